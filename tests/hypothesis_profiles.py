@@ -8,6 +8,7 @@ cache folder, with which the next run begins. ``long``, by ``make test-long``, h
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,12 @@ def examples(number: int, **others: Any) -> settings:
     For tests that need another number of examples than Hypothesis's 100. ``others`` are further settings.
     """
     return settings(max_examples=max(1, number * settings().max_examples // _USUAL_EXAMPLES), **others)
+
+
+def first_of(values: Iterable[Any]) -> list[Any]:
+    """Return parameters of a fixture of which a local run tries the first, and ``make check`` all others."""
+    first, *others = values
+    return [first, *(pytest.param(each, marks=pytest.mark.check) for each in others)]
 
 
 def thin_out(items: list[pytest.Item]) -> list[pytest.Item]:

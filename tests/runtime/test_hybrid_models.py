@@ -21,6 +21,7 @@ from agentrt.runtime.engine.engine_request import EngineRequest
 from agentrt.runtime.files.checksums import CHECKSUMS
 from agentrt.runtime.heg.kernel import Role
 from agentrt.runtime.model.directory import ModelDirectory
+from tests.hypothesis_profiles import first_of
 from tests.runtime.engine.test_engine import submit
 from tests.runtime.tiny import HYBRID_FAMILIES, HYBRIDS, unpack_hybrid
 
@@ -32,14 +33,7 @@ SALT = b"app"
 Open: TypeAlias = Callable[..., LocalRuntime]
 
 
-# Gated delta rule, convolution and attention of the first are those of the others, which CI tries whole.
-@pytest.fixture(
-    scope="module",
-    params=[
-        HYBRID_FAMILIES[-1],
-        *(pytest.param(each, marks=pytest.mark.check) for each in HYBRID_FAMILIES[:-1]),
-    ],
-)
+@pytest.fixture(scope="module", params=first_of(reversed(HYBRID_FAMILIES)))
 def family(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

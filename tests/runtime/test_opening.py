@@ -58,6 +58,7 @@ def test_an_interrupted_opening_leaves_no_thread(tmp_path: Path, step: str) -> N
     assert not [thread.name for thread in left if thread.is_alive()]
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("part", ["Scheduler", "Engine", "check_weights"])
 def test_an_opening_that_fails_at_last_leaves_no_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str

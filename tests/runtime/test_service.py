@@ -359,6 +359,7 @@ def test_many_threads_and_loops_share_one_runtime(runtime: LocalRuntime) -> None
         assert all(same(generation, expected) for generation in pool.map(ask, range(48)))
 
 
+@pytest.mark.check
 @pytest.mark.real_model
 def test_the_interpreter_exits_with_an_open_runtime() -> None:
     program = (

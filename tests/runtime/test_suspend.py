@@ -68,6 +68,7 @@ def test_the_next_turn_finds_its_blocks(
         again._engine._scheduler.check_integrity()
 
 
+@pytest.mark.check
 def test_the_least_recently_used_context_is_still_the_first_to_go(
     open_runtime: Callable[..., LocalRuntime], suspend: Callable[..., SavedContexts]
 ) -> None:
@@ -117,6 +118,7 @@ def test_contexts_are_found_however_the_model_is_cut(
     assert resumed.token_ids == expected.token_ids
 
 
+@pytest.mark.check
 def test_contexts_of_other_settings_or_of_another_model_are_not_used(
     open_runtime: Callable[..., LocalRuntime],
     suspend: Callable[..., SavedContexts],
@@ -170,6 +172,7 @@ def test_a_runtime_without_requests_has_no_contexts(
         assert again.statistics().cached_blocks == 0
 
 
+@pytest.mark.check
 def test_contexts_that_cannot_be_read_are_computed_again(
     open_runtime: Callable[..., LocalRuntime], suspend: Callable[..., SavedContexts]
 ) -> None:

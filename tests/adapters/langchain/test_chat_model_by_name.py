@@ -52,6 +52,7 @@ def test_chat_models_of_one_name_share_a_runtime(chat: ChatAgentRT, monkeypatch:
     assert init_chat_model("agentrt:nano").runtime is chat.runtime
 
 
+@pytest.mark.check
 def test_a_runtime_that_was_closed_is_opened_again(chat: ChatAgentRT) -> None:
     chat.runtime.close()
     assert chat.runtime.closed
@@ -72,6 +73,7 @@ def test_the_runtime_closes_with_the_last_chat_model() -> None:
     assert runtime() is None
 
 
+@pytest.mark.check
 def test_a_path_is_the_same_model_in_every_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(DRAFT_DIRECTORY.parent)
     chat = ChatAgentRT(model=DRAFT_DIRECTORY.name)
@@ -87,6 +89,7 @@ def answer(chat: Any) -> tuple[str, Any]:
     return chat.invoke(HELLO).text, chat._identifying_params
 
 
+@pytest.mark.check
 def test_a_pickled_chat_model_answers_in_another_process(chat: ChatAgentRT) -> None:
     spawn = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(1, mp_context=spawn) as pool:
@@ -95,6 +98,7 @@ def test_a_pickled_chat_model_answers_in_another_process(chat: ChatAgentRT) -> N
     assert params == chat._identifying_params
 
 
+@pytest.mark.check
 def test_a_copy_by_pickle_has_all_fields(chat: ChatAgentRT) -> None:
     changed = chat.model_copy(update={"temperature": 0.5})
     copied = pickle.loads(pickle.dumps(changed))
@@ -154,6 +158,7 @@ def test_init_chat_model(chat: ChatAgentRT) -> None:
         init_chat_model("no-such-model")
 
 
+@pytest.mark.check
 def test_its_representation_has_the_model_and_whether_it_is_open() -> None:
     runtime = LocalRuntime.open("nano")
     model = ChatAgentRT(runtime=runtime, temperature=0.5)

@@ -55,6 +55,7 @@ def restarted(opened: Callable[..., LocalRuntime], **settings: Any) -> LocalRunt
     return opened(**settings)
 
 
+@pytest.mark.check
 def test_opening_warms_up_for_the_longest_stored_context(
     opened: Callable[..., LocalRuntime], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,6 +92,7 @@ def test_a_restart_finds_the_contexts(opened: Callable[..., LocalRuntime], expec
     assert runtime.statistics().engine.loaded_contexts == 1, "it is in the arena now"
 
 
+@pytest.mark.check
 def test_quantised_keys_are_loaded_as_they_were(opened: Callable[..., LocalRuntime], tmp_path: Path) -> None:
     staying = opened(kv_cache_precision="u8", context_folder=tmp_path / "other")
     plain = conversation(staying, app="notes")
@@ -101,6 +103,7 @@ def test_quantised_keys_are_loaded_as_they_were(opened: Callable[..., LocalRunti
     assert again[0].usage.cached_tokens > 0
 
 
+@pytest.mark.check
 def test_a_load_meets_the_recompute(
     opened: Callable[..., LocalRuntime], expected: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,6 +158,7 @@ def test_a_damaged_chunk_costs_its_recompute_only(
     assert statistics.contexts.damaged_chunks == statistics.engine.recomputed_chunks == 1
 
 
+@pytest.mark.check
 def test_a_flipped_bit_in_every_file_of_chunks(
     opened: Callable[..., LocalRuntime], expected: Any, tmp_path: Path
 ) -> None:
@@ -219,6 +223,7 @@ def test_a_request_whose_context_is_loaded_can_be_cancelled_and_has_its_deadline
     assert runtime.generate(next_turn(first), max_tokens=40, app="notes").token_ids == second.token_ids
 
 
+@pytest.mark.check
 def test_closing_during_a_load(
     opened: Callable[..., LocalRuntime], expected: Any, hanging: HangingDisk
 ) -> None:
@@ -244,6 +249,7 @@ def test_closing_during_a_load(
     assert not closing.is_alive()
 
 
+@pytest.mark.check
 def test_many_contexts_in_a_small_arena(open_runtime: Callable[..., LocalRuntime], tmp_path: Path) -> None:
     """Each turn finds its context in the folder or in memory, whatever the arena has lost."""
     roomy = open_runtime(**EXACT)
@@ -271,6 +277,7 @@ def test_many_contexts_in_a_small_arena(open_runtime: Callable[..., LocalRuntime
     assert 0 < statistics.contexts.memory_bytes <= 8 * blocks.arena_bytes // blocks.blocks
 
 
+@pytest.mark.check
 def test_the_memory_tier_alone(open_runtime: Callable[..., LocalRuntime]) -> None:
     runtime = open_runtime(**EXACT, context_memory_bytes=2**20)
     runtime.generate(FIRST, max_tokens=5, app="notes")
@@ -305,6 +312,7 @@ def test_an_unloaded_model_finds_its_contexts_in_the_folder(
     assert resumed.usage.cached_tokens > 0
 
 
+@pytest.mark.check
 def test_a_store_that_is_given_stays_open(
     open_runtime: Callable[..., LocalRuntime], tmp_path: Path, expected: Any
 ) -> None:
@@ -319,6 +327,7 @@ def test_a_store_that_is_given_stays_open(
         assert runtime.statistics().engine.loaded_contexts == 1
 
 
+@pytest.mark.check
 def test_contexts_are_found_however_the_model_is_cut(
     opened: Callable[..., LocalRuntime], expected: Any
 ) -> None:

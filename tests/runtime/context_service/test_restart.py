@@ -52,6 +52,7 @@ def test_contexts_and_sessions_survive_a_restart(
         service.get(deleted)
 
 
+@pytest.mark.check
 def test_the_session_that_was_used_last_does_not_give_way_after_a_restart(
     open_runtime: Callable[..., LocalRuntime], tmp_path: Path
 ) -> None:
@@ -74,6 +75,7 @@ def test_the_session_that_was_used_last_does_not_give_way_after_a_restart(
     assert [each.session for each in again.bind("app").contexts()] == ["d", "a", "c"]
 
 
+@pytest.mark.check
 def test_a_model_that_is_not_loaded_has_its_contexts(tmp_path: Path) -> None:
     with open_exact(context_folder=tmp_path) as runtime:
         context = runtime.bind("app").new_context(SYSTEM)
@@ -140,6 +142,7 @@ def test_a_damaged_text_is_set_aside(
     assert file.name in caplog.text or damaged.id in caplog.text
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("harm", ["delete", "damage"])
 def test_a_text_whose_file_was_harmed_is_stored_again(
     open_runtime: Callable[..., LocalRuntime], tmp_path: Path, harm: str

@@ -101,6 +101,7 @@ def test_a_request_whose_kernels_keep_failing_ends_with_the_cause(faulty: Any) -
     assert isinstance(caught.value.__cause__, EngineFailedError)
 
 
+@pytest.mark.check
 def test_blocks_that_a_hung_kernel_may_write_to_are_not_reused(faulty: Any) -> None:
     runtime, fault = faulty(prefill_chunk_tokens=256)
     fault.hang = 1

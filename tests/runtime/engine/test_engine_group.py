@@ -184,6 +184,7 @@ def test_engines_pause_and_go_on(
     assert background.output.result(30).token_ids == alone
 
 
+@pytest.mark.check
 def test_closing_a_runtime_lets_the_others_go_on(
     two_runtimes: tuple[LocalRuntime, LocalRuntime], hold: Callable[[LocalRuntime], Any]
 ) -> None:

@@ -42,6 +42,7 @@ def check(family: str, tokens: list[int], first: NDArray[np.float32]) -> None:
     assert tokens == EXPECTED[family]["tokens"]
 
 
+@pytest.mark.check
 def test_the_stateful_graph_answers_as_transformers(family: str, directory: ModelDirectory) -> None:
     request = ov.Core().compile_model(directory.graph, "CPU", UNQUANTISED).create_infer_request()
     first, tokens, past, new = None, [], 0, PROMPT

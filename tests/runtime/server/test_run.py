@@ -172,6 +172,7 @@ def test_requests_that_are_not_awaited_get_an_error(serve: Callable[..., Service
     assert not any("Traceback" in line or "ASGI" in line for line in service.lines), service.lines
 
 
+@pytest.mark.check
 def test_a_unix_socket_identifies_its_peer(serve: Callable[..., Service], tmp_path: Path) -> None:
     path = tmp_path / "agentrt.sock"
     service = serve("--uds", str(path))

@@ -132,6 +132,7 @@ def test_both_interfaces_load_a_model(serve: Callable[..., Service], streamed: b
     assert {chunk.model for chunk in chunks} == {"llama"}
 
 
+@pytest.mark.check
 def test_a_loaded_model_answers_while_another_one_loads(serve: Callable[..., Service]) -> None:
     service = serve()
     service.opener.may_open.clear()
@@ -147,6 +148,7 @@ def test_a_loaded_model_answers_while_another_one_loads(serve: Callable[..., Ser
     assert service.opener.opened == ["nano", "llama"]
 
 
+@pytest.mark.check
 def test_a_client_that_disconnects_does_not_end_the_load(serve: Callable[..., Service]) -> None:
     service = serve()
     service.opener.may_open.clear()
@@ -182,6 +184,7 @@ def test_a_model_that_is_not_in_use_makes_room(serve: Callable[..., Service]) ->
     assert service.statuses()["llama"] == "unloaded"
 
 
+@pytest.mark.check
 def test_a_load_that_fails_is_tried_again(serve: Callable[..., Service], tiny_folder: Path) -> None:
     service = serve()
     file = tiny_gguf(tiny_folder, "llama")
@@ -195,6 +198,7 @@ def test_a_load_that_fails_is_tried_again(serve: Callable[..., Service], tiny_fo
     assert service.ask("llama").model == "llama"
 
 
+@pytest.mark.check
 def test_an_idle_model_is_unloaded_and_loaded_again(serve: Callable[..., Service]) -> None:
     service = serve(idle_unload_s=0.05)
     long = [{"role": "user", "content": "Find my notes about lasagne and pasta. " * 12}]
@@ -214,6 +218,7 @@ def test_an_idle_model_is_unloaded_and_loaded_again(serve: Callable[..., Service
     assert service.metrics()["agentrt_model_loads_total", "nano"] >= 2
 
 
+@pytest.mark.check
 def test_health_and_metrics_of_each_model(serve: Callable[..., Service]) -> None:
     service = serve()
     service.ask("llama", max_tokens=5, extra_body={"ignore_eos": True})
@@ -243,6 +248,7 @@ def test_tool_outputs_reach_the_model_that_answers(serve: Callable[..., Service]
     assert [result["content"] for result in results] == ["12 C"]
 
 
+@pytest.mark.check
 def test_an_unloaded_model_is_freed_at_once(serve: Callable[..., Service]) -> None:
     service = serve()
     service.ask("nano")
@@ -262,6 +268,7 @@ def test_an_unloaded_model_is_freed_at_once(serve: Callable[..., Service]) -> No
         gc.enable()
 
 
+@pytest.mark.check
 def test_contexts_of_several_models(serve: Callable[..., Service]) -> None:
     service = serve()
     http = service.http

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from agentrt.runtime.heg.kernel import KernelKind, Role
 from agentrt.runtime.xpu.loading import LoadedModel
-from tests.hypothesis_profiles import examples
+from tests.hypothesis_profiles import examples, first_of
 from tests.runtime.tiny import (
     ARCHITECTURES,
     EXACT,
@@ -36,7 +36,7 @@ STATIC = 32
 tokens_of = np.random.default_rng(0).integers(5, VOCABULARY - 1, 400).tolist()
 
 
-@pytest.fixture(scope="module", params=MODELS, ids=lambda name: Path(name).name)
+@pytest.fixture(scope="module", params=first_of(MODELS), ids=lambda name: Path(name).name)
 def trio(request: pytest.FixtureRequest, tiny_folder: Path) -> tuple[LoadedModel, LoadedModel, LoadedModel]:
     """One model in one piece, in segments of one layer, and split between two XPUs."""
     directory = tiny_model(tiny_folder, request.param)

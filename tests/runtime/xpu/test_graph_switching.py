@@ -20,7 +20,7 @@ from agentrt.runtime.heg.kernel import GraphLoad, KernelKind, Role, StaticGraph
 from agentrt.runtime.xpu.graph_store import GraphStore
 from agentrt.runtime.xpu.loading import LoadedModel
 from agentrt.runtime.xpu.protocol import GraphLoaded
-from tests.hypothesis_profiles import examples
+from tests.hypothesis_profiles import examples, first_of
 from tests.runtime.tiny import (
     ARCHITECTURES,
     EXACT,
@@ -50,7 +50,7 @@ def load_switching(folder: Path, tiny_folder: Path, name: str) -> LoadedModel:
     )
 
 
-@pytest.fixture(scope="module", params=("nano", *ARCHITECTURES))
+@pytest.fixture(scope="module", params=first_of(("nano", *ARCHITECTURES)))
 def switching(
     request: pytest.FixtureRequest, tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LoadedModel]:
@@ -179,6 +179,7 @@ def test_any_mixture_and_any_changes_have_the_same_logits(
     np.testing.assert_array_equal(finish(nano, context), expected)
 
 
+@pytest.mark.check
 def test_a_replaced_graph_is_freed_although_batches_have_used_it(own: LoadedModel) -> None:
     paused = begin(own, Piece(tokens_of[:STATIC]))
     expected = forward(own, Piece(tokens_of[:STATIC], table=range(16, 32)))
@@ -208,6 +209,7 @@ def test_a_load_does_not_take_effect_while_a_kernel_runs(own: LoadedModel) -> No
     assert rows_of(own, 0) == DECODE
 
 
+@pytest.mark.check
 def test_graphs_are_exported_once(
     own: LoadedModel, tmp_path: Path, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,6 +22,7 @@ from agentrt.runtime.xpu import device
 from agentrt.runtime.xpu.kv_arena import KVArena
 from agentrt.runtime.xpu.layer_sample import LayerSample
 from agentrt.runtime.xpu.loading import LoadedModel
+from tests.hypothesis_profiles import first_of
 from tests.runtime.tiny import (
     HYBRID_FAMILIES,
     ZERO_STATE,
@@ -40,7 +41,7 @@ tokens_of = np.random.default_rng(0).integers(5, 2000, 400).tolist()
 Pair: TypeAlias = tuple[LoadedModel, LoadedModel]
 
 
-@pytest.fixture(scope="module", params=HYBRID_FAMILIES)
+@pytest.fixture(scope="module", params=first_of(reversed(HYBRID_FAMILIES)))
 def directory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ModelDirectory:
     return unpack_hybrid(request.param, tmp_path_factory.mktemp("hybrids") / request.param)
 

@@ -98,6 +98,7 @@ def test_a_chunk_shorter_than_a_block_is_measured_as_the_shortest_one(
     assert decode.layers.layer.counts == (1, 2, 4, 6, 8, 16, 32)
 
 
+@pytest.mark.check
 def test_another_model_has_another_profile(tiny_folder: Path, tmp_path: Path) -> None:
     for architecture in ("qwen2", "llama"):
         steps: list[str] = []
@@ -133,6 +134,7 @@ def test_a_model_is_loaded_as_its_profile_advises(tiny_folder: Path, tmp_path: P
     np.testing.assert_array_equal(forward(loaded, Piece(prompt)), expected)
 
 
+@pytest.mark.check
 def test_a_model_that_cannot_be_cut_runs_in_one_piece_with_a_warning(
     tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,6 +236,7 @@ def test_a_profile_has_what_beginning_a_tile_costs(
     assert profile.tile_tokens == (64 if share else 1)
 
 
+@pytest.mark.check
 def test_the_advice_after_a_busy_machine_is_a_command_that_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

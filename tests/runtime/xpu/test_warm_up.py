@@ -51,6 +51,7 @@ def test_pages_of_a_mapped_file_are_released_and_loaded_when_read(tmp_path: Path
         assert bytes(mapped) == content
 
 
+@pytest.mark.check
 @linux
 def test_a_loaded_model_keeps_few_pages_of_its_file() -> None:
     weights = MODEL_DIRECTORY / "openvino_model.bin"
@@ -59,6 +60,7 @@ def test_a_loaded_model_keeps_few_pages_of_its_file() -> None:
         assert runtime.statistics().engine.kernels == 0, "no request was submitted"
 
 
+@pytest.mark.check
 @linux
 def test_pages_of_embeddings_are_released_with_idle_memory() -> None:
     weights = MODEL_DIRECTORY / "openvino_model.bin"

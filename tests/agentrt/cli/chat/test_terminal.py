@@ -33,6 +33,7 @@ def test_ctrl_c_ends_an_answer_and_ctrl_d_leaves(echo: PseudoTerminal) -> None:
     assert echo.wait() == 0
 
 
+@pytest.mark.check
 def test_ctrl_c_twice_ends_an_answer(echo: PseudoTerminal) -> None:
     echo.type("for ever\r")
     echo.expect("it begins")
@@ -42,6 +43,7 @@ def test_ctrl_c_twice_ends_an_answer(echo: PseudoTerminal) -> None:
     echo.expect("you said still there?")
 
 
+@pytest.mark.check
 def test_ctrl_c_at_the_empty_prompt_says_how_to_leave(echo: PseudoTerminal) -> None:
     echo.type(CTRL_C)
     echo.expect("/exit or Ctrl-D leaves.")
@@ -65,6 +67,7 @@ def test_a_tool_that_writes_asks_first(echo: PseudoTerminal) -> None:
     assert "[y/N]" not in echo.expect("you said roof is a word")
 
 
+@pytest.mark.check
 def test_ctrl_c_during_an_approval_ends_the_answer_and_nothing_runs(echo: PseudoTerminal) -> None:
     echo.type("write\r")
     echo.expect('run write(word="roof")?')
@@ -78,6 +81,7 @@ def test_ctrl_c_during_an_approval_ends_the_answer_and_nothing_runs(echo: Pseudo
     assert echo.wait() == 0
 
 
+@pytest.mark.check
 def test_a_terminal_that_is_resized_shows_the_whole_answer(echo: PseudoTerminal) -> None:
     echo.resize(10, 20)
     echo.type("resized\r")
@@ -93,6 +97,7 @@ def test_a_terminal_that_is_resized_shows_the_whole_answer(echo: PseudoTerminal)
     assert echo.expect("predicted)").count("word ") == 40_000
 
 
+@pytest.mark.check
 def test_no_escape_sequence_of_the_model_reaches_the_terminal(echo: PseudoTerminal) -> None:
     echo.type("escapes\r")
     echo.expect("red")
@@ -133,6 +138,7 @@ def test_the_question_is_not_part_of_an_answer_that_is_piped_on(tmp_path: Path) 
     assert (tmp_path / "answer").read_text().startswith("I saved the note as ")
 
 
+@pytest.mark.check
 def test_a_chat_with_a_real_model() -> None:
     with terminal("-m", "agentrt", "chat", "--weather-delay", "30") as shown:
         shown.expect("Ctrl-D leaves.")

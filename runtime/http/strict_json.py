@@ -10,6 +10,7 @@ from fastapi import Request
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from pydantic_core import from_json
+from starlette.types import Scope
 
 from agentrt.finite import is_finite
 
@@ -34,11 +35,19 @@ class StrictJsonRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def handle_strictly(request: Request) -> Response:
-            if self.body_field is not None:
-                _check_content_type(request)
-            return await handle(_StrictRequest(request.scope, request.receive))
+            scope = request.scope if self.body_field is None else self.json_scope(request)
+            return await handle(_StrictRequest(scope, request.receive))
 
         return handle_strictly
+
+    def json_scope(self, request: Request) -> Scope:
+        """Return the scope of a request whose body is said to be JSON.
+
+        Raises:
+            ApiError: 415, it is said to be something else, or nothing is said.
+        """
+        _check_content_type(request)
+        return request.scope
 
 
 def _check_content_type(request: Request) -> None:

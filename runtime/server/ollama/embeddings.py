@@ -11,15 +11,16 @@ from fastapi.responses import Response
 
 from ...embedding.model import Embeddings, Vector
 from ...http.priority_header import header_priority
-from ...http.strict_json import StrictJsonRoute, compact_json
+from ...http.strict_json import compact_json
 from ...request.field_names import renamed, sender_names
 from ..embeddings import answer_embeddings
 from ..embeddings_request import EmbeddingRequest
 from ..server_state import server_state_of
 from .answers import nanoseconds
+from .json_route import OllamaRoute
 from .requests import OllamaEmbeddingsRequest, OllamaEmbedRequest, without_tag
 
-router = APIRouter(route_class=StrictJsonRoute)
+router = APIRouter(route_class=OllamaRoute)
 
 
 @router.post("/api/embed", summary="Embed texts, in Ollama's form")

@@ -20,7 +20,7 @@ from ...http.errors import OLLAMA_ROUTES, to_api_error
 from ...http.priority_header import header_priority, priority_headers
 from ...http.request_state import app_of
 from ...http.streaming import ClosingStreamingResponse
-from ...http.strict_json import StrictJsonRoute, compact_json
+from ...http.strict_json import compact_json
 from ...output.generation import Finished
 from ...pool.pooled_model import PooledModel
 from ...request.field_names import in_sender_names, sender_names
@@ -30,9 +30,10 @@ from ..choices import AnswerStream
 from ..server_state import ServerState, server_state_of
 from ..session_header import header_session
 from .answers import OllamaWriter, now
+from .json_route import OllamaRoute
 from .requests import OllamaChatRequest, OllamaGenerateRequest, OllamaRequest, OllamaShowRequest, without_tag
 
-router = APIRouter(route_class=StrictJsonRoute)
+router = APIRouter(route_class=OllamaRoute)
 
 
 @router.post("/api/chat", summary="Generate an answer, in Ollama's form")

@@ -96,6 +96,9 @@ def test_litellm(server: Running, weather_tool: dict[str, Any], monkeypatch: pyt
     called = litellm.completion(messages=WEATHER, tools=[weather_tool], **options)
     (call,) = called.choices[0].message.tool_calls
     assert json.loads(call.function.arguments) == {"city": "Ljubljana"}
+    for provider in ("ollama", "ollama_chat"):  # the first says no content type
+        ollama = options | {"model": f"{provider}/nano", "api_base": server.url}
+        assert litellm.completion(messages=HELLO, **ollama).choices[0].message.content
 
 
 @pytest.mark.needs("curl")
@@ -114,5 +117,7 @@ def test_curl(server: Running) -> None:
     assert curl(f"{server.url}/v1/chat/completions", "--no-buffer", *header, "--data", streamed).endswith(
         "data: [DONE]\n\n"
     )
+    prompt = json.dumps({"model": "nano", "prompt": "Hello!", "options": {"num_predict": 8}, "stream": False})
+    assert json.loads(curl(f"{server.url}/api/generate", "--data", prompt))["response"]
     assert json.loads(curl(f"{server.url}/v1/models"))["data"][0]["id"] == "nano"
     assert json.loads(curl(f"{server.url}/health"))["status"] == "ok"

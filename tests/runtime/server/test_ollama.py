@@ -184,6 +184,44 @@ def test_refusals_of_the_guard_are_texts(start: Callable[..., Running]) -> None:
             assert isinstance(response.json()["error"], str)
 
 
+FORM = "application/x-www-form-urlencoded"
+CONTENT_TYPES = [None, FORM, "text/plain; charset=utf-8", "multipart/form-data"]
+
+
+@pytest.mark.parametrize("kind", CONTENT_TYPES)
+def test_a_body_of_any_content_type_is_read_as_json(http: httpx.Client, kind: str | None) -> None:
+    headers = {} if kind is None else {"content-type": kind}
+    expected = http.post("/api/chat", json=CHAT | {"stream": False}).json()["message"]
+    body = json.dumps(CHAT | {"stream": False})
+    assert http.post("/api/chat", content=body, headers=headers).json()["message"] == expected
+    for path in ("/api/generate", "/api/show"):
+        assert http.post(path, content=b'{"model": "nano"}', headers=headers).status_code == 200
+    wrong = http.post("/api/chat", content=b"model=nano", headers=headers)
+    assert (wrong.status_code, wrong.json()["error"][:20]) == (400, "the body is not JSON")
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"origin": "https://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"host": "evil.example", "origin": "http://evil.example"}, 421),
+        ({"authorization": ""}, 401),
+    ],
+)
+def test_no_content_type_lets_a_web_page_in(
+    start: Callable[..., Running], headers: dict[str, str], status: int
+) -> None:
+    """Without a preflight a page can send forms and texts to any server, but not without its ``Origin``."""
+    server = start(tokens=Tokens([("mine", "t" * 20)]))
+    sent = {"authorization": "Bearer " + "t" * 20, **headers}
+    with httpx.Client(base_url=server.url, headers=sent) as http:
+        for path in ("/api/chat", "/api/generate", "/api/embed", "/api/embeddings", "/api/show"):
+            for kind in CONTENT_TYPES:
+                said = {} if kind is None else {"content-type": kind}
+                assert http.post(path, content=json.dumps(CHAT), headers=said).status_code == status
+
+
 def test_too_many_requests_is_a_text(start: Callable[..., Running], gate: Any) -> None:
     server = start(max_requests=1)
     with ThreadPoolExecutor() as threads, httpx.Client(base_url=server.url, timeout=60) as http:

@@ -30,13 +30,21 @@ def pull(
 
     from agentrt.runtime.hub.pull import pull_model
 
-    console = output_console()
+    lines = Console(stderr=True)
     columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("download", visible=False)
+    bar = Progress(*columns, console=lines, transient=True)
+    task = bar.add_task("download")
 
-        def show(done: int, total: int | None) -> None:
-            bar.update(task, completed=done, total=total, visible=True)
+    def say(line: str) -> None:
+        lines.print(line, highlight=False, markup=False, soft_wrap=True)
 
-        path = pull_model(name, sha256=sha256, revision=revision, progress=show)
-    console.print(f"{path}\nTry it: agentrt chat --model {name}", highlight=False, soft_wrap=True)
+    def show(done: int, total: int | None) -> None:
+        bar.start()  # not before: each step of a bar of the hub's library would be a line above it
+        bar.update(task, completed=done, total=total)
+
+    try:
+        path = pull_model(name, sha256=sha256, revision=revision, progress=show, say=say)
+    finally:
+        if bar.live.is_started:
+            bar.stop()
+    output_console().print(f"{path}\nTry it: agentrt chat --model {name}", highlight=False, soft_wrap=True)

@@ -7,12 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _PART = r"[A-Za-z0-9_](?:[\w.-]*[A-Za-z0-9_])?"
-# The hub allows neither "--" nor "..", and a dot or hyphen only inside.
+# The hub allows 96 characters, neither "--" nor "..", and a dot or hyphen only inside.
 _REPOSITORY = re.compile(
-    rf"(?!.*(?:--|\.\.))(?P<repository>{_PART}/{_PART})(?::(?P<quantisation>[\w.-]+))?", re.ASCII
+    rf"(?!.*(?:--|\.\.))(?=[^:]{{1,96}}(?::|$))"
+    rf"(?P<repository>{_PART}/{_PART})(?::(?P<quantisation>[\w.-]+))?",
+    re.ASCII,
 )
 _PATH_SUFFIXES = (".git", ".gguf", ".xml", ".bin")
-_SHARD = r"(?:-\d{5}-of-\d{5})?"
+_SHARD = r"(?:-(?P<number>\d{5})-of-(?P<count>\d{5}))?"
+_PROJECTOR = "mmproj"
+"""Begins the names of files that make image embeddings, beside a model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +26,21 @@ class HubName:
     repository: str
     quantisation: str | None = None
 
-    def gguf_files(self, files: Sequence[str]) -> list[str]:
-        """Return the GGUF file of this quantisation among ``files``, or all its shards, in order."""
+    def gguf_models(self, files: Sequence[str]) -> dict[tuple[str, int], dict[int, str]]:
+        """Return the models of this quantisation among ``files``: the files of each by their numbers.
+
+        The key is the path without number and suffix, and how many files the model has.
+        """
         assert self.quantisation is not None
-        pattern = re.compile(rf"(?:.*[-_.])?{re.escape(self.quantisation)}{_SHARD}\.gguf", re.IGNORECASE)
-        return sorted(file for file in files if pattern.fullmatch(file.rsplit("/", 1)[-1]))
+        pattern = re.compile(
+            rf"(?P<stem>(?:.*/)?(?!{_PROJECTOR})(?:[^/]*[-_.])?{re.escape(self.quantisation)}){_SHARD}\.gguf",
+            re.IGNORECASE | re.ASCII | re.DOTALL,
+        )
+        models: dict[tuple[str, int], dict[int, str]] = {}
+        for match in filter(None, map(pattern.fullmatch, files)):
+            shards = models.setdefault((match["stem"], int(match["count"] or 1)), {})
+            shards[int(match["number"] or 1)] = match.string
+        return models
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable
+from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -14,22 +15,33 @@ import httpx2
 
 from agentrt.errors import ModelDownloadError
 
+from .path_names import path_problem
+
 Progress = Callable[[int, int | None], None]
 """Takes the bytes that are there and the bytes of the whole file, None if the server does not say."""
+Say = Callable[[str], None]
+"""Takes a line about what is waited for."""
 
 _TIMEOUT_S = 30.0
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
-def download_file(url: str, folder: Path, sha256: str, progress: Progress | None = None) -> Path:
+def download_file(
+    url: str,
+    folder: Path,
+    sha256: str,
+    progress: Progress | None = None,
+    say: Say = lambda line: None,
+) -> Path:
     """Download ``url`` into ``folder``, in a folder named after its digest, and return the file's path.
 
     A file that is there already is not downloaded again. ``sha256`` is the hexadecimal digest that the file
-    must have.
+    must have. ``say`` is told which server is asked.
 
     Raises:
-        ModelDownloadError: the address is not https, the server refuses or cannot be reached, the disk is
-            full, or the file has another digest. What was downloaded is kept, unless the digest is wrong.
+        ModelDownloadError: the address is not https or ends in no name of a file, the server refuses or
+            cannot be reached, the disk is full, or the file has another digest. What was downloaded is kept,
+            unless the digest is wrong.
     """
     address = _parsed(url)
     if address.scheme != "https" and address.hostname not in _LOCAL:
@@ -37,10 +49,17 @@ def download_file(url: str, folder: Path, sha256: str, progress: Progress | None
             f"{url} is not an https address. Use https, which nobody can change on its way."
         )
     digest = sha256.lower()
-    name = Path(unquote(address.path)).name or "model.gguf"
+    name = unquote(address.path.rpartition("/")[2]) or "model.gguf"
+    problem = path_problem(name)
+    if problem is not None:
+        raise ModelDownloadError(
+            f"{url!r} ends in {name!r}, under which nothing can be stored: {problem}. Give the address of a "
+            "file."
+        )
     target = folder / digest / name
     try:
         if not target.exists():
+            say(f"asking {address.hostname} for {name}")
             _fetch_verified(url, target, digest, progress or (lambda done, total: None))
     except httpx2.HTTPError as error:
         raise ModelDownloadError(
@@ -59,12 +78,13 @@ def _parsed(url: str) -> SplitResult:
     try:
         address = urlsplit(url)
         _ = address.port  # parses it
+        httpx2.URL(url)
         problem = None if address.hostname else "it has no host"
-    except ValueError as error:
+    except (ValueError, httpx2.InvalidURL) as error:
         problem = str(error)
     if problem is not None:
         raise ModelDownloadError(
-            f"{url} is not the address of a file: {problem}. Write https://, its host and its path."
+            f"{url!r} is not the address of a file: {problem}. Write https://, its host and its path."
         )
     return address
 
@@ -88,7 +108,7 @@ def _fetch(url: str, partial: Path, progress: Progress) -> None:
     done = partial.stat().st_size if partial.exists() else 0
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={done}-"} if done else {})
     with httpx2.stream("GET", url, headers=headers, follow_redirects=True, timeout=_TIMEOUT_S) as answer:
-        if answer.status_code == httpx2.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
+        if answer.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             return  # all of it is there
         answer.raise_for_status()
         partial.parent.mkdir(parents=True, exist_ok=True)

@@ -186,7 +186,8 @@ def find_model(name: str) -> Path:
         )
     raise ModelNotFoundError(
         f"there is no model {name!r}: it is neither an embedded model ({_KNOWN}) nor a path that exists. "
-        "Check the spelling, or give a GGUF file or the directory of an exported OpenVINO model."
+        "Check the spelling, give a GGUF file or the directory of an exported OpenVINO model, or download "
+        "one that agentrt models --recommended lists."
     )
 
 

@@ -36,6 +36,7 @@ class RunRecorder(BaseCallbackHandler):
         self._requests: dict[UUID, tuple[Sequence[BaseMessage], float]] = {}
         self._running_calls: dict[UUID, tuple[str, dict[str, Any], str | None, float]] = {}
         self._turns: list[RecordedAnswer] = []
+        self._began: float | None = None
 
     def recording(self) -> Recording:
         """Return the recording so far."""
@@ -47,7 +48,7 @@ class RunRecorder(BaseCallbackHandler):
     ) -> None:
         """Record a request to a model."""
         with self._lock:
-            self._requests[run_id] = (list(messages[0]), time.monotonic())
+            self._requests[run_id] = (list(messages[0]), self._since_began())
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         """Record the model's answer."""
@@ -60,7 +61,8 @@ class RunRecorder(BaseCallbackHandler):
             turn = RecordedAnswer(
                 messages=tuple(openai_messages(messages)),
                 answer=openai_messages([_whole(generation.message)])[0],
-                seconds=time.monotonic() - started,
+                started_s=started,
+                seconds=self._since_began() - started,
             )
             self._turns.append(turn)
 
@@ -77,7 +79,7 @@ class RunRecorder(BaseCallbackHandler):
         """Record a tool call."""
         with self._lock:
             name = str(serialized.get("name") or kwargs.get("name"))
-            self._running_calls[run_id] = (name, dict(inputs or {}), tool_call_id, time.monotonic())
+            self._running_calls[run_id] = (name, dict(inputs or {}), tool_call_id, self._since_began())
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """Record the tool's result."""
@@ -100,13 +102,21 @@ class RunRecorder(BaseCallbackHandler):
                 arguments=arguments,
                 result=result,
                 error=error,
-                seconds=time.monotonic() - started,
+                started_s=started,
+                seconds=self._since_began() - started,
             )
             for index in range(len(self._turns) - 1, -1, -1):
                 turn = self._turns[index]
                 if any(requested.id == call_id for requested in turn.requested):
                     self._turns[index] = turn.model_copy(update={"calls": (*turn.calls, call)})
                     return
+
+    def _since_began(self) -> float:
+        """Return the seconds since the first request or call."""
+        now = time.monotonic()
+        if self._began is None:
+            self._began = now
+        return now - self._began
 
 
 def _whole(message: BaseMessage) -> BaseMessage:

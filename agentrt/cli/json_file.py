@@ -26,8 +26,8 @@ JsonFile = Annotated[
 
 
 @contextmanager
-def write_errors(path: Path) -> Iterator[None]:
-    """Explain an :class:`OSError` of the block as a failure to write ``path``.
+def write_errors(path: Path, option: str = "--json") -> Iterator[None]:
+    """Explain an :class:`OSError` of the block as a failure to write ``path``, the value of ``option``.
 
     Raises:
         ConfigurationError: the file cannot be written.
@@ -35,4 +35,4 @@ def write_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise ConfigurationError(f"cannot write {path} ({error}). Choose another --json.") from error
+        raise ConfigurationError(f"cannot write {path} ({error}). Choose another {option}.") from error

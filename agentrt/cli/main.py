@@ -22,6 +22,7 @@ from .models import models
 from .profile import profile
 from .pull import pull
 from .serve import serve
+from .timeline import timeline
 from .top.command import top
 
 app = typer.Typer(name="agentrt", no_args_is_help=True, pretty_exceptions_enable=False)
@@ -59,3 +60,4 @@ app.command(rich_help_panel=_MODELS, cls=Command)(pull)
 app.command(rich_help_panel=_MEASURE, cls=Command)(doctor)
 app.command(rich_help_panel=_MEASURE, cls=Command)(profile)
 app.command(rich_help_panel=_MEASURE, cls=Command)(bench)
+app.command(rich_help_panel=_MEASURE, cls=Command)(timeline)

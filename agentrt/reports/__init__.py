@@ -26,7 +26,16 @@ from .events import (
     TurnStarted,
 )
 from .recording import RecordedAnswer, RecordedCall, Recording
-from .report import AheadReport, CallReport, PredictorReport, SpeculationReport, ToolReport, TurnReport
+from .report import (
+    AheadReport,
+    CallReport,
+    PredictorReport,
+    RunReport,
+    SpeculationReport,
+    ToolReport,
+    TurnReport,
+)
+from .timeline import Timeline
 
 __all__ = [
     "AheadKept",
@@ -50,6 +59,7 @@ __all__ = [
     "RecordedAnswer",
     "RecordedCall",
     "Recording",
+    "RunReport",
     "SpeculationEvent",
     "SpeculationObserver",
     "SpeculationReport",
@@ -57,6 +67,7 @@ __all__ = [
     "SpeculationStopped",
     "SpeculationWasted",
     "SubmissionRefused",
+    "Timeline",
     "ToolReport",
     "TurnAnswered",
     "TurnReport",

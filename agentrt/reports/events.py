@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, runtime_checkable
 
+from ..concurrency.clock import monotonic
 from ..drafts import DraftCost
 
 
 @dataclass(frozen=True, slots=True)
-class TurnStarted:
+class _Event:
+    """What all events have: ``at_s``, when it happened, in seconds of agentrt's monotonic clock."""
+
+    at_s: float = field(default_factory=monotonic, kw_only=True, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStarted(_Event):
     """A model request began; ``turn`` numbers the requests of one report from 1."""
 
     turn: int
 
 
 @dataclass(frozen=True, slots=True)
-class PredictorStarted:
+class PredictorStarted(_Event):
     """A predictor was started, to draw ``samples`` drafts."""
 
     turn: int
@@ -25,7 +33,7 @@ class PredictorStarted:
 
 
 @dataclass(frozen=True, slots=True)
-class PredictorSkipped:
+class PredictorSkipped(_Event):
     """A predictor was not started; ``reason`` says why."""
 
     turn: int
@@ -34,7 +42,7 @@ class PredictorSkipped:
 
 
 @dataclass(frozen=True, slots=True)
-class DraftArrived:
+class DraftArrived(_Event):
     """A predictor drafted a call of ``tool``, ``after_s`` seconds into the turn."""
 
     turn: int
@@ -44,7 +52,7 @@ class DraftArrived:
 
 
 @dataclass(frozen=True, slots=True)
-class DraftRefused:
+class DraftRefused(_Event):
     """A draft was not run; ``reason`` says why. Repeated drafts of one call are not refused."""
 
     turn: int
@@ -54,7 +62,7 @@ class DraftRefused:
 
 
 @dataclass(frozen=True, slots=True)
-class DraftJudged:
+class DraftJudged(_Event):
     """The model has answered; ``correct`` says whether it made the drafted call of a speculable tool.
 
     Noted once for each different call that a predictor drafted in a turn, whether the draft was run, had
@@ -69,7 +77,7 @@ class DraftJudged:
 
 
 @dataclass(frozen=True, slots=True)
-class PredictorCharged:
+class PredictorCharged(_Event):
     """A predictor was charged ``cost`` for what it sent or computed; negative amounts correct estimates."""
 
     turn: int
@@ -78,7 +86,7 @@ class PredictorCharged:
 
 
 @dataclass(frozen=True, slots=True)
-class PredictorStopped:
+class PredictorStopped(_Event):
     """A predictor may send no more in this turn; ``reason`` says why."""
 
     turn: int
@@ -87,7 +95,7 @@ class PredictorStopped:
 
 
 @dataclass(frozen=True, slots=True)
-class PredictorFailed:
+class PredictorFailed(_Event):
     """A predictor raised; the model request is not affected."""
 
     turn: int
@@ -96,7 +104,7 @@ class PredictorFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class SpeculationStarted:
+class SpeculationStarted(_Event):
     """A speculative run of ``tool`` began, for a draft of ``predictor``; a run costs ``cost``.
 
     ``run`` is its number in this process, which the event of its end repeats.
@@ -110,7 +118,7 @@ class SpeculationStarted:
 
 
 @dataclass(frozen=True, slots=True)
-class TurnAnswered:
+class TurnAnswered(_Event):
     """The main model answered after ``generation_s`` seconds, calling ``tools`` in this order.
 
     ``overhead_s`` is the CPU time of the SDK and of predictors on its event loop until then; None if unknown.
@@ -123,7 +131,7 @@ class TurnAnswered:
 
 
 @dataclass(frozen=True, slots=True)
-class CallClaimed:
+class CallClaimed(_Event):
     """A call was answered by a speculation (a hit).
 
     The tool ran ``tool_s`` seconds, of which the agent waited ``waited_s``; the draft had come
@@ -146,7 +154,7 @@ class CallClaimed:
 
 
 @dataclass(frozen=True, slots=True)
-class CallMissed:
+class CallMissed(_Event):
     """A call of a speculable tool was run for real and took ``tool_s`` seconds.
 
     ``draft_s`` is when in its turn the call was drafted, if it was drafted and not run: in shadow mode, or
@@ -161,7 +169,7 @@ class CallMissed:
 
 
 @dataclass(frozen=True, slots=True)
-class SpeculationWasted:
+class SpeculationWasted(_Event):
     """A speculation was not claimed; its tool had run ``ran_s`` seconds and costs ``cost`` a run."""
 
     turn: int
@@ -174,7 +182,7 @@ class SpeculationWasted:
 
 
 @dataclass(frozen=True, slots=True)
-class DraftUnclaimed:
+class DraftUnclaimed(_Event):
     """The model made a drafted call, and the call did not claim the speculation; ``reason`` says why.
 
     The speculation is wasted, and the tool runs again if the agent makes the call. ``called`` says that the
@@ -191,7 +199,7 @@ class DraftUnclaimed:
 
 
 @dataclass(frozen=True, slots=True)
-class SpeculationStopped:
+class SpeculationStopped(_Event):
     """No call of ``tool`` is run speculatively any more; ``reason`` says why."""
 
     turn: int
@@ -200,7 +208,7 @@ class SpeculationStopped:
 
 
 @dataclass(frozen=True, slots=True)
-class DiscardFailed:
+class DiscardFailed(_Event):
     """Discarding an unclaimed preparation of ``tool`` raised ``error``."""
 
     turn: int
@@ -209,7 +217,7 @@ class DiscardFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class SubmissionRefused:
+class SubmissionRefused(_Event):
     """The engine's tool cache did not take the submitted result of ``tool``; the turn is not affected.
 
     ``reason`` is the error's type with its HTTP status, if it has one: the engine answered with an error,
@@ -222,14 +230,14 @@ class SubmissionRefused:
 
 
 @dataclass(frozen=True, slots=True)
-class AheadStarted:
+class AheadStarted(_Event):
     """A model request was sent ahead, as the request of ``turn``."""
 
     turn: int
 
 
 @dataclass(frozen=True, slots=True)
-class AheadKept:
+class AheadKept(_Event):
     """The request of ``turn`` came as expected, ``saved_s`` seconds after it had been sent ahead."""
 
     turn: int
@@ -237,7 +245,7 @@ class AheadKept:
 
 
 @dataclass(frozen=True, slots=True)
-class AheadWasted:
+class AheadWasted(_Event):
     """The request of ``turn`` did not come; the model had worked on it for ``ran_s`` seconds."""
 
     turn: int
@@ -274,7 +282,8 @@ SpeculationEvent: TypeAlias = (
 class SpeculationObserver(Protocol):
     """Receives every event, in the thread in which it happens; must not block.
 
-    Events name tools and predictors, never arguments or results. An exception is logged and dropped.
+    Events name tools and predictors, never arguments or results; ``at_s`` is when they happened, in seconds
+    of agentrt's monotonic clock. An exception is logged and dropped.
     """
 
     def on_event(self, event: SpeculationEvent) -> None:

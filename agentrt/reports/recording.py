@@ -15,10 +15,14 @@ from pydantic import BaseModel, ConfigDict, NonNegativeFloat, ValidationError
 
 from ..calls import ToolCall, parse_arguments
 from ..errors import InvalidRequestError
+from .timeline import Kind, Span, TimedTurn, Timeline
 
 
 class RecordedCall(BaseModel):
-    """One call of a tool as it was made, with its ``result``, or the message of its ``error``."""
+    """One call of a tool as it was made, with its ``result``, or the message of its ``error``.
+
+    ``started_s`` is when, in seconds since the start of the recording, where that is known.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -27,6 +31,7 @@ class RecordedCall(BaseModel):
     arguments: dict[str, Any]
     result: str = ""
     error: str | None = None
+    started_s: float | None = None
     seconds: NonNegativeFloat = 0.0
 
 
@@ -34,7 +39,7 @@ class RecordedAnswer(BaseModel):
     """One request of the model: ``messages`` and ``answer`` in the shape of chat completions.
 
     ``calls`` are the calls that were made for the answer, in order; a person or a middleware may have changed
-    the arguments, or dropped calls.
+    the arguments, or dropped calls. ``started_s`` is when the request was sent, as of calls.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -42,6 +47,7 @@ class RecordedAnswer(BaseModel):
     messages: tuple[dict[str, Any], ...]
     answer: dict[str, Any]
     calls: tuple[RecordedCall, ...] = ()
+    started_s: float | None = None
     seconds: NonNegativeFloat = 0.0
 
     @property
@@ -96,6 +102,19 @@ class Recording(BaseModel):
         """Write the recording as JSON. It holds the whole conversation: restrict who can read it."""
         path.write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
+    def timeline(self, title: str = "") -> Timeline:
+        """Return the timeline of the run: the model, and all tools as the agent waited for them.
+
+        Raises:
+            InvalidRequestError: a request or a call has no ``started_s``, as in recordings of histories.
+        """
+        timed = []
+        for turn in self.turns:
+            names = ", ".join(call.name for call in turn.requested)
+            spans = [_span(turn, "model", "", f"calls {names}" if names else "answer")]
+            timed.append(TimedTurn((*spans, *(_span(call, "tool", call.name, "") for call in turn.calls))))
+        return Timeline.of_turns(timed, title)
+
     @property
     def transcript(self) -> list[tuple[Any, ...]]:
         """All answers, calls and results in order, without ids and times; equal for equal runs."""
@@ -110,6 +129,15 @@ class Recording(BaseModel):
             )
             steps += [("tool", _name_and_arguments(call), call.result, call.error) for call in turn.calls]
         return steps
+
+
+def _span(recorded: RecordedAnswer | RecordedCall, kind: Kind, tool: str, note: str) -> Span:
+    if recorded.started_s is None:
+        raise InvalidRequestError(
+            "recording",
+            "it does not say when its requests and calls were made. Record the run while it happens.",
+        )
+    return Span(kind, recorded.started_s, recorded.started_s + recorded.seconds, tool, note)
 
 
 def _calls(message: Mapping[str, Any]) -> Iterator[ToolCall]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
 from .tables import Table, html_of, rich_of
+from .timeline import Span, TimedTurn, Timeline
 
 _TOOL_COLUMNS: Final = (
     *("tool", "calls claimed", "saved s", "wasted runs", "wasted s", "right drafts not claimed"),
@@ -19,7 +21,8 @@ class CallReport(BaseModel):
     """One call of a speculable tool; times in seconds, see :class:`~agentrt.reports.events.CallClaimed`.
 
     ``could_save_s`` is what Eq. 1 of SpecTools gives for a call that was drafted and not run speculatively,
-    as all are in shadow mode.
+    as all are in shadow mode. ``called_s`` is when the call reached the tool, in seconds since the first
+    event, and ``run`` the number of the speculative run that it claimed.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -32,20 +35,46 @@ class CallReport(BaseModel):
     draft_s: float | None = None
     could_save_s: float = 0.0
     reason: str = ""
+    called_s: float = 0.0
+    run: int = 0
+
+
+class RunReport(BaseModel):
+    """One speculative run of a tool that has ended.
+
+    ``started_s`` is in seconds since the first event, and the tool ran ``ran_s``.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    run: int
+    tool: str
+    started_s: float
+    ran_s: float
+    claimed: bool
+    reason: str = ""
 
 
 class TurnReport(BaseModel):
-    """One model request: its time in seconds (G), its drafts, and the calls in its answer."""
+    """One model request: its time in seconds (G), its drafts, and the calls in its answer.
+
+    ``started_s``, when it was sent, and ``drafted_s``, when its first drafts came, are in seconds since the
+    first event. ``wasted_s`` is how long the model worked on it if it was sent ahead in vain.
+    """
 
     model_config = ConfigDict(frozen=True)
 
     turn: int
+    started_s: float = 0.0
     generation_s: float | None = None
     drafts: int = 0
     first_draft_s: float | None = None
+    drafted_s: tuple[float, ...] = ()
     tools: tuple[str, ...] = ()
     calls: tuple[CallReport, ...] = ()
+    runs: tuple[RunReport, ...] = ()
     wasted: int = 0
+    wasted_s: float = 0.0
     ahead_s: float = 0.0
     """Seconds of the model's time by which the request had been sent ahead."""
     problems: tuple[str, ...] = ()
@@ -146,6 +175,18 @@ class SpeculationReport(BaseModel):
         """The cost of drafts and wasted runs, in the currency of their prices."""
         return self.total.wasted_cost + sum(each.money for each in self.predictors.values())
 
+    def timeline(self, title: str = "") -> Timeline:
+        """Return the timeline of the turns in the report; its ``_repr_html_`` is a picture in notebooks.
+
+        It shows the speculable tools. Other tools are gaps in it; those of a LangChain run are in the
+        timeline of its :class:`~agentrt.reports.recording.Recording`.
+        """
+        return Timeline.of_turns([_timed(turn) for turn in self.turns], title)
+
+    def save(self, path: Path) -> None:
+        """Write the report as JSON, which ``agentrt timeline`` draws."""
+        path.write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
+
     def __repr__(self) -> str:
         """Return the first line of the summary."""
         return f"<{type(self).__name__}: {self._summary()[0]}>"
@@ -235,3 +276,33 @@ class SpeculationReport(BaseModel):
         ]
         tables = Table(_TOOL_COLUMNS, tools), Table(_PREDICTOR_COLUMNS, predictors)
         return [table for table in tables if table.rows]
+
+
+def _timed(turn: TurnReport) -> TimedTurn:
+    """Return what a timeline shows of a turn."""
+    began, sent_ahead_s = turn.started_s, min(turn.ahead_s, turn.generation_s or 0.0)
+    spans = [Span("draft", at_s, at_s) for at_s in turn.drafted_s]
+    if sent_ahead_s:
+        spans.append(Span("ahead", began, began + sent_ahead_s))
+    if turn.generation_s is not None:
+        calls = "calls " + ", ".join(turn.tools) if turn.tools else "answer"
+        spans.append(Span("model", began + sent_ahead_s, began + turn.generation_s, note=calls))
+    if turn.wasted_s:
+        spans.append(Span("wasted", began, began + turn.wasted_s, note="sent ahead, not needed"))
+    called_s = {call.run: call.called_s for call in turn.calls if call.hit}
+    for run in turn.runs:
+        ended_s = run.started_s + run.ran_s
+        if run.claimed and run.run in called_s:
+            until_s = min(ended_s, called_s[run.run])
+            spans.append(Span("claimed", run.started_s, until_s, run.tool, called_s=called_s[run.run]))
+        else:
+            note = f"not called, {run.reason}"
+            spans.append(Span("wasted", run.started_s, ended_s, run.tool, note))
+    spans += [
+        Span("tool", call.called_s, call.called_s + call.waited_s, call.tool, call.reason)
+        for call in turn.calls
+    ]
+    # As if all calls of the turn were made at one time: of calls one after the other, it saves more.
+    plain_s = max((call.called_s + call.tool_s for call in turn.calls), default=0.0)
+    waited_s = max((call.called_s + call.waited_s for call in turn.calls), default=0.0)
+    return TimedTurn(tuple(spans), max(0.0, plain_s - waited_s) + turn.ahead_s)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from ..perfmodel import saved_seconds
 from .events import (
     AheadKept,
+    AheadStarted,
     AheadWasted,
     CallClaimed,
     CallMissed,
@@ -26,45 +27,75 @@ from .events import (
     PredictorStopped,
     SpeculationEvent,
     SpeculationObserver,
+    SpeculationStarted,
     SpeculationStopped,
     SpeculationWasted,
     SubmissionRefused,
     TurnAnswered,
     TurnStarted,
 )
-from .report import AheadReport, CallReport, PredictorReport, SpeculationReport, ToolReport, TurnReport
+from .report import (
+    AheadReport,
+    CallReport,
+    PredictorReport,
+    RunReport,
+    SpeculationReport,
+    ToolReport,
+    TurnReport,
+)
 
 _MAX_PROBLEMS = 16  # of one turn, so that an endless predictor cannot fill the memory
+_MAX_DRAFT_TIMES = 64  # of one turn, for the same reason
 logger = logging.getLogger("agentrt")
 
 
 @dataclass(slots=True)
 class _Turn:
-    """What is known of one turn; its :class:`TurnReport` is made when the report is asked for."""
+    """What is known of one turn; its :class:`TurnReport` is made when the report is asked for.
+
+    Moments are those of agentrt's clock.
+    """
 
     number: int
+    started_at: float
     generation_s: float | None = None
     drafts: int = 0
     first_draft_s: float | None = None
+    drafted_at: list[float] = field(default_factory=list)
     tools: tuple[str, ...] = ()
     calls: list[CallClaimed | CallMissed] = field(default_factory=list)
+    runs_started_at: dict[int, float] = field(default_factory=dict)
+    runs: list[CallClaimed | SpeculationWasted] = field(default_factory=list)
     wasted: int = 0
+    wasted_s: float = 0.0
     ahead_s: float = 0.0
     problems: list[str] = field(default_factory=list)
 
     def enter(self, event: SpeculationEvent) -> None:
         """Enter an event of this turn."""
+        if isinstance(event, AheadWasted):
+            self.wasted_s = event.ran_s
         match event:
             case DraftArrived(after_s=after_s):
                 self.drafts += 1
                 if self.first_draft_s is None:
                     self.first_draft_s = after_s
+                if len(self.drafted_at) < _MAX_DRAFT_TIMES:
+                    self.drafted_at.append(event.at_s)
+            case AheadStarted():  # the turn has begun with the drafts that came before its request
+                self.started_at = event.at_s
             case TurnAnswered():
                 self.generation_s, self.tools = event.generation_s, event.tools
-            case CallClaimed() | CallMissed():
+            case SpeculationStarted():
+                self.runs_started_at[event.run] = event.at_s
+            case CallClaimed():
+                self.calls.append(event)
+                self.runs.append(event)
+            case CallMissed():
                 self.calls.append(event)
             case SpeculationWasted():
                 self.wasted += 1
+                self.runs.append(event)
             case AheadKept(saved_s=saved_s):
                 self.ahead_s = saved_s
             case _:
@@ -72,16 +103,24 @@ class _Turn:
                 if problem is not None and len(self.problems) < _MAX_PROBLEMS:
                     self.problems.append(problem)
 
-    def report(self) -> TurnReport:
-        """Return the report of the turn."""
+    def report(self, zero: float) -> TurnReport:
+        """Return the report of the turn, with moments in seconds since ``zero``."""
         return TurnReport(
             turn=self.number,
+            started_s=self.started_at - zero,
             generation_s=self.generation_s,
             drafts=self.drafts,
             first_draft_s=self.first_draft_s,
+            drafted_s=tuple(at - zero for at in self.drafted_at),
             tools=self.tools,
-            calls=tuple(_call_report(call, self.generation_s) for call in self.calls),
+            calls=tuple(_call_report(call, self.generation_s, zero) for call in self.calls),
+            runs=tuple(
+                _run_report(run, self.runs_started_at[run.run] - zero)
+                for run in self.runs
+                if run.run in self.runs_started_at
+            ),
             wasted=self.wasted,
+            wasted_s=self.wasted_s,
             ahead_s=self.ahead_s,
             problems=tuple(self.problems),
         )
@@ -104,6 +143,8 @@ class Reporter:
         self._ahead: dict[str, float] = {}
         self._refusals: Counter[str] = Counter()
         self._last_turn = 0
+        self._zero: float | None = None
+        """The moment of the first event."""
 
     def next_turn(self) -> int:
         """Return the number of a new turn, and note its start."""
@@ -128,7 +169,7 @@ class Reporter:
         """Return the current report."""
         with self._lock:
             return SpeculationReport(
-                turns=tuple(turn.report() for turn in self._turns),
+                turns=tuple(turn.report(self._zero or 0.0) for turn in self._turns),
                 tools={
                     name: ToolReport.model_validate({**counts, "stopped": self._stopped.get(name, "")})
                     for name, counts in self._tools.items()
@@ -142,8 +183,10 @@ class Reporter:
             )
 
     def _enter(self, event: SpeculationEvent) -> None:
+        if self._zero is None:
+            self._zero = event.at_s
         if isinstance(event, TurnStarted):
-            self._turns.append(_Turn(event.turn))
+            self._turns.append(_Turn(event.turn, event.at_s))
             return
         turn = self._turn(event.turn)
         if turn is not None:
@@ -222,7 +265,7 @@ def _problem(event: SpeculationEvent) -> str | None:
             return None
 
 
-def _call_report(call: CallClaimed | CallMissed, generation_s: float | None) -> CallReport:
+def _call_report(call: CallClaimed | CallMissed, generation_s: float | None, zero: float) -> CallReport:
     if isinstance(call, CallClaimed):
         return CallReport(
             tool=call.tool,
@@ -231,6 +274,8 @@ def _call_report(call: CallClaimed | CallMissed, generation_s: float | None) -> 
             waited_s=call.waited_s,
             saved_s=call.saved_s,
             draft_s=call.draft_s,
+            called_s=call.at_s - call.waited_s - zero,
+            run=call.run,
         )
     return CallReport(
         tool=call.tool,
@@ -241,6 +286,15 @@ def _call_report(call: CallClaimed | CallMissed, generation_s: float | None) -> 
         draft_s=call.draft_s,
         could_save_s=_could_save_s(generation_s, call),
         reason=call.reason,
+        called_s=call.at_s - call.tool_s - zero,
+    )
+
+
+def _run_report(run: CallClaimed | SpeculationWasted, started_s: float) -> RunReport:
+    ran_s, reason = (run.tool_s, "") if isinstance(run, CallClaimed) else (run.ran_s, run.reason)
+    claimed = isinstance(run, CallClaimed)
+    return RunReport(
+        run=run.run, tool=run.tool, started_s=started_s, ran_s=ran_s, claimed=claimed, reason=reason
     )
 
 

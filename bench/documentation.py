@@ -15,7 +15,9 @@ parts of bench attack, context or speculation, kept as the report ``BENCH_PART``
     <!-- /measured -->
 
 with one line for each figure, ``figures`` for all of them, or ``table TITLE`` or ``table TITLE | COLUMN |
-COLUMN …`` for the last table whose title contains ``TITLE``. Everything between the comments is replaced.
+COLUMN …`` for the last table whose title contains ``TITLE``. A region ``measured reports`` has figures of
+several reports, ``BENCH figure | what it says``, each with the command that measures it. Everything between
+the comments is replaced.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ _REGION = re.compile(
 )
 
 
+_SEVERAL = "reports"
 _WITH_MODELS = "_models"
 _ALSO_WITH_MODELS = ("engine", "scheduler")
 """Benches whose report of a given model is kept beside that of their own models."""
@@ -66,19 +69,26 @@ class Measured(BaseModel):
     parts: tuple[str, ...] = ()
     """Parts of the bench that were measured; all of them if none is named."""
 
-    def source(self) -> str:
-        """Return a sentence with the command, date, commit and machine of the measurement."""
-        machine, system = self.report.machine, self.report.machine.operating_system.partition("-")[0]
+    def command(self) -> str:
+        """Return the command line that measures the report."""
         named = [f" --{kind} {name}" for kind, name in zip(_kinds(self.models), self.models, strict=True)]
         named += [f" --part {part}" for part in self.parts]
         bench = self.report.bench.removesuffix(_WITH_MODELS)
         for part in reversed(self.parts):
             bench = bench.removesuffix(f"_{part}")
-        command = f"agentrt bench {bench}{''.join(named)}{' --quick' if self.quick else ''}"
-        load = "" if machine.load_average is None else f", load average {machine.load_average[0]:.1f}"
+        return f"agentrt bench {bench}{''.join(named)}{' --quick' if self.quick else ''}"
+
+    def machine(self) -> str:
+        """Return the cores and the operating system of the measurement."""
+        machine = self.report.machine
+        return f"{machine.usable_cores} cores of {machine.cpu}, {machine.operating_system.partition('-')[0]}"
+
+    def source(self) -> str:
+        """Return a sentence with the command, date, commit and machine of the measurement."""
+        load = self.report.machine.load_average
         return (
-            f"Measured by `{command}` on {self.date} (UTC) at commit {self.commit}: "
-            f"{machine.usable_cores} cores of {machine.cpu}, {system}{load}."
+            f"Measured by `{self.command()}` on {self.date} (UTC) at commit {self.commit}: "
+            f"{self.machine()}{'' if load is None else f', load average {load[0]:.1f}'}."
         )
 
 
@@ -94,13 +104,19 @@ def render(text: str, reports: Mapping[str, Measured]) -> str:
     """
 
     def filled(region: re.Match[str]) -> str:
-        if region["bench"] not in reports:
-            raise InvalidRequestError("bench", f"no report of bench {region['bench']!r} in docs/figures.")
-        measured = reports[region["bench"]]
-        shown = _body([line for line in region["lines"].splitlines() if line.strip()], measured.report)
-        return f"{region['head']}\n{shown}\n\n{measured.source()}\n\n{region['foot']}"
+        lines = [line for line in region["lines"].splitlines() if line.strip()]
+        if region["bench"] == _SEVERAL:
+            return f"{region['head']}\n{_of_several(lines, reports)}\n\n{region['foot']}"
+        measured = _report(reports, region["bench"])
+        return f"{region['head']}\n{_body(lines, measured.report)}\n\n{measured.source()}\n\n{region['foot']}"
 
     return _REGION.sub(filled, text)
+
+
+def _report(reports: Mapping[str, Measured], bench: str) -> Measured:
+    if bench not in reports:
+        raise InvalidRequestError("bench", f"no report of bench {bench!r} in docs/figures.")
+    return reports[bench]
 
 
 def read_reports(folder: Path) -> dict[str, Measured]:
@@ -126,10 +142,27 @@ def _body(lines: Sequence[str], report: BenchReport) -> str:
     rows: list[Sequence[Cell]] = []
     for line in lines:
         figure, _, meaning = (part.strip() for part in line.partition("|"))
-        if figure not in report.figures:
-            raise InvalidRequestError("figure", f"bench {report.bench} has no figure {figure!r}.")
-        rows.append((f"`{figure}`", report.figures[figure], meaning))
+        rows.append((f"`{figure}`", _figure(report, figure), meaning))
     return _markdown(("figure", "measured", ""), rows)
+
+
+def _of_several(lines: Sequence[str], reports: Mapping[str, Measured]) -> str:
+    rows: list[Sequence[Cell]] = []
+    machines = set()
+    for line in lines:
+        bench, _, rest = line.partition(" ")
+        figure, _, meaning = (part.strip() for part in rest.partition("|"))
+        measured = _report(reports, bench)
+        machines.add(measured.machine())
+        command = f"`{measured.command()}`, {measured.date[:10]}"
+        rows.append((meaning, _figure(measured.report, figure), command))
+    return f"{_markdown(('', 'measured', 'by'), rows)}\n\nMeasured on {'; '.join(sorted(machines))}."
+
+
+def _figure(report: BenchReport, name: str) -> float:
+    if name not in report.figures:
+        raise InvalidRequestError("figure", f"bench {report.bench} has no figure {name!r}.")
+    return report.figures[name]
 
 
 def _table(report: BenchReport, title: str, columns: Sequence[str]) -> str:

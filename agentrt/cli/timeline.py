@@ -28,9 +28,9 @@ def timeline(
     ] = None,
 ) -> None:
     """Draw where the seconds of a run went: the model, its tools, and speculation."""
-    drawn = _timeline(file, "speculating" if plain else "")
+    drawn = read_timeline(file, "speculating" if plain else "")
     if plain is not None:
-        drawn = _timeline(plain, "plain").above(drawn)
+        drawn = read_timeline(plain, "plain").above(drawn)
     if out is None:
         typer.echo(drawn.svg(), nl=False)
         return
@@ -38,7 +38,7 @@ def timeline(
         drawn.save(out)
 
 
-def _timeline(path: Path, title: str) -> Timeline:
+def read_timeline(path: Path, title: str) -> Timeline:
     """Return the timeline of a file.
 
     Raises:

@@ -237,7 +237,8 @@ class _Canvas:
         shown = set(kinds)
         for kind, meaning in _MEANING.items():
             if kind in shown:
-                self._parts.append(_mark(kind, x, self._y, 14) + "/>")
+                x_and_y = (x + 7, self._y - 6) if kind == "draft" else (x, self._y)
+                self._parts.append(_mark(kind, *x_and_y, 14) + "/>")
                 self._text(x + 20, self._y + 11, meaning)
                 x += 40 + 6.2 * len(meaning)
         self._y += 26

@@ -88,6 +88,20 @@ def test_figures_fill_a_region() -> None:
     assert render(filled, {"engine": MEASURED}) == filled
 
 
+def test_a_region_shows_figures_of_several_reports() -> None:
+    large = MEASURED.model_copy(
+        update={"models": ("large.gguf",), "quick": False, "date": "2026-11-23 02:00"}
+    )
+    lines = "engine ratio | ours by theirs\nlarger equal | of 50, with a large model"
+    filled = render(
+        page(lines).replace("measured engine", "measured reports"), {"engine": MEASURED, "larger": large}
+    )
+    assert "| ours by theirs | 0.99 | `agentrt bench engine --quick`, 2026-11-22 |" in filled
+    command = "`agentrt bench engine --model large.gguf`, 2026-11-23"
+    assert f"| of 50, with a large model | 50 | {command} |" in filled
+    assert filled.count(MEASURED.machine()) == 1
+
+
 def test_a_small_number_is_not_shown_as_none() -> None:
     report = REPORT.model_copy(update={"figures": {"ratio": 0.0000272, "equal": 0.0}})
     filled = render(page("figures"), {"engine": MEASURED.model_copy(update={"report": report})})
@@ -121,6 +135,11 @@ def test_what_no_report_has_is_an_error(lines: str, problem: str) -> None:
         render(page(lines), {"engine": MEASURED})
     with pytest.raises(InvalidRequestError, match="no report of bench 'engine'"):
         render(page(lines), {})
+    several = page(f"engine {lines}").replace("measured engine", "measured reports")
+    with pytest.raises(InvalidRequestError, match="no figure"):
+        render(several, {"engine": MEASURED})
+    with pytest.raises(InvalidRequestError, match="no report of bench 'engine'"):
+        render(several, {})
 
 
 def test_the_command_fills_the_pages_of_a_clone(

@@ -76,6 +76,10 @@ def test_a_recorded_run_is_what_was_said_and_can_be_replayed(
     assert [[call.name for call in turn.calls] for turn in recording.turns[1:]] == [["look"], ["look"], []]
     assert sorted(call.name for call in recording.turns[0].calls) == ["look", "save"]
     assert recording.turns[1].calls[0].result == "found a ['b']"
+    assert recording.turns[0].started_s == 0
+    for turn, after in zip(recording.turns, recording.turns[1:], strict=False):
+        answered_s, next_s = (turn.started_s or 0) + turn.seconds, after.started_s or 0
+        assert all(answered_s <= (made.started_s or 0) + 1e-6 <= next_s + 2e-6 for made in turn.calls)
     for rate in (0.0, 0.5, 1.0):
         for seed in range(5):
             predictor = RecordedSpeculator(recording, claim_rate=rate, seed=seed)

@@ -22,10 +22,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 
 from agentrt import SpeculationConfig, speculable
-from agentrt.adapters.langchain import ChatAgentRT, report_of, speculate
 from agentrt.reports import SpeculationReport
-from agentrt.runtime import LocalRuntime
-from agentrt.speculators import PatternSpeculator
 
 _TOOL_S: Final = 1.0
 _EARLIER: Final = ("Lima", "Cairo", "Quito")
@@ -35,6 +32,10 @@ _SYSTEM: Final = "Search for the city, read the page that is found, get the weat
 
 async def run(model: str, mode: Literal["on", "off"], tool_s: float = _TOOL_S) -> SpeculationReport:
     """Return the report of one request."""
+    from agentrt.adapters.langchain import ChatAgentRT, report_of, speculate
+    from agentrt.runtime import LocalRuntime
+    from agentrt.speculators import PatternSpeculator
+
     predictor = PatternSpeculator()
     with LocalRuntime.open(model) as runtime:
         chat = ChatAgentRT(runtime=runtime, max_tokens=100)

@@ -302,7 +302,7 @@ def _timed(turn: TurnReport) -> TimedTurn:
         Span("tool", call.called_s, call.called_s + call.waited_s, call.tool, call.reason)
         for call in turn.calls
     ]
-    # As if all calls of the turn were made at one time: of calls one after the other, it saves more.
+    # As if the calls of the turn were made at one time. Of calls one after the other more would be saved.
     plain_s = max((call.called_s + call.tool_s for call in turn.calls), default=0.0)
     waited_s = max((call.called_s + call.waited_s for call in turn.calls), default=0.0)
     return TimedTurn(tuple(spans), max(0.0, plain_s - waited_s) + turn.ahead_s)

@@ -68,7 +68,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class TimedTurn:
-    """The spans of one turn, which would have taken ``saved_s`` more without speculation."""
+    """The spans of one turn, and by how many seconds it would have ended later without speculation."""
 
     spans: tuple[Span, ...]
     saved_s: float = 0.0
@@ -108,7 +108,7 @@ class _Panel:
         if wasted:
             texts.append(f"{len(wasted)} wasted ({sum(wasted):.2f} s)")
         if alone and self.saved_s > 0:
-            texts.append(f"plain would have taken {self.took_s + self.saved_s:.2f} s or more")
+            texts.append(f"plain would have taken {self.took_s + self.saved_s:.2f} s")
         return ", ".join(texts)
 
     def lanes(self) -> dict[str, list[tuple[int, Span]]]:
@@ -213,7 +213,7 @@ class _Canvas:
                 links += self._link(span, y + _BAR / 2, model_y + _LANE)
             self._y += _LANE * (1 + max((level for level, _ in placed), default=0))
         self._parts += links
-        if self._shows(took_s, last=True):
+        if self._shows(took_s):
             self._text(self._x(took_s) + 6, model_y + _LANE / 2 + 4, f"{took_s:.2f} s", "title")
         self._y += 8
 
@@ -270,10 +270,9 @@ class _Canvas:
         line = f'<path class="link" d="M{from_x:.1f} {y:.1f}H{x:.1f}V{model_y:.1f}"/>'
         return [line, f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4"/>']
 
-    def _shows(self, seconds: float, *, last: bool = False) -> bool:
-        """Whether a moment is in this row; with ``last``, also that of its end."""
-        passed = seconds - self._from_s
-        return 0 <= passed < self._row_s or (last and math.isclose(passed, self._row_s))
+    def _shows(self, seconds: float) -> bool:
+        """Whether a moment is in this row, its end included."""
+        return 0 <= seconds - self._from_s <= self._row_s * (1 + 1e-9)
 
     def _x(self, seconds: float) -> float:
         return _LEFT + (seconds - self._from_s) * self._scale

@@ -86,7 +86,7 @@ def test_a_speculating_run_links_claims_and_shows_waste() -> None:
     assert len(drafts) == 2 + 1  # and that of the legend
     assert texts(drawn)[0] == (
         "mine: took 11.00 s, model 8.00 s, waiting for tools 3.00 s, 1 wasted (3.00 s), "
-        "plain would have taken 14.00 s or more"
+        "plain would have taken 14.00 s"
     )
 
 
@@ -105,6 +105,12 @@ def test_a_call_waits_for_the_rest_of_its_run() -> None:
     assert seconds(drawn, "tool", of=6) == [(4, 6)]
 
 
+def test_a_call_at_the_end_of_the_picture_is_linked() -> None:
+    claimed = Span("claimed", 1, 2, "look", called_s=4)
+    drawn = Timeline.of_turns([TimedTurn((Span("model", 0, 4), claimed))]).svg()
+    assert [circle.attrib["cx"] for circle in ET.fromstring(drawn).iter(f"{SVG}circle")] == ["900.0"]
+
+
 def test_plain_above_speculating_has_one_axis() -> None:
     plain = run_in_virtual_time(lambda: two_turns("off")).timeline("plain")
     both = plain.above(run_in_virtual_time(lambda: two_turns("on")).timeline("speculating"))
@@ -113,7 +119,7 @@ def test_plain_above_speculating_has_one_axis() -> None:
     assert tops[0] == tops[1] < tops[2] == tops[3]
     assert "14.00 s" in texts(both)
     assert "11.00 s" in texts(both)
-    assert "or more" not in both.svg()  # the plain run is there
+    assert "would have" not in both.svg()  # the plain run is there
 
 
 def test_requests_sent_ahead() -> None:

@@ -10,6 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
+from ..errors import InvalidRequestError
 from ..terminal_text import printable
 
 Kind: TypeAlias = Literal["model", "ahead", "tool", "claimed", "wasted", "draft"]
@@ -38,6 +39,7 @@ _COLOURS: Final = """
 _WIDTH, _LEFT, _RIGHT, _LANE, _BAR = 960, 150, 60, 22, 14  # pixels
 _TURNS_A_ROW, _MOST_ROWS = 40, 8
 _MOST_TOOLS, _MOST_LEVELS, _MOST_CHARACTERS = 8, 3, 20
+_LEAST_S: Final = 1e-6  # what is shorter has no axis
 _NOT_XML: Final = re.compile("[\ud800-\udfff\ufffe\uffff]")
 
 
@@ -138,11 +140,17 @@ class Timeline:
 
     @classmethod
     def of_turns(cls, turns: Sequence[TimedTurn], title: str = "") -> Timeline:
-        """Return the timeline of the latest turns of a run."""
+        """Return the timeline of the latest turns of a run.
+
+        Raises:
+            InvalidRequestError: a moment is not a finite number.
+        """
         drawn = turns[-_TURNS_A_ROW * _MOST_ROWS :]
         if len(drawn) < len(turns):
             title = f"{title} (the last {len(drawn)} turns of {len(turns)})".lstrip()
         spans = [span for turn in drawn for span in turn.spans]
+        if not math.isfinite(sum(abs(span.start_s) + abs(span.shown_to_s) for span in spans)):
+            raise InvalidRequestError("turns", "they have times that are no numbers. Record the run again.")
         began = min((span.start_s for span in spans), default=0.0)
         moved = tuple(span.later(-began) for span in spans)
         return cls((_Panel(title, moved, len(drawn), sum(turn.saved_s for turn in drawn)),))
@@ -163,7 +171,8 @@ class Timeline:
         """Return the picture as SVG, readable on light and dark pages. No text in it becomes markup."""
         rows = max((math.ceil(panel.turns / _TURNS_A_ROW) for panel in self.panels), default=1) or 1
         spans = [span for panel in self.panels for span in panel.spans]
-        row_s = max((span.shown_to_s for span in spans), default=0.0) / rows or 1.0
+        longest_s = max((span.shown_to_s for span in spans), default=0.0)
+        row_s = longest_s / rows if longest_s > _LEAST_S else 1.0
         captions = [panel.caption(alone=len(self.panels) == 1) for panel in self.panels]
         canvas = _Canvas(row_s)
         laid_out = [(panel.took_s, panel.lanes()) for panel in self.panels]

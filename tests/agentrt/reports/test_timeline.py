@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import xml.etree.ElementTree as ET
 from collections import Counter
 from typing import Any, Literal
@@ -168,6 +169,17 @@ def test_names_are_text() -> None:
 def test_nothing_to_show(timeline: Timeline) -> None:
     assert not shapes(timeline, "model")
     assert ET.fromstring(timeline.svg()).find(f"{SVG}title") is not None
+
+
+@pytest.mark.parametrize("seconds", [5e-324, 1e-7, 1e-3, 1e9, 1e300])
+def test_any_length_has_a_picture(seconds: float) -> None:
+    ET.fromstring(Timeline.of_turns([TimedTurn((Span("model", 0, seconds),))]).svg())
+
+
+@pytest.mark.parametrize("start_s", [math.nan, -math.inf, -1e308])
+def test_times_that_are_no_numbers_are_refused(start_s: float) -> None:
+    with pytest.raises(InvalidRequestError, match="no numbers"):
+        Timeline.of_turns([TimedTurn((Span("model", start_s, 1e308),))])
 
 
 def test_hundreds_of_turns_wrap_and_are_bounded() -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from agentrt.__main__ import main
 from agentrt.calls import registry
 from agentrt.testing import free_prediction
 from tests.external_commands import (  # noqa: F401 - hooks
@@ -17,6 +18,8 @@ from tests.hypothesis_profiles import thin_out
 
 CHECKED_FOLDERS = tuple(Path(__file__).parent / name for name in ("attack", "bench", "examples", "training"))
 """Tests of what is not the product, which `make check` runs."""
+
+Command = Callable[..., tuple[object, str, str]]
 
 # A test that takes one of these fixtures, directly or through another one, has the marker.
 MARKED_BY_FIXTURE = {
@@ -80,6 +83,19 @@ def prediction_is_free() -> Iterator[None]:
     """For modules whose tools and models take no time."""
     with free_prediction():
         yield
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Runs a command line in this process; returns its exit code, standard output and standard error."""
+
+    def run_here(*arguments: str) -> tuple[object, str, str]:
+        monkeypatch.setattr(sys, "argv", ["agentrt", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return (ended.value.code, *capsys.readouterr())
+
+    return run_here
 
 
 @pytest.fixture

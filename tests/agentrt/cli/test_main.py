@@ -3,30 +3,14 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 
-from agentrt.__main__ import main
-
-Command = Callable[..., tuple[object, str, str]]
+from tests.conftest import Command
 
 process = pytest.mark.slow
-
-
-@pytest.fixture
-def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
-    """Runs a command line in this process; returns its exit code, standard output and standard error."""
-
-    def run_here(*arguments: str) -> tuple[object, str, str]:
-        monkeypatch.setattr(sys, "argv", ["agentrt", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return (ended.value.code, *capsys.readouterr())
-
-    return run_here
 
 
 def run(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:

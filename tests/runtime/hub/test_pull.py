@@ -18,6 +18,7 @@ from agentrt.runtime import LocalRuntime
 from agentrt.runtime.hub.pulled import find_pulled, forget_pulled, pulled_models, remember_pulled
 from agentrt.runtime.model.directory import find_model, open_model_directory
 from agentrt.runtime.nano import MODEL_DIRECTORY
+from tests.conftest import Command
 from tests.runtime.hub.hub_server import HubServer, serve_hub
 
 GGUF = bytes(range(256)) * 4096
@@ -110,6 +111,20 @@ def test_a_quantisation_is_pulled_with_all_its_shards(pull: Pull) -> None:
         (["someone/torch"], "neither openvino_model.xml nor GGUF files"),
         (["no/such"], "there is no repository no/such"),
         (["OpenVINO/nano-ov", "--revision", "v9"], "no revision 'v9'"),
+    ],
+)
+def test_what_cannot_be_pulled_is_said_with_what_to_do(
+    pull: Pull, arguments: list[str], message: str
+) -> None:
+    result = pull(*arguments)
+    assert result.returncode != 0
+    assert message in result.stderr + result.stdout
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
         (["what is this"], "cannot be pulled"),
         (["./x.gguf"], "needs no pulling: name its path"),
         (["models/x.gguf"], "needs no pulling: name its path"),
@@ -126,13 +141,10 @@ def test_a_quantisation_is_pulled_with_all_its_shards(pull: Pull) -> None:
         (["https://x:99999/x.gguf", "--sha256", "0" * 64], "is not the address of a file: Port out of range"),
     ],
 )
-def test_what_cannot_be_pulled_is_said_with_what_to_do(
-    pull: Pull, arguments: list[str], message: str
-) -> None:
-    result = pull(*arguments)
-    assert result.returncode != 0
-    assert message in result.stderr + result.stdout
-    assert "Traceback" not in result.stderr
+def test_what_no_hub_is_asked_for(command: Command, arguments: list[str], message: str) -> None:
+    code, _, said = command("pull", *arguments)
+    assert code == 2
+    assert message in said
 
 
 @pytest.mark.socket

@@ -4,11 +4,14 @@ A test is marked ``@pytest.mark.needs("redis-server")``, by hand or by its fixtu
 a helper that starts the command calls :func:`require`. Where the command is absent the test is skipped by its
 name, and the last line of the run says what was absent and how to get it. With ``--need=redis-server``, as in
 CI, the test fails.
+
+Whatever tests start is ended by Ctrl-C, however pytest was started itself.
 """
 
 from __future__ import annotations
 
 import shutil
+import signal
 import sys
 from collections import Counter
 from typing import Final
@@ -55,6 +58,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     global _needed
     _needed = frozenset(config.getoption("--need") or ())
+    # A job that a script starts in the background ignores Ctrl-C, and so would what its tests start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

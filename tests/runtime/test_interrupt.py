@@ -36,7 +36,6 @@ def end():
 thread = threading.Thread(target=end)
 thread.start()
 thread.join()
-signal.signal(signal.SIGINT, signal.default_int_handler)  # the shell may have disabled it for this process
 try:
     signal.raise_signal(signal.SIGINT)
 except KeyboardInterrupt:
@@ -54,10 +53,9 @@ def test_an_interrupt_reaches_python_after_models_were_closed() -> None:
 
 
 OPEN = """
-import signal, sys
+import sys
 from agentrt.runtime import LocalRuntime, RuntimeConfig
 
-signal.signal(signal.SIGINT, signal.default_int_handler)
 config = RuntimeConfig(threads=1, prefill_chunk_tokens=64)
 try:
     with LocalRuntime.open(sys.argv[1], config, on_step=lambda step: print(step.name, flush=True)) as runtime:

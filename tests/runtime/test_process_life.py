@@ -183,7 +183,6 @@ def test_a_process_ends_in_order_while_daemon_threads_work(program: str, argumen
 
 INTERRUPTED = """
 runtime = LocalRuntime.open("nano")
-signal.signal(signal.SIGINT, signal.default_int_handler)  # the shell may have disabled it for this process
 def interrupt():
     for _ in range(5):
         os.kill(os.getpid(), signal.SIGINT)

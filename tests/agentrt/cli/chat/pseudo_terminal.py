@@ -23,9 +23,8 @@ _PATIENCE_S = 60
 
 # Makes the terminal that of the new session, so that Ctrl-C is a signal, and becomes the program.
 _START = """
-import fcntl, os, signal, sys, termios
+import fcntl, os, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-signal.signal(signal.SIGINT, signal.SIG_DFL)
 os.execv(sys.argv[1], sys.argv[1:])
 """
 

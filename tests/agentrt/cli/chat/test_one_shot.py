@@ -6,7 +6,6 @@ import asyncio
 import datetime as dt
 import io
 import json
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -146,12 +145,8 @@ def test_a_write_without_a_terminal_does_not_run_and_the_message_names_the_optio
 
 
 def test_ctrl_c_has_exit_code_130(runner: asyncio.Runner) -> None:
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(typer.Exit) as ended:
-            answer_once(echo_assistant(runner, Echo(requests=[])), "interrupt", as_json=False)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with pytest.raises(typer.Exit) as ended:
+        answer_once(echo_assistant(runner, Echo(requests=[])), "interrupt", as_json=False)
     assert ended.value.exit_code == 130
 
 

@@ -16,14 +16,6 @@ from agentrt.reports.report import ToolReport
 from tests.agentrt.cli.chat.echo import LONG, Echo, Streaming, echo_assistant
 
 
-@pytest.fixture(autouse=True)
-def interrupts_reach_python() -> Iterator[None]:
-    """Where the tests run in the background, a shell may have had this process ignore Ctrl-C."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 class Chat:
     """A conversation with an echo; ``say`` runs it on some lines and returns what was printed."""
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,8 @@ from agentrt.runtime.http.config import ListenConfig
 from agentrt.runtime.http.draining import DrainingServer
 from agentrt.runtime.http.listener import bind
 from agentrt.runtime.http.run import make_server
+from tests.patience import PATIENCE_S
+from tests.patience import until as until  # for those who serve
 
 
 @dataclass(frozen=True)
@@ -36,15 +37,7 @@ class Running:
         return f"http://127.0.0.1:{self.port}"
 
     def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), timeout=30)
-
-
-def until(true: Callable[[], bool]) -> None:
-    """Wait for what another thread does."""
-    deadline = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S)
 
 
 @contextmanager
@@ -58,5 +51,5 @@ def listening(app: FastAPI, config: ListenConfig, admission: Any = None) -> Iter
             yield Running(port, admission, server)
         finally:
             server.should_exit = True
-            thread.join(30)
+            thread.join(PATIENCE_S)
             assert not thread.is_alive()

@@ -18,9 +18,9 @@ from agentrt.drafts import DraftRequest
 from agentrt.reports.report import SpeculationReport
 from agentrt.tools.speculable import speculable
 from agentrt.turns.session import SpeculationSession
+from tests.patience import PATIENCE_S
 
 TURNS = 5
-_PATIENCE_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class CountedTool:
     def wait_until_run(self, q: str) -> None:
         """Wait until the tool has run with these arguments."""
         with self._changed:
-            if not self._changed.wait_for(lambda: q in self.runs, _PATIENCE_S):
+            if not self._changed.wait_for(lambda: q in self.runs, PATIENCE_S):
                 raise TimeoutError(f"look({q}) was not run speculatively. See the report for the reason.")
 
     async def until_run(self, q: str) -> None:

@@ -15,6 +15,7 @@ from pydantic import Field
 
 from agentrt import DraftRequest, ToolCall
 from agentrt.testing import ScriptedSpeculator
+from tests.patience import PATIENCE_S
 
 Calls = Sequence[tuple[str, dict[str, Any]]]
 
@@ -130,7 +131,7 @@ class Milestones:
         self._event(name).set()
 
     def wait(self, name: str) -> None:
-        assert self._event(name).wait(20), f"{name} was never reached"
+        assert self._event(name).wait(PATIENCE_S), f"{name} was never reached"
 
 
 class Waiting(ScriptedChat):

@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from tests.adapters.openai.doubles import chat_completion, chat_events, response, response_events
+from tests.patience import PATIENCE_S
 
 Body = dict[str, Any]
 
@@ -109,7 +110,7 @@ def recording_server(**settings: Any) -> Iterator[RecordingServer]:
             first, separator, rest = data.partition(b"\n\n")
             self.wfile.write(first + separator)
             if recorder.holds_streams and separator:
-                recorder.submitted.wait(20)
+                recorder.submitted.wait(PATIENCE_S)
             self.wfile.write(rest)
             if "cache-tool-output" in self.path:
                 recorder.submitted.set()
@@ -126,4 +127,4 @@ def recording_server(**settings: Any) -> Iterator[RecordingServer]:
     finally:
         server.shutdown()
         server.server_close()
-        thread.join(10)
+        thread.join(PATIENCE_S)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -27,6 +26,7 @@ from agentrt.speculators import EndpointSpeculator
 from agentrt.testing import ScriptedSpeculator
 from tests.adapters.openai.doubles import RESPONSES_TOOLS, TOOLS
 from tests.adapters.recording_server import Received, RecordingServer, recording_server
+from tests.patience import until
 
 CHAT: Any = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": TOOLS}
 RESPONSES: Any = {"model": "m", "input": "Hi", "tools": RESPONSES_TOOLS}
@@ -49,7 +49,7 @@ def aclient_of(server: RecordingServer, **settings: Any) -> Any:
 
 
 def chat_of(server: RecordingServer, **settings: Any) -> Any:
-    plain = ChatOpenAI(base_url=server.url, api_key="none", model="m", max_retries=0, timeout=20)
+    plain = ChatOpenAI(base_url=server.url, api_key="none", model="m", max_retries=0, timeout=60)
     return langchain.speculate(plain, ScriptedSpeculator(), **settings)
 
 
@@ -80,7 +80,7 @@ def unread(server: RecordingServer, **settings: Any) -> None:
 
 
 def with_options(server: RecordingServer, **settings: Any) -> None:
-    with client_of(server, **settings).with_options(timeout=5) as client:
+    with client_of(server, **settings).with_options(timeout=60) as client:
         client.chat.completions.create(**CHAT)
 
 
@@ -247,12 +247,8 @@ def test_requests_sent_ahead_are_of_the_same_session(use_async: bool) -> None:
     with recording_server(calls=calls_until_answered) as server:
 
         def hold_the_first(received: Received) -> None:
-            for _ in range(2000):
-                if any(message["role"] == "tool" for message in received.body["messages"]):
-                    return
-                if len(server.received) > 1:  # the request sent ahead
-                    return
-                time.sleep(0.005)
+            if not any(message["role"] == "tool" for message in received.body["messages"]):
+                until(lambda: len(server.received) > 1)  # the request sent ahead
 
         server.refuse = hold_the_first
         chat = chat_of(server, dialect="dynamo", config=config)
@@ -363,7 +359,7 @@ def test_a_copy_for_another_endpoint_has_learned_nothing() -> None:
     with recording_server(owned_by="vllm") as server, recording_server() as other:
         with client_of(server) as client, priority(PROACTIVE):
             assert list(client.models.list())
-            client.with_options(timeout=5).chat.completions.create(**CHAT)
+            client.with_options(timeout=60).chat.completions.create(**CHAT)
             client.copy(base_url=other.url).chat.completions.create(**CHAT)
         assert (server.sent, other.sent) == ([10], [None])
 
@@ -449,8 +445,7 @@ def test_drafts_have_the_priority_of_the_main_request() -> None:
     with recording_server(calls=calls_until_answered) as main, recording_server() as small:
         predictor = EndpointSpeculator("s", base_url=small.url, api_key="none", dialect="vllm")
         plain = openai.OpenAI(base_url=main.url, api_key="none", max_retries=0)
-        came = []
-        main.refuse = lambda _: came.append(wait_for(small))  # type: ignore[func-returns-value]
+        main.refuse = lambda _: until(lambda: bool(small.received))
         with speculate(plain, predictor, tools=[look], dialect="sglang") as client:
             for value in (PROACTIVE, REACTIVE):
                 small.received.clear()
@@ -458,15 +453,6 @@ def test_drafts_have_the_priority_of_the_main_request() -> None:
                     client.chat.completions.create(**CHAT)
                 assert small.sent == [int(value)]
         assert main.sent == [-100, 0]
-
-
-def wait_for(server: RecordingServer) -> None:
-    """Return once a request has arrived."""
-    for _ in range(2000):
-        if server.received:
-            return
-        asyncio.run(asyncio.sleep(0.005))
-    raise AssertionError("nothing arrived")
 
 
 def test_unknown_dialects_are_refused() -> None:

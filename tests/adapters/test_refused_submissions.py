@@ -26,6 +26,7 @@ from agentrt.testing import ScriptedSpeculator
 from agentrt.toolcache import FinishedCall
 from tests.adapters.openai.doubles import TOOLS
 from tests.adapters.recording_server import Received, RecordingServer, recording_server
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.usefixtures("prediction_is_free")
 
@@ -60,7 +61,7 @@ def sync_client(server: RecordingServer, tool_cache: Any, refusals: Refusals, ou
         plain, ScriptedSpeculator([DRAFT]), tools=[look], tool_cache=tool_cache, observers=[refusals]
     ) as client:
         chunks = list(client.chat.completions.create(**CHAT))
-        assert refusals.came.wait(20)
+        assert refusals.came.wait(PATIENCE_S)
         return run_tool(client, call_in(chunks)), report_of(client)
 
 
@@ -77,7 +78,7 @@ def async_client(server: RecordingServer, tool_cache: Any, refusals: Refusals, o
             plain, ScriptedSpeculator([DRAFT]), tools=[look], tool_cache=tool_cache, observers=[refusals]
         ) as client:
             chunks = [chunk async for chunk in await client.chat.completions.create(**CHAT)]
-            assert await asyncio.to_thread(refusals.came.wait, 20)
+            assert await asyncio.to_thread(refusals.came.wait, PATIENCE_S)
             assert unhandled == []
             return await arun_tool(client, call_in(chunks)), report_of(client)
 
@@ -96,7 +97,7 @@ def chat_openai(server: RecordingServer, tool_cache: Any, refusals: Refusals, ou
         plain, ScriptedSpeculator([DRAFT]), tool_cache=tool_cache, observers=[refusals]
     )
     first, *rest = chat.bind_tools([look]).stream([HumanMessage("Hi")])
-    assert refusals.came.wait(20)
+    assert refusals.came.wait(PATIENCE_S)
     (call,) = functools.reduce(lambda one, other: one + other, rest, first).tool_calls
     return look.invoke(call).content, langchain.report_of(chat)
 

@@ -25,6 +25,7 @@ from agentrt.runtime import CallAnswered
 from agentrt.testing import ScriptedSpeculator
 from tests.adapters.openai.doubles import TOOLS
 from tests.adapters.recording_server import RecordingServer, recording_server
+from tests.patience import until
 
 CHAT: Any = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": TOOLS, "stream": True}
 DRAFT = ToolCall("look", {"q": "a"})
@@ -123,11 +124,7 @@ def test_a_forced_endpoint_that_refuses_thrice_is_left_alone(caplog: pytest.LogC
 def settle(client: Any, refusals: int) -> None:
     """Wait until the submitting thread has read the refusal."""
     cache = client._agentrt_state.tool_cache
-    for _ in range(2000):
-        if cache._failures == refusals:
-            return
-        asyncio.run(asyncio.sleep(0.005))
-    raise AssertionError(cache._failures)
+    until(lambda: cache._failures == refusals)
 
 
 def chunk(finish_reason: str | None = None, **delta: Any) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from agentrt.reports import SpeculationReport
 from agentrt.speculators import EnsembleSpeculator
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
 from tests.agentrt.turns.sessions import call, one_turn, slow_tool
+from tests.patience import PATIENCE_S
 
 
 async def read(answer: AnswerStream) -> list[str]:
@@ -56,7 +57,7 @@ def test_a_reader_is_woken_from_another_thread() -> None:
     began = threading.Event()
 
     def write() -> None:
-        assert began.wait(20)
+        assert began.wait(PATIENCE_S)
         answer.put(TextDelta("from a thread"))
         answer.end()
 

@@ -27,6 +27,7 @@ from agentrt.errors import ConfigurationError, PredictorPausedError
 from agentrt.reports.events import PredictorCharged, PredictorSkipped, PredictorStopped
 from agentrt.speculators import EndpointSpeculator, Speculator
 from agentrt.testing import mock_endpoint
+from tests.patience import PATIENCE_S
 
 MESSAGES = [{"role": "user", "content": "What is the weather in Oslo?"}]
 TOOLS = [{"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}]
@@ -50,7 +51,7 @@ class Endpoint:
         self.requests.append(json.loads(request.content))
         number = len(self.requests)
         if number >= self.held_from:
-            await asyncio.to_thread(self.release.wait, 20)
+            await asyncio.to_thread(self.release.wait, PATIENCE_S)
         answer = self.answer(number)
         status, body = answer if isinstance(answer, tuple) else (200, answer)
         headers = {"content-type": "application/json"} | self.headers
@@ -206,7 +207,7 @@ def one_turn(endpoint: Endpoint) -> Any:
 
     with SpeculationSession([get_weather], [speculator(endpoint)], observers=[Observer()]) as session:
         with session.turn(MESSAGES, TOOLS) as turn:
-            assert failed.wait(20)
+            assert failed.wait(PATIENCE_S)
             turn.bind([ToolCall("get_weather", {"city": "Oslo"}, "call_1")])
         assert session.call(ToolCall("get_weather", {"city": "Oslo"}, "call_1")) == "Oslo"
     return session.report()
@@ -307,7 +308,7 @@ def cut_off(endpoint: Endpoint, turns: int, budget: Budget, *, samples: int) -> 
             for _ in range(turns):
                 with session.turn(MESSAGES, TOOLS) as turn:
                     for _ in range(samples):
-                        assert await asyncio.to_thread(settled.acquire, timeout=20)
+                        assert await asyncio.to_thread(settled.acquire, timeout=PATIENCE_S)
                     turn.bind([])
             return session.report()
 

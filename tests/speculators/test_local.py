@@ -17,6 +17,7 @@ from agentrt.drafts import DraftCost, shares_cores
 from agentrt.errors import ConfigurationError, ModelFormatError, ModelNotFoundError, PromptTooLongError
 from agentrt.runtime.nano import DRAFT_DIRECTORY
 from agentrt.speculators import LocalSpeculator, Speculator
+from tests.patience import PATIENCE_S
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TOOLS = [
@@ -111,7 +112,7 @@ class Held:
         class Stopper(speculator._stopper):  # type: ignore[misc, name-defined]
             def write(self, token: Any) -> Any:
                 held.generating.set()
-                assert held.go_on.wait(20)
+                assert held.go_on.wait(PATIENCE_S)
                 held.tokens += 1
                 return super().write(token)
 
@@ -141,7 +142,7 @@ async def abandon(speculator: LocalSpeculator, once: threading.Event) -> None:
             raise AssertionError("there can be no draft yet")
 
     task = asyncio.create_task(ask())
-    await asyncio.to_thread(once.wait, 20)
+    await asyncio.to_thread(once.wait, PATIENCE_S)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -150,7 +151,7 @@ async def abandon(speculator: LocalSpeculator, once: threading.Event) -> None:
 def join_drafts(speculator: LocalSpeculator) -> None:
     for thread in threading.enumerate():
         if thread.name == f"agentrt {speculator.name}":
-            thread.join(20)
+            thread.join(PATIENCE_S)
 
 
 def test_it_stops_within_a_token_of_being_cancelled(speculator: LocalSpeculator, held: Held) -> None:
@@ -203,7 +204,7 @@ def test_a_draft_that_is_stopped_has_cost_its_prompt_and_what_it_wrote(
 
     async def main() -> None:
         task = asyncio.create_task(ask())
-        await asyncio.to_thread(held.generating.wait, 20)
+        await asyncio.to_thread(held.generating.wait, PATIENCE_S)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -20,6 +20,7 @@ from agentrt.adapters.langchain import ChatAgentRT, report_of, speculate
 from agentrt.errors import ConfigurationError, InvalidRequestError, ModelNotFoundError, PromptTooLongError
 from agentrt.runtime import LocalRuntime, RuntimeConfig
 from agentrt.testing import ScriptedSpeculator
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.real_model
 
@@ -230,7 +231,7 @@ def test_speculation_beside_the_local_model(chat: ChatAgentRT) -> None:
     class Waiting(ChatAgentRT):
         def _generate(self, *args: Any, **kwargs: Any) -> Any:
             result = super()._generate(*args, **kwargs)
-            assert started.wait(20)  # the tool starts although the model has not answered yet
+            assert started.wait(PATIENCE_S)  # the tool starts although the model has not answered yet
             return result
 
     model = speculate(

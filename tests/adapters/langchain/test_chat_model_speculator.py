@@ -13,6 +13,7 @@ from agentrt import DraftRequest, ToolCall
 from agentrt.adapters.langchain.chat_model_speculator import ChatModelSpeculator, tool_calls
 from agentrt.drafts import DraftCost
 from tests.adapters.doubles import ScriptedChat
+from tests.patience import PATIENCE_S
 
 
 def drafts(speculator: ChatModelSpeculator, samples: int) -> list[ToolCall]:
@@ -94,7 +95,7 @@ def test_samples_that_are_cut_off_have_cost_what_they_sent(use_async: bool) -> N
     class Slow(Metered):
         def _generate(self, *args: Any, **kwargs: Any) -> Any:
             asked.release()
-            assert go_on.wait(20)
+            assert go_on.wait(PATIENCE_S)
             return super()._generate(*args, **kwargs)
 
         async def _agenerate(self, *args: Any, **kwargs: Any) -> Any:
@@ -120,7 +121,7 @@ def test_samples_that_are_cut_off_have_cost_what_they_sent(use_async: bool) -> N
     go_on.set()
     for thread in threading.enumerate():
         if thread.name.startswith("agentrt draft"):
-            thread.join(20)
+            thread.join(PATIENCE_S)
     # A thread cannot be stopped: the provider answers the request, and bills it.
     assert sum(spent, DraftCost()) == (DraftCost(12) if use_async else DraftCost(2000, 40))
 

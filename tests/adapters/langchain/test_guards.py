@@ -40,6 +40,7 @@ from agentrt.reports.events import DraftRefused, PredictorSkipped, SpeculationEv
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
 from tests.adapters.doubles import Calls, Oracle, ScriptedChat
 from tests.adapters.langchain.graphs import INPUT, async_tool
+from tests.patience import PATIENCE_S
 
 ONE: list[Calls] = [[("look", {"q": "q0"})]]
 THREAD: Any = {"configurable": {"thread_id": "1"}}
@@ -398,7 +399,7 @@ class Decided:
             self.event.set()
 
     def gate(self, turn: int) -> None:
-        assert self.event.wait(20)
+        assert self.event.wait(PATIENCE_S)
 
 
 @wrap_tool_call

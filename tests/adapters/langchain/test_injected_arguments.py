@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import copy
 import dataclasses
-import time
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
@@ -25,6 +24,7 @@ from agentrt.reports.report import SpeculationReport
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
 from tests.adapters.doubles import ScriptedChat
 from tests.adapters.langchain.graphs import adrive, transcript
+from tests.patience import until
 
 pytestmark = pytest.mark.usefixtures("prediction_is_free")
 
@@ -143,8 +143,7 @@ def test_a_sync_tool_is_speculated_on_with_a_stand_in_and_called_with_its_defaul
     made = ToolCall("look", {"q": "a", "limit": 100}, "1")
     with SpeculationSession([look], ScriptedSpeculator([made])) as session:
         with session.turn([], []) as turn:
-            while not given:
-                time.sleep(0.001)
+            until(lambda: bool(given))
             turn.bind([made])
         assert session.call(made) == "a"
         assert session.call(made) == "a"

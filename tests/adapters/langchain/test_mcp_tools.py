@@ -21,6 +21,7 @@ from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
 from agentrt.tools.speculable import speculable_tool
 from tests.adapters.doubles import Calls, ScriptedChat
 from tests.adapters.langchain.graphs import adrive, transcript
+from tests.patience import until
 
 pytestmark = pytest.mark.usefixtures("prediction_is_free")
 
@@ -280,8 +281,8 @@ def test_a_server_of_its_own_for_each_call_ends_with_a_dropped_speculation(tmp_p
     class Waiting(ScriptedChat):
         async def _agenerate(self, messages: list[Any], *args: Any, **kwargs: Any) -> Any:
             result = await super()._agenerate(messages, *args, **kwargs)
-            while len(self.asked) == 1 and seen() < 2:  # noqa: ASYNC110 - other processes write it
-                await asyncio.sleep(0.01)
+            if len(self.asked) == 1:
+                await asyncio.to_thread(until, lambda: seen() == 2)
             return result
 
     async def main() -> tuple[list[Any], SpeculationReport]:

@@ -21,6 +21,7 @@ from agentrt.runtime import LocalRuntime
 from agentrt.runtime.toolcache.outputs import ToolOutputs
 from agentrt.testing import ScriptedSpeculator
 from tests.adapters.doubles import AskedAgain
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.usefixtures("prediction_is_free")
 
@@ -58,7 +59,7 @@ def asked_again(monkeypatch: pytest.MonkeyPatch) -> AskedAgain:
         async with aclosing(events(self, *given)) as answer:
             async for event in answer:
                 if answered and not is_call_answered(event):  # the next turn has begun
-                    assert await asyncio.to_thread(predictor.again.wait, 20)
+                    assert await asyncio.to_thread(predictor.again.wait, PATIENCE_S)
                 answered = is_call_answered(event)
                 yield event
 

@@ -32,6 +32,7 @@ from tests.adapters.langchain.graphs import (
     agent,
     async_tool,
 )
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.usefixtures("prediction_is_free")
 
@@ -148,8 +149,8 @@ class Last(Counted):
     seen: Any
 
     def _wait(self) -> None:
-        assert self.draft.requests.acquire(timeout=20)
-        assert self.seen.has_run.wait(20)
+        assert self.draft.requests.acquire(timeout=PATIENCE_S)
+        assert self.seen.has_run.wait(PATIENCE_S)
 
     def _generate(self, *args: Any, **kwargs: Any) -> Any:
         self._wait()

@@ -36,7 +36,7 @@ async def chat_create(client: AsyncOpenAI, history: list[Any]) -> Any:
 
 
 async def chat_raw(client: AsyncOpenAI, history: list[Any]) -> Any:
-    raw = await client.with_options(timeout=3).chat.completions.with_raw_response.create(
+    raw = await client.with_options(timeout=60).chat.completions.with_raw_response.create(
         model="m",
         messages=history,
         tools=TOOLS,  # type: ignore[arg-type]

@@ -13,6 +13,7 @@ from agentrt.reports.events import PredictorSkipped, PredictorStarted, Speculati
 from agentrt.testing import ScriptedSpeculator
 from tests.adapters.openai.doubles import RESPONSES_TOOLS, TOOLS, Endpoint
 from tests.adapters.openai.loops import HI
+from tests.patience import PATIENCE_S
 
 OTHER: Any = {"type": "function", "function": {"name": "other", "parameters": {"type": "object"}}}
 ONLY_LOOK: Any = {"type": "function", "function": {"name": "look"}}
@@ -31,7 +32,7 @@ class Decided:
             self.event.set()
 
     def gate(self, turn: int) -> None:
-        assert self.event.wait(20)
+        assert self.event.wait(PATIENCE_S)
 
 
 def problems_of(ask: Any) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from agentrt.adapters.openai.tool_cache import CAPABILITY
 from agentrt.speculators import EndpointSpeculator
 from agentrt.testing import ScriptedSpeculator, mock_endpoint
 from tests.adapters.openai.doubles import chat_completion, chat_events
+from tests.patience import PATIENCE_S
 from tests.recorded_telemetry import Recorded, telemetry
 
 __all__ = ["telemetry"]
@@ -55,7 +56,7 @@ def test_a_draft_request_is_below_its_turn(telemetry: Recorded) -> None:
             SpeculationSession([get_weather], [predictor]) as session,
             session.turn(MESSAGES, TOOLS) as turn,
         ):
-            assert answered.wait(20)
+            assert answered.wait(PATIENCE_S)
             turn.bind([])
     (speculated,) = telemetry.spans("speculate")
     assert parent_of(sent[0]) == (speculated.context.trace_id, speculated.context.span_id)
@@ -70,7 +71,7 @@ def sent() -> Iterator[list[httpx.Request]]:
     def stream() -> Iterator[bytes]:
         for event in chat_events(CALLED):
             yield f"data: {json.dumps(event)}\n\n".encode()
-            assert submitted.wait(20)
+            assert submitted.wait(PATIENCE_S)
         yield b"data: [DONE]\n\n"
 
     def answer(request: httpx.Request) -> httpx.Response:

@@ -11,9 +11,9 @@ from agents import Agent, RunConfig, Runner, RunResult
 from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
 
 from agentrt import DraftRequest, ToolCall
+from tests.patience import PATIENCE_S
 
 SILENT = RunConfig(tracing_disabled=True)
-_PATIENCE_S = 20.0
 
 
 class Runs:
@@ -34,7 +34,7 @@ class Runs:
 
         def wait() -> None:
             with self._changed:
-                if not self._changed.wait_for(lambda: set(runs) <= set(self.made), _PATIENCE_S):
+                if not self._changed.wait_for(lambda: set(runs) <= set(self.made), PATIENCE_S):
                     raise TimeoutError(f"{runs} were not run speculatively. See the report for the reason.")
 
         async def until() -> None:
@@ -64,12 +64,12 @@ class Drafts:
 
     async def until_decided(self) -> None:
         """Wait until the drafts of a turn have been decided on: tools that are run have been started."""
-        await asyncio.wait_for(self._decided.wait(), _PATIENCE_S)
+        await asyncio.wait_for(self._decided.wait(), PATIENCE_S)
 
     async def until_asked(self) -> None:
         """Wait until it is asked for a turn."""
         self._asked.clear()
-        await asyncio.wait_for(self._asked.wait(), _PATIENCE_S)
+        await asyncio.wait_for(self._asked.wait(), PATIENCE_S)
 
 
 def look(q: str) -> ToolCall:
@@ -101,13 +101,18 @@ def _answering(items: Sequence[Any], after: Callable[[], Awaitable[object]] | No
     return ModelStep.respond(respond)
 
 
+async def settled() -> None:
+    """Let the loop do what can be done without waiting, such as running a tool speculatively."""
+    for _ in range(1000):
+        await asyncio.sleep(0)
+
+
 def after(event: asyncio.Event) -> Callable[[], Awaitable[None]]:
     """Return an async function that waits for ``event`` and for what it sets going on the loop."""
 
     async def wait() -> None:
         await event.wait()
-        for _ in range(1000):
-            await asyncio.sleep(0)
+        await settled()
 
     return wait
 

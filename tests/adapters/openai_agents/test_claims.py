@@ -32,6 +32,7 @@ from tests.adapters.openai_agents.doubles import (
     saying,
     transcript,
 )
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.usefixtures("prediction_is_free")
 
@@ -348,7 +349,7 @@ def test_a_cancelled_run_leaves_nothing_running(streamed: bool) -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.wait_for(stopped.wait(), 20)
+        await asyncio.wait_for(stopped.wait(), PATIENCE_S)
 
     asyncio.run(main())
     assert report_of(chat).total.wasted == 1

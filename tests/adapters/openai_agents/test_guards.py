@@ -36,6 +36,7 @@ from tests.adapters.openai_agents.doubles import (
     outputs,
     run,
     saying,
+    settled,
 )
 
 pytestmark = pytest.mark.usefixtures("prediction_is_free")
@@ -68,13 +69,22 @@ async def sometimes(context: Any, arguments: dict[str, Any], call_id: str) -> bo
 
 def speculating(runs: Runs, q: str, *, waits: bool = False) -> Any:
     """Return a model that calls ``look``, which is drafted long before, and then says that it is done."""
-    until = runs.until(q) if waits else lambda: asyncio.sleep(0.01)
+    until = runs.until(q) if waits else settled
     return speculate(model(calling(look(q), after=until), saying()), Drafts([look(q)]))
 
 
 def refusals(chat: Any) -> str:
     """Return why drafts were refused, or predictors not run."""
     return "; ".join(problem for turn in report_of(chat).turns for problem in turn.problems)
+
+
+def test_what_nothing_stands_before_has_run_when_the_loop_has_settled() -> None:
+    runs = Runs()
+    chat = speculate(model(saying(after=settled)), Drafts([look("a")]))
+
+    asyncio.run(run(agent(chat, look_tool(runs))))
+
+    assert runs.made == ["a"]
 
 
 @STREAMED
@@ -299,7 +309,7 @@ def test_a_tool_that_the_request_does_not_offer_is_not_run(choice: str) -> None:
 
     runs = Runs()
     helper = agent(model(saying()), name="helper")
-    chat = speculate(model(saying(after=lambda: asyncio.sleep(0.01))), Drafts([look("a")]))
+    chat = speculate(model(saying(after=settled)), Drafts([look("a")]))
     forced = agent(
         chat, look_tool(runs), other, handoffs=[helper], model_settings=ModelSettings(tool_choice=choice)
     )

@@ -18,7 +18,18 @@ from mcp.types import CallToolResult, TextContent, Tool, ToolAnnotations
 from agentrt import ToolCall
 from agentrt.adapters.openai_agents import report_of, speculable_server, speculate
 from agentrt.errors import ConfigurationError
-from tests.adapters.openai_agents.doubles import Drafts, Runs, agent, calling, model, run, saying, transcript
+from tests.adapters.openai_agents.doubles import (
+    Drafts,
+    Runs,
+    agent,
+    calling,
+    model,
+    run,
+    saying,
+    settled,
+    transcript,
+)
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.usefixtures("prediction_is_free")
 
@@ -120,11 +131,9 @@ def test_an_error_of_the_server_is_that_of_the_real_call() -> None:
 )
 def test_tools_that_belong_to_the_real_call_are_not_run(settings: dict[str, Any]) -> None:
     runs = Runs()
-    step = saying(after=lambda: asyncio.sleep(0.01))
+    drafts = Drafts([find("a"), ToolCall("tagged_note", {"q": "a"})])
 
-    asyncio.run(
-        use(Notes(runs, **settings), step, drafts=Drafts([find("a"), ToolCall("tagged_note", {"q": "a"})]))
-    )
+    asyncio.run(use(Notes(runs, **settings), saying(after=settled), drafts=drafts))
 
     assert runs.made == []
 
@@ -145,9 +154,9 @@ def test_a_call_with_metadata_is_made() -> None:
 def test_a_tool_under_the_name_of_its_server_is_not_run() -> None:
     runs = Runs()
     config: Any = {"include_server_in_tool_names": True}
-    step = saying(after=lambda: asyncio.sleep(0.01))
+    drafts = Drafts([find("a")])
 
-    asyncio.run(use(Notes(runs), step, drafts=Drafts([find("a")]), mcp_config=config))
+    asyncio.run(use(Notes(runs), saying(after=settled), drafts=drafts, mcp_config=config))
 
     assert runs.made == []
 
@@ -195,7 +204,7 @@ def test_a_server_in_a_process_of_its_own(tmp_path: Path) -> None:
             started = asyncio.Event()
 
             async def until() -> None:
-                await asyncio.wait_for(started.wait(), 20)
+                await asyncio.wait_for(started.wait(), PATIENCE_S)
 
             class Observer:
                 def on_event(self, event: Any) -> None:

@@ -14,12 +14,11 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from agentrt.calls import ToolCall
 from agentrt.drafts import DraftRequest
 from agentrt.reports.events import DraftRefused, SpeculationEvent
+from tests.patience import PATIENCE_S
 
 Call = tuple[str, dict[str, Any]]
 Answer = str | Sequence[Call]
 """A text, or calls with their names and arguments."""
-
-_PATIENCE_S = 20.0
 
 
 async def at_once(turn: int) -> None:
@@ -96,7 +95,7 @@ class Oracle:
 
     async def decided(self, turn: int) -> None:
         """Wait until the drafts of a turn have been decided on: tools that are run have been started."""
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(PATIENCE_S):
             await self._decided[turn].wait()
 
 
@@ -121,7 +120,7 @@ class Happenings:
         await self._until(lambda: not set(whats).isdisjoint(self.seen))
 
     async def _until(self, happened: Callable[[], bool]) -> None:
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(PATIENCE_S):
             while not happened():
                 self._changed.clear()
                 await self._changed.wait()

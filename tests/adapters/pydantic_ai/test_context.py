@@ -19,6 +19,7 @@ from agentrt.calls import ToolCall
 from agentrt.errors import ConfigurationError
 from agentrt.speculators import StreamSpeculator
 from tests.adapters.pydantic_ai.doubles import Happenings, Oracle, Script, settled, transcript
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.usefixtures("prediction_is_free")
 
@@ -187,7 +188,7 @@ def test_a_speculation_that_takes_longer_than_the_tools_timeout_is_a_miss() -> N
             return "found"
 
         async def until_began(turn: int) -> None:
-            await asyncio.wait_for(began.wait(), 20)
+            await asyncio.wait_for(began.wait(), PATIENCE_S)
 
         script = Script([("look", {"q": "a"})], "done", before=until_began)
         speculation = SpeculateTools[None](Oracle(script), tools=["look"])

@@ -22,6 +22,7 @@ from agentrt.errors import ConfigurationError
 from agentrt.speculators import StreamSpeculator
 from agentrt.testing import ScriptedSpeculator
 from tests.adapters.pydantic_ai.doubles import Happenings, Oracle, Script, settled, transcript
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.usefixtures("prediction_is_free")
 
@@ -157,7 +158,7 @@ def test_run_sync() -> None:
 
     async def until_speculated(turn: int) -> None:
         if turn == 0:
-            assert await asyncio.to_thread(ran.wait, 20)
+            assert await asyncio.to_thread(ran.wait, PATIENCE_S)
 
     script = Script([("look", {"q": "a"})], "done", before=until_speculated)
     speculation = SpeculateTools[None](Oracle(script), tools="all")
@@ -292,7 +293,7 @@ def test_a_hanging_function_does_not_hold_up_its_run() -> None:
     release = threading.Event()
 
     def look(q: str) -> str:
-        release.wait(20)
+        release.wait(PATIENCE_S)
         return ""
 
     async def main() -> None:
@@ -469,7 +470,7 @@ def test_a_preparation_is_committed_by_the_call_or_discarded(made: bool) -> None
             return await post(await draft(q))
 
         async def until_prepared(turn: int) -> None:
-            await asyncio.wait_for(prepared.wait(), 20)
+            await asyncio.wait_for(prepared.wait(), PATIENCE_S)
             await settled()
 
         script = Script([("send", {"q": "a" if made else "b"})], "done", before=until_prepared)

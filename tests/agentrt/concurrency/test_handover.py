@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from agentrt.concurrency.handover import Handover, produced_elsewhere, produced_in_thread
 from agentrt.concurrency.threads import start_in_thread
+from tests.patience import PATIENCE_S
 
 
 async def items_of(handover: Handover[int]) -> list[int]:
@@ -43,7 +44,7 @@ def test_every_reader_gets_every_item_in_order(before: int, after: int, tasks: i
         await asyncio.sleep(0)
         start_in_thread(produce, name="test")
         read = await asyncio.gather(*readers)
-        return read + [future.result(10) for future in blocking]
+        return read + [future.result(PATIENCE_S) for future in blocking]
 
     assert asyncio.run(main()) == [list(range(before + after))] * (tasks + threads)
 
@@ -176,7 +177,7 @@ def test_a_generator_in_a_thread_is_closed_once_it_is_left() -> None:
     def count() -> Generator[int, None, None]:
         try:
             yield 0
-            go_on.wait(10)
+            go_on.wait(PATIENCE_S)
             yield 1
         finally:
             closed.set()
@@ -188,4 +189,4 @@ def test_a_generator_in_a_thread_is_closed_once_it_is_left() -> None:
     asyncio.run(main())
     assert not closed.is_set()
     go_on.set()
-    assert closed.wait(10)
+    assert closed.wait(PATIENCE_S)

@@ -13,6 +13,7 @@ import pytest
 from agentrt.concurrency import native_calls as module
 from agentrt.concurrency.native_calls import NativeCalls
 from agentrt.errors import ForkedProcessError, RuntimeClosedError
+from tests.patience import until
 
 
 def test_the_end_waits_for_calls_in_progress_and_refuses_others() -> None:
@@ -34,8 +35,7 @@ def test_the_end_waits_for_calls_in_progress_and_refuses_others() -> None:
     calling.start()
     assert entered.wait(60)
     ending.start()
-    while not calls._ending:
-        pass
+    until(lambda: calls._ending)
     with pytest.raises(RuntimeClosedError, match="the process ends"):
         calls.check()
     with pytest.raises(RuntimeClosedError), calls:

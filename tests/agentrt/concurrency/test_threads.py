@@ -13,6 +13,7 @@ import pytest
 
 from agentrt.concurrency.hosts import running_loop, worker_loop
 from agentrt.concurrency.threads import loop_caller, on_event_loop, run_in_thread, wait_for
+from tests.patience import PATIENCE_S
 
 variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
 
@@ -86,7 +87,7 @@ def test_the_worker_loop_runs_tasks_in_the_callers_context_in_another_thread() -
     context = contextvars.copy_context()
     context.run(variable.set, "set by the caller")
     context.run(worker_loop.start, main)
-    value, thread = found.result(10)
+    value, thread = found.result(PATIENCE_S)
     assert value == "set by the caller"
     assert thread != threading.get_ident()
 
@@ -121,7 +122,7 @@ def look(q: str) -> str:
     threading.Event().wait()
 session = SpeculationSession([look], [ScriptedSpeculator([ToolCall("look", {"q": "a"})])])
 with session, session.turn([], []):
-    assert started.wait(10)
+    assert started.wait(60)
 print("left")
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)

@@ -30,6 +30,7 @@ from agentrt.reports.events import (
 from agentrt.reports.tracing import SpanObserver
 from agentrt.testing import ScriptedSpeculator
 from agentrt.turns.turn import Turn
+from tests.patience import PATIENCE_S
 
 
 @pytest.fixture
@@ -109,7 +110,7 @@ def test_what_drafts_and_speculations_trace_is_below_the_turn(
 
     def run(turn: Turn) -> None:
         with trace.get_tracer("client").start_as_current_span("chat main"):
-            assert ran.wait(20)
+            assert ran.wait(PATIENCE_S)
         turn.bind([])
 
     async def arun() -> None:
@@ -255,7 +256,7 @@ def test_what_a_speculative_run_traces_is_below_its_span(exporter: InMemorySpanE
     call = ToolCall("look", {"q": "a"}, "id1")
     with SpeculationSession([look], [ScriptedSpeculator([call])]) as session:
         with session.turn([], []) as turn:
-            assert ran.wait(20)
+            assert ran.wait(PATIENCE_S)
             turn.bind([call])
         session.call(call)
     spans = exporter.get_finished_spans()
@@ -275,7 +276,7 @@ def test_a_turn_without_an_answer_ends_its_span(exporter: InMemorySpanExporter) 
 
     predictor = ScriptedSpeculator([ToolCall("look", {"q": "a"})])
     with SpeculationSession([look], [predictor]) as session, session.turn([], []):
-        assert ran.wait(20)
+        assert ran.wait(PATIENCE_S)
     spans = {span.name: span for span in exporter.get_finished_spans()}
     turn = spans["speculate"]
     assert spans["execute_tool look"].parent.span_id == turn.context.span_id  # type: ignore[union-attr]
@@ -311,7 +312,7 @@ def test_a_call_that_the_framework_traces_is_no_second_span(exporter: InMemorySp
     call = ToolCall("look", {"q": "a"}, "id1")
     with SpeculationSession([look], [ScriptedSpeculator([call])]) as session:
         with session.turn([], []) as turn:
-            assert ran.wait(20)
+            assert ran.wait(PATIENCE_S)
             turn.bind([call])
         with trace.get_tracer("framework").start_as_current_span("execute_tool look"):
             session.call(call)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 
 import anyio
 import pytest
@@ -24,9 +23,7 @@ def test_sleeping_takes_no_time_and_is_ordered() -> None:
         await asyncio.gather(wait(7200, "late"), wait(3600, "early"))
         return order, asyncio.get_running_loop().time()
 
-    before = time.monotonic()
     assert run_in_virtual_time(main) == (["early", "late"], 7200)
-    assert time.monotonic() - before < 3600
 
 
 def test_timeouts_expire_in_virtual_time() -> None:

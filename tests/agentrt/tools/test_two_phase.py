@@ -11,6 +11,7 @@ import pytest
 from agentrt import SpeculationSession, ToolCall, speculable
 from agentrt.errors import ConfigurationError
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.usefixtures("prediction_is_free")
 
@@ -191,15 +192,15 @@ def test_functions_prepare_commit_and_discard_in_threads() -> None:
     drafts = ScriptedSpeculator([SEND], [SEND])
     with SpeculationSession([send_mail], [drafts]) as session:
         with session.turn([], []) as turn:
-            assert prepared.wait(10)
+            assert prepared.wait(PATIENCE_S)
             turn.bind([SEND])
         assert session.call(SEND) == "sent draft for ann"
         prepared.clear()
         with session.turn([], []) as turn:
-            assert prepared.wait(10)
+            assert prepared.wait(PATIENCE_S)
             turn.bind([OTHER])
         assert session.call(OTHER) == "written and sent to bob"
-        assert discarded.wait(10)
+        assert discarded.wait(PATIENCE_S)
     assert log == ["delete draft for ann"]
 
 
@@ -217,11 +218,11 @@ def test_a_preparation_that_ends_after_it_was_dropped_is_discarded_in_its_thread
 
     with SpeculationSession([send_mail], [ScriptedSpeculator([SEND])]) as session:
         with session.turn([], []) as turn:
-            assert started.wait(10)
+            assert started.wait(PATIENCE_S)
             turn.bind([])
         assert not discarded.is_set()
         release.set()
-        assert discarded.wait(10)
+        assert discarded.wait(PATIENCE_S)
 
 
 def test_the_three_belong_together_and_are_of_one_kind() -> None:

@@ -6,6 +6,7 @@ import threading
 
 from agentrt import SpeculationSession, ToolCall, speculable
 from agentrt.testing import ScriptedSpeculator
+from tests.patience import PATIENCE_S
 
 
 def test_a_wasted_speculation_takes_no_speculation_of_the_model() -> None:
@@ -20,7 +21,7 @@ def test_a_wasted_speculation_takes_no_speculation_of_the_model() -> None:
 
     @speculable
     def outer(q: str) -> str:
-        assert bound.wait(20)
+        assert bound.wait(PATIENCE_S)
         result = inner(q)
         nested.set()
         return result
@@ -29,10 +30,10 @@ def test_a_wasted_speculation_takes_no_speculation_of_the_model() -> None:
     drafts = ScriptedSpeculator([ToolCall("outer", {"q": "a"}), made])
     with SpeculationSession([inner, outer], [drafts]) as session:
         with session.turn([], []) as turn:
-            assert ran.wait(20)
+            assert ran.wait(PATIENCE_S)
             turn.bind([made])
         bound.set()
-        assert nested.wait(20)
+        assert nested.wait(PATIENCE_S)
         assert runs == ["a", "a"]
         assert session.call(made) == "found a"
     assert runs == ["a", "a"]

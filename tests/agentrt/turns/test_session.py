@@ -21,6 +21,7 @@ from agentrt.reports.events import CallClaimed, SpeculationEvent
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
 from tests.agentrt.turns.sessions import call, one_turn, slow_tool
 from tests.hypothesis_profiles import examples
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.usefixtures("prediction_is_free")
 
@@ -197,7 +198,7 @@ def test_sync_code_speculates_in_threads() -> None:
 
     with SpeculationSession([look], [ScriptedSpeculator([call("a")])]) as session:
         with session.turn([], []) as turn:
-            assert started.wait(10)
+            assert started.wait(PATIENCE_S)
             turn.bind([call("a")])
         release.set()
         assert session.call(call("a")) == "found a"
@@ -216,7 +217,7 @@ def test_a_coroutine_tool_is_not_speculated_in_sync_code() -> None:
         [slow_tool(0, [])], [ScriptedSpeculator([call("a")])], observers=[Observer()]
     ) as session:
         with session.turn([], []) as turn:
-            assert arrived.wait(10)
+            assert arrived.wait(PATIENCE_S)
             turn.bind([])
         with pytest.raises(InvalidRequestError, match="async code"):
             session.call(call("a"))

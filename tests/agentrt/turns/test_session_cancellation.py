@@ -12,6 +12,7 @@ from agentrt import SpeculationSession, speculable
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
 from agentrt.tools.speculable import speculable_tool
 from tests.agentrt.turns.sessions import call, now, one_turn, slow_tool
+from tests.patience import PATIENCE_S
 
 
 def test_losers_and_predictors_are_cancelled_when_the_model_answers() -> None:
@@ -147,11 +148,11 @@ def test_a_loser_in_a_thread_runs_to_its_end_and_holds_its_place_until_then() ->
     assert tool is not None
     with SpeculationSession([look], [ScriptedSpeculator([call("a")])]) as session:
         with session.turn([], []) as turn:
-            assert started.wait(10)
+            assert started.wait(PATIENCE_S)
             turn.bind([])
         assert not tool.slots.acquire(blocking=False)
         release.set()
-        assert tool.slots.acquire(timeout=10)
+        assert tool.slots.acquire(timeout=PATIENCE_S)
     assert session.report().total.wasted == 1
 
 
@@ -168,7 +169,7 @@ def test_closing_a_sync_session_cancels_what_was_bound_and_never_made() -> None:
     assert tool is not None
     session = SpeculationSession([look], [ScriptedSpeculator([call("a")])])
     with session, session.turn([], []) as turn:
-        assert started.wait(10)
+        assert started.wait(PATIENCE_S)
         turn.bind([call("a")])
     assert session.report().total.wasted == 1
     release.set()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from agentrt.bench.attack.hostile_engine import HostileEngine
 from agentrt.bench.attack.other_client import OtherClient
+from tests.patience import until
 
 pytestmark = [
     pytest.mark.slow,
@@ -61,8 +61,7 @@ def test_it_ends_when_the_bench_is_killed() -> None:
         bench.kill()
         bench.wait()
         bench.stdout.close()
-        while is_alive(other):  # the test's time limit
-            time.sleep(0.05)
+        until(lambda: not is_alive(other))
 
 
 def is_alive(process: int) -> bool:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +17,8 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from agentrt.bench.common.bench_model import BenchModel
 from agentrt.bench.common.prompts import RandomWords
 from agentrt.bench.scheduler import main as scheduler
+from agentrt.bench.scheduler import peer as peer_module
+from agentrt.bench.scheduler import streaming_client
 from agentrt.bench.scheduler.live import Live, LiveSize
 from agentrt.bench.scheduler.load import Lengths
 from agentrt.bench.scheduler.peer import Peer, PeerAddress
@@ -22,6 +26,7 @@ from agentrt.bench.scheduler.sides import Arrival, open_sides
 from agentrt.bench.scheduler.texts import ChatFields, count_tokens, load_tokenizer
 from agentrt.errors import AgentRTError, BenchPeerError, ConfigurationError
 from agentrt.runtime.server import ServerConfig
+from tests.patience import PATIENCE_S, until
 from tests.runtime.http.serving import listening
 
 pytestmark = pytest.mark.bench
@@ -34,8 +39,8 @@ class Shaped:
         self.bodies: list[dict[str, Any]] = []
         self.priorities = priorities
         self.short_by = short_by
-        self.first_s = 0.0
-        """Between a chat answer's opening and its first token."""
+        self.opened = lambda: None
+        """Called between a chat answer's opening and its first token."""
         self.app = FastAPI()
 
         @self.app.get("/v1/models")
@@ -62,7 +67,7 @@ class Shaped:
             choice = {"index": 0, "delta": {"content": "a"}}
             opening = {"index": 0, "delta": {"role": "assistant", "content": ""}}
             yield f"data: {json.dumps({'choices': [opening]})}\n\n"
-            await asyncio.sleep(self.first_s)
+            self.opened()
         for _ in range(tokens):
             yield f"data: {json.dumps({'choices': [choice], 'usage': None})}\n\n"
         usage = {"completion_tokens": tokens, "prompt_tokens": len(body.get("prompt", body.get("messages")))}
@@ -82,18 +87,52 @@ def address() -> Iterator[Callable[..., PeerAddress]]:
         yield start
 
 
-def test_a_peer_serves_a_schedule(address: Callable[..., PeerAddress]) -> None:
+class Clock:
+    """The peer's clock, which leaps over what it waits for and what a server is to take."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._leapt_s = 0.0
+        for module in (peer_module, streaming_client):
+            monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=self.now))
+
+    def now(self) -> float:
+        return time.perf_counter() + self._leapt_s
+
+    def leap(self, seconds: float) -> None:
+        self._leapt_s += seconds
+
+    def sleep_until(self, true: Callable[[], bool], monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let the peer sleep until something is true, and then for no longer."""
+
+        async def sleep(seconds: float) -> None:
+            if seconds > 0:
+                await asyncio.to_thread(until, true)
+                self.leap(seconds)
+
+        names = {"run": asyncio.run, "gather": asyncio.gather, "sleep": sleep}
+        monkeypatch.setattr(peer_module, "asyncio", SimpleNamespace(**names))
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+def test_a_peer_serves_a_schedule(
+    address: Callable[..., PeerAddress], clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server = Shaped(context=2000)
     peer = Peer(address(server))
     assert (peer.context_length, peer.computes) == (2000, "bf16 on 2 threads")
     server.bodies.clear()
-    arrivals = [Arrival(0.05, 30, 3, False), Arrival(0.0, 20, 2, True)]
+    clock.sleep_until(lambda: bool(server.bodies), monkeypatch)
+    arrivals = [Arrival(3600.0, 30, 3, False), Arrival(0.0, 20, 2, True)]
     run = peer.serve(arrivals)
     assert [one.arrival for one in run.served] == arrivals
     assert [one.prompt_tokens for one in run.served] == [30, 20]
     for one in run.served:
         assert 0 < one.first_s <= one.total_s <= run.elapsed_s
-    assert run.elapsed_s > 0.05, "the second came when it was meant to"
+    assert run.elapsed_s > 3600, "the second came when it was meant to"
     first, second = server.bodies
     assert (len(first["prompt"]), first["priority"]) == (20, 0), "the user's goes first"
     assert (len(second["prompt"]), second["priority"]) == (30, 1)
@@ -107,14 +146,14 @@ def test_llama_cpp_knows_no_priorities(address: Callable[..., PeerAddress]) -> N
 
 
 def test_a_given_model_gets_chat_messages_and_their_opening_is_no_token(
-    address: Callable[..., PeerAddress],
+    address: Callable[..., PeerAddress], clock: Clock
 ) -> None:
     server, nano = Shaped(), BenchModel.of("nano", "nano", RandomWords)
     peer = Peer(address(server), ChatFields(nano))
     server.bodies.clear()
-    server.first_s = 0.05
+    server.opened = lambda: clock.leap(3600)
     (served,) = peer.serve([Arrival(0.0, 40, 3, True)]).served
-    assert 0.05 <= served.first_s <= served.total_s
+    assert 3600 <= served.first_s <= served.total_s
     ((message,),) = (body["messages"] for body in server.bodies)
     assert message["role"] == "user"
     assert 30 < count_tokens(load_tokenizer(nano), message["content"]) < 50
@@ -130,7 +169,7 @@ def test_all_that_has_arrived_is_sent_however_long_others_take(address: Callable
             if len(self.bodies) == 110:
                 all_here.set()
             if self.gathering:
-                await asyncio.wait_for(all_here.wait(), 20)
+                await asyncio.wait_for(all_here.wait(), PATIENCE_S)
             async for event in super()._stream(body):
                 yield event
 

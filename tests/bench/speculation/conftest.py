@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,6 +9,7 @@ from agentrt.adapters.langchain import ChatAgentRT
 from agentrt.bench.speculation.replayed_chat import ReplayedChat
 from agentrt.bench.speculation.scripted import Script
 from agentrt.turns.turn import Turn
+from tests.patience import until
 
 
 class Drafting:
@@ -36,19 +35,11 @@ class Drafting:
         patch.setattr(Turn, "_draft_all", noted_drafts)
 
     def wait(self) -> None:
-        for _ in self._pending():
-            time.sleep(0.01)
+        until(lambda: not self._turns)
 
     async def await_(self) -> None:
-        for _ in self._pending():
+        while self._turns:  # noqa: ASYNC110 - some end on other threads; the test has a time limit
             await asyncio.sleep(0.01)
-
-    def _pending(self) -> Iterator[None]:
-        for _ in range(3_000):
-            if not self._turns:
-                return
-            yield
-        raise AssertionError("predictors have not ended within 30 s")
 
 
 @pytest.fixture

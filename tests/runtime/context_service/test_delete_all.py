@@ -12,6 +12,7 @@ import pytest
 
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.context.store.store import ContextStore
+from tests.patience import until
 from tests.runtime.conftest import Gate
 
 PROMPT = [{"role": "user", "content": "Find my notes about lasagne. " * 20}]
@@ -37,8 +38,7 @@ def wait_for_store(runtime: LocalRuntime) -> None:
     """Wait until all that has ended is stored: the scheduler hands it over behind the answer."""
     runtime.generate([{"role": "user", "content": "x"}], max_tokens=1)
     if (swapper := runtime._kept.swapper) is not None:
-        while swapper.statistics().waiting_chunks:
-            pass
+        until(lambda: not swapper.statistics().waiting_chunks)
 
 
 def stored(runtime: LocalRuntime, app: str) -> list[str]:

@@ -19,6 +19,7 @@ from agentrt.errors import (
     PromptTooLongError,
 )
 from agentrt.runtime import Context, ContextKind, ContextService, Finished, Generation, LocalRuntime
+from tests.patience import until
 from tests.runtime.conftest import Gate
 
 SYSTEM = "You help with notes, mail and the calendar."
@@ -356,9 +357,8 @@ def test_a_wrong_session_is_refused(runtime: LocalRuntime, service: ContextServi
 
 def test_a_session_has_the_tokens_of_its_last_request(runtime: LocalRuntime, service: ContextService) -> None:
     def tokens() -> int | None:
-        while (context := service.contexts()[0]).running:
-            pass
-        return context.tokens
+        until(lambda: not service.contexts()[0].running)
+        return service.contexts()[0].tokens
 
     messages: list[Any] = []
     for question in ("Hello!", "What is the weather in Oslo?"):

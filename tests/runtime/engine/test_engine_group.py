@@ -13,6 +13,7 @@ import pytest
 from agentrt.priority import Priority
 from agentrt.runtime import EngineGroup, LocalRuntime
 from agentrt.runtime.scheduler.sequence import Sequence
+from tests.patience import until
 from tests.runtime.conftest import open_exact
 from tests.runtime.engine.test_engine import submit
 from tests.runtime.scheduler.machine import QUANTUM, Kernel, Machine, policy
@@ -193,8 +194,7 @@ def test_closing_a_runtime_lets_the_others_go_on(
     submit(second, 10)
     gate.arrived()
     background = submit(first, 5, priority=Priority.PROACTIVE)
-    while not first._engine._place.paused:
-        pass
+    until(lambda: first._engine._place.paused)
     gate.open()
     second.close()
     assert len(background.output.result(30).token_ids) == 5

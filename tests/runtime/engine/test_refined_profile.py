@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from agentrt.runtime.engine.cost_refinement import CostRefinement
 from agentrt.runtime.heg.kernel import BatchShape, Kernel, Role
 from agentrt.runtime.heg.profile import Profile
 from agentrt.runtime.heg.refinement import ProfileRefiner
+from tests.patience import until
 
 pytestmark = pytest.mark.real_model
 
@@ -75,8 +75,7 @@ def test_an_idle_engine_goes_on_by_refined_costs(
         profile = runtime._engine._costs._refiner
         wrong = profile.profile
         runtime.generate(MESSAGES, max_tokens=12, temperature=0)
-        while profile.profile is wrong:
-            time.sleep(0.01)
+        until(lambda: profile.profile is not wrong)
         scheduler = runtime._engine._scheduler
         runtime.generate(MESSAGES, max_tokens=1)  # behind the refinement
         assert scheduler._graph.cost_model is profile.profile

@@ -13,6 +13,7 @@ from agentrt.errors import ConfigurationError
 from agentrt.runtime.http.config import ListenConfig
 from agentrt.runtime.http.identity import Tokens
 from agentrt.runtime.http.listener import bind
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Unix sockets")
 
@@ -28,7 +29,7 @@ def test_the_socket_of_an_ended_server_is_replaced(tmp_path: Path) -> None:
 
 def answers(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(10)
+        client.settimeout(PATIENCE_S)
         return client.connect_ex(str(path)) == 0
 
 
@@ -96,7 +97,7 @@ def test_a_port_is_taken_from_the_first_moment() -> None:
         port = first.getsockname()[1]
         with pytest.raises(ConfigurationError, match="choose another --port"), bind(ListenConfig(port=port)):
             pass
-        with socket.create_connection(("127.0.0.1", port), timeout=10):
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S):
             pass
     with bind(ListenConfig(port=port)):
         pass

@@ -49,12 +49,16 @@ def test_nothing_is_recorded_while_no_page_is_open(runtime: LocalRuntime) -> Non
             await anext(one)
             await anext(other)
             assert len(outputs.traces) == 1, "one for all pages"
-        await asyncio.sleep(0.01)
+            making = feed._task
+        assert making is not None
+        await asyncio.wait([making])
         assert (feed.pages, outputs.traces) == (0, ())
         async with aclosing(feed.events()) as again:
             await anext(again)
             assert len(outputs.traces) == 1
-        await asyncio.sleep(0.01)
+            making = feed._task
+        assert making is not None
+        await asyncio.wait([making])
         assert outputs.traces == ()
 
     asyncio.run(watch())

@@ -26,17 +26,22 @@ SECRET = "the lighthouse keeper"
 PROMPT = [{"role": "user", "content": SECRET}]
 
 
-def frames_around(runtime: LocalRuntime, act: Any) -> list[Frame]:
-    """A frame before, while and after ``act`` runs on a thread."""
+def frames_around(runtime: LocalRuntime, act: Any, gate: Any = None) -> list[Frame]:
+    """A frame before, while and after ``act`` runs on a thread; with a gate, one while a request runs."""
     frames = Frames(lambda: [PooledModel.of(runtime)])
 
     async def watch() -> list[Frame]:
         found = [await frames.next()]
         with ThreadPoolExecutor(1) as thread:
             acting = asyncio.get_running_loop().run_in_executor(thread, act)
+            if gate is not None:
+                gate.arrived()
+                found.append(await frames.next())  # asks the engine, which answers behind its kernel
+                gate.step()
+                found.append(await frames.next())
+                gate.open()
             while not acting.done():
                 found.append(await frames.next())
-                await asyncio.sleep(0.005)
             await acting
         found.append(await frames.next())
         return found
@@ -65,12 +70,12 @@ def test_a_request_from_its_arrival_to_its_end(runtime: LocalRuntime) -> None:
     assert counts[-1] - counts[0] == 60
 
 
-def test_no_text_and_no_whole_id_is_told(runtime: LocalRuntime) -> None:
+def test_no_text_and_no_whole_id_is_told(runtime: LocalRuntime, gate: Any) -> None:
     def ask() -> None:
-        for _ in range(20):
+        for _ in range(3):
             runtime.generate(PROMPT, app="notes", session="diary", max_tokens=20)
 
-    frames = frames_around(runtime, ask)
+    frames = frames_around(runtime, ask, gate)
     told = json.dumps(frames)
     assert SECRET not in told
     rows = [row for frame in frames for row in frame["models"][0]["requests"]]

@@ -14,6 +14,7 @@ from openai.pagination import SyncCursorPage
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.context.table.context import ContextKind
 from agentrt.runtime.http.identity import LOCAL_APP
+from tests.patience import until
 from tests.runtime.http.serving import Running
 from tests.runtime.server.conftest import HELLO, running
 
@@ -115,6 +116,6 @@ def test_ten_thousand_contexts(open_runtime: Callable[..., LocalRuntime]) -> Non
 def test_a_session_shows_the_tokens_of_its_last_request(http: httpx.Client) -> None:
     body = {"messages": HELLO, "max_tokens": 2}
     answer = http.post("/v1/chat/completions", json=body, headers={"x-session-id": "thread 7"}).json()
-    while (session := listed(http)["data"][0])["status"] == "running":
-        pass
+    until(lambda: listed(http)["data"][0]["status"] != "running")
+    session = listed(http)["data"][0]
     assert session["tokens"] == answer["usage"]["total_tokens"] > 0

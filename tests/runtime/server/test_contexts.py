@@ -14,6 +14,7 @@ import pytest
 
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.http.identity import Tokens
+from tests.patience import until
 from tests.runtime.conftest import Gate
 from tests.runtime.http.serving import Running
 from tests.runtime.server.conftest import HELLO, running
@@ -140,8 +141,7 @@ def test_a_client_that_disconnects_leaves_the_context_as_it_was(http: httpx.Clie
     path = f"/v1/contexts/{context['id']}"
     with http.stream("POST", f"{path}/chat/completions", json=body) as response:
         next(response.iter_lines())
-    while http.get(path).json()["status"] == "running":
-        pass
+    until(lambda: http.get(path).json()["status"] != "running")
     assert http.get(path).json()["turns"] == 0
     with continuing(http, context) as client:
         ask(client, "Hello!")

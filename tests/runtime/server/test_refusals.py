@@ -104,8 +104,7 @@ def test_more_requests_than_the_limit(start: Callable[..., Running], gate: Any) 
     threads[0].start()
     gate.arrived()  # the first one is in the engine, which is halted
     threads[1].start()
-    while server.admission.active < 2:
-        threads[1].join(0.01)
+    until(lambda: server.admission.active == 2)
     response = httpx.post(f"{server.url}{POST}", json=REQUEST)
     assert (response.status_code, error_of(response)["code"]) == (429, "rate_limit_exceeded")
     assert response.headers["retry-after"] == "1"

@@ -18,6 +18,7 @@ import pytest
 
 from agentrt.errors import ConfigurationError
 from agentrt.runtime.server import ServerConfig, bind
+from tests.patience import until
 from tests.runtime.server.conftest import HELLO
 
 pytestmark = [
@@ -145,8 +146,7 @@ class TwoRequests:
     def wait_for_both(self) -> None:
         assert self.begun.wait(60)
         health = self._url.removesuffix("/v1") + "/health"
-        while httpx.get(health).json()["running"] < 2:
-            pass
+        until(lambda: httpx.get(health).json()["running"] == 2)
 
 
 @pytest.mark.check

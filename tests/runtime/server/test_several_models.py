@@ -21,6 +21,7 @@ from agentrt.runtime.pool.config import PoolConfig
 from agentrt.runtime.pool.model_pool import ModelPool
 from agentrt.runtime.pool.pooled_model import PooledModel
 from agentrt.runtime.server import ServerConfig, create_app
+from tests.patience import until
 from tests.runtime.http.serving import Running, listening
 from tests.runtime.server.conftest import HELLO, WEATHER
 from tests.runtime.tiny import tiny_gguf
@@ -158,8 +159,7 @@ def test_a_client_that_disconnects_does_not_end_the_load(serve: Callable[..., Se
         waiting = threads.submit(service.ask, "llama")
         with pytest.raises(httpx.ReadTimeout):
             service.http.post("/v1/chat/completions", json=body, timeout=0.2)
-        while service.pool.models[1].requests > 1:
-            pass  # until the server has seen it
+        until(lambda: service.pool.models[1].requests <= 1)  # the server has seen it
         service.opener.may_open.set()
         assert waiting.result().model == "llama"
     assert service.opener.opened == ["nano", "llama"]
@@ -204,8 +204,7 @@ def test_an_idle_model_is_unloaded_and_loaded_again(serve: Callable[..., Service
     long = [{"role": "user", "content": "Find my notes about lasagne and pasta. " * 12}]
     before = service.ask("nano", max_tokens=12, messages=long)
     assert before.usage.prompt_tokens_details.cached_tokens == 0
-    while service.statuses()["nano"] != "unloaded":
-        pass
+    until(lambda: service.statuses()["nano"] == "unloaded")
     assert service.http.get("/health").json()["models"][0]["status"] == "unloaded"
     samples = service.metrics()
     assert samples["agentrt_model_loaded", "nano"] == 0

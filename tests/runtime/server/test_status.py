@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.http.identity import Tokens
+from tests.patience import until
 from tests.runtime.http.serving import Running
 from tests.runtime.server.conftest import HELLO, running
 
@@ -173,8 +174,8 @@ def test_a_stalled_engine_is_not_alive_for_anybody(
     with ThreadPoolExecutor() as threads:
         answer = threads.submit(runtime.generate, HELLO, max_tokens=3)
         gate.arrived()  # the engine is halted here
-        while (stalled := httpx.get(f"{server.url}/health")).status_code == 200:
-            pass
+        until(lambda: httpx.get(f"{server.url}/health").status_code != 200)
+        stalled = httpx.get(f"{server.url}/health")
         assert (stalled.status_code, stalled.json()) == (503, {"status": "stalled"})
         gate.open()
         answer.result(60)

@@ -15,6 +15,7 @@ import pytest
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.http.identity import LOCAL_APP, Tokens
 from agentrt.runtime.server.responses_request import ResponsesRequest
+from tests.patience import until
 from tests.runtime.conftest import Gate
 from tests.runtime.http.serving import Running
 from tests.runtime.server.test_responses import REQUEST, SHORT
@@ -204,8 +205,7 @@ def test_a_response_that_is_not_complete_is_not_stored(http: httpx.Client) -> No
     with http.stream("POST", "/v1/responses", json=body) as response:
         created = next(line for line in response.iter_lines() if line.startswith("data:"))
     id = json.loads(created.removeprefix("data:"))["response"]["id"]
-    while http.get("/v1/contexts").json()["data"]:
-        pass
+    until(lambda: not http.get("/v1/contexts").json()["data"])
     assert http.get(f"/v1/responses/{id}").status_code == 404
     assert http.post("/v1/responses", json=SHORT | {"input": []}).status_code == 400
     assert conversations(http) == []

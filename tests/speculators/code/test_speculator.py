@@ -22,6 +22,7 @@ from agentrt.speculators import CodeSpeculator, EnsembleSpeculator
 from agentrt.speculators.code.program import Program
 from agentrt.speculators.code.statements import Statements
 from agentrt.testing import run_in_virtual_time
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.usefixtures("prediction_is_free")
 
@@ -192,7 +193,7 @@ def test_sync_code_in_a_thread_claims_too() -> None:
         async with SpeculationSession([look], [CodeSpeculator([look])]) as session:
             with session.turn([], []) as turn:
                 turn.observe(TextDelta('<code>\nprint(look("a"))\n</code>'))
-                assert await asyncio.to_thread(started.wait, 20)
+                assert await asyncio.to_thread(started.wait, PATIENCE_S)
                 turn.bind([])
             printed: list[str] = []
             await asyncio.to_thread(exec, 'print(look("a"))', {"look": look, "print": printed.append})

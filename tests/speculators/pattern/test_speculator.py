@@ -26,6 +26,7 @@ from agentrt.errors import (
 from agentrt.lookahead.model_request import after_draft
 from agentrt.reports.events import SpeculationEvent, SpeculationStarted
 from agentrt.speculators import PatternSpeculator, Speculator
+from tests.patience import PATIENCE_S
 from tests.speculators.pattern.conversations import (
     TOOLS,
     Conversation,
@@ -213,9 +214,9 @@ def test_in_a_session_it_learns_from_turns_and_its_drafts_are_claimed() -> None:
                 calls = [ToolCall(call.name, call.arguments, f"c{number}.{place}") for call in calls]
                 started.clear()
                 with session.turn(request.messages, request.tools) as turn:
-                    assert decided.acquire(timeout=20)
+                    assert decided.acquire(timeout=PATIENCE_S)
                     if number == 7 and calls:
-                        assert started.wait(20)  # by now it is sure of every call
+                        assert started.wait(PATIENCE_S)  # by now it is sure of every call
                     turn.bind(calls)
                 for call in calls:
                     session.call(call)
@@ -253,12 +254,12 @@ def test_its_drafts_run_before_the_results_before_them_are_there(predictor: Patt
             started[order_id].set()
             for other, event in started.items():
                 if other > order_id:  # which only a look ahead can have started
-                    await asyncio.wait_for(event.wait(), 20)
+                    await asyncio.wait_for(event.wait(), PATIENCE_S)
             return {"items": 3}
 
         async def model(messages: Any, tools: Any) -> Any:
             step = sum(message["role"] == "assistant" for message in messages)
-            await asyncio.wait_for(started["ORD772"].wait(), 20)
+            await asyncio.wait_for(started["ORD772"].wait(), PATIENCE_S)
             if step == len(script):
                 return {"role": "assistant", "content": "done"}
             function = {"name": script[step].name, "arguments": json.dumps(dict(script[step].arguments))}

@@ -14,12 +14,13 @@ import termios
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from tests.patience import PATIENCE_S
+
 CTRL_C = b"\x03"
 CTRL_D = b"\x04"
 PROMPT = "\x1b[?2004h"
 """Printed when the program begins to read keys: it turns on the marks around pasted text."""
 
-_PATIENCE_S = 60
 
 # Makes the terminal that of the new session, so that Ctrl-C is a signal, and becomes the program.
 _START = """
@@ -62,7 +63,7 @@ class PseudoTerminal:
         return self.process.wait()
 
     def _read(self) -> bool:
-        if not select.select([self._master], [], [], _PATIENCE_S)[0]:
+        if not select.select([self._master], [], [], PATIENCE_S)[0]:
             raise TimeoutError(f"nothing more was printed: {self._seen[-2000:]!r}")
         try:
             data = os.read(self._master, 65_536)

@@ -3,7 +3,6 @@ import dataclasses
 import io
 import itertools
 import signal
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +13,7 @@ from agentrt import SpeculationReport
 from agentrt.cli.chat.session import ChatSession
 from agentrt.reports.report import ToolReport
 from tests.agentrt.cli.chat.echo import LONG, Echo, Streaming, echo_assistant
+from tests.patience import until
 
 
 class Chat:
@@ -201,8 +201,7 @@ def test_an_interrupt_frees_the_memory_of_the_generation() -> None:
         agent = create_agent(ChatAgentRT(runtime=runtime, max_tokens=1000), [])
         with pytest.raises(KeyboardInterrupt):
             runner.run(Conversation(agent, runtime.context_length).ask("Hello!", InterruptingView()))
-        while runtime.statistics().engine.running:
-            time.sleep(0.001)
+        until(lambda: not runtime.statistics().engine.running)
         statistics = runtime.statistics()
         assert statistics.engine.cancelled == 1
         assert statistics.free_blocks == statistics.blocks

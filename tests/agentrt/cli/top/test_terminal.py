@@ -24,12 +24,12 @@ from agentrt.runtime import LocalRuntime
 from agentrt.runtime.http.identity import Tokens
 from tests.agentrt.cli.top.conftest import token_file
 from tests.agentrt.cli.top.frames import STREAM, event, frame, request
+from tests.patience import PATIENCE_S
 from tests.runtime.gateway.scripted import Scripted
 from tests.runtime.http.serving import Running
 from tests.runtime.server.conftest import HELLO, running
 
 _CODE = re.compile(r"\x1b(\[[0-9;?]*[a-zA-Z])")
-_PATIENCE_S = 60.0
 
 
 class Terminal:
@@ -74,7 +74,7 @@ class Terminal:
     def until(self, seen: Callable[[list[str]], bool] | str) -> list[str]:
         """Read until a line has a text, or the lines are as ``seen`` says; return them."""
         true = seen if callable(seen) else lambda lines: any(seen in line for line in lines)
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + PATIENCE_S
         while not true(self.lines):
             assert time.monotonic() < deadline, self.lines
             if select.select([self._controller], [], [], 1)[0]:
@@ -87,7 +87,7 @@ class Terminal:
             try:
                 self.written += os.read(self._controller, 65536).decode(errors="replace")
             except OSError:  # nothing has the terminal open any more
-                return self._process.wait(_PATIENCE_S)
+                return self._process.wait(PATIENCE_S)
 
     def signal(self, number: int) -> None:
         self._process.send_signal(number)

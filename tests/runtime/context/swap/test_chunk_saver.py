@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -13,6 +12,7 @@ from agentrt.runtime.context.swap import chunk_saver
 from agentrt.runtime.context.swap.chunk_saver import ChunkSaver
 from agentrt.runtime.context.swap.chunks import OutgoingChunk, SwapOut
 from agentrt.runtime.context.swap.memory_tier import MemoryTier
+from tests.patience import until
 from tests.runtime.context.swap.arena_bytes import ArenaBytes
 
 BLOCKS, SIZES = 80, (3, 5)
@@ -110,8 +110,7 @@ def test_a_disk_that_is_too_slow_loses_chunks_and_no_memory(
     for number in range(5):
         saving.saver.save(outgoing(number))
         saving.wait_for_copy()
-    while saving.saver.dropped < 3:  # a chunk is encoded and dropped after its copy has been reported
-        time.sleep(0.001)
+    until(lambda: saving.saver.dropped == 3)  # a chunk is encoded and dropped after its copy was reported
     saving.store.go.set()
     assert saving.saver.close(30)
     assert saving.store.written == [[0], [1]]

@@ -15,6 +15,7 @@ from agentrt.errors import ContextBusyError, ContextNotFoundError, ContextQuotaE
 from agentrt.runtime.context.table import table as table_file
 from agentrt.runtime.context.table.context import ContextKind
 from agentrt.runtime.context.table.table import ContextTable
+from tests.patience import until
 from tests.runtime.context.table.memory_store import MemoryStore
 
 HELLO = {"role": "user", "content": "Hello!"}
@@ -395,8 +396,7 @@ def test_a_turn_that_is_being_written_does_not_come_back() -> None:
         commit = pool.submit(turn.commit, [HELLO, HI], 1)
         assert writing.wait(30)
         deletion = pool.submit(contexts.delete_all, "a")
-        while contexts.find("a", made.id) is not None:
-            pass
+        until(lambda: contexts.find("a", made.id) is None)
         go.set()
         deletion.result(30)
         assert isinstance(commit.exception(30), ContextNotFoundError)

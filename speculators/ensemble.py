@@ -61,7 +61,8 @@ class EnsembleSpeculator:
         drafts = merge([_drafts(member, request) for member in able], errors_last=True)
         async with aclosing(drafts):
             async for member, call in drafts:
-                if votes.add(call, member):
+                # What is no call is no vote: whoever runs the drafts reports it.
+                if not isinstance(call, ToolCall) or votes.add(call, member):
                     yield call
                 if votes.agreed:
                     return

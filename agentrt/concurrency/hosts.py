@@ -12,6 +12,8 @@ from typing import Any, Protocol, TypeVar
 
 import anyio
 
+from ..errors import SpeculationError
+
 T = TypeVar("T")
 Main = Callable[[], Coroutine[Any, Any, None]]
 _EXIT_SECONDS = 2.0
@@ -76,8 +78,11 @@ class WorkerLoopHost:
         self._running_loop().call_soon_threadsafe(running_loop.start, main)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run ``coroutine`` on the worker loop; cancelling the future cancels it."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._running_loop())
+        """Run ``coroutine`` on the worker loop; cancelling the future cancels it.
+
+        Its KeyboardInterrupt or SystemExit, which would end the loop, becomes a :class:`SpeculationError`.
+        """
+        return asyncio.run_coroutine_threadsafe(_not_ending_the_loop(coroutine), self._running_loop())
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
@@ -89,6 +94,13 @@ class WorkerLoopHost:
                 self._process = os.getpid()
                 atexit.register(_stop, self._loop, stopped, thread)
             return self._loop
+
+
+async def _not_ending_the_loop(coroutine: Coroutine[Any, Any, T]) -> T:
+    try:
+        return await coroutine
+    except (KeyboardInterrupt, SystemExit) as error:  # Ctrl-C comes to the main thread only
+        raise SpeculationError(f"a predictor raised {type(error).__name__}. Mend its code.") from error
 
 
 def _serve(ready: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]) -> None:

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 import anyio
 
+from .contained import contained
+
 T = TypeVar("T")
 
 
@@ -27,25 +29,24 @@ async def merge(
             async for item in streams[0]:
                 yield 0, item
         return
-    arrived: asyncio.Queue[tuple[int, T] | Exception | None] = asyncio.Queue(maxsize=1)
-    stopping = False
+    arrived: asyncio.Queue[tuple[int, T] | BaseException | None] = asyncio.Queue(maxsize=1)
 
     async def forward(index: int) -> None:
-        end: Exception | None = None
-        try:
+        end: BaseException | None = None
+
+        def failed(error: BaseException) -> None:
+            nonlocal end
+            if not isinstance(error, asyncio.CancelledError):  # one that has cancelled itself only ends
+                end = error
+
+        with contained(failed):  # raised by the consumer
             async with _closing(streams[index]):
                 async for item in streams[index]:
                     await arrived.put((index, item))
-        except Exception as error:  # noqa: BLE001 - raised by the consumer
-            end = error
-        except asyncio.CancelledError:
-            if stopping:
-                raise
-            # The stream has cancelled itself: it ends, and the others go on.
         await arrived.put(end)
 
     tasks = [asyncio.create_task(forward(index)) for index in range(len(streams))]
-    first_error: Exception | None = None
+    first_error: BaseException | None = None
     try:
         for _ in tasks:
             while (got := await arrived.get()) is not None:
@@ -57,7 +58,6 @@ async def merge(
                 first_error = first_error or got
                 break
     finally:
-        stopping = True
         for task in tasks:
             task.cancel()
         with anyio.CancelScope(shield=True):

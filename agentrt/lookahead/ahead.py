@@ -13,15 +13,15 @@ from concurrent.futures import Future
 from contextlib import aclosing, suppress
 from typing import Any, Generic, Protocol, TypeVar
 
-import anyio
-
 from ..calls import ToolCall
 from ..concurrency.clock import monotonic
+from ..concurrency.contained import contained
 from ..concurrency.handover import Handover
+from ..concurrency.tasks import CLEAN_UP_SECONDS, TaskSet
 from ..concurrency.threads import loop_caller, wait_for
 from ..config import TurnAhead
 from ..errors import SpeculationError
-from ..reports.events import AheadKept, AheadStarted, AheadWasted
+from ..reports.events import AheadKept, AheadStarted, AheadWasted, WorkAbandoned
 from ..reports.reporter import Reporter
 from ..tools.speculation import Speculation
 from .model_request import ModelRequest
@@ -106,19 +106,37 @@ class AheadRequest(Generic[TurnT]):
 
     async def run(self) -> None:
         """Send the request when it is known, and collect the answer."""
-        with anyio.CancelScope() as scope:
-            call_soon = loop_caller()
-            self._cancel = lambda: call_soon(scope.cancel)
-            error: Exception | None = SpeculationError("the ahead request was stopped. Send it again.")
-            try:
+        sending = TaskSet(self._note_abandoned)
+        call_soon = loop_caller()
+        self._cancel = lambda: call_soon(sending.cancel_all)
+        sending.start(self._collect(), "a lookahead request")
+        try:
+            await sending.over()
+        finally:
+            sending.cancel_all()
+            await sending.stop()
+
+    async def _collect(self) -> None:
+        error: Exception | None = SpeculationError("the ahead request was stopped. Send it again.")
+
+        def failed(raised: BaseException) -> None:  # raised where the answer is read, if it is kept
+            nonlocal error
+            if isinstance(raised, Exception):
+                error = raised
+            else:
+                error = SpeculationError(f"the ahead request raised {type(raised).__name__}. Send it again.")
+
+        try:
+            with contained(failed):
                 await self._send()
                 error = None
-            except Exception as raised:  # noqa: BLE001 - raised where the answer is read, if it is kept
-                error = raised
-            finally:
-                self._error = error
-                self._answered_at = monotonic()
-                self._answer.close(error)
+        finally:
+            self._error = error
+            self._answered_at = monotonic()
+            self._answer.close(error)
+
+    def _note_abandoned(self, name: str) -> None:
+        self._table.reporter.note(WorkAbandoned(self.turn.number, name, CLEAN_UP_SECONDS))
 
     async def _send(self) -> None:
         if not self._discarded:  # it may have been before there was anything to cancel

@@ -24,6 +24,7 @@ from .events import (
     SubmissionRefused,
     TurnAnswered,
     TurnStarted,
+    WorkAbandoned,
 )
 from .recording import RecordedAnswer, RecordedCall, Recording
 from .report import (
@@ -72,4 +73,5 @@ __all__ = [
     "TurnAnswered",
     "TurnReport",
     "TurnStarted",
+    "WorkAbandoned",
 ]

@@ -53,12 +53,17 @@ class DraftArrived(_Event):
 
 @dataclass(frozen=True, slots=True)
 class DraftRefused(_Event):
-    """A draft was not run; ``reason`` says why. Repeated drafts of one call are not refused."""
+    """A draft was not run; ``reason`` says why. Repeated drafts of one call are not refused.
+
+    ``invalid`` says that it is no call of a speculable tool: not a :class:`ToolCall`, of an unknown tool, or
+    with arguments that the tool does not take. ``tool`` is empty where it has no name.
+    """
 
     turn: int
     predictor: str
     tool: str
     reason: str
+    invalid: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +222,18 @@ class DiscardFailed(_Event):
 
 
 @dataclass(frozen=True, slots=True)
+class WorkAbandoned(_Event):
+    """A tool or predictor, ``name``, has not ended ``waited_s`` seconds after its cancellation.
+
+    Nothing waits for it any longer, and nothing of it can be claimed.
+    """
+
+    turn: int
+    name: str
+    waited_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class SubmissionRefused(_Event):
     """The engine's tool cache did not take the submitted result of ``tool``; the turn is not affected.
 
@@ -271,6 +288,7 @@ SpeculationEvent: TypeAlias = (
     | DraftUnclaimed
     | SpeculationStopped
     | DiscardFailed
+    | WorkAbandoned
     | SubmissionRefused
     | AheadStarted
     | AheadKept

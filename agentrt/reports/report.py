@@ -124,6 +124,7 @@ class PredictorReport(BaseModel):
 
     ``started`` and ``skipped`` count turns. ``drafts`` and ``correct`` count the different calls of
     speculable tools that it drafted in answered turns, run or not, and how many of them the model made.
+    ``invalid`` counts the drafts that are no call of a speculable tool.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -132,6 +133,7 @@ class PredictorReport(BaseModel):
     skipped: int = 0
     drafts: int = 0
     correct: int = 0
+    invalid: int = 0
     failures: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
@@ -204,6 +206,7 @@ class SpeculationReport(BaseModel):
         lines += [
             f"  {name}: {each.correct} of {each.drafts} drafts right, started in {each.started} turns of "
             f"{each.started + each.skipped}, {each.input_tokens + each.output_tokens} tokens"
+            + (f", {each.invalid} invalid drafts" if each.invalid else "")
             + (f", {each.failures} failures" if each.failures else "")
             for name, each in sorted(self.predictors.items())
         ]

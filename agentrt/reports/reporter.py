@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ..concurrency.contained import contained
 from ..perfmodel import saved_seconds
 from .events import (
     AheadKept,
@@ -33,6 +35,7 @@ from .events import (
     SubmissionRefused,
     TurnAnswered,
     TurnStarted,
+    WorkAbandoned,
 )
 from .report import (
     AheadReport,
@@ -159,11 +162,8 @@ class Reporter:
         with self._lock:
             self._enter(event)
         for observer in self._observers:
-            try:
+            with contained(functools.partial(_log_failure, event)):
                 observer.on_event(event)
-            except Exception as error:
-                error.__suppress_context__ = True  # the error that the event reports may hold secrets
-                logger.exception("a speculation observer failed on %s", type(event).__name__)
 
     def report(self) -> SpeculationReport:
         """Return the current report."""
@@ -211,6 +211,8 @@ class Reporter:
                 self._count_of(event.predictor, started=1)
             case PredictorSkipped():
                 self._count_of(event.predictor, skipped=1)
+            case DraftRefused(invalid=True):
+                self._count_of(event.predictor, invalid=1)
             case DraftJudged():
                 self._count_of(event.predictor, drafts=1, correct=int(event.correct))
             case PredictorFailed():
@@ -240,6 +242,11 @@ class Reporter:
         _add(self._predictors.setdefault(predictor, {}), more)
 
 
+def _log_failure(event: SpeculationEvent, error: BaseException) -> None:
+    error.__suppress_context__ = True  # the error that the event reports may hold secrets
+    logger.error("a speculation observer failed on %s", type(event).__name__, exc_info=error)
+
+
 def _problem(event: SpeculationEvent) -> str | None:
     """Return what an event says of a turn that did not go as wished."""
     match event:
@@ -259,6 +266,8 @@ def _problem(event: SpeculationEvent) -> str | None:
             return f"a model request sent ahead was wasted: {event.reason}"
         case DiscardFailed():
             return f"a preparation of {event.tool} could not be discarded: {event.error}"
+        case WorkAbandoned():
+            return f"{event.name} did not end within {event.waited_s:g} s of its cancellation: abandoned"
         case SubmissionRefused():
             return f"the engine's tool cache refused a result of {event.tool}: {event.reason}"
         case _:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 import anyio
 
+from ..concurrency.contained import contained
+from ..concurrency.tasks import TaskSet
 from ..concurrency.threads import loop_caller, start_in_thread
 from .speculable_tool import Invocation, SpeculableTool
 from .speculation import Speculation
@@ -23,16 +26,21 @@ class SpeculativeRuns:
     its function has ended.
     """
 
-    def __init__(self, on_discard_failed: DiscardFailureListener) -> None:
-        """``on_discard_failed`` is called with the error of discarding an unclaimed preparation."""
+    def __init__(
+        self, on_discard_failed: DiscardFailureListener, on_abandoned: Callable[[str], None]
+    ) -> None:
+        """``on_discard_failed`` is called with the error of discarding an unclaimed preparation.
+
+        ``on_abandoned`` is called with the name of a tool whose cancelled run is not waited for any longer.
+        """
         self._on_discard_failed = on_discard_failed
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._call_soon = loop_caller()
         self._open: set[Speculation] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet(on_abandoned)
         self._preparations: list[Speculation] = []
-        self._changed: asyncio.Future[None] | None = None
+        self._all_over: asyncio.Future[None] | None = None
 
     def start(self, tool: SpeculableTool, invocation: Invocation, speculation: Speculation) -> None:
         """Start the tool, or its preparation."""
@@ -44,7 +52,7 @@ class SpeculativeRuns:
         speculation.when_expected(lambda: self._on_loop(limit.cancel))
         task: asyncio.Task[None] | None = None
         if speculation.needs_loop:
-            task = self._start_task(self._run_coroutine(tool, invocation, speculation), tool)
+            task = self._tasks.start(self._run_coroutine(tool, invocation, speculation), tool.name)
             # A cancelled task that has not begun runs none of its own code.
             task.add_done_callback(lambda _: speculation.cancel("the speculation was cancelled"))
             speculation.when_over(tool.slots.release)
@@ -54,29 +62,28 @@ class SpeculativeRuns:
         def over() -> None:
             limit.cancel()
             self._open.discard(speculation)
-            # Asyncio code expects one cancellation, and may await while it cleans up.
             if task is not None and speculation.cancelled:
-                task.cancel()
-            self._notify()
+                self._tasks.cancel(task)
+            if not self._open and self._all_over is not None and not self._all_over.done():
+                self._all_over.set_result(None)
 
         speculation.when_over(lambda: self._on_loop(over))
         if tool.two_phase:
             self._preparations.append(speculation)
-            self._start_task(self._settle(tool, speculation), tool)
+            self._tasks.start(self._settle(tool, speculation), tool.name)
 
     async def over(self) -> None:
         """Wait until all runs are over, their tasks have ended, and preparations are claimed or discarded."""
-        while self._open or self._tasks:
-            self._changed = self._loop.create_future()
-            await self._changed
+        while self._open:
+            self._all_over = self._loop.create_future()
+            await self._all_over
+        await self._tasks.over()
 
     async def stop(self) -> None:
         """Discard what is prepared, and wait until the tasks of cancelled runs have ended; threads go on."""
         for preparation in self._preparations:
             preparation.drop("its event loop ended")
-        while self._tasks:
-            with anyio.CancelScope(shield=True):
-                await asyncio.wait(self._tasks)
+        await self._tasks.stop()
 
     def _on_loop(self, callback: Callable[[], object]) -> None:
         if threading.get_ident() == self._thread:
@@ -84,48 +91,25 @@ class SpeculativeRuns:
         else:
             self._call_soon(callback)
 
-    def _notify(self) -> None:
-        if self._changed is not None and not self._changed.done():
-            self._changed.set_result(None)
-
-    def _start_task(self, work: Coroutine[Any, Any, None], tool: SpeculableTool) -> asyncio.Task[None]:
-        task = self._loop.create_task(work, name=f"agentrt speculation {tool.name}")
-        self._tasks.add(task)
-        task.add_done_callback(self._end_task)
-        return task
-
-    def _end_task(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        self._notify()
-
     async def _run_coroutine(
         self, tool: SpeculableTool, invocation: Invocation, speculation: Speculation
     ) -> None:
         assert tool.speculative_acall is not None
-        try:
+        with contained(speculation.fail):  # a failed speculation is a miss
             value = await tool.speculative_acall(*invocation.args, **invocation.kwargs)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a failed speculation is a miss
-            speculation.fail(error)
-            return
-        if not speculation.finish(value) and tool.two_phase:  # it finished although it was cancelled
-            await self._discard(tool, value)
+            if not speculation.finish(value) and tool.two_phase:  # it finished although it was cancelled
+                await self._discard(tool, value)
 
     def _start_function(self, tool: SpeculableTool, invocation: Invocation, speculation: Speculation) -> None:
         def work() -> None:
             assert tool.speculative_call is not None
             # Set in this thread, so that a thread that waits for the result depends on no event loop.
-            try:
+            with contained(speculation.fail):
                 value = tool.speculative_call(*invocation.args, **invocation.kwargs)
-            except BaseException as error:  # noqa: BLE001 - a failed speculation is a miss
-                speculation.fail(error)
-            else:
                 if not speculation.finish(value) and tool.options.discard is not None:
-                    try:
+                    with contained(functools.partial(self._on_discard_failed, tool)):
                         tool.options.discard(value)
-                    except BaseException as error:  # noqa: BLE001 - it belongs to no call; the report has it
-                        self._on_discard_failed(tool, error)
-            finally:
-                tool.slots.release()
+            tool.slots.release()
 
         try:
             start_in_thread(work, name=f"agentrt speculation {tool.name}")
@@ -147,7 +131,5 @@ class SpeculativeRuns:
                     await self._discard(tool, left.value)
 
     async def _discard(self, tool: SpeculableTool, value: Any) -> None:
-        try:
+        with contained(functools.partial(self._on_discard_failed, tool)):  # it belongs to no call
             await tool.adiscard(value)
-        except Exception as error:  # noqa: BLE001 - it belongs to no call; the report has it
-            self._on_discard_failed(tool, error)

@@ -8,13 +8,13 @@ import inspect
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Self, TypedDict, TypeVar
 
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, field_validator, model_validator
 
 from ..calls import canonical_key
+from ..concurrency.contained import contained, is_own_failure
 from ..concurrency.threads import run_in_thread
 from ..errors import ConfigurationError
 from ..settings import Settings
@@ -198,7 +198,9 @@ class SpeculableTool:
             self.key(self.bind(arguments))
         except ConfigurationError as error:
             return str(error)
-        except Exception:  # noqa: BLE001 - validators are the user's
+        except BaseException as error:  # validators are the user's
+            if not is_own_failure(error):
+                raise
             return "its arguments are not valid"
         return "its canonical function failed once"
 
@@ -209,7 +211,9 @@ class SpeculableTool:
             args, kwargs = copy.deepcopy(own)  # it may change them
             identifying = canonical(*args, **kwargs)
             problem = None if isinstance(identifying, Mapping) else f"returned {type(identifying).__name__}"
-        except Exception as error:  # noqa: BLE001 - it is the user's
+        except BaseException as error:  # it is the user's
+            if not is_own_failure(error):
+                raise
             problem = f"failed with {type(error).__name__}"
         if problem is None:
             return identifying
@@ -232,7 +236,9 @@ class SpeculableTool:
             if permitted:
                 return f"its guard returned {type(permitted).__name__}, not True or False"
             return "its guard does not permit it with these arguments"
-        except Exception as error:  # noqa: BLE001 - a guard that fails has not permitted the run
+        except BaseException as error:  # a guard that fails has not permitted the run
+            if not is_own_failure(error):
+                raise
             return f"its guard failed with {type(error).__name__}"
 
     def claim(
@@ -279,7 +285,7 @@ class SpeculableTool:
         if not len(self.pending_claims) or (call_id is None and turn is None and scope is None):
             return None, None
         made, unclaimable = None, None
-        with suppress(Exception):  # canonicalisers are the user's; one that fails gives no match
+        with contained(lambda error: None):  # canonicalisers are the user's; one that fails gives no match
             of_call = key()
             made, unclaimable = of_call if isinstance(of_call, CallKey) else (of_call, None)
         pending = self.pending_claims.take(call_id, made, turn, scope)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..calls import ToolCall
 from ..calls.copying import copied_call, copied_json
 from ..concurrency.clock import monotonic
+from ..concurrency.contained import is_own_failure
 from ..errors import ConfigurationError
 from ..lookahead.starter import AheadStarter
 from ..reports.error_kind import error_kind
@@ -20,12 +21,21 @@ from ..tools.claims import PendingClaim
 from ..tools.futures_cache import FuturesCache
 from ..tools.restrictions import Restrictions
 from ..tools.runner import SpeculativeRuns
-from ..tools.speculable_tool import SpeculableTool
+from ..tools.speculable_tool import Invocation, SpeculableTool
 from ..tools.speculation import Draft, Speculation
 from ..tools.writes import write_log
 from .shared import SharedState
 
 _UNDECIDED = "its guard had not decided when the turn ended"
+
+
+class _Bound(NamedTuple):
+    """A draft with its tool, its validated arguments and its canonical key."""
+
+    call: ToolCall
+    tool: SpeculableTool
+    invocation: Invocation
+    key: str
 
 
 class DraftRecords:
@@ -88,28 +98,44 @@ class TurnSpeculations:
         may_run_coroutines: bool,
     ) -> None:
         """Start the predicted call's tool in ``runs``, unless it is refused; the report says why."""
-        self._reporter.note(DraftArrived(self._turn, predictor, call.name, draft_s))
-        refusal = await self._start(call, predictor, draft_s, runs, may_run_coroutines)
+        if self.cache.closed:  # a predictor that goes on after its turn
+            return
+        name = call.name if isinstance(call, ToolCall) and isinstance(call.name, str) else ""
+        self._reporter.note(DraftArrived(self._turn, predictor, name, draft_s))
+        moment = write_log.now()
+        bound = self._bind(call, name)
+        if isinstance(bound, _Bound):
+            draft = Draft(name, bound.key, predictor, draft_s)
+            refusal, invalid = await self._start(bound, draft, moment, runs, may_run_coroutines), False
+        else:
+            refusal, invalid = bound
         if refusal:
-            self._reporter.note(DraftRefused(self._turn, predictor, call.name, refusal))
+            self._reporter.note(DraftRefused(self._turn, predictor, name, refusal, invalid))
+
+    def _bind(self, call: ToolCall, name: str) -> _Bound | tuple[str, bool]:
+        """Return a draft with its tool; or why it cannot be run, and whether it is invalid."""
+        if not isinstance(call, ToolCall):
+            return f"an object of type {type(call).__name__} is no ToolCall", True
+        tool = self._tools.get(name)
+        if tool is None:
+            return "no speculable tool of this name", True
+        try:
+            copied = copied_call(call)  # the predictor may change its own later
+            invocation = tool.bind(copied_json(copied.arguments))  # and the tool those that it is run with
+            return _Bound(copied, tool, invocation, tool.key(invocation))
+        except ConfigurationError as error:
+            return str(error), False
+        except BaseException as error:  # validators and canonicalisers are the user's
+            if not is_own_failure(error):
+                raise
+            return f"bad arguments ({type(error).__name__})", True
 
     async def _start(
-        self, call: ToolCall, predictor: str, draft_s: float, runs: SpeculativeRuns, may_run_coroutines: bool
+        self, bound: _Bound, draft: Draft, moment: int, runs: SpeculativeRuns, may_run_coroutines: bool
     ) -> str | None:
         """Return why nothing was started; None also for a call that an earlier draft has started."""
-        tool = self._tools.get(call.name)
-        if tool is None:
-            return "no speculable tool of this name"
-        moment = write_log.now()
-        call = copied_call(call)  # the predictor may change its own later
-        try:
-            invocation = tool.bind(copied_json(call.arguments))  # and the tool those that it is run with
-            key = tool.key(invocation)
-        except ConfigurationError as error:
-            return str(error)
-        except Exception as error:  # noqa: BLE001 - validators and canonicalisers are the user's
-            return f"bad arguments ({type(error).__name__})"
-        draft = Draft(tool.name, key, predictor, draft_s)
+        call, tool, invocation, key = bound
+        predictor, draft_s = draft.predictor, draft.draft_s
         self.drafts.add(draft)
         refused = self._restrictions().refused
         if tool.name in refused:

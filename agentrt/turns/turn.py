@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import functools
+import logging
 import threading
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from contextvars import Context
 from types import TracebackType
 
@@ -17,8 +18,10 @@ from ..argument_checks import check_call, check_field
 from ..calls import ParserEvent, ToolCall
 from ..calls.copying import copied_call
 from ..concurrency.clock import monotonic
+from ..concurrency.contained import contained
 from ..concurrency.detached import detached_context
 from ..concurrency.hosts import Host
+from ..concurrency.tasks import CLEAN_UP_SECONDS, TaskSet
 from ..concurrency.threads import loop_caller
 from ..drafts import (
     AnswerStream,
@@ -46,6 +49,7 @@ from ..reports.events import (
     PredictorStarted,
     PredictorStopped,
     TurnAnswered,
+    WorkAbandoned,
 )
 from ..toolcache import TakeResult
 from ..tools.restrictions import UNRESTRICTED, Restrictions
@@ -59,6 +63,7 @@ from .overhead import CpuMeter
 from .shared import SharedState
 from .speculations import TurnSpeculations
 
+logger = logging.getLogger("agentrt")
 _MADE_OTHERWISE = "the run went on without claiming it"
 _REJECTED = "its call was rejected, or failed elsewhere"
 _ANSWERED = "a guard, such as a person, answered the call in place of the tool"
@@ -290,7 +295,7 @@ class Turn:
         """Return a call's key; None if its tool is not speculable or refuses the arguments."""
         tool = self._tools.get(call.name)
         if tool is not None:
-            with suppress(Exception):
+            with contained(lambda error: None):
                 return tool.key(tool.bind(call.arguments))
         return None
 
@@ -298,10 +303,8 @@ class Turn:
         for predictor in self._predictors:
             learner = learner_of(predictor)
             if learner is not None:
-                try:
+                with contained(functools.partial(self._note_failure, predictor)):
                     learner.learn(self._request(), [copied_call(call) for call in calls])
-                except Exception as error:  # noqa: BLE001 - reported, like a failure to predict
-                    self._note_failure(predictor, error)
 
     def _close(self, reason: str) -> None:
         self._answer.end()
@@ -315,36 +318,37 @@ class Turn:
     # The methods below run on the host's loop.
 
     async def _run(self) -> None:
-        runs = SpeculativeRuns(self._speculations.note_discard_failure)
+        runs = SpeculativeRuns(self._speculations.note_discard_failure, self._note_abandoned)
+        drafting = TaskSet(self._note_abandoned)
+        call_soon = loop_caller()
+        # A step later: a predictor that waits for the answer reads it to its end.
+        self._stop_drafting = lambda: call_soon(functools.partial(call_soon, drafting.cancel_all))
         try:
-            await asyncio.sleep(0)
-            if self._speculations.cache.closed:  # answered already: speculations would only be cancelled
-                return
-            call_soon = loop_caller()
-            with anyio.CancelScope() as drafting:
-                self._stop_drafting = lambda: call_soon(drafting.cancel)
-                await self._draft_all(runs)
+            self._start_predictors(drafting, runs)
+            if self._known is not None:
+                drafting.start(self._draft_when_known(self._known, drafting, runs), "a lookahead request")
+            await drafting.over()
             await runs.over()
         finally:
             self._speculations.cancel("its event loop ended")
+            drafting.cancel_all()
             await runs.stop()
+            await drafting.stop()
 
-    async def _draft_all(self, runs: SpeculativeRuns) -> None:
-        if len(self._predictors) == 1 and self._earlier is None:
-            await self._draft(self._predictors[0], runs)
-            return
-        async with anyio.create_task_group() as drafting:
-            for predictor in self._predictors:
-                drafting.start_soon(self._work.measured, self._draft, predictor, runs)
-            if self._known is not None:  # once its result is known, all predictors run on it
-                await self._known.wait()
-                for predictor in self._predictors:
-                    drafting.start_soon(self._work.measured, self._draft, predictor, runs)
+    def _start_predictors(self, drafting: TaskSet, runs: SpeculativeRuns) -> None:
+        for predictor in self._predictors:
+            drafting.start(self._work.measured(self._draft, predictor, runs), name_of(predictor))
+
+    async def _draft_when_known(self, known: anyio.Event, drafting: TaskSet, runs: SpeculativeRuns) -> None:
+        await known.wait()  # once its result is known, all predictors run on it
+        self._start_predictors(drafting, runs)
 
     async def _draft(self, predictor: Speculator, runs: SpeculativeRuns) -> None:
         name = name_of(predictor)
         may_run_coroutines = self._host is not None and self._host.runs_coroutine_tools
-        try:
+        if self._speculations.cache.closed:  # answered already: speculations would only be cancelled
+            return
+        with contained(functools.partial(self._note_failure, predictor)):
             decision = self._decision(predictor)
             if not decision.speculate:
                 return
@@ -362,7 +366,8 @@ class Turn:
             left = _MAX_DRAFTS
             async for call in drafts_of(predictor, request):
                 draft_s = monotonic() - self._started_at
-                if reads_calls(predictor):  # with an id, so that it does not count as made if it never comes
+                if reads_calls(predictor) and isinstance(call, ToolCall):
+                    # With an id, so that it does not count as made if it never comes.
                     number = len(self._calls_read)
                     self._calls_read.append(dataclasses.replace(call, id=f"code_{self._number}_{number}"))
                 await self._speculations.offer(
@@ -372,8 +377,6 @@ class Turn:
                 left -= 1
                 if not left or self._speculations.cache.closed:
                     break
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a predictor's failure is only reported
-            self._note_failure(predictor, error)
 
     def _decision(self, predictor: Speculator) -> Decision:
         """Return whether to run a predictor in this turn; decided once, and reported if not."""
@@ -412,6 +415,15 @@ class Turn:
 
     def _note_failure(self, predictor: Speculator, error: BaseException) -> None:
         self._reporter.note(PredictorFailed(self._number, name_of(predictor), error_kind(error)))
+
+    def _note_abandoned(self, name: str) -> None:
+        logger.warning(
+            "%s has not ended %g s after its cancellation, and is not waited for any longer. Let it raise "
+            "asyncio.CancelledError on.",
+            name,
+            CLEAN_UP_SECONDS,
+        )
+        self._reporter.note(WorkAbandoned(self._number, name, CLEAN_UP_SECONDS))
 
     def _send_ahead(self, call: ToolCall, speculation: Speculation, depth: int) -> AheadRequest[Turn]:
         """Send the model request that follows if ``call`` is made; see :mod:`agentrt.lookahead.ahead`."""

@@ -69,6 +69,7 @@ EXPORTS = {
         *("SpeculationStarted", "SpeculationWasted", "SubmissionRefused", "ToolReport", "TurnAnswered"),
         *("DraftUnclaimed", "PredictorStopped", "SpeculationStopped", "TurnReport", "TurnStarted"),
         *("RunReport", "Timeline"),
+        "WorkAbandoned",
     },
     "agentrt.runtime": {
         *("CallAnswered", "EngineStatistics", "FinishReason", "Finished", "Generation", "GenerationEvent"),

@@ -28,9 +28,10 @@ def test_what_is_prepared_is_discarded_when_the_turn_ends() -> None:
     async def act(q: str) -> None: ...
 
     tool: Any = speculable_tool(act)
+    abandoned: list[str] = []
 
     async def main() -> float:
-        runs = SpeculativeRuns(lambda tool, error: None)
+        runs = SpeculativeRuns(lambda tool, error: None, abandoned.append)
         speculation = Speculation(Draft("act", "k"), ttl=60, needs_loop=True)
         assert tool.slots.acquire(blocking=False)
         runs.start(tool, tool.bind({"q": "a"}), speculation)
@@ -39,4 +40,4 @@ def test_what_is_prepared_is_discarded_when_the_turn_ends() -> None:
         return asyncio.get_running_loop().time()
 
     assert run_in_virtual_time(main) == 1
-    assert discarded == ["prepared a"]
+    assert (discarded, abandoned) == (["prepared a"], [])

@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
-from agentrt import SpeculationSession, speculable
+from agentrt import DraftRequest, SpeculationConfig, SpeculationSession, ToolCall, speculable
+from agentrt.concurrency.tasks import CLEAN_UP_SECONDS
+from agentrt.config import TurnAhead
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
 from agentrt.tools.speculable import speculable_tool
 from tests.agentrt.turns.sessions import call, now, one_turn, slow_tool
@@ -173,3 +177,97 @@ def test_closing_a_sync_session_cancels_what_was_bound_and_never_made() -> None:
         turn.bind([call("a")])
     assert session.report().total.wasted == 1
     release.set()
+
+
+async def never(q: str = "") -> str:
+    """Go on for an hour, whatever cancels it."""
+    end = now() + 3600
+    while now() < end:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(end - now())
+    return f"found {q}"
+
+
+class Never:
+    async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
+        await never()
+        yield call("late")
+
+
+@pytest.mark.parametrize("bound", [[], [call("a")]])
+@pytest.mark.parametrize("who", ["look", "Never", "discard", "guard"])
+def test_what_swallows_its_cancellation_is_abandoned_and_named(
+    who: str, bound: list[ToolCall], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def prepare(q: str) -> str:
+        return q
+
+    async def allow(arguments: object) -> bool:
+        return bool(await never())
+
+    options: dict[str, dict[str, Any]] = {
+        "discard": {"prepare": prepare, "commit": never, "discard": never},
+        "guard": {"guard": allow},
+    }
+
+    @speculable(**options.get(who, {}))
+    async def look(q: str) -> str:
+        return await never(q) if who == "look" else f"found {q}"
+
+    async def main() -> tuple[float, SpeculationSession]:
+        predictor = Never() if who == "Never" else ScriptedSpeculator([call("a")])
+        async with SpeculationSession([look], [predictor]) as session:
+            with session.turn([], []) as turn:
+                await asyncio.sleep(1)
+                turn.bind(bound)
+        left = now()
+        await asyncio.sleep(3600)  # it goes on, and nothing comes of it
+        assert session.report().total.claims == 0
+        return left, session
+
+    left, session = run_in_virtual_time(main)
+    assert left == 1 + CLEAN_UP_SECONDS
+    name = {"Never": "Never", "guard": "ScriptedSpeculator"}.get(who, "look")
+    problem = f"{name} did not end within 10 s of its cancellation: abandoned"
+    assert problem in session.report().turns[0].problems
+    assert f"{name} has not ended 10 s after its cancellation" in caplog.text
+
+
+def test_a_request_sent_ahead_that_swallows_its_cancellation_is_abandoned() -> None:
+    async def model(messages: Any, tools: Any) -> Any:
+        if messages:
+            return {"role": "assistant", "content": await never("the next")}
+        await asyncio.sleep(5)
+        return {"role": "assistant", "content": "no call"}
+
+    async def main() -> tuple[float, tuple[str, ...]]:
+        config = SpeculationConfig(turn_ahead=TurnAhead())
+        predictor = ScriptedSpeculator([call("a")])
+        async with SpeculationSession([slow_tool(1, [])], [predictor], config=config) as session:
+            await session.ask(model, [], [])
+        return now(), session.report().turns[1].problems
+
+    left, problems = run_in_virtual_time(main)
+    assert left == 5 + CLEAN_UP_SECONDS
+    assert "a lookahead request did not end within 10 s of its cancellation: abandoned" in problems
+
+
+def test_a_predictor_is_cancelled_once_and_may_clean_up() -> None:
+    done: list[str] = []
+
+    class Careful:
+        async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
+            try:
+                await asyncio.sleep(100)
+                yield call("late")
+            finally:
+                await asyncio.sleep(2)  # as a connection is given back
+                done.append("cleaned up")
+
+    async def main() -> float:
+        async with SpeculationSession([slow_tool(1, [])], [Careful()]) as session:
+            await one_turn(session, 1, call("a"))
+        return now()
+
+    assert run_in_virtual_time(main) == 1 + 2
+    assert done == ["cleaned up"]

@@ -3,31 +3,154 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import signal
+import threading
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import AfterValidator
 
 from agentrt import DraftRequest, SpeculationConfig, SpeculationSession, ToolCall, speculable
+from agentrt.drafts import name_of
+from agentrt.reports import PredictorReport
 from agentrt.reports.events import SpeculationEvent
+from agentrt.speculators import EnsembleSpeculator
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
 from agentrt.tools.speculable import speculable_tool
 from tests.agentrt.turns.sessions import call, one_turn, slow_tool
 
 
-def test_a_tool_that_would_end_the_process_is_a_miss() -> None:
+class Stop(BaseException):
+    """An error that is no Exception, as frameworks have them to stop a run."""
+
+
+ENDS = (SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError, Stop)
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+@pytest.mark.parametrize("kind", ENDS)
+def test_a_tool_that_would_end_the_program_is_a_miss(kind: type[BaseException], is_async: bool) -> None:
+    runs: list[str] = []
+    ran = threading.Event()
+
+    def look(q: str) -> str:
+        runs.append(q)
+        ran.set()
+        if len(runs) == 1:
+            raise kind
+        raise LookupError("that of the real call")
+
+    async def alook(q: str) -> str:
+        return look(q)
+
+    alook.__name__ = "look"
+
+    async def main() -> tuple[bool, str]:
+        tool = speculable(alook if is_async else look)
+        async with SpeculationSession([tool], [ScriptedSpeculator([call("a")])]) as session:
+            with session.turn([], []) as turn:
+                assert await asyncio.to_thread(ran.wait, 20)
+                turn.bind([call("a")])
+            with pytest.raises(LookupError, match="that of the real call"):
+                await session.acall(call("a"))
+        (made,) = session.report().turns[0].calls
+        return made.hit, made.reason
+
+    assert asyncio.run(main()) == (False, f"the speculation failed with {kind.__name__}")
+
+
+@pytest.mark.parametrize("kind", ENDS)
+def test_other_code_of_the_user_that_would_end_the_program_costs_only_speculation(
+    kind: type[BaseException],
+) -> None:
+    failing = True
+
+    def fail(*args: Any, **kwargs: Any) -> Any:
+        if failing:
+            raise kind
+        return kwargs or True
+
+    async def prepare(q: str) -> str:
+        return q
+
+    async def commit(prepared: str) -> str:
+        return f"found {prepared}"
+
+    async def discard(prepared: str) -> None:
+        raise kind
+
+    class Broken:
+        on_event = learn = fail
+
+        async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
+            raise kind
+            yield
+
+    async def prompt(q: str) -> str:
+        return f"found {q}"
+
+    prompt.__name__ = "look"
+    options: list[dict[str, Any]] = [
+        {"guard": fail},
+        {"canonical": fail},
+        {"prepare": prepare, "commit": commit, "discard": discard},
+    ]
+
+    async def main(**options: Any) -> str:
+        broken = Broken()
+        predictors = [broken, ScriptedSpeculator([call("a"), call("b")])]
+        async with SpeculationSession(
+            [speculable(**options)(prompt)], predictors, observers=[broken]
+        ) as session:
+            return (await one_turn(session, 1, call("a")))[0]
+
+    for each in options:
+        assert run_in_virtual_time(lambda options=each: main(**options)) == "found a"
+
+
+def validated(q: str) -> str:
+    if q == "wrong":
+        raise KeyboardInterrupt
+    return q
+
+
+def test_a_validator_that_would_end_the_program_makes_the_draft_a_bad_one() -> None:
+    @speculable
+    async def look(q: Annotated[str, AfterValidator(validated)]) -> str:
+        return f"found {q}"
+
+    async def main() -> tuple[str, int]:
+        predictor = ScriptedSpeculator([call("wrong"), call("a")])
+        async with SpeculationSession([look], [predictor]) as session:
+            answer, _ = await one_turn(session, 1, call("a"))
+        return answer, session.report().total.claims
+
+    assert run_in_virtual_time(main) == ("found a", 1)
+
+
+def test_a_ctrl_c_of_the_user_during_a_speculation_ends_the_program() -> None:
     @speculable
     async def look(q: str) -> str:
-        raise SystemExit(3)
+        signal.raise_signal(signal.SIGINT)  # as the terminal sends it
+        return q
 
     async def main() -> None:
         async with SpeculationSession([look], [ScriptedSpeculator([call("a")])]) as session:
-            with session.turn([], []) as turn:
-                await asyncio.sleep(1)
-                turn.bind([])
+            await one_turn(session, 1, call("b"))
 
-    run_in_virtual_time(main)
+    loop = asyncio.new_event_loop()  # asyncio.run() has a handler of its own, which cancels the main task
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(main())
+    finally:
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                loop.run_until_complete(task)
+        loop.close()
 
 
 def test_having_no_thread_left_is_a_miss(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,6 +252,37 @@ def test_a_predictor_that_runs_wild_is_not_noticed(predictor: Any) -> None:
             return await one_turn(session, 5, call("a"))
 
     assert run_in_virtual_time(main) == ("found a", 7)
+
+
+@pytest.mark.parametrize(
+    "draft",
+    [
+        ToolCall("unknown", {}),
+        ToolCall("look", {"q": ["not", "text"]}),
+        ToolCall("look", {"p": "no such parameter"}),
+        ToolCall("look", None),  # type: ignore[arg-type]
+        ToolCall("look", RECURSIVE),
+        ToolCall(["look"], {}),  # type: ignore[arg-type]
+        {"name": "look", "arguments": {"q": "a"}},
+        None,
+    ],
+)
+@pytest.mark.parametrize("in_ensemble", [False, True])
+def test_an_invalid_draft_is_counted_and_those_after_it_are_taken(draft: Any, in_ensemble: bool) -> None:
+    async def main() -> tuple[str, int, PredictorReport]:
+        wild = Wild(draft, call("a"))
+        predictor = EnsembleSpeculator([wild]) if in_ensemble else wild
+        async with SpeculationSession([slow_tool(1, [])], predictor) as session:
+            answer, _ = await one_turn(session, 5, call("a"))
+        report = session.report()
+        return answer, report.total.claims, report.predictors[name_of(predictor)]
+
+    answer, claims, report = run_in_virtual_time(main)
+    assert (answer, claims) == ("found a", 1)
+    without_a_key = (
+        in_ensemble and getattr(draft, "arguments", None) is RECURSIVE
+    )  # an ensemble drops what has none
+    assert (report.invalid, report.failures, report.correct) == (int(not without_a_key), 0, 1)
 
 
 def test_an_error_of_the_callers_comes_out_as_it_is() -> None:

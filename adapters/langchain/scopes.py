@@ -17,16 +17,17 @@ def langgraph_run() -> Hashable | None:
     thread = langgraph_thread()
     if thread is not None:
         return "thread", thread
-    control: Hashable | None = getattr(_configurable().get("__pregel_runtime"), "control", None)
+    control: Hashable | None = getattr(configurable_of_run().get("__pregel_runtime"), "control", None)
     return control
 
 
 def langgraph_thread() -> Hashable | None:
     """Return the ``thread_id`` of the running graph as it was given; None without one, or without a graph."""
-    thread: Hashable | None = _configurable().get("thread_id")
+    thread: Hashable | None = configurable_of_run().get("thread_id")
     return thread
 
 
-def _configurable() -> Mapping[str, Any]:
+def configurable_of_run() -> Mapping[str, Any]:
+    """Return the entries of ``configurable`` of the running graph; none outside of one."""
     settings: Mapping[str, Any] = (var_child_runnable_config.get() or {}).get("configurable") or {}
     return settings

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,7 +19,7 @@ from agentrt.tools.scopes import current_scope
 from agentrt.tools.speculable_tool import Invocation, SpeculableOptions, SpeculableTool
 
 from ..transparent_subclass import plain_class, transparent_subclass
-from .injected_arguments import functions_of, injected_arguments, standing_in
+from .injected_arguments import NO_INJECTED_ARGUMENTS, InjectedArguments, injected_arguments, standing_in
 from .writes import observe_writes
 
 AnyTool = TypeVar("AnyTool", bound=BaseTool)
@@ -37,7 +36,6 @@ class _Call:
 
 def make_speculable(tool: AnyTool, options: SpeculableOptions) -> AnyTool:
     """Return a speculable copy of ``tool``, still an instance of its class."""
-    _refuse_call_context(tool)
     if options.invalidated_by:
         observe_writes()
     copy = tool.model_copy()
@@ -49,11 +47,11 @@ def make_speculable(tool: AnyTool, options: SpeculableOptions) -> AnyTool:
 def _describe(tool: Any, options: SpeculableOptions) -> None:
     """Let ``tool``, of a speculable class, claim speculations of its own."""
     base = plain_class(type(tool))
-    injected = injected_arguments(tool)
-    if injected and options.prepare is not None:
+    injected = injected_arguments(tool, options.reads)
+    if injected.names and options.prepare is not None:
         raise NotSpeculableError(
-            f"{tool.name} has injected arguments {sorted(injected)}, which its prepare would run without. "
-            "Take what it needs as ordinary arguments."
+            f"{tool.name} has injected arguments {sorted(injected.names)}, which its prepare would run "
+            "without. Take what it needs as ordinary arguments."
         )
     described = tool._agentrt = SpeculableTool(
         tool.name,
@@ -63,7 +61,8 @@ def _describe(tool: Any, options: SpeculableOptions) -> None:
         options=options,
         speculative_call=_sync_runner(base, tool, injected) if _has_sync(tool) else None,
         speculative_acall=_async_runner(base, tool, injected) if _has_async(base, tool) else None,
-        injected=injected,
+        injected=injected.names,
+        known=None if injected.read is None else injected.read.of_call,
     )
     for name in ("func", "coroutine"):  # where the tool has one: agents may call it instead of the tool
         function = getattr(tool, name, None)
@@ -129,7 +128,7 @@ class SpeculableMixin(_Base):
 
         if call is None:
             return run()
-        key = functools.partial(self._agentrt.key, call.invocation)
+        key = functools.partial(self._agentrt.call_key, call.invocation, kwargs)
         return self._agentrt.claim(call.id, key, run, current_scope())
 
 
@@ -146,7 +145,7 @@ class SpeculableAsyncMixin(SpeculableMixin):
 
         if call is None:
             return await run()
-        key = functools.partial(self._agentrt.key, call.invocation)
+        key = functools.partial(self._agentrt.call_key, call.invocation, kwargs)
         return await self._agentrt.aclaim(call.id, key, run, current_scope())
 
 
@@ -158,42 +157,44 @@ def _speculable_class(base: type[BaseTool]) -> type[BaseTool]:
 
 
 def _bind(
-    base: type[BaseTool], tool: BaseTool, injected: frozenset[str], arguments: Mapping[str, Any]
+    base: type[BaseTool], tool: BaseTool, injected: InjectedArguments, arguments: Mapping[str, Any]
 ) -> Invocation:
     # A model has no say in what is injected: agents drop such arguments of its call, too.
-    own = {name: value for name, value in arguments.items() if name not in injected}
-    args, kwargs = base._to_args_and_kwargs(tool, own, None)
+    own = {name: value for name, value in arguments.items() if name not in injected.names}
+    args, kwargs = base._to_args_and_kwargs(tool, {**own, **injected.placeholders}, None)
+    for name in injected.placeholders:
+        kwargs.pop(name, None)
     # Only a tool with a single input takes it by position.
     named = {**dict(zip(tool.args, args, strict=False)), **kwargs} if args else None
-    return Invocation(args, kwargs, named)
+    return Invocation(args, kwargs, named, None if injected.read is None else injected.read.of_run())
 
 
 def _sync_runner(
-    base: type[BaseTool], tool: Any, injected: frozenset[str] = frozenset()
+    base: type[BaseTool], tool: Any, injected: InjectedArguments = NO_INJECTED_ARGUMENTS
 ) -> Callable[..., Any]:
     config = _config_for(tool)
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        with running(tool._agentrt), standing_in(tool.name, injected) as stand_ins:
-            return base._run(tool, *args, **config, **{**kwargs, **stand_ins})
+        with running(tool._agentrt), standing_in(tool.name, injected.names, injected.read) as stand_ins:
+            return base._run(tool, *args, **{**config, **kwargs, **stand_ins})
 
     return run
 
 
 def _async_runner(
-    base: type[BaseTool], tool: Any, injected: frozenset[str] = frozenset()
+    base: type[BaseTool], tool: Any, injected: InjectedArguments = NO_INJECTED_ARGUMENTS
 ) -> Callable[..., Any]:
     config = _config_for(tool)
 
     async def run(*args: Any, **kwargs: Any) -> Any:
-        with running(tool._agentrt), standing_in(tool.name, injected) as stand_ins:
-            return await base._arun(tool, *args, **config, **{**kwargs, **stand_ins})
+        with running(tool._agentrt), standing_in(tool.name, injected.names, injected.read) as stand_ins:
+            return await base._arun(tool, *args, **{**config, **kwargs, **stand_ins})
 
     return run
 
 
 def _config_for(tool: BaseTool) -> dict[str, Any]:
-    # These classes require a config only for functions with a config parameter, which are refused below.
+    # These classes require a config, and pass it to functions with a parameter for it only.
     return {"config": RunnableConfig()} if isinstance(tool, (StructuredTool, SingleInputTool)) else {}
 
 
@@ -205,27 +206,3 @@ def _has_async(base: type[BaseTool], tool: BaseTool) -> bool:
     if isinstance(tool, (StructuredTool, SingleInputTool)):
         return tool.coroutine is not None
     return base._arun is not BaseTool._arun
-
-
-def _refuse_call_context(tool: BaseTool) -> None:
-    """Raise :class:`NotSpeculableError` for a tool that takes the configuration or callbacks of its call."""
-    for function in functions_of(tool):
-        needed = _call_context_parameters(function)
-        if needed:
-            raise NotSpeculableError(
-                f"{tool.name} takes {needed}, which belongs to the real call. "
-                "Take what it needs as ordinary arguments."
-            )
-
-
-def _call_context_parameters(function: Callable[..., Any]) -> list[str]:
-    try:
-        hints = typing.get_type_hints(function)
-    except (NameError, TypeError):  # LangChain ignores unresolved hints, too
-        hints = {}
-    taken = [
-        name
-        for name in inspect.signature(function).parameters
-        if RunnableConfig in (hints.get(name), *typing.get_args(hints.get(name)))
-    ]
-    return taken + ["callbacks"] * ("callbacks" in inspect.signature(function).parameters)

@@ -19,6 +19,7 @@ from agentrt.turns.turn import Turn
 from .bound_tools import BoundTools
 from .chat_model_request import ChatModelRequest
 from .chat_model_speculator import ChatModelSpeculator, tool_calls
+from .known_values import known_to_turns
 from .messages import answered_ids, openai_messages
 from .model_method import ModelMethod
 from .model_state import ModelState
@@ -98,7 +99,8 @@ class TurnStarter:
             restrictions=self.restrictions,
         )
         turn.begin(*answered_ids(messages))
-        turn.start(self.method.host)
+        with known_to_turns():
+            turn.start(self.method.host)
         return StartedTurn(turn)
 
     def model_request(

@@ -29,11 +29,12 @@ def claiming_function(function: Callable[..., Any], tool: SpeculableTool) -> Cal
     def key(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> CallKey:
         given = signature.bind(*args, **kwargs)
         invocation = tool.bind(_by_name(given, tool.injected))
-        validated = signature.bind(*invocation.args, **invocation.kwargs)
+        validated = signature.bind_partial(*invocation.args, **invocation.kwargs)  # without what is injected
         given.apply_defaults()
         validated.apply_defaults()
         unconverted = _alike(_by_name(given, tool.injected), _by_name(validated, tool.injected))
-        return CallKey(tool.key(invocation), None if unconverted else _CONVERTED)
+        arguments = given.arguments
+        return tool.call_key(invocation, arguments, None if unconverted else _CONVERTED)
 
     if inspect.iscoroutinefunction(function):
 

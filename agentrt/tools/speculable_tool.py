@@ -9,14 +9,14 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Self, TypedDict, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypedDict, TypeVar
 
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, field_validator, model_validator
 
 from ..calls import canonical_key
 from ..concurrency.contained import contained, is_own_failure
 from ..concurrency.threads import run_in_thread
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, NotSpeculableError
 from ..settings import Settings
 from .claim_table import ClaimTable
 from .claims import PendingClaim, aclaim, claim
@@ -24,8 +24,10 @@ from .scopes import current_turn
 from .writes import write_log
 
 logger = logging.getLogger("agentrt")
+_OTHER_RUN = "the context or configuration that the tool reads was another"
 R = TypeVar("R")
 Canonical = Callable[..., Mapping[str, Any]]
+Readable = Literal["context", "configurable"]
 Guard = Callable[[Mapping[str, Any]], bool | Awaitable[bool]]
 
 
@@ -43,6 +45,7 @@ class SpeculableKeywords(TypedDict, total=False):
     prepare: Callable[..., Any] | None
     commit: Callable[[Any], Any] | None
     discard: Callable[[Any], Any] | None
+    reads: Collection[Readable]
 
 
 class SpeculableOptions(Settings):
@@ -71,6 +74,9 @@ class SpeculableOptions(Settings):
     with the value that ``prepare`` returned; ``discard`` takes an unclaimed value, once. Where nothing was
     prepared, the tool itself runs, so it must do what ``prepare`` and ``commit`` do together. All three are
     functions, or all three are coroutine functions.
+
+    ``reads`` is for a LangChain tool that takes LangGraph's ``ToolRuntime`` or a ``RunnableConfig``: what it
+    reads of them that is fixed for the run, its ``context`` or the user's entries of ``configurable``.
     """
 
     called: ClassVar[str] = "a speculable tool"
@@ -86,6 +92,7 @@ class SpeculableOptions(Settings):
     prepare: Callable[..., Any] | None = None
     commit: Callable[[Any], Any] | None = None
     discard: Callable[[Any], Any] | None = None
+    reads: frozenset[Readable] = frozenset()
 
     @field_validator("invalidated_by", mode="before")
     @classmethod
@@ -112,6 +119,8 @@ class Invocation:
     kwargs: dict[str, Any] = field(default_factory=dict)
     named: Mapping[str, Any] | None = None
     """The arguments by the names in the tool's schema, where ``kwargs`` does not have them so."""
+    known: object = None
+    """What the tool reads of its run beside the arguments: equal in a speculation and the call it answers."""
 
     @property
     def arguments(self) -> Mapping[str, Any]:
@@ -120,10 +129,14 @@ class Invocation:
 
 
 class CallKey(NamedTuple):
-    """The canonical key of a call that reaches its tool, and why no speculation may answer it, if so."""
+    """The canonical key of a call that reaches its tool, and why no speculation may answer it, if so.
+
+    ``known`` is what the tool reads of its run, as in :class:`Invocation`.
+    """
 
     key: str
     unclaimable: str | None = None
+    known: object = None
 
 
 class SpeculableTool:
@@ -140,13 +153,23 @@ class SpeculableTool:
         speculative_call: Callable[..., Any] | None = None,
         speculative_acall: Callable[..., Awaitable[Any]] | None = None,
         injected: frozenset[str] = frozenset(),
+        known: Callable[[Mapping[str, Any]], object] | None = None,
     ) -> None:
         """``bind`` validates raw arguments and raises on bad ones; ``call`` or ``acall`` may be None.
 
         ``speculative_call`` and ``speculative_acall`` are run speculatively instead of ``call`` and
         ``acall``, where they differ. ``injected`` are the arguments that a framework adds to the real call:
-        they do not identify it, and no guard sees them.
+        they do not identify it, and no guard sees them. ``known`` returns what the tool reads of its run, of
+        the arguments of a real call.
+
+        Raises:
+            NotSpeculableError: the options say that the tool reads of its run, and there is no ``known``.
         """
+        if options.reads and known is None:
+            raise NotSpeculableError(
+                f"{name} is no LangChain tool with a ToolRuntime or RunnableConfig. Leave out reads."
+            )
+        self._known = known
         self.name = name
         self.bind = bind
         self.call = call
@@ -185,6 +208,13 @@ class SpeculableTool:
         if invocation.args:
             return canonical_key(self.name, {"*": invocation.args, **kwargs})
         return canonical_key(self.name, kwargs)
+
+    def call_key(
+        self, invocation: Invocation, arguments: Mapping[str, Any], unclaimable: str | None = None
+    ) -> CallKey:
+        """Return the key of a real call; ``arguments`` has those that a framework adds, too."""
+        known = None if self._known is None else self._known(arguments)
+        return CallKey(self.key(invocation), unclaimable, known)
 
     def _own(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the arguments without those that are injected."""
@@ -284,11 +314,16 @@ class SpeculableTool:
         turn = current_turn()
         if not len(self.pending_claims) or (call_id is None and turn is None and scope is None):
             return None, None
-        made, unclaimable = None, None
+        made, unclaimable, known = None, None, None
         with contained(lambda error: None):  # canonicalisers are the user's; one that fails gives no match
             of_call = key()
-            made, unclaimable = of_call if isinstance(of_call, CallKey) else (of_call, None)
+            made, unclaimable, known = of_call if isinstance(of_call, CallKey) else (of_call, None, None)
         pending = self.pending_claims.take(call_id, made, turn, scope)
+        if pending is not None and pending.speculation is not None and self._known is not None:
+            same = False
+            with contained(lambda error: None):  # comparing runs code of the user
+                same = bool(known == pending.speculation.known)
+            unclaimable = unclaimable if same else _OTHER_RUN
         if pending is not None and unclaimable is not None:
             pending = _unclaimable(pending, unclaimable)
         return pending, made

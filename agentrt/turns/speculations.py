@@ -170,6 +170,7 @@ class TurnSpeculations:
             ttl=tool.options.ttl,
             cost=cost,
             needs_loop=as_coroutine,
+            known=invocation.known,
             outdated=functools.partial(_outdated, tool.options.invalidated_by, self._scope, moment),
             on_wasted=self.recorder.wasted,
         )
@@ -214,9 +215,12 @@ class TurnSpeculations:
     def _leaves_the_process(self, tool: SpeculableTool) -> bool:
         """Whether the tool's result may be sent to a model or an engine before the model has made the call.
 
-        That of a two-phase tool is known only once the real call commits it.
+        That of a two-phase tool is known only once the real call commits it. What a tool reads of its run is
+        compared with that of the call when it claims.
         """
-        return not tool.two_phase and tool.name not in self._restrictions().unapproved
+        return (
+            not tool.two_phase and not tool.options.reads and tool.name not in self._restrictions().unapproved
+        )
 
     def pending_claim(self, call: ToolCall, key: str | None) -> PendingClaim:
         """Return the pending claim of a call with ``key``, None if it has none."""

@@ -90,6 +90,7 @@ class Controller:
                     return Decision(True, 1)
                 return Decision(False, reason="its drafts are not expected to save more than they cost")
             if shares_cores and value < cost.most_seconds and cost.needs_a_turn_without:
+                cost.begin_turn_without()
                 return Decision(False, reason="this turn measures the model without it")
             known.probes.paid(could_save_s)
             if known.turns and known.turns % _EXPLORE_EVERY == 0:
@@ -148,7 +149,8 @@ class Controller:
         with self._lock:
             match event:
                 case PredictorStarted():
-                    self._open_turn(event.turn)[event.predictor] = OpenDrafts(event.samples)
+                    known = self._predictors.setdefault(event.predictor, PredictorEstimate())
+                    self._open_turn(event.turn)[event.predictor] = OpenDrafts(event.samples, known.dry_turns)
                 case DraftJudged() if (drafts := self._drafts_of(event.turn, event.predictor)) is not None:
                     drafts.judged.append(event)
                 case PredictorCharged(cost=cost):
@@ -226,6 +228,8 @@ class Controller:
             # The first turn also loads and compiles what the others use.
             if event.overhead_s is not None and self._predictors[predictor].turns > 1:
                 self._predictors[predictor].cost.add_overhead(event.overhead_s / len(opened))
+        for predictor, known in self._predictors.items():
+            known.cost.note_answer(predicted=predictor in opened)
         if event.tools:
             self._generation_s.add(event.generation_s)
             for predictor, known in self._predictors.items():
@@ -240,7 +244,12 @@ class Controller:
         tried.correct.add(correct)
         tried.wrong.add(len(drafts.judged) - correct)
         tried.money.add(drafts.money)
-        known.dry_turns = 0 if correct else known.dry_turns + 1
+        if correct:
+            known.dry_turns = 0
+        elif (
+            known.dry_turns == drafts.dry_turns
+        ):  # turns at one time learn nothing of each other: they are one
+            known.dry_turns += 1
         for draft in drafts.judged:
             pair = self._pairs.setdefault((predictor, draft.tool), ToolEstimate())
             pair.add(correct=draft.correct, lead_s=generation_s - draft.draft_s)

@@ -62,5 +62,7 @@ class OpenDrafts:
     """One predictor's drafts in a turn that is not answered yet."""
 
     samples: int
+    dry_turns: int = 0
+    """Those of the predictor when the turn began."""
     judged: list[DraftJudged] = field(default_factory=list)
     money: float = 0.0

@@ -14,6 +14,8 @@ _MOST_PROBE_SHARE = 0.005
 """Probes of a predictor that does not pay may cost this share of the model's time."""
 _LONGEST_INTERVAL = 256
 """Turns between two probes that cost next to nothing."""
+_MOST_AWAITED = 16
+"""A turn without the predictor that so many answers have overtaken may never be answered."""
 _free = False
 
 
@@ -45,6 +47,15 @@ class PredictionCost:
         self._last: tuple[bool, float] | None = None
         self._turns_with = 0
         self._differences = 0
+        self._awaited = 0
+
+    def begin_turn_without(self) -> None:
+        """Note that a turn begins to measure the model without the predictor: one at a time suffices."""
+        self._awaited = _MOST_AWAITED
+
+    def note_answer(self, *, predicted: bool) -> None:
+        """Note that a turn was answered, with or without this predictor."""
+        self._awaited = max(0, self._awaited - 1) if predicted else 0
 
     def add_turn(self, generation_s: float, *, predicted: bool) -> None:
         """Add the model's time in a turn that called tools, with or without this predictor."""
@@ -79,7 +90,9 @@ class PredictionCost:
         two. Turns without it that are not beside one with it say nothing about its cost.
         """
         after_one_with = self._last is not None and self._last[0]
-        return after_one_with and self._differences < 2 * math.log2(self._turns_with + 1)
+        return (
+            after_one_with and not self._awaited and self._differences < 2 * math.log2(self._turns_with + 1)
+        )
 
     @property
     def _slowdown_s(self) -> float:

@@ -103,6 +103,25 @@ def test_the_first_turn_already_speculates_with_all_samples() -> None:
     assert controller.should_run("p", "look", 0.0, draft_s=0.1).speculate
 
 
+def test_of_turns_at_one_time_one_measures_the_model_without_the_predictor() -> None:
+    load = workload(generation_s=5.0)
+    load.turn(1)
+    decisions = [load.controller.should_predict("p", 1, now=2.0) for _ in range(6)]
+    assert [decision.speculate for decision in decisions] == [False] + [True] * 5
+    assert decisions[0].reason == "this turn measures the model without it"
+
+
+def test_turns_at_one_time_without_a_right_draft_count_once() -> None:
+    controller = Controller(SpeculationConfig())
+    for number in range(1, 31):
+        controller.on_event(PredictorStarted(number, "p", 1))
+    for number in range(1, 31):
+        controller.on_event(DraftJudged(number, "p", "look", False, 0.1))
+        controller.on_event(TurnAnswered(number, 1.0, ("look",)))
+        controller.on_event(CallMissed(number, "look", 1.0, "not predicted"))
+    assert controller.should_predict("p", 1, now=40.0, shares_cores=False).speculate
+
+
 def test_a_predictor_that_is_right_runs_every_turn() -> None:
     served = workload()
     for _ in range(100):

@@ -21,6 +21,19 @@ def test_turns_without_a_predictor_count_only_beside_one_with_it() -> None:
     assert cost_of((True, 0.014), *idle, (True, 0.012)).needs_a_turn_without
 
 
+def test_one_turn_at_a_time_measures_until_it_is_answered_or_overtaken() -> None:
+    cost = cost_of((True, 0.014))
+    for _ in range(2):
+        assert cost.needs_a_turn_without
+        cost.begin_turn_without()
+        for _ in range(16):
+            assert not cost.needs_a_turn_without
+            cost.note_answer(predicted=True)
+    cost.begin_turn_without()
+    cost.note_answer(predicted=False)
+    assert cost.needs_a_turn_without
+
+
 def test_a_slowdown_is_measured_until_it_is_certain() -> None:
     cost = PredictionCost()
     for _ in range(40):

@@ -246,9 +246,7 @@ class Controller:
         tried.money.add(drafts.money)
         if correct:
             known.dry_turns = 0
-        elif (
-            known.dry_turns == drafts.dry_turns
-        ):  # turns at one time learn nothing of each other: they are one
+        elif known.dry_turns == drafts.dry_turns:  # turns at one time cannot learn of each other: one
             known.dry_turns += 1
         for draft in drafts.judged:
             pair = self._pairs.setdefault((predictor, draft.tool), ToolEstimate())

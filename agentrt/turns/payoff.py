@@ -90,9 +90,8 @@ class PredictionCost:
         two. Turns without it that are not beside one with it say nothing about its cost.
         """
         after_one_with = self._last is not None and self._last[0]
-        return (
-            after_one_with and not self._awaited and self._differences < 2 * math.log2(self._turns_with + 1)
-        )
+        measures = after_one_with and not self._awaited
+        return measures and self._differences < 2 * math.log2(self._turns_with + 1)
 
     @property
     def _slowdown_s(self) -> float:

@@ -68,8 +68,7 @@ EXPORTS = {
         *("RecordedCall", "Recording", "SpeculationEvent", "SpeculationObserver", "SpeculationReport"),
         *("SpeculationStarted", "SpeculationWasted", "SubmissionRefused", "ToolReport", "TurnAnswered"),
         *("DraftUnclaimed", "PredictorStopped", "SpeculationStopped", "TurnReport", "TurnStarted"),
-        *("RunReport", "Timeline"),
-        "WorkAbandoned",
+        *("RunReport", "Timeline", "WorkAbandoned"),
     },
     "agentrt.runtime": {
         *("CallAnswered", "EngineStatistics", "FinishReason", "Finished", "Generation", "GenerationEvent"),

@@ -6,8 +6,8 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
 from typing import Any, Final
 
-from pydantic_core import from_json
-
+from .engine_json import parse_engine_json
+from .loop_turns import LoopTurns
 from .sse import EventSplitter, UnreadableEventError, event_data
 
 _MAX_BYTES: Final = 8 * 2**20
@@ -32,21 +32,22 @@ async def noting_id(pieces: AsyncIterable[bytes], note: Note) -> AsyncGenerator[
 
 async def noting_event_id(pieces: AsyncIterable[bytes], note: Note) -> AsyncGenerator[bytes, None]:
     """Yield the pieces of a stream unchanged; await ``note`` before the end of the event with a response."""
-    splitter, looking = EventSplitter(), True
+    splitter, turns, looking = EventSplitter(), LoopTurns(), True
     async for piece in pieces:
-        if looking and (response := _first_response(splitter, piece)) is not None:
+        if looking and (response := await _first_response(splitter, turns, piece)) is not None:
             looking = False
             await _note(note, response)
         yield piece
 
 
-def _first_response(splitter: EventSplitter, piece: bytes) -> Any:
+async def _first_response(splitter: EventSplitter, turns: LoopTurns, piece: bytes) -> Any:
     """Return the response of an event that ends in ``piece``, an empty one if none can be read; else None."""
     try:
         for event in splitter.feed(piece):
             body = _parse(event_data(event))
             if isinstance(body, dict) and "response" in body:
                 return body["response"] or {}
+            await turns.handled(len(event))
     except UnreadableEventError:
         return {}
     return None
@@ -61,6 +62,6 @@ async def _note(note: Note, body: Any) -> None:
 
 def _parse(data: bytes) -> Any:
     try:
-        return from_json(data) if data else None
+        return parse_engine_json(data) if data else None
     except ValueError:
         return None

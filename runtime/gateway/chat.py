@@ -10,13 +10,13 @@ from typing import Any
 import httpx
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
+from pydantic_core import to_json
 
 from ..http.disconnect import body_of, cancel_on_disconnect
 from ..http.errors import ApiError
 from ..http.ids import new_completion_id
 from ..http.request_state import app_of, open_responses_of
 from ..http.streaming import ClosingStreamingResponse
-from ..http.strict_json import compact_json
 from ..toolcache.outputs import ToolOutputs
 from .gateway_state import gateway_state_of
 from .headers import client_headers
@@ -136,4 +136,4 @@ def _client_events(joiner: StreamJoiner, event: TurnEvent) -> Iterator[bytes]:
 
 
 def _encode_event(body: Mapping[str, Any]) -> bytes:
-    return f"data: {compact_json(body)}\n\n".encode()
+    return b"data: " + to_json(body) + b"\n\n"

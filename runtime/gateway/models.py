@@ -6,11 +6,12 @@ from typing import Any
 
 import httpx
 from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, Response
-from pydantic_core import from_json
+from fastapi.responses import Response
+from pydantic_core import to_json
 
 from ..http.disconnect import cancel_on_disconnect
 from ..http.tool_cache_route import CAPABILITY
+from .engine_json import parse_engine_json
 from .gateway_state import gateway_state_of
 from .headers import client_headers
 from .relay import send_to_engine
@@ -43,7 +44,7 @@ async def _models_response(request: Request) -> Response:
         await upstream.aclose()
     listing = _listing(upstream, body)
     if listing is not None:
-        response: Response = JSONResponse(_with_capability(listing))
+        response = Response(to_json(_with_capability(listing)), media_type="application/json")
     else:
         response = Response(body, upstream.status_code, media_type=upstream.headers.get("content-type"))
         if is_encoded(upstream):
@@ -53,11 +54,11 @@ async def _models_response(request: Request) -> Response:
 
 
 def _listing(upstream: httpx.Response, body: bytes) -> dict[str, Any] | None:
-    """Return the models that ``body`` describes; None if it is an error, compressed or no JSON object."""
+    """Return the models that ``body`` describes; None if it is an error or cannot be read."""
     if upstream.status_code != 200 or is_encoded(upstream):
         return None
     try:
-        listing = from_json(body)
+        listing = parse_engine_json(body)
     except ValueError:
         return None
     return listing if isinstance(listing, dict) else None

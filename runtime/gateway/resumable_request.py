@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from ..http.strict_json import MAX_VALUES, compact_json, has_more_values, parse_json
+from pydantic_core import to_json
+
+from ..http.strict_json import MAX_VALUES, has_more_values, parse_json
 
 _LIMITS = ("max_tokens", "max_completion_tokens")
 _OF_ONE_PROMPT = ("continue_final_message", "ec_transfer_params", "kv_transfer_params", "mm_payload")
@@ -101,4 +103,4 @@ class ResumableRequest:
         fields = {**self.fields, **changes}
         if self.adds_usage:
             fields["stream_options"] = {**self._stream_options(), "include_usage": True}
-        return compact_json(fields).encode()
+        return to_json(fields)

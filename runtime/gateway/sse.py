@@ -7,7 +7,10 @@ from collections.abc import AsyncGenerator, AsyncIterable, Iterator
 
 import httpx
 
+from .loop_turns import LoopTurns
+
 _MAX_EVENT_BYTES = 8 * 2**20
+_MAX_LINES = 10_000
 _END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _LAST_LINE = b"data: [DONE]"
 
@@ -54,14 +57,21 @@ async def split_events(pieces: AsyncIterable[bytes]) -> AsyncGenerator[bytes, No
     Raises:
         UnreadableEventError: an event has more than 8 MiB.
     """
-    splitter = EventSplitter()
+    splitter, turns = EventSplitter(), LoopTurns()
     async for piece in pieces:
         for event in splitter.feed(piece):
             yield event
+            await turns.handled(len(event))
 
 
 def event_data(event: bytes) -> bytes:
-    """Return the data of an event; empty for a comment."""
+    """Return the data of an event; empty for a comment.
+
+    Raises:
+        UnreadableEventError: it has more than 10,000 lines.
+    """
+    if max(event.count(b"\n"), event.count(b"\r")) > _MAX_LINES:
+        raise UnreadableEventError(f"it has more than {_MAX_LINES} lines")
     lines = event.splitlines()
     return b"\n".join(line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:"))
 

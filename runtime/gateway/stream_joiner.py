@@ -12,7 +12,10 @@ import httpx
 from agentrt.calls import ToolCall
 
 from ..toolcache.outputs import ToolOutputs
-from .turn_record import TurnRecord
+from .turn_record import MAX_CALLS, TurnRecord
+
+_MAX_HELD = 64
+"""Chunks behind the end of an answered turn. An engine sends one or two: the end itself, and the usage."""
 
 
 class OtherModelError(httpx.RemoteProtocolError):
@@ -88,6 +91,7 @@ class StreamJoiner:
         Raises:
             OtherModelError: it names another model than the turns before, as of engines that do not serve the
                 same one, or of one that was replaced.
+            httpx.RemoteProtocolError: it is one of too many behind the end of an answered turn.
         """
         self._check_model(chunk.get("model"))
         sent = {**chunk, "id": self._id}
@@ -101,6 +105,8 @@ class StreamJoiner:
             if choices == [] and usage is not None:
                 return
         if self.turn_answered:
+            if len(self._held) >= _MAX_HELD:
+                raise httpx.RemoteProtocolError(f"more than {_MAX_HELD} chunks followed the end of its turn")
             self._held.append(sent)
         elif not choices:
             yield sent
@@ -184,7 +190,7 @@ class StreamJoiner:
     def _renumber_call(self, part: Mapping[str, Any]) -> dict[str, Any]:
         index: int = part["index"]
         sent = {**part, "index": self._calls_before + index}
-        if index > len(self._turn.calls):
+        if index > len(self._turn.calls) or index >= MAX_CALLS:
             self._turn.stop()
         if not self._turn.recording:
             return sent

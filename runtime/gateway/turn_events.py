@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import httpx
-from pydantic_core import from_json
 
+from .engine_json import parse_engine_json
+from .loop_turns import LoopTurns
 from .sse import EventSplitter, UnreadableEventError, event_data, split_events
 
 _END_S: Final = 2.0
@@ -44,7 +45,8 @@ async def turn_events(response: httpx.Response) -> AsyncGenerator[TurnEvent, Non
     seconds, the turn has ended, too.
 
     Raises:
-        UnreadableEventError: an event has more than 8 MiB, or is an object that cannot be parsed.
+        UnreadableEventError: an event has more than 8 MiB or 10,000 lines, or is an object that cannot be
+            parsed.
         httpx.HTTPError: the engine broke off, or ended the stream before the turn was complete, with
             ``[DONE]`` or without.
     """
@@ -75,12 +77,13 @@ async def whole_turn(pieces: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None
         httpx.HTTPError: the engine broke off, or ended the stream before any choice had a ``finish_reason``,
             with ``[DONE]`` or without.
     """
-    splitter, complete = EventSplitter(), False
+    splitter, turns, complete = EventSplitter(), LoopTurns(), False
     async for piece in pieces:
         for event in splitter.feed(piece):
             if not complete:
                 complete = _completes_relayed(event)
             yield event
+            await turns.handled(len(event))
     rest = splitter.rest
     if not (complete or _completes_relayed(rest)):
         raise _incomplete()
@@ -94,13 +97,13 @@ def _completes_relayed(event: bytes) -> bool:
     Raises:
         httpx.RemoteProtocolError: it ends the stream.
     """
-    data = event_data(event)
-    if data.lstrip().startswith(_DONE):
-        raise _incomplete()
     try:
-        return _completes_turn(_json_object(data))
+        data = event_data(event)
+        if not data.lstrip().startswith(_DONE):
+            return _completes_turn(_json_object(data))
     except UnreadableEventError:
         return False  # what it says is the client's to judge
+    raise _incomplete()
 
 
 def _incomplete() -> httpx.RemoteProtocolError:
@@ -125,13 +128,13 @@ def _json_object(data: bytes) -> dict[str, Any] | None:
     """Return the object that ``data`` is; None if it is something else.
 
     Raises:
-        UnreadableEventError: it begins an object and cannot be parsed. Sent as it is, it could be a chunk
-            with the engine's id and the number of another turn's call.
+        UnreadableEventError: it begins an object and cannot be parsed, or has too many values. Sent as it is,
+            it could be a chunk with the engine's id and the number of another turn's call.
     """
     if not data.lstrip().startswith(b"{"):
         return None
     try:
-        body: dict[str, Any] = from_json(data)
+        body: dict[str, Any] = parse_engine_json(data)
     except ValueError as error:
         raise UnreadableEventError(str(error)) from error
     return body

@@ -8,10 +8,11 @@ from typing import Any
 
 from agentrt.calls import ToolCall
 
-from ..http.strict_json import parse_json
+from ..http.strict_json import MAX_VALUES, has_more_values, parse_json
 from ..toolcache.outputs import ToolOutputs
 
-_MAX_CHARACTERS = 4 * 2**20
+MAX_CALLS = 1024
+_MAX_CHARACTERS = 2**20
 """Of one turn. The record of a longer one is dropped; its chunks are sent all the same."""
 
 
@@ -76,8 +77,10 @@ class TurnRecord:
         self._count(arguments)
 
     def tool_calls(self) -> list[ToolCall]:
-        """Return the calls, in order; none if the arguments of one are no JSON object."""
-        calls = []
+        """Return the calls, in order; none if their arguments are no objects, or too large."""
+        calls: list[ToolCall] = []
+        if has_more_values(",".join(call.arguments for call in self.calls).encode(), MAX_VALUES):
+            return calls
         for call in self.calls:
             try:
                 arguments = parse_json((call.arguments or "{}").encode())

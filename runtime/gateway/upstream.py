@@ -6,15 +6,17 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from typing import Any
 
 import httpx
+from pydantic_core import to_json
 
 from agentrt.otel.http_client import HttpClientSpan, http_client_span
 from agentrt.otel.http_server import broke_off
 from agentrt.otel.propagation import trace_header_names, trace_headers
 
 from ..http.errors import ApiError
-from ..http.strict_json import compact_json
 from .config import GatewayConfig
+from .engine_connections import EngineTransport
 from .headers import Header, forwarded_headers
+from .loop_turns import LoopTurns
 from .retries import RetryingTransport
 from .sse import UnreadableEventError, whole_lines
 from .target import engine_target
@@ -40,11 +42,7 @@ class Upstream:
         self._key = config.upstream_key
         self._forwards_authorization = config.tokens is None
         self._timeout = httpx.Timeout(config.upstream_timeout_s, connect=_CONNECT_TIMEOUT_S).as_dict()
-        # The gateway's limit on requests also limits connections.
-        limits = httpx.Limits(
-            max_connections=None, max_keepalive_connections=None, keepalive_expiry=_KEEP_ALIVE_S
-        )
-        self._transport = RetryingTransport(httpx.AsyncHTTPTransport(limits=limits, trust_env=False))
+        self._transport = RetryingTransport(EngineTransport(_KEEP_ALIVE_S))
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -75,7 +73,7 @@ class Upstream:
             raise upstream_error(error) from error
         if span is not None:
             span.answered(response.status_code)
-            response.stream = _TracedStream(response.stream, span)
+        response.stream = _EngineStream(response.stream, span)
         if response.status_code not in _STATUSES:
             await response.aclose()
             raise upstream_error(httpx.RemoteProtocolError(f"its status is {response.status_code}"))
@@ -128,25 +126,28 @@ async def raw_body(response: httpx.Response) -> AsyncGenerator[bytes, None]:
         raise
 
 
-class _TracedStream(httpx.AsyncByteStream):
-    """The body of an answer, whose span ends where it is closed."""
+class _EngineStream(httpx.AsyncByteStream):
+    """The body of an answer: other tasks run between its pieces, and its span ends where it is closed."""
 
-    def __init__(self, stream: Any, span: HttpClientSpan) -> None:
+    def __init__(self, stream: Any, span: HttpClientSpan | None) -> None:
         self._stream = stream
         self.span = span
 
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        pieces: AsyncIterator[bytes] = aiter(self._stream)
-        return pieces
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        turns = LoopTurns()
+        async for piece in self._stream:
+            yield piece
+            await turns.handled(len(piece))
 
     async def aclose(self) -> None:
-        self.span.closed()
+        if self.span is not None:
+            self.span.closed()
         await self._stream.aclose()
 
 
 def trace_failure(response: httpx.Response, error: httpx.HTTPError) -> None:
     """Note in the spans of ``response`` and of the request that it answers that the engine broke off."""
-    if isinstance(response.stream, _TracedStream):
+    if isinstance(response.stream, _EngineStream) and response.stream.span is not None:
         response.stream.span.failed(error)
     broke_off(error)
 
@@ -154,7 +155,7 @@ def trace_failure(response: httpx.Response, error: httpx.HTTPError) -> None:
 def error_event(response: httpx.Response, error: httpx.HTTPError) -> bytes:
     """Return the last event of a stream that has begun when the engine fails during ``response``."""
     trace_failure(response, error)
-    return f"data: {compact_json(upstream_error(error).body())}\n\n".encode()
+    return b"data: " + to_json(upstream_error(error).body()) + b"\n\n"
 
 
 def upstream_error(error: httpx.HTTPError) -> ApiError:

@@ -203,7 +203,7 @@ def test_a_certificate_is_checked(
         url = f"https://localhost:{engine.server_port}"
         assert httpx.get(f"{start(url).url}/x").status_code == 502
         trusting = ssl.create_default_context(cafile=str(certificate))
-        monkeypatch.setattr(httpx._transports.default, "create_ssl_context", lambda **_: trusting)
+        monkeypatch.setattr(httpx, "create_ssl_context", lambda **_: trusting)
         gateway = start(url)
         assert [httpx.get(f"{gateway.url}/x").text for _ in range(2)] == ["ok", "ok"]
         assert len({connection for connection, _ in engine.seen}) == 1

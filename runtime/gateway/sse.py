@@ -9,7 +9,7 @@ import httpx
 
 from .loop_turns import LoopTurns
 
-_MAX_EVENT_BYTES = 8 * 2**20
+_MAX_EVENT_BYTES = 4 * 2**20
 _MAX_LINES = 10_000
 _END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _LAST_LINE = b"data: [DONE]"
@@ -39,12 +39,14 @@ class EventSplitter:
         """Yield each event that ends in ``piece``, with its final blank line.
 
         Raises:
-            UnreadableEventError: an event has more than 8 MiB.
+            UnreadableEventError: an event has more than 4 MiB.
         """
         searched = max(0, len(self._buffer) - 3)  # an end may lie across two pieces
         self._buffer += piece
         while (end := _END.search(self._buffer, searched)) is not None:
-            yield bytes(self._buffer[: end.end()])
+            with memoryview(self._buffer) as view:
+                event = bytes(view[: end.end()])
+            yield event
             del self._buffer[: end.end()]
             searched = 0
         if len(self._buffer) > _MAX_EVENT_BYTES:
@@ -55,7 +57,7 @@ async def split_events(pieces: AsyncIterable[bytes]) -> AsyncGenerator[bytes, No
     """Yield each event of a body that arrives in pieces, see :class:`EventSplitter`.
 
     Raises:
-        UnreadableEventError: an event has more than 8 MiB.
+        UnreadableEventError: an event has more than 4 MiB.
     """
     splitter, turns = EventSplitter(), LoopTurns()
     async for piece in pieces:
@@ -73,7 +75,7 @@ def event_data(event: bytes) -> bytes:
     if max(event.count(b"\n"), event.count(b"\r")) > _MAX_LINES:
         raise UnreadableEventError(f"it has more than {_MAX_LINES} lines")
     lines = event.splitlines()
-    return b"\n".join(line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:"))
+    return b"\n".join(line[6 if line[5:6] == b" " else 5 :] for line in lines if line.startswith(b"data:"))
 
 
 async def whole_lines(pieces: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:

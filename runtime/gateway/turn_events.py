@@ -45,7 +45,7 @@ async def turn_events(response: httpx.Response) -> AsyncGenerator[TurnEvent, Non
     seconds, the turn has ended, too.
 
     Raises:
-        UnreadableEventError: an event has more than 8 MiB or 10,000 lines, or is an object that cannot be
+        UnreadableEventError: an event has more than 4 MiB or 10,000 lines, or is an object that cannot be
             parsed.
         httpx.HTTPError: the engine broke off, or ended the stream before the turn was complete, with
             ``[DONE]`` or without.
@@ -73,7 +73,7 @@ async def whole_turn(pieces: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None
     """Yield a body of chunks unchanged, up to an end that comes before that of the answer.
 
     Raises:
-        UnreadableEventError: an event has more than 8 MiB.
+        UnreadableEventError: an event has more than 4 MiB.
         httpx.HTTPError: the engine broke off, or ended the stream before any choice had a ``finish_reason``,
             with ``[DONE]`` or without.
     """

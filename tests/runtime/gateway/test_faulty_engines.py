@@ -157,8 +157,11 @@ def call_of(arguments: bytes) -> bytes:
         call_of(DEEP).replace(b"}]}\n", b', "finish_reason": "tool_calls"}]}\n'),
         b"data: {\n\n",
         b'data:  {"choices": [{"delta": {"content": "\\ud800"}}]}\n\n',
+        b'data: {"choices": [{"delta": {"x": [%b1]}}]}\n\n' % (b"1," * 100_000),
+        b'data: {"choices": [{"delta": {"x": [%b1]}}]}\n\n' % ((b"9" * 4200 + b",") * 400),
+        b"data: {}\n" * 10_001 + b"\n",
     ],
-    ids=["deep call", "deep call that ends the turn", "cut", "half a character"],
+    ids=["deep call", "deep call that ends the turn", "cut", "half a character", "values", "digits", "lines"],
 )
 def test_an_event_that_cannot_be_read_is_an_error(
     start: Callable[..., Running], scripted: Callable[..., Scripted], event: bytes
@@ -263,3 +266,24 @@ def test_an_answer_that_calls_itself_unencoded_is_read(
     gateway = start(scripted(head + FIRST + FINISHED).url)
     *_, done = events_of(httpx.post(f"{gateway.url}/v1/chat/completions", json=STREAMED))
     assert done == "[DONE]"
+
+
+@pytest.mark.parametrize(
+    "more", [b"a:\r\n" * 9000, b"\r\nHTTP/1.1 103 \r\n" * 3000], ids=["head", "early hints"]
+)
+def test_an_engine_whose_head_is_too_large(
+    start: Callable[..., Running], scripted: Callable[..., Scripted], more: bytes
+) -> None:
+    head = b"HTTP/1.1 103 Early Hints\r\n" + more + b"\r\n" + STREAM
+    gateway = start(scripted(head + FIRST + FINISHED).url)
+    answer = httpx.post(f"{gateway.url}/v1/chat/completions", json=STREAMED)
+    assert answer.status_code == 502
+    assert "the head of its answer has more than 32768 bytes" in answer.json()["error"]["message"]
+
+
+def test_a_list_of_too_many_models_passes_unchanged(
+    start: Callable[..., Running], scripted: Callable[..., Scripted]
+) -> None:
+    body = b'{"data": [' + b"{}," * 100_000 + b"{}]}"
+    gateway = start(scripted(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n" + body).url)
+    assert httpx.get(f"{gateway.url}/v1/models").content == body

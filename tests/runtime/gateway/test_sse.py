@@ -2,14 +2,20 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections import Counter
 from collections.abc import AsyncGenerator
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agentrt.runtime.gateway import sse
+from agentrt.runtime.gateway.answer_id import noting_event_id
 from agentrt.runtime.gateway.sse import UnreadableEventError, event_data, split_events
+from agentrt.runtime.gateway.turn_events import whole_turn
+
+FINISHED = b'data: {"choices": [{"finish_reason": "stop"}]}\n\n'
 
 
 async def pieces_of(body: bytes, cuts: list[int]) -> AsyncGenerator[bytes, None]:
@@ -64,3 +70,56 @@ def test_an_event_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "_MAX_EVENT_BYTES", 100)
     with pytest.raises(UnreadableEventError):
         read(b"data: " + b"x" * 200, [50])
+
+
+def test_an_event_with_many_lines() -> None:
+    with pytest.raises(UnreadableEventError):
+        event_data(b"data:\n" * 20_000)
+
+
+async def most_in_one_turn(read: AsyncGenerator[bytes, None]) -> int:
+    """The most items of ``read`` that come before another task runs, which runs in each turn of the loop."""
+    turn = 0
+
+    async def count_turns() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count_turns())
+    items = Counter([turn async for _ in read])
+    counting.cancel()
+    return max(items.values())
+
+
+async def note(id: str) -> None:
+    """Note nothing."""
+
+
+@pytest.mark.parametrize("read", [split_events, whole_turn], ids=["read", "relayed"])
+@pytest.mark.parametrize(
+    "bytes_sent", [b"\n", b"\r", b":\n\n", b"data: {}\n\n", b"data:" + b"x" * 900 + b"\n\n"]
+)
+def test_other_tasks_run_between_the_events_of_one_piece(read: Any, bytes_sent: bytes) -> None:
+    body = FINISHED + bytes_sent * (100_000 // len(bytes_sent))
+    assert asyncio.run(most_in_one_turn(read(pieces_of(body, [])))) <= 17
+
+
+def test_other_tasks_run_while_an_id_is_looked_for() -> None:
+    body = b'data: {"response": {"id": "r"}}\n\n'
+    turns: list[int] = []
+
+    async def main() -> None:
+        async def count_turns() -> None:
+            while True:
+                turns.append(0)
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count_turns())
+        async for _ in noting_event_id(pieces_of(b"\n" * 100_000 + body, []), note):
+            pass
+        counting.cancel()
+
+    asyncio.run(main())
+    assert len(turns) > 3000

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import httpx
 import pytest
 
 from agentrt.runtime.gateway.stream_joiner import OtherModelError, StreamJoiner
@@ -212,3 +213,28 @@ def test_a_turn_that_is_too_long_is_not_recorded() -> None:
     sent(joiner, chunk({"tool_calls": [call(0, "a")]}), chunk({}, "tool_calls"))
     assert not joiner.turn_answered
     assert joiner._turn._text == []
+
+
+def test_a_turn_with_too_many_calls_or_values_is_not_recorded() -> None:
+    for calls in ([call(index, "a", f"c{index}") for index in range(1025)], [call(0, "a")] * 3):
+        joiner = joiner_of("a")
+        numbers = chunk({"tool_calls": [{"index": 0, "function": {"arguments": " " * 500_000}}]})
+        chunks = [chunk({"tool_calls": calls}), numbers, numbers, numbers, chunk({}, "tool_calls")]
+        received = sent(joiner, *chunks)
+        assert [one["id"] for one in received] == ["ours"] * len(chunks)
+        assert not joiner.turn_answered
+    values = {
+        "index": 0,
+        "id": "c",
+        "function": {"name": "read", "arguments": "{" + '"a":1,' * 60_000 + '"b":1}'},
+    }
+    joiner = joiner_of("a")
+    sent(joiner, chunk({"tool_calls": [values]}), chunk({}, "tool_calls"))
+    assert joiner._turn.tool_calls() == []
+
+
+def test_an_engine_that_goes_on_behind_the_end_of_an_answered_turn() -> None:
+    joiner = joiner_of("a")
+    sent(joiner, chunk({"tool_calls": [call(0, "a")]}, "tool_calls"))
+    with pytest.raises(httpx.RemoteProtocolError, match="more than 64 chunks"):
+        sent(joiner, *[chunk({"content": "x"})] * 64)

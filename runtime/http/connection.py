@@ -25,6 +25,11 @@ STOPPING_WRITE_S: Final = 3.0
 _FIRST_PROBE_S: Final = 0.1
 _PROBE_FACTOR: Final = 3
 """Seconds between the first two bytes that are sent early, and by what each later interval is longer."""
+_LEAST_READ: Final = 1 << 10
+_MOST_READ: Final = 1 << 14
+"""Bytes that are read and parsed in one turn of the event loop."""
+_MANY_EVENTS: Final = 64
+"""Of HTTP in what was read at once: a body in chunks of one byte has thousands, and each takes some µs."""
 _LINGER_BODIES: Final = 4
 """What a closing connection discards at most, in bodies of the greatest size."""
 
@@ -34,7 +39,7 @@ _log = logging.getLogger("uvicorn.error.connection")
 _log.setLevel(logging.ERROR)  # uvicorn warns of each request that is not HTTP: clients could fill the disk
 
 
-class Connection(H11Protocol):
+class Connection(H11Protocol, asyncio.BufferedProtocol):
     """uvicorn's HTTP/1.1 protocol with limits on the time of heads and of what the client has yet to read.
 
     uvicorn limits only the time between requests: a client that sends its first line byte by byte (slow
@@ -43,6 +48,9 @@ class Connection(H11Protocol):
     uvicorn also takes a client that ends its sending (half-close) for one that is gone. Both look the same
     until bytes are sent to them: the system of a client that is gone resets the connection. So the server
     sends the beginning of the answer early, byte by byte at growing intervals, until it sends the rest.
+
+    asyncio would read 256 KiB at a time, and uvicorn parse them in one turn of the loop. As a buffered
+    protocol, a connection reads less, and least where much is to be parsed.
     """
 
     config_of_server: ListenConfig
@@ -56,6 +64,7 @@ class Connection(H11Protocol):
     _write_timer: asyncio.TimerHandle | None = None
     _probe_timer: asyncio.TimerHandle | None = None
     _probe_s = _FIRST_PROBE_S
+    _read_bytes = _LEAST_READ
 
     def __init__(self, *arguments: Any) -> None:
         """``arguments`` are those of uvicorn's protocols."""
@@ -101,6 +110,18 @@ class Connection(H11Protocol):
         """
         self._end_request()
         self.transport.close()
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        """Return where the next bytes are to be stored."""
+        self._buffer = bytearray(self._read_bytes)
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Parse what was stored in the buffer; read less or more from now on."""
+        before = self.conn.events
+        self.data_received(bytes(memoryview(self._buffer)[:nbytes]))
+        many = self.conn.events - before > _MANY_EVENTS
+        self._read_bytes = _LEAST_READ if many else min(2 * self._read_bytes, _MOST_READ)
 
     def data_received(self, data: bytes) -> None:
         """Parse ``data``; the timer runs until a request's head is complete."""

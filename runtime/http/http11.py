@@ -29,6 +29,8 @@ class Http11(h11.Connection):
         super().__init__(h11.SERVER, MAX_HEAD_BYTES)
         self.refusal: ApiError | None = None
         """Says why the latest call of :meth:`next_event` has raised."""
+        self.events = 0
+        """Calls of :meth:`next_event` that have returned."""
         self._head = b""
         self._method = b""
         self._begun = 0
@@ -64,6 +66,7 @@ class Http11(h11.Connection):
         except h11.RemoteProtocolError as error:
             self.refusal = _refusal(error, in_head)
             raise
+        self.events += 1
         return event
 
     def send_with_data_passthrough(self, event: h11.Event) -> list[bytes] | None:

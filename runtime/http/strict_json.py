@@ -117,7 +117,7 @@ def has_more_values(text: bytes, limit: int) -> bool:
     values, in_string = 1, 0
     for start in range(0, len(text), _SCANNED_AT_ONCE):
         pieces = text[start : start + _SCANNED_AT_ONCE].split(b'"')
-        outside = b" ".join(pieces[in_string::2])
+        outside = b"".join(pieces[in_string::2])
         marks = sum(map(outside.count, (b"[", b"{", b",", b":")))
         values += max(marks, len(outside) // _BYTES_OF_A_VALUE)
         if values > limit:

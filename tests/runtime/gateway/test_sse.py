@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from agentrt.runtime.gateway import sse
 from agentrt.runtime.gateway.answer_id import noting_event_id
 from agentrt.runtime.gateway.sse import UnreadableEventError, event_data, split_events
 from agentrt.runtime.gateway.turn_events import whole_turn
+from agentrt.runtime.gateway.upstream import _EngineStream
 
 FINISHED = b'data: {"choices": [{"finish_reason": "stop"}]}\n\n'
 
@@ -77,7 +78,7 @@ def test_an_event_with_many_lines() -> None:
         event_data(b"data:\n" * 20_000)
 
 
-async def most_in_one_turn(read: AsyncGenerator[bytes, None]) -> int:
+async def most_in_one_turn(read: AsyncIterator[bytes]) -> int:
     """The most items of ``read`` that come before another task runs, which runs in each turn of the loop."""
     turn = 0
 
@@ -104,6 +105,11 @@ async def note(id: str) -> None:
 def test_other_tasks_run_between_the_events_of_one_piece(read: Any, bytes_sent: bytes) -> None:
     body = FINISHED + bytes_sent * (100_000 // len(bytes_sent))
     assert asyncio.run(most_in_one_turn(read(pieces_of(body, [])))) <= 17
+
+
+def test_other_tasks_run_between_the_chunks_of_an_answer() -> None:
+    pieces = _EngineStream(pieces_of(bytes(10_000), list(range(10_000))), None)
+    assert asyncio.run(most_in_one_turn(aiter(pieces))) <= 17
 
 
 def test_other_tasks_run_while_an_id_is_looked_for() -> None:

@@ -169,3 +169,30 @@ def test_pipelined_requests(server: Running) -> None:
     with server.connect() as connection:
         connection.sendall((once + b"\r\n") * 3 + once + b"connection: close\r\n\r\n")
         assert read_all(connection).count(b"HTTP/1.1 200") == 4
+
+
+def test_a_body_in_many_chunks_is_parsed_in_many_turns(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is parsed in one turn of the event loop keeps other clients waiting."""
+    read: list[tuple[int, int]] = []
+    received = Connection.data_received
+
+    def note_and_receive(connection: Connection, data: bytes) -> None:
+        before = connection.conn.events
+        received(connection, data)
+        read.append((len(data), connection.conn.events - before))
+
+    monkeypatch.setattr(Connection, "data_received", note_and_receive)
+    head = b"POST /body HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n"
+    with server.connect() as connection:
+        connection.sendall(
+            head + b"transfer-encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 20_000 + b"0\r\n\r\n"
+        )
+        assert read_all(connection).startswith(b"HTTP/1.1 200")
+    assert max(events for _, events in read) < 200
+    read.clear()
+    with server.connect() as connection:
+        connection.sendall(head + b"content-length: 1000000\r\n\r\n" + bytes(1_000_000))
+        assert read_all(connection).startswith(b"HTTP/1.1 200")
+    assert max(size for size, _ in read) <= 1 << 14

@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from .drawn_streams import draw_streams
 from .freezes import LIMIT_S, shortest_wait
-from .hostile_engine import BEHAVIOURS, BREAKING_OFF, HostileEngine
+from .hostile_engine import BEHAVIOURS, BREAKING_OFF, DRAWN, HostileEngine
 from .other_client import OtherClient
 from .outcomes import Outcomes
 from .server_process import ServerProcess
@@ -31,6 +32,8 @@ _QUICK: Final = (
     "sends a gzip bomb",
     "redirects",
 )
+_DRAWN: Final = {False: 200, True: 5}
+"""Streams that are drawn, by whether little is tried."""
 
 Row = tuple[str, bool, int, float, float, float]
 """Behaviour, tools, status, seconds, ms that another client waited, MB by which the gateway grew."""
@@ -50,6 +53,20 @@ def attack_by_engines(quick: bool, outcomes: Outcomes, progress: Callable[[str],
                     if not quick or (name in _QUICK and tools):
                         progress(f"an engine that {name}")
                         rows.append(_attack(gateway, other, name, tools, outcomes))
+            drawn: list[Row] = []
+
+            def attack(stream: bytes) -> None:
+                engine.drawn = stream
+                tools = len(drawn) % 2 == 0
+                progress(f"an engine that {DRAWN}")
+                drawn.append(_attack(gateway, other, DRAWN, tools, outcomes))
+
+            draw_streams(_DRAWN[quick], attack)
+            drawn.sort(key=lambda row: row[4])
+            rows += [
+                (f"{DRAWN}, median wait", *drawn[len(drawn) // 2][1:]),
+                (f"{DRAWN}, longest wait", *drawn[-1][1:]),
+            ]
         _count_descriptors(gateway, before, outcomes)
         if "/stolen" in engine.paths:
             outcomes.fail("redirects", "the gateway has followed a redirection")

@@ -28,6 +28,8 @@ class HostileEngine:
         self._ends = threading.Event()
         self.paths: list[str] = []
         """Of all requests, as they were received."""
+        self.drawn = b""
+        """What it streams to a request whose first message is :data:`DRAWN`."""
         engine = self
 
         class Handler(socketserver.StreamRequestHandler):
@@ -56,7 +58,8 @@ class HostileEngine:
         length = _LENGTH.search(head)
         body = received.read(int(length[1])) if length else b""
         self.paths.append(head.split(b" ")[1].decode("latin-1"))
-        behaviour = BEHAVIOURS.get(_first_message(body))
+        message = _first_message(body)
+        behaviour = _sends(_STREAM, self.drawn) if message == DRAWN else BEHAVIOURS.get(message)
         if behaviour is None:
             write(_LIVENESS)
         elif behaviour(write):
@@ -102,6 +105,7 @@ _GARBAGE: Final = (
     b'\n\ndata: {"choices":[{"delta":null}]}\n\ndata: {"choices":[null]}\n\ndata: \xff\n\n:x\n\nid: 5\n\n'
 )
 _DEEP: Final = b'data: {"choices":[{"index":0,"delta":{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}}]}\n\n"
+_KEYS: Final = _chunk({f"k{number}": 1 for number in range(300_000)})
 _TWO: Final = (
     b'data: {"choices":[{"index":0,"delta":{"content":"a"}},{"index":1,"delta":{"content":"b"}}]}\n\n'
 )
@@ -145,6 +149,8 @@ def _bomb(encoding: bytes) -> Callable[[Write], bool]:
     return behave
 
 
+DRAWN: Final = "sends drawn bytes"
+
 BREAKING_OFF: Final = frozenset(
     {"ends in an event", "ends in a chunk", "sends wrong chunks", "stays silent in a stream"}
 )
@@ -160,12 +166,16 @@ BEHAVIOURS: Final[Mapping[str, Callable[[Write], bool]]] = {
     "sends garbage": _sends(_STREAM, _GARBAGE, _FINISHED),
     "sends a huge event": _sends(_STREAM, b"data: " + b"x" * (9 * 2**20)),
     "sends many events": _sends(_STREAM, _WORD * 30_000, _FINISHED),
+    "sends blank lines": _sends(_STREAM, b"\n" * 400_000, _FINISHED),
+    "sends chunks of one byte": _sends(_CHUNKED, b"1\r\n\n\r\n" * 100_000, b"0\r\n\r\n"),
+    "sends many keys": _sends(_STREAM, _KEYS, _FINISHED),
     "sends deep JSON": _sends(_STREAM, _DEEP, _FINISHED),
     "sends two choices": _sends(_STREAM, _TWO, _DONE),
     "sends without end": _endless,
     "sends a gzip bomb": _bomb(b"gzip"),
     "sends a zstd bomb": _bomb(b"zstd"),
     "sends a huge head": _huge_head,
+    "sends many early hints": _sends(b"HTTP/1.1 103 \r\n\r\n" * 60_000, _STREAM, _WORD, _FINISHED),
     "sends early hints": _sends(
         b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" * 5, _STREAM, _WORD, _FINISHED
     ),

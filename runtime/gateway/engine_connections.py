@@ -7,7 +7,7 @@ from typing import Any, Final
 import httpcore
 import httpx
 
-MAX_HEAD_BYTES: Final = 1 << 15
+_MAX_HEAD_BYTES: Final = 1 << 15
 """Of an answer, informational ones (1xx) before it included."""
 _PIECE_BYTES: Final = 1 << 11
 
@@ -62,8 +62,10 @@ class _BoundedHeads(httpcore.AsyncNetworkStream):
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109 - httpcore's
         if self._head_bytes is None:
             return await self._stream.read(max_bytes, timeout)
-        if self._head_bytes > MAX_HEAD_BYTES:
-            raise httpcore.RemoteProtocolError(f"the head of its answer has more than {MAX_HEAD_BYTES} bytes")
+        if self._head_bytes > _MAX_HEAD_BYTES:
+            raise httpcore.RemoteProtocolError(
+                f"the head of its answer has more than {_MAX_HEAD_BYTES} bytes"
+            )
         data = await self._stream.read(min(max_bytes, _PIECE_BYTES), timeout)
         self._head_bytes += len(data)
         return data

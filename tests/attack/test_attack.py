@@ -64,6 +64,7 @@ def test_hostile_engines_behind_a_gateway() -> None:
     (engines,) = (table for table in report.tables if table.title == "hostile engines")
     statuses = {row[0]: row[2] for row in engines.rows}
     assert (statuses["ends in an event"], statuses["redirects"]) == (200, 307)
+    assert {"sends drawn bytes, median wait", "sends drawn bytes, longest wait"} <= statuses.keys()
     assert report.figures["descriptors_leaked"] == 0
 
 

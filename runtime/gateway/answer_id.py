@@ -6,9 +6,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
 from typing import Any, Final
 
-from .engine_json import parse_engine_json
-from .loop_turns import LoopTurns
-from .sse import EventSplitter, UnreadableEventError, event_data
+from .sse import EventSplitter, LoopTurns, UnreadableEventError, event_data, parse_engine_json
 
 _MAX_BYTES: Final = 8 * 2**20
 

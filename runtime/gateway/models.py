@@ -11,10 +11,10 @@ from pydantic_core import to_json
 
 from ..http.disconnect import cancel_on_disconnect
 from ..http.tool_cache_route import CAPABILITY
-from .engine_json import parse_engine_json
 from .gateway_state import gateway_state_of
 from .headers import client_headers
 from .relay import send_to_engine
+from .sse import parse_engine_json
 from .upstream import is_encoded, trace_failure, upstream_error
 
 _MAX_BYTES = 8 * 2**20

@@ -11,9 +11,7 @@ from typing import Any, Final
 
 import httpx
 
-from .engine_json import parse_engine_json
-from .loop_turns import LoopTurns
-from .sse import EventSplitter, UnreadableEventError, event_data, split_events
+from .sse import EventSplitter, LoopTurns, UnreadableEventError, event_data, parse_engine_json, split_events
 
 _END_S: Final = 2.0
 """An engine that has finished its turn has this long for the usage and the end of the stream."""

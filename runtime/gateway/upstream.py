@@ -16,9 +16,8 @@ from ..http.errors import ApiError
 from .config import GatewayConfig
 from .engine_connections import EngineTransport
 from .headers import Header, forwarded_headers
-from .loop_turns import LoopTurns
 from .retries import RetryingTransport
-from .sse import UnreadableEventError, whole_lines
+from .sse import LoopTurns, UnreadableEventError, whole_lines
 from .target import engine_target
 
 _CONNECT_TIMEOUT_S = 10.0

@@ -48,7 +48,7 @@ LAYERS: dict[str, tuple[set[str], int]] = {
     "agentrt.runtime.scheduler.scheduler": (set(), 33),
     "agentrt.runtime.engine.simulation": (set(), 42),
     # httpx loads rich where it is installed.
-    "agentrt.runtime.gateway": ({"fastapi", "httpx", "rich", "uvicorn"}, 66),
+    "agentrt.runtime.gateway": ({"fastapi", "httpx", "rich", "uvicorn"}, 67),
 }
 
 SCRIPT = """

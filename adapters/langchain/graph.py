@@ -9,44 +9,62 @@ it makes :func:`enclosing_graphs` raise.
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from langchain_core.runnables.config import var_child_runnable_config
 
+from .node_code import tool_node
+
 
 class Edges:
     """The edges between the nodes of a compiled graph; what has been asked once is kept."""
 
     def __init__(self, nodes: Mapping[str, Any]) -> None:
-        """Read the edges of ``nodes``; names of nodes are all that is kept of them."""
-        self._onward = _read_edges(nodes)
-        self._backward: dict[str, set[str]] = {}
-        for name, targets in self._onward.items():
-            for target in targets:
-                self._backward.setdefault(target, set()).add(name)
-        self._between: dict[tuple[str, str], frozenset[str]] = {}
-        self._reaches: dict[tuple[str, str], bool] = {}
+        """Read the edges of ``nodes``; names of nodes are all that is kept of them.
 
-    def successors(self, name: str) -> frozenset[str]:
-        """Return the nodes that may run next after the node ``name``; empty if there is none."""
-        return self._onward.get(name, frozenset())
+        A node leads to any other if one of its branches does not declare its ends, and if it declares no exit
+        at all: it may return ``Command(goto=...)``. To a node that no declared exit leads to, any may lead.
+        A ``ToolNode`` has answered all calls of a message, so that only results go where its tools send them.
+        """
+        declared = {name: _declared_exits(node, nodes) for name, node in nodes.items()}
+        # Nothing leads to the start, and only an error to what handles it (LangGraph 1.2).
+        ends = {
+            name
+            for name, node in nodes.items()
+            if "__start__" not in node.triggers and not getattr(node, "is_error_handler", False)
+        }
+        loose = ends.difference(*(targets for targets in declared.values() if targets))
+        self._exits = {
+            name: ends if targets is None else targets | loose for name, targets in declared.items()
+        }
+        self._of_calls = {
+            name: (declared[name] or set()) if tool_node(nodes[name].bound) else exits
+            for name, exits in self._exits.items()
+        }
+        self._reached: dict[tuple[str, frozenset[str]], frozenset[str]] = {}
+
+    def reached(self, start: str, *avoiding: str) -> frozenset[str]:
+        """Return the nodes that a call may come to after ``start`` before any of ``avoiding``."""
+        key = start, frozenset(avoiding)
+        if key not in self._reached:
+            found: set[str] = set()
+            left = list(self._of_calls.get(start, ()))
+            while left:
+                name = left.pop()
+                if name not in found and name not in avoiding:
+                    found.add(name)
+                    left += self._of_calls.get(name, ())
+            self._reached[key] = frozenset(found)
+        return self._reached[key]
 
     def between(self, start: str, end: str) -> frozenset[str]:
-        """Return the nodes on ways from ``start`` to ``end`` that pass through neither on the way."""
-        if (start, end) not in self._between:
-            onward = _reached(start, end, self._onward)
-            self._between[start, end] = onward & _reached(end, start, self._backward)
-        return self._between[start, end]
-
-    def reaches(self, start: str, end: str) -> bool:
-        """Whether there is a way from ``start`` to ``end``."""
-        if (start, end) not in self._reaches:
-            passed = {start} | _reached(start, end, self._onward)
-            self._reaches[start, end] = any(end in self.successors(name) for name in passed)
-        return self._reaches[start, end]
+        """Return the nodes that results of ``start`` may come to before ``end``."""
+        exits = self._exits.get(start, set()) - {start, end}
+        passed = exits.union(*(self.reached(name, start, end) for name in exits))
+        return frozenset(name for name in passed if end in self.reached(name, start))
 
 
 @dataclass(frozen=True)
@@ -82,18 +100,6 @@ def _edges_of(nodes: Mapping[str, Any]) -> Edges:
     return _edges[key]
 
 
-def _reached(start: str, end: str, edges: Mapping[str, Iterable[str]]) -> frozenset[str]:
-    """Return the nodes that can be reached from ``start`` without passing ``end``, without both."""
-    found: set[str] = set()
-    left = list(edges.get(start, ()))
-    while left:
-        name = left.pop()
-        if name not in found and name not in (start, end):
-            found.add(name)
-            left += edges.get(name, ())
-    return frozenset(found)
-
-
 def enclosing_graphs() -> list[EnclosingGraph]:
     """Return the graphs in which this code runs, the innermost first; none outside of LangGraph.
 
@@ -123,41 +129,24 @@ def _bound_call(call: Any) -> functools.partial[Any]:
     )
 
 
-def _read_edges(nodes: Mapping[str, Any]) -> Mapping[str, frozenset[str]]:
-    """Return each node's possible successors.
-
-    A branch whose ends are not declared may lead to any node, and so may ``Command(goto=...)``: to a node
-    without an edge leading to it, every other node may.
-    """
-    triggered: dict[str, set[str]] = {}
-    for name, node in nodes.items():
-        for channel in node.triggers:
-            triggered.setdefault(channel, set()).add(name)
-    edges: dict[str, set[str]] = {}
-    for name, node in nodes.items():
-        channels = [_channels(writer) for writer in node.writers]
-        if None in channels:
-            edges[name] = set(nodes)
-        else:
-            written = {channel for each in channels for channel in each or ()}
-            edges[name] = {target for channel in written for target in triggered.get(channel, ())}
-    pointed_at = {target for targets in edges.values() for target in targets}
-    loose = {
-        name
-        for name, node in nodes.items()
-        if name not in pointed_at
-        and "__start__" not in node.triggers
-        and not getattr(node, "is_error_handler", False)  # LangGraph 1.2 has it
-    }
-    return {name: frozenset(targets | loose) for name, targets in edges.items()}
+def _declared_exits(node: Any, nodes: Mapping[str, Any]) -> set[str] | None:
+    """Return the nodes that a node says to lead to; None if it may lead to others."""
+    channels = [_channels(writer) for writer in node.writers]
+    written = {channel for each in channels for channel in each or ()}
+    if None in channels or not written:
+        return None
+    return {name for name, each in nodes.items() if not written.isdisjoint(each.triggers)}
 
 
 def _channels(writer: Any) -> set[str] | None:
     """Return the channels that a writer of a node may write; None if that is not declared."""
     from langgraph.pregel._write import ChannelWrite, ChannelWriteEntry
+    from langgraph.types import Send
 
     declared = ChannelWrite.get_static_writes(writer)
     if isinstance(writer, ChannelWrite):
+        if any(isinstance(entry, Send) for entry in writer.writes):
+            return None
         fixed = {entry.channel for entry in writer.writes if isinstance(entry, ChannelWriteEntry)}
         return fixed | {write[0] for write in declared or ()}
     return None if declared is None and ChannelWrite.is_writer(writer) else {w[0] for w in declared or ()}

@@ -5,17 +5,29 @@ from __future__ import annotations
 import functools
 import logging
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 from agentrt.errors import ConfigurationError
 from agentrt.tools.restrictions import Restrictions
+from agentrt.tools.speculable import speculable_tool
 from agentrt.tools.speculable_tool import SpeculableTool
 
+from .callbacks import current_callbacks, raises_before_tools
 from .graph import EnclosingGraph, enclosing_graphs
 from .interrupts import may_interrupt
-from .node_code import functions_of, is_marked, layers, mark, wrapped_functions
+from .node_code import (
+    functions_of,
+    is_exactly,
+    is_function,
+    is_marked,
+    is_of_library,
+    layers,
+    mark,
+    tool_node,
+    written_functions,
+)
 
 logger = logging.getLogger("agentrt")
 Guard = TypeVar("Guard")
@@ -24,7 +36,14 @@ Decides: TypeAlias = Callable[[Any, str], bool]
 
 _UNREADABLE = "this version of LangGraph does not show the guards of its graphs"
 _HARMLESS = (
+    "ContextEditingMiddleware",
+    "FilesystemFileSearchMiddleware",
+    "LLMToolSelectorMiddleware",
     "ModelCallLimitMiddleware",
+    "ModelFallbackMiddleware",
+    "ModelRetryMiddleware",
+    "ProviderToolSearchMiddleware",
+    "ShellToolMiddleware",
     "SummarizationMiddleware",
     "TodoListMiddleware",
     "ToolErrorMiddleware",
@@ -59,9 +78,11 @@ def restrictions_in_graph(tools: Mapping[str, SpeculableTool], refused: Mapping[
     run before the guards of the graph have let its call pass, but its result must wait for them.
     """
     try:
-        guards = [_Guards(graph) for graph in enclosing_graphs()]
-        guarded = {tool: reason for tool in tools if (reason := _first(guards, tool, "before_run"))}
-        unapproved = frozenset(tool for tool in tools if _first(guards, tool, "before_result"))
+        guards = _enclosing_guards()
+        guarded = {
+            name: why for name, tool in tools.items() if (why := next(_before_run(guards, tool), None))
+        }
+        unapproved = frozenset(name for name, tool in tools.items() if any(_before_result(guards, tool)))
     except Exception as error:  # noqa: BLE001 - unknown guards count as guards
         _warn_of(type(error).__name__)
         guarded, unapproved = dict.fromkeys(tools, _UNREADABLE), frozenset(tools)
@@ -79,13 +100,53 @@ def _warn_of(error: str) -> None:
     )
 
 
-def _first(guards: Iterable[_Guards], tool: str, moment: str) -> str | None:
-    """Return the first reason to wait: from the innermost graph out to the one that runs the tool."""
+def _enclosing_guards() -> list[_Guards]:
+    """Return those of the graphs around this code, the innermost first, up to a tool that has the model."""
+    found = []
+    for graph in enclosing_graphs():
+        guards = _Guards(graph)
+        if guards.runs_model_in_tool:  # its calls are the tool's own
+            break
+        found.append(guards)
+    return found
+
+
+def _before_run(guards: Sequence[_Guards], tool: SpeculableTool) -> Iterator[str]:
+    """Yield why ``tool`` must not run before its call is approved."""
+    if raises_before_tools(current_callbacks()):
+        yield "a callback may raise before its run"
+    for each, runners in _way(guards, tool.name, _decides_on_call):
+        yield from each.before(runners, tool, _decides_on_call)
+
+
+def _before_result(guards: Sequence[_Guards], tool: SpeculableTool) -> Iterator[str]:
+    """Yield why the model must not receive the result of ``tool`` before that has passed the graph."""
+    for each, runners in _way(guards, tool.name, _concerns):
+        yield from each.before(runners, tool, _concerns)
+        yield from each.after(runners, tool.name)
+
+
+def _way(guards: Sequence[_Guards], tool: str, decides: Decides) -> Iterator[tuple[_Guards, Collection[str]]]:
+    """Yield the graphs that a call of ``tool`` may pass, the innermost first, with the nodes that run it.
+
+    These are each ``ToolNode`` that has the tool. Without one, it is the function that is the only node after
+    the model; if there are others, none is known to run tools.
+    """
+    holding = [each for each in guards if each.holders(tool)]
+    if holding:
+        for each in guards:
+            if each in holding or guards.index(each) < guards.index(holding[0]):
+                yield each, each.holders(tool)
+        return
+    passed = []
     for each in guards:
-        reason: str | None = next(getattr(each, moment)(tool), None)
-        if reason is not None or each.runs(tool):
-            return reason
-    return None
+        passed.append(each)
+        if each.loops:  # the calls come back to the model from nodes of this graph
+            break
+    possible = [(each, name) for each in passed for name in each.possible_runners]
+    for each in passed:
+        runners = [name for owner, name in possible if owner is each and each.is_function(name)]
+        yield each, runners if len(possible) == 1 else []
 
 
 class _Guards:
@@ -95,84 +156,107 @@ class _Guards:
         self._graph = graph
         self._model = graph.node
         self._tool_nodes = {
-            name: node for name in graph.nodes if (node := _tool_node(graph, name)) is not None
+            name: node for name in graph.nodes if (node := tool_node(graph.nodes[name].bound)) is not None
         }
-        self._functions: dict[str, list[Any]] = {}
+        self._written: dict[str, list[Any]] = {}
 
-    def runs(self, tool: str) -> bool:
-        """Whether this graph, and not one around it, runs the calls of ``tool``."""
-        loops = self._graph.edges.reaches(self._model, self._model)
-        return loops or self._model in self._tool_nodes or bool(self._holders(tool))
+    @property
+    def runs_model_in_tool(self) -> bool:
+        """Whether the code runs within a tool of a ``ToolNode`` of this graph."""
+        return self._model in self._tool_nodes
 
-    def before_run(self, tool: str) -> Iterator[str]:
-        """Yield why the tool must not run before its call is approved."""
-        return self._on_the_way(tool, _decides_on_call)
+    @functools.cached_property
+    def possible_runners(self) -> list[str]:
+        """Names of the nodes after the model that may run tools which no ``ToolNode`` has."""
+        return [
+            name
+            for name in sorted(self._graph.edges.reached(self._model, self._model))
+            if any(_middleware_of(each) is None for each in self._functions_of(name))
+        ]
 
-    def before_result(self, tool: str) -> Iterator[str]:
-        """Yield why the model must not receive the tool's result before that has passed the graph."""
-        yield from self._on_the_way(tool, _concerns)
+    def is_function(self, name: str) -> bool:
+        """Whether a node runs a function of its author's, and nothing around it."""
+        return is_function(self._graph.nodes[name].bound)
+
+    @property
+    def loops(self) -> bool:
+        """Whether one of the nodes that may run tools leads back to the model."""
+        return any(self._model in self._graph.edges.reached(name) for name in self.possible_runners)
+
+    def holders(self, tool: str) -> list[str]:
+        """Return the names of the nodes after the model that are a ``ToolNode`` with this tool."""
+        reached = self._graph.edges.reached(self._model)
+        return [
+            name for name, node in self._tool_nodes.items() if name in reached and tool in node.tools_by_name
+        ]
+
+    def before(self, runners: Collection[str], tool: SpeculableTool, decides: Decides) -> Iterator[str]:
+        """Yield what a call may have to pass from the model to ``runners``, or to the end without these."""
         graph, model = self._graph, self._model
-        for holder in self._holders(tool):
-            if graph.pauses_after(holder) or graph.pauses_before(model):
-                yield f"the graph is interrupted after {holder!r}"
-            for name in graph.edges.between(holder, model):
-                yield from self._passing(name, tool, _concerns_result)
-
-    def _on_the_way(self, tool: str, decides: Decides) -> Iterator[str]:
-        graph, model = self._graph, self._model
-        if model in self._tool_nodes:  # the calls of a model within a tool are the tool's own
-            return
         if graph.pauses_after(model):
             yield f"the graph is interrupted after {model!r}"
         for name in [model] if model in graph.nodes else graph.nodes:
-            yield from self._interrupting(name)
-        holders = self._holders(tool)
-        for holder in holders:
-            yield from self._entering(holder, tool, decides)
-            for name in graph.edges.between(model, holder) - set(holders):
-                yield from self._passing(name, tool, decides)
-        if not holders:
-            yield from self._before_functions(tool, decides)
-
-    def _before_functions(self, tool: str, decides: Decides) -> Iterator[str]:
-        """Yield why to wait where no ``ToolNode`` has the tool: any function after the model may run it.
-
-        One that leads only back to the model, or to the end, runs tools. Others may decide on the calls.
-        """
-        graph, model = self._graph, self._model
-        seen, left = {model}, list(graph.edges.successors(model))
-        while left:
-            name = left.pop()
-            if name in seen or name.endswith(_NOT_AFTER_THE_MODEL):
+            yield from self._around_model(name, tool.name, decides)
+        for name in sorted(graph.edges.reached(model, model, *runners)):
+            if self._before_the_model(name):
                 continue
-            seen.add(name)
-            if name in self._tool_nodes:
-                yield from self._entering(name, tool, decides)
-            elif all(
-                _middleware_of(each) is not None or is_marked(each) for each in self._functions_of(name)
-            ):
-                yield from self._passing(name, tool, decides)
-                left += graph.edges.successors(name)
-            elif graph.pauses_before(name):
-                yield f"the graph is interrupted before {name!r}"
-            elif graph.edges.successors(name) - {model, name}:
-                yield f"the node {name!r} may decide on the calls of {model!r}"
-            else:
-                yield from self._interrupting(name)
+            if not runners or any(runner in self._leads_to(name) for runner in runners):
+                yield from self._passing(name, tool.name, decides)
+        for name in runners:
+            yield from self._entering(name, tool, decides)
 
-    def _entering(self, holder: str, tool: str, decides: Decides) -> Iterator[str]:
-        if self._graph.pauses_before(holder):
-            yield f"the graph is interrupted before {holder!r}"
-        for function in self._functions_of(holder):
-            if decides(function, tool):
-                yield f"{_name_of(function, f'a wrapper of {holder!r}')} has to let the call pass"
+    def after(self, runners: Collection[str], tool: str) -> Iterator[str]:
+        """Yield what a result of ``runners`` may have to pass on its way to the model."""
+        graph, model = self._graph, self._model
+        for runner in runners:
+            if graph.pauses_after(runner) or graph.pauses_before(model):
+                yield f"the graph is interrupted after {runner!r}"
+            for name in graph.edges.between(runner, model):
+                yield from self._passing(name, tool, _concerns_result)
+
+    def _leads_to(self, name: str) -> frozenset[str]:
+        """Return the nodes that a call may come to from the node ``name``.
+
+        A person or a node may send it to the model again before it is run. A ``ToolNode`` has answered it.
+        """
+        return self._graph.edges.reached(name, *([self._model] if name in self._tool_nodes else ()))
+
+    def _before_the_model(self, name: str) -> bool:
+        """Whether a node is a method of middleware that calls of the model do not pass."""
+        return name.endswith(_NOT_AFTER_THE_MODEL) and all(map(_middleware_of, self._functions_of(name)))
+
+    def _around_model(self, name: str, tool: str, decides: Decides) -> Iterator[str]:
+        """Yield the middleware around the model, and whether code in its node interrupts the graph."""
+        for function in self._functions_of(name):
+            middleware = _middleware_of(function)
+            if middleware is not None and not _makes_prompt(function) and decides(function, tool):
+                yield f"the middleware {middleware.name} has to let the call pass"
+        yield from self._interrupting(name)
+
+    def _entering(self, runner: str, tool: SpeculableTool, decides: Decides) -> Iterator[str]:
+        if self._graph.pauses_before(runner):
+            yield f"the graph is interrupted before {runner!r}"
+        if runner not in self._tool_nodes:
+            yield from self._interrupting(runner)
+            return
+        held = self._tool_nodes[runner].tools_by_name[tool.name]
+        if speculable_tool(held) is not tool:
+            yield f"{tool.name!r} in {runner!r} is another tool than the model's"
+        if raises_before_tools(held.callbacks):
+            yield "a callback of the tool may raise before its run"
+        yield from self._deciding(runner, f"a wrapper of {runner!r}", tool.name, decides)
 
     def _passing(self, name: str, tool: str, decides: Decides) -> Iterator[str]:
         if self._graph.pauses_before(name) or self._graph.pauses_after(name):
             yield f"the graph is interrupted at {name!r}"
+        yield from self._deciding(name, f"the node {name!r}", tool, decides)
+
+    def _deciding(self, name: str, place: str, tool: str, decides: Decides) -> Iterator[str]:
         for function in self._functions_of(name):
             if decides(function, tool):
-                yield f"{_name_of(function, f'the node {name!r}')} has to let the call pass"
+                middleware = _middleware_of(function)
+                named = place if middleware is None else f"the middleware {middleware.name}"
+                yield f"{named} has to let the call pass"
 
     def _interrupting(self, name: str) -> Iterator[str]:
         node = self._graph.nodes[name]
@@ -183,27 +267,14 @@ class _Guards:
 
     def _functions_of(self, name: str) -> list[Any]:
         """Return the functions of a node; of a ``ToolNode``, those that it wraps around its calls."""
-        if name not in self._functions:
+        if name not in self._written:
             node = self._tool_nodes.get(name)
-            self._functions[name] = (
+            self._written[name] = (
                 functions_of(self._graph.nodes[name].bound)
                 if node is None
-                else [
-                    function
-                    for wrapper in (node._wrap_tool_call, node._awrap_tool_call)
-                    for function in wrapped_functions(wrapper)
-                ]
+                else written_functions(node._wrap_tool_call, node._awrap_tool_call)
             )
-        return self._functions[name]
-
-    def _holders(self, tool: str) -> list[str]:
-        """Return the names of the nodes after the model that are a ``ToolNode`` with this tool."""
-        reaches = self._graph.edges.reaches
-        return [
-            name
-            for name, node in self._tool_nodes.items()
-            if tool in node.tools_by_name and reaches(self._model, name)
-        ]
+        return self._written[name]
 
 
 _interrupting_nodes: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
@@ -211,8 +282,7 @@ _interrupting_nodes: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
 def _decides_on_call(function: Any, tool: str) -> bool:
     """Whether ``function``, which a call passes, may decide on calls of ``tool``."""
-    middleware = _middleware_of(function)
-    if is_marked(function) or (middleware is not None and is_marked(middleware)):
+    if any(map(is_marked, layers(function))) or is_marked(_middleware_of(function)):
         return False
     return _concerns(function, tool)
 
@@ -239,31 +309,19 @@ def _concerns_result(function: Any, tool: str) -> bool:
 
 def _kind(middleware: Any) -> str | None:
     """Return the name of LangChain's own class of a middleware; None for any other, also for subclasses."""
-    kind = type(middleware)
-    return kind.__name__ if kind.__module__.startswith("langchain.agents.middleware.") else None
-
-
-def _name_of(function: Any, place: str) -> str:
-    middleware = _middleware_of(function)
-    return place if middleware is None else f"the middleware {middleware.name}"
+    name = type(middleware).__name__
+    known = getattr(sys.modules.get("langchain.agents.middleware"), name, None)
+    return name if isinstance(known, type) and is_exactly(middleware, known) else None
 
 
 def _middleware_of(function: Any) -> Any:
     """Return the middleware whose method ``function`` is, or None."""
     types = sys.modules.get("langchain.agents.middleware.types")  # without it there is no middleware
-    if types is not None:
-        for layer in layers(function):
-            owner = getattr(layer, "__self__", None)
-            if isinstance(owner, types.AgentMiddleware):
-                return owner
-    return None
+    owner = getattr(layers(function)[-1], "__self__", None)
+    return owner if types is not None and isinstance(owner, types.AgentMiddleware) else None
 
 
-def _tool_node(graph: EnclosingGraph, name: str) -> Any:
-    """Return the ``ToolNode`` that the node ``name`` runs, or None."""
-    from langgraph.prebuilt import ToolNode
-
-    runnable: Any = getattr(graph.nodes.get(name), "bound", None)
-    while not isinstance(runnable, ToolNode) and hasattr(runnable, "bound"):
-        runnable = runnable.bound
-    return runnable if isinstance(runnable, ToolNode) else None
+def _makes_prompt(function: Any) -> bool:
+    """Whether ``function`` is a method made by ``dynamic_prompt``, which leaves the answer as it is."""
+    method = getattr(layers(function)[-1], "__func__", None)
+    return is_of_library(method) and method.__qualname__.startswith("dynamic_prompt.")

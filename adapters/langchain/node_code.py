@@ -7,18 +7,29 @@ from collections.abc import Iterable, Iterator
 from types import FunctionType, MethodType
 from typing import Any
 
+from langchain_core.runnables import RunnableLambda
+from langchain_core.runnables.base import RunnableBinding
+from langchain_core.runnables.retry import RunnableRetry
+
 _MARK = "__allows_speculation__"
 _LIBRARIES = ("langchain", "langchain_core", "langgraph", "langsmith")
 
 
 def mark(guard: Any) -> None:
     """Mark a middleware or function as one that decides nothing about tool calls."""
-    setattr(guard.__func__ if isinstance(guard, MethodType) else guard, _MARK, True)
+    marked = _own(guard)
+    setattr(marked, _MARK, marked)
 
 
 def is_marked(guard: Any) -> bool:
-    """Whether ``guard`` was marked by :func:`mark`."""
-    return attribute(guard, _MARK) is True  # decorators copy the marks of what they wrap
+    """Whether ``guard`` or its class was marked by :func:`mark`, and not only what it wraps or inherits."""
+    own = _own(guard)
+    mark = attribute(own, _MARK)  # decorators copy the attributes of what they wrap
+    return mark is not None and (mark is own or mark is type(own))
+
+
+def _own(guard: Any) -> Any:
+    return guard.__func__ if isinstance(guard, MethodType) else guard
 
 
 def attribute(value: Any, name: str) -> Any:
@@ -29,18 +40,54 @@ def attribute(value: Any, name: str) -> Any:
         return None
 
 
-def functions_of(runnable: Any) -> list[Any]:
-    """Return the functions that a node runs, as the user wrote them; the runnable itself if it has none."""
-    while hasattr(runnable, "bound"):
+def is_exactly(value: Any, *classes: type) -> bool:
+    """Whether ``value`` is of one of ``classes``, no subclass, and has none of its methods replaced."""
+    kind = type(value)
+    return kind in classes and not any(callable(getattr(kind, name, None)) for name in vars(value))
+
+
+def unbound(runnable: Any) -> Any:
+    """Return the runnable within LangChain's bindings of tags, names, arguments and retries."""
+    while (
+        is_exactly(runnable, RunnableBinding, RunnableRetry)
+        and not runnable.config_factories
+        and not (runnable.config or {}).get("callbacks")
+    ):
         runnable = runnable.bound
-    given = [getattr(runnable, name, None) for name in ("func", "afunc")]
-    found = [function for each in given if each is not None for function in _written(each, set())]
-    return found or [runnable]
+    return runnable
 
 
-def wrapped_functions(wrapper: Any) -> list[Any]:
-    """Return the functions that a ``ToolNode`` wraps around its tool calls, as the user wrote them."""
-    return [] if wrapper is None else list(_written(wrapper, set()))
+def tool_node(runnable: Any) -> Any:
+    """Return the ``ToolNode`` that a node runs; None also for one of a subclass or with another function."""
+    from langgraph.prebuilt import ToolNode
+
+    node = unbound(runnable)
+    own = is_exactly(node, ToolNode) and (node.func, node.afunc) == (node._func, node._afunc)
+    return node if own else None
+
+
+def is_function(runnable: Any) -> bool:
+    """Whether a node runs a function of its author's, and nothing around it."""
+    from langgraph._internal._runnable import RunnableCallable
+
+    return is_exactly(unbound(runnable), RunnableCallable, RunnableLambda)
+
+
+def functions_of(runnable: Any) -> list[Any]:
+    """Return the functions that a node runs, as the user wrote them, without LangChain's own.
+
+    It is the runnable itself if it is marked, or is not LangChain's way to run a function.
+    """
+    runnable = unbound(runnable)
+    if is_marked(runnable) or not is_function(runnable):
+        return [runnable]
+    return written_functions(attribute(runnable, "func"), attribute(runnable, "afunc"))
+
+
+def written_functions(*functions: Any) -> list[Any]:
+    """Return the functions that users wrote and LangChain has composed into ``functions``; skips None."""
+    seen: set[int] = set()
+    return [each for function in functions if function is not None for each in _written(function, seen)]
 
 
 def _written(function: Any, seen: set[int]) -> Iterator[Any]:
@@ -48,20 +95,23 @@ def _written(function: Any, seen: set[int]) -> Iterator[Any]:
     if id(function) in seen:
         return
     seen.add(id(function))
-    if isinstance(function, functools.partial):
+    if isinstance(function, functools.partial) and not is_marked(function):
         yield from _written(function.func, seen)
-    elif isinstance(function, FunctionType) and _is_library(function) and len(layers(function)) == 1:
-        for value in closure_of(function):
-            if isinstance(value, FunctionType | MethodType | functools.partial):
-                yield from _written(value, seen)
+        parts: Iterable[Any] = (*function.args, *function.keywords.values())
+    elif is_of_library(function) and len(layers(function)) == 1:
+        parts = closure_of(function)
     else:
         yield function
+        return
+    for value in parts:
+        if isinstance(value, FunctionType | MethodType | functools.partial):
+            yield from _written(value, seen)
 
 
 def layers(function: Any) -> list[Any]:
-    """Return ``function`` and those that decorators have wrapped into it, the outermost first."""
+    """Return ``function`` and those that LangChain's decorators have wrapped into it, the outermost first."""
     found = [function]
-    while (inner := getattr(found[-1], "__wrapped__", None)) is not None:
+    while is_of_library(found[-1]) and (inner := getattr(found[-1], "__wrapped__", None)) is not None:
         found.append(inner)
     return found
 
@@ -75,8 +125,9 @@ def closure_of(function: FunctionType) -> Iterable[Any]:
             continue
 
 
-def _is_library(function: Any) -> bool:
-    return top_package(str(getattr(function, "__module__", ""))) in _LIBRARIES
+def is_of_library(function: Any) -> bool:
+    """Whether a function's code is LangChain's: decorators copy the name of its module."""
+    return isinstance(function, FunctionType) and top_package(function.__globals__["__name__"]) in _LIBRARIES
 
 
 def top_package(module: str) -> str:

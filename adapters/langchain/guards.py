@@ -229,7 +229,7 @@ class _Guards:
         """Yield the middleware around the model, and whether code in its node interrupts the graph."""
         for function in self._functions_of(name):
             middleware = _middleware_of(function)
-            if middleware is not None and not _makes_prompt(function) and decides(function, tool):
+            if middleware is not None and not _keeps_answer(function) and decides(function, tool):
                 yield f"the middleware {middleware.name} has to let the call pass"
         yield from self._interrupting(name)
 
@@ -321,7 +321,7 @@ def _middleware_of(function: Any) -> Any:
     return owner if types is not None and isinstance(owner, types.AgentMiddleware) else None
 
 
-def _makes_prompt(function: Any) -> bool:
-    """Whether ``function`` is a method made by ``dynamic_prompt``, which leaves the answer as it is."""
+def _keeps_answer(function: Any) -> bool:
+    """Whether ``function`` is a method made by ``dynamic_prompt``, or one that a middleware does not have."""
     method = getattr(layers(function)[-1], "__func__", None)
-    return is_of_library(method) and method.__qualname__.startswith("dynamic_prompt.")
+    return is_of_library(method) and method.__qualname__.startswith(("dynamic_prompt.", "AgentMiddleware."))

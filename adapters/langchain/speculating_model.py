@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult, LLMResult
+from langchain_core.runnables import RunnableConfig
 from pydantic import PrivateAttr
 
 from agentrt.errors import ConfigurationError
@@ -20,7 +21,8 @@ from .bound_tools import BoundTools
 from .guards import restrictions_in_graph
 from .model_method import ModelMethod
 from .model_state import ModelState
-from .nesting import is_inside_turn_of
+from .nesting import agenerate_within, generate_within, is_inside_turn_of
+from .request_config import in_run_of_request, names_unseen_run, request_with
 from .streaming import astream_beside, stream_beside
 from .turn_sequence import TurnSequence
 from .turns import StartedTurn, TurnStarter
@@ -51,6 +53,34 @@ class SpeculatingChatModel(_Base):
         if bound._agentrt_state is not None:
             bound._agentrt_tools = bound._agentrt_state.tools.bound(tools, kwargs.get("tool_choice"))
         return super(SpeculatingChatModel, bound).bind_tools(tools, **kwargs)
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Answer as the model does; a run that only ``config`` names is that of the request."""
+        if not names_unseen_run(config):
+            return super().invoke(input, config, **kwargs)
+        with request_with(config):
+            return super().invoke(input, config, **kwargs)
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """:meth:`invoke` in async code."""
+        if not names_unseen_run(config):
+            return await super().ainvoke(input, config, **kwargs)
+        with request_with(config):
+            return await super().ainvoke(input, config, **kwargs)
+
+    def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:
+        """:meth:`invoke`, streamed."""
+        chunks = super().stream(input, config, **kwargs)
+        if names_unseen_run(config):
+            return generate_within(functools.partial(request_with, config), chunks)
+        return chunks
+
+    def astream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AsyncIterator[Any]:
+        """:meth:`stream` in async code."""
+        chunks = super().astream(input, config, **kwargs)
+        if names_unseen_run(config):
+            return agenerate_within(functools.partial(request_with, config), chunks)
+        return chunks
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Raise :class:`ConfigurationError`: predictors, report and speculations belong to this process."""
@@ -111,7 +141,8 @@ class SpeculatingChatModel(_Base):
         starter = TurnStarter(state, tools, method, restrictions)
         send = getattr(super(), method.value)
         request = None if args else starter.model_request(self, send, messages, options)
-        return self._agentrt_turns(starter.start(messages, request), starter, messages)
+        with in_run_of_request():
+            return self._agentrt_turns(starter.start(messages, request), starter, messages)
 
     def _agentrt_turns(
         self, first: StartedTurn, starter: TurnStarter, messages: Sequence[BaseMessage]

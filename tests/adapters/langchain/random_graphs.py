@@ -1,0 +1,580 @@
+"""Graphs with gates before their tool, in random shapes: each is run on a scripted model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from langchain.agents import create_agent
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    HumanInTheLoopMiddleware,
+    ModelRetryMiddleware,
+    PIIMiddleware,
+    SummarizationMiddleware,
+    TodoListMiddleware,
+    ToolRetryMiddleware,
+    dynamic_prompt,
+)
+from langchain_core.callbacks import AsyncCallbackHandler
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import BaseTool, StructuredTool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
+from langgraph.types import Command, Send, interrupt
+
+from agentrt import speculable
+from agentrt.adapters.langchain import allow_speculation, report_of, speculate
+from agentrt.testing import run_in_virtual_time
+from tests.adapters.doubles import Calls, Oracle, ScriptedChat
+from tests.adapters.langchain.graphs import INPUT
+
+SCRIPT: list[Calls] = [[("look", {"q": "q0"})]]
+_APPROVE: Any = {"decisions": [{"type": "approve"}]}
+
+
+@dataclass
+class Log:
+    """What a run did, in order: ``"gate"`` where a gate has decided on the call, ``"tool"`` where it ran."""
+
+    events: list[str] = field(default_factory=list)
+
+    def gate(self) -> None:
+        self.events.append("gate")
+
+    @property
+    def ran_early(self) -> bool:
+        """Whether a gate decided on the call after its tool had run."""
+        return "gate" in self.events[self.events.index("tool") :] if "tool" in self.events else False
+
+
+# How a node leads on.
+
+EXITS = (
+    "edge",
+    "mapped",
+    "literal",
+    "undeclared",
+    "send",
+    "declared_send",
+    "command",
+    "declared_command",
+    "command_send",
+)
+"""A static edge; a branch with a path map, with a return annotation, without either, with ``Send``, and with
+``Send`` and a path map; a ``Command`` without and with declared destinations, and one with ``Send``."""
+DECLARED = ("edge", "mapped", "literal", "declared_send", "declared_command")
+
+
+@dataclass
+class Exit:
+    """The way from the node ``name`` to the next one, which ``target`` returns when the node ends."""
+
+    name: str
+    kind: str
+    targets: Sequence[str]
+    target: Callable[[], str]
+
+    def answer(self, state: Any, **update: Any) -> Any:
+        """Return what the node returns."""
+        if "command" not in self.kind:
+            return update
+        to = self.target()
+        if self.kind == "command_send" and to != END:
+            messages = [*state["messages"], *update.get("messages", [])]
+            return Command(update=update, goto=Send(to, {"messages": messages}))
+        return Command(update=update, goto=to)
+
+    def add_to(self, graph: Any) -> None:
+        ends = list(self.targets)
+        if self.kind == "edge":
+            for target in ends:
+                graph.add_edge(self.name, target)
+        elif self.kind == "literal":
+
+            def annotated(state: Any) -> Any:
+                return self.target()
+
+            annotated.__annotations__["return"] = Literal[tuple(ends)]
+            graph.add_conditional_edges(self.name, annotated)
+        elif self.kind in ("mapped", "undeclared", "send", "declared_send"):
+            sends = "send" in self.kind
+
+            def route(state: Any):  # type: ignore[no-untyped-def]
+                to = self.target()
+                return Send(to, {"messages": state["messages"]}) if sends and to != END else to
+
+            graph.add_conditional_edges(
+                self.name, route, ends if self.kind in ("mapped", "declared_send") else None
+            )
+
+    @property
+    def destinations(self) -> Any:
+        return tuple(self.targets) if self.kind == "declared_command" else None
+
+
+# What stands between the model and its tool.
+
+
+@dataclass(frozen=True)
+class Station:
+    """A node between the model and the tool. ``again`` is whether the model's node is passed after it."""
+
+    kind: str
+    exit: str
+    again: bool = False
+    defer: bool = False
+
+
+STATIONS = ("gate", "denial", "interrupt", "subgraph", "plain", "marked", "subclass", "lambda")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A graph of a model, stations and a tool."""
+
+    model: str = "function"
+    exit: str = "literal"
+    stations: Sequence[Station] = ()
+    tools: str = "node"
+    after: str = "edge"
+    entry: str = "edge"
+    prepare: bool = False
+    respond: str = ""
+    around: str = ""
+    pauses: Sequence[tuple[str, str]] = ()
+    at_invocation: bool = False
+    callback: bool = False
+    asks_again: bool = False
+
+    @property
+    def denies(self) -> bool:
+        """Whether the call is denied."""
+        return any(station.kind == "denial" for station in self.stations)
+
+
+MODELS = ("function", "sequence", "subgraph", "subgraph_to_parent", "interrupt", "method")
+TOOLS = (
+    "node",
+    "bound",
+    "wrapper",
+    "function",
+    "function_interrupt",
+    "subgraph",
+    "sequence",
+    "wrapped_tool",
+    "tool_callback",
+    "replaced_method",
+    "replaced_function",
+    *(
+        f"subclass {method}"
+        for method in ("ainvoke", "_afunc", "_arun_one", "_parse_input", "_execute_tool_async", "__init__")
+    ),
+)
+
+
+def run_shape(shape: Shape) -> tuple[Log, Any]:
+    """Run the graph to its end, with a person who lets everything pass; return its log and the report."""
+    log = Log()
+    model = speculate(ScriptedChat(script=SCRIPT, delay=10), Oracle(SCRIPT, delay=1))
+    run_in_virtual_time(lambda: _drive(_build(shape, model, log), shape, log))
+    return log, report_of(model)
+
+
+def _looking(log: Log) -> BaseTool:
+    async def look(q: str) -> str:
+        """Look something up."""
+        log.events.append("tool")
+        return f"found {q}"
+
+    return speculable(StructuredTool.from_function(coroutine=look))
+
+
+async def _drive(app: Any, shape: Shape, log: Log) -> None:
+    config: Any = {"configurable": {"thread_id": "1"}, "recursion_limit": 60}
+    if shape.callback:
+        config["callbacks"] = [_Approval(log)]
+    pauses = _pauses(shape) if shape.at_invocation else {}
+    given: Any = INPUT
+    gating = shape.pauses[:1] in _GATING
+    for _ in range(30):
+        await app.ainvoke(given, config, **pauses)
+        state = await app.aget_state(config)
+        if not state.next:
+            return
+        asked = state.interrupts
+        by_node = bool(asked) and asked[0].value == "?"
+        if gating or (asked and not by_node):
+            log.gate()
+            gating = False
+        given = Command(resume="yes" if by_node else _APPROVE) if asked else None
+    raise AssertionError(f"{shape} did not end: {log.events}")
+
+
+# The first pause at these nodes is before the tool; one at the others has not to do with the call.
+_GATING: Any = ([("before", "tools")], [("after", "model")])
+
+
+def _pauses(shape: Shape) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for moment, node in shape.pauses:
+        found.setdefault(f"interrupt_{moment}", []).append(node)
+    return found
+
+
+def _build(shape: Shape, model: Any, log: Log) -> Any:
+    """Compile the graph of ``shape``."""
+    look = _looking(log)
+    names = [f"station_{number}" for number in range(len(shape.stations))]
+    after_model: list[str] = []  # where the model's node leads, visit by visit
+    following: dict[str, str] = {}  # where each other node leads
+    at = "model"
+    for name, station in zip(names, shape.stations, strict=True):
+        after_model.append(name) if at == "model" else following.update({at: name})
+        if station.again:
+            following[name] = "model"
+        at = "model" if station.again else name
+    after_model.append("tools") if at == "model" else following.update({at: "tools"})
+    following["tools"] = "model"
+    after_model.append("respond" if shape.respond else END)
+    following["respond"] = END
+    following["prepare"] = "model"
+
+    visits: list[str] = []
+
+    def of_model() -> str:
+        return after_model[len(visits) - 1]
+
+    to_parent = shape.model == "subgraph_to_parent"
+    exit = Exit("model", "command" if to_parent else shape.exit, list(dict.fromkeys(after_model)), of_model)
+    if shape.model.startswith("subgraph") and not to_parent and "command" in exit.kind:
+        exit.kind = "undeclared"
+    if exit.kind == "edge" and len(exit.targets) > 1:
+        exit.kind = "mapped"
+    graph: Any = StateGraph(MessagesState)
+    graph.add_node("model", _model(shape, model, look, visits, exit, log), destinations=exit.destinations)
+    exit.add_to(graph)
+    for name, station in zip(names, shape.stations, strict=True):
+        leaving = _leaving(name, station, following[name])
+        graph.add_node(
+            name, _station(station, leaving, log), destinations=leaving.destinations, defer=station.defer
+        )
+        leaving.add_to(graph)
+    graph.add_node("tools", _tools(shape, look, log))
+    Exit("tools", shape.after, ["model"], lambda: "model").add_to(graph)
+    first = "prepare" if shape.prepare else "model"
+    Exit(START, shape.entry, [first], lambda: first).add_to(graph)
+    if shape.prepare:
+        graph.add_node("prepare", _nothing).add_edge("prepare", "model")
+    if shape.respond:
+        graph.add_node("respond", _nothing, destinations=(END,) if shape.respond == "declared" else None)
+        graph.add_edge("respond", END)
+    return _around(shape, graph, log)
+
+
+def _leaving(name: str, station: Station, following: str) -> Exit:
+    if station.kind == "denial":
+        kind = "mapped" if station.exit == "edge" else station.exit
+        return Exit(name, kind, [following, END], lambda: END)
+    kind = "edge" if station.kind == "lambda" and "command" in station.exit else station.exit
+    return Exit(name, kind, [following], lambda: following)
+
+
+async def _nothing(state: MessagesState) -> Any:
+    return {}
+
+
+def _around(shape: Shape, graph: Any, log: Log) -> Any:
+    """Compile the graph, within another one if the shape has one around it."""
+    pauses = {} if shape.at_invocation else _pauses(shape)
+    if not shape.around:
+        return graph.compile(checkpointer=InMemorySaver(), **pauses)
+    inner = graph.compile(**pauses)
+
+    async def call(state: MessagesState) -> Any:
+        return await inner.ainvoke(state)
+
+    async def gate(state: MessagesState) -> Any:
+        log.gate()
+        return {}
+
+    outer: Any = StateGraph(MessagesState).add_node("gate", gate).add_node("after", _nothing)
+    outer.add_node("inner", inner if shape.around == "node" else call)
+    outer.add_edge(START, "gate").add_edge("gate", "inner").add_edge("inner", "after")
+    return outer.compile(checkpointer=InMemorySaver())
+
+
+def _model(shape: Shape, model: Any, look: BaseTool, visits: list[str], exit: Exit, log: Log) -> Any:
+    bound = model.bind_tools([look])
+
+    async def asked(state: Any) -> Any:
+        last = state["messages"][-1]
+        passed = last.type == "ai" and last.tool_calls and not shape.asks_again
+        return {} if passed else {"messages": [await bound.ainvoke(state["messages"])]}
+
+    async def function(state: MessagesState) -> Any:
+        update = await asked(state)
+        visits.append("")
+        return exit.answer(state, **update)
+
+    async def asking(state: MessagesState) -> Any:
+        update = await asked(state)
+        if len(visits) == 0:
+            interrupt("?")
+            log.gate()
+        visits.append("")
+        return exit.answer(state, **update)
+
+    class Agent:
+        async def step(self, state: MessagesState) -> Any:
+            return await function(state)
+
+    async def handing_over(state: MessagesState) -> Any:
+        update = await asked(state)
+        visits.append("")
+        to = exit.target()
+        return update if to == END else Command(graph=Command.PARENT, update=update, goto=to)
+
+    async def read(state: MessagesState) -> Any:
+        seen.update(state)
+        return state["messages"]
+
+    async def write(answer: Any) -> Any:
+        visits.append("")
+        return exit.answer(seen, messages=[answer])
+
+    seen: dict[str, Any] = {}
+    if shape.model == "sequence":
+        return RunnableLambda(read) | bound | RunnableLambda(write)
+    if shape.model.startswith("subgraph"):
+        ask = handing_over if shape.model == "subgraph_to_parent" else function
+        return StateGraph(MessagesState).add_node("ask", ask).add_edge(START, "ask").compile()
+    return {"interrupt": asking, "method": Agent().step}.get(shape.model, function)
+
+
+def _station(station: Station, leaving: Exit, log: Log) -> Any:
+    async def plain(state: MessagesState) -> Any:
+        return leaving.answer(state)
+
+    @allow_speculation
+    async def marked(state: MessagesState) -> Any:
+        return leaving.answer(state)
+
+    async def gate(state: MessagesState) -> Any:
+        log.gate()
+        return leaving.answer(state)
+
+    async def asking(state: MessagesState) -> Any:
+        interrupt("?")
+        log.gate()
+        return leaving.answer(state)
+
+    class Gate(RunnableLambda[Any, Any]):
+        async def ainvoke(self, *args: Any, **kwargs: Any) -> Any:
+            log.gate()
+            return await super().ainvoke(*args, **kwargs)
+
+    async def to_parent(state: MessagesState) -> Any:
+        log.gate()
+        return Command(graph=Command.PARENT, goto=leaving.target())
+
+    if station.kind == "subgraph":
+        inner: Any = StateGraph(MessagesState)
+        inner.add_node("gate", to_parent if "command" in station.exit else asking)
+        return inner.add_edge(START, "gate").compile()
+    return {
+        "gate": gate,
+        "denial": gate,
+        "interrupt": asking,
+        "plain": plain,
+        "marked": marked,
+        "subclass": Gate(marked),
+        "lambda": RunnableLambda(plain) | RunnableLambda(gate),
+    }[station.kind]
+
+
+def _tools(shape: Shape, look: BaseTool, log: Log) -> Any:
+    kind, _, method = shape.tools.partition(" ")
+
+    async def gate(state: Any) -> Any:
+        log.gate()
+        return state
+
+    async def wrapper(request: Any, handler: Any) -> Any:
+        log.gate()
+        return await handler(request)
+
+    async def asking(state: MessagesState) -> Any:
+        interrupt("?")
+        log.gate()
+        return await function(state)
+
+    async def function(state: MessagesState) -> Any:
+        calls = state["messages"][-1].tool_calls  # type: ignore[union-attr]
+        return {"messages": [await look.ainvoke({**call, "type": "tool_call"}) for call in calls]}
+
+    async def asking_first(q: str) -> str:
+        """Look something up."""
+        log.gate()
+        return str(await look.ainvoke({"q": q}))
+
+    if kind.startswith("function"):
+        return asking if kind == "function_interrupt" else function
+    if kind == "subclass":
+        return _subclass(method, log)([look])
+    if kind == "wrapped_tool":
+        return ToolNode([StructuredTool.from_function(coroutine=asking_first, name="look")])
+    node: Any = ToolNode([look], awrap_tool_call=wrapper if kind == "wrapper" else None)
+    if kind == "tool_callback":
+        look.callbacks = [_Approval(log)]
+    elif kind == "subgraph":
+        inner: Any = StateGraph(MessagesState).add_node("gate", gate).add_node("node", node)
+        return inner.add_edge(START, "gate").add_edge("gate", "node").compile()
+    elif kind.startswith("replaced"):
+        name = "ainvoke" if kind == "replaced_method" else "afunc"
+        plain = getattr(node, name)
+
+        async def replacing(*args: Any, **kwargs: Any) -> Any:
+            log.gate()
+            return await plain(*args, **kwargs)
+
+        setattr(node, name, replacing)
+    return {
+        "bound": lambda: node.with_config(tags=["a"]),
+        "sequence": lambda: RunnableLambda(gate) | node,
+    }.get(kind, lambda: node)()
+
+
+def _subclass(method: str, log: Log) -> Any:
+    """Return a subclass of ``ToolNode`` with a gate in ``method``."""
+
+    def gated(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if method != "__init__":
+            log.gate()
+        return getattr(super(made, self), method)(*args, **kwargs)
+
+    made: Any = type("Gated", (ToolNode,), {method: gated})
+    return made
+
+
+class _Approval(AsyncCallbackHandler):
+    raise_error = True
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    async def on_tool_start(self, *args: Any, **kwargs: Any) -> None:
+        self._log.gate()
+
+
+# Agents of create_agent.
+
+
+class _Gate(AgentMiddleware[Any, Any, Any]):
+    """Middleware of which one method is a gate."""
+
+    def __init__(self, method: str, log: Log) -> None:
+        self._log = log
+        self.made_for = method
+
+    @property
+    def name(self) -> str:
+        return f"gate {self.made_for}"
+
+
+class _AroundTool(_Gate):
+    async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
+        self._log.gate()
+        return await handler(request)
+
+
+class _AfterModel(_Gate):
+    async def aafter_model(self, state: Any, runtime: Any) -> Any:
+        if state["messages"][-1].tool_calls:
+            interrupt("?")
+            self._log.gate()
+
+
+class _AroundModel(_Gate):
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        answer = await handler(request)
+        if answer.result[0].tool_calls:
+            self._log.gate()
+        return answer
+
+
+class _Stricter(ToolRetryMiddleware):
+    def __init__(self, log: Log) -> None:
+        super().__init__()
+        self._log = log
+
+    async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
+        self._log.gate()
+        return await super().awrap_tool_call(request, handler)
+
+
+class _BeforeModel(_Gate):
+    async def abefore_model(self, state: Any, runtime: Any) -> Any:
+        return None
+
+
+MIDDLEWARE: dict[str, Callable[[Log], Any]] = {
+    "person": lambda log: HumanInTheLoopMiddleware({"look": True}),
+    "around_tool": lambda log: _AroundTool("a", log),
+    "after_model": lambda log: _AfterModel("b", log),
+    "around_model": lambda log: _AroundModel("c", log),
+    "stricter": lambda log: _Stricter(log),
+}
+"""Middleware that is a gate."""
+
+
+@dynamic_prompt
+async def _prompt(request: Any) -> str:
+    return "be brief"
+
+
+ORDINARY: dict[str, Callable[[Log], Any]] = {
+    "person_for_another": lambda log: HumanInTheLoopMiddleware({"send": True}),
+    "retry_tool": lambda log: ToolRetryMiddleware(),
+    "retry_model": lambda log: ModelRetryMiddleware(),
+    "to_do": lambda log: TodoListMiddleware(),
+    "summary": lambda log: SummarizationMiddleware(ScriptedChat()),
+    "pii": lambda log: PIIMiddleware("email"),
+    "prompt": lambda log: _prompt,
+    "before_model": lambda log: _BeforeModel("d", log),
+    "marked": lambda log: allow_speculation(_BeforeModel("e", log)),
+}
+"""Middleware that decides nothing about the call of ``look``."""
+
+
+@dataclass(frozen=True)
+class Agent:
+    """An agent of ``create_agent``."""
+
+    middleware: Sequence[str] = ()
+    pauses: Sequence[tuple[str, str]] = ()
+    at_invocation: bool = False
+    callback: bool = False
+    denies = False
+
+    @property
+    def gated(self) -> bool:
+        """Whether the call of ``look`` has a gate to pass."""
+        return (
+            self.callback or self.pauses[:1] in _GATING or any(name in MIDDLEWARE for name in self.middleware)
+        )
+
+
+def run_agent_of(shape: Agent) -> tuple[Log, Any]:
+    """Run an agent to its end, with a person who lets everything pass; return its log and the report."""
+    log = Log()
+    model = speculate(ScriptedChat(script=SCRIPT, delay=10), Oracle(SCRIPT, delay=1))
+    middleware = [{**MIDDLEWARE, **ORDINARY}[name](log) for name in shape.middleware]
+    settings: Any = {} if shape.at_invocation else _pauses(shape)  # type: ignore[arg-type]
+    app = create_agent(
+        model, [_looking(log)], middleware=middleware, checkpointer=InMemorySaver(), **settings
+    )
+    run_in_virtual_time(lambda: _drive(app, shape, log))  # type: ignore[arg-type]
+    return log, report_of(model)

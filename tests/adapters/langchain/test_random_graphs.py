@@ -1,0 +1,251 @@
+"""No tool runs before its gate in any graph, and graphs without a gate speculate."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain.agents import create_agent
+from langchain_core.runnables import RunnableLambda
+from langgraph.func import entrypoint, task
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, create_react_agent, tools_condition
+from langgraph.types import Command, RetryPolicy, Send
+
+from agentrt.adapters.langchain import report_of, speculate
+from agentrt.testing import run_in_virtual_time
+from tests.adapters.doubles import Oracle, ScriptedChat
+from tests.adapters.langchain.graphs import INPUT, async_tool
+from tests.adapters.langchain.random_graphs import (
+    DECLARED,
+    EXITS,
+    MIDDLEWARE,
+    MODELS,
+    ORDINARY,
+    SCRIPT,
+    STATIONS,
+    TOOLS,
+    Agent,
+    Shape,
+    Station,
+    run_agent_of,
+    run_shape,
+)
+
+MOMENTS = st.sampled_from(("before", "after"))
+STATION = st.builds(
+    Station, st.sampled_from(STATIONS), st.sampled_from(EXITS), again=st.booleans(), defer=st.booleans()
+)
+SHAPES = st.builds(
+    Shape,
+    model=st.sampled_from(MODELS),
+    exit=st.sampled_from(EXITS),
+    stations=st.lists(STATION, max_size=2),
+    tools=st.sampled_from(TOOLS),
+    after=st.sampled_from(("edge", "mapped", "literal", "undeclared", "send")),
+    entry=st.sampled_from(("edge", "mapped", "literal", "undeclared")),
+    prepare=st.booleans(),
+    respond=st.sampled_from(("", "declared", "undeclared")),
+    around=st.sampled_from(("", "node", "function")),
+    pauses=st.lists(st.tuples(MOMENTS, st.sampled_from(("model", "tools"))), max_size=1),
+    at_invocation=st.booleans(),
+    callback=st.booleans(),
+    asks_again=st.booleans(),
+)
+AGENTS = st.builds(
+    Agent,
+    middleware=st.lists(
+        st.sampled_from((*MIDDLEWARE, *ORDINARY)),
+        max_size=4,
+        unique_by=lambda name: name.partition("_for")[0],  # an agent has each class once
+    ),
+    pauses=st.lists(st.tuples(MOMENTS, st.sampled_from(("model", "tools"))), max_size=1),
+    at_invocation=st.booleans(),
+    callback=st.booleans(),
+)
+
+
+@given(SHAPES)
+def test_no_tool_of_a_graph_runs_before_its_gate(shape: Shape) -> None:
+    log, _ = run_shape(shape)
+    assert not log.ran_early, log.events
+    assert ("tool" in log.events) is not shape.denies
+
+
+@given(AGENTS)
+def test_no_tool_of_an_agent_runs_before_its_gate(agent: Agent) -> None:
+    log, report = run_agent_of(agent)
+    assert not log.ran_early, log.events
+    assert log.events.count("tool") == 1
+    assert report.total.claims == (not agent.gated)
+
+
+def test_the_gates_of_the_shapes_are_gates() -> None:
+    """Each gate, by itself, decides on the call in its run: else the property would hold for nothing."""
+    gated = [Shape(model="interrupt"), Shape(callback=True), Shape(pauses=[("before", "tools")])]
+    gated += [Shape(stations=[Station(kind, "edge")]) for kind in STATIONS if kind not in ("plain", "marked")]
+    plain = ("node", "bound", "function", "subclass __init__")
+    gated += [Shape(tools=tools) for tools in TOOLS if tools not in plain]
+    for shape in gated:
+        log, report = run_shape(shape)
+        assert log.events == ["gate", "tool"][: 1 if shape.denies else 2], shape
+        assert report.total.claims == 0
+
+
+# Graphs without a gate.
+
+
+def unguarded_shapes() -> list[Shape]:
+    """Return every graph of a model, a tool, and nodes before and after their loop, by how these lead on."""
+    return [
+        Shape(exit=exit, tools=tools, prepare=prepare, respond=respond)
+        for exit, tools, prepare, respond in itertools.product(
+            EXITS, ("node", "function"), (False, True), ("", "declared", "undeclared")
+        )
+    ]
+
+
+def test_most_graphs_without_a_gate_speculate() -> None:
+    """All do that declare their exits, or have no other nodes."""
+    shapes = unguarded_shapes()
+    speculating = [shape for shape in shapes if run_shape(shape)[1].total.claims == 1]
+    for shape in shapes:
+        alone = not shape.prepare and not shape.respond
+        declared = shape.exit in DECLARED and shape.respond != "undeclared"
+        if shape.tools == "node":
+            assert (shape in speculating) == (alone or declared), shape
+    print(len(speculating), len(shapes))
+
+
+class Ask:
+    def __init__(self, model: Any, look: Any) -> None:
+        self._model = model.bind_tools([look])
+
+    async def __call__(self, state: MessagesState) -> Any:
+        return {"messages": [await self._model.ainvoke(state["messages"])]}
+
+
+def route(state: MessagesState):  # type: ignore[no-untyped-def]
+    return "tools" if state["messages"][-1].tool_calls else END  # type: ignore[union-attr]
+
+
+def sends(state: MessagesState):  # type: ignore[no-untyped-def]
+    calls = state["messages"][-1].tool_calls  # type: ignore[union-attr]
+    return [Send("tools", [call]) for call in calls] if calls else END
+
+
+def graph(tools: Any, *, branch: Any = tools_condition, path_map: Any = None, **options: Any) -> Any:
+    def build(model: Any, look: Any) -> Any:
+        made = StateGraph(MessagesState).add_node("agent", Ask(model, look), **options)
+        made.add_node("tools", tools(look)).add_edge(START, "agent").add_edge("tools", "agent")
+        return made.add_conditional_edges("agent", branch, path_map).compile()
+
+    return build
+
+
+def chain(model: Any, look: Any) -> Any:
+    async def read(state: MessagesState) -> Any:
+        return state["messages"]
+
+    async def write(answer: Any) -> Any:
+        return {"messages": [answer]}
+
+    bound = RunnableLambda(read) | model.bind_tools([look]) | RunnableLambda(write)
+    made = StateGraph(MessagesState).add_node("agent", bound)
+    made.add_node("tools", ToolNode([look])).add_edge(START, "agent").add_edge("tools", "agent")
+    return made.add_conditional_edges("agent", tools_condition).compile()
+
+
+def react(**options: Any) -> Callable[..., Any]:
+    def build(model: Any, look: Any) -> Any:
+        with pytest.warns(DeprecationWarning, match="create_react_agent"):
+            return create_react_agent(model, [look], **options)
+
+    return build
+
+
+def functional(model: Any, look: Any) -> Any:
+    bound = model.bind_tools([look])
+
+    @task
+    async def ask(messages: Any) -> Any:
+        return await bound.ainvoke(messages)
+
+    @task
+    async def call(each: Any) -> Any:
+        return await look.ainvoke({**each, "type": "tool_call"})
+
+    @entrypoint()
+    async def workflow(state: Any) -> Any:
+        messages = list(state["messages"])
+        while (answer := await ask(messages)).tool_calls:
+            messages += [answer, *[await call(each) for each in answer.tool_calls]]
+        return answer
+
+    return workflow
+
+
+def supervised(model: Any, look: Any) -> Any:
+    """Build an agent that is a node of a graph, before and after nodes of its author."""
+    worker = create_agent(model, [look])
+
+    async def step(state: MessagesState) -> Any:
+        return Command(goto="worker")
+
+    async def last(state: MessagesState) -> Any:
+        return {}
+
+    made = StateGraph(MessagesState).add_node("step", step).add_node("worker", worker)
+    return made.add_node("last", last).add_edge(START, "step").add_edge("worker", "last").compile()
+
+
+def two_tool_nodes(model: Any, look: Any) -> Any:
+    other = async_tool(0, [])
+    other.name = "other"
+    made = StateGraph(MessagesState).add_node("agent", Ask(model, look)).add_node("tools", ToolNode([look]))
+    made.add_node("others", ToolNode([other])).add_edge(START, "agent").add_edge("others", "agent")
+    return made.add_edge("tools", "agent").add_conditional_edges("agent", route).compile()
+
+
+SAFE: dict[str, Callable[..., Any]] = {
+    "create_agent": lambda model, look: create_agent(model, [look]),
+    "tools_condition": graph(lambda look: ToolNode([look])),
+    "unannotated branch": graph(lambda look: ToolNode([look]), branch=route),
+    "path map": graph(lambda look: ToolNode([look]), branch=route, path_map=["tools", END]),
+    "Send to a ToolNode": graph(lambda look: ToolNode([look]), branch=sends),
+    "ToolNode with a config": graph(lambda look: ToolNode([look]).with_config(run_name="a")),
+    "ToolNode with retries": graph(lambda look: ToolNode([look]).with_retry()),
+    "retry policy and time limit": graph(
+        lambda look: ToolNode([look]), retry_policy=RetryPolicy(), timeout=60
+    ),
+    "two ToolNodes": two_tool_nodes,
+    "prompt | model": chain,
+    "create_react_agent": react(),
+    "create_react_agent, version 1": react(version="v1"),
+    "create_react_agent with a prompt": react(prompt="be brief", pre_model_hook=lambda state: {}),
+    "entrypoint and tasks": functional,
+    "agent as a node": supervised,
+}
+
+
+@pytest.mark.parametrize("shape", SAFE)
+@pytest.mark.parametrize("events", [False, True])
+def test_known_graphs_speculate(shape: str, events: bool) -> None:
+    runs: list[str] = []
+    model = speculate(ScriptedChat(script=SCRIPT, delay=10), Oracle(SCRIPT, delay=1))
+    app = SAFE[shape](model, async_tool(0, runs))
+
+    async def main() -> None:
+        if not events:
+            await app.ainvoke(INPUT)
+            return
+        async for _ in app.astream_events(INPUT, version="v2"):
+            pass
+
+    run_in_virtual_time(main)
+    assert runs == ["q0"]
+    assert report_of(model).total.claims == 1

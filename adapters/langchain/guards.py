@@ -31,7 +31,7 @@ from .node_code import (
 
 logger = logging.getLogger("agentrt")
 Guard = TypeVar("Guard")
-Decides: TypeAlias = Callable[[Any, str], bool]
+Decides: TypeAlias = "Callable[[_Function, str], bool]"
 """Whether a function that a call or its result passes may decide on it, by the name of the tool."""
 
 _UNREADABLE = "this version of LangGraph does not show the guards of its graphs"
@@ -158,7 +158,7 @@ class _Guards:
         self._tool_nodes = {
             name: node for name in graph.nodes if (node := tool_node(graph.nodes[name].bound)) is not None
         }
-        self._written: dict[str, list[Any]] = {}
+        self._functions: dict[str, list[_Function]] = {}
 
     @property
     def runs_model_in_tool(self) -> bool:
@@ -171,7 +171,7 @@ class _Guards:
         return [
             name
             for name in sorted(self._graph.edges.reached(self._model, self._model))
-            if any(_middleware_of(each) is None for each in self._functions_of(name))
+            if any(each.middleware is None for each in self._functions_of(name))
         ]
 
     def is_function(self, name: str) -> bool:
@@ -223,14 +223,15 @@ class _Guards:
 
     def _before_the_model(self, name: str) -> bool:
         """Whether a node is a method of middleware that calls of the model do not pass."""
-        return name.endswith(_NOT_AFTER_THE_MODEL) and all(map(_middleware_of, self._functions_of(name)))
+        return name.endswith(_NOT_AFTER_THE_MODEL) and all(
+            each.middleware for each in self._functions_of(name)
+        )
 
     def _around_model(self, name: str, tool: str, decides: Decides) -> Iterator[str]:
         """Yield the middleware around the model, and whether code in its node interrupts the graph."""
-        for function in self._functions_of(name):
-            middleware = _middleware_of(function)
-            if middleware is not None and not _keeps_answer(function) and decides(function, tool):
-                yield f"the middleware {middleware.name} has to let the call pass"
+        for each in self._functions_of(name):
+            if each.middleware is not None and decides(each, tool) and not _keeps_answer(each.written):
+                yield f"the middleware {each.middleware.name} has to let the call pass"
         yield from self._interrupting(name)
 
     def _entering(self, runner: str, tool: SpeculableTool, decides: Decides) -> Iterator[str]:
@@ -252,10 +253,9 @@ class _Guards:
         yield from self._deciding(name, f"the node {name!r}", tool, decides)
 
     def _deciding(self, name: str, place: str, tool: str, decides: Decides) -> Iterator[str]:
-        for function in self._functions_of(name):
-            if decides(function, tool):
-                middleware = _middleware_of(function)
-                named = place if middleware is None else f"the middleware {middleware.name}"
+        for each in self._functions_of(name):
+            if decides(each, tool):
+                named = place if each.middleware is None else f"the middleware {each.middleware.name}"
                 yield f"{named} has to let the call pass"
 
     def _interrupting(self, name: str) -> Iterator[str]:
@@ -265,50 +265,60 @@ class _Guards:
         if _interrupting_nodes[node]:
             yield f"the node {name!r} may interrupt the graph"
 
-    def _functions_of(self, name: str) -> list[Any]:
+    def _functions_of(self, name: str) -> list[_Function]:
         """Return the functions of a node; of a ``ToolNode``, those that it wraps around its calls."""
-        if name not in self._written:
+        if name not in self._functions:
             node = self._tool_nodes.get(name)
-            self._written[name] = (
+            written = (
                 functions_of(self._graph.nodes[name].bound)
                 if node is None
                 else written_functions(node._wrap_tool_call, node._awrap_tool_call)
             )
-        return self._written[name]
+            self._functions[name] = [_Function(each, _middleware_of(each)) for each in written]
+        return self._functions[name]
 
 
 _interrupting_nodes: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
 
-def _decides_on_call(function: Any, tool: str) -> bool:
-    """Whether ``function``, which a call passes, may decide on calls of ``tool``."""
-    if any(map(is_marked, layers(function))) or is_marked(_middleware_of(function)):
+class _Function:
+    """A function that calls or results pass, and the middleware whose method it is."""
+
+    def __init__(self, written: Any, middleware: Any) -> None:
+        self.written = written
+        self.middleware = middleware
+        self.kind = _kind(middleware)
+
+
+def _decides_on_call(each: _Function, tool: str) -> bool:
+    """Whether a function that a call passes may decide on calls of ``tool``."""
+    if any(map(is_marked, layers(each.written))) or is_marked(each.middleware):
         return False
-    return _concerns(function, tool)
+    return _concerns(each, tool)
 
 
-def _concerns(function: Any, tool: str) -> bool:
-    """Whether ``function`` may decide on calls of ``tool``, or change their results."""
-    middleware = _middleware_of(function)
-    if _kind(middleware) == "HumanInTheLoopMiddleware":
-        return tool in middleware.interrupt_on
-    if _kind(middleware) == "ToolCallLimitMiddleware":
-        return middleware.tool_name in (None, tool)
-    if _kind(middleware) == "PIIMiddleware":
-        return bool(middleware.apply_to_output)
-    return _kind(middleware) not in _HARMLESS
+def _concerns(each: _Function, tool: str) -> bool:
+    """Whether a function may decide on calls of ``tool``, or change their results."""
+    if each.kind == "HumanInTheLoopMiddleware":
+        return tool in each.middleware.interrupt_on
+    if each.kind == "ToolCallLimitMiddleware":
+        return each.middleware.tool_name in (None, tool)
+    if each.kind == "PIIMiddleware":
+        return bool(each.middleware.apply_to_output)
+    return each.kind not in _HARMLESS
 
 
-def _concerns_result(function: Any, tool: str) -> bool:
-    """Whether ``function``, which results of ``tool`` pass on their way to the model, may change them."""
-    middleware = _middleware_of(function)
-    if _kind(middleware) == "PIIMiddleware":
-        return bool(middleware.apply_to_tool_results)
-    return _kind(middleware) not in _HARMLESS
+def _concerns_result(each: _Function, tool: str) -> bool:
+    """Whether a function that results of ``tool`` pass on their way to the model may change them."""
+    if each.kind == "PIIMiddleware":
+        return bool(each.middleware.apply_to_tool_results)
+    return each.kind not in _HARMLESS
 
 
 def _kind(middleware: Any) -> str | None:
     """Return the name of LangChain's own class of a middleware; None for any other, also for subclasses."""
+    if middleware is None:
+        return None
     name = type(middleware).__name__
     known = getattr(sys.modules.get("langchain.agents.middleware"), name, None)
     return name if isinstance(known, type) and is_exactly(middleware, known) else None

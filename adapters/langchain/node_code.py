@@ -43,7 +43,12 @@ def attribute(value: Any, name: str) -> Any:
 def is_exactly(value: Any, *classes: type) -> bool:
     """Whether ``value`` is of one of ``classes``, no subclass, and has none of its methods replaced."""
     kind = type(value)
-    return kind in classes and not any(callable(getattr(kind, name, None)) for name in vars(value))
+    return kind in classes and _methods(kind).isdisjoint(vars(value))
+
+
+@functools.cache  # of LangChain's own classes only
+def _methods(kind: type) -> frozenset[str]:
+    return frozenset(name for name in dir(kind) if callable(attribute(kind, name)))
 
 
 def unbound(runnable: Any) -> Any:

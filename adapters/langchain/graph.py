@@ -71,15 +71,26 @@ class Edges:
 class EnclosingGraph:
     """A running graph, from one of its nodes.
 
-    ``node`` is the name of the node, or of a task of the functional API, in which the code runs.
-    ``interrupt_before`` and ``interrupt_after`` are those of this invocation: names of nodes, or "*".
+    ``node`` is the name of the node, or of a task of the functional API, in which the code runs; ``beside``
+    are the nodes of the same step. ``interrupt_before`` and ``interrupt_after`` are those of this invocation:
+    names of nodes, or "*".
     """
 
     nodes: Mapping[str, Any]
+    channels: Mapping[str, Any]
     edges: Edges
     node: str
+    beside: frozenset[str]
     interrupt_before: str | Collection[str]
     interrupt_after: str | Collection[str]
+
+    def waits(self, name: str) -> bool:
+        """Whether this node starts only after others than the one that leads to it: joined, or deferred."""
+        from langgraph.channels import EphemeralValue
+
+        return any(
+            type(self.channels[channel]) is not EphemeralValue for channel in self.nodes[name].triggers
+        )
 
     def pauses_before(self, name: str) -> bool:
         """Whether the graph interrupts before this node."""
@@ -114,7 +125,13 @@ def _graphs(configurable: Mapping[str, Any]) -> Iterator[EnclosingGraph]:
         schedule = _bound_call(configurable["__pregel_call"])
         task, loop = schedule.args[0](), schedule.keywords["schedule_task"].__self__
         yield EnclosingGraph(
-            loop.nodes, _edges_of(loop.nodes), task.name, loop.interrupt_before, loop.interrupt_after
+            loop.nodes,
+            loop.channels,
+            _edges_of(loop.nodes),
+            task.name,
+            frozenset(each.name for each in loop.tasks.values()) & (loop.nodes.keys() - {task.name}),
+            loop.interrupt_before,
+            loop.interrupt_after,
         )
         # The loop's own configuration is that of the node which runs this graph as a subgraph.
         configurable = loop.config["configurable"]

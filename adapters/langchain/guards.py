@@ -197,10 +197,8 @@ class _Guards:
             yield f"the graph is interrupted after {model!r}"
         for name in [model] if model in graph.nodes else graph.nodes:
             yield from self._around_model(name, tool.name, decides)
-        for name in sorted(graph.edges.reached(model, model, *runners)):
-            if self._before_the_model(name):
-                continue
-            if not runners or any(runner in self._leads_to(name) for runner in runners):
+        for name in self._on_the_way(runners):
+            if not self._before_the_model(name):
                 yield from self._passing(name, tool.name, decides)
         for name in runners:
             yield from self._entering(name, tool, decides)
@@ -214,12 +212,22 @@ class _Guards:
             for name in graph.edges.between(runner, model):
                 yield from self._passing(name, tool, _concerns_result)
 
-    def _leads_to(self, name: str) -> frozenset[str]:
-        """Return the nodes that a call may come to from the node ``name``.
+    def _on_the_way(self, runners: Collection[str]) -> list[str]:
+        """Return the nodes that a call may have to pass, and those that may end before its tool can run.
 
-        A person or a node may send it to the model again before it is run. A ``ToolNode`` has answered it.
+        These are the nodes of the model's step, and all nodes if one on the way waits for others. A person or
+        a node may send the call to the model again. A ``ToolNode`` has answered it.
         """
-        return self._graph.edges.reached(name, *([self._model] if name in self._tool_nodes else ()))
+        graph, model = self._graph, self._model
+        names = {
+            name
+            for name in graph.edges.reached(model, model, *runners)
+            if not runners
+            or not graph.edges.reached(name, *([model] * (name in self._tool_nodes))).isdisjoint(runners)
+        }
+        if any(graph.waits(name) for name in names.union(runners)):
+            names.update(name for name in graph.nodes if name not in ("__start__", model, *runners))
+        return sorted(names | graph.beside)
 
     def _before_the_model(self, name: str) -> bool:
         """Whether a node is a method of middleware that calls of the model do not pass."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from langchain.agents import create_agent
@@ -148,6 +149,7 @@ class Shape:
     at_invocation: bool = False
     callback: bool = False
     asks_again: bool = False
+    beside: str = ""
 
     @property
     def denies(self) -> bool:
@@ -155,6 +157,8 @@ class Shape:
         return any(station.kind == "denial" for station in self.stations)
 
 
+BESIDE = ("step", "join", "defer")
+"""A gate that starts with the model: it ends after it in the same step, or the tool is joined or deferred."""
 MODELS = ("function", "sequence", "subgraph", "subgraph_to_parent", "interrupt", "method")
 TOOLS = (
     "node",
@@ -227,6 +231,10 @@ def _pauses(shape: Shape) -> dict[str, list[str]]:
 def _build(shape: Shape, model: Any, log: Log) -> Any:
     """Compile the graph of ``shape``."""
     look = _looking(log)
+    if shape.beside == "defer":  # what is sent to a node does not wait
+        unsent = {"send": "undeclared", "declared_send": "mapped", "command_send": "command"}
+        stations = [replace(each, exit=unsent.get(each.exit, each.exit)) for each in shape.stations]
+        shape = replace(shape, exit=unsent.get(shape.exit, shape.exit), stations=stations)
     names = [f"station_{number}" for number in range(len(shape.stations))]
     after_model: list[str] = []  # where the model's node leads, visit by visit
     following: dict[str, str] = {}  # where each other node leads
@@ -241,6 +249,10 @@ def _build(shape: Shape, model: Any, log: Log) -> Any:
     after_model.append("respond" if shape.respond else END)
     following["respond"] = END
     following["prepare"] = "model"
+
+    following_model = after_model[0]
+    if shape.beside == "join":
+        after_model[0] = END
 
     visits: list[str] = []
 
@@ -262,8 +274,10 @@ def _build(shape: Shape, model: Any, log: Log) -> Any:
             name, _station(station, leaving, log), destinations=leaving.destinations, defer=station.defer
         )
         leaving.add_to(graph)
-    graph.add_node("tools", _tools(shape, look, log))
+    graph.add_node("tools", _tools(shape, look, log), defer=shape.beside == "defer")
     Exit("tools", shape.after, ["model"], lambda: "model").add_to(graph)
+    if shape.beside:
+        _add_beside(shape, graph, following_model, log)
     first = "prepare" if shape.prepare else "model"
     Exit(START, shape.entry, [first], lambda: first).add_to(graph)
     if shape.prepare:
@@ -272,6 +286,23 @@ def _build(shape: Shape, model: Any, log: Log) -> Any:
         graph.add_node("respond", _nothing, destinations=(END,) if shape.respond == "declared" else None)
         graph.add_edge("respond", END)
     return _around(shape, graph, log)
+
+
+def _add_beside(shape: Shape, graph: Any, following: str, log: Log) -> None:
+    async def gate(state: MessagesState) -> Any:
+        await asyncio.sleep(20)  # longer than the model
+        log.gate()
+        return {}
+
+    @allow_speculation
+    async def marked(state: MessagesState) -> Any:
+        return {}
+
+    graph.add_node("beside", gate if shape.beside == "step" else marked).add_edge(START, "beside")
+    if shape.beside != "step":  # the gate is not in the model's step
+        graph.add_node("gate", gate).add_edge("beside", "gate")
+    if shape.beside == "join":
+        graph.add_node("joined", marked).add_edge(["model", "gate"], "joined").add_edge("joined", following)
 
 
 def _leaving(name: str, station: Station, following: str) -> Exit:

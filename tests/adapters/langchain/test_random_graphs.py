@@ -21,6 +21,7 @@ from agentrt.testing import run_in_virtual_time
 from tests.adapters.doubles import Oracle, ScriptedChat
 from tests.adapters.langchain.graphs import INPUT, Tracer, async_tool
 from tests.adapters.langchain.random_graphs import (
+    BESIDE,
     DECLARED,
     EXITS,
     MIDDLEWARE,
@@ -55,6 +56,7 @@ SHAPES = st.builds(
     at_invocation=st.booleans(),
     callback=st.booleans(),
     asks_again=st.booleans(),
+    beside=st.sampled_from(("", *BESIDE)),
 )
 AGENTS = st.builds(
     Agent,
@@ -90,6 +92,7 @@ def test_the_gates_of_the_shapes_are_gates() -> None:
     gated += [Shape(stations=[Station(kind, "edge")]) for kind in STATIONS if kind not in ("plain", "marked")]
     plain = ("node", "bound", "function", "subclass __init__")
     gated += [Shape(tools=tools) for tools in TOOLS if tools not in plain]
+    gated += [Shape(beside=beside) for beside in BESIDE]
     for shape in gated:
         log, report = run_shape(shape)
         assert log.events == ["gate", "tool"][: 1 if shape.denies else 2], shape

@@ -129,12 +129,19 @@ def _graphs(configurable: Mapping[str, Any]) -> Iterator[EnclosingGraph]:
             loop.channels,
             _edges_of(loop.nodes),
             task.name,
-            frozenset(each.name for each in loop.tasks.values()) & (loop.nodes.keys() - {task.name}),
+            _beside(task.name, loop),
             loop.interrupt_before,
             loop.interrupt_after,
         )
         # The loop's own configuration is that of the node which runs this graph as a subgraph.
         configurable = loop.config["configurable"]
+
+
+def _beside(name: str, loop: Any) -> frozenset[str]:
+    """Return the other nodes of the step of a node; none for a task of the functional API."""
+    if name not in loop.nodes:
+        return frozenset()
+    return frozenset(task.name for task in loop.tasks.values()) & (loop.nodes.keys() - {name})
 
 
 def _bound_call(call: Any) -> functools.partial[Any]:

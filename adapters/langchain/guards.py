@@ -341,5 +341,5 @@ def _middleware_of(function: Any) -> Any:
 
 def _keeps_answer(function: Any) -> bool:
     """Whether ``function`` is a method made by ``dynamic_prompt``, or one that a middleware does not have."""
-    method = getattr(layers(function)[-1], "__func__", None)
+    method: Any = getattr(layers(function)[-1], "__func__", None)
     return is_of_library(method) and method.__qualname__.startswith(("dynamic_prompt.", "AgentMiddleware."))

@@ -42,7 +42,7 @@ def attribute(value: Any, name: str) -> Any:
 
 def is_exactly(value: Any, *classes: type) -> bool:
     """Whether ``value`` is of one of ``classes``, no subclass, and has none of its methods replaced."""
-    kind = type(value)
+    kind: Any = type(value)
     return kind in classes and _methods(kind).isdisjoint(vars(value))
 
 

@@ -7,17 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from langchain.agents import create_agent
-from langchain.agents.middleware import (
-    AgentMiddleware,
-    HumanInTheLoopMiddleware,
-    ModelRetryMiddleware,
-    PIIMiddleware,
-    SummarizationMiddleware,
-    TodoListMiddleware,
-    ToolRetryMiddleware,
-    dynamic_prompt,
-)
 from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import BaseTool, StructuredTool
@@ -183,11 +172,11 @@ def run_shape(shape: Shape) -> tuple[Log, Any]:
     """Run the graph to its end, with a person who lets everything pass; return its log and the report."""
     log = Log()
     model = speculate(ScriptedChat(script=SCRIPT, delay=10), Oracle(SCRIPT, delay=1))
-    run_in_virtual_time(lambda: _drive(_build(shape, model, log), shape, log))
+    run_in_virtual_time(lambda: drive(_build(shape, model, log), shape, log))
     return log, report_of(model)
 
 
-def _looking(log: Log) -> BaseTool:
+def looking(log: Log) -> BaseTool:
     async def look(q: str) -> str:
         """Look something up."""
         log.events.append("tool")
@@ -196,13 +185,13 @@ def _looking(log: Log) -> BaseTool:
     return speculable(StructuredTool.from_function(coroutine=look))
 
 
-async def _drive(app: Any, shape: Shape, log: Log) -> None:
+async def drive(app: Any, shape: Any, log: Log) -> None:
     config: Any = {"configurable": {"thread_id": "1"}, "recursion_limit": 60}
     if shape.callback:
         config["callbacks"] = [_Approval(log)]
-    pauses = _pauses(shape) if shape.at_invocation else {}
+    pauses = pauses_of(shape) if shape.at_invocation else {}
     given: Any = INPUT
-    gating = shape.pauses[:1] in _GATING
+    gating = shape.pauses[:1] in GATING
     for _ in range(30):
         await app.ainvoke(given, config, **pauses)
         state = await app.aget_state(config)
@@ -218,10 +207,10 @@ async def _drive(app: Any, shape: Shape, log: Log) -> None:
 
 
 # The first pause at these nodes is before the tool; one at the others has not to do with the call.
-_GATING: Any = ([("before", "tools")], [("after", "model")])
+GATING: Any = ([("before", "tools")], [("after", "model")])
 
 
-def _pauses(shape: Shape) -> dict[str, list[str]]:
+def pauses_of(shape: Any) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for moment, node in shape.pauses:
         found.setdefault(f"interrupt_{moment}", []).append(node)
@@ -230,7 +219,7 @@ def _pauses(shape: Shape) -> dict[str, list[str]]:
 
 def _build(shape: Shape, model: Any, log: Log) -> Any:
     """Compile the graph of ``shape``."""
-    look = _looking(log)
+    look = looking(log)
     if shape.beside == "defer":  # what is sent to a node does not wait
         unsent = {"send": "undeclared", "declared_send": "mapped", "command_send": "command"}
         stations = [replace(each, exit=unsent.get(each.exit, each.exit)) for each in shape.stations]
@@ -319,7 +308,7 @@ async def _nothing(state: MessagesState) -> Any:
 
 def _around(shape: Shape, graph: Any, log: Log) -> Any:
     """Compile the graph, within another one if the shape has one around it."""
-    pauses = {} if shape.at_invocation else _pauses(shape)
+    pauses = {} if shape.at_invocation else pauses_of(shape)
     if not shape.around:
         return graph.compile(checkpointer=InMemorySaver(), **pauses)
     inner = graph.compile(**pauses)
@@ -498,114 +487,3 @@ class _Approval(AsyncCallbackHandler):
 
     async def on_tool_start(self, *args: Any, **kwargs: Any) -> None:
         self._log.gate()
-
-
-# Agents of create_agent.
-
-
-class _Gate(AgentMiddleware[Any, Any, Any]):
-    """Middleware of which one method is a gate."""
-
-    def __init__(self, method: str, log: Log) -> None:
-        self._log = log
-        self.made_for = method
-
-    @property
-    def name(self) -> str:
-        return f"gate {self.made_for}"
-
-
-class _AroundTool(_Gate):
-    async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
-        self._log.gate()
-        return await handler(request)
-
-
-class _AfterModel(_Gate):
-    async def aafter_model(self, state: Any, runtime: Any) -> Any:
-        if state["messages"][-1].tool_calls:
-            interrupt("?")
-            self._log.gate()
-
-
-class _AroundModel(_Gate):
-    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
-        answer = await handler(request)
-        if answer.result[0].tool_calls:
-            self._log.gate()
-        return answer
-
-
-class _Stricter(ToolRetryMiddleware):
-    def __init__(self, log: Log) -> None:
-        super().__init__()
-        self._log = log
-
-    async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
-        self._log.gate()
-        return await super().awrap_tool_call(request, handler)
-
-
-class _BeforeModel(_Gate):
-    async def abefore_model(self, state: Any, runtime: Any) -> Any:
-        return None
-
-
-MIDDLEWARE: dict[str, Callable[[Log], Any]] = {
-    "person": lambda log: HumanInTheLoopMiddleware({"look": True}),
-    "around_tool": lambda log: _AroundTool("a", log),
-    "after_model": lambda log: _AfterModel("b", log),
-    "around_model": lambda log: _AroundModel("c", log),
-    "stricter": lambda log: _Stricter(log),
-}
-"""Middleware that is a gate."""
-
-
-@dynamic_prompt
-async def _prompt(request: Any) -> str:
-    return "be brief"
-
-
-ORDINARY: dict[str, Callable[[Log], Any]] = {
-    "person_for_another": lambda log: HumanInTheLoopMiddleware({"send": True}),
-    "retry_tool": lambda log: ToolRetryMiddleware(),
-    "retry_model": lambda log: ModelRetryMiddleware(),
-    "to_do": lambda log: TodoListMiddleware(),
-    "summary": lambda log: SummarizationMiddleware(ScriptedChat()),
-    "pii": lambda log: PIIMiddleware("email"),
-    "prompt": lambda log: _prompt,
-    "before_model": lambda log: _BeforeModel("d", log),
-    "marked": lambda log: allow_speculation(_BeforeModel("e", log)),
-}
-"""Middleware that decides nothing about the call of ``look``."""
-
-
-@dataclass(frozen=True)
-class Agent:
-    """An agent of ``create_agent``."""
-
-    middleware: Sequence[str] = ()
-    pauses: Sequence[tuple[str, str]] = ()
-    at_invocation: bool = False
-    callback: bool = False
-    denies = False
-
-    @property
-    def gated(self) -> bool:
-        """Whether the call of ``look`` has a gate to pass."""
-        return (
-            self.callback or self.pauses[:1] in _GATING or any(name in MIDDLEWARE for name in self.middleware)
-        )
-
-
-def run_agent_of(shape: Agent) -> tuple[Log, Any]:
-    """Run an agent to its end, with a person who lets everything pass; return its log and the report."""
-    log = Log()
-    model = speculate(ScriptedChat(script=SCRIPT, delay=10), Oracle(SCRIPT, delay=1))
-    middleware = [{**MIDDLEWARE, **ORDINARY}[name](log) for name in shape.middleware]
-    settings: Any = {} if shape.at_invocation else _pauses(shape)  # type: ignore[arg-type]
-    app = create_agent(
-        model, [_looking(log)], middleware=middleware, checkpointer=InMemorySaver(), **settings
-    )
-    run_in_virtual_time(lambda: _drive(app, shape, log))  # type: ignore[arg-type]
-    return log, report_of(model)

@@ -20,20 +20,17 @@ from agentrt.adapters.langchain import report_of, speculate
 from agentrt.testing import run_in_virtual_time
 from tests.adapters.doubles import Oracle, ScriptedChat
 from tests.adapters.langchain.graphs import INPUT, Tracer, async_tool
+from tests.adapters.langchain.random_agents import MIDDLEWARE, ORDINARY, Agent, run_agent_of
 from tests.adapters.langchain.random_graphs import (
     BESIDE,
     DECLARED,
     EXITS,
-    MIDDLEWARE,
     MODELS,
-    ORDINARY,
     SCRIPT,
     STATIONS,
     TOOLS,
-    Agent,
     Shape,
     Station,
-    run_agent_of,
     run_shape,
 )
 

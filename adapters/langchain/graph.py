@@ -141,7 +141,8 @@ def _beside(name: str, loop: Any) -> frozenset[str]:
     """Return the other nodes of the step of a node; none for a task of the functional API."""
     if name not in loop.nodes:
         return frozenset()
-    return frozenset(task.name for task in loop.tasks.values()) & (loop.nodes.keys() - {name})
+    others = (task.name for task in loop.tasks.values() if task.name != name)
+    return frozenset(each for each in others if each in loop.nodes)
 
 
 def _bound_call(call: Any) -> functools.partial[Any]:

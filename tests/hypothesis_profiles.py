@@ -38,10 +38,10 @@ def examples(number: int, **others: Any) -> settings:
     return settings(max_examples=max(1, number * settings().max_examples // _USUAL_EXAMPLES), **others)
 
 
-def first_of(values: Iterable[Any]) -> list[Any]:
-    """Return parameters of a fixture of which a local run tries the first, and ``make check`` all others."""
-    first, *others = values
-    return [first, *(pytest.param(each, marks=pytest.mark.check) for each in others)]
+def first_of(values: Iterable[Any], number: int = 1) -> list[Any]:
+    """Return parameters of which a local run tries the first ``number``, and ``make check`` all others."""
+    every = list(values)
+    return every[:number] + [pytest.param(each, marks=pytest.mark.check) for each in every[number:]]
 
 
 def thin_out(items: list[pytest.Item]) -> list[pytest.Item]:

@@ -160,6 +160,7 @@ def test_the_version_is_that_of_the_installed_package() -> None:
     assert agentrt.__version__ == metadata.version("agentrt")
 
 
+@pytest.mark.check
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "absent"),

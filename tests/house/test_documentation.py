@@ -36,7 +36,12 @@ def blocks() -> Iterator[object]:
         text = path.read_text(encoding="utf-8")
         for found in BLOCK.finditer(text):
             line = text.count("\n", 0, found.start("code")) + 1
-            yield pytest.param(path, line, found["code"], found["printed"], id=f"{path.name}:{line}")
+            opens_a_model = re.search(r"\bLocalRuntime\b|\bURL\b", found["code"])
+            yield pytest.param(
+                *(path, line, found["code"], found["printed"]),
+                id=f"{path.name}:{line}",
+                marks=pytest.mark.check if opens_a_model and path.name != "README.md" else (),
+            )
 
 
 @pytest.mark.slow

@@ -77,6 +77,7 @@ def test_a_folder_without_drafts_is_refused(tmp_path: Path) -> None:
         RuntimeConfig(history_folder=tmp_path)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("obstacle", ["a file", "a damaged file"])
 def test_a_folder_that_cannot_be_used_fails_no_request(
     open_runtime: Callable[..., LocalRuntime],

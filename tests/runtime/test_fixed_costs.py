@@ -22,10 +22,12 @@ def served(folder: Path) -> Profile:
     return Profile.model_validate_json(file.read_bytes())
 
 
+@pytest.mark.check
 def test_a_profile_is_always_the_same(tmp_path: Path) -> None:
     assert served(tmp_path / "first") == served(tmp_path / "second")
 
 
+@pytest.mark.check
 @pytest.mark.usefixtures("measured_costs")
 def test_a_measured_profile_is_stored_apart(tmp_path: Path) -> None:
     """Other processes of the tests use the same folder, and measure."""

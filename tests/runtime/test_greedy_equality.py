@@ -23,6 +23,7 @@ from agentrt.priority import priority as priority_of
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.model.directory import ModelDirectory
 from agentrt.runtime.scheduler.policy import POLICIES
+from tests.hypothesis_profiles import first_of
 
 MAX_TOKENS = 32
 WORDS = "What is the weather in Oslo tomorrow find my notes about lasagne read mail from Ana 17:30"
@@ -83,7 +84,7 @@ def test_equal_to_openvino_genai(
     assert [tokens(runtime, request) for request in requests] == alone
 
 
-@pytest.mark.parametrize("prefill_chunk_tokens", [32, 64, 2048])
+@pytest.mark.parametrize("prefill_chunk_tokens", first_of([64, 32, 2048]))
 def test_batched_and_chunked(
     open_runtime: Callable[..., LocalRuntime],
     requests: list[Request],
@@ -116,7 +117,7 @@ def test_with_cancellations_all_around(
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("apps", [1, 3])
-@pytest.mark.parametrize("precision", ["f32", "u8"])
+@pytest.mark.parametrize("precision", first_of(["f32", "u8"]))
 def test_with_preemptions(
     open_runtime: Callable[..., LocalRuntime], precision: str, apps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,7 +141,7 @@ def test_with_preemptions(
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("platform", ["cpu", "emulated"])
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", first_of(POLICIES))
 def test_under_every_policy_and_platform(
     open_runtime: Callable[..., LocalRuntime],
     requests: list[Request],

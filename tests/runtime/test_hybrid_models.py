@@ -167,6 +167,7 @@ def test_a_prefix_is_reused_up_to_its_last_checkpoint(open_hybrid: Open, family:
     assert submit(plain, 1, prompt=turn, prefix_salt=SALT).output.result(30).cached_tokens == 0
 
 
+@pytest.mark.check
 def test_prompts_that_part_inside_reuse_an_earlier_checkpoint(open_hybrid: Open, family: str) -> None:
     plain, runtime = open_hybrid(policy="preempt-restart"), open_hybrid(prefill_chunk_tokens=1024)
     shared = prompt(family, 4)[:260]
@@ -191,6 +192,7 @@ def test_nothing_is_reused_where_keys_match_but_no_state_is_kept(open_hybrid: Op
     assert again.output.result(30).cached_tokens == 0
 
 
+@pytest.mark.check
 def test_contexts_are_computed_again_after_a_suspension(
     open_hybrid: Open, directory: Path, family: str
 ) -> None:
@@ -204,6 +206,7 @@ def test_contexts_are_computed_again_after_a_suspension(
     assert found == answers(family)[4]
 
 
+@pytest.mark.check
 def test_no_chunks_are_kept(open_hybrid: Open, directory: Path, tmp_path: Path) -> None:
     config = {"context_folder": tmp_path / "contexts", "context_memory_bytes": 2**20}
     messages = [{"role": "user", "content": "Find my notes about lasagne. " * 20}]
@@ -231,6 +234,7 @@ class Drafts(Drafter):
         return Draft(tokens, (1.0,) * len(tokens))
 
 
+@pytest.mark.check
 def test_drafts_are_left_unverified(open_hybrid: Open, family: str) -> None:
     runtime = open_hybrid()
     request = submit(runtime, ANSWER, prompt=prompt(family, 2), drafter=Drafts(answers(family)[2]))
@@ -238,6 +242,7 @@ def test_drafts_are_left_unverified(open_hybrid: Open, family: str) -> None:
     assert runtime.statistics().engine.drafted_tokens == 0
 
 
+@pytest.mark.check
 def test_no_drafts_are_made_where_none_can_be_verified(open_hybrid: Open, tmp_path: Path) -> None:
     runtime = open_hybrid(drafts=True, history_folder=tmp_path / "histories")
     chosen: list[object] = []
@@ -260,6 +265,7 @@ def test_the_budget_must_hold_the_states_of_a_sequence(open_hybrid: Open) -> Non
         open_hybrid(memory_bytes=4096)
 
 
+@pytest.mark.check
 def test_a_chat_in_the_default_precision_ends(directory: Path) -> None:
     """States in bf16, where the processor computes in it."""
     with LocalRuntime.open(directory, RuntimeConfig(memory_bytes=2**23, platform="cpu")) as runtime:

@@ -78,6 +78,7 @@ def groups_of(runtime: LocalRuntime) -> int:
     return len(runtime._scheduler._graph.token_kernels)
 
 
+@pytest.mark.check
 def test_tokens_are_the_same_and_the_npu_decodes(
     open_npu: Callable[..., LocalRuntime], alone: list[tuple[int, ...]]
 ) -> None:

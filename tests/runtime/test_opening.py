@@ -41,6 +41,7 @@ def test_ctrl_c_while_converting_reaches_the_caller_and_leaves_nothing(
     assert [entry.name[:5] for entry in (tmp_path / "models").iterdir()] == [".lock"]
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("step", ["measuring: CPU: decode of 8", "loading"])
 def test_an_interrupted_opening_leaves_no_thread(tmp_path: Path, step: str) -> None:
     before = set(threading.enumerate())

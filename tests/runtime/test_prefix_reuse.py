@@ -11,6 +11,7 @@ import pytest
 from agentrt.errors import InvalidRequestError
 from agentrt.priority import Priority
 from agentrt.runtime import LocalRuntime
+from tests.hypothesis_profiles import first_of
 from tests.runtime.engine.test_engine import submit
 
 BLOCK = 32
@@ -33,7 +34,7 @@ def conversation(runtime: LocalRuntime, **options: Any) -> list[Any]:
     return made
 
 
-@pytest.mark.parametrize("precision", ["f32", "u8"])
+@pytest.mark.parametrize("precision", first_of(["f32", "u8"]))
 def test_the_next_turn_begins_where_the_last_one_ended(
     open_runtime: Callable[..., LocalRuntime], precision: str
 ) -> None:
@@ -47,7 +48,7 @@ def test_the_next_turn_begins_where_the_last_one_ended(
         assert later.usage.cached_tokens % BLOCK == 0
 
 
-@pytest.mark.parametrize("precision", ["f32", "u8"])
+@pytest.mark.parametrize("precision", first_of(["f32", "u8"]))
 def test_the_same_tokens_with_and_without(open_runtime: Callable[..., LocalRuntime], precision: str) -> None:
     runtime = open_runtime(kv_cache_precision=precision)
     plain = conversation(open_runtime(kv_cache_precision=precision, policy="preempt-restart"))
@@ -90,6 +91,7 @@ def test_cached_blocks_are_evicted_when_blocks_are_needed(open_runtime: Callable
     assert again.output.result(30).cached_tokens == 0
 
 
+@pytest.mark.check
 def test_blocks_held_for_the_next_turn_survive_background_load(
     open_runtime: Callable[..., LocalRuntime],
 ) -> None:

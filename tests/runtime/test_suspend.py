@@ -17,6 +17,7 @@ from agentrt.runtime.context.saved_contexts import SavedContexts
 from agentrt.runtime.heg.granularity import choose_granularity
 from agentrt.runtime.heg.graph import ExecutionGraph
 from agentrt.runtime.model.directory import ModelDirectory
+from tests.hypothesis_profiles import first_of
 from tests.runtime.test_prefix_reuse import SYSTEM, open_with
 
 FIRST = [SYSTEM, {"role": "user", "content": "What is the weather in Oslo?"}]
@@ -41,7 +42,7 @@ def next_turn(generation: Any) -> list[Any]:
     return [*FIRST, answer, {"role": "user", "content": "And in Bergen?"}]
 
 
-@pytest.mark.parametrize("precision", ["f32", "u8"])
+@pytest.mark.parametrize("precision", first_of(["f32", "u8"]))
 def test_the_next_turn_finds_its_blocks(
     open_runtime: Callable[..., LocalRuntime], suspend: Callable[..., SavedContexts], precision: str
 ) -> None:

@@ -123,6 +123,7 @@ def test_unpickling_opens_a_model_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert opened == ["nano"]
 
 
+@pytest.mark.check
 def test_a_given_runtime_cannot_be_pickled(exact_runtime: LocalRuntime) -> None:
     chat = ChatAgentRT(runtime=exact_runtime)
     with pytest.raises(ConfigurationError, match=r"ChatAgentRT\(model="):

@@ -45,6 +45,7 @@ def test_a_file_that_cannot_be_written_is_explained(tmp_path: Path, monkeypatch:
         CliRunner().invoke(app, arguments, catch_exceptions=False)
 
 
+@pytest.mark.check
 def test_it_is_measured_again_unless_the_stored_one_is_wanted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,6 +59,7 @@ def test_values_that_can_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
     check_variables()
 
 
+@pytest.mark.check
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["OTEL_PROPAGATORS", "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT"])
 @pytest.mark.parametrize("exporter", ["none", "console"])

@@ -85,6 +85,7 @@ def test_nothing_is_left_in_memory_or_on_disk(opened: Callable[[str], LocalRunti
     assert cached(runtime, "other") > 0
 
 
+@pytest.mark.check
 def test_what_is_computed_later_is_found_after_a_restart(opened: Callable[[str], LocalRuntime]) -> None:
     runtime = opened("folder")
     cached(runtime, "mine")
@@ -96,6 +97,7 @@ def test_what_is_computed_later_is_found_after_a_restart(opened: Callable[[str],
     assert cached(runtime, "mine") > 0
 
 
+@pytest.mark.check
 @pytest.mark.matrix
 @pytest.mark.parametrize("place", ["memory", "folder"])
 @pytest.mark.parametrize("session", [None, "chat 7"])

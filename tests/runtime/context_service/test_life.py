@@ -291,12 +291,14 @@ def test_the_memory_tier_alone(open_runtime: Callable[..., LocalRuntime]) -> Non
     assert statistics.contexts.chunks_out == (statistics.cached_blocks + 1) // 2
 
 
+@pytest.mark.check
 def test_a_second_runtime_on_the_same_folder(opened: Callable[..., LocalRuntime]) -> None:
     opened()
     with pytest.raises(ContextStoreLockedError, match="another"):
         opened()
 
 
+@pytest.mark.check
 def test_an_unloaded_model_finds_its_contexts_in_the_folder(
     opened: Callable[..., LocalRuntime], expected: Any
 ) -> None:
@@ -342,6 +344,7 @@ def test_contexts_are_found_however_the_model_is_cut(
     assert resumed.token_ids == second.token_ids
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("folder", [None, "contexts"])
 def test_contexts_of_a_closed_runtime_cannot_be_used(
     open_runtime: Callable[..., LocalRuntime], tmp_path: Path, folder: str | None

@@ -24,6 +24,7 @@ from agentrt.runtime import LocalRuntime
 from agentrt.runtime.engine.sampler import sample_batch
 from agentrt.runtime.heg.kernel import Role
 from agentrt.runtime.xpu.protocol import KernelDone
+from tests.hypothesis_profiles import first_of
 from tests.runtime.engine.test_engine import PROMPT, submit
 
 LONG = [300 + n % 200 for n in range(700)]
@@ -67,7 +68,7 @@ def faulty(open_runtime: Callable[..., LocalRuntime], monkeypatch: pytest.Monkey
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("kind", ["hang", "fail"])
-@pytest.mark.parametrize("precision", ["f32", "u8"])
+@pytest.mark.parametrize("precision", first_of(["f32", "u8"]))
 def test_requests_go_on_after_a_fault_with_the_same_tokens(faulty: Any, kind: str, precision: str) -> None:
     runtime, fault = faulty(kv_cache_precision=precision)
     expected = [submit(runtime, 40, prompt=prompt).output.result(60) for prompt in (PROMPT, LONG)]

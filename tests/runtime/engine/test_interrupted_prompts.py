@@ -16,6 +16,7 @@ from agentrt.runtime.heg.kernel import Role
 from agentrt.runtime.scheduler.policy import POLICIES
 from agentrt.runtime.xpu import interrupt
 from agentrt.runtime.xpu.interrupt import Interrupt
+from tests.hypothesis_profiles import first_of
 from tests.patience import until
 from tests.runtime.engine.test_engine import submit
 
@@ -55,7 +56,7 @@ def at_inferences(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[bool],
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("precision", ["f32", "u8"])
-@pytest.mark.parametrize("chunk", [256, 2048])
+@pytest.mark.parametrize("chunk", first_of([256, 2048]))
 def test_tokens_are_those_without_an_interruption(
     open_runtime: Callable[..., LocalRuntime],
     at_inferences: Callable[[Callable[[bool], None]], None],

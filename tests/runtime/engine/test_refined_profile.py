@@ -58,6 +58,7 @@ def config(tmp_path: Path) -> RuntimeConfig:
     return config
 
 
+@pytest.mark.check
 def test_a_model_that_has_served_is_opened_with_a_better_profile(
     config: RuntimeConfig, tmp_path: Path
 ) -> None:
@@ -67,6 +68,7 @@ def test_a_model_that_has_served_is_opened_with_a_better_profile(
     assert slow_decode_s(stored(tmp_path)) == pytest.approx(before / 2)  # the largest step
 
 
+@pytest.mark.check
 def test_an_idle_engine_goes_on_by_refined_costs(
     config: RuntimeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,6 +92,7 @@ def test_a_serving_engine_goes_on_by_refined_costs(config: RuntimeConfig) -> Non
         assert runtime._engine._scheduler._graph.cost_model is profile.profile
 
 
+@pytest.mark.check
 def test_a_model_that_has_hardly_served_keeps_its_profile(config: RuntimeConfig, tmp_path: Path) -> None:
     before = stored(tmp_path)
     with LocalRuntime.open("nano", config) as runtime:

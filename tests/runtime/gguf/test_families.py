@@ -17,6 +17,7 @@ from agentrt.bench.models.architectures import EXPECTED_TOKENS
 from agentrt.bench.models.families import FAMILIES, PROMPT, vocabulary, weights, write_family, write_gguf
 from agentrt.errors import ModelFormatError
 from agentrt.runtime.model.directory import ModelDirectory, open_model_directory
+from tests.hypothesis_profiles import first_of
 from tests.runtime.tiny import EXACT, Piece, forward, load, uncut
 
 pytestmark = pytest.mark.real_model
@@ -26,7 +27,7 @@ UNQUANTISED = EXACT | {"DYNAMIC_QUANTIZATION_GROUP_SIZE": 0}
 TOLERANCE = 2e-4  # the expected logits have four decimals
 
 
-@pytest.fixture(scope="module", params=FAMILIES)
+@pytest.fixture(scope="module", params=first_of(FAMILIES, 4))
 def family(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -15,6 +15,7 @@ HIDDEN, INTERMEDIATE = 64, 128
 MATRICES = HIDDEN * (2 * 64 + 2 * 32) + 3 * HIDDEN * INTERMEDIATE
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("architecture", ["llama", "qwen3"])
 def test_work_is_that_of_the_shape(tiny_folder: Path, architecture: str) -> None:
     work = ModelWork.of(Partition(read_paged_graph(tiny_model(tiny_folder, architecture))))

@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 SEEN = """
 import ctypes
 
@@ -66,6 +68,7 @@ def test_kernels_of_lengths_long_past_are_not_kept() -> None:
     assert "miss" in made["OLD"]  # neither the piece nor oneDNN has it
 
 
+@pytest.mark.check
 def test_a_capacity_that_the_user_has_set_is_kept() -> None:
     made = kernels(ONEDNN_PRIMITIVE_CACHE_CAPACITY="2000")
     assert set(made["OLD"]) == {"hit"}

@@ -203,6 +203,7 @@ def test_metrics_of_a_generation(runtime: LocalRuntime, telemetry: Recorded) -> 
     assert first.explicit_bounds[:2] == (0.001, 0.005)
 
 
+@pytest.mark.check
 def test_without_opentelemetry_the_runtime_generates() -> None:
     program = (
         "import sys; sys.modules['opentelemetry'] = None\n"

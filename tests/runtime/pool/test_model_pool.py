@@ -428,6 +428,7 @@ def test_a_model_keeps_its_table_of_contexts(opener: Opener) -> None:
     assert first.get("app", made.id) == made
 
 
+@pytest.mark.check
 @pytest.mark.real_model
 def test_the_budgets_that_the_errors_name_suffice() -> None:
     def advised(mib: int) -> int:

@@ -400,6 +400,7 @@ def test_service_of_backlogged_apps_differs_by_at_most_two_turns() -> None:
     holds()
 
 
+@pytest.mark.check
 def test_many_apps_take_turns() -> None:
     """Of hundreds of apps few run at once, in the order in which they came, and no queue is searched."""
     load = Load(batch=4, policy=policy(sharing_apps=4))

@@ -21,6 +21,7 @@ from agentrt.runtime.pool.config import PoolConfig
 from agentrt.runtime.pool.model_pool import ModelPool
 from agentrt.runtime.pool.pooled_model import PooledModel
 from agentrt.runtime.server import ServerConfig, create_app
+from tests.hypothesis_profiles import first_of
 from tests.patience import until
 from tests.runtime.http.serving import Running, listening
 from tests.runtime.server.conftest import HELLO, WEATHER
@@ -122,7 +123,7 @@ def test_an_unknown_model(serve: Callable[..., Service]) -> None:
         assert (caught.value.code, caught.value.param) == ("model_not_found", "model")
 
 
-@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("streamed", first_of([False, True]))
 def test_both_interfaces_load_a_model(serve: Callable[..., Service], streamed: bool) -> None:
     service = serve()
     options = {"model": "llama", "input": "Hello!", "max_output_tokens": 4, "stream": streamed}
@@ -232,6 +233,7 @@ def test_health_and_metrics_of_each_model(serve: Callable[..., Service]) -> None
     assert samples["agentrt_model_memory_bytes", "llama"] > 8 * MIB
 
 
+@pytest.mark.check
 def test_tool_outputs_reach_the_model_that_answers(serve: Callable[..., Service], weather_tool: Any) -> None:
     service = serve()
     service.ask("llama")
@@ -296,6 +298,7 @@ def test_contexts_of_several_models(serve: Callable[..., Service]) -> None:
     assert len(http.get("/v1/contexts").json()["data"]) == 3
 
 
+@pytest.mark.check
 def test_a_model_that_is_unloaded_keeps_its_contexts(serve: Callable[..., Service]) -> None:
     service = serve()
     context = service.http.post("/v1/contexts", json={"model": "nano"}).json()

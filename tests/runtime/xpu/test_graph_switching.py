@@ -162,6 +162,7 @@ def nano(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     loaded.platform.close()
 
 
+@pytest.mark.check
 @examples(10)
 @given(
     graphs=st.lists(st.sampled_from(StaticGraph), min_size=6, max_size=6),

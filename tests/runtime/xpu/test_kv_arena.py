@@ -8,6 +8,7 @@ from agentrt.errors import ConfigurationError
 from agentrt.runtime.heg.kernel import Role
 from agentrt.runtime.xpu.kv_arena import KVArena
 from agentrt.runtime.xpu.loading import LoadedModel
+from tests.hypothesis_profiles import first_of
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,7 @@ def test_the_budget_must_hold_a_block(model: LoadedModel) -> None:
         arena_of(model, least - 1)
 
 
-@pytest.mark.parametrize("precision", ["f32", "f16", "u8"])
+@pytest.mark.parametrize("precision", first_of(["u8", "f32", "f16"]))
 def test_whether_keys_are_quantised_is_read_off_the_model(
     load: Callable[..., LoadedModel], precision: str
 ) -> None:

@@ -25,6 +25,7 @@ from agentrt.runtime.xpu.compiled import CompiledKernels
 from agentrt.runtime.xpu.kernel_bench import KernelBench
 from agentrt.runtime.xpu.loading import LoadedModel, build_model, load_model, load_profile
 from agentrt.runtime.xpu.platforms import find_platform
+from tests.hypothesis_profiles import first_of
 from tests.runtime.heg.test_partition import with_skip_connection
 from tests.runtime.tiny import EXACT, Piece, forward, made_up_profile, tiny_model, uncut
 
@@ -108,7 +109,7 @@ def test_another_model_has_another_profile(tiny_folder: Path, tmp_path: Path) ->
     assert len(list(tmp_path.glob("machine-*.json"))) == 1  # the machine is still the same
 
 
-@pytest.mark.parametrize("platform", ["cpu", "emulated"])
+@pytest.mark.parametrize("platform", first_of(["cpu", "emulated"]))
 def test_a_model_is_loaded_as_its_profile_advises(tiny_folder: Path, tmp_path: Path, platform: str) -> None:
     directory = tiny_model(tiny_folder, "qwen2")
     loaded = load_model(
@@ -189,6 +190,7 @@ def test_made_up_profile_is_valid() -> None:
     assert Profile.model_validate_json(made_up_profile(3).model_dump_json()) == made_up_profile(3)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("busy", [True, False])
 def test_timings_that_differ_say_that_the_machine_was_busy(
     tiny_folder: Path,

@@ -72,6 +72,7 @@ def test_pages_of_embeddings_are_released_with_idle_memory() -> None:
         assert resident(weights) <= opened < read
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("static_tokens", [None, 32])
 def test_every_piece_runs_once(
     tiny_folder: Path, static_tokens: int | None, monkeypatch: pytest.MonkeyPatch
@@ -101,6 +102,7 @@ def test_every_piece_runs_once(
         assert sum(kind == "attention" for kind, _ in ran) == layers - 1
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(("stored", "past"), [(0, 0), (70, 64), (10**6, 8192)])
 def test_attentions_are_warmed_up_for_a_long_past_in_one_block(
     tiny_folder: Path, stored: int, past: int, monkeypatch: pytest.MonkeyPatch

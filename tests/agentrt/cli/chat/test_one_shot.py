@@ -180,6 +180,7 @@ def run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.mark.check
 @pytest.mark.slow
 def test_a_real_model_answers_an_argument() -> None:
     ended = run("What is the weather in Oslo?", "--weather-delay", "0")

@@ -32,6 +32,7 @@ def test_an_idle_server(server: Running, tokens: Path) -> None:
     assert "requests: none\n" in shown
 
 
+@pytest.mark.check
 def test_what_a_busy_server_does_is_measured(server: Running, tokens: Path) -> None:
     done = threading.Event()
 

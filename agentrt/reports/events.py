@@ -78,6 +78,15 @@ class PredictorCharged:
 
 
 @dataclass(frozen=True, slots=True)
+class PredictorEnded:
+    """A predictor has made its drafts, ``ran_s`` seconds after it was started and before the model answered."""
+
+    turn: int
+    predictor: str
+    ran_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class PredictorStopped:
     """A predictor may send no more in this turn; ``reason`` says why."""
 
@@ -162,7 +171,11 @@ class CallMissed:
 
 @dataclass(frozen=True, slots=True)
 class SpeculationWasted:
-    """A speculation was not claimed; its tool had run ``ran_s`` seconds and costs ``cost`` a run."""
+    """A speculation was not claimed; its tool had run ``ran_s`` seconds and costs ``cost`` a run.
+
+    ``disclosed`` says that it had passed values to a tool that ``discloses`` them, and had not received them
+    before.
+    """
 
     turn: int
     tool: str
@@ -171,6 +184,7 @@ class SpeculationWasted:
     predictor: str = ""
     cost: float = 0.0
     run: int = 0
+    disclosed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +267,7 @@ SpeculationEvent: TypeAlias = (
     | DraftRefused
     | DraftJudged
     | PredictorCharged
+    | PredictorEnded
     | PredictorStopped
     | PredictorFailed
     | SpeculationStarted

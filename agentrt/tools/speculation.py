@@ -90,6 +90,7 @@ class Speculation:
         ttl: float,
         cost: float = 0.0,
         needs_loop: bool = False,
+        discloses: bool = False,
         outdated: Callable[[], str | None] = _never,
         on_wasted: Callable[[Speculation, str], None] = _ignore,
         clock: Callable[[], float] = monotonic,
@@ -97,7 +98,8 @@ class Speculation:
         """``draft`` is the call that is run; its result can be claimed for ``ttl`` seconds.
 
         ``cost`` is the price of one run of the tool. ``needs_loop`` says that the run proceeds on an event
-        loop, so that no thread may block on it. ``outdated`` returns why the result may no longer be used,
+        loop, so that no thread may block on it. ``discloses`` says that it passes on values to where the user
+        does not trust. ``outdated`` returns why the result may no longer be used,
         or None. ``on_wasted`` is called once, with the reason, when the speculation is dropped.
         """
         self.number = next(_numbers)
@@ -105,6 +107,7 @@ class Speculation:
         self.draft = draft
         self.cost = cost
         self.needs_loop = needs_loop
+        self.discloses = discloses
         self.lost_because = ""
         """Why the result cannot be used, as soon as it cannot."""
         self._ttl = ttl

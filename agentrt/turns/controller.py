@@ -16,6 +16,7 @@ from ..reports.events import (
     DraftJudged,
     DraftUnclaimed,
     PredictorCharged,
+    PredictorEnded,
     PredictorStarted,
     SpeculationEvent,
     SpeculationWasted,
@@ -70,8 +71,8 @@ class Controller:
         The number of samples is the one with the highest expected value: per turn, what right drafts save
         (Eq. 1's ``(G + T) - max{G, g + T}`` for each), less the weight of wrong ones and the price. A
         predictor whose value is below what it costs a turn is only probed, with one sample. One that
-        ``shares_cores`` with the model, and so may cost more than it is worth, is left out of some turns, so
-        that the model's time without it is known.
+        ``shares_cores`` with the model, and could slow it down by more than is expected to be saved, is left
+        out of some turns, so that the model's time without it is known.
         """
         with self._lock:
             if self._config.mode == "off":
@@ -149,6 +150,9 @@ class Controller:
             match event:
                 case PredictorStarted():
                     self._open_turn(event.turn)[event.predictor] = OpenDrafts(event.samples)
+                case PredictorEnded(ran_s=ran_s):
+                    if (drafts := self._drafts_of(event.turn, event.predictor)) is not None:
+                        drafts.ran_s = ran_s
                 case DraftJudged() if (drafts := self._drafts_of(event.turn, event.predictor)) is not None:
                     drafts.judged.append(event)
                 case PredictorCharged(cost=cost):
@@ -223,6 +227,8 @@ class Controller:
     def _answered(self, event: TurnAnswered, opened: dict[str, OpenDrafts]) -> None:
         for predictor, drafts in opened.items():
             self._judge(predictor, drafts, event.generation_s)
+            ran_s = event.generation_s if drafts.ran_s is None else drafts.ran_s
+            self._predictors[predictor].cost.add_run(ran_s)
             # The first turn also loads and compiles what the others use.
             if event.overhead_s is not None and self._predictors[predictor].turns > 1:
                 self._predictors[predictor].cost.add_overhead(event.overhead_s / len(opened))

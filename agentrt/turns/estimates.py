@@ -63,4 +63,6 @@ class OpenDrafts:
 
     samples: int
     judged: list[DraftJudged] = field(default_factory=list)
+    ran_s: float | None = None
+    """For how long the predictor ran; None while it runs."""
     money: float = 0.0

@@ -40,7 +40,7 @@ class PredictionCost:
         """Create the cost of a predictor that was never run."""
         self._overhead_s = Mean()
         self._overhead_s.add(_FIRST_OVERHEAD_S)
-        self._with_s = Mean()
+        self._ran_s = Mean()
         self._slower_s = Mean()
         self._last: tuple[bool, float] | None = None
         self._turns_with = 0
@@ -48,14 +48,16 @@ class PredictionCost:
 
     def add_turn(self, generation_s: float, *, predicted: bool) -> None:
         """Add the model's time in a turn that called tools, with or without this predictor."""
-        if predicted:
-            self._with_s.add(generation_s)
         if self._last is not None and self._last[0] != predicted:
             slower_s = generation_s - self._last[1]
             self._slower_s.add(slower_s if predicted else -slower_s)
             self._differences += 1
         self._last = predicted, generation_s
         self._turns_with += predicted
+
+    def add_run(self, seconds: float) -> None:
+        """Add the time for which the predictor ran beside the model in a turn."""
+        self._ran_s.add(seconds)
 
     def add_overhead(self, seconds: float) -> None:
         """Add the SDK's work in a turn with this predictor."""
@@ -68,8 +70,8 @@ class PredictionCost:
 
     @property
     def most_seconds(self) -> float:
-        """The most it may be: a predictor that shares the model's cores equally doubles the model's time."""
-        return 0.0 if _free else (self._overhead_s.value or 0.0) + 0.5 * (self._with_s.value or 0.0)
+        """The most it may be: while a predictor shares the model's cores equally, the model takes twice as long."""
+        return 0.0 if _free else (self._overhead_s.value or 0.0) + 0.5 * (self._ran_s.value or 0.0)
 
     @property
     def needs_a_turn_without(self) -> bool:

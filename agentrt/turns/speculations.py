@@ -23,8 +23,11 @@ from ..tools.runner import SpeculativeRuns
 from ..tools.speculable_tool import SpeculableTool
 from ..tools.speculation import Draft, Speculation
 from ..tools.writes import write_log
+from .history import CallHistory
 from .shared import SharedState
 
+_MADE = "the model has made this call since the user's last message"
+_DISCLOSES = "it would disclose arguments to a tool that was not called in this run"
 _UNDECIDED = "its guard had not decided when the turn ended"
 
 
@@ -60,10 +63,13 @@ class TurnSpeculations:
         turn: int,
         starter: AheadStarter[Any],
         restrictions: Callable[[], Restrictions],
+        history: Callable[[], CallHistory],
+        may_disclose: Callable[[], bool],
     ) -> None:
         """``starter`` is notified of each speculation that an ahead request may follow.
 
-        ``restrictions`` is called only once a draft has come.
+        ``restrictions``, ``history`` and ``may_disclose`` are called only once a draft has come: the last one
+        returns whether tools that disclose their arguments may run with new ones.
         """
         self._shared = shared
         self._reporter = shared.reporter
@@ -72,6 +78,8 @@ class TurnSpeculations:
         self._turn = turn
         self._starter = starter
         self._restrictions = restrictions
+        self._history = history
+        self._may_disclose = may_disclose
         self.recorder = TurnRecorder(shared.reporter, turn, shared.spans)
         self.drafts = DraftRecords()
         self.cache = FuturesCache(shared.config.max_speculations)
@@ -86,15 +94,25 @@ class TurnSpeculations:
         runs: SpeculativeRuns,
         *,
         may_run_coroutines: bool,
+        predicted: bool = True,
     ) -> None:
-        """Start the predicted call's tool in ``runs``, unless it is refused; the report says why."""
+        """Start the drafted call's tool in ``runs``, unless it is refused; the report says why.
+
+        ``predicted`` is False for a call that the model has made.
+        """
         self._reporter.note(DraftArrived(self._turn, predictor, call.name, draft_s))
-        refusal = await self._start(call, predictor, draft_s, runs, may_run_coroutines)
+        refusal = await self._start(call, predictor, draft_s, runs, may_run_coroutines, predicted)
         if refusal:
             self._reporter.note(DraftRefused(self._turn, predictor, call.name, refusal))
 
     async def _start(
-        self, call: ToolCall, predictor: str, draft_s: float, runs: SpeculativeRuns, may_run_coroutines: bool
+        self,
+        call: ToolCall,
+        predictor: str,
+        draft_s: float,
+        runs: SpeculativeRuns,
+        may_run_coroutines: bool,
+        predicted: bool,
     ) -> str | None:
         """Return why nothing was started; None also for a call that an earlier draft has started."""
         tool = self._tools.get(call.name)
@@ -109,6 +127,8 @@ class TurnSpeculations:
             return str(error)
         except Exception as error:  # noqa: BLE001 - validators and canonicalisers are the user's
             return f"bad arguments ({type(error).__name__})"
+        if predicted and key in self._history().keys:
+            return _MADE
         draft = Draft(tool.name, key, predictor, draft_s)
         self.drafts.add(draft)
         refused = self._restrictions().refused
@@ -122,6 +142,9 @@ class TurnSpeculations:
             return "a coroutine tool cannot run speculatively in a sync turn"
         if key in self.cache:
             return None
+        discloses = predicted and self._discloses(tool, call)
+        if discloses and not (self._may_disclose() or tool.name in self._history().called):
+            return _DISCLOSES
         controller, cost = self._shared.controller, tool.options.cost
         decision = controller.should_run(predictor, tool.name, monotonic(), draft_s=draft_s, cost=cost)
         if not decision.speculate:
@@ -144,6 +167,7 @@ class TurnSpeculations:
             ttl=tool.options.ttl,
             cost=cost,
             needs_loop=as_coroutine,
+            discloses=discloses,
             outdated=functools.partial(_outdated, tool.options.invalidated_by, self._scope, moment),
             on_wasted=self.recorder.wasted,
         )
@@ -159,6 +183,11 @@ class TurnSpeculations:
         if self._leaves_the_process(tool):
             self._starter.started(call, speculation)
         return None
+
+    @staticmethod
+    def _discloses(tool: SpeculableTool, call: ToolCall) -> bool:
+        """Whether a call would pass on values, to where the user does not trust, that are new there."""
+        return tool.options.discloses and not tool.received.contain(call.arguments)
 
     def note_discard_failure(self, tool: SpeculableTool, error: BaseException) -> None:
         """Report that discarding an unclaimed preparation has failed."""
@@ -198,13 +227,14 @@ class TurnSpeculations:
             reason = self._tools[call.name].why_no_key(call.arguments)
             return PendingClaim(None, None, self.recorder, reason, call_id=call.id)
         speculation, reason = self.cache.take(key), self.cache.why_missing(key)
+        arguments = call.arguments if self._tools[call.name].options.discloses else None
         if speculation is not None:
             speculation.expect()
-            return PendingClaim(key, speculation, self.recorder, call_id=call.id)
+            return PendingClaim(key, speculation, self.recorder, call_id=call.id, arguments=arguments)
         draft_s = None if key in self.cache else self.drafts.first_s(key)
         if draft_s is not None:
             reason = "predicted, but not run speculatively"
-        return PendingClaim(key, None, self.recorder, reason, draft_s, call.id)
+        return PendingClaim(key, None, self.recorder, reason, draft_s, call.id, arguments)
 
     def cancel(self, reason: str) -> None:
         """Cancel the speculations that are still running."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -17,7 +17,6 @@ _MAX_PARAMETERS = 4096
 _MAX_ITEMS = 64  # shapes, constants or digests of one parameter
 _LONGEST_CONSTANT = 200
 _MAX_CUES = 4096
-_NO_PARAMETER = ""  # counts the calls without arguments
 _SECRET = re.compile(
     r"pass(word|phrase|code)?$|secret|token|credential|api_?key|\bpin\b|cvv|ssn", re.IGNORECASE
 )
@@ -79,10 +78,6 @@ class PatternMemory:
         """Return the statistics of a parameter; empty ones if it has had no argument yet."""
         return self.parameters.get((tool, name)) or ParameterStats()
 
-    def has_called(self, tool: str, parameters: Iterable[str]) -> bool:
-        """Whether a call of ``tool`` was counted; ``parameters`` are the names of its parameters."""
-        return any((tool, name) in self.parameters for name in (_NO_PARAMETER, *parameters))
-
     def recall(self, cues: Sequence[int]) -> Counter[int]:
         """Return counts of the calls and arguments, as digests, that followed these cues before."""
         found: Counter[int] = Counter()
@@ -92,7 +87,7 @@ class PatternMemory:
 
     def count(self, tool: str, arguments: Mapping[str, Any], cues: Sequence[int]) -> None:
         """Count one call that was made after these cues."""
-        for parameter, value in (arguments or {_NO_PARAMETER: None}).items():
+        for parameter, value in arguments.items():
             at = (tool, parameter)
             self.parameters.setdefault(at, ParameterStats()).count(parameter, value)
             self.parameters.move_to_end(at)

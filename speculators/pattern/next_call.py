@@ -38,9 +38,6 @@ class NextCallModel:
     the argument. Features are the last calls, the words of the request, the path of a field in an earlier
     result, how a value and a parameter are named, the value's shape, whether it was used before, and which
     list item is next. Some have a prior weight, so that the first prediction can be right.
-
-    A tool is predicted once a call of it has been made, in this conversation or an earlier one: before, words
-    of the request do not reach it.
     """
 
     def __init__(
@@ -71,7 +68,7 @@ class NextCallModel:
         found = [
             PredictedCall(tool.name, arguments, probability * inner)
             for (tool, _), probability in zip(classes, probabilities, strict=True)
-            if tool is not None and probability >= min_probability and self._is_predicted(tool)
+            if tool is not None and probability >= min_probability and self._is_speculable(tool)
             for arguments, inner in self._argument_sets(tool)
             if probability * inner >= min_probability
         ]
@@ -126,10 +123,6 @@ class NextCallModel:
 
     def _is_speculable(self, tool: ToolSchema) -> bool:
         return self._speculable is None or tool.name in self._speculable
-
-    def _is_predicted(self, tool: ToolSchema) -> bool:
-        called = any(call.tool == tool.name for call in self._calls)
-        return self._is_speculable(tool) and (called or self._memory.has_called(tool.name, tool.parameters))
 
     def _argument_sets(self, tool: ToolSchema) -> list[tuple[dict[str, Any], float]]:
         """Return the likeliest arguments of a tool with their probabilities, best first (beam search)."""

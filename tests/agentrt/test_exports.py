@@ -67,7 +67,14 @@ EXPORTS = {
         *("PredictorFailed", "PredictorReport", "PredictorSkipped", "PredictorStarted", "RecordedAnswer"),
         *("RecordedCall", "Recording", "SpeculationEvent", "SpeculationObserver", "SpeculationReport"),
         *("SpeculationStarted", "SpeculationWasted", "SubmissionRefused", "ToolReport", "TurnAnswered"),
-        *("DraftUnclaimed", "PredictorStopped", "SpeculationStopped", "TurnReport", "TurnStarted"),
+        *(
+            "DraftUnclaimed",
+            "PredictorEnded",
+            "PredictorStopped",
+            "SpeculationStopped",
+            "TurnReport",
+            "TurnStarted",
+        ),
     },
     "agentrt.runtime": {
         *("CallAnswered", "EngineStatistics", "FinishReason", "Finished", "Generation", "GenerationEvent"),

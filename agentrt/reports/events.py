@@ -79,7 +79,7 @@ class PredictorCharged:
 
 @dataclass(frozen=True, slots=True)
 class PredictorEnded:
-    """A predictor has made its drafts, ``ran_s`` seconds after it was started and before the model answered."""
+    """A predictor has ended before the model has answered; it ran ``ran_s`` seconds."""
 
     turn: int
     predictor: str

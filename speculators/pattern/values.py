@@ -43,6 +43,11 @@ class Source:
     before: tuple[str, ...] = ()
     position: int | None = None
 
+    @property
+    def place(self) -> str:
+        """Name where it is, for all conversations: a field of a tool's calls or results, or a kind of message."""
+        return self.path if self.kind in ("result", "argument") else self.kind
+
     def features(self) -> list[str]:
         """Return the features that do not depend on the parameter the value may be for."""
         features = [self.kind, self.path, *(f"{self.kind}:{trait}" for trait in self.traits)]

@@ -70,7 +70,7 @@ class PredictionCost:
 
     @property
     def most_seconds(self) -> float:
-        """The most it may be: a predictor that shares the cores equally halves the model's speed meanwhile."""
+        """The most it may be: a predictor that shares the cores equally halves the model's speed."""
         return 0.0 if _free else (self._overhead_s.value or 0.0) + 0.5 * (self._ran_s.value or 0.0)
 
     @property

@@ -45,7 +45,7 @@ class Source:
 
     @property
     def place(self) -> str:
-        """Name where it is, for all conversations: a field of a tool's calls or results, or a kind of message."""
+        """The field of a tool's calls or results, or the kind of message: the same in all conversations."""
         return self.path if self.kind in ("result", "argument") else self.kind
 
     def features(self) -> list[str]:

@@ -90,7 +90,7 @@ class Controller:
                 if known.probes.due(cost.seconds, self._generation_s.value, could_save_s):
                     return Decision(True, 1)
                 return Decision(False, reason="its drafts are not expected to save more than they cost")
-            if shares_cores and value < cost.most_seconds and cost.needs_a_turn_without:
+            if shares_cores and cost.needs_a_turn_without(value):
                 return Decision(False, reason="this turn measures the model without it")
             known.probes.paid(could_save_s)
             if known.turns and known.turns % _EXPLORE_EVERY == 0:

@@ -73,15 +73,17 @@ class PredictionCost:
         """The most it may be: a predictor that shares the cores equally halves the model's speed."""
         return 0.0 if _free else (self._overhead_s.value or 0.0) + 0.5 * (self._ran_s.value or 0.0)
 
-    @property
-    def needs_a_turn_without(self) -> bool:
-        """Whether to measure a turn without the predictor, beside the last one with it.
+    def needs_a_turn_without(self, value_s: float) -> bool:
+        """Whether to measure a turn without the predictor, which is expected to save ``value_s``.
 
-        There are to be twice as many differences as the logarithm of the turns with it: one such turn makes
-        two. Turns without it that are not beside one with it say nothing about its cost.
+        There are to be twice as many differences as the logarithm of the turns with it, times the share of
+        :attr:`most_seconds` that ``value_s`` does not outweigh; none if it outweighs all. One turn without it
+        makes two differences. Those that are not beside one with it say nothing about its cost.
         """
-        after_one_with = self._last is not None and self._last[0]
-        return after_one_with and self._differences < 2 * math.log2(self._turns_with + 1)
+        if value_s >= self.most_seconds or self._last is None or not self._last[0]:
+            return False
+        doubt = 1 - max(0.0, value_s) / self.most_seconds
+        return self._differences < 2 * doubt * math.log2(self._turns_with + 1)
 
     @property
     def _slowdown_s(self) -> float:

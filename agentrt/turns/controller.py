@@ -73,6 +73,11 @@ class Controller:
         predictor whose value is below what it costs a turn is only probed, with one sample. One that
         ``shares_cores`` with the model, and could slow it down by more than is expected to be saved, is left
         out of some turns, so that the model's time without it is known.
+
+        Sixteen turns in a row without a right draft count as a value of zero. Not so for a predictor that
+        neither shares cores nor charges: it costs so little that right drafts may be rare, as of one that
+        drafts only what it is sure of. One right draft in the turns since the last one is taken for possible,
+        and what wrong ones waste is judged draft by draft.
         """
         with self._lock:
             if self._config.mode == "off":
@@ -83,7 +88,10 @@ class Controller:
             known = self._predictors.setdefault(predictor, PredictorEstimate())
             chosen, value = self._best_samples(predictor, known, samples)
             cost, could_save_s = known.cost, self._could_save()
-            if known.dry_turns >= _DRY_TURNS or value < cost.seconds:
+            costs_little = not (shares_cores or known.charged)
+            if costs_little:
+                value = max(value, could_save_s / (known.dry_turns + 1))
+            if (known.dry_turns >= _DRY_TURNS and not costs_little) or value < cost.seconds:
                 if known.probes.outdated(could_save_s):
                     known.probes.paid(could_save_s)
                     return Decision(True, 1)
@@ -157,6 +165,7 @@ class Controller:
                     drafts.judged.append(event)
                 case PredictorCharged(cost=cost):
                     self._spending.add(tokens=cost.input_tokens + cost.output_tokens, money=cost.money)
+                    self._predictors.setdefault(event.predictor, PredictorEstimate()).charged = True
                     if (drafts := self._drafts_of(event.turn, event.predictor)) is not None:
                         drafts.money += cost.money
                 case TurnAnswered():

@@ -53,6 +53,8 @@ class PredictorEstimate:
         self.turns = 0
         self.dry_turns = 0
         """Turns in a row without a right draft."""
+        self.charged = False
+        """Whether it has ever charged tokens or money."""
         self.cost = PredictionCost()
         self.probes = Probes()
 

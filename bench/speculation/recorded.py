@@ -24,7 +24,10 @@ Drafts = Sequence[Sequence[ToolCall]]
 
 @dataclass(frozen=True, slots=True)
 class Lived:
-    """Totals of conversations; times in virtual seconds. A speculative run is claimed or wasted."""
+    """Totals of conversations; times in virtual seconds.
+
+    ``calls`` are those of reading tools. A speculative run is claimed or wasted.
+    """
 
     calls: int
     claims: int
@@ -37,6 +40,11 @@ class Lived:
     def saved_share(self) -> float:
         """The share of the plain time that speculation saves."""
         return 1 - self.seconds / self.plain_seconds if self.plain_seconds else 0.0
+
+    @property
+    def claim_rate(self) -> float:
+        """The share of the calls that were claimed."""
+        return self.claims / self.calls if self.calls else 0.0
 
     @property
     def wasted_share(self) -> float:
@@ -110,9 +118,11 @@ class _Drafts:
     def __init__(self, draft_s: float, shares_cores: bool) -> None:
         self.shares_cores = shares_cores
         self.drafted: Sequence[ToolCall] = ()
+        """Those of the present turn."""
         self._draft_s = draft_s
 
     async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
+        """Yield the drafts of the present turn."""
         drafted = self.drafted
         await asyncio.sleep(self._draft_s)
         for call in drafted:

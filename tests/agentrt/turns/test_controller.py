@@ -388,3 +388,26 @@ def test_a_draft_that_may_cost_more_than_it_saves_is_still_measured() -> None:
         served.turn(1)
         served.turn(0)
     assert 1 < served.samples_drawn.count(0) < 12
+
+
+@pytest.mark.parametrize(("shares_cores", "money"), [(False, 0.0), (True, 0.0), (False, 0.001)])
+def test_rare_right_drafts_are_waited_for_where_prediction_costs_little(
+    shares_cores: bool, money: float
+) -> None:
+    served = workload(shares_cores=shares_cores, money=money)
+    for _ in range(10):
+        for _ in range(40):
+            served.turn(None)
+        served.turn(None, wrong=1)
+        served.turn(1)
+    if shares_cores or money:
+        assert sum(served.samples_drawn) < 100
+    else:
+        assert served.samples_drawn == [1] * 420
+
+
+def test_a_tool_that_is_too_quick_stops_also_a_predictor_that_costs_little() -> None:
+    served = workload(tool_s=0.0001, shares_cores=False)
+    for _ in range(400):
+        served.turn(1)
+    assert sum(served.samples_drawn) < 12

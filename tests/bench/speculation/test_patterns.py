@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -74,3 +75,35 @@ def test_a_quick_run_takes_the_beginning(tmp_path: Path) -> None:
     write_apibank(tmp_path, [visit(number) for number in range(40)])
     (result,) = patterns.measure(tmp_path, quick=True, progress=lambda line: None)
     assert result.conversations == 4
+
+
+def mixed_requests() -> Iterator[dict[str, Any]]:
+    """Requests of a new user, the same eight twice: orders, the weather, and two orders to be cancelled."""
+    for number in range(16):
+        customer = ("ACME", "Initech", "", "Hooli", "", "Umbrella", "Wayne", "Stark")[number % 8]
+        cities = {2: ("Oslo", "Rome"), 4: ("Paris", "Kyoto")}.get(number % 8, ())
+        order = f"order-{len(customer)}{sum(map(ord, customer))}"
+        cancels = customer in ("Umbrella", "Stark")
+        asked = "Please cancel the order of" if cancels else "Where is the order of"
+        text = f"What is the weather in {' and '.join(cities)}?" if cities else f"{asked} {customer}?"
+        calls = [("GetWeather", {"city": city}, json.dumps({"city": city, "temp": 12})) for city in cities]
+        if not cities:
+            calls = [
+                ("FindOrder", {"customer": customer}, order),
+                ("GetOrder", {"number": order}, f"{order}: three chairs"),
+            ]
+        if cancels:
+            calls.append(("CancelOrder", {"number": order}, f"{order} cancelled"))
+            calls.append(("GetOrder", {"number": order}, f"{order}: cancelled"))
+        steps = [{"type": "tool", "tool": tool, "arguments": a, "result": r} for tool, a, r in calls]
+        yield {
+            "id": f"request{number}",
+            "steps": [{"type": "user", "text": text}, *steps, {"type": "reply", "text": "Done."}],
+        }
+
+
+def test_the_defaults_save_a_new_user_a_fifth_of_the_time_and_waste_at_most_a_fifth(tmp_path: Path) -> None:
+    write_apibank(tmp_path, list(mixed_requests()))
+    (result,) = patterns.measure(tmp_path, quick=False, progress=lambda line: None)
+    assert result.total.saved_share >= 0.2
+    assert result.total.wasted_share <= 0.2

@@ -20,23 +20,26 @@ class CallHistory:
         self.keys: set[str] = set()
         """The keys of the calls since the user's last message whose results still hold.
 
-        A call is left out once a tool of ``invalidated_by`` was called after it.
+        A call is left out once a tool of ``invalidated_by`` was called in the same answer or after it.
         """
         answered = {str(message.get("tool_call_id")) for message in messages if message.get("role") == "tool"}
         holding: dict[str, SpeculableTool] = {}
         for message in messages:
             if message.get("role") == "user":
                 holding.clear()
-            for call in _calls_of(message):
-                for key, tool in list(holding.items()):
-                    if call.name in tool.options.invalidated_by:
-                        del holding[key]
+            calls = _calls_of(message)
+            for call in calls:
                 called = tools.get(call.name)
                 if called is not None:
                     if str(call.id) in answered:
                         self.called.add(call.name)
                     with suppress(Exception):  # validators and canonicalisers are the user's
                         holding[called.key(called.bind(call.arguments))] = called
+            # Calls of one answer may run at once: a read beside a write may be from before it.
+            written = {call.name for call in calls}
+            for key, tool in list(holding.items()):
+                if not written.isdisjoint(tool.options.invalidated_by):
+                    del holding[key]
         self.keys.update(holding)
 
 

@@ -241,3 +241,11 @@ def test_a_history_of_many_calls_keeps_those_that_hold() -> None:
     history = CallHistory(messages, {"look": described})
     assert len(history.keys) == 1
     assert history.called == {"look"}
+
+
+def test_a_read_in_one_answer_with_a_write_may_be_outdated() -> None:
+    lookup = Lookup(invalidated_by=["put"])
+    read, write = made(call("a"))[0], made(ToolCall("put", {"q": "a"}, "call_2"))[0]
+    read["tool_calls"] = write["tool_calls"] + read["tool_calls"]
+    lookup.drafted([user(), read], call("a"), calls=[call("a")])
+    assert lookup.runs == ["a"]

@@ -175,7 +175,7 @@ def _content_of(stats: ParameterStats) -> str:
 
 
 def _stats_of(content: str) -> ParameterStats:
-    shapes, types, constants, seen, *places = json.loads(content)  # without places before version 0.2
+    shapes, types, constants, seen, *places = json.loads(content)  # the first files have no places
     for key in constants:
         json.loads(key)
     return ParameterStats(

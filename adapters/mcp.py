@@ -81,8 +81,9 @@ async def speculable_tools(
     protocols before 2026-07-28 allow, also asks in the middle of a speculative one: do not use this there.
 
     A call of another tool of the server outdates the speculations from before it, unless ``invalidated_by``
-    says which tools do. ``options`` are those of :func:`agentrt.speculable`, for all tools. Call other tools
-    as before, by ``client.call_tool``.
+    says which tools do. A tool with a true ``openWorldHint`` passes its arguments on to others: it
+    ``discloses`` them, unless that option is given. ``options`` are those of :func:`agentrt.speculable`, for
+    all tools. Call other tools as before, by ``client.call_tool``.
 
     Raises:
         ConfigurationError: ``client`` is none or not connected, the server is not trusted, or an option is
@@ -91,8 +92,12 @@ async def speculable_tools(
     check_trusted(trusted)
     listed = await _list(_session(client))
     writers = tuple(tool.name for tool in listed if not _only_reads(tool))
-    parsed = SpeculableOptions(**{"invalidated_by": writers, **dict[str, Any](options)})
-    return [McpTool(client, tool, parsed) for tool in listed if _only_reads(tool)]
+    given = {"invalidated_by": writers, **dict[str, Any](options)}
+    return [
+        McpTool(client, tool, SpeculableOptions(**{"discloses": _is_open_world(tool), **given}))
+        for tool in listed
+        if _only_reads(tool)
+    ]
 
 
 def _session(client: object) -> mcp.ClientSession:
@@ -127,6 +132,11 @@ async def _page(session: Any, cursor: str | None) -> mcp.types.ListToolsResult:
 
 def _only_reads(tool: mcp.types.Tool) -> bool:
     return tool.annotations is not None and _field(tool.annotations, "read_only_hint") is True
+
+
+def _is_open_world(tool: mcp.types.Tool) -> bool:
+    # The protocol takes a missing hint for true; but then nearly every tool of a trusted server would be.
+    return tool.annotations is not None and _field(tool.annotations, "open_world_hint") is True
 
 
 def _field(value: Any, name: str) -> Any:

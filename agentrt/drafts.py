@@ -115,9 +115,12 @@ class Speculator(Protocol):
     in reports. A predictor whose attribute ``looks_ahead`` is true can also predict the call that follows one
     whose result is not in the messages yet. With turn-ahead (:mod:`agentrt.lookahead`) it is run on such a
     request first, and again when the result is known. One whose attribute ``shares_cores`` is false cannot
-    slow the main model down, such as one that asks another machine; of all others that is measured.
+    slow the main model down, such as one that asks another machine; of all others that is measured. They are
+    taken to slow it only until ``drafts`` ends: one that goes on computing does not end before that is done.
     One whose attribute ``reads_calls`` is true does not predict: it reads calls off the answer that the agent
-    makes without naming them, as in code. They are bound with the other calls of the answer.
+    makes without naming them, as in code. They are bound with the other calls of the answer. One whose
+    attribute ``reads_answer`` is true predicts nothing either: its drafts are calls of the answer, as far as
+    that is written. What a turn asks of predictions does not bind calls that the model has made.
     """
 
     def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
@@ -211,6 +214,11 @@ def looks_ahead(predictor: Speculator) -> bool:
 def reads_calls(predictor: Speculator) -> bool:
     """Whether a predictor's drafts are calls that the answer makes in another form, such as code."""
     return bool(getattr(predictor, "reads_calls", False))
+
+
+def reads_answer(predictor: Speculator) -> bool:
+    """Whether a predictor's drafts are calls that the main model has made, rather than predictions."""
+    return reads_calls(predictor) or bool(getattr(predictor, "reads_answer", False))
 
 
 def shares_cores(predictor: Speculator) -> bool:

@@ -38,6 +38,7 @@ class StreamSpeculator:
 
     name = "stream"
     shares_cores = False
+    reads_answer = True
 
     def __init__(self, *, format: ToolCallFormat | str | None = None) -> None:
         """``format``, or its name, is how the main model writes calls, for servers that do not parse them.

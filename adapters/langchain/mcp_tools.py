@@ -14,8 +14,9 @@ from agentrt.tools.speculable_tool import SpeculableKeywords, SpeculableOptions
 from ..trust import check_trusted
 from .tools import make_speculable
 
-_HINTS = ("readOnlyHint", "read_only_hint")
-"""The field of a tool's annotations in versions 1 and 2 of the package ``mcp``."""
+_READ_ONLY = ("readOnlyHint", "read_only_hint")
+_OPEN_WORLD = ("openWorldHint", "open_world_hint")
+"""Fields of a tool's annotations in versions 1 and 2 of the package ``mcp``."""
 
 
 def speculable_mcp_tools(
@@ -30,7 +31,8 @@ def speculable_mcp_tools(
     The hint is the server's own claim, so it counts only for servers that you trust; for a tool of another
     one use ``speculable(tool)``. All other tools are returned as they are, and so are tools that are
     speculable already. A call of a tool without the hint outdates the speculations from before it, unless
-    ``invalidated_by`` says which tools do.
+    ``invalidated_by`` says which tools do. A tool with a true ``openWorldHint`` passes its arguments on to
+    others: it ``discloses`` them, unless that option is given.
 
     ``options`` are those of :func:`agentrt.speculable`, for all tools.
 
@@ -43,13 +45,15 @@ def speculable_mcp_tools(
     given = list(tools)
     for tool in given:
         check_setting("tools", tool, BaseTool, "the tools that langchain-mcp-adapters has loaded")
-    writers = tuple(tool.name for tool in given if not _only_reads(tool))
-    parsed = SpeculableOptions(**{"invalidated_by": writers, **dict[str, Any](options)})
+    writers = tuple(tool.name for tool in given if not _has_hint(tool, _READ_ONLY))
+    chosen = {"invalidated_by": writers, **dict[str, Any](options)}
     return [
-        make_speculable(tool, parsed) if _only_reads(tool) and speculable_tool(tool) is None else tool
+        make_speculable(tool, SpeculableOptions(**{"discloses": _has_hint(tool, _OPEN_WORLD), **chosen}))
+        if _has_hint(tool, _READ_ONLY) and speculable_tool(tool) is None
+        else tool
         for tool in given
     ]
 
 
-def _only_reads(tool: BaseTool) -> bool:
-    return any((tool.metadata or {}).get(hint) is True for hint in _HINTS)
+def _has_hint(tool: BaseTool, hints: tuple[str, str]) -> bool:
+    return any((tool.metadata or {}).get(hint) is True for hint in hints)

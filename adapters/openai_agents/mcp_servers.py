@@ -25,7 +25,8 @@ def speculable_server(server: Server, *, trusted: bool, **options: Unpack[Specul
     """Return ``server`` as one whose tools with a true ``readOnlyHint`` can be run speculatively.
 
     It is an instance of the same class with the same connection, for ``Agent(mcp_servers=[...])``. The hint
-    is the server's own claim, so it counts only for a server that you trust. ``options`` are those of
+    is the server's own claim, so it counts only for a server that you trust. A tool with a true
+    ``openWorldHint`` ``discloses`` its arguments, unless that option is given. ``options`` are those of
     :func:`agentrt.speculable`, for all tools. Tools that get metadata of the real call (``_meta``, a
     ``tool_meta_resolver``) or that agents see under the server's name (``include_server_in_tool_names``) are
     not run speculatively.
@@ -39,7 +40,7 @@ def speculable_server(server: Server, *, trusted: bool, **options: Unpack[Specul
             "not speculate on its tools."
         )
     check_setting("server", server, MCPServer, "an MCPServer, such as MCPServerStdio(...)")
-    declared = _DeclaredTools(SpeculableOptions(**dict[str, Any](options)))
+    declared = _DeclaredTools(dict[str, Any](options))
     base = plain_class(type(server))
     speculable: Any = object.__new__(transparent_subclass(base, SpeculableServer, _agentrt_declared=declared))
     speculable.__dict__ = server.__dict__
@@ -54,11 +55,12 @@ def described_by_annotations(annotations: object) -> SpeculableTool | None:
 class _DeclaredTools:
     """The speculable tools of one server by name, with the options of all."""
 
-    def __init__(self, options: SpeculableOptions) -> None:
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        SpeculableOptions(**options)  # an error is raised here, not when the tools are listed
         self._options = options
         self.found: dict[str, SpeculableTool] = {}
 
-    def declare(self, server: MCPServer, name: str) -> SpeculableTool:
+    def declare(self, server: MCPServer, name: str, *, discloses: bool) -> SpeculableTool:
         """Return the description of a tool: always the same one, which holds the tool's claims."""
         if name not in self.found:
             self.found[name] = SpeculableTool(
@@ -66,7 +68,7 @@ class _DeclaredTools:
                 bind=_bind,
                 call=None,
                 acall=functools.partial(_speculate, server, name),
-                options=self._options,
+                options=SpeculableOptions(**{"discloses": discloses, **self._options}),
             )
         return self.found[name]
 
@@ -111,15 +113,19 @@ class SpeculableServer(_Base):
     def _agentrt_described(self, tool: McpTool) -> McpTool:
         assert tool.annotations is not None
         described = _DescribedAnnotations.model_validate(tool.annotations.model_dump(by_alias=True))
-        described._agentrt = self._agentrt_declared.declare(self, tool.name)
+        described._agentrt = self._agentrt_declared.declare(
+            self, tool.name, discloses=_hint(tool, "open_world_hint", "openWorldHint")
+        )
         return tool.model_copy(update={"annotations": described})
 
 
 def _only_reads(tool: McpTool) -> bool:
-    annotations: Any = tool.annotations
-    # The second name is that of the package's first major version.
-    hint = getattr(annotations, "read_only_hint", getattr(annotations, "readOnlyHint", None))
-    return hint is True and not tool.meta
+    return _hint(tool, "read_only_hint", "readOnlyHint") and not tool.meta
+
+
+def _hint(tool: McpTool, name: str, first_name: str) -> bool:
+    """Whether a hint is true; ``first_name`` is its name in the package's first major version."""
+    return getattr(tool.annotations, name, getattr(tool.annotations, first_name, None)) is True
 
 
 def _bind(arguments: Mapping[str, Any]) -> Invocation:

@@ -91,6 +91,15 @@ class PredictorCharged(_Event):
 
 
 @dataclass(frozen=True, slots=True)
+class PredictorEnded(_Event):
+    """A predictor has ended before the model has answered; it ran ``ran_s`` seconds."""
+
+    turn: int
+    predictor: str
+    ran_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class PredictorStopped(_Event):
     """A predictor may send no more in this turn; ``reason`` says why."""
 
@@ -175,7 +184,11 @@ class CallMissed(_Event):
 
 @dataclass(frozen=True, slots=True)
 class SpeculationWasted(_Event):
-    """A speculation was not claimed; its tool had run ``ran_s`` seconds and costs ``cost`` a run."""
+    """A speculation was not claimed; its tool had run ``ran_s`` seconds and costs ``cost`` a run.
+
+    ``disclosed`` says that it had passed values to a tool that ``discloses`` them, and had not received them
+    before.
+    """
 
     turn: int
     tool: str
@@ -184,6 +197,7 @@ class SpeculationWasted(_Event):
     predictor: str = ""
     cost: float = 0.0
     run: int = 0
+    disclosed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +292,7 @@ SpeculationEvent: TypeAlias = (
     | DraftRefused
     | DraftJudged
     | PredictorCharged
+    | PredictorEnded
     | PredictorStopped
     | PredictorFailed
     | SpeculationStarted

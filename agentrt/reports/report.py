@@ -91,6 +91,7 @@ class ToolReport(BaseModel):
     ``could_save_s`` is what running all drafted calls could have saved in addition. ``unclaimed`` counts the
     right drafts whose speculation was not claimed; ``unseen`` those of them whose call did not reach the tool
     either, so that they are no misses. ``stopped`` says why the tool is not run speculatively any more.
+    ``disclosures`` counts the wasted runs that passed new values to a tool declared ``discloses``.
     ``refused_submissions`` counts the results that an engine's tool cache did not take.
     """
 
@@ -105,6 +106,7 @@ class ToolReport(BaseModel):
     could_save_s: float = 0.0
     wasted_s: float = 0.0
     wasted_cost: float = 0.0
+    disclosures: int = 0
     refused_submissions: int = 0
     stopped: str = ""
 
@@ -198,6 +200,7 @@ class SpeculationReport(BaseModel):
         lines = [
             f"  {name}: {each.claims} of {each.calls} calls claimed, "
             f"{each.saved_s:.2f} s saved, {each.wasted} wasted"
+            + (f", {each.disclosures} of them disclosures" if each.disclosures else "")
             + (f", {each.unclaimed} right drafts not claimed" if each.unclaimed else "")
             + (f", {each.could_save_s:.2f} s more possible" if each.could_save_s else "")
             + (f"; not run speculatively any more: {each.stopped}" if each.stopped else "")
@@ -231,6 +234,7 @@ class SpeculationReport(BaseModel):
             f"{total.claims} of {total.calls} calls claimed a speculation, saving "
             f"{total.saved_s:.2f} s; {total.wasted} speculations of {total.wasted_s:.2f} s were wasted"
             + (f", {total.unclaimed} of right drafts" if total.unclaimed else "")
+            + (f", {total.disclosures} disclosures" if total.disclosures else "")
         ]
         if total.could_save_s:
             texts.append(f"running all drafts could have saved {total.could_save_s:.2f} s more")

@@ -198,7 +198,10 @@ class Reporter:
                 generation_s = None if turn is None else turn.generation_s
                 self._count(event.tool, misses=1, could_save_s=_could_save_s(generation_s, event))
             case SpeculationWasted():
-                self._count(event.tool, wasted=1, wasted_s=event.ran_s, wasted_cost=event.cost)
+                disclosed = int(event.disclosed)
+                self._count(
+                    event.tool, wasted=1, wasted_s=event.ran_s, wasted_cost=event.cost, disclosures=disclosed
+                )
             case DraftUnclaimed():
                 self._count(event.tool, unclaimed=1, unseen=int(event.made and not event.called))
             case SpeculationStopped():

@@ -72,5 +72,6 @@ class TurnRecorder:
                 speculation.draft.predictor,
                 speculation.cost,
                 speculation.number,
+                speculation.discloses,
             )
         )

@@ -7,7 +7,7 @@ speculation if name and arguments are still equal.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
@@ -50,6 +50,7 @@ class PendingClaim:
     as the model wrote it: a call that arrives with other arguments, because a person or a middleware edited
     them, does not match, and the tool runs. ``draft_s`` is when in the turn the call was drafted, if it was
     drafted and not run speculatively. ``call_id`` is the id that the model's answer gives the call.
+    ``arguments`` are those of a call whose tool discloses them.
     """
 
     key: str | None
@@ -58,6 +59,7 @@ class PendingClaim:
     reason: str = ""
     draft_s: float | None = None
     call_id: str | None = None
+    arguments: Mapping[str, Any] | None = None
 
     def missed(self, reason: str) -> PendingClaim:
         """Return the pending claim of the same call as a miss."""

@@ -12,17 +12,21 @@ ScopeSource = Callable[[], Hashable | None]
 """Returns a key of the run of this code, as a framework knows it, or None."""
 
 _scope: ContextVar[Hashable | None] = ContextVar("agentrt_scope", default=None)
+_may_disclose: ContextVar[bool] = ContextVar("agentrt_may_disclose", default=False)
 _turn: ContextVar[TurnMark | None] = ContextVar("agentrt_turn", default=None)
 _sources: list[ScopeSource] = []
 _NO_RUN = object()
 
 
-def run_scope(key: Hashable) -> AbstractContextManager[None]:
+def run_scope(key: Hashable, *, may_disclose: bool = False) -> AbstractContextManager[None]:
     """Mark the work inside the block as the run ``key``, such as the id of a conversation or user.
 
     A call is answered only from a speculation of its own run, even if an endpoint gives calls of different
     runs equal ids. A :class:`~agentrt.SpeculationSession` is a run of its own, and the runs of LangGraph and
     pydantic-ai have scopes already; use this where one context or thread serves many users without either.
+
+    ``may_disclose`` permits speculative runs, in this block, of tools that are declared
+    ``@speculable(discloses=True)``, whatever their arguments.
 
     Raises:
         ConfigurationError: ``key`` is None, which would be no run, or cannot be compared by its hash.
@@ -36,18 +40,29 @@ def run_scope(key: Hashable) -> AbstractContextManager[None]:
             f"run_scope() cannot use a key of type {type(key).__name__}. Give a text or number that "
             "identifies the run, such as the id of its user or conversation."
         )
-    return within_scope(key)
+    return within_scope(key, may_disclose=may_disclose)
 
 
 @contextmanager
-def within_scope(key: Hashable | None) -> Iterator[None]:
-    """Mark the work inside the block as the run ``key``; None is for one that a framework may know."""
-    previous = _scope.get()
+def within_scope(key: Hashable | None, *, may_disclose: bool | None = None) -> Iterator[None]:
+    """Mark the work inside the block as the run ``key``; None is for one that a framework may know.
+
+    ``may_disclose`` None leaves :func:`disclosure_permitted` as it is.
+    """
+    previous = _scope.get(), _may_disclose.get()
     _scope.set(key)
+    _may_disclose.set(previous[1] if may_disclose is None else may_disclose)
     try:
         yield
     finally:
-        _scope.set(previous)  # no token: a session may be closed in another context than it was opened in
+        # No tokens: a session may be closed in another context than it was opened in.
+        _scope.set(previous[0])
+        _may_disclose.set(previous[1])
+
+
+def disclosure_permitted() -> bool:
+    """Whether this code is within a :func:`run_scope` with ``may_disclose``."""
+    return _may_disclose.get()
 
 
 def register_scope_source(source: ScopeSource) -> None:

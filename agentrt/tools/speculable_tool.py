@@ -20,6 +20,7 @@ from ..errors import ConfigurationError, NotSpeculableError
 from ..settings import Settings
 from .claim_table import ClaimTable
 from .claims import PendingClaim, aclaim, claim
+from .received import ReceivedValues
 from .scopes import current_turn
 from .writes import write_log
 
@@ -42,6 +43,7 @@ class SpeculableKeywords(TypedDict, total=False):
     invalidated_by: Sequence[str]
     guard: Guard | None
     before_approval: bool
+    discloses: bool
     prepare: Callable[..., Any] | None
     commit: Callable[[Any], Any] | None
     discard: Callable[[Any], Any] | None
@@ -69,6 +71,10 @@ class SpeculableOptions(Settings):
     call: a person's approval, middleware around tool calls, an interrupt of the graph. Its result still
     reaches the agent only after them, and leaves the process only then.
 
+    ``discloses`` says that the arguments leave what the user trusts: they are sent to a search engine, say.
+    Predictions of such a tool run only if the conversation has a call of the tool, with values that the tool
+    has received before, or within a :func:`agentrt.run_scope` that permits it.
+
     ``prepare``, ``commit`` and ``discard`` are for a tool with an effect, which must not happen
     speculatively. ``prepare`` is run speculatively, with the tool's arguments. The real call runs ``commit``
     with the value that ``prepare`` returned; ``discard`` takes an unclaimed value, once. Where nothing was
@@ -89,6 +95,7 @@ class SpeculableOptions(Settings):
     invalidated_by: tuple[str, ...] = ()
     guard: Guard | None = None
     before_approval: bool = False
+    discloses: bool = False
     prepare: Callable[..., Any] | None = None
     commit: Callable[[Any], Any] | None = None
     discard: Callable[[Any], Any] | None = None
@@ -186,6 +193,8 @@ class SpeculableTool:
             self.speculative_acall = options.prepare if as_coroutine else None
         self.options = options
         self._warned = False
+        self.received = ReceivedValues()
+        """What calls have passed to the tool, if it ``discloses``."""
         self.pending_claims = ClaimTable(ttl=options.ttl)
         write_log.watch(options.invalidated_by)
         self.slots = threading.BoundedSemaphore(options.max_concurrency)
@@ -324,6 +333,8 @@ class SpeculableTool:
             with contained(lambda error: None):  # comparing runs code of the user
                 same = bool(known == pending.speculation.known)
             unclaimable = unclaimable if same else _OTHER_RUN
+        if pending is not None and pending.arguments is not None and made == pending.key:
+            self.received.add(pending.arguments)
         if pending is not None and unclaimable is not None:
             pending = _unclaimable(pending, unclaimable)
         return pending, made

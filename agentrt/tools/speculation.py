@@ -91,6 +91,7 @@ class Speculation:
         cost: float = 0.0,
         needs_loop: bool = False,
         known: object = None,
+        discloses: bool = False,
         outdated: Callable[[], str | None] = _never,
         on_wasted: Callable[[Speculation, str], None] = _ignore,
         clock: Callable[[], float] = monotonic,
@@ -99,8 +100,9 @@ class Speculation:
 
         ``cost`` is the price of one run of the tool. ``needs_loop`` says that the run proceeds on an event
         loop, so that no thread may block on it. ``known`` is what the tool reads of its run, as in
-        :class:`~agentrt.tools.speculable_tool.Invocation`. ``outdated`` returns why the result may no longer
-        be used, or None. ``on_wasted`` is called once, with the reason, when the speculation is dropped.
+        :class:`~agentrt.tools.speculable_tool.Invocation`. ``discloses`` says that it passes on values to
+        where the user does not trust. ``outdated`` returns why the result may no longer be used, or None.
+        ``on_wasted`` is called once, with the reason, when the speculation is dropped.
         """
         self.number = next(_numbers)
         """Its number in this process, from 1."""
@@ -108,6 +110,7 @@ class Speculation:
         self.cost = cost
         self.needs_loop = needs_loop
         self.known = known
+        self.discloses = discloses
         self.lost_because = ""
         """Why the result cannot be used, as soon as it cannot."""
         self._ttl = ttl

@@ -16,6 +16,7 @@ from ..reports.events import (
     DraftJudged,
     DraftUnclaimed,
     PredictorCharged,
+    PredictorEnded,
     PredictorStarted,
     SpeculationEvent,
     SpeculationWasted,
@@ -70,8 +71,13 @@ class Controller:
         The number of samples is the one with the highest expected value: per turn, what right drafts save
         (Eq. 1's ``(G + T) - max{G, g + T}`` for each), less the weight of wrong ones and the price. A
         predictor whose value is below what it costs a turn is only probed, with one sample. One that
-        ``shares_cores`` with the model, and so may cost more than it is worth, is left out of some turns, so
-        that the model's time without it is known.
+        ``shares_cores`` with the model, and could slow it down by more than is expected to be saved, is left
+        out of some turns, so that the model's time without it is known.
+
+        Sixteen turns in a row without a right draft count as a value of zero. Not so for a predictor that
+        neither shares cores nor charges: it costs so little that right drafts may be rare, as of one that
+        drafts only what it is sure of. One right draft in the turns since the last one is taken for possible,
+        and what wrong ones waste is judged draft by draft.
         """
         with self._lock:
             if self._config.mode == "off":
@@ -82,14 +88,17 @@ class Controller:
             known = self._predictors.setdefault(predictor, PredictorEstimate())
             chosen, value = self._best_samples(predictor, known, samples)
             cost, could_save_s = known.cost, self._could_save()
-            if known.dry_turns >= _DRY_TURNS or value < cost.seconds:
+            costs_little = not (shares_cores or known.charged)
+            if costs_little:
+                value = max(value, could_save_s / (known.dry_turns + 1))
+            if (known.dry_turns >= _DRY_TURNS and not costs_little) or value < cost.seconds:
                 if known.probes.outdated(could_save_s):
                     known.probes.paid(could_save_s)
                     return Decision(True, 1)
                 if known.probes.due(cost.seconds, self._generation_s.value, could_save_s):
                     return Decision(True, 1)
                 return Decision(False, reason="its drafts are not expected to save more than they cost")
-            if shares_cores and value < cost.most_seconds and cost.needs_a_turn_without:
+            if shares_cores and cost.needs_a_turn_without(value):
                 cost.begin_turn_without()
                 return Decision(False, reason="this turn measures the model without it")
             known.probes.paid(could_save_s)
@@ -151,10 +160,14 @@ class Controller:
                 case PredictorStarted():
                     known = self._predictors.setdefault(event.predictor, PredictorEstimate())
                     self._open_turn(event.turn)[event.predictor] = OpenDrafts(event.samples, known.dry_turns)
+                case PredictorEnded(ran_s=ran_s):
+                    if (drafts := self._drafts_of(event.turn, event.predictor)) is not None:
+                        drafts.ran_s = ran_s
                 case DraftJudged() if (drafts := self._drafts_of(event.turn, event.predictor)) is not None:
                     drafts.judged.append(event)
                 case PredictorCharged(cost=cost):
                     self._spending.add(tokens=cost.input_tokens + cost.output_tokens, money=cost.money)
+                    self._predictors.setdefault(event.predictor, PredictorEstimate()).charged = True
                     if (drafts := self._drafts_of(event.turn, event.predictor)) is not None:
                         drafts.money += cost.money
                 case TurnAnswered():
@@ -225,6 +238,8 @@ class Controller:
     def _answered(self, event: TurnAnswered, opened: dict[str, OpenDrafts]) -> None:
         for predictor, drafts in opened.items():
             self._judge(predictor, drafts, event.generation_s)
+            ran_s = event.generation_s if drafts.ran_s is None else drafts.ran_s
+            self._predictors[predictor].cost.add_run(ran_s)
             # The first turn also loads and compiles what the others use.
             if event.overhead_s is not None and self._predictors[predictor].turns > 1:
                 self._predictors[predictor].cost.add_overhead(event.overhead_s / len(opened))

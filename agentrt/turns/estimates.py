@@ -53,6 +53,8 @@ class PredictorEstimate:
         self.turns = 0
         self.dry_turns = 0
         """Turns in a row without a right draft."""
+        self.charged = False
+        """Whether it has ever charged tokens or money."""
         self.cost = PredictionCost()
         self.probes = Probes()
 
@@ -65,4 +67,6 @@ class OpenDrafts:
     dry_turns: int = 0
     """Those of the predictor when the turn began."""
     judged: list[DraftJudged] = field(default_factory=list)
+    ran_s: float | None = None
+    """For how long the predictor ran; None while it runs."""
     money: float = 0.0

@@ -42,7 +42,7 @@ class PredictionCost:
         """Create the cost of a predictor that was never run."""
         self._overhead_s = Mean()
         self._overhead_s.add(_FIRST_OVERHEAD_S)
-        self._with_s = Mean()
+        self._ran_s = Mean()
         self._slower_s = Mean()
         self._last: tuple[bool, float] | None = None
         self._turns_with = 0
@@ -59,14 +59,16 @@ class PredictionCost:
 
     def add_turn(self, generation_s: float, *, predicted: bool) -> None:
         """Add the model's time in a turn that called tools, with or without this predictor."""
-        if predicted:
-            self._with_s.add(generation_s)
         if self._last is not None and self._last[0] != predicted:
             slower_s = generation_s - self._last[1]
             self._slower_s.add(slower_s if predicted else -slower_s)
             self._differences += 1
         self._last = predicted, generation_s
         self._turns_with += predicted
+
+    def add_run(self, seconds: float) -> None:
+        """Add the time for which the predictor ran beside the model in a turn."""
+        self._ran_s.add(seconds)
 
     def add_overhead(self, seconds: float) -> None:
         """Add the SDK's work in a turn with this predictor."""
@@ -79,19 +81,21 @@ class PredictionCost:
 
     @property
     def most_seconds(self) -> float:
-        """The most it may be: a predictor that shares the model's cores equally doubles the model's time."""
-        return 0.0 if _free else (self._overhead_s.value or 0.0) + 0.5 * (self._with_s.value or 0.0)
+        """The most it may be: a predictor that shares the cores equally halves the model's speed."""
+        return 0.0 if _free else (self._overhead_s.value or 0.0) + 0.5 * (self._ran_s.value or 0.0)
 
-    @property
-    def needs_a_turn_without(self) -> bool:
-        """Whether to measure a turn without the predictor, beside the last one with it.
+    def needs_a_turn_without(self, value_s: float) -> bool:
+        """Whether to measure a turn without the predictor, which is expected to save ``value_s``.
 
-        There are to be twice as many differences as the logarithm of the turns with it: one such turn makes
-        two. Turns without it that are not beside one with it say nothing about its cost.
+        There are to be twice as many differences as the logarithm of the turns with it, times the share of
+        :attr:`most_seconds` that ``value_s`` does not outweigh; none if it outweighs all. One turn without it
+        makes two differences. Those that are not beside one with it say nothing about its cost.
         """
         after_one_with = self._last is not None and self._last[0]
-        measures = after_one_with and not self._awaited
-        return measures and self._differences < 2 * math.log2(self._turns_with + 1)
+        if value_s >= self.most_seconds or not after_one_with or self._awaited:
+            return False
+        doubt = 1 - max(0.0, value_s) / self.most_seconds
+        return self._differences < 2 * doubt * math.log2(self._turns_with + 1)
 
     @property
     def _slowdown_s(self) -> float:

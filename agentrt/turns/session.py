@@ -19,7 +19,7 @@ from ..reports.events import SpeculationObserver
 from ..reports.report import SpeculationReport
 from ..tools.offered import offered_tools
 from ..tools.restrictions import Restrictions, not_offered
-from ..tools.scopes import run_scope
+from ..tools.scopes import within_scope
 from ..tools.toolbox import Toolbox
 from .session_request import Message, Model, SessionRequest, answer_of, answered_ids, calls_of
 from .shared import SharedState
@@ -75,7 +75,7 @@ class SpeculationSession:
 
     async def __aenter__(self) -> Self:
         """Open the session on this event loop."""
-        self._exit.enter_context(run_scope(self._scope))
+        self._exit.enter_context(within_scope(self._scope))
         host = RunningLoopHost()
         self._exit.push_async_callback(host.aclose)
         self._host = host
@@ -93,7 +93,7 @@ class SpeculationSession:
 
     def __enter__(self) -> Self:
         """Open the session for code without an event loop: predictors run on agentrt's worker loop."""
-        self._exit_sync.enter_context(run_scope(self._scope))
+        self._exit_sync.enter_context(within_scope(self._scope))
         self._host = worker_loop
         return self
 

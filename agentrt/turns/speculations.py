@@ -24,8 +24,11 @@ from ..tools.runner import SpeculativeRuns
 from ..tools.speculable_tool import Invocation, SpeculableTool
 from ..tools.speculation import Draft, Speculation
 from ..tools.writes import write_log
+from .history import CallHistory
 from .shared import SharedState
 
+_MADE = "the model has made this call since the user's last message"
+_DISCLOSES = "it would disclose arguments to a tool that was not called in this run"
 _UNDECIDED = "its guard had not decided when the turn ended"
 
 
@@ -70,10 +73,13 @@ class TurnSpeculations:
         turn: int,
         starter: AheadStarter[Any],
         restrictions: Callable[[], Restrictions],
+        history: Callable[[], CallHistory],
+        may_disclose: Callable[[], bool],
     ) -> None:
         """``starter`` is notified of each speculation that an ahead request may follow.
 
-        ``restrictions`` is called only once a draft has come.
+        ``restrictions``, ``history`` and ``may_disclose`` are called only once a draft has come: the last one
+        returns whether tools that disclose their arguments may run with new ones.
         """
         self._shared = shared
         self._reporter = shared.reporter
@@ -82,6 +88,8 @@ class TurnSpeculations:
         self._turn = turn
         self._starter = starter
         self._restrictions = restrictions
+        self._history = history
+        self._may_disclose = may_disclose
         self.recorder = TurnRecorder(shared.reporter, turn, shared.spans)
         self.drafts = DraftRecords()
         self.cache = FuturesCache(shared.config.max_speculations)
@@ -96,8 +104,12 @@ class TurnSpeculations:
         runs: SpeculativeRuns,
         *,
         may_run_coroutines: bool,
+        predicted: bool = True,
     ) -> None:
-        """Start the predicted call's tool in ``runs``, unless it is refused; the report says why."""
+        """Start the drafted call's tool in ``runs``, unless it is refused; the report says why.
+
+        ``predicted`` is False for a call that the model has made.
+        """
         if self.cache.closed:  # a predictor that goes on after its turn
             return
         name = call.name if isinstance(call, ToolCall) and isinstance(call.name, str) else ""
@@ -105,8 +117,8 @@ class TurnSpeculations:
         moment = write_log.now()
         bound = self._bind(call, name)
         if isinstance(bound, _Bound):
-            draft = Draft(name, bound.key, predictor, draft_s)
-            refusal, invalid = await self._start(bound, draft, moment, runs, may_run_coroutines), False
+            draft, invalid = Draft(name, bound.key, predictor, draft_s), False
+            refusal = await self._start(bound, draft, moment, runs, may_run_coroutines, predicted)
         else:
             refusal, invalid = bound
         if refusal:
@@ -131,11 +143,19 @@ class TurnSpeculations:
             return f"bad arguments ({type(error).__name__})", True
 
     async def _start(
-        self, bound: _Bound, draft: Draft, moment: int, runs: SpeculativeRuns, may_run_coroutines: bool
+        self,
+        bound: _Bound,
+        draft: Draft,
+        moment: int,
+        runs: SpeculativeRuns,
+        may_run_coroutines: bool,
+        predicted: bool,
     ) -> str | None:
         """Return why nothing was started; None also for a call that an earlier draft has started."""
         call, tool, invocation, key = bound
         predictor, draft_s = draft.predictor, draft.draft_s
+        if predicted and key in self._history().keys:
+            return _MADE
         self.drafts.add(draft)
         refused = self._restrictions().refused
         if tool.name in refused:
@@ -148,6 +168,9 @@ class TurnSpeculations:
             return "a coroutine tool cannot run speculatively in a sync turn"
         if key in self.cache:
             return None
+        discloses = predicted and self._discloses(tool, call)
+        if discloses and not (self._may_disclose() or tool.name in self._history().called):
+            return _DISCLOSES
         controller, cost = self._shared.controller, tool.options.cost
         decision = controller.should_run(predictor, tool.name, monotonic(), draft_s=draft_s, cost=cost)
         if not decision.speculate:
@@ -171,6 +194,7 @@ class TurnSpeculations:
             cost=cost,
             needs_loop=as_coroutine,
             known=invocation.known,
+            discloses=discloses,
             outdated=functools.partial(_outdated, tool.options.invalidated_by, self._scope, moment),
             on_wasted=self.recorder.wasted,
         )
@@ -186,6 +210,11 @@ class TurnSpeculations:
         if self._leaves_the_process(tool):
             self._starter.started(call, speculation)
         return None
+
+    @staticmethod
+    def _discloses(tool: SpeculableTool, call: ToolCall) -> bool:
+        """Whether a call would pass on values, to where the user does not trust, that are new there."""
+        return tool.options.discloses and not tool.received.contain(call.arguments)
 
     def note_discard_failure(self, tool: SpeculableTool, error: BaseException) -> None:
         """Report that discarding an unclaimed preparation has failed."""
@@ -228,13 +257,14 @@ class TurnSpeculations:
             reason = self._tools[call.name].why_no_key(call.arguments)
             return PendingClaim(None, None, self.recorder, reason, call_id=call.id)
         speculation, reason = self.cache.take(key), self.cache.why_missing(key)
+        arguments = call.arguments if self._tools[call.name].options.discloses else None
         if speculation is not None:
             speculation.expect()
-            return PendingClaim(key, speculation, self.recorder, call_id=call.id)
+            return PendingClaim(key, speculation, self.recorder, call_id=call.id, arguments=arguments)
         draft_s = None if key in self.cache else self.drafts.first_s(key)
         if draft_s is not None:
             reason = "predicted, but not run speculatively"
-        return PendingClaim(key, None, self.recorder, reason, draft_s, call.id)
+        return PendingClaim(key, None, self.recorder, reason, draft_s, call.id, arguments)
 
     def cancel(self, reason: str) -> None:
         """Cancel the speculations that are still running."""

@@ -33,6 +33,7 @@ from ..drafts import (
     learner_of,
     looks_ahead,
     name_of,
+    reads_answer,
     reads_calls,
     shares_cores,
 )
@@ -44,6 +45,7 @@ from ..reports.error_kind import error_kind
 from ..reports.events import (
     DraftJudged,
     PredictorCharged,
+    PredictorEnded,
     PredictorFailed,
     PredictorSkipped,
     PredictorStarted,
@@ -54,11 +56,12 @@ from ..reports.events import (
 from ..toolcache import TakeResult
 from ..tools.restrictions import UNRESTRICTED, Restrictions
 from ..tools.runner import SpeculativeRuns
-from ..tools.scopes import TurnMark, begin_turn, leave_run
+from ..tools.scopes import TurnMark, begin_turn, disclosure_permitted, leave_run
 from ..tools.speculable_tool import SpeculableTool
 from ..tools.speculation import Speculation
 from ..tools.writes import write_log
 from .controller import Decision
+from .history import CallHistory
 from .overhead import CpuMeter
 from .shared import SharedState
 from .speculations import TurnSpeculations
@@ -120,7 +123,14 @@ class Turn:
         self._starter = AheadStarter(shared.ahead, self._send_ahead if can_follow else None, depth)
         self._restrictions = functools.cache(restrictions)
         self._speculations = TurnSpeculations(
-            shared, tools, scope, self._number, self._starter, self._restrictions
+            shared,
+            tools,
+            scope,
+            self._number,
+            self._starter,
+            self._restrictions,
+            self._history,
+            lambda: self._may_disclose,
         )
         self._started_at = monotonic()
         self._stop_drafting: Callable[[], None] | None = None
@@ -129,6 +139,8 @@ class Turn:
         self._runs_predictors = False
         self._calls_read: list[ToolCall] = []
         """Calls that predictors have read off the answer."""
+        self._may_disclose = False
+        self._known_calls: tuple[DraftRequest, CallHistory] | None = None
         self._work = CpuMeter()
         self._unbound = threading.Lock()
         """Acquired, without waiting, by the one :meth:`bind`."""
@@ -156,6 +168,7 @@ class Turn:
             return
         self._runs_predictors = True
         with self._work.running():
+            self._may_disclose = disclosure_permitted()
             self._caller_context = detached_context()
             # In a copy: the turn may use the context from another thread before the host has started it.
             self._caller_context.copy().run(self._start_apart, host)
@@ -363,7 +376,7 @@ class Turn:
                 spend=functools.partial(self._charge, name),
                 affords=functools.partial(self._affords, name),
             )
-            left = _MAX_DRAFTS
+            left, began = _MAX_DRAFTS, monotonic()
             async for call in drafts_of(predictor, request):
                 draft_s = monotonic() - self._started_at
                 if reads_calls(predictor) and isinstance(call, ToolCall):
@@ -371,12 +384,26 @@ class Turn:
                     number = len(self._calls_read)
                     self._calls_read.append(dataclasses.replace(call, id=f"code_{self._number}_{number}"))
                 await self._speculations.offer(
-                    call, name, draft_s, runs, may_run_coroutines=may_run_coroutines
+                    call,
+                    name,
+                    draft_s,
+                    runs,
+                    may_run_coroutines=may_run_coroutines,
+                    predicted=not reads_answer(predictor),
                 )
                 await asyncio.sleep(0)  # a predictor that never awaits must not block the loop
                 left -= 1
                 if not left or self._speculations.cache.closed:
                     break
+            if not self._speculations.cache.closed:
+                self._reporter.note(PredictorEnded(self._number, name, monotonic() - began))
+
+    def _history(self) -> CallHistory:
+        """Return the calls in the messages of the request, which an ahead turn learns later."""
+        request = self._request()
+        if self._known_calls is None or self._known_calls[0] is not request:
+            self._known_calls = request, CallHistory(request.messages, self._tools)
+        return self._known_calls[1]
 
     def _decision(self, predictor: Speculator) -> Decision:
         """Return whether to run a predictor in this turn; decided once, and reported if not."""

@@ -16,6 +16,11 @@ from agentrt.calls import ToolCall
 from agentrt.errors import WorkloadFormatError, WorkloadNotFoundError
 
 Record = TypeVar("Record", bound=BaseModel)
+_REFERENCE = re.compile(r"\$var\d")  # to the result of an earlier call, which was not recorded
+_CHANGES = re.compile(
+    r"(^|_|\.)(create|add|post|update|delete|send|remove|set|insert|upload|edit|submit|write|cancel|book"
+    r"|modify|register|schedule|Buy\w*)(_|$)|^Finish$|^invalid_hallucination_function_name$"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +133,38 @@ class _Sequence(_Trace):
     tools: list[_OfferedTool] = Field(min_length=1)
 
 
+class _PlannedCall(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    arguments: dict[str, Any]
+    requestor: str = "assistant"
+
+
+class _Plan(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    domain: str = ""
+    messages: list[dict[str, Any]] = Field(min_length=1)
+    tools: list[dict[str, Any]] = []
+    ground_truth: list[_PlannedCall]
+
+    def trace(self) -> _Trace:
+        """Return the plan as a conversation that ends with an answer."""
+        calls = [each for each in self.ground_truth if each.requestor == "assistant"]
+        steps = [
+            _Step(
+                tool=call.name,
+                arguments=None if _REFERENCE.search(json.dumps(call.arguments)) else call.arguments,
+            )
+            for call in calls
+            if call.name != "var_result"  # NESTFUL's answer, not a call
+        ]
+        asked = "\n".join(str(message["content"]) for message in self.messages)
+        return _Trace(id=self.id, query=asked, steps=[*steps, _Step(type="reply", text="Done.")])
+
+
 @dataclass(frozen=True)
 class _Loader:
     """How the conversations of one benchmark are read."""
@@ -188,6 +225,24 @@ class _Sequences(_Loader):
             yield _conversation(record, tools, self.read_only(tools))
 
 
+@dataclass(frozen=True)
+class _Plans(_Loader):
+    """Requests with the calls that fulfil them, one a turn; nothing was run, so there are no results.
+
+    Where a plan has no tools beside it, they are gathered from all plans of its domain.
+    """
+
+    def read(self, path: Path) -> Iterator[Conversation]:
+        plans = list(read_records(path, _Plan))
+        domains: dict[str, list[_Trace]] = {}
+        for plan in plans:
+            domains.setdefault(plan.domain, []).append(plan.trace())
+        gathered = {domain: _gathered(traces) for domain, traces in domains.items()}
+        for plan in plans:
+            tools = plan.tools or gathered[plan.domain]
+            yield _conversation(plan.trace(), tools, self.read_only(tools))
+
+
 _LOADERS: dict[str, _Loader] = {
     "tau": _Dialogues(
         ("tau_airline_traces.jsonl",),
@@ -204,11 +259,10 @@ _LOADERS: dict[str, _Loader] = {
     "toolbench": _Sequences(
         ("toolbench_eval_sequences.jsonl",),
         re.compile(r""),
-        re.compile(
-            r"(^|_)(create|add|post|update|delete|send|remove|set|insert|upload|edit|submit|write|cancel|book"
-            r"|modify|register)(_|$)|^Finish$|^invalid_hallucination_function_name$"
-        ),
+        _CHANGES,
     ),
+    "nestful": _Plans(("nestful.jsonl",), re.compile(r""), _CHANGES),
+    "tau_plans": _Plans(("tau_gold_plans.jsonl",), re.compile(r"^(get|search|find|list|calculate)(_|$)")),
     "autodroid": _Dialogues(("autodroid_tasks.jsonl",), re.compile(r"^tap$")),
     "swe_agent": _Dialogues(
         ("swe_agent_traces.jsonl",),

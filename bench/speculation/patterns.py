@@ -1,4 +1,4 @@
-"""Share of recorded tool calls that the pattern speculator predicts while it learns online."""
+"""Recorded tool calls that the pattern speculator predicts while it learns online, and what that saves."""
 
 from __future__ import annotations
 
@@ -8,16 +8,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from agentrt.calls import ToolCall, canonical_key
+from agentrt.calls import ToolCall
 from agentrt.drafts import DraftRequest
 
 from ..common.report import Table
 from ..common.workloads import Conversation, traced
-
-if TYPE_CHECKING:
-    from agentrt.speculators import PatternSpeculator
+from .recorded import GENERATION_S, TOOL_S, Drafts, Lived, live_through
 
 _QUICK_SHARE = 10  # a quick run takes the first tenth of each workload
 
@@ -25,42 +22,29 @@ METHOD = (
     "Recorded conversations of public benchmarks are replayed in the order of their files, one workload "
     "after the other, each with an untrained pattern speculator. Before each answer of the recorded model "
     "it gets the messages so far and the offered tools and may draft up to six calls of tools that only "
-    "read; afterwards it learns the calls the model really made. A draft counts as a claim if the answer "
-    "made the same call, name and all arguments, and as a wasted run otherwise. "
+    "read; afterwards it learns the calls the model really made. A session in virtual time then lives "
+    "through the conversations with these drafts. In it the model takes "
+    f"{GENERATION_S:g} s for an answer and a tool {TOOL_S:g} s for a call. "
     "Tools that only read are recognised by their names; of AutoDroid every tap counts, though taps "
     "are navigation rather than reads. Where a benchmark has no tool schemas, names, parameters and types "
-    "are gathered from all its calls. In ToolBench's sequences the results are missing, and of calls whose "
-    "arguments are missing too neither drafts nor calls count. pattern_claim_rate is the share of calls "
-    "of reading tools that were claimed, pattern_precision that of drafts."
+    "are gathered from all its calls. In ToolBench's sequences and in the plans of NESTFUL and tau the "
+    "results are missing. Calls whose arguments are missing too, or refer to results, do not count, nor do "
+    "drafts of them. pattern_claim_rate is the share of calls of reading tools that were claimed, "
+    "pattern_precision that of speculative runs, pattern_time_saved_pct is of the time of models and tools."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class PatternResult:
-    """Counts of one workload."""
+    """Totals of one workload; ``late`` are those of the second half of its conversations."""
 
     workload: str
     conversations: int
     turns: int
-    calls: int
-    """Calls of reading tools whose arguments are known."""
-    claims: int
-    late_calls: int
-    """Calls in the second half of the conversations."""
-    late_claims: int
-    drafts: int
+    total: Lived
+    late: Lived
     draft_ms: float
     """Median time to draft, in milliseconds."""
-
-    @property
-    def claim_rate(self) -> float:
-        """Claimed calls as a share of calls."""
-        return self.claims / self.calls if self.calls else 0.0
-
-    @property
-    def precision(self) -> float:
-        """Claimed drafts as a share of drafts."""
-        return self.claims / self.drafts if self.drafts else 0.0
 
 
 def measure(folder: Path, *, quick: bool, progress: Callable[[str], None]) -> list[PatternResult]:
@@ -69,7 +53,7 @@ def measure(folder: Path, *, quick: bool, progress: Callable[[str], None]) -> li
     for name, conversations in traced(folder).items():
         taken = conversations[: max(2, len(conversations) // _QUICK_SHARE)] if quick else conversations
         progress(f"pattern drafts: {name}, {len(taken)} conversations")
-        results.append(asyncio.run(_replay(name, taken)))
+        results.append(_result(name, taken))
     return results
 
 
@@ -77,9 +61,11 @@ def figures(results: Sequence[PatternResult]) -> dict[str, float]:
     """The figures of each workload, under its name."""
     found: dict[str, float] = {}
     for result in results:
-        found[f"pattern_claim_rate_{result.workload}"] = result.claim_rate
-        found[f"pattern_precision_{result.workload}"] = result.precision
-        found[f"pattern_wasted_runs_{result.workload}"] = float(result.drafts - result.claims)
+        total = result.total
+        found[f"pattern_claim_rate_{result.workload}"] = total.claim_rate
+        found[f"pattern_precision_{result.workload}"] = 1 - total.wasted_share
+        found[f"pattern_wasted_runs_{result.workload}"] = float(total.wasted)
+        found[f"pattern_time_saved_pct_{result.workload}"] = 100 * total.saved_share
     return found
 
 
@@ -89,19 +75,20 @@ def table(results: Sequence[PatternResult]) -> Table:
         title="calls drafted from patterns, learned online",
         columns=(
             *("workload", "conversations", "turns", "reading calls", "claimed", "claim rate"),
-            *("of the second half", "precision", "wasted runs", "draft ms"),
+            *("of the second half", "precision", "wasted runs", "time saved %", "draft ms"),
         ),
         rows=tuple(
             (
                 result.workload,
                 result.conversations,
                 result.turns,
-                result.calls,
-                result.claims,
-                round(result.claim_rate, 3),
-                round(result.late_claims / result.late_calls, 3) if result.late_calls else None,
-                round(result.precision, 3),
-                result.drafts - result.claims,
+                result.total.calls,
+                result.total.claims,
+                round(result.total.claim_rate, 3),
+                round(result.late.claim_rate, 3) if result.late.calls else None,
+                round(1 - result.total.wasted_share, 3),
+                result.total.wasted,
+                round(100 * result.total.saved_share, 1),
                 round(result.draft_ms, 1),
             )
             for result in results
@@ -109,58 +96,39 @@ def table(results: Sequence[PatternResult]) -> Table:
     )
 
 
-async def _replay(workload: str, conversations: Sequence[Conversation]) -> PatternResult:
-    from agentrt.speculators import PatternSpeculator
-
-    predictor = PatternSpeculator()
-    tally = _Tally()
-    try:
-        for number, conversation in enumerate(conversations):
-            late = 2 * number >= len(conversations)
-            for turn in conversation.turns:
-                if turn.known:
-                    request = DraftRequest(
-                        conversation.messages[: turn.history],
-                        conversation.tools,
-                        speculable=conversation.read_only,
-                    )
-                    await tally.judge(predictor, request, turn.calls, late=late)
-                    predictor.learn(request, turn.calls)
-    finally:
-        predictor.close()
+def _result(workload: str, conversations: Sequence[Conversation]) -> PatternResult:
+    drafts, seconds = asyncio.run(_drafted(conversations))
+    totals = live_through(conversations, drafts)
+    half = len(conversations) // 2
     return PatternResult(
         workload=workload,
         conversations=len(conversations),
         turns=sum(len(conversation.turns) for conversation in conversations),
-        calls=tally.calls,
-        claims=tally.claims,
-        late_calls=tally.late_calls,
-        late_claims=tally.late_claims,
-        drafts=tally.drafts,
-        draft_ms=1000 * statistics.median(tally.seconds or [0.0]),
+        total=totals[-1],
+        late=totals[-1] - totals[half - 1] if half else totals[-1],
+        draft_ms=1000 * statistics.median(seconds or [0.0]),
     )
 
 
-class _Tally:
-    """Counts calls and drafts."""
+async def _drafted(conversations: Sequence[Conversation]) -> tuple[list[Drafts], list[float]]:
+    """Return an untrained predictor's drafts of all turns, and the seconds that each turn's took."""
+    from agentrt.speculators import PatternSpeculator
 
-    def __init__(self) -> None:
-        self.calls = self.claims = self.late_calls = self.late_claims = self.drafts = 0
-        self.seconds: list[float] = []
-
-    async def judge(
-        self, predictor: PatternSpeculator, request: DraftRequest, calls: Sequence[ToolCall], *, late: bool
-    ) -> None:
-        """Draft one answer's calls and compare them with ``calls``."""
-        assert request.speculable is not None
-        started = time.perf_counter()
-        drafted = {canonical_key(call.name, call.arguments) async for call in predictor.drafts(request)}
-        self.seconds.append(time.perf_counter() - started)
-        made = {canonical_key(call.name, call.arguments) for call in calls if call.name in request.speculable}
-        claims = len(drafted & made)
-        self.drafts += len(drafted)
-        self.calls += len(made)
-        self.claims += claims
-        if late:
-            self.late_calls += len(made)
-            self.late_claims += claims
+    predictor = PatternSpeculator()
+    drafts: list[Drafts] = []
+    seconds: list[float] = []
+    try:
+        for conversation in conversations:
+            of_turns: list[list[ToolCall]] = []
+            for turn in conversation.turns:
+                if turn.known:
+                    messages = conversation.messages[: turn.history]
+                    request = DraftRequest(messages, conversation.tools, speculable=conversation.read_only)
+                    started = time.perf_counter()
+                    of_turns.append([call async for call in predictor.drafts(request)])
+                    seconds.append(time.perf_counter() - started)
+                    predictor.learn(request, turn.calls)
+            drafts.append(of_turns)
+    finally:
+        predictor.close()
+    return drafts, seconds

@@ -103,9 +103,12 @@ class ArgumentModel:
         scores = self.candidates.scores
         order = sorted(range(len(scores)), key=scores.__getitem__, reverse=True)
         highest = scores[order[0]]
-        powers = [math.exp(scores[index] - highest) for index in order]
-        self._likeliest = list(zip(order[:_CONSIDERED], powers, strict=False))
-        self._others = sum(powers[_CONSIDERED:])
+        powers = [(index, math.exp(scores[index] - highest)) for index in order]
+        found = [each for each in powers if self._is_from_known_place(each[0])]
+        self._likeliest = found[:_CONSIDERED]
+        self._others = max(
+            0.0, sum(power for _, power in powers) - sum(power for _, power in self._likeliest)
+        )
 
     def probabilities(self, chosen: set[Record]) -> list[tuple[int, float]]:
         """Return (index, probability) of the likeliest candidates, best first.
@@ -129,6 +132,11 @@ class ArgumentModel:
         ]
         self._weights.learn(features, {correct: 1.0})
         return self.candidates.values[correct]
+
+    def _is_from_known_place(self, index: int) -> bool:
+        """Whether a candidate was found where arguments of this parameter come from, if that is known."""
+        value, places = self.candidates.values[index], self._stats.places
+        return value is None or not places or any(source.place in places for source in value.sources)
 
     def _last_positions(self, values: Values) -> dict[tuple[Any, str], int]:
         """Return the last position used of each list that arguments of earlier calls were copied from."""

@@ -6,6 +6,7 @@ import re
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from .text import shape
@@ -27,17 +28,19 @@ _SECRET = re.compile(
 class ParameterStats:
     """Counts of the arguments that one parameter of one tool has had.
 
-    ``constants`` are the values that came more than once, as JSON. Of other values, and of parameters named
-    like a secret, only digests are kept, in ``seen``.
+    ``places`` are where the arguments were found, named as by :attr:`Source.place`. ``constants`` are the
+    values that came more than once, as JSON. Of other values, and of parameters named like a secret, only
+    digests are kept, in ``seen``.
     """
 
     shapes: Counter[str] = field(default_factory=Counter)
     types: Counter[str] = field(default_factory=Counter)
     constants: Counter[str] = field(default_factory=Counter)
     seen: Counter[int] = field(default_factory=Counter)
+    places: Counter[str] = field(default_factory=Counter)
 
-    def count(self, parameter: str, value: Any) -> None:
-        """Count one argument."""
+    def count(self, parameter: str, value: Any, places: Iterable[str] = ()) -> None:
+        """Count one argument that was found in ``places``."""
         text = value if isinstance(value, str) else key_of(value)
         self.shapes[shape(text)] += 1
         self.types[type_of(value)] += 1
@@ -46,7 +49,8 @@ class ParameterStats:
         self.seen[digest] += 1
         if self.seen[digest] > 1 and len(text) <= _LONGEST_CONSTANT and not _SECRET.search(parameter):
             self.constants[key] = self.seen[digest]
-        for counts in (self.shapes, self.constants):
+        self.places.update(places)
+        for counts in (self.shapes, self.constants, self.places):
             _bound(counts)
         _bound(self.seen)
 
@@ -90,11 +94,19 @@ class PatternMemory:
             found.update(self.followers.get(cue, {}))
         return found
 
-    def count(self, tool: str, arguments: Mapping[str, Any], cues: Sequence[int]) -> None:
-        """Count one call that was made after these cues."""
+    def count(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        cues: Sequence[int],
+        places: Mapping[str, Iterable[str]] = MappingProxyType({}),
+    ) -> None:
+        """Count one call that was made after these cues; ``places`` are those of its arguments."""
         for parameter, value in (arguments or {_NO_PARAMETER: None}).items():
             at = (tool, parameter)
-            self.parameters.setdefault(at, ParameterStats()).count(parameter, value)
+            self.parameters.setdefault(at, ParameterStats()).count(
+                parameter, value, places.get(parameter, ())
+            )
             self.parameters.move_to_end(at)
             self.changed_parameters.add(at)
             if isinstance(value, str) and value[:4].isdigit() and value[4:5] == "-":

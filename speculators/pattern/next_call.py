@@ -16,6 +16,7 @@ from .weights import softmax
 
 _FILLED_TOOLS = 3
 _BRANCHES = 6
+_MIN_FIRST_CALL = 0.3  # of a tool that was never called, whose probability nothing has yet corrected
 
 PRIOR = {**TOOL_PRIOR, **ARGUMENT_PRIOR}
 """Initial weights of a few features that mean the same in every conversation."""
@@ -38,9 +39,6 @@ class NextCallModel:
     the argument. Features are the last calls, the words of the request, the path of a field in an earlier
     result, how a value and a parameter are named, the value's shape, whether it was used before, and which
     list item is next. Some have a prior weight, so that the first prediction can be right.
-
-    A tool is predicted once a call of it has been made, in this conversation or an earlier one: before, words
-    of the request do not reach it.
     """
 
     def __init__(
@@ -65,25 +63,33 @@ class NextCallModel:
         self._recalled = memory.recall(self._cues)
 
     def predictions(self, *, max_drafts: int, min_probability: float) -> list[PredictedCall]:
-        """Return the likeliest next calls of at least ``min_probability``, best first."""
+        """Return the likeliest next calls of at least ``min_probability``, best first.
+
+        A call of a tool that was never called must have a probability of 0.3 at least.
+        """
         classes = self._classes()
         probabilities = softmax([self._weights.score(features) for _, features in classes])
-        found = [
-            PredictedCall(tool.name, arguments, probability * inner)
-            for (tool, _), probability in zip(classes, probabilities, strict=True)
-            if tool is not None and probability >= min_probability and self._is_predicted(tool)
-            for arguments, inner in self._argument_sets(tool)
-            if probability * inner >= min_probability
-        ]
+        found: list[PredictedCall] = []
+        for (tool, _), probability in zip(classes, probabilities, strict=True):
+            if tool is None or not self._is_speculable(tool):
+                continue
+            least = min_probability if self._was_called(tool) else max(min_probability, _MIN_FIRST_CALL)
+            if probability >= least:
+                found += [
+                    PredictedCall(tool.name, arguments, probability * inner)
+                    for arguments, inner in self._argument_sets(tool)
+                    if probability * inner >= least
+                ]
         found.sort(key=lambda predicted: -predicted.probability)
         return found[:max_drafts]
 
     def learn(self, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
         """Learn that these calls, (tool, arguments), followed; an empty list if none did."""
         made = [name for name, _ in calls]
-        for name, arguments in calls:
-            if name in self._by_name:
-                self._learn_arguments(self._by_name[name], arguments)
+        places = [
+            self._learn_arguments(self._by_name[name], arguments) if name in self._by_name else {}
+            for name, arguments in calls
+        ]
         classes = self._classes()
         targets = {
             index: made.count(tool.name) / len(made)
@@ -94,8 +100,8 @@ class NextCallModel:
             targets = {len(classes) - 1: 1.0}
         if targets:
             self._weights.learn([features for _, features in classes], targets)
-        for name, arguments in calls:
-            self._memory.count(name, arguments, self._cues)
+        for (name, arguments), found in zip(calls, places, strict=True):
+            self._memory.count(name, arguments, self._cues, found)
 
     def _classes(self) -> list[tuple[ToolSchema | None, list[str]]]:
         """Return the tools on offer, and None for no call, with their features.
@@ -127,9 +133,9 @@ class NextCallModel:
     def _is_speculable(self, tool: ToolSchema) -> bool:
         return self._speculable is None or tool.name in self._speculable
 
-    def _is_predicted(self, tool: ToolSchema) -> bool:
+    def _was_called(self, tool: ToolSchema) -> bool:
         called = any(call.tool == tool.name for call in self._calls)
-        return self._is_speculable(tool) and (called or self._memory.has_called(tool.name, tool.parameters))
+        return called or self._memory.has_called(tool.name, tool.parameters)
 
     def _argument_sets(self, tool: ToolSchema) -> list[tuple[dict[str, Any], float]]:
         """Return the likeliest arguments of a tool with their probabilities, best first (beam search)."""
@@ -166,9 +172,13 @@ class NextCallModel:
             )
         return known
 
-    def _learn_arguments(self, tool: ToolSchema, arguments: Mapping[str, Any]) -> None:
+    def _learn_arguments(self, tool: ToolSchema, arguments: Mapping[str, Any]) -> dict[str, list[str]]:
+        """Learn the arguments of a call; return the places that each was found in."""
         records: set[Record] = set()
+        places: dict[str, list[str]] = {}
         for name in tool.parameters:
             value = self._argument_model(tool, name).learn(arguments.get(name, LEFT_OUT), records)
             if value is not None:
                 records |= value.records
+                places[name] = [source.place for source in value.sources]
+        return places

@@ -34,9 +34,9 @@ class PatternSpeculator:
 
     It learns online, from each answer of the main model: which tool follows in which context, and where each
     argument came from (a field of an earlier result, a word of the request, an earlier argument, the next
-    item of a list, a constant). A tool that was never called is not predicted. A prediction takes some
-    milliseconds in a worker thread and costs nothing, so the number of samples (λ) does not matter;
-    ``max_drafts`` and ``min_probability`` bound the drafts.
+    item of a list, a constant). An argument is copied only from where those of earlier calls came from. A
+    prediction takes some milliseconds in a worker thread and costs nothing, so the number of samples (λ) does
+    not matter; ``max_drafts`` and ``min_probability`` bound the drafts.
 
     With a ``store`` it keeps what it has learned in a SQLite file that only its owner can read; see
     :class:`~agentrt.speculators.pattern.store.HistoryStore` for the contents. Use one store per user: what
@@ -53,11 +53,12 @@ class PatternSpeculator:
         store: str | os.PathLike[str] | None = None,
         *,
         max_drafts: int = 6,
-        min_probability: float = 0.08,
+        min_probability: float = 0.2,
     ) -> None:
         """Open the ``store``, or learn for this process only.
 
-        ``max_drafts`` is the most calls predicted in a turn, ``min_probability`` how likely each must be.
+        ``max_drafts`` is the most calls predicted in a turn, ``min_probability`` how likely each must be,
+        and 0.3 at least where the tool was never called.
 
         Raises:
             HistoryStoreError: the store cannot be used: it is damaged, locked, or another user's.

@@ -171,13 +171,17 @@ def _secure(path: Path) -> None:
 
 
 def _content_of(stats: ParameterStats) -> str:
-    return json.dumps([stats.shapes, stats.types, stats.constants, stats.seen])
+    return json.dumps([stats.shapes, stats.types, stats.constants, stats.seen, stats.places])
 
 
 def _stats_of(content: str) -> ParameterStats:
-    shapes, types, constants, seen = json.loads(content)
+    shapes, types, constants, seen, *places = json.loads(content)  # the first files have no places
     for key in constants:
         json.loads(key)
     return ParameterStats(
-        Counter(shapes), Counter(types), Counter(constants), Counter({int(k): n for k, n in seen.items()})
+        Counter(shapes),
+        Counter(types),
+        Counter(constants),
+        Counter({int(k): n for k, n in seen.items()}),
+        Counter(*places),
     )

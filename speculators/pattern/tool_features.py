@@ -124,8 +124,10 @@ class ToolFeatures:
 
     def _cover(self, tool: ToolSchema, request: frozenset[str]) -> float:
         """Return the share of a tool's name, by rarity of its words, that is in ``request``."""
-        weight = sum(self._rarity[word] for word in tool.name_words)
-        return sum(self._rarity[word] for word in tool.name_words & request) / weight if weight else 0.0
+        # fsum, because the order in a set differs from process to process, and with it what sum rounds to.
+        weight = math.fsum(self._rarity[word] for word in tool.name_words)
+        covered = math.fsum(self._rarity[word] for word in tool.name_words & request)
+        return covered / weight if weight else 0.0
 
     def _last_words(self) -> frozenset[str]:
         for event in reversed(self._history):

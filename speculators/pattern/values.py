@@ -43,6 +43,11 @@ class Source:
     before: tuple[str, ...] = ()
     position: int | None = None
 
+    @property
+    def place(self) -> str:
+        """The field of a tool's calls or results, or the kind of message: the same in all conversations."""
+        return self.path if self.kind in ("result", "argument") else self.kind
+
     def features(self) -> list[str]:
         """Return the features that do not depend on the parameter the value may be for."""
         features = [self.kind, self.path, *(f"{self.kind}:{trait}" for trait in self.traits)]
@@ -151,11 +156,12 @@ class Values:
     def _relevance(self, records: Sequence[Collection[str]]) -> list[tuple[str, ...]]:
         """Return traits of records, each given by its words, that say how many words the request shares."""
         counts = Counter(word for record in records for word in record)
-        shared = [sum(1 / counts[word] for word in self.request.intersection(record)) for record in records]
+        # fsum, because the order in a set differs from process to process, and with it what sum rounds to.
+        shared = [math.fsum(1 / counts[word] for word in self.request.intersection(each)) for each in records]
         most = max(shared, default=0.0)
         found = []
         for record, common in zip(records, shared, strict=True):
-            share = common / sum(1 / counts[word] for word in record) if common else 0.0
+            share = common / math.fsum(1 / counts[word] for word in record) if common else 0.0
             traits = [f"told{sum(share > bound for bound in (0.0, 0.2, 0.4, 0.7))}"]
             if common and common == most:
                 traits.append("likest")

@@ -30,6 +30,14 @@ def _new_server() -> Any:
     return FastMCP("notes")
 
 
+def open_world_server(function: Callable[..., Any], hint: bool | None) -> Any:
+    """Return a server of one function that only reads, with its open-world hint."""
+    server = _new_server()
+    hints = {"readOnlyHint": True, "openWorldHint": hint}
+    server.add_tool(function, annotations=ToolAnnotations.model_validate(hints))
+    return server
+
+
 def _annotations(only_reads: bool) -> ToolAnnotations:
     return ToolAnnotations.model_validate({"readOnlyHint": only_reads})
 

@@ -13,7 +13,7 @@ from agentrt import SpeculationSession, ToolCall
 from agentrt.adapters.mcp import McpTool, speculable_tools
 from agentrt.errors import ConfigurationError
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
-from tests.adapters.mcp_servers import VERSION_2, connected, is_error, server_of
+from tests.adapters.mcp_servers import VERSION_2, connected, is_error, open_world_server, server_of
 
 if VERSION_2:
     from mcp.server.mcpserver import Context, MCPServer
@@ -80,6 +80,30 @@ def test_a_server_that_is_not_trusted_marks_nothing() -> None:
                 await speculable_tools(client, trusted=False)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("hint", "options", "discloses"),
+    [
+        (True, {}, True),
+        (False, {}, False),
+        (None, {}, False),
+        (True, {"discloses": False}, False),
+        (None, {"discloses": True}, True),
+    ],
+)
+def test_a_tool_of_the_open_world_discloses(
+    hint: bool | None, options: dict[str, Any], discloses: bool
+) -> None:
+    async def find(query: str) -> str:
+        return query
+
+    async def main() -> list[McpTool]:
+        async with connected(open_world_server(find, hint)) as client:
+            return await speculable_tools(client, trusted=True, **options)
+
+    (tool,) = asyncio.run(main())
+    assert tool.__speculable__.options.discloses is discloses
 
 
 def test_a_predicted_call_runs_while_the_model_writes() -> None:

@@ -40,6 +40,8 @@ class Load:
     async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
         self.predicted.append(self.turns)
         yield ToolCall("look", {"q": f"{self.turns}"})
+        if self.slowdown_s:  # it slows the model only while it runs: here until the answer
+            await asyncio.sleep(60)
 
     def look(self) -> Callable[[str], Coroutine[Any, Any, str]]:
         async def look(q: str) -> str:

@@ -68,7 +68,7 @@ EXPORTS = {
         *("RecordedCall", "Recording", "SpeculationEvent", "SpeculationObserver", "SpeculationReport"),
         *("SpeculationStarted", "SpeculationWasted", "SubmissionRefused", "ToolReport", "TurnAnswered"),
         *("DraftUnclaimed", "PredictorStopped", "SpeculationStopped", "TurnReport", "TurnStarted"),
-        *("RunReport", "Timeline", "WorkAbandoned"),
+        *("RunReport", "Timeline", "WorkAbandoned", "PredictorEnded"),
     },
     "agentrt.runtime": {
         *("CallAnswered", "EngineStatistics", "FinishReason", "Finished", "Generation", "GenerationEvent"),

@@ -54,6 +54,17 @@ def names(tools: Sequence[BaseTool]) -> list[str]:
     return [tool.name for tool in tools if speculable_tool(tool) is not None]
 
 
+def test_a_tool_of_the_open_world_discloses() -> None:
+    given = [
+        loaded("search", {**READS, "openWorldHint": True}),
+        loaded("read", {"read_only_hint": True, "open_world_hint": False}),
+        loaded("find", READS),
+    ]
+    for options, expected in (({}, [True, False, False]), ({"discloses": True}, [True] * 3)):
+        tools = map(speculable_tool, speculable_mcp_tools(given, trusted=True, **options))  # type: ignore[arg-type]
+        assert [tool is not None and tool.options.discloses for tool in tools] == expected
+
+
 def test_only_tools_that_say_they_only_read_are_speculable() -> None:
     given = [
         loaded("find", READS),

@@ -17,6 +17,7 @@ from mcp.types import CallToolResult, TextContent, Tool, ToolAnnotations
 
 from agentrt import ToolCall
 from agentrt.adapters.openai_agents import report_of, speculable_server, speculate
+from agentrt.adapters.openai_agents.mcp_servers import described_by_annotations
 from agentrt.errors import ConfigurationError
 from tests.adapters.openai_agents.doubles import (
     Drafts,
@@ -220,3 +221,21 @@ def test_a_server_in_a_process_of_its_own(tmp_path: Path) -> None:
     made, report = asyncio.run(main())
     assert "a note about a" in str(made)
     assert report.total.claims == 1
+
+
+def test_a_tool_of_the_open_world_discloses() -> None:
+    class Web(Notes):
+        async def list_tools(self, run_context: Any = None, agent: Any = None) -> list[Tool]:
+            hints = ToolAnnotations(read_only_hint=True, open_world_hint=True)
+            return [
+                *await super().list_tools(),
+                Tool(name="search_web", input_schema=SCHEMA, annotations=hints),
+            ]
+
+    async def main(**options: Any) -> dict[str, bool]:
+        tools = await speculable_server(Web(Runs()), trusted=True, **options).list_tools()
+        described = {tool.name: described_by_annotations(tool.annotations) for tool in tools}
+        return {name: each.options.discloses for name, each in described.items() if each is not None}
+
+    assert asyncio.run(main()) == {"find_note": False, "search_web": True}
+    assert asyncio.run(main(discloses=False)) == {"find_note": False, "search_web": False}

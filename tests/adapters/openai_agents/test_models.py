@@ -287,7 +287,10 @@ def test_calls_that_the_last_event_leaves_out_are_made_and_claimed() -> None:
 
 
 def test_the_draft_of_another_tool_of_the_same_name_is_not_mixed_up() -> None:
-    """Two agents of one run have different tools of one name: each claims its own."""
+    """Two agents of one run have different tools of one name: the second's is not run for the first's draft.
+
+    In the history the second call is one that was made already, so that it is not drafted.
+    """
 
     async def main() -> None:
         first, second = Runs(), Runs()
@@ -304,7 +307,7 @@ def test_the_draft_of_another_tool_of_the_same_name_is_not_mixed_up() -> None:
             model(
                 calling(look("a"), after=first.until("a")),
                 calling(ToolCall("transfer_to_second", {}, "1")),
-                calling(ToolCall("look", {"q": "a"}, "2"), after=second.until("a")),
+                calling(ToolCall("look", {"q": "a"}, "2")),
                 saying(),
             ),
             Drafts([look("a")], [], [look("a")]),
@@ -312,6 +315,6 @@ def test_the_draft_of_another_tool_of_the_same_name_is_not_mixed_up() -> None:
         other = Agent(name="second", model=chat, tools=[tool_of(second)])
         await run(Agent(name="first", model=chat, tools=[tool_of(first)], handoffs=[other]))
         assert (first.made, second.made) == (["a"], ["a"])
-        assert report_of(chat).total.claims == 2
+        assert report_of(chat).total.claims == 1
 
     asyncio.run(main())

@@ -19,6 +19,7 @@ from agentrt.reports.events import (
     DraftJudged,
     DraftUnclaimed,
     PredictorCharged,
+    PredictorEnded,
     PredictorStarted,
     SpeculationStarted,
     SpeculationWasted,
@@ -39,6 +40,8 @@ class Workload:
     samples: int = 1
     money: float = 0.0
     shares_cores: bool = True
+    ends: bool = False
+    """Whether the predictor ends with its drafts, rather than with the answer."""
     turns: int = 0
     samples_drawn: list[int] = field(default_factory=list)
     """The number of samples of each turn; 0 where the predictor was skipped."""
@@ -50,7 +53,10 @@ class Workload:
         return copied.should_predict("p", self.samples, now=float(self.turns + 1)).speculate
 
     def turn(self, right_up_to: int | None, *, tool: str = "look", wrong: int = 0) -> None:
-        """One turn; the right draft is among the first ``right_up_to`` samples, ``wrong`` others are made."""
+        """One turn; the right draft is among the first ``right_up_to`` samples, ``wrong`` others are made.
+
+        0 is for an answer without a call, None for a call that is not drafted.
+        """
         self.turns += 1
         number, note = self.turns, self.controller.on_event
         decision = self.controller.should_predict(
@@ -63,7 +69,7 @@ class Workload:
             if self.money:
                 cost = DraftCost(10, 1, self.money * decision.samples)
                 note(PredictorCharged(number, "p", cost))
-            correct = right_up_to is not None and decision.samples >= right_up_to
+            correct = bool(right_up_to) and decision.samples >= right_up_to
             for is_right in [correct] * correct + [False] * wrong:
                 run = self.controller.should_run("p", tool, float(number), draft_s=self.draft_s)
                 if run.speculate:
@@ -74,7 +80,11 @@ class Workload:
                     if not is_right:
                         note(SpeculationWasted(number, tool, self.tool_s, "loser", "p"))
                 note(DraftJudged(number, "p", tool, is_right, self.draft_s))
-        note(TurnAnswered(number, self.generation_s, (tool,)))
+            if self.ends:
+                note(PredictorEnded(number, "p", self.draft_s))
+        note(TurnAnswered(number, self.generation_s, () if right_up_to == 0 else (tool,)))
+        if right_up_to == 0:
+            return
         if claimed:
             note(CallClaimed(number, tool, self.tool_s, self.draft_s, self.draft_s, "p"))
         else:
@@ -375,3 +385,48 @@ def test_only_predictors_that_share_the_models_cores_are_left_out_to_measure_it(
         served.turn(1)
     assert (0 in served.samples_drawn) is shares_cores
     assert served.samples_drawn.count(0) < 15
+
+
+@pytest.mark.parametrize("draft_s", [0.02, 0.1, 0.3])
+@pytest.mark.parametrize("tool_s", [0.4, 1.0])
+def test_a_quick_draft_beside_a_slow_model_is_left_out_of_no_turn(draft_s: float, tool_s: float) -> None:
+    """Dialogues of a request, one or two calls and an answer; all drafts are right and end in time."""
+    for dialogue in range(20):
+        served = workload(generation_s=0.8, tool_s=tool_s, draft_s=draft_s, ends=True)
+        chance = random.Random(dialogue)
+        while served.turns < 16:
+            for _ in range(chance.choice([1, 1, 2])):
+                served.turn(1)
+            served.turn(0)
+        assert 0 not in served.samples_drawn
+
+
+def test_a_draft_that_may_cost_more_than_it_saves_is_still_measured() -> None:
+    served = workload(generation_s=0.8, tool_s=0.1, draft_s=0.5, ends=True)
+    for _ in range(16):
+        served.turn(1)
+        served.turn(0)
+    assert 1 < served.samples_drawn.count(0) < 12
+
+
+@pytest.mark.parametrize(("shares_cores", "money"), [(False, 0.0), (True, 0.0), (False, 0.001)])
+def test_rare_right_drafts_are_waited_for_where_prediction_costs_little(
+    shares_cores: bool, money: float
+) -> None:
+    served = workload(shares_cores=shares_cores, money=money)
+    for _ in range(10):
+        for _ in range(40):
+            served.turn(None)
+        served.turn(None, wrong=1)
+        served.turn(1)
+    if shares_cores or money:
+        assert sum(served.samples_drawn) < 100
+    else:
+        assert served.samples_drawn == [1] * 420
+
+
+def test_a_tool_that_is_too_quick_stops_also_a_predictor_that_costs_little() -> None:
+    served = workload(tool_s=0.0001, shares_cores=False)
+    for _ in range(400):
+        served.turn(1)
+    assert sum(served.samples_drawn) < 12

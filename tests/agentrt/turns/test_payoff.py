@@ -16,28 +16,28 @@ def cost_of(*turns: tuple[bool, float]) -> PredictionCost:
 
 def test_turns_without_a_predictor_count_only_beside_one_with_it() -> None:
     idle = [(False, 0.008)] * 22
-    assert not cost_of(*idle).needs_a_turn_without
-    assert not cost_of((True, 0.014), *idle).needs_a_turn_without
-    assert cost_of((True, 0.014), *idle, (True, 0.012)).needs_a_turn_without
+    assert not cost_of(*idle).needs_a_turn_without(0.0)
+    assert not cost_of((True, 0.014), *idle).needs_a_turn_without(0.0)
+    assert cost_of((True, 0.014), *idle, (True, 0.012)).needs_a_turn_without(0.0)
 
 
 def test_one_turn_at_a_time_measures_until_it_is_answered_or_overtaken() -> None:
     cost = cost_of((True, 0.014))
     for _ in range(2):
-        assert cost.needs_a_turn_without
+        assert cost.needs_a_turn_without(0.0)
         cost.begin_turn_without()
         for _ in range(16):
-            assert not cost.needs_a_turn_without
+            assert not cost.needs_a_turn_without(0.0)
             cost.note_answer(predicted=True)
     cost.begin_turn_without()
     cost.note_answer(predicted=False)
-    assert cost.needs_a_turn_without
+    assert cost.needs_a_turn_without(0.0)
 
 
 def test_a_slowdown_is_measured_until_it_is_certain() -> None:
     cost = PredictionCost()
     for _ in range(40):
-        predicted = not cost.needs_a_turn_without
+        predicted = not cost.needs_a_turn_without(0.0)
         cost.add_turn(0.012 if predicted else 0.008, predicted=predicted)
     assert 0.003 < cost.seconds - 0.001 < 0.004
 

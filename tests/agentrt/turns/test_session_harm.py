@@ -16,7 +16,7 @@ from pydantic import AfterValidator
 from agentrt import DraftRequest, SpeculationConfig, SpeculationSession, ToolCall, speculable
 from agentrt.drafts import name_of
 from agentrt.reports import PredictorReport
-from agentrt.reports.events import SpeculationEvent
+from agentrt.reports.events import PredictorEnded, SpeculationEvent
 from agentrt.speculators import EnsembleSpeculator
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
 from agentrt.tools.speculable import speculable_tool
@@ -371,3 +371,18 @@ def test_an_observer_that_fails_is_logged_and_harmless(caplog: pytest.LogCapture
 
     assert run_in_virtual_time(main) == "found a"
     assert "broken observer" in caplog.text
+
+
+@pytest.mark.parametrize(("delay", "ended"), [(1.0, [1.0]), (3.0, [])])
+def test_it_is_known_how_long_a_predictor_has_run_beside_the_model(delay: float, ended: list[float]) -> None:
+    """Only while it runs can it take cores from the model."""
+    events: list[SpeculationEvent] = []
+    observer = SimpleNamespace(on_event=events.append)
+
+    async def main() -> None:
+        predictor = ScriptedSpeculator([call("a")], delay=delay)
+        async with SpeculationSession([slow_tool(0.1, [])], predictor, observers=[observer]) as session:
+            await one_turn(session, 2.0, call("b"))
+
+    run_in_virtual_time(main)
+    assert [event.ran_s for event in events if isinstance(event, PredictorEnded)] == ended

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import stat
 from contextlib import closing
@@ -161,3 +162,20 @@ def test_the_format_of_the_store_stays(tmp_path: Path) -> None:
         followers = [number for (number,) in store.execute("SELECT call FROM followers ORDER BY call")]
     assert (len(digests), sum(digests) % 10**9) == (407, 547315205)
     assert (len(followers), sum(followers) % 10**9) == (16, 930362847)
+
+
+def test_a_store_without_places_of_arguments_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "history.sqlite"
+    predictor = PatternSpeculator(path)
+    for number in range(3):
+        live_through(predictor, orders(number))
+    predictor.close()
+    with closing(sqlite3.connect(path)) as store:
+        rows = store.execute("SELECT tool, parameter, content FROM places").fetchall()
+        assert all(len(json.loads(content)) == 5 for _, _, content in rows)
+        older = [(json.dumps(json.loads(content)[:4]), tool, name) for tool, name, content in rows]
+        store.executemany("UPDATE places SET content = ? WHERE tool = ? AND parameter = ?", older)
+        store.commit()
+    again = PatternSpeculator(path)
+    assert any(live_through(again, orders(9)))
+    again.close()

@@ -211,9 +211,7 @@ SAFE: dict[str, Callable[..., Any]] = {
     "Send to a ToolNode": graph(lambda look: ToolNode([look]), branch=sends),
     "ToolNode with a config": graph(lambda look: ToolNode([look]).with_config(run_name="a")),
     "ToolNode with retries": graph(lambda look: ToolNode([look]).with_retry()),
-    "retry policy and time limit": graph(
-        lambda look: ToolNode([look]), retry_policy=RetryPolicy(), timeout=60
-    ),
+    "retry policy": graph(lambda look: ToolNode([look]), retry_policy=RetryPolicy()),
     "two ToolNodes": two_tool_nodes,
     "prompt | model": chain,
     "create_react_agent": react(),

@@ -337,16 +337,19 @@ class Turn:
         # A step later: a predictor that waits for the answer reads it to its end.
         self._stop_drafting = lambda: call_soon(functools.partial(call_soon, drafting.cancel_all))
         try:
-            self._start_predictors(drafting, runs)
-            if self._known is not None:
-                drafting.start(self._draft_when_known(self._known, drafting, runs), "a lookahead request")
-            await drafting.over()
+            await self._draft_all(drafting, runs)
             await runs.over()
         finally:
             self._speculations.cancel("its event loop ended")
             drafting.cancel_all()
             await runs.stop()
             await drafting.stop()
+
+    async def _draft_all(self, drafting: TaskSet, runs: SpeculativeRuns) -> None:
+        self._start_predictors(drafting, runs)
+        if self._known is not None:
+            drafting.start(self._draft_when_known(self._known, drafting, runs), "a lookahead request")
+        await drafting.over()
 
     def _start_predictors(self, drafting: TaskSet, runs: SpeculativeRuns) -> None:
         for predictor in self._predictors:

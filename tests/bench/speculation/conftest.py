@@ -25,9 +25,9 @@ class Drafting:
             if not turn._runs_predictors:
                 self._turns.discard(turn)
 
-        async def noted_drafts(turn: Turn, runs: Any) -> None:
+        async def noted_drafts(turn: Turn, drafting: Any, runs: Any) -> None:
             try:
-                await draft_all(turn, runs)
+                await draft_all(turn, drafting, runs)
             finally:
                 self._turns.discard(turn)
 

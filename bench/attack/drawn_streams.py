@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
-
 _PARTS: Final = (
     b'data: {"id":"e","choices":[{"index":0,"delta":{"content":"a"}}]}\n\n',
     b'data: {"id":"e","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c","function":'
@@ -21,15 +18,17 @@ _PARTS: Final = (
     *(b"\n", b"\r", b"\r\n", b"\n\r", b":", b": ping\n\n", b"data:\n", b"id: 1\n", b"event: x\r\n"),
 )
 _MOST_BYTES: Final = 4 * 2**20
-_PIECES: Final = st.tuples(
-    st.sampled_from(_PARTS) | st.binary(min_size=1, max_size=64),
-    st.sampled_from((1, 2, 1000, 50_000, 4 << 20)),
-).map(lambda drawn: drawn[0] * min(drawn[1], _MOST_BYTES // len(drawn[0])))
-_STREAMS: Final = st.lists(_PIECES, min_size=1, max_size=6).map(b"".join)
 
 
 def draw_streams(number: int, act: Callable[[bytes], object]) -> None:
     """Call ``act`` with ``number`` streams of up to 24 MiB, the same in each run."""
+    from hypothesis import HealthCheck, Phase, given, settings  # of the extra bench
+    from hypothesis import strategies as st
+
+    pieces = st.tuples(
+        st.sampled_from(_PARTS) | st.binary(min_size=1, max_size=64),
+        st.sampled_from((1, 2, 1000, 50_000, 4 << 20)),
+    ).map(lambda drawn: drawn[0] * min(drawn[1], _MOST_BYTES // len(drawn[0])))
 
     @settings(
         max_examples=number,
@@ -39,7 +38,7 @@ def draw_streams(number: int, act: Callable[[bytes], object]) -> None:
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
-    @given(_STREAMS)
+    @given(st.lists(pieces, min_size=1, max_size=6).map(b"".join))
     def act_on_each(stream: bytes) -> None:
         act(stream)
 

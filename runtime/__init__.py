@@ -21,17 +21,12 @@ from agentrt.extras import needs_extra
 
 if TYPE_CHECKING:
     from .config import RuntimeConfig
-    from .context.saved_contexts import SavedContexts
-    from .context.table.context import Context, ContextKind
-    from .context.table.table import ContextTable
-    from .context_service.service import ContextService, ContextStream
-    from .embedding.directory import Pooling
-    from .embedding.model import EmbeddingModel, Embeddings
+    from .contexts.context import Context, ContextKind
+    from .contexts.service import ContextService, ContextStream
+    from .contexts.table import ContextTable
     from .engine.engine_group import EngineGroup
     from .engine.logprobs import TokenLogprobs
-    from .engine.statistics import EngineStatistics
-    from .opening import OpeningStep
-    from .output.generation import (
+    from .engine.output.generation import (
         CallAnswered,
         Finished,
         FinishReason,
@@ -41,15 +36,20 @@ if TYPE_CHECKING:
         Timing,
         Usage,
     )
-    from .output.stream import GenerationStream
+    from .engine.output.stream import GenerationStream
+    from .engine.statistics import EngineStatistics
+    from .kv.saved_contexts import SavedContexts
+    from .local.service import LocalRuntime
+    from .local.statistics import RuntimeStatistics
+    from .model.opening import OpeningStep
     from .pool.config import PoolConfig
+    from .pool.embedding_directory import Pooling
+    from .pool.embedding_model import EmbeddingModel, Embeddings
     from .pool.model_pool import ModelPool
     from .pool.pooled_model import PooledModel
     from .request.options import GenerationOptions
     from .request.raw_prompt import RawPrompt
     from .request.sampling_params import SamplingParams
-    from .service import LocalRuntime
-    from .statistics import RuntimeStatistics
 
 __all__ = [
     "CallAnswered",
@@ -86,37 +86,37 @@ __all__ = [
 ]
 
 _DEFINED_IN = {
-    "CallAnswered": ".output.generation",
-    "Context": ".context.table.context",
-    "ContextKind": ".context.table.context",
-    "ContextService": ".context_service.service",
-    "ContextStream": ".context_service.service",
-    "ContextTable": ".context.table.table",
-    "EmbeddingModel": ".embedding.model",
-    "Embeddings": ".embedding.model",
+    "CallAnswered": ".engine.output.generation",
+    "Context": ".contexts.context",
+    "ContextKind": ".contexts.context",
+    "ContextService": ".contexts.service",
+    "ContextStream": ".contexts.service",
+    "ContextTable": ".contexts.table",
+    "EmbeddingModel": ".pool.embedding_model",
+    "Embeddings": ".pool.embedding_model",
     "EngineGroup": ".engine.engine_group",
     "EngineStatistics": ".engine.statistics",
-    "FinishReason": ".output.generation",
-    "Finished": ".output.generation",
-    "Generation": ".output.generation",
-    "GenerationEvent": ".output.generation",
+    "FinishReason": ".engine.output.generation",
+    "Finished": ".engine.output.generation",
+    "Generation": ".engine.output.generation",
+    "GenerationEvent": ".engine.output.generation",
     "GenerationOptions": ".request.options",
-    "GenerationStream": ".output.stream",
-    "LocalRuntime": ".service",
-    "LogprobsDelta": ".output.generation",
+    "GenerationStream": ".engine.output.stream",
+    "LocalRuntime": ".local.service",
+    "LogprobsDelta": ".engine.output.generation",
     "ModelPool": ".pool.model_pool",
-    "OpeningStep": ".opening",
+    "OpeningStep": ".model.opening",
     "PoolConfig": ".pool.config",
     "PooledModel": ".pool.pooled_model",
-    "Pooling": ".embedding.directory",
+    "Pooling": ".pool.embedding_directory",
     "RawPrompt": ".request.raw_prompt",
     "RuntimeConfig": ".config",
-    "RuntimeStatistics": ".statistics",
-    "SavedContexts": ".context.saved_contexts",
+    "RuntimeStatistics": ".local.statistics",
+    "SavedContexts": ".kv.saved_contexts",
     "SamplingParams": ".request.sampling_params",
-    "Timing": ".output.generation",
+    "Timing": ".engine.output.generation",
     "TokenLogprobs": ".engine.logprobs",
-    "Usage": ".output.generation",
+    "Usage": ".engine.output.generation",
 }
 
 

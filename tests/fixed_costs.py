@@ -11,10 +11,10 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
-from agentrt.runtime.context.swap.chunk_loader import ChunkLoader
-from agentrt.runtime.context.swap.costs import LinearCost
 from agentrt.runtime.engine.cost_refinement import CostRefinement
 from agentrt.runtime.heg.kernel import KernelKind
+from agentrt.runtime.kv.swap.chunk_loader import ChunkLoader
+from agentrt.runtime.kv.swap.costs import LinearCost
 from agentrt.runtime.xpu import loading, profiler
 from agentrt.runtime.xpu.compiled import CompiledKernels
 from agentrt.runtime.xpu.kernel_bench import KernelBench

@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from agentrt.otel import metrics as own_metrics
-from tests.runtime.http.serving import until
+from tests.runtime.serving.http.serving import until
 
 LATEST = ("OTEL_SEMCONV_STABILITY_OPT_IN", "http,gen_ai_latest_experimental")
 

@@ -44,7 +44,7 @@ def _create(commands: list[ConfiguredCommand]) -> None:
     Raises:
         ConfigurationError: one of them cannot be created, or is there and cannot be used.
     """
-    from agentrt.runtime.http.identity import Tokens
+    from agentrt.runtime.serving.http.identity import Tokens
 
     path = config_path()
     try:

@@ -98,7 +98,7 @@ def gateway(
     if redis is not None:
         require_extra("redis")
     check_telemetry()
-    from agentrt.runtime.gateway import GatewayConfig, bind, create_gateway, serve
+    from agentrt.runtime.serving.gateway import GatewayConfig, bind, create_gateway, serve
 
     begin_serving()
     tokens, access = choose_tokens(token_file, no_auth, uds)

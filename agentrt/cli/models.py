@@ -15,7 +15,7 @@ from .output import output_console
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from agentrt.runtime.gguf.cache import CachedModel
+    from agentrt.runtime.model.gguf.cache import CachedModel
 
 
 def models(
@@ -54,8 +54,8 @@ def _list(console: Console) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from agentrt.runtime.gguf.cache import cached_models, default_cache_folder, remove_interrupted
-    from agentrt.runtime.hub.pulled import pulled_models
+    from agentrt.runtime.model.gguf.cache import cached_models, default_cache_folder, remove_interrupted
+    from agentrt.runtime.model.hub.pulled import pulled_models
 
     remove_interrupted()
     pulled, cached = pulled_models(), cached_models()
@@ -78,8 +78,8 @@ def _list(console: Console) -> None:
 
 def _remove(console: Console, names: set[str] | None) -> None:
     """Delete the models of these names, pulled or converted; None deletes all."""
-    from agentrt.runtime.gguf.cache import cached_models
-    from agentrt.runtime.hub.pulled import pulled_models
+    from agentrt.runtime.model.gguf.cache import cached_models
+    from agentrt.runtime.model.hub.pulled import pulled_models
 
     pulled, cached = pulled_models(), cached_models()
     known = {*pulled, *(model.converted_from for model in cached)}
@@ -96,7 +96,7 @@ def _remove(console: Console, names: set[str] | None) -> None:
 
 
 def _remove_converted(console: Console, models: Iterable[CachedModel]) -> None:
-    from agentrt.runtime.gguf.cache import remove_cached_model
+    from agentrt.runtime.model.gguf.cache import remove_cached_model
 
     for model in models:
         remove_cached_model(model)
@@ -105,8 +105,8 @@ def _remove_converted(console: Console, models: Iterable[CachedModel]) -> None:
 
 def _remove_pulled(console: Console, names: Iterable[str]) -> None:
     """Forget these names; say how to delete what stays in the hub's cache."""
-    from agentrt.runtime.hub.names import HubName, parse_name
-    from agentrt.runtime.hub.pulled import remove_pulled
+    from agentrt.runtime.model.hub.names import HubName, parse_name
+    from agentrt.runtime.model.hub.pulled import remove_pulled
 
     for name in names:
         remove_pulled(name)
@@ -121,7 +121,7 @@ def _remove_pulled(console: Console, names: Iterable[str]) -> None:
 
 def _print_recommended(console: Console) -> None:
     """Print each recommended model and how to download it. Names have a line of their own: they are long."""
-    from agentrt.runtime.hub.recommended import RECOMMENDED
+    from agentrt.runtime.model.hub.recommended import RECOMMENDED
 
     for model in RECOMMENDED:
         console.print(f"{model.name}\n    {model.gigabytes:.1f} GB, {model.license}: {model.good_for}")

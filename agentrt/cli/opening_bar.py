@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from agentrt.runtime.opening import OnOpeningStep, OpeningStep
+    from agentrt.runtime.model.opening import OnOpeningStep, OpeningStep
 
 
 @contextmanager

@@ -22,7 +22,7 @@ def positive(value: float | None) -> float | None:
 
 def origins(values: list[str] | None) -> list[str] | None:
     """Refuse what is no origin of web pages."""
-    from agentrt.runtime.http.config import check_origin
+    from agentrt.runtime.serving.http.config import check_origin
 
     for origin in values or ():
         check_origin(origin)
@@ -33,7 +33,7 @@ def engine_address(value: str) -> str:
     """Refuse what is no address of an engine; without the extra that parses it, nothing."""
     if not missing_modules("gateway"):
         check_variables()  # FastAPI's import reads them
-        from agentrt.runtime.gateway import GatewayConfig
+        from agentrt.runtime.serving.gateway import GatewayConfig
 
         GatewayConfig(upstream=value).root()
     return value
@@ -43,7 +43,7 @@ def redis_address(value: str | None) -> str | None:
     """Refuse what is no address of a Redis server; without the extra of the gateway, nothing."""
     if value is not None and not missing_modules("gateway"):
         check_variables()
-        from agentrt.runtime.gateway.bounded_redis import check_redis_url
+        from agentrt.runtime.serving.gateway.bounded_redis import check_redis_url
 
         check_redis_url(value)
     return value

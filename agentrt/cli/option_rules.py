@@ -45,7 +45,7 @@ def check_options(command: str, options: Mapping[str, Any]) -> None:
 
 
 def _check_access(options: Mapping[str, Any]) -> None:
-    from agentrt.runtime.http.config import ListenConfig
+    from agentrt.runtime.serving.http.config import ListenConfig
 
     if not options["no_auth"]:
         return

@@ -51,6 +51,8 @@ def _measure(model: str, platform: str, stored: bool) -> tuple[Profile, Executio
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     with interrupts_deferred():
+        from agentrt.bench.simulation.platform import PREFIX, simulate
+        from agentrt.bench.simulation.rooflines import simulated_profile
         from agentrt.runtime import RuntimeConfig
         from agentrt.runtime.heg.granularity import QUANTUM_S, choose_granularity
         from agentrt.runtime.heg.partition import Partition
@@ -60,8 +62,6 @@ def _measure(model: str, platform: str, stored: bool) -> tuple[Profile, Executio
         from agentrt.runtime.xpu.loading import load_profile
         from agentrt.runtime.xpu.platforms import find_platform
         from agentrt.runtime.xpu.profiler import count_steps
-        from agentrt.runtime.xpu.rooflines import simulated_profile
-        from agentrt.runtime.xpu.simulated import PREFIX, simulate
 
     config = RuntimeConfig()
     longest = config.prefill_chunk_tokens

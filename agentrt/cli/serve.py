@@ -32,7 +32,7 @@ from .serving import (
 )
 
 if TYPE_CHECKING:
-    from agentrt.runtime.server import ServerConfig
+    from agentrt.runtime.serving.server import ServerConfig
 
 _MAX_MEMORY_MIB = 2**30
 _MAX_CONTEXTS = 1_000_000
@@ -242,8 +242,8 @@ def serve(
     require_extra("serve")
     check_telemetry()
     from agentrt.runtime import EmbeddingModel, ModelPool, PoolConfig, PooledModel, Pooling, RuntimeConfig
-    from agentrt.runtime.server import ServerConfig, bind, create_app
-    from agentrt.runtime.server import serve as serve_app
+    from agentrt.runtime.serving.server import ServerConfig, bind, create_app
+    from agentrt.runtime.serving.server import serve as serve_app
 
     begin_serving()
     given = model or ["nano"]

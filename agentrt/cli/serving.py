@@ -17,8 +17,8 @@ from .config_file import tokens_path
 from .option_checks import origins
 
 if TYPE_CHECKING:
-    from agentrt.runtime.http.config import ListenConfig
-    from agentrt.runtime.http.identity import Tokens
+    from agentrt.runtime.serving.http.config import ListenConfig
+    from agentrt.runtime.serving.http.identity import Tokens
 
 _DAY_S = 86_400
 
@@ -87,7 +87,7 @@ def begin_serving() -> None:
 
     SIGTERM raises :class:`SystemExit` until the server installs its own handler.
     """
-    from agentrt.runtime.http.allocator import share_arenas
+    from agentrt.runtime.serving.http.allocator import share_arenas
 
     signal.signal(signal.SIGTERM, _exit)
     share_arenas()
@@ -104,7 +104,7 @@ def choose_tokens(
     Raises:
         ConfigurationError: the token file cannot be used.
     """
-    from agentrt.runtime.http.identity import Tokens
+    from agentrt.runtime.serving.http.identity import Tokens
 
     if token_file is None and (no_auth or uds is not None):
         return None, None

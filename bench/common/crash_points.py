@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from agentrt.errors import BenchProcessError
 
 if TYPE_CHECKING:
-    from agentrt.runtime.context.store.chunks import Chunk
-    from agentrt.runtime.context.store.store import ContextStore
+    from agentrt.runtime.kv.store.chunks import Chunk
+    from agentrt.runtime.kv.store.store import ContextStore
 
 _MODULE: Final = "agentrt.bench.common.crash_points"
 _APPS: Final = ("app 0", "app 1")
@@ -117,7 +117,7 @@ def _operations(load: str, app: str) -> Iterator[_Operation]:
 
 
 def _chunk(number: int) -> Chunk:
-    from agentrt.runtime.context.store.chunks import Chunk
+    from agentrt.runtime.kv.store.chunks import Chunk
 
     content = random.Random(number)
     return Chunk(
@@ -126,7 +126,7 @@ def _chunk(number: int) -> Chunk:
 
 
 def _store(folder: Path) -> ContextStore:
-    from agentrt.runtime.context.store.store import ContextStore
+    from agentrt.runtime.kv.store.store import ContextStore
 
     return ContextStore(folder, _FINGERPRINT)
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from agentrt.runtime import RuntimeConfig
-    from agentrt.runtime.server import ServerConfig
+    from agentrt.runtime.serving.server import ServerConfig
 
 
 def exact(threads: int | None = None) -> RuntimeConfig:
@@ -54,8 +54,8 @@ class RuntimeService:
     def __init__(self, model: str, config: RuntimeConfig, served: ServerConfig) -> None:
         """Open ``model`` and listen, as ``served`` says."""
         from agentrt.runtime import LocalRuntime
-        from agentrt.runtime.http.run import make_server
-        from agentrt.runtime.server import bind, create_app
+        from agentrt.runtime.serving.http.run import make_server
+        from agentrt.runtime.serving.server import bind, create_app
 
         self._stack = ExitStack()
         self._runtime = self._stack.enter_context(LocalRuntime.open(model, config))

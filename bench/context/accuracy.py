@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..common.process import SideProcess
 
 if TYPE_CHECKING:
-    from agentrt.runtime.context.store.chunks import Chunk
+    from agentrt.runtime.kv.store.chunks import Chunk
 
 AS_IS: Final = "as in the arena"
 COMPRESSED: Final = "by density, half the bytes"
@@ -113,9 +113,9 @@ class _Scorer:
         from tempfile import TemporaryDirectory
 
         from agentrt.runtime import LocalRuntime, RuntimeConfig
-        from agentrt.runtime.context.compression.codec import BlockCodec
         from agentrt.runtime.heg.kernel import KernelKind
         from agentrt.runtime.heg.partition import Partition
+        from agentrt.runtime.kv.compression.codec import BlockCodec
         from agentrt.runtime.model.directory import open_model_directory
         from agentrt.runtime.model.openvino_core import load_on_own_thread
         from agentrt.runtime.model.paged import read_paged_graph
@@ -189,7 +189,7 @@ class _Scorer:
 
     def _stored(self, app: str, tokens: list[int]) -> tuple[Chunk, ...]:
         """The stored chunks of the whole blocks of ``tokens``, in order."""
-        from agentrt.runtime.context.block_hashes import BlockHashes
+        from agentrt.runtime.kv.block_hashes import BlockHashes
 
         store, salts = self._runtime._kept.store, self._runtime._kept.salts
         assert store is not None

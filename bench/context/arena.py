@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from agentrt.runtime import LocalRuntime
-    from agentrt.runtime.context.block_pool import BlockPool
+    from agentrt.runtime.kv.block_pool import BlockPool
 
 T = TypeVar("T")
 Content: TypeAlias = dict[bytes, list[NDArray[np.uint8]]]

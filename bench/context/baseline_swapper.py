@@ -6,18 +6,18 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from agentrt.runtime.context.store.chunks import Chunk
-from agentrt.runtime.context.swap.chunks import SwapOut
-from agentrt.runtime.context.swap.context_files import ContextFiles
-from agentrt.runtime.context.swap.costs import LinearCost
-from agentrt.runtime.context.swap.swapper import Swapper
+from agentrt.runtime.kv.store.chunks import Chunk
+from agentrt.runtime.kv.swap.chunks import SwapOut
+from agentrt.runtime.kv.swap.context_files import ContextFiles
+from agentrt.runtime.kv.swap.costs import LinearCost
+from agentrt.runtime.kv.swap.swapper import Swapper
 
 from .arena import free_blocks, run_on_engine
 from .policies import SwapPolicy
 
 if TYPE_CHECKING:
     from agentrt.runtime import LocalRuntime
-    from agentrt.runtime.context.block_pool import BlockPool
+    from agentrt.runtime.kv.block_pool import BlockPool
 
 Key: TypeAlias = tuple[str, str]
 """The app of a context, and its id."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from agentrt.runtime.context.store.disk import Disk
+from agentrt.runtime.kv.store.disk import Disk
 
 _PIECE: Final = 2**20
 _MEMORY_FOLDER: Final = Path("/dev/shm")

@@ -10,8 +10,8 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from agentrt.runtime import LocalRuntime, RuntimeConfig
-from agentrt.runtime.context.store.store import ContextStore
-from agentrt.runtime.context_service import kept_contexts
+from agentrt.runtime.contexts import kept_contexts
+from agentrt.runtime.kv.store.store import ContextStore
 
 from .baseline_swapper import PolicySwapper
 from .policies import WITHOUT_RECOMPUTE

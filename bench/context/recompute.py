@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 
 from agentrt.errors import ChunkDamagedError
-from agentrt.runtime.context.store.chunks import Chunk, ChunkLocation
-from agentrt.runtime.context.store.store import ContextStore
+from agentrt.runtime.kv.store.chunks import Chunk, ChunkLocation
+from agentrt.runtime.kv.store.store import ContextStore
 
 from .arena import Content, cached_content, forget_cached
 from .exact_runtime import EXACT, open_loading

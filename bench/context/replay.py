@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from unittest.mock import patch
 
 from agentrt.runtime import LocalRuntime, RuntimeConfig
-from agentrt.runtime.context.store.store import ContextStore
-from agentrt.runtime.context_service import kept_contexts
+from agentrt.runtime.contexts import kept_contexts
+from agentrt.runtime.kv.store.store import ContextStore
 
 from .arena import run_on_engine
 from .baseline_swapper import OnDemandSwapper, PolicySwapper
@@ -24,7 +24,7 @@ from .texts import TaskTexts
 from .traces import Call
 
 if TYPE_CHECKING:
-    from agentrt.runtime.output.generation import Generation
+    from agentrt.runtime.engine.output.generation import Generation
 
 _ANSWER_TOKENS: Final = 4
 _APP: Final = "trace"

@@ -12,10 +12,11 @@ from .sides import Side, Vanilla
 
 if TYPE_CHECKING:
     from agentrt.runtime import LocalRuntime
-    from agentrt.runtime.drafting.drafter import Draft, DraftCompleter, Drafter
+    from agentrt.runtime.drafting.drafter import DraftCompleter, Drafter
     from agentrt.runtime.drafting.drafter_selector import AppDrafterSelector, RequestDrafters
-    from agentrt.runtime.output.generation import Generation
+    from agentrt.runtime.engine.output.generation import Generation
     from agentrt.runtime.request.request import Request
+    from agentrt.runtime.scheduler.draft import Draft
 
 DRAFTS: Final[dict[str, Any]] = {"drafts": True}
 """The setting with which the runtime drafts."""
@@ -164,7 +165,7 @@ class _PassCounter:
     """Counts forward passes; drafts nothing."""
 
     def __init__(self, counts: Counts) -> None:
-        from agentrt.runtime.drafting.drafter import NO_DRAFT
+        from agentrt.runtime.scheduler.draft import NO_DRAFT
 
         self._counts = counts
         self._no_draft = NO_DRAFT

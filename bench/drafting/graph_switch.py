@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from ..common.report import Table
 
 if TYPE_CHECKING:
-    from agentrt.runtime.engine.simulation import Simulation
+    from agentrt.bench.simulation.simulation import Simulation
     from agentrt.runtime.heg.graph_switch import SwitchCosts
 
 MACHINE: Final = "simulated:core-ultra-5-125h"
@@ -113,8 +113,8 @@ def _loads_table(prompts: Sequence[int]) -> Table:
 
 
 def _run(tokens: int, *, npu_decoding: bool) -> _Run:
+    from agentrt.bench.simulation.simulation import SimulatedRequest
     from agentrt.priority import Priority
-    from agentrt.runtime.engine.simulation import SimulatedRequest
     from agentrt.runtime.heg.graph_switch import hidden_fraction
     from agentrt.runtime.heg.kernel import StaticGraph
 
@@ -129,16 +129,16 @@ def _run(tokens: int, *, npu_decoding: bool) -> _Run:
 
 
 def _simulation(*, npu_decoding: bool) -> Simulation:
-    from agentrt.runtime.engine.simulation import Simulation
+    from agentrt.bench.simulation.platform import simulate
+    from agentrt.bench.simulation.simulation import Simulation
     from agentrt.runtime.scheduler.policy import AGENT_XPU
-    from agentrt.runtime.xpu.simulated import simulate
 
     platform, graph = simulate(MACHINE, max_chunk_tokens=256, quantum_s=0.025, npu_decoding=npu_decoding)
     return Simulation(platform, graph, AGENT_XPU, blocks=4096, max_batch_size=8)
 
 
 def _costs(tokens: int, load_factor: float) -> SwitchCosts:
-    from agentrt.runtime.xpu.simulated import simulate
+    from agentrt.bench.simulation.platform import simulate
 
     _, graph = simulate(MACHINE, max_chunk_tokens=256, quantum_s=0.025, npu_decoding=True)
     assert graph.static_tokens is not None

@@ -12,8 +12,9 @@ from .baselines.suffix_decoding import SuffixDecoding
 from .baselines.token_recycling import TokenRecycling
 
 if TYPE_CHECKING:
-    from agentrt.runtime.drafting.drafter import Draft, Drafter
+    from agentrt.runtime.drafting.drafter import Drafter
     from agentrt.runtime.request.request import Request
+    from agentrt.runtime.scheduler.draft import Draft
 
 OURS: Final = "ours"
 VANILLA: Final = "vanilla"
@@ -125,8 +126,8 @@ class _FirstTokens:
     """The first tokens of the best draft of several drafters, all of which are verified."""
 
     def __init__(self, drafters: Sequence[Drafter], width: int, vocabulary_size: int) -> None:
-        from agentrt.runtime.drafting.drafter import Draft
         from agentrt.runtime.drafting.sources import DraftSources
+        from agentrt.runtime.scheduler.draft import Draft
 
         self._sources = DraftSources(drafters, vocabulary_size)
         self.observe = self._sources.observe

@@ -17,6 +17,6 @@ class BenchEngine(ServedRuntime):
 
 
 def _serve() -> RuntimeService:
-    from agentrt.runtime.server import ServerConfig
+    from agentrt.runtime.serving.server import ServerConfig
 
     return RuntimeService("nano", exact(), ServerConfig(port=0))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from agentrt.runtime.model.directory import ModelDirectory
 
 EXPECTED_TOKENS: Final = Path(__file__).with_name("expected_tokens.json")
-"""What Transformers answers, by family; ``tests/runtime/gguf/write_expected_tokens.py`` wrote it."""
+"""What Transformers answers, by family; ``tests/runtime/model/gguf/write_expected_tokens.py`` wrote it."""
 _EXACT: Final = {
     "INFERENCE_PRECISION_HINT": "f32",
     "KV_CACHE_PRECISION": "f32",

@@ -87,7 +87,7 @@ def compare_conversions(folder: Path) -> list[ConvertedType]:
 
 def types() -> tuple[Type, ...]:
     """Return the types of matrices that llama.cpp writes."""
-    from agentrt.runtime.gguf.quantisation import QUANTISED
+    from agentrt.runtime.model.gguf.quantisation import QUANTISED
 
     return (*PLAIN, *sorted(QUANTISED))
 
@@ -115,8 +115,8 @@ def _plain(type: Type, values: Floats) -> NDArray[np.uint8]:
 
 
 def _error(type: Type, folder: Path) -> float | None:
-    from agentrt.runtime.gguf.cache import convert_gguf
-    from agentrt.runtime.gguf.source import read_source
+    from agentrt.runtime.model.gguf.cache import convert_gguf
+    from agentrt.runtime.model.gguf.source import read_source
 
     matrices = {name: random_blocks(type, *shape, at) for at, (name, shape) in enumerate(_MATRICES.items())}
     tensors = {f"{name}.weight": blocks for name, blocks in matrices.items()}

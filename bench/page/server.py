@@ -16,7 +16,7 @@ class PageServer(ServedRuntime):
 
 def _serve() -> RuntimeService:
     from agentrt.runtime import RuntimeConfig
-    from agentrt.runtime.server import ServerConfig
+    from agentrt.runtime.serving.server import ServerConfig
 
     # One thread, as the demo has: the other cores are the browser's.
     return RuntimeService("nano", RuntimeConfig(threads=1), ServerConfig(port=0))

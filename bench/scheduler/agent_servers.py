@@ -35,6 +35,6 @@ def agent_servers(model: BenchModel) -> Iterator[dict[str, str]]:
 
 def _serve_runtime(model: str) -> RuntimeService:
     from agentrt.runtime import RuntimeConfig
-    from agentrt.runtime.server import ServerConfig
+    from agentrt.runtime.serving.server import ServerConfig
 
     return RuntimeService(model, RuntimeConfig(), ServerConfig(port=0))

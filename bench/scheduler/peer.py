@@ -33,7 +33,7 @@ class PeerAddress:
     @classmethod
     def parse(cls, text: str) -> Self:
         """Parse ``NAME=URL,PRECISION AND THREADS``; raise :class:`~agentrt.errors.ConfigurationError`."""
-        from agentrt.runtime.http.address import server_root
+        from agentrt.runtime.serving.http.address import server_root
 
         name, _, rest = text.partition("=")
         url, _, computes = rest.partition(",")
@@ -77,7 +77,7 @@ class Peer:
         """Return the model's name and its context length in tokens."""
         import httpx
 
-        from agentrt.runtime.http.unreachable import why_unreachable
+        from agentrt.runtime.serving.http.unreachable import why_unreachable
 
         try:
             async with self._client.connections() as connections:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from agentrt.runtime.engine.simulation import Simulation
+    from agentrt.bench.simulation.simulation import Simulation
     from agentrt.runtime.engine.trace import Trace, TracedKernel
 
 OURS: Final = "agentrt on NPU and GPU"
@@ -60,9 +60,9 @@ class SimulatedRun:
 
 def simulation(system: str) -> Simulation:
     """Return an empty simulation of one of :data:`SYSTEMS`."""
-    from agentrt.runtime.engine.simulation import Simulation
+    from agentrt.bench.simulation.platform import simulate
+    from agentrt.bench.simulation.simulation import Simulation
     from agentrt.runtime.scheduler.policy import POLICIES
-    from agentrt.runtime.xpu.simulated import simulate
 
     machine, policy = SYSTEMS[system]
     platform, graph = simulate(f"simulated:{machine}", max_chunk_tokens=256, quantum_s=0.025)
@@ -71,8 +71,8 @@ def simulation(system: str) -> Simulation:
 
 def run_load(system: str, load: Load, seed: int) -> SimulatedRun:
     """Run ``load`` on ``system``. All systems get the same requests for the same ``seed``."""
+    from agentrt.bench.simulation.simulation import SimulatedOutput, SimulatedRequest
     from agentrt.priority import Priority
-    from agentrt.runtime.engine.simulation import SimulatedOutput, SimulatedRequest
 
     simulated = simulation(system)
     simulated.trace = _unbounded_trace()
@@ -144,10 +144,10 @@ def _unbounded_trace() -> Trace:
 
 def figure4() -> dict[str, Trace]:
     """Simulate a background request preempted in its prefill, under each policy of Fig. 4."""
+    from agentrt.bench.simulation.platform import simulate
+    from agentrt.bench.simulation.simulation import SimulatedRequest, Simulation
     from agentrt.priority import Priority
-    from agentrt.runtime.engine.simulation import SimulatedRequest, Simulation
     from agentrt.runtime.scheduler.policy import POLICIES
-    from agentrt.runtime.xpu.simulated import simulate
 
     traces = {}
     for policy in ("preempt-restart", "time-share", "iteration-level", "agent-xpu"):
@@ -162,8 +162,8 @@ def figure4() -> dict[str, Trace]:
 
 def decision_us(waiting: int, decisions: int) -> float:
     """Return the median microseconds of a scheduling decision with ``waiting`` requests queued."""
+    from agentrt.bench.simulation.simulation import SimulatedRequest
     from agentrt.priority import Priority
-    from agentrt.runtime.engine.simulation import SimulatedRequest
 
     simulated = simulation(OURS)
     rng = random.Random(5)

@@ -172,7 +172,7 @@ def main(arguments: Sequence[str]) -> None:
 
 def _draw(source: str, target: Path) -> None:
     if source == "figure-4":
-        from ..scheduler.simulated import figure4
+        from .simulated import figure4
 
         for policy, trace in figure4().items():
             draw_trace(trace.to_chrome(), target / f"agent-xpu-figure-4-{policy}.svg")

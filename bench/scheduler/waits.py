@@ -53,8 +53,8 @@ def measure_waits(lengths: Iterable[int], arrivals: int) -> Iterator[Waits]:
 
 def _background(tokens: int) -> tuple[float, float]:
     """Return how long the background takes alone, and its longest kernel, in seconds."""
+    from agentrt.bench.simulation.simulation import SimulatedRequest
     from agentrt.priority import Priority
-    from agentrt.runtime.engine.simulation import SimulatedRequest
 
     simulated = simulation(OURS)
     for _ in range(_PROMPTS):
@@ -65,8 +65,8 @@ def _background(tokens: int) -> tuple[float, float]:
 
 def _wait(tokens: int, at: float, question: int) -> float:
     """Return the seconds that a question which arrives at ``at`` waits for its first kernel."""
+    from agentrt.bench.simulation.simulation import SimulatedRequest
     from agentrt.priority import Priority
-    from agentrt.runtime.engine.simulation import SimulatedRequest
 
     simulated = simulation(OURS)
     for _ in range(_PROMPTS):

@@ -10,10 +10,11 @@ from .sides import Optimizations
 
 if TYPE_CHECKING:
     from agentrt.runtime import LocalRuntime
-    from agentrt.runtime.drafting.drafter import Draft, Drafter
+    from agentrt.runtime.drafting.drafter import Drafter
     from agentrt.runtime.drafting.drafter_selector import RequestDrafters
     from agentrt.runtime.request.preparation import Preparation
     from agentrt.runtime.request.request import Request
+    from agentrt.runtime.scheduler.draft import Draft
 
 _THOUGHT = "Let me look. "
 

@@ -59,8 +59,8 @@ class _Service(RuntimeService):
     """The object in the server's process."""
 
     def __init__(self, model: str, reasoning_tokens: int | None, threads: int | None) -> None:
-        from agentrt.runtime.http.identity import Tokens
-        from agentrt.runtime.server import ServerConfig
+        from agentrt.runtime.serving.http.identity import Tokens
+        from agentrt.runtime.serving.server import ServerConfig
 
         tokens = Tokens((f"app {app}", token_of(app)) for app in range(APPS))
         super().__init__(model, exact(threads), ServerConfig(port=0, tokens=tokens))

@@ -17,13 +17,13 @@ from agentrt.reports import (
     SpeculationWasted,
 )
 from agentrt.runtime import LocalRuntime, PooledModel
-from agentrt.runtime.http.config import ListenConfig
-from agentrt.runtime.http.identity import Tokens
-from agentrt.runtime.http.listener import bind
-from agentrt.runtime.http.run import make_server
-from agentrt.runtime.live.app import create_live_app
-from agentrt.runtime.live.feed import LiveFeed
-from agentrt.runtime.live.frames import Frames
+from agentrt.runtime.serving.http.config import ListenConfig
+from agentrt.runtime.serving.http.identity import Tokens
+from agentrt.runtime.serving.http.listener import bind
+from agentrt.runtime.serving.http.run import make_server
+from agentrt.runtime.serving.live.app import create_live_app
+from agentrt.runtime.serving.live.feed import LiveFeed
+from agentrt.runtime.serving.live.frames import Frames
 
 _COUNTED: Final = ("drafts", "claims", "misses", "wasted", "saved_s")
 _MOST_RECENT: Final = 100

@@ -3,48 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-MAX_DRAFT_TOKENS: Final = 128
-"""Maximum number of draft tokens verified at once: a longer batch would delay the other requests."""
-
-LEAST_REACHED: Final = 0.02
-"""Probability of being reached below which a token is not drafted: its verification never pays."""
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """Tokens that may follow a sequence."""
-
-    tokens: tuple[int, ...] = ()
-    probabilities: tuple[float, ...] = ()
-    """How likely the model is to accept each token if it accepts those before it, from 0 to 1.
-
-    The scheduler verifies as many tokens as are expected to save more time than their verification takes.
-    """
-
-    def first(self, count: int) -> Draft:
-        """Return the draft of the first ``count`` tokens."""
-        if len(self.tokens) <= count:
-            return self
-        return Draft(self.tokens[:count], self.probabilities[:count])
-
-    @property
-    def expected_tokens(self) -> float:
-        """How many tokens are expected to be accepted."""
-        expected, reached = 0.0, 1.0
-        for probability in self.probabilities:
-            reached *= probability
-            expected += reached
-        return expected
-
-
-NO_DRAFT: Final = Draft()
+    from ..scheduler.draft import Draft
 
 
 class Drafter(Protocol):
@@ -79,9 +44,9 @@ class Drafter(Protocol):
         ...
 
     def draft(self) -> Draft:
-        """Return the tokens that may follow what was appended; :data:`NO_DRAFT` for none.
+        """Return the tokens that may follow what was appended; an empty draft if nothing is likely.
 
-        Only the first :data:`MAX_DRAFT_TOKENS` are used.
+        Only the first :data:`~agentrt.runtime.scheduler.draft.MAX_DRAFT_TOKENS` tokens are used.
         """
         ...
 
@@ -96,6 +61,6 @@ class DraftCompleter(Protocol):
     def complete(self, draft: Draft) -> Draft:
         """Return ``draft`` up to the first token that cannot follow, and what is likely to follow it.
 
-        Also completes :data:`NO_DRAFT`.
+        Also completes an empty draft.
         """
         ...

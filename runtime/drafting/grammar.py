@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from ..scheduler.draft import Draft
 from ..structured_output.grammar_matcher import GrammarMatcher
-from .drafter import Draft, DraftCompleter
+from .drafter import DraftCompleter
 from .grammar_history import GrammarHistory, TokenClass
 from .grammar_position import MOST_BYTES, GrammarPosition
 from .prompt_values import Following, PromptValues

@@ -10,8 +10,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ..scheduler.draft import LEAST_REACHED, MAX_DRAFT_TOKENS, NO_DRAFT, Draft
 from .acceptance import AcceptanceModel, Evidence
-from .drafter import LEAST_REACHED, MAX_DRAFT_TOKENS, NO_DRAFT, Draft, Drafter
+from .drafter import Drafter
 from .suffix_index import MAX_MATCH, SuffixIndex
 
 _TRUST: Final = 32

@@ -10,9 +10,10 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..scheduler.draft import LEAST_REACHED, Draft
 from .acceptance import Evidence
 from .app_history import AppHistory, Source
-from .drafter import LEAST_REACHED, Draft, Drafter
+from .drafter import Drafter
 from .suffix_index import MAX_MATCH, SEPARATOR, SuffixIndex
 
 _MOST_TOKENS: Final = 32

@@ -10,7 +10,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .drafter import NO_DRAFT, Draft, DraftCompleter, Drafter
+from ..scheduler.draft import NO_DRAFT, Draft
+from .drafter import DraftCompleter, Drafter
 
 logger = logging.getLogger(__name__)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..context.compression.density import AttentionMass
 from ..heg.kernel import BatchContext
+from ..kv.compression.density import AttentionMass
 from ..scheduler.batch import ScheduledChunk
 
 

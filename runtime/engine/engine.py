@@ -14,11 +14,11 @@ from typing import Any, Final, TypeAlias
 from agentrt.errors import AgentRTError, EngineFailedError, RuntimeClosedError
 from agentrt.priority import Priority
 
-from ..context.swap.chunks import ChunkLoad
-from ..context.swap.swapper import Swapper
 from ..drafting.drafter import DraftCompleter, Drafter
 from ..heg.kernel import Role
 from ..heg.refinement import ProfileRefiner
+from ..kv.swap.chunks import ChunkLoad
+from ..kv.swap.swapper import Swapper
 from ..request.request import Request
 from ..scheduler.active_kernels import ScheduledKernel
 from ..scheduler.batch import Stage, inputs_of

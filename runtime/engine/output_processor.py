@@ -14,8 +14,8 @@ from agentrt.errors import (
 )
 from agentrt.priority import Priority
 
-from ..drafting.drafter import MAX_DRAFT_TOKENS
 from ..scheduler.batch import Batch, ScheduledChunk
+from ..scheduler.draft import MAX_DRAFT_TOKENS
 from ..scheduler.scheduler import Scheduler
 from ..scheduler.sequence import Sequence, SequenceState
 from ..toolcache.tool_turn import ToolTurn

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from agentrt.errors import InvalidRequestError
 
-from ..context.block_hashes import BlockHashes
 from ..drafting.drafter import DraftCompleter, Drafter
 from ..drafting.sources import DraftSources
+from ..kv.block_hashes import BlockHashes
 from ..model.detokenizer import Detokenizer
 from ..request.request import Request
 from ..scheduler.sequence import Sequence

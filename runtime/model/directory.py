@@ -19,10 +19,10 @@ from agentrt.errors import AgentRTError, ModelFormatError, ModelNotFoundError
 
 from ..files.checksums import check_files, read_checksums
 from ..files.graph_files import EXPORT_HINT, check_graph
-from ..hub.names import WebAddress, parse_name
-from ..hub.pulled import find_pulled
 from ..nano import DRAFT_DIRECTORY, MODEL_DIRECTORY
 from .converted import Conversion, conversion_errors
+from .hub.names import WebAddress, parse_name
+from .hub.pulled import find_pulled
 from .special_files import refuse_special_files
 
 _EMBEDDED = {"nano": MODEL_DIRECTORY, "nano-draft": DRAFT_DIRECTORY}
@@ -86,7 +86,7 @@ def summarize_model(model: str | os.PathLike[str]) -> ModelSummary:
     path = find_model(name)
     with explain_unreadable(path):
         if path.is_file() and _is_gguf(path):
-            from ..gguf.source import read_source
+            from .gguf.source import read_source
 
             source = read_source(path)
             return ModelSummary(source.name, sum(header.file.stat().st_size for header in source.headers))
@@ -107,9 +107,9 @@ def open_model_directory(
     """Find a model and check that all of its files exist and are complete.
 
     ``model`` is the name of an embedded model (``"nano"``, ``"nano-draft"``) or of a pulled one (see
-    :mod:`agentrt.runtime.hub`), the path of a directory as ``optimum-cli export openvino`` writes it, or the
-    path of a GGUF file. A GGUF file is converted when it is first opened; see
-    :func:`agentrt.runtime.gguf.cache.convert_gguf`, also for ``cache_folder`` and ``progress``.
+    :mod:`agentrt.runtime.model.hub`), the path of a directory as ``optimum-cli export openvino`` writes it,
+    or the path of a GGUF file. A GGUF file is converted when it is first opened; see
+    :func:`agentrt.runtime.model.gguf.cache.convert_gguf`, also for ``cache_folder`` and ``progress``.
 
     Raises:
         ModelNotFoundError: there is no such name or path, or ``model`` is neither a name nor a path.
@@ -127,9 +127,9 @@ def open_model_directory(
 
 def _open_gguf(file: Path, cache_folder: Path | None, progress: Callable[[float], None]) -> ModelDirectory:
     # Imported here, as they load packages that other models do not need.
-    from ..gguf.cache import convert_gguf
-    from ..gguf.source import read_source
     from .chat_template import check_gguf_template
+    from .gguf.cache import convert_gguf
+    from .gguf.source import read_source
 
     source = read_source(file)
     check_gguf_template(file, source.metadata)

@@ -33,11 +33,11 @@ from openvino._offline_transformations import paged_attention_transformation
 
 from agentrt.errors import AgentRTError, ModelFormatError
 
-from ..gguf.sliding_windows import apply_sliding_windows
 from .delta_rule_shapes import correct_delta_rule_shapes
 from .directory import ModelDirectory
 from .fuse_matmuls import fuse_matmuls
 from .gather_sampled_rows import SAMPLED_ROWS, gather_sampled_rows
+from .gguf.sliding_windows import apply_sliding_windows
 from .openvino_core import openvino_core, openvino_message
 from .outer_products import multiply_outer_products
 from .positions import counts_positions, read_position_ids

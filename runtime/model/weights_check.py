@@ -34,7 +34,7 @@ def check_weights(directory: ModelDirectory, on_damage: Callable[[ModelFormatErr
             on_damage(damaged_error(weights))
             return
         # Imported here, as it loads packages that other models do not need.
-        from ..gguf.cache import reject_cached_model
+        from .gguf.cache import reject_cached_model
 
         reject_cached_model(directory.path)
         on_damage(

@@ -20,8 +20,8 @@ from agentrt.errors import (
 )
 
 from ..engine.engine_group import EngineGroup
-from ..opening import OnOpeningStep, OpeningStep, ignore_step
-from ..service import LocalRuntime
+from ..local.service import LocalRuntime
+from ..model.opening import OnOpeningStep, OpeningStep, ignore_step
 from ..xpu.machine import available_memory
 from .config import PoolConfig
 from .pooled_model import ModelStatus, PooledModel

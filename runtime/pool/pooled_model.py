@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from ..config import RuntimeConfig
-from ..context.saved_contexts import SavedContexts
-from ..context.store.store import ContextStore
-from ..context.table.table import ContextTable
-from ..context_service.kept_contexts import open_context_store
+from ..contexts.kept_contexts import open_context_store
+from ..contexts.table import ContextTable
+from ..kv.saved_contexts import SavedContexts
+from ..kv.store.store import ContextStore
+from ..local.service import LocalRuntime
 from ..model.directory import summarize_model
-from ..service import LocalRuntime
 
 
 class ModelStatus(enum.StrEnum):

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from agentrt.errors import ContextNotFoundError, ContextStoreError
 
-from ..context.table.context import Context
-from ..context.table.response_chains import ResponseChains, StoredResponse
+from ..contexts.context import Context
+from ..contexts.response_chains import ResponseChains, StoredResponse
 from .pooled_model import PooledModel
 
 

@@ -10,7 +10,7 @@ from agentrt.errors import InvalidRequestError
 from agentrt.finite import is_finite, shown
 from agentrt.priority import Priority, current_priority
 
-from ..context.block_hashes import PrefixSalts
+from ..kv.block_hashes import PrefixSalts
 from ..model.tokenizer import Tokenizer
 from ..structured_output.manager import StructuredOutputManager
 from ..structured_output.response_format import response_schema

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 
-from ..drafting.drafter import NO_DRAFT
 from ..heg.graph import ExecutionGraph
 from ..heg.kernel import BatchContext, BatchShape, Role
 from .batch import Batch, ScheduledChunk, Stage
 from .block_manager import BlockManager
+from .draft import NO_DRAFT
 from .policy import Policy
 from .queues import RequestQueues
 from .sequence import Sequence, SequenceState

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from ..context.block_pool import BlockPool
+from ..kv.block_pool import BlockPool
 from .chunk_loads import ChunkLoads
 from .sequence import Sequence
 from .state_rows import ROWS_PER_SEQUENCE, StateManager

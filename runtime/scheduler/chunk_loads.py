@@ -13,10 +13,10 @@ from collections import abc
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final
 
-from ..context.block_pool import BlockPool
-from ..context.swap.chunks import ChunkLoad, ChunkSwapper, LoadState
-from ..context.swap.costs import LinearCost
-from ..context.swap.load_plan import recomputed_chunks
+from ..kv.block_pool import BlockPool
+from ..kv.swap.chunks import ChunkLoad, ChunkSwapper, LoadState
+from ..kv.swap.costs import LinearCost
+from ..kv.swap.load_plan import recomputed_chunks
 from .sequence import Sequence, SequenceState
 
 _LEAST_WAIT_S: Final = 0.005

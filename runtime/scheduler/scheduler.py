@@ -34,19 +34,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..context.block_pool import BlockPool
-from ..context.swap.chunks import ChunkLoad, ChunkSwapper
-from ..context.swap.costs import LinearCost
-from ..drafting.drafter import NO_DRAFT, Draft
 from ..heg.cost_model import CostModel, KernelCost
 from ..heg.graph import ExecutionGraph
 from ..heg.kernel import BatchContext, BatchShape, GraphLoad, KernelKind, Role
+from ..kv.block_pool import BlockPool
+from ..kv.swap.chunks import ChunkLoad, ChunkSwapper
+from ..kv.swap.costs import LinearCost
 from .active_kernels import ActiveKernels, ScheduledKernel
 from .batch import Batch
 from .batch_builder import BatchBuilder
 from .batches_in_progress import BatchesInProgress
 from .block_manager import BlockManager
 from .chunk_loads import ChunkLoads
+from .draft import NO_DRAFT, Draft
 from .graph_switcher import GraphSwitcher, PrefillWork
 from .kernel_selector import KernelSelector
 from .policy import Policy, Preemption

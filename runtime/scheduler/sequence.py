@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 from agentrt.priority import Priority
 
-from ..context.block_hashes import BlockHashes
-from ..context.swap.chunks import ChunkLoad
-from ..drafting.drafter import NO_DRAFT, Draft
+from ..kv.block_hashes import BlockHashes
+from ..kv.swap.chunks import ChunkLoad
+from .draft import NO_DRAFT, Draft
 from .state_rows import StateRows
 
 if TYPE_CHECKING:
-    from ..context.compression.density import AttentionMass
+    from ..kv.compression.density import AttentionMass
 
 REACTIVE_LEVEL: Final = int(Priority.REACTIVE)
 """The most urgent priority level: reactive sequences, and all sequences where the policy ignores priority."""

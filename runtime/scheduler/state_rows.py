@@ -16,8 +16,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
-from ..context.block_pool import BlockPool
 from ..heg.kernel import StateAccess
+from ..kv.block_pool import BlockPool
 
 CHECKPOINT_BLOCKS: Final = 8
 """KV blocks between two checkpoints of a prompt; the last one is behind its last complete block."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import abc
 from collections.abc import Iterable
 
-from ..context.block_pool import BlockPool
-from ..context.swap.chunks import ChunkSwapper, OutgoingChunk, SwapOut
+from ..kv.block_pool import BlockPool
+from ..kv.swap.chunks import ChunkSwapper, OutgoingChunk, SwapOut
 from .sequence import Sequence
 
 

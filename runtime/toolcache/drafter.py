@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from agentrt.calls import ToolCall
 from agentrt.errors import InvalidRequestError
 
-from ..drafting.drafter import MAX_DRAFT_TOKENS, NO_DRAFT, Draft, Drafter
+from ..drafting.drafter import Drafter
+from ..scheduler.draft import MAX_DRAFT_TOKENS, NO_DRAFT, Draft
 from .outputs import ToolOutput, ToolOutputs
 from .renderer import ToolTurnRenderer
 from .tool_turn import ToolReply, ToolTurn

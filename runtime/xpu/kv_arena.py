@@ -10,7 +10,7 @@ import openvino as ov
 
 from agentrt.errors import ConfigurationError
 
-from ..context.saved_contexts import Rows
+from ..kv.saved_contexts import Rows
 from ..model.kv_layout import KVLayout
 from ..model.paged import CACHES
 from .platforms import OpenVINOPlatform

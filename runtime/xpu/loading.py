@@ -6,7 +6,6 @@ import functools
 import hashlib
 import logging
 import math
-import shlex
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ import openvino as ov
 
 from agentrt.errors import ConfigurationError
 
-from ..config import RuntimeConfig
 from ..heg.granularity import choose_granularity
 from ..heg.graph import ExecutionGraph
 from ..heg.kernel import KernelKind, Role
@@ -26,9 +24,9 @@ from ..heg.profile import Profile
 from ..heg.store import MachineFigures, ProfileStore, fingerprint
 from ..model.directory import ModelDirectory
 from ..model.kv_layout import KVLayout
+from ..model.opening import OnOpeningStep, OpeningStep, ignore_step
 from ..model.openvino_core import openvino_core
 from ..model.paged import STATE_TABLES, read_paged_graph
-from ..opening import OnOpeningStep, OpeningStep, ignore_step
 from .buffers import BufferPool
 from .compiled import CompiledKernels
 from .device import OpenVINOXPU
@@ -244,32 +242,17 @@ def load_profile(
         if profiler.spread > _BUSY_SPREAD:
             _log.warning(
                 "The profile of %s was measured on a busy machine: repeated timings differ by %.0f %%. It "
-                "gets more exact while the model serves. To measure it again when the machine is idle: %s",
+                "gets more exact while the model serves. To measure it again when the machine is idle, "
+                "delete %s and open the model.",
                 directory.model_id,
                 100 * profiler.spread,
-                _how_to_measure_again(directory, platform, properties, max_chunk_tokens, store, name),
+                store.file_of(name),
             )
         return measured
 
     if fresh:
         store.forget(name)
     return store.profile(name, measure)
-
-
-def _how_to_measure_again(
-    directory: ModelDirectory,
-    platform: str,
-    properties: Mapping[str, Any],
-    max_chunk_tokens: int,
-    store: ProfileStore,
-    name: str,
-) -> str:
-    """Return the command; with settings that ``agentrt profile`` does not have, the file to delete."""
-    usual = RuntimeConfig()
-    if (properties, max_chunk_tokens) == (usual.device_properties(), usual.prefill_chunk_tokens):
-        model = directory.opened_as or str(directory.path)
-        return f"agentrt profile {shlex.quote(model)} --platform {platform}"
-    return f"delete {store.file_of(name)} and open the model"
 
 
 def _machine_facts() -> dict[str, Any]:

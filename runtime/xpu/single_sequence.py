@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from agentrt.errors import EngineFailedError
 
-from ..context.saved_contexts import Rows
 from ..heg.graph import ExecutionGraph
 from ..heg.kernel import BatchContext, BatchInputs
+from ..kv.saved_contexts import Rows
 from .kv_arena import KVArena
 from .platforms import OpenVINOPlatform
 

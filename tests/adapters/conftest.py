@@ -6,7 +6,7 @@ import pytest
 
 from agentrt.adapters.openai.tool_cache import ToolCacheEndpoint
 from agentrt.runtime import LocalRuntime, RuntimeConfig
-from agentrt.runtime.server import status
+from agentrt.runtime.serving.server import status
 from agentrt.runtime.toolcache.outputs import ToolOutputs
 from tests.runtime.conftest import Gate
 

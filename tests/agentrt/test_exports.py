@@ -90,9 +90,9 @@ EXPORTS = {
         *("Context", "ContextKind", "ContextService", "ContextStream", "ContextTable"),
         *("Timing", "TokenLogprobs", "Usage"),
     },
-    "agentrt.runtime.gateway": {"GatewayConfig", "bind", "create_gateway", "serve"},
+    "agentrt.runtime.serving.gateway": {"GatewayConfig", "bind", "create_gateway", "serve"},
     "agentrt.runtime.nano": {"DRAFT_DIRECTORY", "MODEL_DIRECTORY"},
-    "agentrt.runtime.server": {"ServerConfig", "bind", "create_app", "serve"},
+    "agentrt.runtime.serving.server": {"ServerConfig", "bind", "create_app", "serve"},
     "agentrt.speculators": {
         *("AnswerStream", "CodeSpeculator", "DraftCost", "EndpointSpeculator", "EnsembleSpeculator"),
         *("Learner", "LocalSpeculator", "PatternSpeculator", "Speculator", "StreamSpeculator"),

@@ -12,8 +12,8 @@ from agentrt import SpeculationConfig
 from agentrt.config import Budget, TurnAhead
 from agentrt.errors import ConfigurationError
 from agentrt.runtime import PoolConfig, RuntimeConfig
-from agentrt.runtime.gateway import GatewayConfig
-from agentrt.runtime.server import ServerConfig
+from agentrt.runtime.serving.gateway import GatewayConfig
+from agentrt.runtime.serving.server import ServerConfig
 from agentrt.settings import Settings
 from agentrt.tools.speculable_tool import SpeculableOptions
 

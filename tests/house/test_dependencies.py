@@ -11,7 +11,17 @@ from tests.house.project import PARTS as FOLDERS
 from tests.house.project import ROOT, Import, imports, modules, within
 from tests.house.project import TRAINING as TRAINING_FOLDERS
 
-PARTS = ("adapters", "speculators", "runtime", "examples", "cli", "bench")
+# A part within another stands before it.
+PARTS = (
+    "adapters",
+    "speculators",
+    "runtime",
+    "examples",
+    "cli",
+    "bench.context",
+    "bench.simulation",
+    "bench",
+)
 
 # What the runtime may know of the client half.
 SHARED = (
@@ -31,10 +41,12 @@ MAY_IMPORT: dict[str, tuple[set[str], set[str]]] = {
     "adapters": ({"core", "adapters"}, {"runtime"}),
     "speculators": ({"core", "speculators"}, set()),
     "runtime": ({"runtime"}, set()),
-    "bench": ({"core", "bench"}, {"adapters", "speculators", "runtime", "examples"}),
+    "bench": ({"core", "bench"}, {"bench.simulation", "adapters", "speculators", "runtime", "examples"}),
     # Measures nothing but the runtime, of which its baselines are variants.
     "bench.context": ({"core", "bench", "bench.context", "runtime"}, set()),
-    "cli": ({"core", "cli"}, {"bench", "adapters", "speculators", "runtime", "examples"}),
+    # Runs the runtime's own scheduler on devices of a virtual clock.
+    "bench.simulation": ({"core", "bench.simulation", "runtime"}, set()),
+    "cli": ({"core", "cli"}, {"bench", "bench.simulation", "adapters", "speculators", "runtime", "examples"}),
     "examples": ({"core", "adapters", "speculators", "runtime", "examples"}, {"bench"}),
     "training": ({"core", "runtime"}, set()),
 }
@@ -51,7 +63,7 @@ def part_of(name: str) -> str:
         return "cli"
     if within(name, "training"):
         return "training"
-    return next((part for part in ("bench.context", *PARTS) if within(name, f"agentrt.{part}")), "core")
+    return next((part for part in PARTS if within(name, f"agentrt.{part}")), "core")
 
 
 def offence(name: str, imported: Import) -> str | None:

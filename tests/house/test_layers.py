@@ -41,14 +41,14 @@ LAYERS: dict[str, tuple[set[str], int]] = {
     "agentrt.speculators": (set(), 0),
     "agentrt.runtime": (set(), 1),
     "agentrt.runtime.config": (set(), 4),
-    "agentrt.runtime.context.block_pool": (set(), 4),
+    "agentrt.runtime.kv.block_pool": (set(), 4),
     "agentrt.runtime.drafting.drafter": (set(), 3),
     "agentrt.runtime.toolcache.outputs": (set(), 5),
     "agentrt.runtime.heg.graph": (set(), 6),
     "agentrt.runtime.scheduler.scheduler": (set(), 33),
-    "agentrt.runtime.engine.simulation": (set(), 42),
+    "agentrt.bench.simulation.simulation": (set(), 42),
     # httpx loads rich where it is installed.
-    "agentrt.runtime.gateway": ({"fastapi", "httpx", "rich", "uvicorn"}, 67),
+    "agentrt.runtime.serving.gateway": ({"fastapi", "httpx", "rich", "uvicorn"}, 68),
 }
 
 SCRIPT = """

@@ -3,23 +3,18 @@
 import os
 
 import pytest
+from setuptools import find_packages
 
 from tests.house.project import PARTS, PYPROJECT, ROOT, files, imports, modules
 
-SETUPTOOLS = PYPROJECT["tool"]["setuptools"]
 
+def test_the_installed_packages_are_the_folders_of_the_tree() -> None:
+    find = PYPROJECT["tool"]["setuptools"]["packages"]["find"]
 
-def test_every_package_is_listed_and_mapped_to_its_folder() -> None:
-    folders = {
-        name: path.parent.relative_to(ROOT).as_posix()
-        for name, path in modules()
-        if path.name == "__init__.py"
-    }
-
-    assert sorted(SETUPTOOLS["packages"]) == sorted(folders)
-    # A package of the agentrt folder itself follows from "agentrt" = "agentrt".
-    mapped = {name: folder for name, folder in folders.items() if not folder.startswith("agentrt/")}
-    assert SETUPTOOLS["package-dir"] == mapped
+    assert find["namespaces"] is False
+    assert sorted(find_packages(str(ROOT), include=find["include"])) == sorted(
+        name for name, path in modules() if path.name == "__init__.py"
+    )
 
 
 def test_no_module_lies_in_a_folder_that_is_no_package() -> None:

@@ -134,13 +134,13 @@ def rooms(folder: str) -> dict[str, set[str]]:
 
 # (importer, imported): pairs of rooms of which the first never imports the second.
 NEVER = [
-    ("agentrt.runtime.http", "agentrt.runtime.server"),
-    ("agentrt.runtime.http", "agentrt.runtime.gateway"),
-    ("agentrt.runtime.server", "agentrt.runtime.gateway"),
-    ("agentrt.runtime.gateway", "agentrt.runtime.server"),
-    ("agentrt.runtime.gateway", "agentrt.runtime.service"),
-    ("agentrt.cli.gateway", "agentrt.runtime.server"),
-    ("agentrt.cli.gateway", "agentrt.runtime.service"),
+    ("agentrt.runtime.serving.http", "agentrt.runtime.serving.server"),
+    ("agentrt.runtime.serving.http", "agentrt.runtime.serving.gateway"),
+    ("agentrt.runtime.serving.server", "agentrt.runtime.serving.gateway"),
+    ("agentrt.runtime.serving.gateway", "agentrt.runtime.serving.server"),
+    ("agentrt.runtime.serving.gateway", "agentrt.runtime.local.service"),
+    ("agentrt.cli.gateway", "agentrt.runtime.serving.server"),
+    ("agentrt.cli.gateway", "agentrt.runtime.local.service"),
 ]
 
 
@@ -180,3 +180,17 @@ def test_no_circle_of_rooms(folder: str) -> None:
         for circle in circles(graph)
     }
     assert ties == {}
+
+
+def test_the_runtime_is_a_small_house() -> None:
+    """At most so many rooms, arrows between them, and floors: rooms above one another on the longest way down."""
+    graph = rooms("agentrt.runtime")
+
+    @cache
+    def floor(room: str) -> int:
+        return 1 + max((floor(below) for below in graph.get(room, ())), default=0)
+
+    everything = set(graph) | {room for below in graph.values() for room in below}
+    assert len(everything) <= 17
+    assert sum(len(below) for below in graph.values()) <= 75
+    assert max(floor(room) for room in everything) <= 11

@@ -16,11 +16,12 @@ import pytest
 from agentrt.errors import ConfigurationError
 from agentrt.priority import Priority
 from agentrt.runtime import LocalRuntime, RuntimeConfig
-from agentrt.runtime.drafting.drafter import Draft, Drafter
+from agentrt.runtime.drafting.drafter import Drafter
 from agentrt.runtime.engine.engine_request import EngineRequest
 from agentrt.runtime.files.checksums import CHECKSUMS
 from agentrt.runtime.heg.kernel import Role
 from agentrt.runtime.model.directory import ModelDirectory
+from agentrt.runtime.scheduler.draft import Draft
 from tests.hypothesis_profiles import first_of
 from tests.runtime.engine.test_engine import submit
 from tests.runtime.tiny import HYBRID_FAMILIES, HYBRIDS, unpack_hybrid

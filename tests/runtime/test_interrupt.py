@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
-from agentrt.runtime.gguf.cache import cached_models
 from agentrt.runtime.heg.profile import Profile
 from agentrt.runtime.heg.store import MachineFigures, ProfileStore
+from agentrt.runtime.model.gguf.cache import cached_models
 
 pytestmark = [pytest.mark.check, pytest.mark.slow]
 

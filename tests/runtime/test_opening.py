@@ -5,7 +5,7 @@ import pytest
 
 from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
 from agentrt.runtime import LocalRuntime, OpeningStep, RuntimeConfig
-from agentrt.runtime.gguf import cache
+from agentrt.runtime.model.gguf import cache
 
 pytestmark = pytest.mark.real_model
 
@@ -69,7 +69,7 @@ def test_an_opening_that_fails_at_last_leaves_no_thread(
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(f"agentrt.runtime.assembly.{part}", interrupt)
+    monkeypatch.setattr(f"agentrt.runtime.local.assembly.{part}", interrupt)
     config = RuntimeConfig(threads=1, profile_folder=tmp_path, prefill_chunk_tokens=64)
     with pytest.raises(KeyboardInterrupt):
         LocalRuntime.open("nano", config)

@@ -13,9 +13,9 @@ import pytest
 
 from agentrt.errors import RuntimeClosedError
 from agentrt.runtime import LocalRuntime, RuntimeConfig
-from agentrt.runtime.context.saved_contexts import SavedContexts
 from agentrt.runtime.heg.granularity import choose_granularity
 from agentrt.runtime.heg.graph import ExecutionGraph
+from agentrt.runtime.kv.saved_contexts import SavedContexts
 from agentrt.runtime.model.directory import ModelDirectory
 from tests.hypothesis_profiles import first_of
 from tests.runtime.test_prefix_reuse import SYSTEM, open_with

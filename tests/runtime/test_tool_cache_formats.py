@@ -79,7 +79,7 @@ def test_a_drafted_call_takes_one_pass_and_changes_no_token(
     weather_tool: dict[str, Any],
     format: ToolCallFormat,
 ) -> None:
-    monkeypatch.setattr("agentrt.runtime.assembly.detect_tool_call_format", lambda *_: format)
+    monkeypatch.setattr("agentrt.runtime.local.assembly.detect_tool_call_format", lambda *_: format)
     runtime = open_runtime(constrain_tool_calls=False, dynamic_quantization_group_size=0)
     assert runtime.call_format is format
     cached = runtime._renderer.tokenize_call(CALL, OUTPUT)

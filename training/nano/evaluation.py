@@ -15,8 +15,8 @@ from typing import Any
 
 from agentrt.calls import ToolCall, canonical_key
 from agentrt.runtime.config import RuntimeConfig
-from agentrt.runtime.output.generation import Generation
-from agentrt.runtime.service import LocalRuntime
+from agentrt.runtime.engine.output.generation import Generation
+from agentrt.runtime.local.service import LocalRuntime
 
 from .blind import blind_cases
 from .cases import Case, held_out_cases

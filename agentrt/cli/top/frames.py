@@ -45,7 +45,7 @@ class Server:
         Raises:
             ConfigurationError: it is not the plain address of an HTTP server.
         """
-        from agentrt.runtime.http.address import server_root
+        from agentrt.runtime.serving.http.address import server_root
 
         return cls(server_root(address, "--url", "a server", "the token is given by --token-file"))
 
@@ -61,7 +61,7 @@ class Server:
     @property
     def is_local(self) -> bool:
         """Whether it is on this machine."""
-        from agentrt.runtime.http.config import ListenConfig
+        from agentrt.runtime.serving.http.config import ListenConfig
 
         return self.uds is not None or ListenConfig(host=self.root.host).loopback
 
@@ -79,7 +79,7 @@ async def open_frames(server: Server, token: Token | None) -> AsyncIterator[Asyn
         TokenNeededError: the server needs another token.
         NotWatchableError: nothing answers there, what answers has no live page, or the server ends.
     """
-    from agentrt.runtime.http.unreachable import NO_SOCKET, NOTHING_LISTENS, why_unreachable
+    from agentrt.runtime.serving.http.unreachable import NO_SOCKET, NOTHING_LISTENS, why_unreachable
 
     headers = {} if token is None else {b"authorization": f"Bearer {token.text}".encode()}
     transport = None if server.uds is None else httpx.AsyncHTTPTransport(uds=str(server.uds))

@@ -38,7 +38,7 @@ class Token:
         Raises:
             ConfigurationError: there is no such file, or it cannot be used.
         """
-        from agentrt.runtime.http.identity import owner_token
+        from agentrt.runtime.serving.http.identity import owner_token
 
         return cls(owner_token(path), f"of {path}")
 

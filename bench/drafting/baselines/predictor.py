@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from agentrt.runtime.drafting.drafter import Draft
+    from agentrt.runtime.scheduler.draft import Draft
 
 
 class Predictor(Protocol):
@@ -31,7 +31,7 @@ class FixedWidthDrafter:
 
     def __init__(self, predictor: Predictor) -> None:
         """Draft what ``predictor`` predicts."""
-        from agentrt.runtime.drafting.drafter import Draft
+        from agentrt.runtime.scheduler.draft import Draft
 
         self.observe = predictor.observe
         self.append = predictor.append

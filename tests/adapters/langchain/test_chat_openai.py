@@ -23,9 +23,9 @@ from agentrt.runtime import LocalRuntime
 from agentrt.runtime.toolcache.outputs import ToolOutputs
 from agentrt.testing import ScriptedSpeculator
 from tests.adapters.doubles import AskedAgain
-from tests.runtime.gateway.conftest import gateway_before
-from tests.runtime.http.serving import Running
-from tests.runtime.server.conftest import running
+from tests.runtime.serving.gateway.conftest import gateway_before
+from tests.runtime.serving.http.serving import Running
+from tests.runtime.serving.server.conftest import running
 
 pytestmark = pytest.mark.usefixtures("prediction_is_free")
 

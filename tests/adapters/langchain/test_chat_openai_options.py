@@ -17,8 +17,8 @@ from pydantic import BaseModel, Field
 
 from agentrt.adapters.langchain import ChatAgentRT
 from agentrt.runtime import LocalRuntime
-from tests.runtime.http.serving import Running
-from tests.runtime.server.conftest import running
+from tests.runtime.serving.http.serving import Running
+from tests.runtime.serving.server.conftest import running
 
 HELLO = [SystemMessage("You are a helpful assistant."), HumanMessage("Hello!")]
 QUESTION = "What is the weather in Oslo?"

@@ -17,9 +17,9 @@ from openai import AsyncOpenAI
 from agentrt import ToolCall, speculable
 from agentrt.adapters.openai_agents import report_of, speculate
 from agentrt.runtime import LocalRuntime
-from agentrt.runtime.server import ServerConfig, create_app
+from agentrt.runtime.serving.server import ServerConfig, create_app
 from tests.adapters.openai_agents.doubles import Drafts, Runs, outputs, run
-from tests.runtime.http.serving import listening
+from tests.runtime.serving.http.serving import listening
 
 pytestmark = pytest.mark.usefixtures("prediction_is_free")
 

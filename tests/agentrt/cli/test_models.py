@@ -6,11 +6,11 @@ from typer.testing import CliRunner
 from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
 from agentrt.cli.main import app
 from agentrt.errors import ConfigurationError
-from agentrt.runtime.gguf import cache
-from agentrt.runtime.gguf.source import read_source
-from agentrt.runtime.hub.names import HubName, parse_name
-from agentrt.runtime.hub.pulled import pulled_models, remember_pulled
-from agentrt.runtime.hub.recommended import RECOMMENDED
+from agentrt.runtime.model.gguf import cache
+from agentrt.runtime.model.gguf.source import read_source
+from agentrt.runtime.model.hub.names import HubName, parse_name
+from agentrt.runtime.model.hub.pulled import pulled_models, remember_pulled
+from agentrt.runtime.model.hub.recommended import RECOMMENDED
 
 pytestmark = pytest.mark.real_model
 

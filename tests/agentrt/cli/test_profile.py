@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from agentrt.bench.simulation.rooflines import simulated_profile
 from agentrt.cli.main import app
 from agentrt.errors import ConfigurationError
 from agentrt.runtime.heg.profile import Profile
 from agentrt.runtime.xpu.kernel_bench import KernelBench
-from agentrt.runtime.xpu.rooflines import simulated_profile
 
 pytestmark = pytest.mark.real_model
 

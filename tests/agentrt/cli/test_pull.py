@@ -16,7 +16,7 @@ from agentrt.errors import ModelDownloadError
 @pytest.fixture
 def download(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., Path]], None]:
     monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
-    return lambda instead: monkeypatch.setattr("agentrt.runtime.hub.pull.pull_model", instead)
+    return lambda instead: monkeypatch.setattr("agentrt.runtime.model.hub.pull.pull_model", instead)
 
 
 def test_bars_of_the_hubs_library_are_drawn_on_the_terminal_itself(download: Any) -> None:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from agentrt.cli.configured_command import ConfiguredCommand
 from agentrt.cli.main import app
 from agentrt.runtime import PoolConfig, PooledModel, RuntimeConfig
-from agentrt.runtime.server import ServerConfig
+from agentrt.runtime.serving.server import ServerConfig
 from agentrt.settings import Settings
 
 
@@ -132,7 +132,7 @@ def test_the_length_of_answers_without_max_tokens(monkeypatch: pytest.MonkeyPatc
         found.append(config)
         raise FoundError
 
-    monkeypatch.setattr("agentrt.runtime.server.bind", bind)
+    monkeypatch.setattr("agentrt.runtime.serving.server.bind", bind)
     monkeypatch.setattr("agentrt.cli.serve.begin_serving", lambda: None)
     CliRunner().invoke(app, ["serve", "--no-auth", "--default-max-tokens", "7"])
     CliRunner().invoke(app, ["serve", "--no-auth"])

@@ -20,7 +20,7 @@ from agentrt.bench.context.accuracy import (
 )
 from agentrt.bench.context.figures import Measured
 from agentrt.bench.context.tool_calls import ToolCalls
-from agentrt.runtime.context.block_hashes import BlockHashes, PrefixSalts
+from agentrt.runtime.kv.block_hashes import BlockHashes, PrefixSalts
 
 
 def test_perplexities_are_compared_over_all_texts() -> None:

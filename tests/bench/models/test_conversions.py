@@ -11,8 +11,8 @@ from agentrt.bench.models import architectures, conversions
 from agentrt.bench.models.architectures import ArchitectureResult, compare_architectures
 from agentrt.bench.models.conversions import ConvertedType, compare_conversions, types
 from agentrt.bench.models.families import write_family
-from agentrt.runtime.gguf import weights_file
-from agentrt.runtime.gguf.quantisation import Floats, Groups, to_eight_bits
+from agentrt.runtime.model.gguf import weights_file
+from agentrt.runtime.model.gguf.quantisation import Floats, Groups, to_eight_bits
 
 pytestmark = pytest.mark.bench
 

@@ -25,9 +25,9 @@ from agentrt.bench.scheduler.peer import Peer, PeerAddress
 from agentrt.bench.scheduler.sides import Arrival, open_sides
 from agentrt.bench.scheduler.texts import ChatFields, count_tokens, load_tokenizer
 from agentrt.errors import AgentRTError, BenchPeerError, ConfigurationError
-from agentrt.runtime.server import ServerConfig
+from agentrt.runtime.serving.server import ServerConfig
 from tests.patience import PATIENCE_S, until
-from tests.runtime.http.serving import listening
+from tests.runtime.serving.http.serving import listening
 
 pytestmark = pytest.mark.bench
 

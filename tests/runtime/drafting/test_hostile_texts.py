@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from agentrt.runtime.drafting.app_history import AppHistory
-from agentrt.runtime.drafting.drafter import NO_DRAFT
 from agentrt.runtime.drafting.history_store import MAX_TOKENS
 from agentrt.runtime.drafting.retrieval import RetrievalDrafter
 from agentrt.runtime.drafting.suffix_index import MAX_MATCH, SuffixIndex
+from agentrt.runtime.scheduler.draft import NO_DRAFT
 
 ORDERS = 4
 CANDIDATES = 32

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from agentrt.errors import InvalidRequestError
 from agentrt.runtime import EngineStatistics, LocalRuntime
 from agentrt.runtime.drafting.acceptance import AcceptanceModel
-from agentrt.runtime.drafting.drafter import MAX_DRAFT_TOKENS, NO_DRAFT
 from agentrt.runtime.drafting.prediction import PredictionDrafter, count_accepted
+from agentrt.runtime.scheduler.draft import MAX_DRAFT_TOKENS, NO_DRAFT
 from tests.hypothesis_profiles import examples
 
 END = 9

@@ -8,8 +8,8 @@ import pytest
 
 from agentrt.runtime.drafting.acceptance import Evidence
 from agentrt.runtime.drafting.app_history import AppHistories, AppHistory
-from agentrt.runtime.drafting.drafter import NO_DRAFT
 from agentrt.runtime.drafting.retrieval import RetrievalDrafter
+from agentrt.runtime.scheduler.draft import NO_DRAFT
 
 SALT = b"an app"
 

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentrt.runtime.drafting.drafter import NO_DRAFT, Draft, Drafter
+from agentrt.runtime.drafting.drafter import Drafter
 from agentrt.runtime.drafting.sources import DraftSources
+from agentrt.runtime.scheduler.draft import NO_DRAFT, Draft
 
 VOCABULARY = 100
 LOGITS = np.zeros((1, VOCABULARY), np.float32)

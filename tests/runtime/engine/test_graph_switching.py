@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentrt.bench.simulation.platform import simulate
+from agentrt.bench.simulation.simulation import SimulatedRequest, Simulation
 from agentrt.priority import Priority
-from agentrt.runtime.engine.simulation import SimulatedRequest, Simulation
 from agentrt.runtime.heg.graph_switch import hidden_fraction
 from agentrt.runtime.heg.kernel import BatchShape, KernelKind, Role, StaticGraph
 from agentrt.runtime.scheduler.policy import AGENT_XPU
-from agentrt.runtime.xpu.simulated import simulate
 from tests.hypothesis_profiles import examples
 
 MACHINE = "simulated:core-ultra-5-125h"

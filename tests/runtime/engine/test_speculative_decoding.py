@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentrt.runtime import EngineStatistics, LocalRuntime
-from agentrt.runtime.drafting.drafter import MAX_DRAFT_TOKENS, Draft
+from agentrt.runtime.scheduler.draft import MAX_DRAFT_TOKENS, Draft
 from tests.runtime.engine.test_engine import PROMPT, submit
 
 TOKENS = 40

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentrt.bench.simulation.platform import SimulatedPlatform
+from agentrt.bench.simulation.rooflines import Contention
+from agentrt.bench.simulation.simulation import SimulatedRequest, Simulation
 from agentrt.priority import Priority
-from agentrt.runtime.engine.simulation import SimulatedRequest, Simulation
 from agentrt.runtime.heg.graph import ExecutionGraph
 from agentrt.runtime.heg.kernel import BatchShape, Kernel, KernelKind, Role
 from agentrt.runtime.heg.profile import Curve, Profile
@@ -15,8 +17,6 @@ from agentrt.runtime.heg.refinement import ProfileRefiner
 from agentrt.runtime.heg.store import ProfileStore
 from agentrt.runtime.scheduler.policy import Policy
 from agentrt.runtime.xpu.protocol import KernelDone
-from agentrt.runtime.xpu.rooflines import Contention
-from agentrt.runtime.xpu.simulated import SimulatedPlatform
 from tests.runtime.heg.test_profile import layers_kernel
 from tests.runtime.tiny import made_up_profile
 

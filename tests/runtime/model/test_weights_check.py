@@ -12,10 +12,10 @@ from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
 from agentrt.errors import EngineFailedError, ModelFormatError
 from agentrt.runtime import LocalRuntime, RuntimeConfig
 from agentrt.runtime.files.checksums import CHECKSUMS
-from agentrt.runtime.gguf.cache import convert_gguf
-from agentrt.runtime.gguf.source import read_source
 from agentrt.runtime.model import weights_check
 from agentrt.runtime.model.directory import ModelDirectory, open_model_directory
+from agentrt.runtime.model.gguf.cache import convert_gguf
+from agentrt.runtime.model.gguf.source import read_source
 from agentrt.runtime.model.weights_check import WeightsCheck, check_weights
 
 HELLO = [{"role": "user", "content": "Hello!"}]

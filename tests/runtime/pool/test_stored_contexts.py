@@ -11,9 +11,9 @@ import pytest
 
 from agentrt.errors import ContextNotFoundError, ContextStoreError
 from agentrt.runtime import RuntimeConfig
-from agentrt.runtime.context.block_hashes import PrefixSalts
-from agentrt.runtime.context.saved_contexts import SavedContexts
-from agentrt.runtime.context.table.response_chains import ResponseChains
+from agentrt.runtime.contexts.response_chains import ResponseChains
+from agentrt.runtime.kv.block_hashes import PrefixSalts
+from agentrt.runtime.kv.saved_contexts import SavedContexts
 from agentrt.runtime.pool.pooled_model import PooledModel
 from agentrt.runtime.pool.stored_contexts import delete_contexts, find_context, find_response
 

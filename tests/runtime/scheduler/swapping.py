@@ -6,8 +6,8 @@ from collections.abc import Sequence as AbstractSequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentrt.runtime.context.swap.chunks import ChunkLoad, LoadState, OutgoingChunk, SwapOut
-from agentrt.runtime.context.swap.costs import LinearCost
+from agentrt.runtime.kv.swap.chunks import ChunkLoad, LoadState, OutgoingChunk, SwapOut
+from agentrt.runtime.kv.swap.costs import LinearCost
 from agentrt.runtime.scheduler.active_kernels import ScheduledKernel
 from agentrt.runtime.scheduler.scheduler import Scheduler
 from agentrt.runtime.scheduler.sequence import Sequence

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from agentrt.runtime.context.swap.costs import LinearCost
+from agentrt.runtime.kv.swap.costs import LinearCost
 from agentrt.runtime.scheduler.policy import POLICIES
 from tests.hypothesis_profiles import examples
 from tests.runtime.scheduler.swapping import FakeSwapper, SwappingMachine

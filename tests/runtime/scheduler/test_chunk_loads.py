@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from agentrt.priority import Priority
-from agentrt.runtime.context.swap.chunks import LoadState
-from agentrt.runtime.context.swap.costs import LinearCost
 from agentrt.runtime.heg.kernel import Role
+from agentrt.runtime.kv.swap.chunks import LoadState
+from agentrt.runtime.kv.swap.costs import LinearCost
 from agentrt.runtime.scheduler.sequence import Sequence, SequenceState
 from tests.runtime.scheduler.machine import BLOCK
 from tests.runtime.scheduler.swapping import SwappingMachine

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentrt.priority import Priority
-from agentrt.runtime.drafting.drafter import Draft
 from agentrt.runtime.heg.kernel import BatchShape
 from agentrt.runtime.scheduler.batch import ScheduledChunk
+from agentrt.runtime.scheduler.draft import Draft
 from agentrt.runtime.scheduler.draft_lengths import DraftLengths
 from agentrt.runtime.scheduler.sequence import Sequence
 

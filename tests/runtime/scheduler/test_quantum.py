@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentrt.bench.simulation.platform import simulate
 from agentrt.priority import Priority
-from agentrt.runtime.context.block_pool import BlockPool
-from agentrt.runtime.drafting.drafter import Draft
 from agentrt.runtime.heg.granularity import choose_granularity
 from agentrt.runtime.heg.graph import ExecutionGraph
+from agentrt.runtime.kv.block_pool import BlockPool
 from agentrt.runtime.scheduler.active_kernels import ScheduledKernel
+from agentrt.runtime.scheduler.draft import Draft
 from agentrt.runtime.scheduler.policy import Policy
 from agentrt.runtime.scheduler.scheduler import Scheduler
 from agentrt.runtime.scheduler.sequence import Sequence
-from agentrt.runtime.xpu.simulated import simulate
 from tests.hypothesis_profiles import examples
 from tests.runtime.tiny import made_up_profile
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from agentrt.priority import Priority
-from agentrt.runtime.context.block_pool import BlockPool
 from agentrt.runtime.heg.cost_model import CostModel, KernelCost
 from agentrt.runtime.heg.graph import ExecutionGraph
 from agentrt.runtime.heg.kernel import BatchShape, Kernel, KernelKind, Role, StaticGraph
+from agentrt.runtime.kv.block_pool import BlockPool
 from agentrt.runtime.scheduler.batch import Stage
 from agentrt.runtime.scheduler.policy import POLICIES
 from agentrt.runtime.scheduler.scheduler import Scheduler

@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 from agentrt.cli.main import app
 from agentrt.cli.top import watch
 from agentrt.runtime import LocalRuntime
-from agentrt.runtime.http.identity import Tokens
+from agentrt.runtime.serving.http.identity import Tokens
 from tests.runtime.conftest import open_exact
-from tests.runtime.gateway.scripted import Scripted
-from tests.runtime.http.serving import Running
-from tests.runtime.server.conftest import running
+from tests.runtime.serving.gateway.scripted import Scripted
+from tests.runtime.serving.http.serving import Running
+from tests.runtime.serving.server.conftest import running
 
 
 @pytest.fixture(autouse=True)

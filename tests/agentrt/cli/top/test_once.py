@@ -12,15 +12,15 @@ import httpx
 import pytest
 
 from agentrt.runtime import LocalRuntime
-from agentrt.runtime.http.config import ListenConfig
-from agentrt.runtime.live.app import create_live_app
-from agentrt.runtime.live.feed import LiveFeed
-from agentrt.runtime.live.frames import Frames
+from agentrt.runtime.serving.http.config import ListenConfig
+from agentrt.runtime.serving.live.app import create_live_app
+from agentrt.runtime.serving.live.feed import LiveFeed
+from agentrt.runtime.serving.live.frames import Frames
 from tests.agentrt.cli.top.conftest import top
 from tests.agentrt.cli.top.frames import STREAM, event, frame, request
-from tests.runtime.gateway.scripted import Scripted
-from tests.runtime.http.serving import Running, listening
-from tests.runtime.server.conftest import HELLO, running
+from tests.runtime.serving.gateway.scripted import Scripted
+from tests.runtime.serving.http.serving import Running, listening
+from tests.runtime.serving.server.conftest import HELLO, running
 
 
 def test_an_idle_server(server: Running, tokens: Path) -> None:

@@ -21,13 +21,13 @@ import httpx
 import pytest
 
 from agentrt.runtime import LocalRuntime
-from agentrt.runtime.http.identity import Tokens
+from agentrt.runtime.serving.http.identity import Tokens
 from tests.agentrt.cli.top.conftest import token_file
 from tests.agentrt.cli.top.frames import STREAM, event, frame, request
 from tests.patience import PATIENCE_S
-from tests.runtime.gateway.scripted import Scripted
-from tests.runtime.http.serving import Running
-from tests.runtime.server.conftest import HELLO, running
+from tests.runtime.serving.gateway.scripted import Scripted
+from tests.runtime.serving.http.serving import Running
+from tests.runtime.serving.server.conftest import HELLO, running
 
 _CODE = re.compile(r"\x1b(\[[0-9;?]*[a-zA-Z])")
 

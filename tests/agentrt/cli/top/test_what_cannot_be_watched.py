@@ -10,12 +10,12 @@ import pytest
 
 from agentrt.errors import ConfigurationError
 from agentrt.runtime import LocalRuntime
-from agentrt.runtime.http.identity import METRICS_READER, Tokens
+from agentrt.runtime.serving.http.identity import METRICS_READER, Tokens
 from tests.agentrt.cli.top.conftest import token_file, top
 from tests.agentrt.cli.top.frames import STREAM
-from tests.runtime.gateway.scripted import Scripted
-from tests.runtime.http.serving import Running
-from tests.runtime.server.conftest import running
+from tests.runtime.serving.gateway.scripted import Scripted
+from tests.runtime.serving.http.serving import Running
+from tests.runtime.serving.server.conftest import running
 
 
 def problem(*options: object) -> str:
@@ -59,7 +59,9 @@ def test_the_token_of_this_user_is_for_servers_on_this_machine(
     assert METRICS_READER in tokens.apps
     with running(nano, tokens=tokens, host="0.0.0.0") as server:
         assert "nano" in top("--url", server.url)
-        monkeypatch.setattr("agentrt.runtime.http.config.ListenConfig.loopback", False)  # another machine's
+        monkeypatch.setattr(
+            "agentrt.runtime.serving.http.config.ListenConfig.loopback", False
+        )  # another machine's
         assert "none was sent" in problem("--url", server.url)
 
 

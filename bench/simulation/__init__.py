@@ -1,0 +1,1 @@
+"""Simulated machines: the kernels of a graph on a virtual clock, for hardware that is not here."""

@@ -1,1 +1,0 @@
-"""Embeddings of texts by a model of its own, through OpenVINO GenAI's text embedding pipeline."""

@@ -1,0 +1,1 @@
+"""LocalRuntime: one model in this process, from opening it to its answers."""

@@ -1,0 +1,227 @@
+"""Assembles an open runtime from its parts: model, KV arena, contexts, scheduler, drafters, engine."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+from collections.abc import Callable, Hashable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Final
+
+from agentrt.calls import ToolCallFormat, detect_tool_call_format
+from agentrt.concurrency.native_calls import native_calls
+from agentrt.errors import ModelFormatError
+
+from ..config import RuntimeConfig, check_config
+from ..contexts.kept_contexts import KeptContexts
+from ..contexts.measure_compression import SCORED_LAYERS
+from ..contexts.opening import open_contexts
+from ..contexts.table import ContextTable
+from ..drafting.drafter_selector import AppDrafterSelector
+from ..engine.engine import Engine
+from ..engine.engine_group import EngineGroup
+from ..engine.request_builder import EngineRequestBuilder
+from ..heg.refinement import ProfileRefiner
+from ..heg.store import ProfileStore
+from ..kv.block_pool import BlockPool
+from ..kv.saved_contexts import SavedContexts
+from ..kv.store.store import ContextStore
+from ..model.converted import conversion_errors
+from ..model.directory import ModelDirectory, open_model_directory
+from ..model.opening import OnOpeningStep, OpeningStep
+from ..model.tokenizer import Tokenizer
+from ..model.weights_check import WeightsCheck, check_weights
+from ..request.processor import InputProcessor
+from ..scheduler.scheduler import Scheduler
+from ..toolcache.renderer import ToolTurnRenderer
+from ..xpu.kv_arena import KVArena
+from ..xpu.loading import load_model
+from ..xpu.platforms import OpenVINOPlatform
+from ..xpu.warm_up import warm_up, warm_up_attention
+
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeParts:
+    """The parts of one open runtime."""
+
+    close: Callable[[], None]
+    """Stops the engine and frees what it runs on; does nothing in a forked child, where all is the parent's.
+    Keeps only those parts alive that it closes."""
+    model_id: str
+    context_length: int
+    """Maximum number of tokens of prompt and answer together."""
+    platform: OpenVINOPlatform
+    footprint_bytes: int
+    """Bytes of the weights, and of the activations of the longest chunk."""
+    vocabulary_size: int
+    tokenizer: Tokenizer
+    call_format: ToolCallFormat | None
+    """Format in which the model is expected to write tool calls; None if it takes no tools."""
+    arena: KVArena
+    pool: BlockPool
+    state_pool: BlockPool | None
+    """State rows; None unless the model is a hybrid one."""
+    kept: KeptContexts
+    contexts_owner: Hashable
+    """The owner of :class:`SavedContexts` of this runtime."""
+    context_table: ContextTable
+    renderer: ToolTurnRenderer
+    input_processor: InputProcessor
+    scheduler: Scheduler
+    drafter_selector: AppDrafterSelector
+    engine: Engine
+
+
+def assemble_runtime(
+    model: str | os.PathLike[str],
+    config: RuntimeConfig,
+    on_step: OnOpeningStep,
+    group: EngineGroup | None,
+    contexts: SavedContexts | None,
+    context_table: ContextTable | None,
+    context_store: ContextStore | None,
+) -> RuntimeParts:
+    """Load ``model`` and start its engine; see :meth:`LocalRuntime.open`, whose errors it raises."""
+    check_config(config)
+    directory = open_model_directory(model, progress=lambda share: on_step(OpeningStep("converting", share)))
+    with conversion_errors(directory.conversion):
+        loaded = load_model(
+            directory,
+            platform=config.platform,
+            properties=config.device_properties(),
+            max_chunk_tokens=config.prefill_chunk_tokens,
+            quantum_s=config.quantum_s,
+            kv_bytes=config.cache_bytes,
+            profile_folder=config.profile_folder,
+            npu_decoding=config.npu_decoding,
+            scored_layers=0 if config.context_compression is None else SCORED_LAYERS,
+            on_step=on_step,
+        )
+    opened = ExitStack()
+    try:
+        opened.callback(loaded.platform.close)
+        with conversion_errors(directory.conversion):
+            tokenizer = Tokenizer(directory, loaded.vocabulary_size, tool_prompt=config.tool_prompt == "auto")
+        arena = KVArena(loaded.layout, loaded.platform, config.memory_bytes)
+        weights = directory.graph.with_suffix(".bin")
+        warm_up(loaded.platform, loaded.graph, arena.blocks, weights)
+        kept = open_contexts(config, directory, loaded, arena, tokenizer, context_store, on_step)
+        opened.callback(kept.close)
+        if kept.longest_context:
+            longest = min(arena.capacity_tokens, directory.context_length) - arena.block_tokens
+            stored = kept.longest_context * arena.block_tokens
+            warm_up_attention(loaded.platform, loaded.graph, max(0, min(stored, longest)), weights)
+        contexts_owner = (_files_of(directory), config, loaded.layout, loaded.platform.name)
+        pool = BlockPool(arena.blocks)
+        if contexts is not None and contexts.owner == contexts_owner and kept.store is None:
+            pool = _restored_pool(contexts, arena, loaded.platform, kept)
+        state_pool = BlockPool(arena.state_rows) if arena.state_rows else None
+        table = ContextTable(config.contexts_per_app, kept.store) if context_table is None else context_table
+        kept.forget_deleted(table)
+        call_format = (
+            ToolCallFormat.JSON_MESSAGE
+            if tokenizer.writes_tool_prompt
+            else detect_tool_call_format(tokenizer.chat_template, directory.model_id)
+        )
+        renderer = ToolTurnRenderer(tokenizer, call_format)
+        input_processor = InputProcessor(
+            tokenizer,
+            model_id=directory.model_id,
+            call_format=call_format,
+            constrain_calls=config.constrain_tool_calls,
+            context_length=directory.context_length,
+            arena_tokens=arena.capacity_tokens,
+            memory_bytes=config.memory_bytes,
+            vocabulary_size=loaded.vocabulary_size,
+            salts=kept.salts,
+        )
+        scheduler = Scheduler(
+            pool,
+            loaded.graph,
+            config.scheduling(),
+            max_batch_size=config.max_batch_size,
+            share_sampled=not arena.quantised_keys,
+            state_pool=state_pool,
+            swapper=kept.swapper,
+        )
+        selector = AppDrafterSelector.open(
+            tokenizer,
+            # The state of a hybrid model behind a rejected token could not be taken back.
+            verifies_drafts=state_pool is None,
+            drafts=config.drafts,
+            history_folder=config.history_folder,
+        )
+        opened.callback(selector.close)
+        engine = Engine(
+            loaded.platform,
+            scheduler,
+            EngineRequestBuilder(loaded.vocabulary_size, arena.block_tokens, tokenizer.detokenizer),
+            group,
+            ProfileRefiner(loaded.profile, ProfileStore(config.profile_folder)),
+            kept.swapper,
+        )
+        opened.callback(engine.close)
+        check = check_weights(directory, functools.partial(_stop_damaged, engine))
+        return RuntimeParts(
+            close=functools.partial(_close, check, engine, selector, kept),
+            model_id=directory.model_id,
+            context_length=directory.context_length,
+            platform=loaded.platform,
+            footprint_bytes=loaded.graph.footprint_bytes,
+            vocabulary_size=loaded.vocabulary_size,
+            tokenizer=tokenizer,
+            call_format=call_format,
+            arena=arena,
+            pool=pool,
+            state_pool=state_pool,
+            kept=kept,
+            contexts_owner=contexts_owner,
+            context_table=table,
+            renderer=renderer,
+            input_processor=input_processor,
+            scheduler=scheduler,
+            drafter_selector=selector,
+            engine=engine,
+        )
+    except BaseException:  # Ctrl-C, too, leaves neither threads nor memory behind
+        opened.close()
+        raise
+
+
+def _files_of(directory: ModelDirectory) -> tuple[object, ...]:
+    """What changes when the model of a directory is replaced."""
+    files = [(file, file.stat()) for file in (directory.graph, directory.graph.with_suffix(".bin"))]
+    return tuple((file, status.st_size, status.st_mtime_ns) for file, status in files)
+
+
+def _restored_pool(
+    contexts: SavedContexts, arena: KVArena, platform: OpenVINOPlatform, kept: KeptContexts
+) -> BlockPool:
+    """Return a pool whose prefix cache has ``contexts``, as far as these can be read."""
+    pool = BlockPool(arena.blocks)
+    try:
+        contexts.read_into(arena.rows(platform), pool.restore(contexts.block_hashes))
+    except OSError as error:
+        _log.warning("The contexts of the model cannot be read and are computed again: %s", error)
+        return BlockPool(arena.blocks)
+    kept.salts = contexts.salts
+    return pool
+
+
+def _stop_damaged(engine: Engine, error: ModelFormatError) -> None:
+    """Answer no more requests: answers of damaged weights would look like answers."""
+    _log.error("%s", error)
+    engine.fail(error)
+
+
+def _close(check: WeightsCheck, engine: Engine, selector: AppDrafterSelector, kept: KeptContexts) -> None:
+    if native_calls.forked:
+        return  # the threads, files and locks are the parent's
+    check.stop()
+    engine.close()
+    selector.close()  # behind the engine, which ends all answers
+    kept.close()

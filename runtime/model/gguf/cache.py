@@ -1,0 +1,245 @@
+"""The converted GGUF files of a user: each is converted once, whatever its path, and kept until removed."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.metadata
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from agentrt.errors import ModelFormatError
+
+from ...files.checksums import CHECKSUMS
+from ...files.file_lock import file_lock
+from ..hub.pulled import models_folder
+from .file_format import Header
+from .source import Source
+
+Progress = Callable[[float], None]
+"""Called with the share of the weights that is converted, from 0 to 1."""
+
+_CONVERSION: Final = 6
+"""Part of the directory's name. Increase it when the result of a conversion changes."""
+_CONFIG: Final = "config.json"
+"""Written last, with the size of each other file: a directory whose files have these sizes is complete."""
+_CONTENT: Final = "content"
+"""Entry of the config: a digest of what was converted."""
+_NUMBER: Final = "conversion"
+"""Entry of the config: the :data:`_CONVERSION` of then."""
+_SAMPLES: Final = 64
+_SAMPLE_BYTES: Final = 64 * 2**10
+_UNFINISHED: Final = ".converting-"
+_LOCK: Final = ".lock-"
+
+
+@dataclass(frozen=True, slots=True)
+class CachedModel:
+    """A converted model on disk."""
+
+    path: Path
+    converted_from: str
+    """Name that the GGUF file had when it was converted."""
+    size: int
+    """Bytes on disk."""
+    used: float
+    """When it was last opened, in seconds since the epoch."""
+
+
+def convert_gguf(
+    source: Source, cache_folder: Path | None = None, progress: Progress = lambda share: None
+) -> Path:
+    """Return the model directory of a GGUF model, converting the model unless that was done before.
+
+    The directory is kept in ``cache_folder``, by default the user's cache folder. It is found by the content
+    of the model's files, whatever their names and folders; its name begins with the name that the model had
+    when it was converted.
+
+    Other processes find a complete directory or none. A second process that opens the same model waits for
+    the first and uses its result. A directory with a file that is missing or has another size than when it
+    was written is deleted and converted again, and a new conversion replaces those of the same files by
+    older versions of this package. What killed processes have left of any model is deleted.
+
+    Raises:
+        ModelFormatError: the model is damaged or of a kind that cannot be converted, or the disk is full.
+    """
+    file = source.headers[0].file
+    cache = cache_folder or default_cache_folder()
+    try:
+        content = _content(source.headers)
+        fingerprint = _fingerprint(content)
+        remove_interrupted(cache)
+        directory = _complete_directory(cache, fingerprint)
+        if directory is None:
+            cache.mkdir(parents=True, exist_ok=True)
+            with file_lock(cache / f"{_LOCK}{fingerprint}"):
+                directory = _complete_directory(cache, fingerprint)
+                if directory is None:
+                    directory = _convert(source, cache, content, progress)
+                    _remove_superseded(cache, content)
+        with contextlib.suppress(OSError):
+            os.utime(directory)
+    except ModelFormatError as error:
+        raise ModelFormatError(f"{file} cannot be converted: {error}") from error
+    except OSError as error:
+        raise ModelFormatError(
+            f"{file} cannot be converted in {cache} ({error.strerror}). Free disk space there, or make it "
+            "writable."
+        ) from error
+    except Exception as error:  # of OpenVINO, or of arithmetic with numbers that no model has
+        raise ModelFormatError(
+            f"{file} cannot be converted: {_last_line(error)} Download the file again, or another "
+            "conversion of the model."
+        ) from error
+    return directory
+
+
+def cached_models(cache_folder: Path | None = None) -> list[CachedModel]:
+    """Return the converted models, the last used first."""
+    return sorted(_cached(cache_folder or default_cache_folder()), key=lambda model: -model.used)
+
+
+def remove_cached_model(model: CachedModel) -> None:
+    """Delete a converted model. It is converted again when its GGUF file is opened.
+
+    Waits while a process converts it. Processes that have it open keep what they have mapped, except on
+    Windows, where it cannot be deleted meanwhile.
+
+    Raises:
+        OSError: it cannot be deleted.
+    """
+    _remove(model.path)
+
+
+def remove_interrupted(cache_folder: Path | None = None) -> None:
+    """Delete what killed processes have left. A conversion in progress holds its lock and is left alone."""
+    cache = cache_folder or default_cache_folder()
+    for left in cache.glob(f"{_UNFINISHED}*"):
+        lock = cache / f"{_LOCK}{left.name.removeprefix(_UNFINISHED)}"
+        with contextlib.suppress(OSError), file_lock(lock, wait=False):
+            shutil.rmtree(left)
+
+
+def reject_cached_model(directory: Path) -> None:
+    """Let ``directory``, which is damaged, be converted again when its GGUF file is opened next."""
+    with contextlib.suppress(OSError):
+        (directory / _CONFIG).unlink()
+
+
+def default_cache_folder() -> Path:
+    """Return the folder of the user's converted models."""
+    return models_folder()
+
+
+def _remove(directory: Path, *, wait: bool = True) -> None:
+    """Delete a conversion. Unless it is to ``wait``, one that a process is converting is an OSError."""
+    fingerprint = directory.name.rpartition("-")[2]
+    with file_lock(directory.with_name(f"{_LOCK}{fingerprint}"), wait=wait):
+        (directory / _CONFIG).unlink(missing_ok=True)  # first: without it the directory is incomplete
+        shutil.rmtree(directory)
+
+
+def _remove_superseded(cache: Path, content: str) -> None:
+    """Delete the conversions of ``content`` by older versions of this package, if the system allows it.
+
+    Called behind a new conversion only: an older version that is still used converts once more, and stays.
+    """
+    for config in cache.glob(f"*/{_CONFIG}"):
+        with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
+            found = json.loads(config.read_text(encoding="utf-8"))
+            if found.get(_CONTENT) == content and found.get(_NUMBER) < _CONVERSION:
+                _remove(config.parent, wait=False)
+
+
+def _convert(source: Source, cache: Path, content: str, progress: Progress) -> Path:
+    """Write and return the directory of ``source``. The caller holds the lock of its fingerprint."""
+    fingerprint = _fingerprint(content)
+    directory = cache / f"{source.name}-{fingerprint}"
+    unfinished = cache / f"{_UNFINISHED}{fingerprint}"
+    # Of a process that was interrupted, of an older version of this package, or damaged.
+    for left in _directories(cache, fingerprint):
+        shutil.rmtree(left)
+    if unfinished.exists():
+        shutil.rmtree(unfinished)
+    # Imported here: a model that is converted already opens without the tokenizer converter.
+    from .conversion import write_model
+
+    unfinished.mkdir()
+    try:
+        write_model(
+            source, unfinished, unfinished / _CONFIG, progress, {_CONTENT: content, _NUMBER: _CONVERSION}
+        )
+        unfinished.rename(directory)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return directory
+
+
+def _complete_directory(cache: Path, fingerprint: str) -> Path | None:
+    return next(filter(_is_complete, _directories(cache, fingerprint)), None)
+
+
+def _directories(cache: Path, fingerprint: str) -> list[Path]:
+    """Return the conversions of one content, complete or not, but not the one that is being written."""
+    found = cache.glob(f"*-{fingerprint}")
+    return sorted(path for path in found if not path.name.startswith((_LOCK, _UNFINISHED)))
+
+
+def _is_complete(directory: Path) -> bool:
+    """Whether the files of a directory have the sizes that were written down when it was converted."""
+    try:
+        files = json.loads((directory / _CONFIG).read_text(encoding="utf-8"))["files"]
+        sizes_match = all((directory / name).stat().st_size == size for name, size in files.items())
+        return CHECKSUMS in files and sizes_match
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return False  # a file is missing or damaged, or an older version of this package wrote it
+
+
+def _cached(cache: Path) -> Iterator[CachedModel]:
+    for config in cache.glob(f"*/{_CONFIG}"):
+        directory = config.parent
+        if directory.name.startswith(_UNFINISHED):
+            continue
+        try:
+            name = json.loads(config.read_text(encoding="utf-8")).get("converted_from", directory.name)
+            size = sum(file.stat().st_size for file in directory.iterdir())
+            yield CachedModel(directory, str(name), size, directory.stat().st_mtime)
+        except (OSError, ValueError, AttributeError):
+            continue  # being removed by another process
+
+
+def _last_line(error: Exception) -> str:
+    """Return what happened, without OpenVINO's source locations."""
+    lines = str(error).strip().splitlines()
+    return f"{lines[-1].rstrip('.')}." if lines else f"{type(error).__name__}."
+
+
+def _fingerprint(content: str) -> str:
+    """Hash ``content`` and the versions of what converts it."""
+    tokenizers = importlib.metadata.version("openvino-tokenizers")
+    return hashlib.sha256(f"{_CONVERSION} {tokenizers} {content}".encode()).hexdigest()[:32]
+
+
+def _content(headers: Sequence[Header]) -> str:
+    """Hash the headers and samples of the weights.
+
+    Training and quantisation change weights everywhere, so that samples from all over a file distinguish
+    models without reading gigabytes on each open.
+    """
+    digest = hashlib.sha256()
+    for header in headers:
+        size = header.file.stat().st_size
+        digest.update(str(size).encode())
+        with header.file.open("rb") as stream:
+            digest.update(stream.read(header.size))
+            for sample in range(_SAMPLES):
+                stream.seek(header.size + (size - header.size) * sample // _SAMPLES)
+                digest.update(stream.read(_SAMPLE_BYTES))
+            stream.seek(-min(size, _SAMPLE_BYTES), os.SEEK_END)
+            digest.update(stream.read())
+    return digest.hexdigest()[:32]

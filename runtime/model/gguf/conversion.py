@@ -1,0 +1,97 @@
+"""Converts GGUF files to OpenVINO model directories, tensor by tensor."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import openvino as ov
+
+from ...files.checksums import write_checksums
+from ...files.graph_files import check_graph
+from .disk_errors import disk_errors
+from .file_format import Tensor
+from .four_bits import keeps_four_bits
+from .graph import GraphBuilder
+from .hyperparameters import Hyperparameters, read_hyperparameters
+from .source import Source
+from .tokenizer import Vocabulary, build_tokenizer
+from .weights_file import WeightsFile, write_graph
+
+
+def write_model(
+    source: Source,
+    target: Path,
+    config: Path,
+    progress: Callable[[float], None],
+    entries: Mapping[str, object],
+) -> None:
+    """Write the model directory of ``source`` to the empty folder ``target``, ``config`` of it at last.
+
+    ``config`` has ``entries``, and states the size of each other file, by which an incomplete directory is
+    found; the digests of the graphs are in ``SHA256SUMS``. At no time is more than a piece of one tensor in
+    memory. Everything is on disk when this returns.
+
+    Raises:
+        ModelFormatError: the model is damaged or of a kind that cannot be converted. The message says what is
+            wrong with the file, without its name.
+        OSError: the disk is full or not writable.
+    """
+    model = read_hyperparameters(source.metadata)
+    vocabulary = Vocabulary.read(source.metadata)
+    for name, graph in zip(("tokenizer", "detokenizer"), build_tokenizer(vocabulary), strict=True):
+        with disk_errors(target):
+            xml = target / f"openvino_{name}.xml"
+            ov.save_model(graph, str(xml), compress_to_fp16=False)  # as in runtime/model/paged.py
+            check_graph(xml)
+    _write_weights(source.tensors(), model, len(vocabulary.tokens), target / "openvino_model.xml", progress)
+    write_checksums(target)
+    _sync(target.iterdir())
+    description: dict[str, Any] = {
+        "model_type": model.architecture,
+        "max_position_embeddings": model.context_length,
+        "eos_token_id": _end_tokens(vocabulary),
+        "converted_from": source.name,
+        **entries,
+    }
+    description["files"] = {file.name: file.stat().st_size for file in sorted(target.iterdir())}
+    config.write_text(json.dumps(description, indent=1), encoding="utf-8")
+    _sync([config, target])
+
+
+def _write_weights(
+    tensors: dict[str, Tensor],
+    model: Hyperparameters,
+    tokens: int,
+    graph: Path,
+    progress: Callable[[float], None],
+) -> None:
+    with graph.with_suffix(".bin").open("w+b") as stream:
+        total = sum(tensor.size for tensor in tensors.values())
+        weights = WeightsFile(
+            stream,
+            keep_four_bits=keeps_four_bits(tensors.values()),
+            advance=lambda done: progress(min(done / total, 1.0)),
+        )
+        write_graph(GraphBuilder(model, tokens, tensors, weights).build(), graph, stream)
+
+
+def _end_tokens(vocabulary: Vocabulary) -> list[int]:
+    """Tokens that end an answer: the end of a text, of a turn, and of a message."""
+    roles = (vocabulary.role(name) for name in ("eos", "eot", "eom"))
+    return sorted({token for token in roles if token is not None})
+
+
+def _sync(paths: Iterable[Path]) -> None:
+    """Wait until the content of files and folders is on disk."""
+    for path in paths:
+        if os.name == "nt" and path.is_dir():
+            continue  # Windows does not open folders
+        handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

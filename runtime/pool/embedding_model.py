@@ -1,0 +1,182 @@
+"""An embedding model: vectors of texts, in batches that apps take turns at."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import numpy as np
+import openvino_genai
+from numpy.typing import NDArray
+
+from agentrt.concurrency.fair_threads import Cancellation, FairThreads
+from agentrt.concurrency.native_calls import native_calls
+from agentrt.errors import AgentRTError, InvalidRequestError, ModelFormatError
+from agentrt.finite import shown
+from agentrt.priority import Priority
+
+from ..model.openvino_core import load_on_own_thread, openvino_message
+from ..request.validation import check_text
+from .embedding_directory import EmbeddingDirectory, Pooling, open_embedding_directory
+
+_BATCH_TEXTS: Final = 32
+_BATCH_TOKENS: Final = 2048
+"""Texts of a batch have this many tokens when all are as long as the longest: fractions of a second."""
+_TOKEN_CHARACTERS: Final = 64
+"""A text with more characters for each token that the model takes is not tokenized."""
+
+Vector = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Embeddings:
+    """The vectors of some texts."""
+
+    vectors: list[Vector]
+    """Of length 1, in the order of the texts."""
+    tokens: int
+    """Tokens of all texts, with those that the model puts around each."""
+
+
+class EmbeddingModel:
+    """One embedding model, loaded. Thread-safe: its batches run one after the other.
+
+    It has a thread of its own beside those of generation, with which it shares the cores.
+    """
+
+    def __init__(self, directory: EmbeddingDirectory) -> None:
+        """See :meth:`open`."""
+        self.name = directory.model_id
+        self.max_tokens = directory.max_tokens
+        """The most tokens of one text."""
+        self._shorter = directory.shorter
+        self._threads = FairThreads("agentrt-embed", threads=1, per_app=1)
+        try:
+            self._pipeline, self._tokenizer = load_on_own_thread(lambda: _load(directory))
+            self.dimensions = len(self._embed(["a"])[0])
+            """Length of a vector."""
+        except AgentRTError:
+            raise
+        except Exception as error:
+            raise ModelFormatError(
+                f"the embedding model in {directory.path} cannot be used ({openvino_message(error)}) Export "
+                "it again: optimum-cli export openvino --model NAME --task feature-extraction DIRECTORY"
+            ) from error
+        native_calls.keep_in_forks(self)
+
+    @classmethod
+    def open(cls, model: str | os.PathLike[str], pooling: Pooling | None = None) -> Self:
+        """Load the embedding model of a directory.
+
+        Raises:
+            ModelNotFoundError, ModelFormatError, ConfigurationError: see :func:`open_embedding_directory`.
+        """
+        return cls(open_embedding_directory(model, pooling))
+
+    async def aembed(
+        self,
+        texts: Sequence[str],
+        *,
+        dimensions: int | None = None,
+        app: str = "",
+        priority: Priority = Priority.REACTIVE,
+    ) -> Embeddings:
+        """Return the vectors of ``texts`` without blocking the event loop.
+
+        Apps take turns, batch by batch, and reactive requests come first. Cancelling the task ends the work
+        after the batch. ``dimensions`` cuts the vectors, for models that were trained for that, and makes
+        their length 1 again.
+
+        Raises:
+            InvalidRequestError: a text has too many tokens or is empty, or the vectors cannot be cut so.
+        """
+        self._check_dimensions(dimensions)
+        urgent = priority == Priority.REACTIVE
+
+        def count(cancellation: Cancellation) -> list[int]:
+            return self._count_tokens(texts, cancellation)
+
+        counts = await self._threads.run(app, count, urgent=urgent)
+        vectors: list[Vector | None] = [None] * len(texts)
+        for batch in _batches(counts):
+            chosen = [texts[index] for index in batch]
+            work = functools.partial(self._embed, chosen)
+            embedded = await self._threads.run(app, work, urgent=urgent)
+            for index, vector in zip(batch, embedded, strict=True):
+                vectors[index] = _cut(vector, dimensions)
+        return Embeddings([vector for vector in vectors if vector is not None], sum(counts))
+
+    def _check_dimensions(self, dimensions: int | None) -> None:
+        if dimensions is None or dimensions == self.dimensions:
+            return
+        if not 0 < dimensions < self.dimensions or (
+            self._shorter is not None and dimensions not in self._shorter
+        ):
+            allowed = "fewer than" if self._shorter is None else "of the model's own numbers or"
+            raise InvalidRequestError(
+                "dimensions",
+                f"{self.name} was not trained for {shown(dimensions)}. Leave it out, or use {allowed} "
+                f"{self.dimensions}.",
+            )
+
+    def _count_tokens(self, texts: Sequence[str], cancellation: Cancellation) -> list[int]:
+        counts = []
+        most = self.max_tokens * _TOKEN_CHARACTERS
+        for index, text in enumerate(texts):
+            cancellation.check()
+            if len(check_text(text, f"input[{index}]")) > most:
+                raise _too_long(index, f"more than {most} characters", self.max_tokens)
+            with native_calls:
+                tokens = int(self._tokenizer.encode(text).input_ids.shape[-1])
+            if tokens > self.max_tokens:
+                raise _too_long(index, f"{tokens} tokens", self.max_tokens)
+            counts.append(tokens)
+        return counts
+
+    def _embed(self, texts: Sequence[str], _: Cancellation | None = None) -> list[Vector]:
+        with native_calls:
+            rows = self._pipeline.embed_documents(list(texts))
+        return [np.asarray(row, np.float32) for row in rows]
+
+
+def _load(directory: EmbeddingDirectory) -> tuple[Any, Any]:
+    poolings = openvino_genai.TextEmbeddingPipeline.PoolingType
+    config = openvino_genai.TextEmbeddingPipeline.Config(
+        pooling_type={
+            Pooling.CLS: poolings.CLS,
+            Pooling.MEAN: poolings.MEAN,
+            Pooling.LAST: poolings.LAST_TOKEN,
+        }[directory.pooling],
+        normalize=True,
+    )
+    path = str(directory.path)
+    return openvino_genai.TextEmbeddingPipeline(path, "CPU", config), openvino_genai.Tokenizer(path)
+
+
+def _batches(counts: Sequence[int]) -> Iterator[list[int]]:
+    """Yield the indexes of texts with ``counts`` tokens in batches, the shortest first."""
+    batch: list[int] = []
+    for index in sorted(range(len(counts)), key=counts.__getitem__):
+        if batch and (len(batch) == _BATCH_TEXTS or (len(batch) + 1) * counts[index] > _BATCH_TOKENS):
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch
+
+
+def _cut(vector: Vector, dimensions: int | None) -> Vector:
+    if dimensions is None or dimensions == len(vector):
+        return vector
+    short = vector[:dimensions]
+    length = float(np.linalg.norm(short))
+    return short / np.float32(length) if length else short
+
+
+def _too_long(index: int, has: str, limit: int) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"input[{index}]", f"it has {has}, and the model takes {limit} tokens. Divide the text."
+    )

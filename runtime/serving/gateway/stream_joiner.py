@@ -1,0 +1,244 @@
+"""One stream of chat completion chunks from those of several turns (SpecTools, Algorithm 5, O3)."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import httpx
+
+from agentrt.calls import ToolCall
+
+from ...toolcache.outputs import ToolOutputs
+from .turn_record import MAX_CALLS, TurnRecord
+
+_MAX_HELD = 64
+"""Chunks behind the end of an answered turn. An engine sends one or two: the end itself, and the usage."""
+
+
+class OtherModelError(httpx.RemoteProtocolError):
+    """A turn is written by another model than the one before it."""
+
+
+class StreamJoiner:
+    """Joins the chunks of an engine's turns into one choice, and answers tool calls from ``outputs``.
+
+    The client sees one id, one opening chunk, tool calls numbered across turns, and the sum of all usage. The
+    chunk that ends a turn in calls is held back until their outputs have been looked for (:meth:`end_turn`).
+    That of an answered turn is held back until the next turn has begun (:meth:`begin_next_turn`), or is sent
+    if there is none (:meth:`held_chunks`).
+
+    Like :class:`~agentrt.runtime.toolcache.drafter.ToolCacheDrafter`, it answers all calls of a turn or
+    none.
+    """
+
+    def __init__(self, id: str, model: Any, outputs: ToolOutputs, *, hides_usage: bool) -> None:
+        """Create a joiner for the response ``id``, the only id that the client sees.
+
+        ``hides_usage`` removes usage that the client did not request.
+        """
+        self._id = id
+        self._model = model
+        self._outputs = outputs
+        self._hides_usage = hides_usage
+        self._model_before = ""
+        self._engine_model = ""
+        self._usage_before: dict[str, Any] = {}
+        self._usage: dict[str, Any] = {}
+        self._calls_before = 0
+        self._call_ids: set[str] = set()
+        self._reset_turn()
+
+    def _reset_turn(self) -> None:
+        self._turn = TurnRecord()
+        self._last_chunk: dict[str, Any] | None = None
+        self._held: list[dict[str, Any]] = []
+        self._answers: list[str] = []
+
+    @property
+    def turn_answered(self) -> bool:
+        """Whether the turn has ended in calls that all have cached outputs."""
+        return bool(self._answers)
+
+    @property
+    def completion_tokens(self) -> int | None:
+        """Completion tokens of all turns so far; None if the engine did not report those of this turn."""
+        tokens = self._usage.get("completion_tokens")
+        before = self._usage_before.get("completion_tokens", 0)
+        return before + tokens if isinstance(tokens, int) else None
+
+    def opening_chunk(self) -> dict[str, Any]:
+        """Return the first chunk. It gives the client the id before the engine generates anything."""
+        choice = {
+            "index": 0,
+            "delta": {"role": "assistant", "content": ""},
+            "logprobs": None,
+            "finish_reason": None,
+        }
+        return {
+            "id": self._id,
+            "object": "chat.completion.chunk",
+            "created": int(time.time()),
+            "model": self._model,
+            "choices": [choice],
+        }
+
+    def client_chunks(self, chunk: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yield the client's chunks for one chunk of the engine.
+
+        Raises:
+            OtherModelError: it names another model than the turns before, as of engines that do not serve the
+                same one, or of one that was replaced.
+            httpx.RemoteProtocolError: it is one of too many behind the end of an answered turn.
+        """
+        self._check_model(chunk.get("model"))
+        sent = {**chunk, "id": self._id}
+        usage = sent.get("usage")
+        if isinstance(usage, Mapping):
+            self._usage = dict(usage)
+            sent["usage"] = _sum_usage(self._usage_before, usage)
+        choices = sent.get("choices")
+        if self._hides_usage:
+            sent.pop("usage", None)
+            if choices == [] and usage is not None:
+                return
+        if self.turn_answered:
+            if len(self._held) >= _MAX_HELD:
+                raise httpx.RemoteProtocolError(f"more than {_MAX_HELD} chunks followed the end of its turn")
+            self._held.append(sent)
+        elif not choices:
+            yield sent
+        elif _is_one_choice(choices):
+            yield from self._choice_chunks(sent, choices[0])
+        else:
+            self._turn.stop()
+            yield sent
+
+    @property
+    def ending_calls(self) -> list[ToolCall]:
+        """The calls of a turn that they end, until :meth:`end_turn`."""
+        return [] if self._last_chunk is None else self._turn.tool_calls()
+
+    def end_turn(self) -> Iterator[dict[str, Any]]:
+        """Look for the outputs of a turn that ends in calls, and yield what is to be sent of its last chunk.
+
+        Nothing if the turn has not ended so. Follows each :meth:`client_chunks`.
+        """
+        chunk, self._last_chunk = self._last_chunk, None
+        if chunk is None:
+            return
+        self._answers = self._turn.outputs_from(self._outputs)
+        if not self._answers:
+            yield chunk
+            return
+        if delta := chunk["choices"][0]["delta"]:
+            yield _with_choice(chunk, {"delta": delta, "finish_reason": None})
+        self._held.append(_with_choice(chunk, {"delta": {}, "logprobs": None}))
+
+    def turn_messages(self) -> list[dict[str, Any]]:
+        """Return the answered turn and its outputs as messages."""
+        return self._turn.messages(self._answers)
+
+    def begin_next_turn(self) -> Iterator[dict[str, Any]]:
+        """Yield the tool results of the answered turn in place of its held chunks, and begin the next one."""
+        for index, (call, answer) in enumerate(zip(self._turn.calls, self._answers, strict=True)):
+            result = {
+                "index": self._calls_before + index,
+                "tool_call_id": call.id,
+                "name": call.name,
+                "content": answer,
+            }
+            yield _with_choice(self._held[0], {"delta": {"tool_results": [result]}, "finish_reason": None})
+        self._model_before = self._engine_model
+        self._calls_before += len(self._turn.calls)
+        self._usage_before, self._usage = _sum_usage(self._usage_before, self._usage), {}
+        self._reset_turn()
+
+    def held_chunks(self) -> list[dict[str, Any]]:
+        """Return the chunks that were held back. They end the response: the client makes the calls."""
+        return self._held
+
+    def _check_model(self, model: Any) -> None:
+        if not (isinstance(model, str) and model):
+            return
+        if self._model_before and model != self._model_before:
+            raise OtherModelError(f"it went on as the model {model!r} in place of {self._model_before!r}")
+        self._engine_model = model
+
+    def _choice_chunks(self, chunk: dict[str, Any], choice: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        # The opening chunk has the role.
+        delta = {name: value for name, value in choice["delta"].items() if name != "role"}
+        if isinstance(text := delta.get("content"), str):
+            self._turn.add_text(text)
+        if calls := delta.get("tool_calls"):
+            delta["tool_calls"] = self._renumber_calls(calls)
+        chunk = _with_choice(chunk, {"delta": delta})
+        if choice.get("finish_reason") and self._turn.calls:
+            self._last_chunk = chunk
+        else:
+            yield chunk
+
+    def _renumber_calls(self, parts: Any) -> Any:
+        """Record parts of tool calls, and return them with the indices they have in the whole response."""
+        if not (isinstance(parts, list) and all(_is_call_part(part) for part in parts)):
+            self._turn.stop()
+            return parts
+        return [self._renumber_call(part) for part in parts]
+
+    def _renumber_call(self, part: Mapping[str, Any]) -> dict[str, Any]:
+        index: int = part["index"]
+        sent = {**part, "index": self._calls_before + index}
+        if index > len(self._turn.calls) or index >= MAX_CALLS:
+            self._turn.stop()
+        if not self._turn.recording:
+            return sent
+        if begins := index == len(self._turn.calls):
+            self._turn.add_call(self._unique_call_id(part.get("id")))
+        call_id = self._turn.calls[index].id
+        self._turn.add_function(index, part.get("function") or {})
+        # Engines that number ids from zero in each answer would repeat them.
+        return {**sent, "id": call_id} if begins or part.get("id") is not None else sent
+
+    def _unique_call_id(self, id: Any) -> str:
+        """Return the engine's id, or a fresh one if it is missing or was used by an earlier call."""
+        usable = isinstance(id, str) and id and id not in self._call_ids
+        unique = id if usable else f"call_{secrets.token_hex(12)}"
+        self._call_ids.add(unique)
+        return unique
+
+
+def _is_one_choice(choices: Any) -> bool:
+    return (
+        isinstance(choices, list)
+        and len(choices) == 1
+        and isinstance(choices[0], Mapping)
+        and choices[0].get("index", 0) == 0
+        and isinstance(choices[0].get("delta"), Mapping)
+    )
+
+
+def _is_call_part(part: Any) -> bool:
+    if not (isinstance(part, Mapping) and isinstance(part.get("index"), int) and part["index"] >= 0):
+        return False
+    function = part.get("function") or {}
+    return isinstance(function, Mapping) and all(
+        isinstance(function.get(name), str | None) for name in ("name", "arguments")
+    )
+
+
+def _with_choice(chunk: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    return {**chunk, "choices": [{**chunk["choices"][0], **changes}]}
+
+
+def _sum_usage(before: Mapping[str, Any], usage: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sum of token counts, nested details included; other values are those of ``usage``."""
+    total = {**before, **usage}
+    for name, old in before.items():
+        new = usage.get(name)
+        if isinstance(old, Mapping):
+            total[name] = _sum_usage(old, new if isinstance(new, Mapping) else {})
+        elif isinstance(old, int | float) and not isinstance(old, bool):
+            total[name] = old + (new if isinstance(new, int | float) else 0)
+    return total

@@ -1,0 +1,179 @@
+"""The app that sends a request, known by its token or by the user at the other end of a Unix socket."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import socket
+import struct
+import tempfile
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Self
+
+from agentrt.errors import ConfigurationError
+
+from ...files.own_file import OwnFileError, read_own_file
+
+LOCAL_APP = "local"
+"""The app of requests without a token or a known user."""
+
+METRICS_READER: Final = "@metrics"
+"""The name of tokens that read ``/metrics`` and nothing else, in place of an app's."""
+
+_MIN_CHARACTERS: Final = 16
+
+_NO_PAIR: Final = (
+    f"not an app's name and a token of at least {_MIN_CHARACTERS} ASCII characters, separated by a space. "
+    "Correct each."
+)
+
+_NO_APP: Final = (
+    f"no app. Names that begin with @ are agentrt's own, of which there is {METRICS_READER}; give each app "
+    "another name."
+)
+
+_MAX_LINES_SHOWN: Final = 10
+"""Wrong lines of a token file that an error names."""
+
+
+class Tokens:
+    """The tokens of a server's apps. It holds digests only, so that comparison times reveal no token."""
+
+    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """``pairs`` are app, or :data:`METRICS_READER`, and token. An app may have several tokens.
+
+        The first app is the owner's.
+
+        Raises:
+            ConfigurationError: two apps have the same token.
+        """
+        self._apps: dict[bytes, str] = {}
+        for app, token in pairs:
+            other = self._apps.setdefault(_digest(token), app)
+            if other != app:
+                raise ConfigurationError(
+                    f"the apps {other!r} and {app!r} have the same token. Give each app its own."
+                )
+        self.owner = next((app for app in self._apps.values() if app != METRICS_READER), None)
+        """The app that may see what all apps do."""
+        self.apps = frozenset(self._apps.values())
+
+    @classmethod
+    def mint(cls) -> tuple[Self, str]:
+        """Return a fresh token for the app ``default``: the tokens object, and the token to show once."""
+        token = f"agentrt-{secrets.token_urlsafe(24)}"
+        return cls([("default", token)]), token
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a file of lines ``APP TOKEN``; blank lines and lines that start with ``#`` are skipped.
+
+        A missing file is created with a fresh token for the app ``default`` and one that reads metrics,
+        readable by its owner only.
+
+        Raises:
+            ConfigurationError: the file cannot be read or created, another user owns it or may read it, a
+                line is not such a pair, no app has a token, or two have the same.
+        """
+        if not os.path.lexists(path):
+            _create(path)
+        pairs = _pairs(path, _read(path))
+        if all(app == METRICS_READER for app, _ in pairs):
+            raise ConfigurationError(f"{path} holds no token of an app. Delete it, and it is created afresh.")
+        try:
+            return cls(pairs)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{path}: {error}") from None
+
+    def app_of(self, authorization: str) -> str | None:
+        """Return the app whose token an ``Authorization`` header carries, or None."""
+        scheme, _, token = authorization.partition(" ")
+        return self._apps.get(_digest(token.strip())) if scheme.lower() == "bearer" else None
+
+    def secret_of(self, app: str) -> bytes:
+        """Return what only those know who have the digests of the app's tokens, such as its other servers."""
+        digests = sorted(digest for digest, owner in self._apps.items() if owner == app)
+        return hashlib.sha256(b"".join(digests)).digest()
+
+
+def owner_token(path: Path) -> str:
+    """Return the first token of an app in a token file, which is that of the server's owner.
+
+    Raises:
+        ConfigurationError: there is no such file, or it cannot be used; see :meth:`Tokens.read`.
+    """
+    token = next((token for app, token in _pairs(path, _read(path)) if app != METRICS_READER), None)
+    if token is None:
+        raise ConfigurationError(
+            f"{path} holds no token of an app. Delete it, and the server creates it afresh."
+        )
+    return token
+
+
+def peer_app(connection: socket.socket | None) -> str:
+    """Return the user at the other end of a Unix socket as an app; :data:`LOCAL_APP` if it is not known."""
+    if connection is None or connection.family != getattr(socket, "AF_UNIX", None):
+        return LOCAL_APP
+    if hasattr(socket, "SO_PEERCRED"):
+        _, user, _ = struct.unpack("iII", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        return f"user {user}"
+    return LOCAL_APP
+
+
+def _create(path: Path) -> None:
+    """Create a token file, whole or not at all. A file that is created at the same time stays as it is."""
+    (_, token), (_, reader) = Tokens.mint(), Tokens.mint()
+    try:
+        descriptor, written = tempfile.mkstemp(prefix=".tokens-", dir=path.parent)  # mode 0600
+        try:
+            with open(descriptor, "w", encoding="utf-8") as file:
+                file.write(f"# app token\n{METRICS_READER} {reader}\ndefault {token}\n")
+            with suppress(FileExistsError):
+                os.link(written, path)
+        finally:
+            os.unlink(written)
+    except (OSError, ValueError) as error:
+        reason = (isinstance(error, OSError) and error.strerror) or str(error)
+        raise ConfigurationError(
+            f"the token file {path} cannot be created: {reason}. Name a file in a folder of your own."
+        ) from error
+
+
+def _read(path: Path) -> str:
+    try:
+        return read_own_file(path)
+    except OwnFileError as error:
+        raise ConfigurationError(f"the token file {path} cannot be used: {error}.") from error
+
+
+def _pairs(path: Path, text: str) -> list[tuple[str, str]]:
+    pairs = []
+    faults: dict[str, list[int]] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        if len(words) != 2 or len(words[1]) < _MIN_CHARACTERS or not words[1].isascii():
+            faults.setdefault(_NO_PAIR, []).append(number)
+        elif words[0].startswith("@") and words[0] != METRICS_READER:
+            faults.setdefault(_NO_APP, []).append(number)
+        else:
+            pairs.append((words[0], words[1]))
+    if faults:
+        found = " ".join(f"{_lines(numbers)}: {fault}" for fault, numbers in faults.items())
+        raise ConfigurationError(f"{path}, {found}")
+    return pairs
+
+
+def _lines(numbers: Sequence[int]) -> str:
+    """Return "line 3", or "lines 3, 5, 8", of many only the first."""
+    shown = ", ".join(map(str, numbers[:_MAX_LINES_SHOWN]))
+    more = len(numbers) - _MAX_LINES_SHOWN
+    return f"line{'s' * (len(numbers) > 1)} {shown}{f' and {more} more' if more > 0 else ''}"
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "replace")).digest()

@@ -1,0 +1,276 @@
+"""The frames of the live page: what models, engines and requests did since the frame before, as plain data.
+
+A frame has no text of prompts, answers, calls or outputs, and only the beginnings of unguessable ids.
+docs/live-page.md says what its fields are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any, Final, TypeAlias
+
+from ...engine.engine_status import EngineStatus
+from ...engine.request_status import RequestStatus
+from ...engine.trace import TracedKernel, TracedRequest
+from ...heg.kernel import Role
+from ...local.service import LocalRuntime
+from ...pool.pooled_model import PooledModel
+from ...scheduler.sequence import SequenceState
+from .expectation import Expectation
+from .kv_memory import held_rows
+from .names import app_name, short_id
+
+Frame: TypeAlias = dict[str, Any]
+
+MAX_REQUESTS: Final = 100
+"""Requests of each model that a frame lists."""
+MAX_KERNELS: Final = 500
+"""Bars of kernels of each model in a frame: beyond that, neighbours are drawn as one."""
+MAX_ENDED: Final = 100
+_STARVED: Final = "reactive requests go first"
+_LATE: Final = "later than expected"
+_UNCOMPARED: Final = "too little seen yet"
+_TRACE_LIMIT: Final = 20_000
+_ANSWER_S: Final = 0.1
+"""How long a frame waits for an engine, which answers between two kernels."""
+_ROLES: Final = list(Role)
+_STAGES: Final = ("prefill", "decode", "mixed")
+
+
+class Frames:
+    """Makes frames of the models of a server while someone watches. For one event loop."""
+
+    def __init__(
+        self,
+        models: Callable[[], Sequence[PooledModel]],
+        speculation: Callable[[], Mapping[str, Any]] | None = None,
+    ) -> None:
+        """``models`` returns what is served; ``speculation`` what the agents of this process speculated."""
+        self._models = models
+        self._speculation = speculation
+        self._watched: dict[LocalRuntime, _Watched] = {}
+
+    async def next(self) -> Frame:
+        """Return the next frame; the first one begins to record what the engines do."""
+        models = self._models()
+        loaded = [model.runtime for model in models if model.runtime is not None]
+        for runtime in [each for each in self._watched if each not in loaded]:
+            self._watched.pop(runtime).close()
+        for runtime in loaded:
+            if runtime not in self._watched:
+                self._watched[runtime] = _Watched(runtime)
+        watched = [None if each.runtime is None else self._watched[each.runtime] for each in models]
+        parts = await asyncio.gather(*map(_part_of, models, watched))
+        frame: Frame = {"t": round(time.perf_counter(), 4), "models": parts}
+        if self._speculation is not None:
+            frame["speculation"] = self._speculation()
+        return frame
+
+    def stop(self) -> None:
+        """Record nothing any more, until the next frame is made."""
+        for watched in self._watched.values():
+            watched.close()
+        self._watched.clear()
+
+
+class _Watched:
+    """A runtime that is recorded, and its requests when its engine was asked last."""
+
+    def __init__(self, runtime: LocalRuntime) -> None:
+        self._runtime = runtime
+        self._stack = ExitStack()
+        self.trace = self._stack.enter_context(runtime.record_trace(_TRACE_LIMIT))
+        self.expectation = Expectation()
+        self._asked: asyncio.Future[EngineStatus] | None = None
+        self._answer: EngineStatus | None = None
+
+    async def status(self) -> EngineStatus:
+        """Return the requests and the KV blocks as they were a moment ago at the latest.
+
+        An idle engine is not asked again, so that it can reclaim memory. One whose kernel takes longer than a
+        frame is asked once. One that has stopped would never answer.
+        """
+        if self._runtime.closed:
+            return self._without_requests()
+        if self._asked is None:
+            statistics = self._runtime.statistics()
+            free, cached = statistics.free_blocks, statistics.cached_blocks
+            if not statistics.engine.running and not statistics.engine.waiting:
+                if free == statistics.blocks:
+                    self._answer = self._without_requests()
+                # Before the first question there is no answer: memory may be held for a next turn.
+                last = self._answer
+                if last and not last.requests and (last.free_blocks, last.cached_blocks) == (free, cached):
+                    return last
+            self._asked = asyncio.wrap_future(self._runtime.engine_status(MAX_REQUESTS))
+        await asyncio.wait([self._asked], timeout=_ANSWER_S)
+        if self._asked.done():
+            self._answer, self._asked = self._asked.result(), None
+        return self._answer or self._without_requests()
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def _without_requests(self) -> EngineStatus:
+        statistics = self._runtime.statistics()
+        return EngineStatus(free_blocks=statistics.free_blocks, cached_blocks=statistics.cached_blocks)
+
+
+async def _part_of(model: PooledModel, watched: _Watched | None) -> Frame:
+    """Return the part of a frame that is about one model."""
+    part: Frame = {
+        "name": model.name,
+        "status": model.status.value,
+        "memory_bytes": model.memory_bytes,
+        "counts": {name: int(model.count(name)) for name in _COUNTED},
+    }
+    runtime = model.runtime
+    if watched is None or runtime is None:
+        return part
+    status, now = await watched.status(), time.perf_counter()
+    statistics = runtime.statistics()
+    block_bytes = statistics.arena_bytes // max(1, statistics.blocks)
+    ended = watched.trace.take_requests()
+    expected = watched.expectation.seconds(status.requests, now, ended)
+    return part | {
+        "running": statistics.engine.running,
+        "waiting": statistics.engine.waiting,
+        "stalled_s": round(statistics.engine.seconds_since_progress, 1),
+        "kv": {
+            "bytes": statistics.blocks * block_bytes,
+            "free_bytes": (status.free_blocks - status.cached_blocks) * block_bytes,
+            "cached_bytes": status.cached_blocks * block_bytes,
+            "held": held_rows(status, statistics.blocks, block_bytes),
+        },
+        "requests": _request_rows(status.requests, expected, now, watched.expectation.uncompared),
+        "xpus": [role.value for role in _ROLES],
+        "kernels": kernel_rows(watched.trace.take_kernels(), MAX_KERNELS),
+        "ended": [_ended_row(each) for each in newest_of_each_app(ended, MAX_ENDED)],
+        "answered": [
+            {"id": short_id(each.request_id), "tools": [app_name(tool) for tool in each.tools]}
+            for each in watched.trace.take_answers()[-MAX_ENDED:]
+        ],
+    }
+
+
+_COUNTED: Final = (
+    "sampled_tokens",
+    "drafted_tokens",
+    "accepted_tokens",
+    "answered_calls",
+    "given_tokens",
+    "finished",
+    "cancelled",
+    "failed",
+    "preemptions",
+    "evictions",
+)
+"""Counters of :class:`EngineStatistics`, of all times that the model was loaded together."""
+
+
+def _request_rows(
+    requests: Sequence[RequestStatus],
+    expected: Mapping[str, float | None],
+    now: float,
+    uncompared: Container[str],
+) -> list[Frame]:
+    """Return a row for each request, in serving order.
+
+    ``expected`` are seconds until the first token, None where they are not known, and ``uncompared`` as in
+    :class:`Expectation`. ``end_s`` in a row is when the answer ends at the latest, at the speed that it has
+    had so far.
+    """
+    any_reactive = any(each.reactive for each in requests)
+    rows, position = [], 0
+    for each in requests:
+        waits = each.state is SequenceState.WAITING
+        position += waits
+        row: Frame = {
+            "id": short_id(each.request_id),
+            "app": app_name(each.app),
+            "context": short_id(each.context_id),
+            "class": _class(each.reactive),
+            "state": each.state.value,
+            "promoted": each.promoted,
+            "position": position if waits else None,
+            "age_s": round(now - each.arrived, 2),
+            "prefilled": round(min(1.0, each.computed_tokens / each.prompt_tokens), 2),
+            "tokens": each.sampled_tokens,
+        }
+        if each.first_token is None:
+            left_s = expected[each.request_id]
+            row["first_token_s"] = None if left_s is None else round(left_s, 3)
+            if left_s is None:
+                late = _UNCOMPARED if each.request_id in uncompared else _LATE
+                row["not_known"] = _STARVED if any_reactive and not each.reactive else late
+        elif each.sampled_tokens > 1:
+            row["end_s"] = round((now - each.first_token) / each.sampled_tokens * each.tokens_left, 2)
+        rows.append(row)
+    return rows
+
+
+def newest_of_each_app(ended: Sequence[TracedRequest], most: int) -> list[TracedRequest]:
+    """Return at most ``most``, in order: the newest of each app, so that no app leaves less to others."""
+    places: Counter[str] = Counter()
+    newest = []
+    for each in reversed(ended):
+        newest.append((places[each.app], each))
+        places[each.app] += 1
+    kept = sorted(newest, key=lambda ranked: ranked[0])[:most]
+    return sorted((each for _, each in kept), key=lambda each: each.ended)
+
+
+def kernel_rows(kernels: Sequence[TracedKernel], most: int) -> list[list[Any]]:
+    """Return at most ``most`` bars of each XPU.
+
+    A bar is XPU, start, seconds, stage, reactive (1) or not, kernels, a request and how many
+    others. If there are more kernels, neighbours of one priority become one bar, with the gaps between them.
+    """
+    bars: dict[Role, list[list[Any]]] = defaultdict(list)
+    step = -(-len(kernels) // most) if kernels else 1
+    for each in kernels:
+        own = bars[each.role]
+        reactive = int(each.reactive)
+        last = own[-1] if own else None
+        if last is not None and last[5] < step and last[4] == reactive:
+            last[2] = round(each.ended - last[1], 5)
+            last[5] += 1
+            continue
+        request = short_id(each.request_ids[0]) if each.request_ids else ""
+        own.append(
+            [
+                _ROLES.index(each.role),
+                round(each.started, 5),
+                round(each.ended - each.started, 5),
+                _STAGES.index(each.stage),
+                reactive,
+                1,
+                request,
+                max(0, len(each.request_ids) - 1),
+            ]
+        )
+    return [bar for own in bars.values() for bar in own[-most:]]
+
+
+def _ended_row(request: TracedRequest) -> Frame:
+    waits = {
+        name: None if at is None else round(at - request.arrived, 3)
+        for name, at in (("queued_s", request.started), ("first_token_s", request.first_token))
+    }
+    return {
+        "id": short_id(request.request_id),
+        "app": app_name(request.app),
+        "class": _class(request.reactive),
+        "outcome": request.outcome,
+        "t": round(request.ended, 4),
+        "total_s": round(request.ended - request.arrived, 3),
+        **waits,
+    }
+
+
+def _class(reactive: bool) -> str:
+    return "reactive" if reactive else "proactive"

@@ -1,0 +1,87 @@
+"""The server's application: routes, error handlers and guard around one runtime or a pool of them."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from agentrt.concurrency.fair_threads import FairThreads
+from agentrt.errors import ConfigurationError
+
+from ...local.service import LocalRuntime
+from ...pool.embedding_model import EmbeddingModel
+from ...pool.model_pool import ModelPool
+from .. import tool_cache_route
+from ..http.admission import Admission
+from ..http.cors import allow_origins
+from ..http.errors import install_error_handlers
+from ..http.guard import Guard
+from ..http.open_responses import OpenResponses
+from ..http.trace_context import TraceContext, application
+from ..live import routes as live
+from ..live.feed import LiveFeed
+from ..live.frames import Frames
+from . import chat, completions, contexts, embeddings, responses, status, tokens
+from .config import ServerConfig
+from .metrics import Metrics
+from .ollama import embeddings as ollama_embeddings
+from .ollama import routes as ollama
+from .server_state import ServerState
+
+
+def create_app(
+    served: LocalRuntime | ModelPool, config: ServerConfig, embedding: EmbeddingModel | None = None
+) -> FastAPI:
+    """Return the ASGI application that serves a runtime, or several models. The caller closes ``served``.
+
+    ``embedding`` makes embeddings; without it requests for them are a 404.
+
+    Raises:
+        ConfigurationError: another model has the name of ``embedding``.
+    """
+    pool = served if isinstance(served, ModelPool) else ModelPool.of(served)
+    if embedding is not None and pool.find(embedding.name) is not None:
+        raise ConfigurationError(
+            f"the embedding model and another one have the name {embedding.name!r}. Give the other one a "
+            "name of its own (--served-model-name)."
+        )
+    metrics, admission = Metrics(pool), Admission(config)
+    # No documentation pages: they would load scripts from other sites. The OpenAPI document is /openapi.json.
+    app = application("agentrt", docs_url=None, redoc_url=None, lifespan=lambda _: pool.running())
+    app.state.server = ServerState(pool, config, admission, metrics, embedding)
+    app.state.open_responses = OpenResponses()
+    app.state.threads = FairThreads("agentrt-serve")
+    live.install(app, LiveFeed(lambda: Frames(lambda: pool.models)))
+    answering = (chat, completions, contexts, embeddings, responses, tokens)
+    for routes in (*answering, ollama, ollama_embeddings, tool_cache_route, status):
+        app.include_router(routes.router)
+    install_error_handlers(app)
+    app.add_middleware(TraceContext, untraced=live.PUBLIC_PATHS | live.OWNER_PATHS)
+    app.add_middleware(
+        Guard,
+        config=config,
+        admission=admission,
+        public_paths=live.PUBLIC_PATHS,
+        owner_paths=live.OWNER_PATHS,
+    )
+    allow_origins(app, config)
+    app.add_middleware(_ResponseCounter, metrics=metrics)
+    return app
+
+
+class _ResponseCounter:
+    """ASGI middleware that counts responses by route and status, the guard's included."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_counted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                # The route's template, not the requested path: each path would become a counter of its own.
+                path = getattr(scope.get("route"), "path", "other")
+                self._metrics.responses.labels(path, message["status"]).inc()
+            await send(message)
+
+        await self._app(scope, receive, send_counted if scope["type"] == "http" else send)

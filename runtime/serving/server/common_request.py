@@ -1,0 +1,133 @@
+"""The fields that OpenAI's interfaces share, and the runtime's options for them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal, cast
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+from agentrt.priority import PRIORITY_HEADER, Priority
+
+from ...request.options import GenerationOptions
+from ..http.errors import ApiError
+
+ServiceTier = Literal["auto", "default", "flex", "scale", "priority"]
+
+
+_SAMPLING: Final = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "frequency_penalty",
+                    "presence_penalty", "seed", "stop", "stop_token_ids", "ignore_eos")  # fmt: skip
+
+MAX_ITEMS: Final = 64
+"""Items of a list that are validated one by one. The runtime has lower limits, and clearer errors."""
+
+
+def at_most(entries: int) -> BeforeValidator:
+    """Return a check that refuses a list or an object with more entries before they are validated.
+
+    Pydantic would report every wrong one, and FastAPI formats every report.
+    """
+
+    def check(value: Any) -> Any:
+        if isinstance(value, (list, dict)) and len(value) > entries:
+            raise PydanticCustomError(
+                "too_long", "must have at most {entries} entries. Send fewer.", {"entries": entries}
+            )
+        return value
+
+    return BeforeValidator(check)
+
+
+class PrioritizedRequest(BaseModel):
+    """The model of a request, and its priority. Unknown fields are ignored, as by other servers."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
+
+    model: str | None = None
+    """One of the served models' names; the first model if left out."""
+    service_tier: ServiceTier | None = None
+    """``flex`` is proactive; every other tier is reactive."""
+    priority: int | None = None
+    """vLLM's convention: lower is served first. Up to 0 is reactive, above is proactive. It takes precedence
+    over ``service_tier``."""
+
+    @property
+    def named_priority(self) -> Priority | None:
+        """The priority that ``priority`` or ``service_tier`` names; None if neither does."""
+        if self.priority is not None:
+            return Priority.REACTIVE if self.priority <= Priority.REACTIVE else Priority.PROACTIVE
+        return {"flex": Priority.PROACTIVE, "priority": Priority.REACTIVE}.get(self.service_tier or "")
+
+    def take_priority(self, header: Priority | None) -> None:
+        """Take the priority of the header; None is without effect.
+
+        Raises:
+            ApiError: 400, the body names another one.
+        """
+        if header is None:
+            return
+        named = self.named_priority
+        if named not in (None, header):
+            raise ApiError(
+                400,
+                f"{PRIORITY_HEADER}: it says {header.name.lower()}, and the body says otherwise. Send one of "
+                "them.",
+                param=PRIORITY_HEADER,
+                code="invalid_value",
+            )
+        self.priority = int(header)
+
+    @property
+    def runtime_priority(self) -> Priority:
+        """The runtime's priority: the one that the request names, else reactive."""
+        return self.named_priority or Priority.REACTIVE
+
+    @property
+    def served_tier(self) -> str:
+        """The service tier that the response reports: that of the priority if the request names one."""
+        named = self.named_priority
+        return "default" if named is None else named.service_tier
+
+
+class GenerationRequest(PrioritizedRequest):
+    """The fields of every request for answers.
+
+    ``temperature`` and the other sampling fields have the runtime's defaults, so that an agent gets the same
+    answers in the process and over HTTP: greedy, where OpenAI's own default is a temperature of 1.
+    """
+
+    stream: bool | None = None
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    top_k: int | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
+    presence_penalty: float | None = Field(default=None, ge=-2, le=2)
+    seed: int | None = None
+    stop: Annotated[str | list[str] | None, at_most(MAX_ITEMS)] = None
+    stop_token_ids: Annotated[list[int] | None, at_most(MAX_ITEMS)] = None
+    ignore_eos: bool | None = None
+
+    def common_options(self) -> GenerationOptions:
+        """Return the runtime's options of these fields."""
+        return cast(GenerationOptions, {"priority": self.runtime_priority, **self.given(*_SAMPLING)})
+
+    def given(self, *names: str) -> dict[str, Any]:
+        """Return the fields of these names that the request has."""
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
+class CommonRequest(GenerationRequest):
+    """The fields that chat completions and responses share."""
+
+    tools: list[Any] | None = None
+    parallel_tool_calls: bool | None = None
+    top_logprobs: int | None = Field(default=None, ge=0, le=20)
+    shared_prefix: bool | None = None
+    """agentrt's own: whether apps with the same system messages and tools, and this field, share them."""
+
+    def common_options(self) -> GenerationOptions:
+        """Return the runtime's options that are the same in both interfaces."""
+        given = self.given("parallel_tool_calls", "shared_prefix")
+        return cast(GenerationOptions, {**super().common_options(), **given})

@@ -1,0 +1,175 @@
+"""The server's metrics for Prometheus. All that grows with a text is coarse: none tells the length of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from ...engine.output.generation import Generation
+from ...kv.store.store import StoreStatistics
+from ...local.statistics import RuntimeStatistics
+from ...pool.model_pool import ModelPool
+from ...pool.pooled_model import ModelStatus, PooledModel
+from .coarse_histogram import CoarseHistogram
+
+_TOKENS: Final = (64, 256, 1024, 4096, 16_384, 65_536)
+_TOKEN_STEP: Final = 256
+_BYTES_STEP: Final = 2**20
+_STEPS: Final = {"_tokens": _TOKEN_STEP, "_steps": _TOKEN_STEP, "_chunks_recomputed": 8}
+"""How exact counters are, by the ends of their names: a forward pass may be one token, a chunk is 32."""
+_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+_GAUGES: Final = (
+    ("agentrt_model_loaded", "1 for a model that is loaded, else 0."),
+    ("agentrt_model_memory_bytes", "Bytes that a loaded model takes of the memory budget."),
+    ("agentrt_sequences_running", "Sequences that hold KV blocks."),
+    ("agentrt_sequences_waiting", "Sequences that hold no KV blocks."),
+    ("agentrt_kv_blocks", "Blocks of the KV cache."),
+    ("agentrt_kv_blocks_free", "Free blocks of the KV cache, coarse."),
+    ("agentrt_contexts_on_disk", "Contexts in the folder of the model, with those of KV alone."),
+    ("agentrt_context_disk_bytes", "Bytes of their files, in MiB begun."),
+    ("agentrt_context_foreign_chunks", "Stored chunks of another model or setting, to be recomputed."),
+    ("agentrt_context_refused_files", "Damaged files of contexts that were set aside."),
+    (
+        "agentrt_engine_seconds_since_progress",
+        "Time since the last kernel ended; 0 while the engine is idle.",
+    ),
+)
+_ENGINE_COUNTERS: Final = (
+    ("agentrt_engine_steps", "Completed forward passes.", "steps"),
+    ("agentrt_engine_computed_tokens", "Tokens computed by the model.", "computed_tokens"),
+    ("agentrt_engine_sampled_tokens", "Sampled tokens.", "sampled_tokens"),
+    ("agentrt_engine_drafted_tokens", "Verified draft tokens.", "drafted_tokens"),
+    ("agentrt_engine_accepted_tokens", "Accepted draft tokens.", "accepted_tokens"),
+    ("agentrt_engine_given_tokens", "Tokens of cached tool outputs appended to sequences.", "given_tokens"),
+    (
+        "agentrt_engine_preemptions",
+        "Forward passes paused between two kernels for a more urgent one.",
+        "preemptions",
+    ),
+    ("agentrt_contexts_loaded", "Requests for which stored chunks were loaded.", "loaded_contexts"),
+    ("agentrt_chunks_recomputed", "Stored chunks that were computed all the same.", "recomputed_chunks"),
+    ("agentrt_context_switch_seconds", "Seconds that requests waited for their chunks.", "switch_s"),
+    ("agentrt_requests_finished", "Finished requests.", "finished"),
+    ("agentrt_requests_cancelled", "Cancelled requests.", "cancelled"),
+)
+"""Name, help and field of :class:`EngineStatistics`."""
+
+
+class Metrics:
+    """The metrics of one server. Those of its models are read whenever the text is generated."""
+
+    def __init__(self, pool: ModelPool) -> None:
+        """Create metrics for a server of ``pool``."""
+        self._registry = CollectorRegistry()
+        self._registry.register(_ModelCollector(pool))
+        labels = ("path", "status")
+        self.responses = Counter(
+            "agentrt_http_responses", "Responses by route and status.", labels, registry=self._registry
+        )
+        self._tokens = CoarseHistogram(
+            "agentrt_answer_tokens",
+            "Generations by their tokens of each kind: prompt, cached (of the prompt) and completion.",
+            ("model", "kind"),
+            _TOKENS,
+        )
+        self._registry.register(self._tokens)
+        self._repaired = Counter(
+            "agentrt_repaired_tool_calls",
+            "Tool calls whose name or arguments were repaired.",
+            ("model",),
+            registry=self._registry,
+        )
+        self._first_token = Histogram(
+            "agentrt_time_to_first_token_seconds",
+            "Time from request to first token. Loading the model is not included.",
+            ("model",),
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        self._total = Histogram(
+            "agentrt_answer_seconds",
+            "Time from request to last token. Loading the model is not included.",
+            ("model",),
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+
+    def record(self, model: str, generation: Generation) -> None:
+        """Count a finished generation of the model of this name."""
+        usage, timing = generation.usage, generation.timing
+        self._tokens.observe(usage.prompt_tokens, model, "prompt")
+        self._tokens.observe(usage.cached_tokens, model, "cached")
+        self._tokens.observe(usage.completion_tokens, model, "completion")
+        self._first_token.labels(model).observe(timing.time_to_first_token_s)
+        self._total.labels(model).observe(timing.total_s)
+        self._repaired.labels(model).inc(generation.repaired_calls)
+
+    def text(self) -> bytes:
+        """Return all metrics in Prometheus' text format."""
+        return generate_latest(self._registry)
+
+
+class _ModelCollector(Collector):
+    def __init__(self, pool: ModelPool) -> None:
+        self._pool = pool
+
+    def collect(self) -> Iterator[Metric]:
+        models = self._pool.models
+        gauges = [_gauges_of(model) for model in models]
+        for index, (name, help_text) in enumerate(_GAUGES):
+            gauge = GaugeMetricFamily(name, help_text, labels=("model",))
+            for model, values in zip(models, gauges, strict=True):
+                gauge.add_metric((model.name,), values[index])
+            yield gauge
+        counters = [(name, text, [m.count(field) for m in models]) for name, text, field in _ENGINE_COUNTERS]
+        counters.append(("agentrt_model_loads", "Times a model was loaded.", [m.loads for m in models]))
+        for name, help_text, counts in counters:
+            counter = CounterMetricFamily(name, help_text, labels=("model",))
+            for model, count in zip(models, counts, strict=True):
+                counter.add_metric((model.name,), _coarse(name, count))
+            yield counter
+
+
+def _coarse(name: str, count: float) -> float:
+    """Return a count in steps: two exact ones would tell the length of the prompt or answer between them."""
+    step = next((step for end, step in _STEPS.items() if name.endswith(end)), 1)
+    return count - count % step if step > 1 else count
+
+
+def _rounded_up(count: int, step: int) -> int:
+    return -(-count // step) * step
+
+
+def _gauges_of(model: PooledModel) -> tuple[float, ...]:
+    """Return the values of :data:`_GAUGES`."""
+    if model.runtime is None:
+        return (0.0,) * len(_GAUGES)
+    statistics = model.runtime.statistics()
+    return (
+        model.status is ModelStatus.LOADED,
+        model.memory_bytes,
+        statistics.engine.running,
+        statistics.engine.waiting,
+        statistics.blocks,
+        _coarse_free_blocks(statistics),
+        *_file_gauges_of(statistics.context_files),
+        statistics.engine.seconds_since_progress,
+    )
+
+
+def _coarse_free_blocks(statistics: RuntimeStatistics) -> int:
+    """Return the free blocks, with those that are not free in steps of as many as 256 tokens have."""
+    step = max(1, _TOKEN_STEP // statistics.block_tokens)
+    return max(0, statistics.blocks - _rounded_up(statistics.blocks - statistics.free_blocks, step))
+
+
+def _file_gauges_of(files: StoreStatistics | None) -> tuple[float, ...]:
+    if files is None:
+        return (0.0,) * 4
+    disk_bytes = _rounded_up(files.text_bytes + files.chunk_bytes, _BYTES_STEP)
+    return files.contexts, disk_bytes, files.foreign_chunks, files.refused_files

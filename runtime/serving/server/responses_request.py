@@ -1,0 +1,193 @@
+"""The body of ``POST /v1/responses``, and the chat messages for its items."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic_core import PydanticCustomError
+
+from agentrt.finite import shown
+
+from ...request.options import GenerationOptions
+from ..http.errors import ApiError
+from .common_request import MAX_ITEMS, CommonRequest, at_most
+
+_TEXT_PARTS = ("input_text", "output_text", "text")
+"""A tuple, since the type that a client sends may be of any JSON type, also one that cannot be hashed."""
+_CHOICES = (None, "auto", "none", "required")
+_MAX_METADATA = 16
+"""As for OpenAI."""
+
+
+def _refuse_conversation(value: Any) -> None:
+    if value is not None:
+        raise PydanticCustomError(
+            "no_conversations", "there are none here. Send previous_response_id, or the whole conversation."
+        )
+
+
+class TextOptions(BaseModel):
+    """The required format of the answer's text."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+    format: dict[str, Any] | None = None
+
+
+class ResponsesRequest(CommonRequest):
+    """OpenAI's fields, as far as they make sense for a local model."""
+
+    input: str | list[Any]
+    instructions: str | None = None
+    max_output_tokens: int | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    text: TextOptions | None = None
+    metadata: Annotated[dict[str, str] | None, at_most(_MAX_METADATA)] = None
+    include: Annotated[list[str] | None, at_most(MAX_ITEMS)] = None
+    previous_response_id: str | None = None
+    """The stored response that this one continues: its conversation, but not its ``instructions``."""
+    store: bool | None = None
+    """Whether the response can be continued and shown later; true by default, as for OpenAI."""
+    conversation: Annotated[None, BeforeValidator(_refuse_conversation)] = None
+    """Not supported; see ``previous_response_id``."""
+    background: Literal[False] | None = None
+
+    @property
+    def wants_logprobs(self) -> bool:
+        """Whether ``include`` names log probabilities."""
+        return "message.output_text.logprobs" in (self.include or ())
+
+    def options(self) -> GenerationOptions:
+        """Return the runtime's options.
+
+        Raises:
+            ApiError: 400, a tool is no function, or the choice of one is none.
+        """
+        options = self.common_options()
+        options["tools"] = None if self.tools is None else _chat_tools(self.tools)
+        options["tool_choice"] = (
+            self.tool_choice if self.tool_choice in _CHOICES else _chat_choice(self.tool_choice)
+        )
+        options["response_format"] = _response_format(self.text)
+        options["max_tokens"] = self.max_output_tokens
+        if self.wants_logprobs:
+            options["logprobs"] = self.top_logprobs or 0
+        return options
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the response is stored."""
+        return self.store is not False
+
+    def input_messages(self) -> list[Any]:
+        """Return the input as chat messages.
+
+        Raises:
+            ApiError: 400, an item's type is not supported.
+        """
+        if isinstance(self.input, str):
+            return [{"role": "user", "content": self.input}]
+        messages: list[Any] = []
+        for index, item in enumerate(self.input):
+            append_item(messages, item, f"input[{index}]")
+        return messages
+
+    def messages(self, earlier: Sequence[Any], added: Sequence[Any]) -> list[Any]:
+        """Return the prompt: the instructions, the messages of the previous response, and the input's."""
+        instructions = [{"role": "system", "content": self.instructions}] if self.instructions else []
+        return [*instructions, *earlier, *added]
+
+
+def output_messages(items: Sequence[Any]) -> list[Any]:
+    """Return the output items of a response as chat messages."""
+    messages: list[Any] = []
+    for index, item in enumerate(items):
+        append_item(messages, item, f"output[{index}]")
+    return messages
+
+
+def _chat_tools(tools: Sequence[Any]) -> list[Any]:
+    """Return functions in the form of chat completions."""
+    for index, tool in enumerate(tools):
+        if not isinstance(tool, Mapping) or tool.get("type") != "function":
+            kind = tool.get("type") if isinstance(tool, Mapping) else None
+            built_in = f"there is no tool {shown(kind)} in this server" if kind else "it has no type"
+            raise ApiError(
+                400,
+                f"tools[{index}]: {built_in}. Give functions: "
+                "{'type': 'function', 'name': …, 'description': …, 'parameters': {…}}.",
+                param=f"tools[{index}]",
+                code="invalid_value",
+            )
+    return [_chat_function(tool) for tool in tools]
+
+
+def _chat_choice(choice: Any) -> Any:
+    """Return the choice of a function in the form of chat completions."""
+    if not isinstance(choice, Mapping) or choice.get("type") != "function":
+        raise ApiError(
+            400,
+            "tool_choice: must be 'auto', 'none', 'required' or {'type': 'function', 'name': …}. Use one of "
+            "these.",
+            param="tool_choice",
+            code="invalid_value",
+        )
+    return _chat_function(choice)
+
+
+def _chat_function(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a function in the nested format of chat completions; responses have it flat."""
+    if "function" in tool:
+        return tool
+    kept = ("name", "description", "parameters", "strict")
+    return {"type": "function", "function": {key: tool[key] for key in kept if key in tool}}
+
+
+def _response_format(text: TextOptions | None) -> dict[str, Any] | None:
+    if text is None or text.format is None:
+        return None
+    kind = text.format.get("type")
+    return {"type": kind, "json_schema": text.format} if kind == "json_schema" else text.format
+
+
+def append_item(messages: list[Any], item: Any, field: str) -> None:
+    """Append an item of an input or an output to chat messages; a call may become part of the last one.
+
+    Raises:
+        ApiError: 400, its type is not supported; ``field`` is its name.
+    """
+    kind = item.get("type", "message") if isinstance(item, Mapping) else None
+    if kind == "message":
+        messages.append({"role": item.get("role"), "content": _content(item.get("content"))})
+    elif kind == "function_call":
+        function = {"name": item.get("name"), "arguments": item.get("arguments")}
+        call = {"id": item.get("call_id"), "type": "function", "function": function}
+        # One turn of the model is one message: its text, then its calls.
+        if not messages or messages[-1]["role"] != "assistant":
+            messages.append({"role": "assistant", "content": ""})
+        messages[-1].setdefault("tool_calls", []).append(call)
+    elif kind == "function_call_output":
+        content = _content(item.get("output"))
+        messages.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": content})
+    elif kind != "reasoning":  # reasoning of earlier turns is not part of the prompt
+        raise ApiError(
+            400,
+            f"{field}: items of type {kind!r} are not supported. Use message, function_call and "
+            "function_call_output.",
+            param=field,
+            code="invalid_value",
+        )
+
+
+def _content(content: Any) -> Any:
+    """Return content with the text parts of chat completions; the runtime refuses parts that are not text."""
+    if not isinstance(content, list):
+        return content
+    return [
+        {"type": "text", "text": part.get("text")}
+        if isinstance(part, Mapping) and part.get("type") in _TEXT_PARTS
+        else part
+        for part in content
+    ]

@@ -1,0 +1,104 @@
+"""``/v1/models``, ``/health`` and ``/metrics``."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from ...pool.embedding_model import EmbeddingModel
+from ...pool.pooled_model import ModelStatus, PooledModel
+from ..http.request_state import is_owner
+from ..tool_cache_route import CAPABILITY
+from .server_state import server_state_of
+
+_EMBEDDINGS: Final = "embeddings"
+"""Listed in the ``capabilities`` of the model that makes them."""
+
+_COUNTED: Final = ("running", "waiting", "sampled_tokens")
+
+router = APIRouter()
+
+
+def _describe_model(model: PooledModel, name: str, created: int) -> dict[str, Any]:
+    return {
+        "id": name,
+        "object": "model",
+        "created": created,
+        "owned_by": "agentrt",
+        "status": model.status.value,
+        "root": model.name,
+        "max_model_len": model.context_length,
+        "capabilities": [CAPABILITY] if model.takes_tools else [],
+    }
+
+
+def _describe_embedding(model: EmbeddingModel, created: int) -> dict[str, Any]:
+    return {
+        "id": model.name,
+        "object": "model",
+        "created": created,
+        "owned_by": "agentrt",
+        "status": ModelStatus.LOADED.value,
+        "root": model.name,
+        "max_model_len": model.max_tokens,
+        "capabilities": [_EMBEDDINGS],
+    }
+
+
+@router.get("/v1/models", summary="List the models")
+async def models(request: Request) -> JSONResponse:
+    """Return all names of all models, loaded or not, in the order in which they were given."""
+    state = server_state_of(request)
+    listed = [
+        _describe_model(model, name, state.started) for model in state.pool.models for name in model.names
+    ]
+    if state.embedding is not None:
+        listed.append(_describe_embedding(state.embedding, state.started))
+    return JSONResponse({"object": "list", "data": listed})
+
+
+@router.get("/v1/models/{model:path}", summary="Describe a model")
+async def model(model: str, request: Request) -> JSONResponse:
+    """Return the model of this name; 404 if it is not served."""
+    state = server_state_of(request)
+    if state.embedding is not None and model == state.embedding.name:
+        return JSONResponse(_describe_embedding(state.embedding, state.started))
+    return JSONResponse(_describe_model(state.model(model), model, state.started))
+
+
+@router.get("/health", summary="Say whether the engines make progress")
+async def health(request: Request) -> JSONResponse:
+    """200 while every engine makes progress or is idle; 503 if requests wait for one and it makes none.
+
+    The counts, which tell what all apps do, are for the server's owner only.
+    """
+    state = server_state_of(request)
+    described = [_health_of(model) for model in state.pool.models]
+    stalled = any(each["seconds_since_progress"] > state.config.stalled_s for each in described)
+    body: dict[str, Any] = {"status": "stalled" if stalled else "ok"}
+    if is_owner(request):
+        body |= {name: sum(each[name] for each in described) for name in _COUNTED}
+        body["seconds_since_progress"] = max(each["seconds_since_progress"] for each in described)
+        body["models"] = described
+    return JSONResponse(body, status_code=503 if stalled else 200)
+
+
+def _health_of(model: PooledModel) -> dict[str, Any]:
+    engine = None if model.runtime is None else model.runtime.statistics().engine
+    return {
+        "id": model.name,
+        "status": model.status.value,
+        "running": 0 if engine is None else engine.running,
+        "waiting": 0 if engine is None else engine.waiting,
+        "sampled_tokens": int(model.count("sampled_tokens")),
+        "seconds_since_progress": 0.0 if engine is None else round(engine.seconds_since_progress, 3),
+    }
+
+
+@router.get("/metrics", summary="Metrics for Prometheus")
+async def metrics(request: Request) -> Response:
+    """Return all metrics in Prometheus' text format, to the server's owner only."""
+    return Response(server_state_of(request).metrics.text(), media_type=CONTENT_TYPE_LATEST)

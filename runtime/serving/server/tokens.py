@@ -1,0 +1,104 @@
+"""``/tokenize`` and ``/detokenize``, in the form of vLLM."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic_core import PydanticCustomError
+
+from agentrt.priority import Priority
+
+from ...request.options import Prompt
+from ...request.raw_prompt import RawPrompt
+from ..http.disconnect import cancel_on_disconnect
+from ..http.request_state import app_of
+from ..http.strict_json import StrictJsonRoute
+from .server_state import server_state_of
+
+router = APIRouter(route_class=StrictJsonRoute)
+
+
+class TokenizeRequest(BaseModel):
+    """A text, or messages, to be counted or looked at in tokens."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+    model: str | None = None
+    """One of the served models' names; the first model if left out."""
+    prompt: str | None = None
+    messages: list[Any] | None = None
+    tools: list[Any] | None = None
+    add_special_tokens: bool | None = None
+    """Whether a text begins with the model's begin token, if it has one; true by default."""
+    add_generation_prompt: Literal[True] | None = None
+    """Messages end with the header of the answer."""
+
+    @model_validator(mode="after")
+    def _check_one(self) -> Self:
+        if (self.prompt is None) == (self.messages is None):
+            raise PydanticCustomError("one_of_two", "give either prompt or messages.")
+        return self
+
+    @property
+    def tokenized(self) -> Prompt:
+        """The prompt, as a generation would have it."""
+        if self.messages is not None:
+            return self.messages
+        assert self.prompt is not None
+        return RawPrompt(self.prompt, self.add_special_tokens is not False)
+
+
+class TokenizeBody(BaseModel):
+    """The tokens of a prompt."""
+
+    count: int
+    max_model_len: int
+    tokens: list[int]
+    token_strs: None = None
+    """Part of vLLM's form. ``/detokenize`` has the texts."""
+
+
+class DetokenizeRequest(BaseModel):
+    """Tokens to be written as text."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+    model: str | None = None
+    tokens: list[Any]
+    """Token ids. The runtime validates them."""
+
+
+class DetokenizeBody(BaseModel):
+    """The text of tokens."""
+
+    prompt: str
+
+
+@router.post("/tokenize", summary="Return the tokens of a prompt", response_model=TokenizeBody)
+async def tokenize(body: TokenizeRequest, request: Request) -> Response:
+    """Return the tokens that a text, or messages with tools, have for the model.
+
+    A prompt that is too long for the model is a 400, which says how many tokens it has at least.
+    """
+    state, app = server_state_of(request), app_of(request)
+    model = state.model(body.model)
+    with state.admission.admit(request, Priority.REACTIVE), state.pool.hold(model):
+        runtime = await state.load(model, request)
+        work = runtime.atokenize(body.tokenized, tools=body.tools, app=app)
+        tokens = await cancel_on_disconnect(request, work)
+    answer = TokenizeBody(count=len(tokens), max_model_len=runtime.context_length, tokens=tokens)
+    return JSONResponse(answer.model_dump())
+
+
+@router.post("/detokenize", summary="Return the text of tokens", response_model=DetokenizeBody)
+async def detokenize(body: DetokenizeRequest, request: Request) -> Response:
+    """Return the text of tokens, special tokens included."""
+    state, app = server_state_of(request), app_of(request)
+    model = state.model(body.model)
+    with state.admission.admit(request, Priority.REACTIVE), state.pool.hold(model):
+        runtime = await state.load(model, request)
+        text = await cancel_on_disconnect(request, runtime.adetokenize(body.tokens, app=app))
+    return JSONResponse(DetokenizeBody(prompt=text).model_dump())

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import pytest
+
+from agentrt.calls import CallArgumentsDelta, CallFinished, CallStarted, TextDelta, ToolCallFormat
+from agentrt.runtime import Finished, Generation, Timing, Usage
+from agentrt.runtime.engine.engine_request import RequestOutput, StopReason
+from agentrt.runtime.engine.output.builder import GenerationBuilder
+
+TEXT = 'Let me see.<tool_call>\n{"name": "look", "arguments": {"what": "x"}}\n</tool_call>'
+
+
+def output(text: str, reason: StopReason = "stop") -> RequestOutput:
+    return RequestOutput(
+        request_id="gen_7",
+        text=text,
+        token_ids=(5, 6, 2),
+        stop_reason=reason,
+        prompt_tokens=11,
+        cached_tokens=4,
+        queued_s=0.1,
+        time_to_first_token_s=0.2,
+        total_s=0.3,
+    )
+
+
+def build(pieces: list[str], format: ToolCallFormat | None, reason: StopReason = "stop") -> list[object]:
+    builder = GenerationBuilder(format)
+    events: list[object] = []
+    for piece in pieces:
+        events += builder.feed(piece)
+    return events + list(builder.finish(output("".join(pieces), reason)))
+
+
+def test_events_and_generation_of_a_call() -> None:
+    *events, last = build([TEXT[:20], TEXT[20:]], ToolCallFormat.HERMES)
+    assert isinstance(last, Finished)
+    generation = last.generation
+    assert generation.id == "gen_7"
+    assert (generation.text, generation.finish_reason) == ("Let me see.", "tool_calls")
+    assert (generation.usage, generation.timing) == (Usage(11, 3, 4), Timing(0.1, 0.2, 0.3))
+    assert generation.token_ids == (5, 6, 2)
+    (call,) = generation.tool_calls
+    assert (call.name, call.arguments) == ("look", {"what": "x"})
+    assert call.id is not None
+    assert call.id.startswith("call_")
+    assert "".join(e.text for e in events if isinstance(e, TextDelta)) == "Let me see."
+    assert [type(e) for e in events if not isinstance(e, (TextDelta, CallArgumentsDelta))] == [
+        CallStarted, CallFinished,
+    ]  # fmt: skip
+    assert events[-1] == CallFinished(0, call), "the same id in the event and in the generation"
+    assert [e.id for e in events if isinstance(e, CallStarted)] == [call.id]
+
+
+def test_call_ids_are_never_the_same() -> None:
+    twice = [build([TEXT * 2], ToolCallFormat.HERMES)[-1] for _ in range(2)]
+    generations = [last.generation for last in twice if isinstance(last, Finished)]
+    assert len({call.id for g in generations for call in g.tool_calls}) == 4
+
+
+def test_without_tools_text_is_text() -> None:
+    *events, last = build([TEXT], None)
+    assert events == [TextDelta(TEXT)]
+    assert isinstance(last, Finished)
+    assert (last.generation.text, last.generation.tool_calls) == (TEXT, ())
+    assert last.generation.finish_reason == "stop"
+
+
+@pytest.mark.parametrize("reason", ["length", "cancelled"])
+@pytest.mark.parametrize(("kept", "calls"), [(len("Let me see.<tool_call>"), 0), (-20, 0), (-3, 1)])
+def test_a_call_that_was_cut_off_is_dropped(reason: StopReason, kept: int, calls: int) -> None:
+    last = build([TEXT[:kept]], ToolCallFormat.HERMES, reason)[-1]
+    assert isinstance(last, Finished)
+    assert (last.generation.text, last.generation.finish_reason) == ("Let me see.", reason)
+    assert len(last.generation.tool_calls) == calls
+
+
+def test_complete_calls_before_the_cut_are_kept() -> None:
+    last = build([TEXT + TEXT[11:-20]], ToolCallFormat.HERMES, "length")[-1]
+    assert isinstance(last, Finished)
+    assert [call.name for call in last.generation.tool_calls] == ["look"]
+    assert (last.generation.text, last.generation.finish_reason) == ("Let me see.", "length")
+
+
+LOOK = '{"name": "look", "arguments": {"what": "x"}}'
+TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"properties": {"what": {}}}}}]
+
+
+def build_message(text: str, reason: StopReason, *, calls_only: bool = False) -> Generation:
+    builder = GenerationBuilder(ToolCallFormat.JSON_MESSAGE, TOOLS, calls_only=calls_only)
+    builder.feed(text)
+    last = builder.finish(output(text, reason))[-1]
+    assert isinstance(last, Finished)
+    return last.generation
+
+
+@pytest.mark.parametrize(
+    ("text", "calls", "left"),
+    [
+        (LOOK[:-5], 0, ""),
+        (f"```json\n{LOOK[:-5]}", 0, ""),
+        (f"{LOOK}\n{LOOK[:-5]}", 1, ""),
+        (f"{LOOK}\n{LOOK[:5]}", 1, ""),
+        ('{"name": "Oslo", "cou', 0, '{"name": "Oslo", "cou'),
+        ('{"name": "Oslo", "arguments": {"a"', 0, '{"name": "Oslo", "arguments": {"a"'),
+    ],
+)
+def test_a_call_without_markup_that_was_cut_off_is_dropped(text: str, calls: int, left: str) -> None:
+    generation = build_message(text, "length")
+    assert (len(generation.tool_calls), generation.text) == (calls, left)
+    assert build_message(text, "stop").text
+
+
+@pytest.mark.parametrize("reason", ["stop", "length"])
+@pytest.mark.parametrize("text", ['{"name', LOOK[:-5]])
+def test_an_answer_that_must_call_has_no_text(reason: StopReason, text: str) -> None:
+    assert build_message(text, reason, calls_only=True).text == ""

@@ -1,0 +1,224 @@
+"""Any sequence of changes and restarts leaves what a dictionary would hold."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from agentrt.errors import (
+    ChunkDamagedError,
+    ContextNotFoundError,
+    InvalidRequestError,
+    RuntimeClosedError,
+)
+from agentrt.runtime.kv.block_hashes import PrefixSalts
+from agentrt.runtime.kv.store.keys import KeyFile
+from agentrt.runtime.kv.store.store import ContextStore
+from tests.hypothesis_profiles import examples
+from tests.runtime.kv.store.disks import FINGERPRINT, Contents, chunk, contents
+
+apps = st.sampled_from(["notes", "mail"])
+ids = st.sampled_from(["a", "b", "Über/..", "\ud800"])
+numbers = st.lists(st.integers(0, 9), max_size=6)
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """A store without quotas beside a dictionary."""
+
+    encrypted = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp())
+        self.expected: Contents = {"notes": {}, "mail": {}}
+        self.store = self.opened()
+
+    def opened(self) -> ContextStore:
+        key = KeyFile(self.folder / "key") if self.encrypted else None
+        return ContextStore(self.folder / "contexts", FINGERPRINT, key=key)
+
+    def teardown(self) -> None:
+        self.store.close()
+        shutil.rmtree(self.folder)
+
+    @rule(app=apps, id=ids)
+    def create(self, app: str, id: str) -> None:
+        if id in self.expected[app]:
+            with pytest.raises(InvalidRequestError, match="there is such a context"):
+                self.store.create(app, id)
+        else:
+            assert self.store.create(app, id, {"title": id}).header == {"title": id}
+            self.expected[app][id] = ([], set())
+
+    @rule(app=apps, id=ids, text=st.binary(max_size=40))
+    def append_text(self, app: str, id: str, text: bytes) -> None:
+        if id in self.expected[app]:
+            self.existing(app, id).append_text(text)
+            self.expected[app][id][0].append(text)
+
+    @rule(app=apps, id=ids, texts=st.lists(st.binary(max_size=5), max_size=3))
+    def replace_text(self, app: str, id: str, texts: list[bytes]) -> None:
+        if id in self.expected[app]:
+            self.existing(app, id).replace_text(texts)
+            self.expected[app][id][0][:] = texts
+
+    @rule(app=apps, id=ids, numbers=numbers)
+    def append_chunks(self, app: str, id: str, numbers: list[int]) -> None:
+        if id in self.expected[app]:
+            chunks = [chunk(number) for number in numbers]
+            assert self.existing(app, id).append_chunks(chunks) == len(chunks)
+            self.expected[app][id][1].update(each.block_hash for each in chunks)
+
+    @rule(app=apps, id=ids, numbers=numbers)
+    def refer_to(self, app: str, id: str, numbers: list[int]) -> None:
+        if id in self.expected[app]:
+            hashes = [chunk(number).block_hash for number in numbers]
+            stored = {each for _, used in self.expected[app].values() for each in used}
+            assert self.existing(app, id).refer_to(hashes) == [
+                each for each in dict.fromkeys(hashes) if each not in stored
+            ]
+            self.expected[app][id][1].update(stored.intersection(hashes))
+
+    @rule(app=apps, id=ids)
+    def delete(self, app: str, id: str) -> None:
+        if self.expected[app].pop(id, None) is None:
+            with pytest.raises(ContextNotFoundError):
+                self.store.delete(app, id)
+        else:
+            context = self.existing(app, id)
+            self.store.delete(app, id)
+            with pytest.raises(ContextNotFoundError):
+                context.append_text(b"")
+            assert context.bytes_on_disk == 0
+
+    @rule()
+    def reopen(self) -> None:
+        secret = self.store.secret
+        self.store.close()
+        self.store = self.opened()
+        assert self.store.secret == secret
+
+    @rule()
+    @precondition(lambda self: self.expected["notes"])
+    def use_another_fingerprint_for_a_while(self) -> None:
+        self.store.use_fingerprint(b"another model")
+        found = contents(self.store)
+        assert [used for app in found.values() for _, used in app.values() if used] == []
+        self.store.use_fingerprint(FINGERPRINT)
+
+    @invariant()
+    def holds_what_the_dictionary_holds(self) -> None:
+        assert contents(self.store) == self.expected
+
+    @invariant()
+    def stores_each_chunk_of_an_app_once(self) -> None:
+        statistics = self.store.statistics()
+        different = [{each for _, used in app.values() for each in used} for app in self.expected.values()]
+        assert statistics.chunks == sum(map(len, different))
+        assert statistics.damaged_chunks == statistics.refused_files == statistics.dropped_chunks == 0
+        assert statistics.contexts == sum(map(len, self.expected.values()))
+
+    @invariant()
+    def counts_its_bytes(self) -> None:
+        statistics = self.store.statistics()
+        files = list((self.folder / "contexts").iterdir())
+        assert statistics.text_bytes == sum(f.stat().st_size for f in files if f.suffix == ".text")
+        assert statistics.chunk_bytes == sum(f.stat().st_size for f in files if f.suffix == ".chunks")
+        per_context = [context.bytes_on_disk for app in self.expected for context in self.store.contexts(app)]
+        assert sum(per_context) == statistics.text_bytes + statistics.chunk_bytes
+
+    def existing(self, app: str, id: str):
+        context = self.store.get(app, id)
+        assert context is not None
+        return context
+
+
+class EncryptedStoreMachine(StoreMachine):
+    """An encrypted one."""
+
+    encrypted = True
+
+
+TestStore = StoreMachine.TestCase
+TestStore.settings = examples(30, stateful_step_count=20)
+TestEncryptedStore = EncryptedStoreMachine.TestCase
+TestEncryptedStore.settings = examples(10, stateful_step_count=20)
+
+
+def test_hashes_are_found_again_after_a_restart(tmp_path: Path) -> None:
+    with ContextStore(tmp_path, FINGERPRINT) as store:
+        salt = store.salts.salt_for("notes")
+    with ContextStore(tmp_path, FINGERPRINT) as store:
+        assert store.salts.salt_for("notes") == salt
+    assert PrefixSalts().salt_for("notes") != salt
+
+
+def test_a_context_knows_the_order_of_its_chunks(tmp_path: Path) -> None:
+    with ContextStore(tmp_path, FINGERPRINT) as store:
+        store.create("notes", "a").append_chunks([chunk(2), chunk(4)])
+        context = store.create("notes", "b")
+        context.append_chunks([chunk(number) for number in (1, 2, 3, 2, 1)])
+        context.refer_to([chunk(number).block_hash for number in (9, 4, 1)])
+        context.append_chunks([chunk(5)])
+        order = [chunk(number).block_hash for number in (1, 2, 3, 4, 5)]
+        assert context.block_hashes == order
+        store.delete("notes", "a")
+        assert context.block_hashes == order
+    with ContextStore(tmp_path, FINGERPRINT) as store:
+        assert store.get("notes", "b").block_hashes == order
+
+
+def test_no_app_finds_what_another_has_stored(tmp_path: Path) -> None:
+    with ContextStore(tmp_path, FINGERPRINT) as store:
+        store.create("notes", "a").append_chunks([chunk(1)])
+        assert store.get("mail", "a") is None
+        assert store.locate("mail", chunk(1).block_hash) is None
+        assert store.create("mail", "a").refer_to([chunk(1).block_hash]) == [chunk(1).block_hash]
+
+
+def test_a_chunk_that_was_handed_on_is_found_at_its_earlier_location(tmp_path: Path) -> None:
+    with ContextStore(tmp_path, FINGERPRINT) as store:
+        store.create("notes", "a").append_chunks([chunk(1), chunk(2)])
+        store.create("notes", "b").refer_to([chunk(1).block_hash])
+        shared, own = (store.locate("notes", chunk(number).block_hash) for number in (1, 2))
+        store.delete("notes", "a")
+        assert store.read(shared) == chunk(1)
+        with pytest.raises(ChunkDamagedError):
+            store.read(own)
+        assert store.statistics().damaged_chunks == 0
+
+
+def test_a_closed_store_changes_nothing(tmp_path: Path) -> None:
+    store = ContextStore(tmp_path, FINGERPRINT)
+    context = store.create("notes", "a")
+    store.close()
+    store.close()
+    for change in (
+        lambda: context.append_text(b"text"),
+        lambda: context.append_chunks([chunk(1)]),
+        lambda: store.create("notes", "b"),
+        lambda: store.delete("notes", "a"),
+    ):
+        with pytest.raises(RuntimeClosedError):
+            change()
+    with ContextStore(tmp_path, FINGERPRINT) as store:
+        assert contents(store) == {"notes": {"a": ([], set())}, "mail": {}}
+
+
+def test_without_a_fingerprint_there_is_text_only(tmp_path: Path) -> None:
+    with ContextStore(tmp_path, FINGERPRINT) as store:
+        context = store.create("notes", "a")
+        context.append_text(b"text")
+        context.append_chunks([chunk(1)])
+    with ContextStore(tmp_path) as store:
+        context = store.contexts("notes")[0]
+        assert contents(store)["notes"] == {"a": ([b"text"], set())}
+        assert context.append_chunks([chunk(2)]) == 0
+        assert context.refer_to([chunk(1).block_hash]) == [chunk(1).block_hash]
+        store.use_fingerprint(FINGERPRINT)
+        assert contents(store)["notes"] == {"a": ([b"text"], {chunk(1).block_hash})}

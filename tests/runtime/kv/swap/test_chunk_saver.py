@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pytest
+
+from agentrt.errors import ContextNotFoundError, ContextStoreError
+from agentrt.runtime.kv.store.chunks import Chunk
+from agentrt.runtime.kv.swap import chunk_saver
+from agentrt.runtime.kv.swap.chunk_saver import ChunkSaver
+from agentrt.runtime.kv.swap.chunks import OutgoingChunk, SwapOut
+from agentrt.runtime.kv.swap.memory_tier import MemoryTier
+from tests.patience import until
+from tests.runtime.kv.swap.arena_bytes import ArenaBytes
+
+BLOCKS, SIZES = 80, (3, 5)
+
+
+def key(number: int) -> bytes:
+    return number.to_bytes(16)
+
+
+def outgoing(*numbers: int, app: str = "app") -> SwapOut:
+    chunks = tuple(OutgoingChunk(key(number), number, number) for number in numbers)
+    return SwapOut(app, "", tuple(map(key, numbers)), chunks, b"salt")
+
+
+class Store:
+    """Keeps what is written, when the test lets it."""
+
+    def __init__(self) -> None:
+        self.written: list[list[int]] = []
+        self.go = threading.Event()
+        self.go.set()
+        self.error: Exception | None = None
+
+    def __call__(self, swap_out: SwapOut, chunks: Sequence[Chunk]) -> Sequence[Chunk]:
+        assert self.go.wait(30)
+        if self.error is not None:
+            raise self.error
+        self.written.append([int.from_bytes(chunk.block_hash) for chunk in chunks])
+        return chunks
+
+
+class Saving:
+    def __init__(self, *, store: bool = True, memory_bytes: int = 10**6) -> None:
+        self.rows = [np.repeat(np.arange(BLOCKS, dtype=np.uint8)[:, None], size, axis=1) for size in SIZES]
+        self.store = Store()
+        self.tier = MemoryTier(memory_bytes)
+        self.saver = ChunkSaver(self.rows, ArenaBytes(), self.tier, self.store if store else None)
+        self.copied: list[int] = []
+        self.progress = threading.Semaphore(0)
+        self.saver.start(self._copied)
+
+    def _copied(self, blocks: Sequence[int]) -> None:
+        self.copied += blocks
+        self.progress.release()
+
+    def wait_for_copy(self) -> None:
+        assert self.progress.acquire(timeout=30)
+
+
+@pytest.fixture
+def save() -> Iterator[Callable[..., Saving]]:
+    made: list[Saving] = []
+
+    def new(**options: bool | int) -> Saving:
+        made.append(Saving(**options))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield new
+    for saving in made:
+        saving.store.go.set()
+        assert saving.saver.close(30)
+
+
+def test_blocks_get_into_memory_and_into_the_store(save: Callable[..., Saving]) -> None:
+    saving = save()
+    saving.saver.save(outgoing(*range(40)))
+    assert saving.saver.close(30)
+    assert saving.copied == list(range(40))
+    assert saving.store.written == [list(range(32)), list(range(32, 40))]
+    kept = saving.tier.get("app", key(7))
+    assert kept is not None
+    assert kept.payload == bytes([7] * 8)
+    assert (saving.saver.saved, saving.saver.saved_bytes) == (40, 320)
+    assert not saving.saver.is_saving("app", key(7))
+
+
+def test_blocks_are_released_while_the_disk_hangs(save: Callable[..., Saving]) -> None:
+    saving = save()
+    saving.store.go.clear()
+    for first in range(0, 64, 32):
+        saving.saver.save(outgoing(*range(first, first + 32)))
+        saving.wait_for_copy()
+    assert saving.copied == list(range(64))
+    assert saving.saver.is_saving("app", key(3)), "it is not stored a second time meanwhile"
+    assert saving.saver.on_the_way == 64
+    assert not saving.saver.is_saving("other", key(3))
+
+
+def test_a_disk_that_is_too_slow_loses_chunks_and_no_memory(
+    save: Callable[..., Saving], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(chunk_saver, "_MAX_UNWRITTEN_BYTES", 20)
+    saving = save(memory_bytes=0)
+    saving.store.go.clear()
+    for number in range(5):
+        saving.saver.save(outgoing(number))
+        saving.wait_for_copy()
+    until(lambda: saving.saver.dropped == 3)  # a chunk is encoded and dropped after its copy was reported
+    saving.store.go.set()
+    assert saving.saver.close(30)
+    assert saving.store.written == [[0], [1]]
+    assert saving.saver.dropped == 3
+    assert not saving.saver.is_saving("app", key(4))
+    assert len(caplog.records) == 1, "one warning"
+
+
+def test_a_full_disk_costs_only_what_it_could_not_take(
+    save: Callable[..., Saving], caplog: pytest.LogCaptureFixture
+) -> None:
+    saving = save()
+    saving.store.error = ContextStoreError("the disk is full. Free some space.")
+    saving.saver.save(outgoing(1, 2))
+    saving.saver.save(outgoing(3))
+    assert saving.saver.close(30)
+    assert (saving.saver.saved, saving.saver.dropped) == (0, 3)
+    assert saving.tier.get("app", key(1)) is not None, "it is in memory all the same"
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "disk is full" in caplog.text
+
+
+def test_without_a_store_chunks_are_in_memory(save: Callable[..., Saving]) -> None:
+    saving = save(store=False)
+    saving.saver.save(outgoing(1, 2))
+    assert saving.saver.close(30)
+    assert saving.saver.saved == 2
+    assert saving.tier.get("app", key(2)) is not None
+
+
+def test_a_request_without_new_chunks_counts_as_a_use_of_its_context(save: Callable[..., Saving]) -> None:
+    saving = save()
+    saving.saver.save(outgoing())
+    assert saving.saver.close(30)
+    assert saving.store.written == [[]]
+
+
+def test_blocks_are_released_where_encoding_fails(
+    save: Callable[..., Saving], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ArenaBytes, "encode", lambda *_: 1 / 0)
+    saving = save()
+    saving.saver.save(outgoing(*range(40)))
+    assert saving.saver.close(30)
+    assert saving.copied == list(range(40))
+    assert saving.saver.on_the_way == 0
+
+
+def test_a_context_that_was_deleted_meanwhile_is_no_failure(
+    save: Callable[..., Saving], caplog: pytest.LogCaptureFixture
+) -> None:
+    saving = save()
+    saving.store.error = ContextNotFoundError("ctx_1")
+    saving.saver.save(outgoing(1, 2))
+    assert saving.saver.close(30)
+    assert (saving.saver.dropped, saving.saver.saved, caplog.messages) == (0, 0, [])
+
+
+def test_chunks_of_several_levels_are_stored_in_the_order_of_their_blocks() -> None:
+    store, tier = Store(), MemoryTier(10**6)
+    rows = [np.zeros((BLOCKS, 3), np.uint8)]
+    saver = ChunkSaver(rows, ArenaBytes(), tier, store, lambda densities, positions: [4, 8, 2, 8])
+    saver.start(lambda blocks: None)
+    saver.save(outgoing(1, 2, 3, 4))
+    assert saver.close(30)
+    assert store.written == [[1, 2, 3, 4]]
+
+
+@pytest.mark.parametrize("store", [False, True])
+def test_chunks_of_an_app_that_has_deleted_everything_are_not_kept(store: bool) -> None:
+    rows = [np.zeros((BLOCKS, size), np.uint8) for size in SIZES]
+    tier, written, copied = MemoryTier(10**6), Store(), list[int]()
+    saver = ChunkSaver(
+        rows, ArenaBytes(), tier, written if store else None, is_current=lambda app, salt: app != "gone"
+    )
+    saver.start(copied.extend)
+    saver.save(outgoing(*range(40), app="gone"))
+    saver.save(outgoing(*range(40, 50)))
+    assert saver.close(30)
+    assert copied == list(range(50)), "their blocks are released"
+    assert written.written == ([list(range(40, 50))] if store else [])
+    assert (tier.hashes("gone"), len(tier.hashes("app"))) == ([], 10)
+    assert saver.on_the_way == 0
+    assert saver.saved == 10

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from agentrt.runtime import LocalRuntime, ModelPool
+from agentrt.runtime.pool.pooled_model import PooledModel
+from agentrt.runtime.serving.gateway import GatewayConfig, create_gateway
+from agentrt.runtime.serving.server import status
+from tests.runtime.serving.gateway.scripted import Scripted
+from tests.runtime.serving.http.serving import Running, listening, until
+from tests.runtime.serving.server.conftest import running
+
+
+@contextmanager
+def gateway_before(upstream: str, **settings: Any) -> Iterator[Running]:
+    config = GatewayConfig(**{"upstream": upstream, "port": 0, "drain_s": 5} | settings)
+    app = create_gateway(config)
+    with listening(app, config, app.state.gateway.admission) as gateway:
+        yield gateway
+
+
+@pytest.fixture(scope="session")
+def shared_engine(shared_runtime: LocalRuntime) -> Iterator[Running]:
+    """A real engine that does not say that it has a tool cache; the ids of its own responses are unknown."""
+    describe = status._describe_model
+    pool = ModelPool.of(shared_runtime)
+    with pytest.MonkeyPatch.context() as patch, running(pool) as server:
+
+        def describe_engine(model: PooledModel, name: str, created: int) -> dict[str, Any]:
+            is_engine = model in pool.models
+            return describe(model, name, created) | ({"capabilities": []} if is_engine else {})
+
+        patch.setattr(status, "_describe_model", describe_engine)
+        yield server
+
+
+@pytest.fixture
+def engine(shared_engine: Running, runtime: LocalRuntime) -> Running:
+    return shared_engine
+
+
+@pytest.fixture(scope="session")
+def shared_gateway(shared_engine: Running) -> Iterator[Running]:
+    with gateway_before(f"{shared_engine.url}/v1") as gateway:
+        yield gateway
+
+
+@pytest.fixture
+def gateway(shared_gateway: Running, engine: Running) -> Iterator[Running]:
+    """A gateway without tokens in front of the engine; idle after each test."""
+    yield shared_gateway
+    until(lambda: shared_gateway.admission.active == engine.admission.active == 0)
+
+
+@pytest.fixture
+def http(gateway: Running) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=gateway.url, timeout=60) as client:
+        yield client
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Running]]:
+    """Starts gateways with settings of their own, until the test ends."""
+    with ExitStack() as stack:
+        yield lambda upstream, **settings: stack.enter_context(gateway_before(upstream, **settings))
+
+
+@pytest.fixture
+def scripted() -> Iterator[Callable[..., Scripted]]:
+    """Starts scripted engines, until the test ends."""
+    started: list[Scripted] = []
+
+    def one(*arguments: Any, **settings: Any) -> Scripted:
+        started.append(Scripted(*arguments, **settings))
+        return started[-1]
+
+    yield one
+    for engine in started:
+        engine.close()

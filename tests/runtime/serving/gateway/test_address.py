@@ -1,0 +1,105 @@
+"""Addresses of engines: what ``--upstream`` takes, and that every request stays below it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from agentrt.errors import ConfigurationError
+from agentrt.runtime.serving.gateway import GatewayConfig
+from tests.runtime.serving.gateway.scripted import STREAMED, Scripted
+from tests.runtime.serving.http.serving import Running
+
+
+@pytest.mark.parametrize(
+    "upstream",
+    [
+        "", "localhost:8000", "ftp://x", "http://", "http:/x", "http:x", "//x/v1", "x/v1", "https:///v1",
+        "http://u:p@x", "http://@x", "http://x?y", "http://x?", "http://x/v1?", "http://x/v1#", "http://x#y",
+        "http://x:99999", "http://x:0", "http://x:y", "http://x:", "http://x:/v1", "http://x:-1", "http://x:+80",
+        "http://x:\uff18\uff10", "http://[::1", "http://[::1]x", "http://[x]", "http://::1",
+        "http://x.", "http://x./v1", "http://.x", "http://x..y", "http://..", "http://" + "x" * 64, "http://%31",
+        "http://" + "x." * 127 + "x",
+        " http://x", "http://x ", "http://x /v1", "http://x/v 1", "http://x:80 ", "http://x\n", "http://x/\t",
+        "http://x/v1\\", "http:\\\\x", "http://x/\u200bv1",
+        "http://x//v1", "http://x/a//v1", "http://x/v1//", "http://x/v1.", "http://x/v1/.", "http://x/v1/..",
+        "http://x/a/../v1", "http://x/%2e%2e/v1", "http://x/a%2f..%2fb/v1", "http://x/a%5cb", "http://x/%252e",
+        "http://x/%zz/v1", "http://x/%", "http://x/a;b/v1", "http://x/%00",
+    ],
+)  # fmt: skip
+def test_other_addresses_are_refused(upstream: str) -> None:
+    for refuse in (GatewayConfig(upstream=upstream).check, GatewayConfig(upstream=upstream).root):
+        with pytest.raises(ConfigurationError, match="is not the address of an engine") as caught:
+            refuse()
+        assert str(caught.value).startswith("--upstream: ")
+        assert str(caught.value).endswith("such as http://127.0.0.1:8000/v1.")
+
+
+@pytest.mark.parametrize(
+    ("upstream", "meant"),
+    [
+        ("localhost:8000", "http://localhost:8000"),
+        ("127.0.0.1:8000/v1", "http://127.0.0.1:8000/v1"),
+        ("[::1]:8000", "http://[::1]:8000"),
+        ("me:secret@x", None),
+        ("localhost:99999", None),
+        ("ftp://x", None),
+    ],
+)
+def test_a_forgotten_scheme_is_named(upstream: str, meant: str | None) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        GatewayConfig(upstream=upstream).check()
+    assert (f"Did you mean {meant}?" if meant else "Write scheme") in str(caught.value)
+    assert ("Did you mean" in str(caught.value)) is (meant is not None)
+
+
+@pytest.mark.parametrize(
+    "upstream", ["http://me:secret@x/v1", "http://x/v1?key=secret", "http://x/#secret", "me:secret@http://x"]
+)
+def test_an_error_shows_no_secret(upstream: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        GatewayConfig(upstream=upstream).check()
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("upstream", "root"),
+    [
+        ("http://x:1", "http://x:1/"),
+        ("http://x/", "http://x/"),
+        ("http://x/v1", "http://x/"),
+        ("https://x/api/v1/", "https://x/api"),
+        ("HTTP://X/a.b/v1", "http://x/a.b"),
+        ("http://[::1]:8000/v1", "http://[::1]:8000/"),
+        ("http://llm_engine-1/tenant/v1", "http://llm_engine-1/tenant"),
+        ("http://bücher.example/ü/v1", "http://xn--bcher-kva.example/%C3%BC"),
+        ("http://x/a%20b/v1", "http://x/a%20b"),
+    ],
+)
+def test_the_root_of_an_engine(upstream: str, root: str) -> None:
+    GatewayConfig(upstream=upstream).check()
+    assert str(GatewayConfig(upstream=upstream).root()) == root
+
+
+@pytest.mark.parametrize("given", ["/tenant-a", "/tenant-a/", "/tenant-a/v1", "/tenant-a/v1/"])
+def test_every_request_has_the_prefix_of_the_address(
+    start: Callable[..., Running], scripted: Callable[..., Scripted], given: str
+) -> None:
+    engine = scripted(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+    gateway = start(engine.url + given)
+    for method, path in (
+        ("GET", "/health"),
+        ("GET", "/metrics"),
+        ("GET", "/v1/models"),
+        ("GET", "/v1/models/a%2Fb"),
+        ("POST", "/v1/chat/completions"),
+        ("POST", "/v1//x"),
+        ("POST", "//tenant-b/v1/x"),
+        ("POST", "/x\\tenant-b"),
+        ("POST", "/%2ftenant-b/%2e/x?../../tenant-b"),
+    ):
+        url = httpx.URL(gateway.url).copy_with(raw_path=path.encode())
+        assert httpx.request(method, url, json=STREAMED).status_code == 200
+        assert engine.heads[-1].splitlines()[0] == f"{method} /tenant-a{path} HTTP/1.1".encode()

@@ -1,0 +1,212 @@
+"""The connections of a gateway to its engine."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from agentrt.runtime.serving.gateway import turn_events, upstream
+from tests.runtime.serving.gateway.scripted import STREAMED, Scripted
+from tests.runtime.serving.gateway.test_faulty_engines import FINISHED, FIRST
+from tests.runtime.serving.http.serving import Running, until
+
+CHAT = "/v1/chat/completions"
+DONE = b"data: [DONE]\n\n"
+OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+
+
+class Keeping(BaseHTTPRequestHandler):
+    """Keeps its connections, as engines do, and says which one a request came by."""
+
+    protocol_version = "HTTP/1.1"
+    server: Engine
+    requests = 0
+
+    def log_message(self, *_: Any) -> None:
+        """Log nothing."""
+
+    def do_GET(self) -> None:
+        self.rfile.read(int(self.headers.get("content-length", 0)))
+        self.requests += 1
+        self.server.seen.append((self.server.number(self.client_address), self.requests))
+        if self.path != CHAT:
+            self.send_response(204 if self.path == "/nothing" else 200)
+            if self.path != "/nothing":
+                self.send_header("content-length", "2")
+            self.end_headers()
+            self.wfile.write(b"" if self.command == "HEAD" or self.path == "/nothing" else b"ok")
+            return
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        for event in (FIRST, FINISHED, DONE):
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(event), event))
+        self.server.go_on.wait(60)
+        self.wfile.write(b"0\r\n\r\n")
+
+    do_POST = do_HEAD = do_GET
+
+
+class Engine(ThreadingHTTPServer):
+    """An engine that keeps connections."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Keeping)
+        self.seen: list[tuple[int, int]] = []
+        """Of each request the number of its connection, and its own on that."""
+        self.go_on = threading.Event()
+        """Whether streams end after their last event."""
+        self.go_on.set()
+        self._clients: list[Any] = []
+        self.open: list[socket.socket] = []
+
+    def number(self, client: Any) -> int:
+        if client not in self._clients:
+            self._clients.append(client)
+        return self._clients.index(client)
+
+    def get_request(self) -> Any:
+        connection, address = super().get_request()
+        self.open.append(connection)
+        return connection, address
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+@pytest.fixture
+def keeping() -> Iterator[Engine]:
+    with Engine() as engine:
+        thread = threading.Thread(target=engine.serve_forever, args=(0.01,))
+        thread.start()
+        yield engine
+        engine.go_on.set()
+        engine.shutdown()
+        thread.join()
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What follows at once counts as such however busy the machine is, and nothing expires."""
+    monkeypatch.setattr(turn_events, "_REST_S", 60.0)
+    monkeypatch.setattr(upstream, "_KEEP_ALIVE_S", 600.0)
+
+
+@pytest.mark.parametrize("fields", [{}, {"tools": None}, {"stream": False}])
+def test_requests_one_after_another_share_a_connection(
+    start: Callable[..., Running], keeping: Engine, fields: Any
+) -> None:
+    gateway = start(keeping.url)
+    for _ in range(3):
+        answer = httpx.post(gateway.url + CHAT, json=STREAMED | fields)
+        assert (answer.status_code, answer.content[-len(DONE) :]) == (200, DONE)
+    assert keeping.seen == [(0, 1), (0, 2), (0, 3)]
+
+
+@pytest.mark.parametrize(("method", "path"), [("HEAD", "/x"), ("GET", "/nothing"), ("GET", "/x")])
+def test_answers_without_a_body_end_as_well(
+    start: Callable[..., Running], keeping: Engine, method: str, path: str
+) -> None:
+    gateway = start(keeping.url)
+    for _ in range(2):
+        assert httpx.request(method, gateway.url + path).is_success
+    assert keeping.seen == [(0, 1), (0, 2)]
+
+
+def test_a_stream_that_does_not_end_takes_its_connection_with_it(
+    start: Callable[..., Running], keeping: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn_events, "_REST_S", 0.0)
+    gateway = start(keeping.url)
+    keeping.go_on.clear()
+    for _ in range(2):
+        assert httpx.post(gateway.url + CHAT, json=STREAMED).content.endswith(DONE)
+    assert keeping.seen == [(0, 1), (1, 1)]
+
+
+def test_a_connection_that_the_engine_has_closed_is_not_used_again(
+    start: Callable[..., Running], keeping: Engine
+) -> None:
+    gateway = start(keeping.url)
+    assert httpx.get(f"{gateway.url}/x").text == "ok"
+    (connection,) = keeping.open
+    connection.shutdown(socket.SHUT_RDWR)
+    until(lambda: httpx.get(f"{gateway.url}/x").status_code == 200)
+    assert keeping.seen[-1][0] == 1
+
+
+def test_an_idle_connection_is_closed_in_time(
+    start: Callable[..., Running], keeping: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upstream, "_KEEP_ALIVE_S", 0.0)
+    gateway = start(keeping.url)
+    for _ in range(2):
+        assert httpx.get(f"{gateway.url}/x").text == "ok"
+    assert keeping.seen == [(0, 1), (1, 1)]
+
+
+def test_heads_before_the_answer_are_passed_over(
+    start: Callable[..., Running], scripted: Callable[..., Scripted]
+) -> None:
+    early = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n"
+    assert httpx.get(start(scripted(early + OK).url).url + "/x").text == "ok"
+
+
+HEAD = b"HTTP/1.1 200 OK\r\n"
+
+
+@pytest.mark.parametrize("answer", [HEAD + b"x: " + b"x" * 200_000, HEAD + b" bad\r\n\r\n", b"SSH-2.0-x\r\n"])
+def test_a_head_that_cannot_be_read_is_an_error(
+    start: Callable[..., Running], scripted: Callable[..., Scripted], answer: bytes
+) -> None:
+    refused = httpx.get(start(scripted(answer).url).url + "/x")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (502, "upstream_unreachable")
+
+
+def test_large_bodies_pass_in_both_directions(
+    start: Callable[..., Running], scripted: Callable[..., Scripted]
+) -> None:
+    body = bytes(range(256)) * 40_000
+    engine = scripted(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
+    gateway = start(engine.url)
+    assert httpx.post(f"{gateway.url}/x", content=body[:8_000_000]).content == body
+    assert engine.bodies == [body[:8_000_000]]
+
+
+@pytest.mark.needs("openssl")
+def test_a_certificate_is_checked(
+    start: Callable[..., Running], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, certificate = tmp_path / "key", tmp_path / "certificate"
+    make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    make += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", str(key)]
+    subprocess.run([*make, "-out", str(certificate)], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with Engine() as engine:
+        engine.socket = context.wrap_socket(engine.socket, server_side=True)
+        thread = threading.Thread(target=engine.serve_forever, args=(0.01,))
+        thread.start()
+        url = f"https://localhost:{engine.server_port}"
+        assert httpx.get(f"{start(url).url}/x").status_code == 502
+        trusting = ssl.create_default_context(cafile=str(certificate))
+        monkeypatch.setattr(httpx, "create_ssl_context", lambda **_: trusting)
+        gateway = start(url)
+        assert [httpx.get(f"{gateway.url}/x").text for _ in range(2)] == ["ok", "ok"]
+        assert len({connection for connection, _ in engine.seen}) == 1
+        assert httpx.get(f"{start(url.replace('localhost', '127.0.0.1')).url}/x").status_code == 502
+        engine.shutdown()
+        thread.join()

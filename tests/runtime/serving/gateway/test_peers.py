@@ -1,0 +1,79 @@
+"""A gateway in front of vLLM: run by hand, as docs/gateway.md says."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.runtime.serving.http.serving import Running
+from tests.runtime.serving.server.conftest import HELLO
+
+ENGINE = os.environ.get("AGENTRT_TEST_VLLM", "")
+
+pytestmark = pytest.mark.skipif(not ENGINE, reason="AGENTRT_TEST_VLLM names no vLLM server")
+
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+TOOL = {"type": "function", "function": {"name": "get_weather", "parameters": CITY}}
+CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
+
+
+@pytest.fixture
+def request_body() -> dict[str, Any]:
+    """Weights may be random: the words of the call are forced, and what follows is the engine's own."""
+    model = httpx.get(f"{ENGINE}/v1/models").json()["data"][0]["id"]
+    return {
+        "model": model,
+        "messages": HELLO,
+        "tools": [TOOL],
+        "structured_outputs": {"choice": [CALL]},
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+
+
+def test_a_call_is_answered_in_front_of_vllm(
+    start: Callable[..., Running], request_body: dict[str, Any]
+) -> None:
+    gateway = start(ENGINE)
+    path = f"{gateway.url}/v1/chat/completions"
+    with httpx.stream("POST", path, json=request_body, timeout=600) as response:
+        lines = (line[6:] for line in response.iter_lines() if line.startswith("data: "))
+        id = json.loads(next(lines))["id"]
+        entry = {"name": "get_weather", "params": {"city": "Oslo"}, "output": "12 C"}
+        cached = httpx.post(f"{gateway.url}/v1/cache-tool-output/{id}", json=[entry])
+        assert cached.json() == {"cached": 1}
+        *events, end = lines
+    assert end == "[DONE]"
+    chunks = [json.loads(line) for line in events]
+    assert {chunk["id"] for chunk in chunks} == {id}
+    deltas = [choice["delta"] for chunk in chunks for choice in chunk["choices"]]
+    results = [result for delta in deltas for result in delta.get("tool_results", ())]
+    # The same words are forced again each time, and each time answered, up to the limit on turns.
+    assert [result["index"] for result in results] == list(range(31))
+    ids = {part["id"] for delta in deltas for part in delta.get("tool_calls") or () if part.get("id")}
+    assert len(ids) == 32
+    assert {result["tool_call_id"] for result in results} < ids
+    finished = [choice["finish_reason"] for chunk in chunks for choice in chunk["choices"]]
+    assert [reason for reason in finished if reason] == ["tool_calls"]
+    assert chunks[-1]["usage"]["completion_tokens"] >= 32
+
+
+def test_other_requests_are_relayed_to_vllm(
+    start: Callable[..., Running], request_body: dict[str, Any]
+) -> None:
+    gateway = start(ENGINE)
+    whole = request_body | {"stream": False, "stream_options": None, "temperature": 0, "max_tokens": 60}
+    answers = [
+        httpx.post(f"{url}/v1/chat/completions", json=whole, timeout=600).json()
+        for url in (gateway.url, ENGINE)
+    ]
+    (ours, theirs) = (answer["choices"][0]["message"]["tool_calls"][0]["function"] for answer in answers)
+    assert ours == theirs == {"name": "get_weather", "arguments": '{"city": "Oslo"}'}
+    assert httpx.get(f"{gateway.url}/version").json() == httpx.get(f"{ENGINE}/version").json()
+    (model,) = httpx.get(f"{gateway.url}/v1/models").json()["data"]
+    assert model["capabilities"] == ["cache-tool-output"]

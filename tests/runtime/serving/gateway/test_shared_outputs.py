@@ -1,0 +1,389 @@
+"""Replicas of a gateway that share tool outputs in a real Redis or Valkey server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from agentrt.errors import ConfigurationError
+from agentrt.runtime.serving.gateway import GatewayConfig, app_seal, bounded_redis, shared_outputs
+from agentrt.runtime.serving.http.identity import Tokens
+from tests.runtime.serving.gateway.redis_server import RedisServer
+from tests.runtime.serving.gateway.scripted import STREAMED, Scripted
+from tests.runtime.serving.gateway.test_faulty_engines import FINISHED, FIRST, STREAM
+from tests.runtime.serving.http.serving import Running, until
+
+PATH = {"type": "string"}
+TOOL = {
+    "type": "function",
+    "function": {"name": "read", "parameters": {"properties": {"path": PATH, "lines": {"default": 10}}}},
+}
+CHAT: Any = STREAMED | {"tools": [TOOL]}
+OUTPUT: Any = {"name": "read", "params": {"path": "a"}, "output": "the text"}
+STOP = FINISHED.replace(b"tool_calls", b"stop")
+TOKENS = [("mine", "t" * 20), ("other", "u" * 20)]
+MINE, OTHER = ({"authorization": f"Bearer {letter * 20}"} for letter in "tu")
+
+
+def calling(*arguments: str) -> bytes:
+    calls = [
+        {"index": index, "id": f"c{index}", "function": {"name": "read", "arguments": each}}
+        for index, each in enumerate(arguments)
+    ]
+    chunk = {"id": "x", "choices": [{"index": 0, "delta": {"tool_calls": calls}}]}
+    return f"data: {json.dumps(chunk)}\n\n".encode() + FINISHED
+
+
+READ_A = '{"path": "a"}'
+CALL = calling(READ_A)
+
+
+@pytest.fixture
+def redis(tmp_path: Path) -> Iterator[RedisServer]:
+    server = RedisServer(tmp_path)
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A healthy Redis counts as such however busy the machine is."""
+    for name in ("_STREAM_TIMEOUT_S", "_TAKE_TIMEOUT_S", "_SUBMISSION_TIMEOUT_S"):
+        monkeypatch.setattr(shared_outputs, name, 60.0)
+    monkeypatch.setattr(bounded_redis, "_SOCKET_TIMEOUT_S", 60.0)
+
+
+@pytest.fixture
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_STREAM_TIMEOUT_S", "_TAKE_TIMEOUT_S", "_SUBMISSION_TIMEOUT_S"):
+        monkeypatch.setattr(shared_outputs, name, 0.02)
+    monkeypatch.setattr(bounded_redis, "_SOCKET_TIMEOUT_S", 0.1)
+
+
+@contextmanager
+def streaming(gateway: Running, engine: Scripted, **headers: Any) -> Iterator[tuple[str, Any]]:
+    """A stream whose id is known; what it returns lets the engine call and reads the rest."""
+    path = f"{gateway.url}/v1/chat/completions"
+    with httpx.stream("POST", path, json=CHAT, timeout=60, headers=headers) as answer:
+        assert answer.status_code == 200, answer.read()
+        lines = (line[6:] for line in answer.iter_lines() if line)
+
+        def rest() -> list[dict[str, Any]]:
+            engine.go_on.set()
+            *events, done = lines
+            assert done == "[DONE]"
+            return [json.loads(event)["choices"][0] for event in events]
+
+        yield json.loads(next(lines))["id"], rest
+
+
+def submit(gateway: Running, id: str, *outputs: Any, **headers: Any) -> Any:
+    path = f"{gateway.url}/v1/cache-tool-output/{id}"
+    answer = httpx.post(path, json=outputs or [OUTPUT], headers=headers, timeout=60)
+    return answer.json().get("cached", answer.status_code)
+
+
+def results(choices: list[dict[str, Any]]) -> list[str]:
+    return [result["content"] for choice in choices for result in choice["delta"].get("tool_results", ())]
+
+
+Replicas = Callable[..., tuple[Running, Running, Scripted]]
+
+
+@pytest.fixture
+def replicas(
+    redis: RedisServer, start: Callable[..., Running], scripted: Callable[..., Scripted]
+) -> Replicas:
+    """Two replicas and the engine behind them, which calls a tool once and then answers."""
+
+    def both(call: bytes = CALL, then: bytes = FIRST + STOP, **settings: Any) -> Any:
+        engine = scripted(STREAM, held=call, next_answer=STREAM + then)
+        settings = {"redis": redis.url} | settings
+        return start(engine.url, **settings), start(engine.url, **settings), engine
+
+    return both
+
+
+def test_an_output_that_another_replica_received_answers_the_call(
+    replicas: Replicas, redis: RedisServer
+) -> None:
+    here, elsewhere, engine = replicas()
+    with streaming(here, engine) as (id, rest):
+        assert submit(elsewhere, id) == 1
+        choices = rest()
+    assert results(choices) == ["the text"]
+    assert choices[-1]["finish_reason"] == "stop"
+    assert submit(elsewhere, id) == submit(here, id) == 0, "it has ended"
+    assert submit(elsewhere, "chatcmpl-unknown") == 404
+    with redis.client() as client:
+        (left,) = client.keys()
+        assert 0 < client.ttl(left) <= 60
+
+
+def test_one_command_for_each_response_at_its_beginning_and_its_end(
+    replicas: Replicas, redis: RedisServer
+) -> None:
+    here, _, engine = replicas(FIRST + STOP)
+    with streaming(here, engine) as (_, rest):
+        rest()
+    with redis.client() as client:
+        until(lambda: client.ttl(client.keys()[0]) <= 60)
+        received = client.info("commandstats")
+    assert received["cmdstat_eval"]["calls"] == 2
+    assert "cmdstat_multi" not in received
+
+
+def test_outputs_of_both_replicas_answer_the_calls_of_one_turn(replicas: Replicas) -> None:
+    here, elsewhere, engine = replicas(calling(READ_A, '{"path": "b"}'))
+    with streaming(here, engine) as (id, rest):
+        assert submit(elsewhere, id) == 1
+        assert submit(here, id, OUTPUT | {"params": {"path": "b"}, "output": {"lines": 3}}) == 1
+        assert results(rest()) == ["the text", '{"lines": 3}']
+
+
+def test_defaults_of_the_schema_count_at_every_replica(replicas: Replicas) -> None:
+    here, elsewhere, engine = replicas(calling('{"path": "a", "lines": 10}'))
+    with streaming(here, engine) as (id, rest):
+        assert submit(elsewhere, id) == 1
+        assert results(rest()) == ["the text"]
+
+
+def test_without_an_output_the_call_is_the_clients(replicas: Replicas) -> None:
+    for arguments in ('{"path": "b"}', '{"path": ', "[]"):
+        here, elsewhere, engine = replicas(calling(arguments))
+        with streaming(here, engine) as (id, rest):
+            assert submit(elsewhere, id) == 1
+            choices = rest()
+        assert results(choices) == []
+        assert choices[-1]["finish_reason"] == "tool_calls"
+
+
+@pytest.mark.parametrize(("reusable", "answered"), [(True, 32 - 1), (False, 1)])
+def test_an_output_that_is_not_reusable_answers_one_call(
+    replicas: Replicas, reusable: bool, answered: int
+) -> None:
+    here, elsewhere, engine = replicas(then=CALL)
+    with streaming(here, engine) as (id, rest):
+        assert submit(elsewhere, id, OUTPUT | {"reusable": reusable}) == 1
+        assert len(results(rest())) == answered
+
+
+def test_what_is_not_stored(replicas: Replicas) -> None:
+    here, elsewhere, engine = replicas()
+    with streaming(here, engine) as (id, rest):
+        assert submit(elsewhere, id, OUTPUT | {"name": "write"}) == 0
+        assert submit(elsewhere, id, OUTPUT | {"output": "x" * 2**18}) == 0
+        assert submit(elsewhere, id, OUTPUT | {"params": {"path": 10**30 * 1.0}}) == 1
+        many = [OUTPUT | {"params": {"path": str(number)}} for number in range(64)]
+        assert submit(elsewhere, id, *many) == 63
+        assert submit(elsewhere, id) == 0
+        assert results(rest()) == []
+
+
+def test_one_response_has_a_limited_number_of_bytes(replicas: Replicas) -> None:
+    here, elsewhere, engine = replicas()
+    with streaming(here, engine) as (id, rest):
+        many = [OUTPUT | {"params": {"path": str(n)}, "output": "x" * 200_000} for n in range(8)]
+        assert submit(elsewhere, id, *many) == 5
+        rest()
+
+
+def test_an_output_is_kept_as_long_as_its_client_says(replicas: Replicas, redis: RedisServer) -> None:
+    here, elsewhere, engine = replicas()
+    with streaming(here, engine) as (id, rest):
+        for keep_alive, most in ((None, 300), (7, 7), (10**6, 3600)):
+            assert submit(elsewhere, id, OUTPUT | ({"keep_alive": keep_alive} if keep_alive else {})) == 1
+            with redis.client() as client:
+                (name,) = client.keys("*:output:*")
+                assert most - 60 < client.ttl(name) <= most
+        assert submit(elsewhere, id, OUTPUT | {"keep_alive": 0.001}) == 1
+        with redis.client() as client:
+            until(lambda: not client.keys("*:output:*"))
+        assert results(rest()) == []
+
+
+def test_an_app_has_its_own_responses_and_outputs(
+    replicas: Replicas, redis: RedisServer, start: Callable[..., Running]
+) -> None:
+    here, elsewhere, engine = replicas(tokens=Tokens(TOKENS))
+    namesake = start(engine.url, redis=redis.url, tokens=Tokens([("mine", "v" * 20)]))
+    with streaming(here, engine, **MINE) as (id, rest):
+        assert submit(elsewhere, id, **OTHER) == 404
+        assert submit(namesake, id, authorization="Bearer " + "v" * 20) == 404, "other tokens, another app"
+        assert submit(elsewhere, id) == 401
+        with redis.client() as client:
+            (response,) = client.keys()
+            assert b"mine" not in response
+            assert id.encode() not in response
+        assert results(rest()) == []
+
+
+def test_what_another_client_of_redis_writes_is_not_claimed(replicas: Replicas, redis: RedisServer) -> None:
+    for forged in (b"", b"x" * 100, None):
+        here, elsewhere, engine = replicas(calling(READ_A, '{"path": "b"}'), tokens=Tokens(TOKENS))
+        with streaming(here, engine, **MINE) as (id, rest):
+            outputs = [OUTPUT, OUTPUT | {"params": {"path": "b"}, "output": "another text"}]
+            assert submit(elsewhere, id, *outputs, **MINE) == 2
+            with redis.client() as client:
+                first, second = client.keys("*:output:*")
+                value = client.get(second) if forged is None else forged  # at the place of another call
+                client.set(first, value, ex=60)
+            assert results(rest()) == []
+        with redis.client() as client:
+            client.flushall()
+
+
+def test_gateways_of_different_versions_miss(replicas: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, elsewhere, engine = replicas()
+    with streaming(here, engine) as (id, rest):
+        with monkeypatch.context() as newer:
+            newer.setattr(app_seal, "FORMAT", app_seal.FORMAT + 1)
+            assert submit(elsewhere, id) == 404
+        assert results(rest()) == []
+
+
+def test_without_redis_each_replica_works_alone(
+    replicas: Replicas, redis: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    here, elsewhere, engine = replicas(calling(READ_A, '{"path": "b"}'))
+    redis.stop()
+    with streaming(here, engine) as (id, rest):
+        assert submit(elsewhere, id) == 0
+        assert submit(here, id) == 1
+        choices = rest()
+    assert results(choices) == []
+    assert choices[-1]["finish_reason"] == "tool_calls"
+    with streaming(here, engine) as (id, rest):
+        assert rest()[-1]["finish_reason"] == "stop"
+    # The last failure is that of the end of the second response, of which its client does not wait to hear.
+    until(lambda: any("Redis fails" in message for message in caplog.messages))
+    assert sum("Redis fails" in message for message in caplog.messages) == 1
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_a_redis_that_does_not_answer_is_not_waited_for(
+    replicas: Replicas, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded_redis, "_PAUSE_S", 10**6)
+    here, elsewhere, engine = replicas()
+    redis.freeze()
+    with streaming(here, engine) as (id, rest):
+        assert [submit(elsewhere, id) for _ in range(8)] == [0] * 8
+        assert rest()[-1]["finish_reason"] == "tool_calls"
+    redis.thaw()
+
+
+def test_what_a_slow_redis_is_late_with_counts_from_then_on(
+    replicas: Replicas, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, elsewhere, engine = replicas()
+    with redis.client() as client:
+        client.client_pause(60_000, all=False)  # all that would change anything waits
+        monkeypatch.setattr(shared_outputs, "_STREAM_TIMEOUT_S", 0.0)
+        with streaming(here, engine) as (id, rest):
+            assert submit(elsewhere, id) == 404, "not known there yet"
+            client.client_unpause()
+            until(lambda: submit(elsewhere, id) == 1)
+            assert results(rest()) == ["the text"]
+
+
+def test_a_redis_that_restarts_within_a_stream_loses_what_it_had(
+    replicas: Replicas, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded_redis, "_PAUSE_S", 0.0)
+    here, elsewhere, engine = replicas(then=FIRST + CALL)
+    with streaming(here, engine) as (id, rest):
+        assert submit(elsewhere, id) == 1
+        redis.stop()
+        redis.start()
+        assert submit(elsewhere, id) == 404
+        assert results(rest()) == []
+    with streaming(here, engine) as (id, rest):  # the engine calls at once
+        assert results(rest()) == []
+        assert submit(elsewhere, id) == 0, "it is known again, and has ended"
+
+
+def test_a_full_redis_stores_nothing_and_stops_nothing(replicas: Replicas, redis: RedisServer) -> None:
+    here, elsewhere, engine = replicas()
+    with streaming(here, engine) as (id, rest):
+        with redis.client() as client:
+            client.config_set("maxmemory", 1)
+        assert submit(elsewhere, id) == 0
+        assert rest()[-1]["finish_reason"] == "tool_calls"
+    with streaming(here, engine) as (id, rest):
+        assert rest()[-1]["finish_reason"] == "stop"
+
+
+def test_a_password(redis: RedisServer, replicas: Replicas) -> None:
+    with redis.client() as client:
+        client.config_set("requirepass", "secret")
+    here, elsewhere, engine = replicas(redis_password="secret")
+    with streaming(here, engine) as (id, rest):
+        assert submit(elsewhere, id) == 1
+        assert results(rest()) == ["the text"]
+    here, elsewhere, engine = replicas(redis_password="wrong")
+    with streaming(here, engine) as (id, rest):
+        assert submit(elsewhere, id) == 0
+        assert results(rest()) == []
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("localhost:6379", "does not begin with"),
+        ("http://x", "does not begin with"),
+        ("redis://", "no host"),
+        ("redis://x:0", "no host"),
+        ("redis://x:y", "is not the address"),
+        ("unix://", "no socket"),
+        ("redis://:secret@x", "--redis-password-file"),
+    ],
+)
+def test_invalid_addresses(url: str, reason: str) -> None:
+    with pytest.raises(ConfigurationError, match=reason) as refused:
+        GatewayConfig(upstream="http://x", redis=url).check()
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.needs("redis-server")
+@pytest.mark.parametrize("fault", ["password", "database", "down"])
+def test_a_redis_that_cannot_be_used_is_said_at_the_start(
+    tmp_path: Path, start: Callable[..., Running], caplog: pytest.LogCaptureFixture, fault: str
+) -> None:
+    """And at ``/health``; the gateway serves."""
+    redis = RedisServer(tmp_path)
+    url, password = redis.url, None
+    if fault != "down":
+        redis.start()
+    if fault == "database":
+        url = url.removesuffix("0") + "99"
+    elif fault == "password":
+        password = "wrong"
+    try:
+        gateway = start("http://127.0.0.1:9", tokens=Tokens(TOKENS), redis=url, redis_password=password)
+        until(lambda: "Redis cannot be used" in caplog.text)
+        assert caplog.text.count("Redis") == 1
+        assert "--redis-password-file" in caplog.text
+        assert "wrong" not in caplog.text.replace("wrong number", "")
+        answer = httpx.get(f"{gateway.url}/health").json()
+        assert answer == {"status": "ok", "redis": "failing"}
+    finally:
+        redis.stop()
+
+
+@pytest.mark.needs("redis-server")
+def test_health_says_that_redis_answers(tmp_path: Path, start: Callable[..., Running]) -> None:
+    redis = RedisServer(tmp_path)
+    redis.start()
+    try:
+        gateway = start("http://127.0.0.1:9", tokens=Tokens(TOKENS), redis=redis.url)
+        until(lambda: httpx.get(f"{gateway.url}/health").json() == {"status": "ok", "redis": "ok"})
+    finally:
+        redis.stop()

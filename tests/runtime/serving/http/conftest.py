@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+
+from agentrt.runtime.serving.http.admission import Admission
+from agentrt.runtime.serving.http.config import ListenConfig
+from agentrt.runtime.serving.http.cors import allow_origins
+from agentrt.runtime.serving.http.errors import install_error_handlers
+from agentrt.runtime.serving.http.guard import Guard
+from agentrt.runtime.serving.http.request_state import app_of, is_owner
+from tests.runtime.serving.http.serving import Running, listening
+
+LARGE = 4 * 2**20
+"""Bytes of the answer to ``/large``."""
+
+
+def guarded(config: ListenConfig, admission: Admission) -> FastAPI:
+    """An application behind the guard, without a runtime or an engine."""
+    app = FastAPI()
+
+    @app.get("/health")
+    @app.get("/metrics")
+    @app.get("/app")
+    async def app_name(request: Request) -> str:
+        return app_of(request)
+
+    @app.get("/owner")
+    async def owner(request: Request) -> bool:
+        return is_owner(request)
+
+    @app.post("/body")
+    @app.post("/api/body")
+    async def body_size(request: Request) -> int:
+        return len(await request.body())
+
+    @app.get("/large")
+    async def large() -> Response:
+        app.state.large_answers += 1
+        return Response(bytes(LARGE))
+
+    app.state.large_answers = 0
+    install_error_handlers(app)
+    app.add_middleware(Guard, config=config, admission=admission)
+    allow_origins(app, config)
+    return app
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Running]]:
+    """Starts guarded applications with settings of their own, until the test ends."""
+    with ExitStack() as stack:
+
+        def start(**settings: Any) -> Running:
+            config = ListenConfig(**{"port": 0, "drain_s": 5} | settings)
+            admission = Admission(config)
+            return stack.enter_context(listening(guarded(config, admission), config, admission))
+
+        yield start
+
+
+@pytest.fixture
+def server(start: Callable[..., Running]) -> Running:
+    return start()
+
+
+@pytest.fixture
+def http(server: Running) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server.url, timeout=60) as client:
+        yield client

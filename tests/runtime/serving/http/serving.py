@@ -1,0 +1,55 @@
+"""Applications served over real sockets, on threads of this process."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import FastAPI
+
+from agentrt.runtime.serving.http.config import ListenConfig
+from agentrt.runtime.serving.http.draining import DrainingServer
+from agentrt.runtime.serving.http.listener import bind
+from agentrt.runtime.serving.http.run import make_server
+from tests.patience import PATIENCE_S
+from tests.patience import until as until  # for those who serve
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server that accepts connections, on a thread of its own."""
+
+    port: int
+    admission: Any
+    _server: DrainingServer
+
+    @property
+    def connections(self) -> int:
+        """How many connections the server has."""
+        return len(self._server.server_state.connections)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S)
+
+
+@contextmanager
+def listening(app: FastAPI, config: ListenConfig, admission: Any = None) -> Iterator[Running]:
+    with bind(config) as listener:
+        server = make_server(app, config)
+        port = 0 if config.uds else listener.getsockname()[1]
+        thread = threading.Thread(target=server.run, args=([listener],))
+        thread.start()
+        try:
+            yield Running(port, admission, server)
+        finally:
+            server.should_exit = True
+            thread.join(PATIENCE_S)
+            assert not thread.is_alive()

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import asyncio
+import platform
+import subprocess
+import sys
+import threading
+
+import pytest
+from fastapi import FastAPI
+
+from agentrt.runtime.serving.http.allocator import give_back_freed, share_arenas
+from agentrt.runtime.serving.http.config import ListenConfig
+
+from .serving import listening
+
+THREADS = """
+import ctypes, threading
+from agentrt.runtime.serving.http.allocator import share_arenas
+{call}
+barrier = threading.Barrier(9)
+def allocate():
+    held = bytearray(50_000)
+    barrier.wait()
+    barrier.wait()
+threads = [threading.Thread(target=allocate) for _ in range(8)]
+for thread in threads:
+    thread.start()
+barrier.wait()
+c = ctypes.CDLL(None)
+c.malloc_info(0, ctypes.c_void_p.in_dll(c, "stdout"))
+c.fflush(None)
+barrier.wait()
+"""
+
+
+def arenas(call: str) -> int:
+    """Return how many arenas a process with nine threads uses."""
+    command = [sys.executable, "-c", THREADS.format(call=call)]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    return printed.count("<heap nr=")
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="this C library has no arenas to bound")
+def test_many_threads_share_two_arenas() -> None:
+    assert arenas("share_arenas()") == 2
+    assert arenas("") > 2, "glibc shares them by itself; nothing is tested"
+
+
+def test_other_c_libraries_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ctypes.CDLL", lambda name: object())
+    share_arenas()
+    asyncio.run(give_back_freed())
+
+
+FREED = """
+import asyncio
+from pathlib import Path
+from agentrt.runtime.serving.http.allocator import give_back_freed
+def private_mib():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("RssAnon:"))
+blocks = [bytes(20_000) for _ in range(5000)]
+blocks = blocks[::10]
+before = private_mib()
+asyncio.run(give_back_freed())
+print(before - private_mib())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
+def test_freed_memory_between_what_lives_long_is_given_back() -> None:
+    printed = subprocess.run([sys.executable, "-c", FREED], capture_output=True, text=True, timeout=60)
+    assert printed.returncode == 0, printed.stderr
+    assert int(printed.stdout) > 40  # of 100 MB, without the pages that blocks share
+
+
+def test_a_server_gives_freed_memory_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    given_back = threading.Event()
+
+    async def give_back() -> None:
+        given_back.set()
+
+    monkeypatch.setattr("agentrt.runtime.serving.http.run.give_back_freed", give_back)
+    with listening(FastAPI(), ListenConfig(port=0)):
+        assert given_back.wait(30)

@@ -1,0 +1,203 @@
+"""The live page in a real browser, headless: what it shows, of whom, and with which keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.runtime.serving.http.serving import Running
+from tests.runtime.serving.live.conftest import HOSTILE
+from tests.runtime.serving.live.page_driver import TOKEN, apply, asking, frame, open_live, wait
+
+
+def test_it_shows_what_runs(page: Any, server: Running) -> None:
+    open_live(page, server)
+    with asking(server):
+        wait(page, "live.state.ended.length > 0 && live.state.rate > 0")
+        wait(page, "document.querySelector('#ended tbody').innerText.includes('proactive')")
+        wait(page, "document.querySelector('#lanes tbody').innerText.includes('nano: decode')")
+    assert page.inner_text("#status") == "Live"
+    assert page.locator("#models tbody td").all_inner_texts()[:2] == ["nano", "loaded"]
+    assert HOSTILE in page.inner_text("#ended tbody"), "the name of the app, as text"
+    assert page.evaluate("live.drawn") > 0
+
+
+def test_when_a_request_is_served_is_told_only_where_it_is_known(page: Any, server: Running) -> None:
+    page.goto(server.url)
+    waiting = {"class": "proactive", "state": "waiting", "age_s": 9}
+    known = [waiting | {"first_token_s": 0.001}, waiting | {"first_token_s": 2.5}]
+    starved = waiting | {"first_token_s": None, "not_known": "reactive requests go first"}
+    apply(page, frame(requests=[*known, starved]))
+    wait(page, "document.querySelectorAll('#requests tbody tr').length === 3")
+    assert page.locator("#requests tbody td:nth-child(5)").all_inner_texts() == [
+        "first token in under 0.01 s",
+        "first token in 2.50 s",
+        "\N{EM DASH} reactive requests go first",
+    ]
+
+
+def test_what_memory_is_held_for_adds_up(page: Any, server: Running) -> None:
+    open_live(page, server)
+    tool = {"name": "look", "description": "Look", "parameters": {"type": "object", "properties": {}}}
+    more = {"tools": [{"type": "function", "function": tool}], "tool_choice": "required"}
+    with asking(server, **more):
+        wait(page, "document.querySelector('#memory tbody').innerText.includes('the next turn')")
+    held = page.evaluate(
+        """() => live.state.models.map(({ kv }) => [
+            kv.bytes - kv.free_bytes - kv.cached_bytes, kv.held.reduce((sum, row) => sum + row.bytes, 0)])"""
+    )
+    assert all(whole == rows > 0 for whole, rows in held)
+
+
+def test_the_bar_of_memory_is_as_long_as_what_is_held(page: Any, server: Running) -> None:
+    page.goto(server.url)
+    kv = {"bytes": 1000, "free_bytes": 420, "cached_bytes": 250}
+    apply(page, frame(kv=kv))
+    wait(page, "document.querySelector('#memory-bars .cached') !== null")
+    whole, *parts = page.evaluate(
+        """() => ['', ' .held', ' .cached'].map(
+            (part) => document.querySelector(`#memory-bars .bar${part}`).clientWidth)"""
+    )
+    assert [part / whole for part in parts] == pytest.approx([0.33, 0.25], abs=0.01)
+    apply(page, frame(kv=kv | {"bytes": 0}))
+    wait(page, "document.querySelector('#memory-bars .held').clientWidth === 0")
+
+
+def test_counts_say_since_when_they_are(page: Any, server: Running) -> None:
+    page.goto(server.url)
+    apply(page, frame(counts={"answered_calls": 7}, answered=[{"tools": ["look"]}]))
+    wait(page, "document.querySelector('#answered tbody').innerText.includes('look')")
+    shown = page.evaluate("document.getElementById('answered').closest('section').innerText").split("\n")
+    since, watched = shown.index("Since the server's start"), shown.index("While watched")
+    assert since < shown.index("7") < watched < shown.index("look\t1")
+
+
+def test_an_app_that_ends_many_requests_leaves_room_for_the_others(page: Any, server: Running) -> None:
+    page.goto(server.url)
+    quiet = [frame(ended=[{"id": f"{app} {n}", "app": app} for n in range(3)]) for app in ("mail", "notes")]
+    busy = [frame(ended=[{"id": f"busy {n + k}", "app": "busy"} for k in range(5)]) for n in range(0, 100, 5)]
+    apply(page, *quiet, *busy)
+    assert page.evaluate("live.state.ended.map((each) => each.id)") == [
+        *(f"busy {n}" for n in range(99, 93, -1)),
+        *(f"{app} {n}" for app in ("notes", "mail") for n in (2, 1, 0)),
+    ]
+
+
+def test_the_token_is_in_no_address(page: Any, server: Running) -> None:
+    addresses: list[str] = []
+    page.on("request", lambda request: addresses.append(request.url))
+    open_live(page, server)
+    page.reload()
+    wait(page, "live.state.t !== null")  # kept for the tab
+    assert not [address for address in [*addresses, page.url] if TOKEN in address]
+    assert {address.rsplit("/", 1)[0] for address in addresses} == {server.url, f"{server.url}/live"}
+    assert page.input_value("#token") == ""
+    assert page.evaluate("localStorage.length") == 0
+    assert page.context.cookies() == []
+
+
+def test_a_token_that_is_not_the_owners(page: Any, server: Running) -> None:
+    page.goto(server.url)
+    for token, said in (
+        ("x" * 20, "does not know this token"),
+        ("\N{RIGHTWARDS ARROW} x", "does not know this token"),
+        ("n" * 20, "not the owner's"),
+    ):
+        page.get_by_label("Token of the server's owner").fill(token)
+        page.get_by_role("button", name="Connect").click()
+        wait(page, "said => document.getElementById('status').innerText.includes(said)", said)
+        assert page.evaluate("sessionStorage.getItem('agentrt token')") is None
+    page.get_by_label("Token of the server's owner").fill(TOKEN)
+    page.get_by_role("button", name="Connect").click()
+    wait(page, "live.state.t !== null")
+    assert page.locator("#access").is_hidden()
+
+
+def test_a_server_that_falls_silent_is_asked_again(page: Any, server: Running) -> None:
+    open_live(page, server)
+    # From the next frame on nothing is heard, as after a sleep of the computer, and twenty seconds are none.
+    page.evaluate(
+        """() => {
+            const { setTimeout } = window;
+            window.setTimeout = (act, ms) => setTimeout(act, ms === MOST_SILENT_MS ? 0 : ms);
+            ReadableStreamDefaultReader.prototype.read = function read() {
+                return this.closed.then(() => ({ done: true }));
+            };
+            live.stream.open = () => { window.again = true; };
+        }"""
+    )
+    assert page.inner_text("#status") == "Live"
+    wait(page, "document.getElementById('status').innerText.includes('does not answer')")
+    wait(page, "window.again === true")
+
+
+def test_a_stream_that_has_ended_is_not_ended_again(page: Any, server: Running) -> None:
+    open_live(page, server)
+    page.evaluate(
+        """() => {
+            const { setTimeout, clearTimeout } = window;
+            window.waiting = new Set();
+            window.setTimeout = (act, ms) => {
+                const timer = setTimeout(act, ms);
+                if (ms === MOST_SILENT_MS) window.waiting.add(timer);
+                return timer;
+            };
+            window.clearTimeout = (timer) => { window.waiting.delete(timer); clearTimeout(timer); };
+        }"""
+    )
+    wait(page, "window.waiting.size === 1")
+    page.evaluate("live.stream.close()")
+    wait(page, "window.waiting.size === 0")
+
+
+def test_without_tokens_it_asks_for_none(page: Any, start: Callable[..., Running]) -> None:
+    server = start()
+    page.goto(server.url)
+    wait(page, "live.state.t !== null")
+    assert page.locator("#access").is_hidden()
+
+
+def test_it_connects_again_when_the_server_is_back(page: Any, server: Running) -> None:
+    refused = [503]
+
+    def answer(route: Any) -> None:
+        if refused:
+            route.fulfill(status=refused.pop(), body="no")
+        else:
+            route.continue_()
+
+    page.route("**/live/events", answer)
+    page.goto(server.url)
+    wait(page, "document.getElementById('status').innerText.includes('Trying again')")
+    wait(page, "!document.getElementById('access').hidden")
+    assert refused == []
+
+
+def test_keys_reach_everything_and_everything_has_a_name(page: Any, server: Running) -> None:
+    open_live(page, server)
+    apply(page, frame(kernels=[[1, 0.5, 0.1, 1, 1, 1, "gen_1", 0]]))
+    page.evaluate("document.body.focus()")
+    reached = []
+    for _ in range(12):
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate("document.activeElement.id || document.activeElement.tagName"))
+    for control in ("A", "pause", "save", "file", "theme", "zoom-in", "zoom-out", "SUMMARY"):
+        assert control in reached
+    page.focus("#pause")
+    page.keyboard.press("Enter")
+    assert page.get_by_role("button", name="Go on").get_attribute("aria-pressed") == "true"
+    page.focus("#zoom-in")
+    page.keyboard.press("Space")
+    assert page.inner_text("#window") == "5 seconds"
+    tree = page.context.new_cdp_session(page).send("Accessibility.getFullAXTree")["nodes"]
+    roles = {"button", "textbox", "combobox", "image", "table", "region", "slider", "link", "heading"}
+    shown = [node for node in tree if not node["ignored"] and node["role"]["value"] in roles]
+    assert len(shown) > 20
+    assert [node["role"]["value"] for node in shown if not node.get("name", {}).get("value")] == []
+    heads = [node for node in tree if node.get("role", {}).get("value") == "columnheader"]
+    assert len(heads) > 20
+    status = page.locator("#status")
+    assert status.get_attribute("role") == "status"
+    assert page.locator("[aria-live=assertive]").count() == 0

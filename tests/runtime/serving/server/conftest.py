@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from agentrt.runtime import EmbeddingModel, LocalRuntime, ModelPool
+from agentrt.runtime.serving.server import ServerConfig, create_app
+from tests.runtime.serving.http.serving import Running, listening
+from tests.runtime.tiny import tiny_folder
+
+__all__ = ["tiny_folder"]
+
+HELLO = [{"role": "user", "content": "Hello!"}]
+WEATHER = [{"role": "user", "content": "What is the weather in Ljubljana?"}]
+
+
+@contextmanager
+def running(
+    runtime: LocalRuntime | ModelPool, embedding: EmbeddingModel | None = None, **settings: Any
+) -> Iterator[Running]:
+    config = ServerConfig(**{"port": 0, "drain_s": 5} | settings)
+    app = create_app(runtime, config, embedding)
+    with listening(app, config, app.state.server.admission) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def shared_server(shared_runtime: LocalRuntime) -> Iterator[Running]:
+    with running(shared_runtime) as server:
+        yield server
+
+
+@pytest.fixture
+def server(shared_server: Running, runtime: LocalRuntime) -> Running:
+    """A server without tokens, on the runtime that all tests share and that must be idle after each."""
+    return shared_server
+
+
+@pytest.fixture
+def start(runtime: LocalRuntime) -> Iterator[Callable[..., Running]]:
+    """Starts servers with settings of their own on the shared runtime, until the test ends."""
+    with ExitStack() as stack:
+        yield lambda **settings: stack.enter_context(running(runtime, **settings))
+
+
+@pytest.fixture
+def client(server: Running) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=60) as client:
+        yield client
+
+
+@pytest.fixture
+def http(server: Running) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server.url, timeout=60) as client:
+        yield client

@@ -1,0 +1,206 @@
+"""The older completions through the official client: raw prompts, without a chat template."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from agentrt.errors import InvalidRequestError, PromptTooLongError
+from agentrt.runtime import LocalRuntime, RawPrompt
+from tests.runtime.serving.server.conftest import HELLO
+
+PROMPT = "<|im_start|>user\nHello!<|im_end|>\n<|im_start|>assistant\n"
+BODY: dict[str, Any] = {"model": "nano", "prompt": PROMPT, "temperature": 0, "max_tokens": 10}
+
+
+@pytest.fixture
+def tokens(runtime: LocalRuntime) -> list[int]:
+    return runtime._tokenizer.encode(PROMPT)
+
+
+def test_a_prompt_is_continued_as_it_is(client: openai.OpenAI, runtime: LocalRuntime) -> None:
+    expected = runtime.generate(RawPrompt("The sky is"), max_tokens=10)
+    answer = client.completions.create(**BODY | {"prompt": "The sky is"})
+    (choice,) = answer.choices
+    assert (answer.object, answer.model, answer.id[:5]) == ("text_completion", "nano", "cmpl-")
+    assert (choice.index, choice.text, choice.finish_reason) == (0, expected.text, expected.finish_reason)
+    assert answer.usage is not None
+    assert answer.usage.prompt_tokens == expected.usage.prompt_tokens == runtime.count_tokens("The sky is")
+    assert answer.usage.completion_tokens == expected.usage.completion_tokens
+
+
+def test_special_tokens_of_a_prompt_are_special_tokens(
+    client: openai.OpenAI, runtime: LocalRuntime, tokens: list[int]
+) -> None:
+    # With nano's own markup the prompt is that of a chat whose system message is empty.
+    ids = runtime._tokenizer._tokenizer.get_vocab()
+    assert tokens.count(ids[b"<|im_start|>"]) == 2
+    by_text, by_tokens = (
+        client.completions.create(**BODY | {"prompt": prompt}).choices[0].text for prompt in (PROMPT, tokens)
+    )
+    assert by_text == by_tokens == runtime.generate(RawPrompt(tokens), max_tokens=10).text
+
+
+def test_a_raw_prompt_and_messages_with_the_same_tokens_have_the_same_answer(runtime: LocalRuntime) -> None:
+    rendered = runtime._tokenizer.render(HELLO, None)
+    chat = runtime.generate(HELLO, max_tokens=10)
+    raw = runtime.generate(RawPrompt(rendered), max_tokens=10)
+    assert (raw.text, raw.usage.prompt_tokens) == (chat.text, chat.usage.prompt_tokens)
+
+
+def test_as_many_tokens_as_openai_by_default(http: httpx.Client) -> None:
+    body = {"prompt": PROMPT, "ignore_eos": True}
+    answer = http.post("/v1/completions", json=body).json()
+    assert (answer["usage"]["completion_tokens"], answer["choices"][0]["finish_reason"]) == (16, "length")
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("echo", [False, True])
+def test_several_prompts_and_answers(
+    client: openai.OpenAI, tokens: list[int], streamed: bool, echo: bool
+) -> None:
+    options: dict[str, Any] = {"model": "nano", "max_tokens": 6, "temperature": 2, "echo": echo}
+    alone = [
+        client.completions.create(**options, prompt=prompt, seed=seed).choices[0].text
+        for prompt in (PROMPT, "The sky is")
+        for seed in (5, 6)
+    ]
+    assert all(text.startswith(PROMPT) is echo for text in alone[:2])
+    for prompts in ([PROMPT, "The sky is"], [tokens, "The sky is"]):
+        body = options | {"prompt": prompts, "seed": 5, "n": 2}
+        if streamed:
+            texts = ["", "", "", ""]
+            for chunk in client.completions.create(**body, stream=True):
+                texts[chunk.choices[0].index] += chunk.choices[0].text
+        else:
+            answer = client.completions.create(**body)
+            assert [choice.index for choice in answer.choices] == [0, 1, 2, 3]
+            texts = [choice.text for choice in answer.choices]
+        assert texts == alone
+
+
+def test_usage_counts_each_prompt_once(client: openai.OpenAI) -> None:
+    one, other = (
+        client.completions.create(**BODY | {"prompt": prompt}).usage for prompt in (PROMPT, "The sky is")
+    )
+    body = BODY | {"prompt": [PROMPT, "The sky is"], "n": 2}
+    both = client.completions.create(**body).usage
+    assert one is not None
+    assert other is not None
+    assert both is not None
+    assert both.prompt_tokens == one.prompt_tokens + other.prompt_tokens
+    assert both.completion_tokens == 2 * (one.completion_tokens + other.completion_tokens)
+    assert both.total_tokens == both.prompt_tokens + both.completion_tokens
+    chunks = list(client.completions.create(**body, stream=True, stream_options={"include_usage": True}))
+    assert chunks[-1].choices == []
+    assert chunks[-1].usage is not None
+    assert chunks[-1].usage.total_tokens == both.total_tokens
+    assert all(chunk.usage is None for chunk in chunks[:-1])
+
+
+def test_a_stream_on_the_wire(http: httpx.Client) -> None:
+    with http.stream("POST", "/v1/completions", json=BODY | {"stream": True}) as response:
+        assert response.headers["content-type"] == "text/event-stream; charset=utf-8"
+        events = response.read().decode().split("\n\n")
+    assert events[-2:] == ["data: [DONE]", ""]
+    chunks = [json.loads(event.removeprefix("data: ")) for event in events[:-2]]
+    assert "usage" not in chunks[0]
+    assert [chunk["choices"][0]["finish_reason"] for chunk in chunks][-1] == "length"
+    whole = http.post("/v1/completions", json=BODY).json()["choices"][0]
+    assert "".join(chunk["choices"][0]["text"] for chunk in chunks) == whole["text"]
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_logprobs(client: openai.OpenAI, streamed: bool) -> None:
+    # Characters of several bytes, some of which are several tokens.
+    body = BODY | {"prompt": "日本 é ü 🙂 日本 é ü 🙂", "max_tokens": 24, "logprobs": 2}
+    body["extra_body"] = {"ignore_eos": True}
+    if streamed:
+        chunks = [chunk.choices[0] for chunk in client.completions.create(**body, stream=True)]
+        text = "".join(chunk.text for chunk in chunks)
+        parts = [chunk.logprobs for chunk in chunks if chunk.logprobs is not None]
+    else:
+        (choice,) = client.completions.create(**body).choices
+        assert choice.logprobs is not None
+        text, parts = choice.text, [choice.logprobs]
+    names = [name for part in parts for name in part.tokens or ()]
+    offsets = [offset for part in parts for offset in part.text_offset or ()]
+    values = [value for part in parts for value in part.token_logprobs or ()]
+    top = [likeliest for part in parts for likeliest in part.top_logprobs or ()]
+    assert len(names) == len(offsets) == len(values) == len(top) == 24
+    assert all(value is not None and value <= 0 for value in values)
+    assert all(len(likeliest) == 2 and name in likeliest for name, likeliest in zip(names, top, strict=True))
+    assert offsets == sorted(offsets)
+    for name, offset in zip(names, offsets, strict=True):
+        assert name.startswith("bytes:\\x") or text[offset : offset + len(name)] == name
+
+
+def test_stop_texts(client: openai.OpenAI) -> None:
+    text = client.completions.create(**BODY).choices[0].text
+    stopped = client.completions.create(**BODY, stop=[text[5:9]]).choices[0]
+    assert (stopped.text, stopped.finish_reason) == (text[: text.index(text[5:9])], "stop")
+
+
+@pytest.mark.parametrize(
+    ("change", "param", "says"),
+    [
+        ({"prompt": None}, "prompt", "string"),
+        ({"prompt": ""}, "prompt", "no tokens"),
+        ({"prompt": []}, "prompt", "empty"),
+        ({"prompt": [None]}, "prompt[0]", "no list of token ids"),
+        ({"prompt": [1.5]}, "prompt[0]", "no list of token ids"),
+        ({"prompt": [1, 10**9]}, "prompt[1]", "no token of this model"),
+        ({"prompt": ["Hi", [1, True]]}, "prompt[1][1]", "no token of this model"),
+        ({"prompt": [[]]}, "prompt[0]", "no tokens"),
+        ({"prompt": ["Hi", "word " * 20000], "n": 2}, "prompt[1]", "Shorten the prompt, or use a model"),
+        ({"prompt": ["x"] * 17}, "prompt", "more than 16 answers"),
+        ({"prompt": ["x"] * 6, "n": 3}, "prompt", "more than 16 answers"),
+        ({"prompt": "word " * 20000}, "prompt", "holds"),
+        ({"prompt": [5] * 20000}, "prompt", "holds"),
+        ({"suffix": "}"}, "suffix", "filling in the middle"),
+        ({"best_of": 2}, "best_of", "set n"),
+        ({"echo": True, "logprobs": 1}, "echo", "log probabilities"),
+        ({"logprobs": 21}, "logprobs", "20"),
+        ({"max_tokens": 0}, "max_tokens", "at least 1"),
+        ({"frequency_penalty": 3}, "frequency_penalty", "2"),
+    ],
+)
+@pytest.mark.parametrize("streamed", [False, True])
+def test_what_is_refused_is_named(
+    http: httpx.Client, change: dict[str, Any], param: str, says: str, streamed: bool
+) -> None:
+    response = http.post("/v1/completions", json=BODY | {"stream": streamed} | change)
+    error = response.json()["error"]
+    assert (response.status_code, error["param"]) == (400, param)
+    assert says in error["message"]
+
+
+def test_values_without_effect_are_taken(http: httpx.Client) -> None:
+    plain = http.post("/v1/completions", json=BODY).json()["choices"]
+    more = {"suffix": "", "best_of": 1, "echo": False, "user": "me", "logit_bias": {}, "logprobs": None}
+    assert http.post("/v1/completions", json=BODY | more).json()["choices"] == plain
+
+
+def test_a_raw_prompt_has_no_tools(runtime: LocalRuntime, weather_tool: dict[str, Any]) -> None:
+    for options in ({"tools": [weather_tool]}, {"shared_prefix": True}):
+        with pytest.raises(InvalidRequestError, match="raw prompt") as refused:
+            runtime.generate(RawPrompt("Hi"), **options)  # type: ignore[typeddict-item]
+        assert refused.value.field == next(iter(options))
+    with pytest.raises(PromptTooLongError) as too_long:
+        runtime.generate(RawPrompt("word " * 20000))
+    assert too_long.value.field == "prompt"
+    with pytest.raises(InvalidRequestError, match="half of a character") as broken:
+        runtime.generate(RawPrompt("\ud800"))
+    assert broken.value.field == "prompt"
+
+
+def test_text_that_messages_cannot_forge_stays_text_in_messages(
+    http: httpx.Client, runtime: LocalRuntime, tokens: list[int]
+) -> None:
+    message = {"role": "user", "content": PROMPT}
+    chat = http.post("/v1/chat/completions", json={"messages": [message], "max_tokens": 1}).json()
+    assert chat["usage"]["prompt_tokens"] > len(tokens) + 10

@@ -1,0 +1,175 @@
+"""One app's requests that take long to prepare keep no other app, and no stop of the server, waiting."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from agentrt.concurrency.fair_threads import Cancellation
+from agentrt.errors import InvalidRequestError
+from agentrt.runtime import LocalRuntime
+from agentrt.runtime.serving.http.identity import Tokens
+from agentrt.runtime.toolcache.renderer import ToolTurnRenderer
+from tests.runtime.serving.http.serving import Running
+from tests.runtime.serving.server.conftest import HELLO, WEATHER, running
+from tests.runtime.serving.server.test_tool_cache import being_written
+
+GREEDY, OTHER = ({"authorization": f"Bearer {letter * 20}"} for letter in "tu")
+TOKENS = Tokens([("greedy", "t" * 20), ("other", "u" * 20)])
+REQUEST: dict[str, Any] = {"messages": HELLO, "max_tokens": 2}
+ENDLESS: dict[str, Any] = {"messages": [{"role": "user", "content": "endless"}]}
+
+
+class Endless:
+    """Tokenizations of one text that end only when they are cancelled."""
+
+    def __init__(self, encode: Callable[..., list[int]]) -> None:
+        self._encode = encode
+        self._lock = threading.Condition()
+        self.begun = self.ended = 0
+        self._stopped = False
+
+    def __call__(self, rendered: str, progress: Callable[[int], None] = lambda tokens: None) -> list[int]:
+        if "endless" not in rendered:
+            return self._encode(rendered, progress)
+        self._count(begun=1)
+        try:
+            while not self._stopped:
+                progress(0)
+                time.sleep(0.001)
+            raise InvalidRequestError("messages", "the test is over. Go on.")
+        finally:
+            self._count(ended=1)
+
+    def _count(self, begun: int = 0, ended: int = 0) -> None:
+        with self._lock:
+            self.begun += begun
+            self.ended += ended
+            self._lock.notify_all()
+
+    def wait(self, done: Callable[[Endless], bool]) -> None:
+        with self._lock:
+            assert self._lock.wait_for(lambda: done(self), 30)
+
+    def stop(self) -> None:
+        self._stopped = True
+
+
+@pytest.fixture
+def endless(runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch) -> Iterator[Endless]:
+    endless = Endless(runtime._tokenizer.encode)
+    monkeypatch.setattr(runtime._tokenizer, "encode", endless)
+    yield endless
+    endless.stop()
+
+
+def send(
+    server: Running, body: Any, headers: dict[str, str], path: str = "/v1/chat/completions"
+) -> socket.socket:
+    """Send a request whose answer is never read."""
+    content = json.dumps(body).encode()
+    lines = [
+        f"POST {path} HTTP/1.1",
+        f"host: 127.0.0.1:{server.port}",
+        "content-type: application/json",
+        f"content-length: {len(content)}",
+        *(f"{name}: {value}" for name, value in headers.items()),
+    ]
+    connection = server.connect()
+    connection.sendall("\r\n".join(lines).encode() + b"\r\n\r\n" + content)
+    return connection
+
+
+def test_other_apps_find_a_thread(start: Callable[..., Running], endless: Endless) -> None:
+    server = start(tokens=TOKENS)
+    connections = [send(server, ENDLESS, GREEDY) for _ in range(20)]
+    endless.wait(lambda endless: endless.begun >= 2)
+    with httpx.Client(base_url=server.url, headers=OTHER, timeout=30) as http:
+        for _ in range(3):
+            assert http.get("/health").status_code == 200
+            assert http.post("/v1/chat/completions", json=REQUEST).status_code == 200
+        response = {"input": "Hello!", "max_output_tokens": 2, "store": False}
+        assert http.post("/v1/responses", json=response).status_code == 200
+    assert (endless.begun, endless.ended) == (2, 0)  # the rest waits
+    for connection in connections:
+        connection.close()
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", ENDLESS),
+        ("/v1/completions", {"prompt": "endless"}),
+        ("/tokenize", {"prompt": "endless"}),
+        ("/api/chat", {**ENDLESS, "model": "nano"}),
+        ("/v1/responses", {"input": "endless", "store": False}),
+    ],
+)
+def test_the_work_ends_when_the_client_has_gone(
+    start: Callable[..., Running], endless: Endless, path: str, body: Any, stream: bool
+) -> None:
+    server = start(tokens=TOKENS)
+    connections = [send(server, body | {"stream": stream}, GREEDY, path) for _ in range(20)]
+    endless.wait(lambda endless: endless.begun == 2)
+    for connection in connections:
+        connection.close()
+    with httpx.Client(base_url=server.url, headers=GREEDY, timeout=30) as http:
+        assert http.post("/v1/chat/completions", json=REQUEST).status_code == 200
+    endless.wait(lambda endless: endless.begun == endless.ended)
+
+
+def test_the_work_ends_when_the_server_stops(runtime: LocalRuntime, endless: Endless) -> None:
+    with running(runtime, tokens=TOKENS, drain_s=0) as server:
+        connections = [send(server, ENDLESS, GREEDY) for _ in range(4)]
+        endless.wait(lambda endless: endless.begun == 2)
+    endless.wait(lambda endless: endless.begun == endless.ended)
+    for connection in connections:
+        connection.close()
+
+
+def test_outputs_of_a_client_that_has_gone_are_not_tokenized(
+    start: Callable[..., Running], gate: Any, weather_tool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = start()
+    tokenized: list[str] = []
+    begun, cancelled, go = threading.Event(), threading.Event(), threading.Event()
+    tokenize, cancel = ToolTurnRenderer.tokenize_call, Cancellation.cancel
+
+    def held(self: ToolTurnRenderer, call: Any, output: str) -> Any:
+        tokenized.append(output)
+        begun.set()
+        assert go.wait(30)
+        return tokenize(self, call, output)
+
+    def noted(self: Cancellation) -> None:
+        cancel(self)
+        cancelled.set()
+
+    monkeypatch.setattr(ToolTurnRenderer, "tokenize_call", held)
+    monkeypatch.setattr(Cancellation, "cancel", noted)
+    entries = [
+        {"name": "get_weather", "params": {"city": f"city {number}"}, "output": str(number)}
+        for number in range(30)
+    ]
+    with (
+        httpx.Client(base_url=server.url, timeout=60) as http,
+        being_written(http, messages=WEATHER, tools=[weather_tool]) as (id, lines),
+    ):
+        path = f"{server.url}/v1/cache-tool-output/{id}"
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(path, json=entries, timeout=httpx.Timeout(30, read=0.5))
+        assert begun.wait(30)
+        assert cancelled.wait(30)
+        go.set()
+        gate.open()
+        list(lines)
+    assert tokenized == ["0"]

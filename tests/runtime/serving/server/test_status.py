@@ -1,0 +1,181 @@
+"""Models, health and metrics."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from agentrt.runtime import LocalRuntime
+from agentrt.runtime.serving.http.identity import Tokens
+from tests.patience import until
+from tests.runtime.serving.http.serving import Running
+from tests.runtime.serving.server.conftest import HELLO, running
+
+
+def test_models(client: openai.OpenAI, runtime: LocalRuntime) -> None:
+    (model,) = client.models.list().data
+    assert (model.id, model.object) == ("nano", "model")
+    assert client.models.retrieve("nano") == model
+    assert model.model_extra is not None
+    assert model.model_extra["max_model_len"] == runtime.context_length
+    assert model.model_extra["status"] == "loaded"
+
+
+def test_health_reports_a_stalled_engine(
+    start: Callable[..., Running], runtime: LocalRuntime, gate: Any
+) -> None:
+    server = start(stalled_s=0.05)
+    assert httpx.get(f"{server.url}/health").json()["status"] == "ok"
+    body = {"model": "nano", "messages": HELLO, "max_tokens": 3, "stream": True}
+    with httpx.stream("POST", f"{server.url}/v1/chat/completions", json=body, timeout=60) as response:
+        gate.arrived()  # the engine is halted here
+        stalled = httpx.get(f"{server.url}/health")
+        while stalled.status_code == 200:
+            stalled = httpx.get(f"{server.url}/health")
+        assert stalled.status_code == 503
+        assert stalled.json()["status"] == "stalled"
+        assert stalled.json()["running"] == 1
+        gate.open()
+        response.read()
+    assert httpx.get(f"{server.url}/health").json()["seconds_since_progress"] == 0
+
+
+def samples_in(text: str) -> dict[tuple[str, ...], float]:
+    """The values of Prometheus' text format by name and labels."""
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_metrics(start: Callable[..., Running], streamed: bool) -> None:
+    server = start()
+    body = {"model": "nano", "messages": HELLO, "max_tokens": 3, "stream": streamed}
+    httpx.post(f"{server.url}/v1/chat/completions", json=body, timeout=60)
+    httpx.get(f"{server.url}/v1/nothing/{'x' * 50}")
+    text = httpx.get(f"{server.url}/metrics").text
+    samples = samples_in(text)
+    assert samples["agentrt_http_responses_total", "/v1/chat/completions", "200"] == 1
+    assert samples["agentrt_http_responses_total", "other", "404"] == 1
+    assert samples["agentrt_answer_tokens_bucket", "completion", "64.0", "nano"] == 1
+    assert samples["agentrt_answer_tokens_bucket", "prompt", "+Inf", "nano"] == 1
+    assert samples["agentrt_answer_seconds_count", "nano"] == 1
+    assert samples["agentrt_sequences_running", "nano"] == 0
+    assert samples["agentrt_contexts_on_disk", "nano"] == 0
+    assert samples["agentrt_engine_sampled_tokens_total", "nano"] % 256 == 0
+
+
+def test_the_queries_of_the_documentation_name_metrics_that_exist(start: Callable[..., Running]) -> None:
+    page = Path(__file__).parents[3] / "docs" / "how-to" / "prometheus.md"
+    server = start()
+    httpx.post(f"{server.url}/v1/chat/completions", json={"model": "nano", "messages": HELLO}, timeout=60)
+
+    exported = httpx.get(f"{server.url}/metrics").text
+    questions, table, families = page.read_text(encoding="utf-8").partition("| metric | what it counts |")
+    assert table
+    queried = set(re.findall(r"agentrt_\w+", questions))
+    assert queried
+    assert queried <= {name for name, *_ in samples_in(exported)}
+    assert set(re.findall(r"agentrt_\w+", families)) <= set(re.findall(r"^# TYPE (\w+)", exported, re.M))
+
+
+def test_metrics_do_not_tell_the_length_of_one_prompt(start: Callable[..., Running]) -> None:
+    server = start()
+    for words in (50, 111, 213):
+        before = samples_in(httpx.get(f"{server.url}/metrics").text)
+        prompt = [{"role": "user", "content": "lasagne " * words}]
+        body = {"model": "nano", "messages": prompt, "max_tokens": 7}
+        usage = httpx.post(f"{server.url}/v1/chat/completions", json=body, timeout=60).json()["usage"]
+        after = samples_in(httpx.get(f"{server.url}/metrics").text)
+        changes = {value - before.get(name, 0.0) for name, value in after.items()}
+        assert not changes & {usage["prompt_tokens"], usage["total_tokens"]}
+
+
+def test_what_grows_with_a_text_is_coarse(
+    start: Callable[..., Running], runtime: LocalRuntime, gate: Any
+) -> None:
+    """Also while it is used: one answer is one forward pass a token, and blocks of 32 tokens."""
+    server = start()
+    with ThreadPoolExecutor() as threads:
+        body = {"model": "nano", "messages": [{"role": "user", "content": "lasagne " * 90}], "max_tokens": 9}
+        answer = threads.submit(httpx.post, f"{server.url}/v1/chat/completions", json=body, timeout=60)
+        gate.arrived()  # the engine is halted here
+        during = samples_in(httpx.get(f"{server.url}/metrics").text)
+        gate.open()
+        assert answer.result().status_code == 200
+    step = 256 // runtime.statistics().block_tokens
+    used = during["agentrt_kv_blocks", "nano"] - during["agentrt_kv_blocks_free", "nano"]
+    assert used > 0
+    assert used % step == 0
+    after = samples_in(httpx.get(f"{server.url}/metrics").text)
+    assert after["agentrt_engine_steps_total", "nano"] % 256 == 0
+
+
+def test_the_bytes_of_contexts_are_coarse(open_runtime: Callable[..., LocalRuntime], tmp_path: Path) -> None:
+    with running(open_runtime(context_folder=tmp_path)) as server:
+        httpx.post(f"{server.url}/v1/contexts", json={})
+        samples = samples_in(httpx.get(f"{server.url}/metrics").text)
+    assert samples["agentrt_contexts_on_disk", "nano"] > 0
+    assert samples["agentrt_context_disk_bytes", "nano"] == 2**20
+
+
+def test_the_dashboard_queries_metrics_that_exist(start: Callable[..., Running]) -> None:
+    file = Path(__file__).parents[3] / "deploy" / "grafana-dashboard.json"
+    dashboard = json.loads(file.read_text(encoding="utf-8"))
+    server = start()
+    httpx.post(f"{server.url}/v1/chat/completions", json={"model": "nano", "messages": HELLO}, timeout=60)
+    text = httpx.get(f"{server.url}/metrics").text
+    labels: dict[str, set[str]] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            labels.setdefault(sample.name, set()).update(sample.labels)
+
+    panels = [panel for panel in dashboard["panels"] if panel["type"] != "row"]
+    queries = [target["expr"] for panel in panels for target in panel["targets"]]
+    queries += [each["query"] for each in dashboard["templating"]["list"] if each["type"] == "query"]
+    assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
+    for query in queries:
+        named = set(re.findall(r"agentrt_\w+", query))
+        assert named
+        assert named <= labels.keys(), query
+        grouped = {label for by in re.findall(r"by \(([^)]*)\)", query) for label in by.split(", ")}
+        matched = set(re.findall(r"(\w+)=~", query))
+        for metric in named:
+            assert grouped | matched <= labels[metric], query
+
+
+def test_what_apps_do_is_for_the_owner_only(start: Callable[..., Running]) -> None:
+    server = start(tokens=Tokens([("owner", "o" * 20), ("notes", "n" * 20)]))
+    owner, notes = ({"authorization": f"Bearer {token * 20}"} for token in "on")
+    for headers in ({}, notes):
+        answer = httpx.get(f"{server.url}/health", headers=headers)
+        assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
+    assert {"running", "models"} < set(httpx.get(f"{server.url}/health", headers=owner).json())
+    assert httpx.get(f"{server.url}/metrics").status_code == 401
+    assert httpx.get(f"{server.url}/metrics", headers=notes).status_code == 403
+    assert "agentrt_kv_blocks" in httpx.get(f"{server.url}/metrics", headers=owner).text
+
+
+def test_a_stalled_engine_is_not_alive_for_anybody(
+    start: Callable[..., Running], runtime: LocalRuntime, gate: Any
+) -> None:
+    server = start(stalled_s=0.05, tokens=Tokens([("owner", "o" * 20)]))
+    with ThreadPoolExecutor() as threads:
+        answer = threads.submit(runtime.generate, HELLO, max_tokens=3)
+        gate.arrived()  # the engine is halted here
+        until(lambda: httpx.get(f"{server.url}/health").status_code != 200)
+        stalled = httpx.get(f"{server.url}/health")
+        assert (stalled.status_code, stalled.json()) == (503, {"status": "stalled"})
+        gate.open()
+        answer.result(60)

@@ -1,0 +1,131 @@
+"""``POST /v1/cache-tool-output/{response_id}`` (SpecTools §4.1)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from agentrt.runtime.serving.http.identity import Tokens
+from tests.runtime.serving.http.serving import Running
+from tests.runtime.serving.server.conftest import HELLO, WEATHER
+
+OUTPUT: Any = {"name": "get_weather", "params": {"city": "Ljubljana"}, "output": "12 C, rain"}
+
+
+@contextmanager
+def being_written(
+    http: httpx.Client, path: str = "/v1/chat/completions", **more: Any
+) -> Iterator[tuple[str, Iterator[str]]]:
+    """A response whose first event has come: its id and the rest."""
+    body = {"model": "nano", "max_tokens": 80, "stream": True} | more
+    with http.stream("POST", path, json=body) as response:
+        lines = response.iter_lines()
+        first = next(json.loads(line[6:]) for line in lines if line.startswith("data: "))
+        yield first.get("id") or first["response"]["id"], lines
+
+
+@pytest.mark.parametrize("path", ["/v1/cache-tool-output", "/cache-tool-output"])
+def test_outputs_reach_a_response_in_progress(
+    http: httpx.Client, gate: Any, weather_tool: Any, path: str
+) -> None:
+    with being_written(http, messages=WEATHER, tools=[weather_tool]) as (id, lines):
+        other = OUTPUT | {"name": "no_such_tool"}
+        answer = httpx.post(f"{http.base_url}{path}/{id}", json=[OUTPUT, other])
+        assert (answer.status_code, answer.json()) == (200, {"cached": 1})
+        assert httpx.post(f"{http.base_url}{path}/{id}", json=[]).json() == {"cached": 0}
+        gate.open()
+        rest = [line[6:] for line in lines if line.startswith("data: ")]
+    assert rest.pop() == "[DONE]"
+    choices = [json.loads(chunk)["choices"][0] for chunk in rest]
+    (result,) = [place for place, choice in enumerate(choices) if "tool_results" in choice["delta"]]
+    calls = [
+        choice["delta"]["tool_calls"][0] for choice in choices[:result] if "tool_calls" in choice["delta"]
+    ]
+    assert choices[result]["delta"]["tool_results"] == [
+        {"index": 0, "tool_call_id": calls[0]["id"], "name": "get_weather", "content": "12 C, rain"}
+    ]
+    assert "12" in "".join(choice["delta"].get("content", "") for choice in choices[result:])
+    assert choices[-1]["finish_reason"] == "stop"
+    late = http.post(f"{path}/{id}", json=[OUTPUT])
+    assert (late.status_code, late.json()) == (200, {"cached": 0})
+
+
+def test_outputs_reach_responses_too(http: httpx.Client, gate: Any, weather_tool: Any) -> None:
+    tool = {"type": "function", **weather_tool["function"]}
+    body = {"input": WEATHER, "tools": [tool], "max_output_tokens": 80}
+    with being_written(http, "/v1/responses", **body) as (id, lines):
+        answer = httpx.post(f"{http.base_url}/v1/cache-tool-output/{id}", json=[OUTPUT])
+        assert answer.json() == {"cached": 1}
+        gate.open()
+        done = [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
+    assert done[-1]["type"] == "response.completed"
+    call, result, message = done[-1]["response"]["output"]
+    assert [item["type"] for item in (call, result, message)] == [
+        "function_call",
+        "function_call_output",
+        "message",
+    ]
+    assert (result["call_id"], result["output"]) == (call["call_id"], "12 C, rain")
+    assert "12" in message["content"][0]["text"]
+    items = [event["item"] for event in done if event["type"] == "response.output_item.done"]
+    assert items == done[-1]["response"]["output"]
+
+
+def test_ids_belong_to_their_app(start: Callable[..., Running], gate: Any, weather_tool: Any) -> None:
+    server = start(tokens=Tokens([("mine", "t" * 20), ("other", "u" * 20)]))
+    mine, other = ({"authorization": f"Bearer {letter * 20}"} for letter in "tu")
+    with httpx.Client(base_url=server.url, headers=mine) as http:
+        with being_written(http, messages=WEATHER, tools=[weather_tool]) as (id, lines):
+            path = f"{server.url}/v1/cache-tool-output/{id}"
+            refused = httpx.post(path, json=[OUTPUT], headers=other)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (404, "response_not_found")
+            assert httpx.post(path, json=[OUTPUT], headers=mine).json() == {"cached": 1}
+            gate.open()
+            list(lines)
+        assert httpx.post(path, json=[OUTPUT], headers=other).status_code == 404
+
+
+def test_unknown_ids(http: httpx.Client) -> None:
+    for id in ("chatcmpl-0", "x" * 5000, "..", "%00", "chatcmpl-%F0%9F%92%A9"):
+        response = http.post(f"/v1/cache-tool-output/{id}", json=[OUTPUT])
+        assert response.status_code == 404, id
+        assert "error" in response.json()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        OUTPUT,
+        [3],
+        [{}],
+        [{"name": "x"}],
+        [OUTPUT | {"name": ""}],
+        [OUTPUT | {"name": 3}],
+        [OUTPUT | {"params": [1]}],
+        [OUTPUT | {"keep_alive": 0}],
+        [OUTPUT | {"keep_alive": -1}],
+        [OUTPUT | {"keep_alive": "soon"}],
+        [OUTPUT | {"surprise": 1}],
+        [OUTPUT] * 65,
+        None,
+    ],
+)
+def test_invalid_bodies(http: httpx.Client, body: Any) -> None:
+    response = http.post("/v1/cache-tool-output/chatcmpl-0", json=body)
+    assert response.status_code == 400
+    assert response.json()["error"]["type"] == "invalid_request_error"
+
+
+def test_outputs_that_are_too_large(http: httpx.Client, gate: Any, weather_tool: Any) -> None:
+    with being_written(http, messages=HELLO, tools=[weather_tool]) as (id, _):
+        path = f"{http.base_url}/v1/cache-tool-output/{id}"
+        assert httpx.post(path, json=[OUTPUT | {"output": "x" * 10_000_000}]).status_code == 413
+        assert httpx.post(path, json=[OUTPUT | {"output": "x" * 500_000}]).json() == {"cached": 0}
+        endless = OUTPUT | {"params": {"city": 10**400}}
+        assert httpx.post(path, json=[endless]).status_code == 400
+        gate.open()

@@ -183,7 +183,7 @@ def test_no_circle_of_rooms(folder: str) -> None:
 
 
 def test_the_runtime_is_a_small_house() -> None:
-    """At most so many rooms, arrows between them, and floors: rooms above one another on the longest way down."""
+    """Bounds of the rooms, of the arrows between them, and of the longest way from top to bottom."""
     graph = rooms("agentrt.runtime")
 
     @cache

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx
 
-PAGE = Path(__file__).parents[3] / "docs/how-to/prometheus.md"
+PAGE = Path(__file__).parents[4] / "docs/how-to/prometheus.md"
 
 
 def test_every_metric_is_explained(http: httpx.Client) -> None:

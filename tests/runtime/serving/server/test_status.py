@@ -77,7 +77,7 @@ def test_metrics(start: Callable[..., Running], streamed: bool) -> None:
 
 
 def test_the_queries_of_the_documentation_name_metrics_that_exist(start: Callable[..., Running]) -> None:
-    page = Path(__file__).parents[3] / "docs" / "how-to" / "prometheus.md"
+    page = Path(__file__).parents[4] / "docs" / "how-to" / "prometheus.md"
     server = start()
     httpx.post(f"{server.url}/v1/chat/completions", json={"model": "nano", "messages": HELLO}, timeout=60)
 
@@ -131,7 +131,7 @@ def test_the_bytes_of_contexts_are_coarse(open_runtime: Callable[..., LocalRunti
 
 
 def test_the_dashboard_queries_metrics_that_exist(start: Callable[..., Running]) -> None:
-    file = Path(__file__).parents[3] / "deploy" / "grafana-dashboard.json"
+    file = Path(__file__).parents[4] / "deploy" / "grafana-dashboard.json"
     dashboard = json.loads(file.read_text(encoding="utf-8"))
     server = start()
     httpx.post(f"{server.url}/v1/chat/completions", json={"model": "nano", "messages": HELLO}, timeout=60)

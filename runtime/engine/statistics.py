@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from ..scheduler.scheduler import SchedulerStatistics
 
 if TYPE_CHECKING:
     from ..scheduler.scheduler import Scheduler
     from .output_processor import OutputProcessor
 
 
-@dataclass(frozen=True, slots=True)
-class EngineStatistics:
-    """A snapshot of the engine. Counters only grow; ``running`` and ``waiting`` are the present numbers."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineStatistics(SchedulerStatistics):
+    """A snapshot of the engine and of its scheduler."""
 
-    running: int
-    """Sequences that hold KV blocks."""
-    waiting: int
-    """Sequences that hold no KV blocks."""
     steps: int
     """Completed forward passes."""
     kernels: int
@@ -39,20 +38,10 @@ class EngineStatistics:
     cancelled: int
     failed: int
     """Requests that ended with an error: shed, past their deadline, or with a failed kernel or sampler."""
-    preemptions: int
-    """Forward passes that were paused between two kernels for a more urgent one."""
-    evictions: int
-    """Sequences whose KV blocks were taken by more urgent ones, and which were recomputed."""
     rebuilds: int
     """XPUs that were rebuilt because a kernel hung."""
     graph_loads: int
     """Graphs loaded by an NPU that decodes (:attr:`RuntimeConfig.npu_decoding`)."""
-    loaded_contexts: int
-    """Sequences for which stored chunks were loaded (LLMS §3.3)."""
-    recomputed_chunks: int
-    """Stored chunks that were computed all the same: it was quicker, or they were damaged."""
-    switch_s: float
-    """Seconds that these waited, together, from their admission until nothing was being loaded for them."""
     seconds_since_progress: float
     """Seconds since the last kernel or load ended, 0 while the engine is idle: the measure of health."""
 
@@ -68,8 +57,7 @@ def engine_statistics(
 ) -> EngineStatistics:
     """Return the counters of an engine's ``scheduler`` and ``outputs``, with those that the engine keeps."""
     return EngineStatistics(
-        running=scheduler.num_running,
-        waiting=scheduler.num_waiting,
+        **dataclasses.asdict(scheduler.statistics()),
         steps=outputs.steps,
         kernels=kernels,
         computed_tokens=outputs.computed,
@@ -82,12 +70,7 @@ def engine_statistics(
         finished=outputs.finished,
         cancelled=outputs.cancelled,
         failed=outputs.failed,
-        preemptions=scheduler.preemptions,
-        evictions=scheduler.evictions,
         rebuilds=rebuilds,
         graph_loads=graph_loads,
-        loaded_contexts=scheduler.loaded_sequences,
-        recomputed_chunks=scheduler.recomputed_chunks,
-        switch_s=scheduler.switch_s,
         seconds_since_progress=seconds_since_progress,
     )

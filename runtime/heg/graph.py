@@ -140,20 +140,18 @@ class ExecutionGraph:
             return True
         return shape.tokens == self.static_tokens
 
-    def reroute(self, context: BatchContext) -> bool:
-        """Move the rest of a batch between two kernels to the fused route; return whether that is possible.
+    def rerouted(self, context: BatchContext) -> tuple[Kernel, ...] | None:
+        """Return the kernels of a batch between two of them with the rest on the fused route.
 
-        It is behind a TOKENS kernel that ends at the seam of two segments. Replaces ``context.kernels``.
+        That is possible behind a TOKENS kernel that ends at the seam of two segments; None elsewhere.
         """
         done = context.position
         if not done or context.kernels[done - 1].kind is not KernelKind.TOKENS:
-            return False
+            return None
         layer = context.kernels[done - 1].segments.start
         if layer not in self.bounds:
-            return False
-        fused = self._fused(context.shape, self.bounds.index(layer), done)
-        context.kernels = context.kernels[:done] + fused
-        return True
+            return None
+        return context.kernels[:done] + self._fused(context.shape, self.bounds.index(layer), done)
 
     def chunk_tokens(self, past_tokens: int, left: int) -> int:
         """Return the length of the next prompt chunk behind ``past_tokens``, of ``left`` tokens to come.

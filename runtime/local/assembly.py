@@ -28,6 +28,7 @@ from ..heg.store import ProfileStore
 from ..kv.block_pool import BlockPool
 from ..kv.saved_contexts import SavedContexts
 from ..kv.store.store import ContextStore
+from ..kv.swap.chunks import NO_SWAPPER
 from ..model.converted import conversion_errors
 from ..model.directory import ModelDirectory, open_model_directory
 from ..model.opening import OnOpeningStep, OpeningStep
@@ -146,7 +147,7 @@ def assemble_runtime(
             max_batch_size=config.max_batch_size,
             share_sampled=not arena.quantised_keys,
             state_pool=state_pool,
-            swapper=kept.swapper,
+            swapper=kept.swapper or NO_SWAPPER,
         )
         selector = AppDrafterSelector.open(
             tokenizer,

@@ -33,6 +33,8 @@ class BatchesInProgress:
         self._batches: list[Batch] = []
         self._batch_of: dict[Sequence, Batch] = {}
         self._dropped: list[BatchContext] = []
+        self.changes = 0
+        """Times that a batch was dropped or interrupted."""
 
     def __iter__(self) -> Iterator[Batch]:
         """All batches, in the order in which they were started."""
@@ -95,6 +97,7 @@ class BatchesInProgress:
         together, so a sequence whose chunk began inside a block recomputes that block from its first token.
         In a hybrid model, where the state behind that token is lost, it loses its blocks and waits.
         """
+        self.changes += 1
         self._batches.remove(batch)
         self._dropped.append(batch.context)
         for sequence in batch.sequences:
@@ -113,6 +116,19 @@ class BatchesInProgress:
         and of sequences that have arrived meanwhile.
         """
         for batch in [b for b in self._batches if not b.has_written and b.running_on is None]:
+            self.drop(batch)
+
+    def interrupt(self, batch: Batch) -> None:
+        """Note that the running kernel of an interruptible ``batch`` ended unfinished.
+
+        It will be started again, or its sequences get a batch of shorter kernels, if that was so before.
+        """
+        self.changes += 1
+        again = batch.interrupted_at == batch.context.position
+        batch.interrupted_at = batch.context.position
+        for sequence in batch.sequences:
+            sequence.interruptions += 1
+        if again or batch.all_finished:
             self.drop(batch)
 
     def fail(self, batch: Batch, *, hung: bool) -> list[Sequence]:

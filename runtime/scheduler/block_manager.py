@@ -45,14 +45,15 @@ class BlockManager:
         share: bool,
         share_sampled: bool,
         state_pool: BlockPool | None = None,
-        loads: ChunkLoads | None = None,
-        swap_outs: SwapOuts | None = None,
+        loads: ChunkLoads,
+        swap_outs: SwapOuts,
+        stores_chunks: bool,
     ) -> None:
         """Create a manager of ``pool``, none of whose blocks are held.
 
         ``share`` enables the prefix cache; ``share_sampled`` says whether blocks with sampled tokens may be
         shared (keys are not quantised). ``state_pool`` counts the state rows of a hybrid model. ``loads`` and
-        ``swap_outs`` move chunks of named apps into and out of ``pool``, where they are stored.
+        ``swap_outs`` move chunks of named apps into and out of ``pool``, if ``stores_chunks``.
         """
         self._pool = pool
         self._states = None if state_pool is None else StateManager(state_pool, block_tokens)
@@ -61,6 +62,7 @@ class BlockManager:
         self._share_sampled = share_sampled
         self._loads = loads
         self._swap_outs = swap_outs
+        self._stores_chunks = stores_chunks
         self._held: dict[bytes, HeldContext] = {}
 
     @property
@@ -81,8 +83,7 @@ class BlockManager:
     @property
     def swapped_blocks(self) -> frozenset[int]:
         """The blocks that chunks are being loaded into, or stored from."""
-        parts = (self._loads, self._swap_outs)
-        return frozenset(block for part in parts if part is not None for block in part.held_blocks)
+        return frozenset((*self._loads.held_blocks, *self._swap_outs.held_blocks))
 
     @property
     def keeps_states(self) -> bool:
@@ -117,7 +118,7 @@ class BlockManager:
 
     def begin_loads(self, sequence: Sequence, now: float) -> None:
         """Load what is stored of an admitted sequence's prompt, behind its cached prefix."""
-        if self._loads is not None and (hashes := self._loadable(sequence)):
+        if hashes := self._loadable(sequence):
             self._loads.begin(sequence, hashes, now)
 
     def skip_cached(self, sequence: Sequence) -> None:
@@ -126,7 +127,7 @@ class BlockManager:
         Their tokens then count as computed.
         """
         before = sequence.computed_tokens
-        if self._loads is None or before % self._block_tokens:
+        if before % self._block_tokens:
             return
         hashes = self._loadable(sequence)
         for position in range(before // self._block_tokens, len(hashes)):
@@ -145,15 +146,15 @@ class BlockManager:
         They end before the next block that is in the arena or being loaded; 0 if the next one is. Call
         :meth:`skip_cached` before.
         """
-        if self._loads is None or sequence.computed_tokens % self._block_tokens:
+        hashes = self._loadable(sequence)
+        if not hashes or sequence.computed_tokens % self._block_tokens:
             return length
-        return self._loads.tokens_to_compute(sequence, length, self._loadable(sequence), now)
+        return self._loads.tokens_to_compute(sequence, length, hashes, now)
 
     def swap_out(self, sequence: Sequence) -> None:
         """Have the complete blocks of a sequence that ends stored, and stop its loads."""
-        if self._loads is not None:
-            self._loads.abandon(sequence)
-        if self._swap_outs is None or not self._stores(sequence) or sequence.block_hashes is None:
+        self._loads.abandon(sequence)
+        if not self._stores(sequence) or sequence.block_hashes is None:
             return
         complete = self._shared_tokens(sequence) // self._block_tokens
         if complete:
@@ -165,7 +166,7 @@ class BlockManager:
         ``admitting`` a sequence takes state rows as well, in a hybrid model.
         """
         tables = Counter(block for sequence in without for block in sequence.blocks)
-        if self._loads is not None and without:
+        if without:
             tables.update(self._loads.released_by(without))
         if self._pool.free + self._pool.freed_by(tables) < blocks:
             return False
@@ -222,8 +223,7 @@ class BlockManager:
 
     def release(self, sequence: Sequence) -> None:
         """Release all blocks and state rows of a sequence; cached ones can still be found."""
-        if self._loads is not None:
-            self._loads.abandon(sequence)
+        self._loads.abandon(sequence)
         self._pool.release(sequence.blocks)
         sequence.blocks = []
         sequence.computed_tokens = 0
@@ -238,8 +238,7 @@ class BlockManager:
         first discarded block, and writes tokens together or one by one as they were written before. In a
         hybrid model the state behind that token may be lost: the sequence then has no blocks left.
         """
-        if self._loads is not None:
-            self._loads.abandon(sequence)
+        self._loads.abandon(sequence)
         first = sequence.computed_tokens // self._block_tokens
         touched = self.blocks_for(sequence.computed_tokens + length)
         if quarantine:
@@ -321,7 +320,7 @@ class BlockManager:
         held = self._held.values()
         tables = [sequence.blocks for sequence in sequences]
         tables += [context.blocks for context in held]
-        tables += [part.held_blocks for part in (self._loads, self._swap_outs) if part is not None]
+        tables += [self._loads.held_blocks, self._swap_outs.held_blocks]
         self._pool.check_integrity(tables)
         if self._states is not None:
             self._states.check_integrity(
@@ -330,7 +329,7 @@ class BlockManager:
             )
 
     def _stores(self, sequence: Sequence) -> bool:
-        return self._share and bool(sequence.app)
+        return self._stores_chunks and self._share and bool(sequence.app)
 
     def _shared_tokens(self, sequence: Sequence) -> int:
         """The computed tokens whose blocks may be shared."""
@@ -339,7 +338,7 @@ class BlockManager:
 
     def _loadable(self, sequence: Sequence) -> list[bytes]:
         """The hashes of the prompt's blocks that need not be computed: all but that of its last token."""
-        if self._loads is None or not self._stores(sequence) or sequence.block_hashes is None:
+        if not self._stores(sequence) or sequence.block_hashes is None:
             return []
         tokens = min(sequence.prompt_tokens, len(sequence.tokens) - 1)
         return sequence.block_hashes.compute(sequence.tokens, tokens // self._block_tokens)

@@ -32,9 +32,9 @@ class GraphSwitcher:
     """The graphs of the op groups of one model, and the load in progress: at most one."""
 
     def __init__(self, graph: ExecutionGraph) -> None:
-        """``graph`` has graphs for decoding; each op group starts with the one for prompt chunks."""
+        """Each op group starts with the graph for prompt chunks, the only one if ``graph`` has no others."""
         self._graph = graph
-        self._kernels = graph.token_kernels
+        self._kernels = graph.token_kernels if graph.decode_tokens is not None else ()
         self._graphs = [StaticGraph.PREFILL] * len(self._kernels)
         self._target = StaticGraph.PREFILL
         self._failed: set[GraphLoad] = set()
@@ -42,8 +42,15 @@ class GraphSwitcher:
         """The load in progress."""
         self.update_costs()
 
+    @property
+    def has_two_graphs(self) -> bool:
+        """Whether there is a graph for decoding beside that for prompt chunks."""
+        return bool(self._kernels)
+
     def update_costs(self) -> None:
         """Decide by the present costs of the graph."""
+        if not self._kernels:
+            return
         costs = self._graph.switch_costs(1)
         self._load_s = costs.load_s
         self._seconds = {StaticGraph.PREFILL: costs.prefill_s, StaticGraph.DECODE: costs.repeated_s}
@@ -80,8 +87,9 @@ class GraphSwitcher:
 
     def reset(self) -> None:
         """Note that every op group has its graph for prompt chunks, but for a load in progress."""
-        self._graphs = [StaticGraph.PREFILL] * len(self._kernels)
-        self._update_route()
+        if self._kernels:
+            self._graphs = [StaticGraph.PREFILL] * len(self._kernels)
+            self._update_route()
 
     def _order(self, group: int) -> GraphLoad:
         return GraphLoad(self._kernels[group], self._target)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from ..heg.cost_model import KernelCost
@@ -120,17 +119,47 @@ class KernelSelector:
         return self._queues.by_level
 
     def _select_on(self, role: Role, level: int, now: float) -> ScheduledKernel | LaunchDecision:
-        """Start a kernel of ``level`` on ``role``, or return why none may start."""
-        candidates = self._candidates(level, role, now)
+        """Start a kernel of ``level`` on ``role``, or return why none may start.
+
+        Batches in progress come before a new one; batches that wait for another XPU come last, rerouted.
+        """
+        if level != REACTIVE_LEVEL and self._queues.has_urgent_work:
+            self._drop_longer_than_quantum()
+        if any(other.batch.level < level for other in self._active):
+            return self._backfill(role, level, now)
+        decision: ScheduledKernel | LaunchDecision = LaunchDecision.DEFER
         if len(self._roles) > 1 and level == self._last_level_on[role] == REACTIVE_LEVEL:
-            candidates = itertools.chain(self._background_within_credit(role), candidates)
-        if self._active and any(other.batch.level < level for other in self._active):
-            # Backfill beside reactive work: the most work for the energy first (§6.3).
-            candidates = iter(sorted(candidates, key=_Candidate.efficiency, reverse=True))
+            decision = self._launch_first(self._background_within_credit(role), role, now)
+        for stage in self._stages(level, now) if decision is LaunchDecision.DEFER else ():
+            paused = self._paused(stage, level)
+            decision = self._launch_first(self._resumed(paused, role), role, now)
+            if decision is LaunchDecision.DEFER:
+                decision = self._launch_first(self._start_new(stage, level, role), role, now)
+            if decision is LaunchDecision.DEFER:
+                decision = self._launch_first(self._rerouted(paused, role), role, now)
+            if decision is not LaunchDecision.DEFER:
+                return decision
+        return decision
+
+    def _backfill(self, role: Role, level: int, now: float) -> ScheduledKernel | LaunchDecision:
+        """Start a kernel of ``level`` beside more urgent work: the most work for the energy first (§6.3)."""
+        candidates: list[_Candidate] = []
+        for stage in self._stages(level, now):
+            paused = self._paused(stage, level)
+            candidates += self._resumed(paused, role)
+            candidates += self._start_new(stage, level, role)
+            candidates += self._rerouted(paused, role)
+        candidates.sort(key=_Candidate.efficiency, reverse=True)
+        return self._launch_first(candidates, role, now)
+
+    def _launch_first(
+        self, candidates: Iterable[_Candidate], role: Role, now: float
+    ) -> ScheduledKernel | LaunchDecision:
+        """Start the first of ``candidates`` that may start on ``role`` now, or return why none may."""
         for candidate in candidates:
             batch = candidate.batch
             if batch not in self._batches:
-                continue  # dropped: building the batch of another candidate evicted a sequence of it
+                continue  # dropped: the batch of another candidate was started, which evicted a sequence of it
             promoted_first = batch.promoted and self._kernels_since_promoted >= self._policy.promoted_stride
             as_level = REACTIVE_LEVEL if promoted_first else batch.level
             decision = self._active.decide_launch(candidate.cost, as_level, role, now)
@@ -140,30 +169,43 @@ class KernelSelector:
                 return decision
         return LaunchDecision.DEFER
 
-    def _candidates(self, level: int, role: Role, now: float) -> Iterator[_Candidate]:
-        """The kernels of ``level`` that could run on ``role``, the most urgent first.
+    def _paused(self, stage: Stage, level: int) -> list[Batch]:
+        """The batches in progress of which no kernel runs, the most urgent first."""
+        paused = [batch for batch in self._in_progress(stage, level) if batch.running_on is None]
+        return sorted(paused, key=lambda batch: (not batch.promoted, len(batch.context.remaining)))
 
-        Batches in progress come before a new one; batches that wait for another XPU come last, rerouted.
+    def _in_progress(self, stage: Stage, level: int) -> list[Batch]:
+        return [batch for batch in self._batches if batch.level == level and batch.stage is stage]
+
+    def _resumed(self, paused: Iterable[Batch], role: Role) -> list[_Candidate]:
+        """The next kernels of ``paused`` batches that prefer ``role``."""
+        return [
+            self._candidate(batch, batch.context.kernels, role)
+            for batch in paused
+            if batch.context.kernels[batch.context.position].roles[0] is role
+        ]
+
+    def _start_new(self, stage: Stage, level: int, role: Role) -> list[_Candidate]:
+        """Start a new batch, if one may be in progress beside the others; return its first kernel on ``role``.
+
+        Its sequences are admitted and get their blocks, for which others may be evicted. If its kernel is not
+        started in this round, the batch is dropped at the end of it.
         """
-        if level != REACTIVE_LEVEL and self._queues.has_urgent_work:
-            self._drop_longer_than_quantum()
-        for stage in self._stages(level, now):
-            in_progress = [batch for batch in self._batches if batch.level == level and batch.stage is stage]
-            paused = [batch for batch in in_progress if batch.running_on is None]
-            paused.sort(key=lambda batch: (not batch.promoted, len(batch.context.remaining)))
-            for batch in paused:
-                if batch.context.kernels[batch.context.position].roles[0] is role:
-                    yield self._candidate(batch, batch.context.kernels, role)
-            max_in_progress = len(self._roles) if stage is Stage.PREFILL else 1
-            decodes_here = role is Role.DECODE or self._graph.decodes_split
-            if len(in_progress) < max_in_progress and (decodes_here or stage is not Stage.DECODE):
-                new = self._builder.start_batch(stage, level)
-                if new is not None and new.context.kernels[0].roles[0] is role:
-                    yield self._candidate(new, new.context.kernels, role)
-            for batch in paused:
-                kernels = self._rerouted(batch) if role is Role.DECODE else None
-                if kernels is not None:
-                    yield self._candidate(batch, kernels, role)
+        max_in_progress = len(self._roles) if stage is Stage.PREFILL else 1
+        decodes_here = role is Role.DECODE or self._graph.decodes_split
+        if len(self._in_progress(stage, level)) >= max_in_progress or not (
+            decodes_here or stage is not Stage.DECODE
+        ):
+            return []
+        new = self._builder.start_batch(stage, level)
+        return [] if new is None else self._resumed([new], role)
+
+    def _rerouted(self, paused: Iterable[Batch], role: Role) -> list[_Candidate]:
+        """The kernels on the DECODE XPU of ``paused`` batches that wait for the other one."""
+        if role is not Role.DECODE:
+            return []
+        routes = [(batch, self._other_route(batch)) for batch in paused]
+        return [self._candidate(batch, kernels, role) for batch, kernels in routes if kernels is not None]
 
     def _drop_longer_than_quantum(self) -> None:
         """Drop the paused batches whose next kernel may be so long only while nothing is more urgent."""
@@ -173,20 +215,15 @@ class KernelSelector:
             if candidate.cost.seconds > self._graph.quantum_s:
                 self._batches.drop(batch)
 
-    def _background_within_credit(self, role: Role) -> Iterator[_Candidate]:
+    def _background_within_credit(self, role: Role) -> list[_Candidate]:
         """Kernels on ``role``, within the earned time, of background batches that began on another XPU.
 
         See :attr:`Policy.background_share`: these kernels go before reactive ones on ``role``.
         """
-        for batch in self._batches:
-            if not batch.is_background or batch.running_on is not None:
-                continue
-            kernels = batch.context.kernels
-            next_role = kernels[batch.context.position].roles[0]
-            if next_role is role and kernels[0].roles[0] is not role:
-                candidate = self._candidate(batch, kernels, role)
-                if candidate.cost.seconds <= self._background_credit_s[role]:
-                    yield candidate
+        waiting = [batch for batch in self._batches if batch.is_background and batch.running_on is None]
+        moved = [batch for batch in waiting if batch.context.kernels[0].roles[0] is not role]
+        credit_s = self._background_credit_s[role]
+        return [each for each in self._resumed(moved, role) if each.cost.seconds <= credit_s]
 
     def _candidate(self, batch: Batch, kernels: tuple[Kernel, ...], role: Role) -> _Candidate:
         kernel = kernels[batch.context.position]
@@ -236,12 +273,11 @@ class KernelSelector:
             return (Stage.DECODE, Stage.PREFILL)
         return (Stage.PREFILL, Stage.DECODE)
 
-    def _rerouted(self, batch: Batch) -> tuple[Kernel, ...] | None:
+    def _other_route(self, batch: Batch) -> tuple[Kernel, ...] | None:
         """The kernels of a batch on another XPU than the busy one it waits for; None if it must wait (§6.5).
 
         Reactive prompts stay where they are while there is promoted work, which needs the other XPU, and no
-        batch moves to kernels that would take too long there. The batch keeps its route until
-        :meth:`_launch`.
+        batch moves to kernels that would take too long there.
         """
         context = batch.context
         waits_for = context.kernels[context.position].roles[0]
@@ -252,11 +288,7 @@ class KernelSelector:
             return None
         if not context.position:
             return self._graph.kernels_for(context.shape, avoid=waits_for)
-        current = context.kernels
-        if not self._graph.reroute(context):
-            return None
-        context.kernels, rerouted = current, context.kernels
-        return rerouted
+        return self._graph.rerouted(context)
 
     def _launch(self, candidate: _Candidate, role: Role, now: float) -> ScheduledKernel:
         """Start a kernel, preempt less urgent batches, and update the background share and aging counters."""

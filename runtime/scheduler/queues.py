@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ..heg.graph import ExecutionGraph
 from ..heg.kernel import BatchShape
+from .draft import NO_DRAFT
 from .fair_queue import FairQueue, QueueKey
 from .policy import Policy
 from .sequence import REACTIVE_LEVEL, Sequence, SequenceState, by_order
@@ -53,6 +54,8 @@ class RequestQueues:
         """When :attr:`has_urgent_work` was true last."""
         self.running: list[Sequence] = []
         """Sequences that hold blocks, sorted by :attr:`Sequence.order`."""
+        self.changes = 0
+        """Times that a sequence was added, has changed between waiting and running, was extended or ended."""
         self.promoted: set[Sequence] = set()
         """Unfinished sequences that have been promoted by aging, waiting or running."""
         # Heaps by time; a sequence that has finished meanwhile is skipped when its time comes.
@@ -111,6 +114,7 @@ class RequestQueues:
 
     def add(self, sequence: Sequence, now: float) -> None:
         """Queue a new sequence at its priority level, and note its promotion time (aging) and deadline."""
+        self.changes += 1
         sequence.level = int(sequence.priority) if self._policy.by_priority else REACTIVE_LEVEL
         if sequence.level not in self.by_level:
             self.by_level[sequence.level] = FairQueue(self._policy, self._max_batch_size)
@@ -126,6 +130,7 @@ class RequestQueues:
 
     def admit(self, sequence: Sequence) -> None:
         """Move a waiting sequence, which now holds blocks, to the running ones."""
+        self.changes += 1
         queue = self.by_level[sequence.level]
         queue.remove(sequence)
         queue.run(sequence)
@@ -134,6 +139,7 @@ class RequestQueues:
 
     def requeue(self, sequence: Sequence) -> None:
         """Move a running sequence, which has lost its blocks, back to its queue."""
+        self.changes += 1
         self._remove_running(sequence)
         self.by_level[sequence.level].stop(sequence)
         sequence.evicted = True
@@ -141,6 +147,7 @@ class RequestQueues:
 
     def finish(self, sequence: Sequence) -> None:
         """Remove an unfinished sequence from wherever it is, and mark it FINISHED."""
+        self.changes += 1
         if sequence.state is SequenceState.WAITING:
             self.by_level[sequence.level].remove(sequence)
         else:
@@ -148,6 +155,15 @@ class RequestQueues:
             self.by_level[sequence.level].stop(sequence)
         sequence.state = SequenceState.FINISHED
         self.promoted.discard(sequence)
+
+    def extend(self, sequence: Sequence, tokens: Iterable[int]) -> None:
+        """Append given ``tokens`` to a DECODE sequence; they are prefilled in chunks."""
+        self.changes += 1
+        begin = len(sequence.tokens)
+        sequence.tokens += tokens
+        sequence.given.append(range(begin, len(sequence.tokens)))
+        sequence.draft = NO_DRAFT
+        sequence.state = SequenceState.PREFILL
 
     def charge(self, sequence: Sequence, tokens: int) -> None:
         """Charge the app of a sequence for its next ``tokens``, which are computed now."""

@@ -33,12 +33,13 @@ first token.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from ..heg.cost_model import CostModel, KernelCost
 from ..heg.graph import ExecutionGraph
 from ..heg.kernel import BatchContext, BatchShape, GraphLoad, KernelKind, Role
 from ..kv.block_pool import BlockPool
-from ..kv.swap.chunks import ChunkLoad, ChunkSwapper
+from ..kv.swap.chunks import NO_SWAPPER, ChunkLoad, ChunkSwapper
 from ..kv.swap.costs import LinearCost
 from .active_kernels import ActiveKernels, ScheduledKernel
 from .batch import Batch
@@ -46,13 +47,33 @@ from .batch_builder import BatchBuilder
 from .batches_in_progress import BatchesInProgress
 from .block_manager import BlockManager
 from .chunk_loads import ChunkLoads
-from .draft import NO_DRAFT, Draft
+from .draft import Draft
 from .graph_switcher import GraphSwitcher, PrefillWork
 from .kernel_selector import KernelSelector
 from .policy import Policy, Preemption
 from .queues import RequestQueues
 from .sequence import Sequence, SequenceState
 from .swap_outs import SwapOuts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerStatistics:
+    """A snapshot. Counters only grow; ``running`` and ``waiting`` are the present numbers."""
+
+    running: int
+    """Sequences that hold KV blocks."""
+    waiting: int
+    """Sequences that hold no KV blocks."""
+    preemptions: int
+    """Forward passes that were paused between two kernels for a more urgent one."""
+    evictions: int
+    """Sequences whose KV blocks were taken by more urgent ones, and which were recomputed."""
+    loaded_contexts: int
+    """Sequences for which stored chunks were loaded (LLMS §3.3)."""
+    recomputed_chunks: int
+    """Stored chunks that were computed all the same: it was quicker, or they were damaged."""
+    switch_s: float
+    """Seconds that these waited, together, from their admission until nothing was being loaded for them."""
 
 
 class Scheduler:
@@ -67,20 +88,17 @@ class Scheduler:
         max_batch_size: int,
         share_sampled: bool,
         state_pool: BlockPool | None = None,
-        swapper: ChunkSwapper | None = None,
+        swapper: ChunkSwapper = NO_SWAPPER,
     ) -> None:
         """``max_batch_size`` is in sequences. For the next two see :class:`BlockManager`.
 
-        ``swapper`` stores and loads the chunks of named apps; a hybrid model has none.
+        ``swapper`` stores and loads the chunks of named apps; a hybrid model has none that are stored.
         """
         self.policy = policy
         self._graph = graph
         self._restarts = policy.preemption is Preemption.RESTART
-        self._loads: ChunkLoads | None = None
-        self._swap_outs: SwapOuts | None = None
-        if swapper is not None:
-            self._loads = ChunkLoads(pool, graph.block_tokens, swapper, self._recompute_cost)
-            self._swap_outs = SwapOuts(pool, graph.block_tokens, swapper)
+        self._loads = ChunkLoads(pool, graph.block_tokens, swapper, self._recompute_cost)
+        self._swap_outs = SwapOuts(pool, graph.block_tokens, swapper)
         self._block_manager = BlockManager(
             pool,
             graph.block_tokens,
@@ -89,6 +107,7 @@ class Scheduler:
             state_pool=state_pool,
             loads=self._loads,
             swap_outs=self._swap_outs,
+            stores_chunks=swapper is not NO_SWAPPER,
         )
         self._queues = RequestQueues(policy, graph, max_batch_size)
         self._batches = BatchesInProgress(graph, policy, self._queues, self._block_manager)
@@ -99,29 +118,30 @@ class Scheduler:
         self._selector = KernelSelector(
             graph, policy, self._queues, self._batches, self._builder, self._active, max_batch_size
         )
-        self._switcher = None if graph.decode_tokens is None else GraphSwitcher(graph)
-        self._only_batch: Batch | None = None
-        """The batch of the last kernel, on a platform of one XPU, while it has all unfinished sequences."""
+        self._switcher = GraphSwitcher(graph)
+        self._only_batch: tuple[Batch, int] | None = None
+        """The batch of the last kernel, on a platform of one XPU, if it had all unfinished sequences, and
+        :attr:`_changes` then: it has them as long as that is equal."""
 
     def use_costs(self, cost_model: CostModel) -> None:
         """Decide by other estimates of the same kernels from now on."""
         self._graph.use_costs(cost_model)
-        for part in (self._queues, self._builder, self._selector):
+        for part in (self._queues, self._builder, self._selector, self._switcher):
             part.update_costs()
-        if self._switcher is not None:
-            self._switcher.update_costs()
 
     # State.
 
-    @property
-    def num_waiting(self) -> int:
-        """Sequences that hold no blocks."""
-        return self._queues.num_waiting
-
-    @property
-    def num_running(self) -> int:
-        """Sequences that hold blocks."""
-        return len(self._queues.running)
+    def statistics(self) -> SchedulerStatistics:
+        """Return the counters. Cheap, and callable from any thread at any time."""
+        return SchedulerStatistics(
+            running=len(self._queues.running),
+            waiting=self._queues.num_waiting,
+            preemptions=self._selector.preemptions,
+            evictions=self._builder.evictions,
+            loaded_contexts=self._loads.begun,
+            recomputed_chunks=self._loads.recomputed,
+            switch_s=self._loads.switch_s,
+        )
 
     @property
     def has_reactive_work(self) -> bool:
@@ -147,39 +167,14 @@ class Scheduler:
         return self._block_manager
 
     @property
-    def evictions(self) -> int:
-        """Times a sequence lost its blocks to a more urgent one."""
-        return self._builder.evictions
-
-    @property
-    def preemptions(self) -> int:
-        """Times a batch was paused between two kernels for a more urgent one."""
-        return self._selector.preemptions
-
-    @property
-    def loaded_sequences(self) -> int:
-        """Sequences for which chunks were loaded."""
-        return 0 if self._loads is None else self._loads.begun
-
-    @property
-    def recomputed_chunks(self) -> int:
-        """Stored chunks that were computed: because it was quicker, or because they were damaged."""
-        return 0 if self._loads is None else self._loads.recomputed
-
-    @property
-    def switch_s(self) -> float:
-        """Seconds from the admission of sequences until nothing was being loaded for them any more."""
-        return 0.0 if self._loads is None else self._loads.switch_s
-
-    @property
     def switches_graphs(self) -> bool:
         """Whether the PREFILL XPU has two graphs for each op group."""
-        return self._switcher is not None
+        return self._switcher.has_two_graphs
 
     @property
     def loads_graph(self) -> bool:
         """Whether it loads one of them now."""
-        return self._switcher is not None and self._switcher.loading is not None
+        return self._switcher.loading is not None
 
     @property
     def usable_tokens(self) -> int:
@@ -206,10 +201,8 @@ class Scheduler:
         sequence that waits for a chunk may find it quicker to compute it.
         """
         times = [self._hung_at(kernel) for kernel in self._active]
-        times.append(self._queues.next_deadline)
-        if self._loads is not None:
-            times.append(self._loads.next_decision)
-        if self.num_waiting:
+        times += (self._queues.next_deadline, self._loads.next_decision)
+        if self._queues.num_waiting:
             times.append(self._block_manager.next_expiry())
         return min(times)
 
@@ -222,11 +215,10 @@ class Scheduler:
             The sequence that was shed because too many wait, now FINISHED: the one that would be served last,
             which may be ``sequence`` itself.
         """
-        self._only_batch = None
         self._queues.add(sequence, now)
         if self._restarts and not sequence.is_background:
             self._builder.evict_background_prompts()
-        if self.num_waiting <= self.policy.max_waiting:
+        if self._queues.num_waiting <= self.policy.max_waiting:
             return None
         shed = self._queues.last_waiting
         self.finish(shed)
@@ -239,7 +231,6 @@ class Scheduler:
         """
         if sequence.state is SequenceState.FINISHED:
             return
-        self._only_batch = None
         self._block_manager.swap_out(sequence)
         self._queues.finish(sequence)
         batch = self._batches.containing(sequence)
@@ -267,12 +258,7 @@ class Scheduler:
 
         They must fit the arena, and so must what may be sampled behind them.
         """
-        self._only_batch = None
-        begin = len(sequence.tokens)
-        sequence.tokens += tokens
-        sequence.given.append(range(begin, len(sequence.tokens)))
-        sequence.draft = NO_DRAFT
-        sequence.state = SequenceState.PREFILL
+        self._queues.extend(sequence, tokens)
 
     def hold_for_next_turn(self, sequence: Sequence, now: float) -> None:
         """Hold the blocks of a FINISHED sequence whose tools are running, for ``policy.tool_wait_s``."""
@@ -307,15 +293,9 @@ class Scheduler:
 
         It will be started again, or its batch is built anew, of shorter kernels, if that was so before.
         """
-        self._only_batch = None
         batch = self._active.remove(role).batch
         batch.running_on = None
-        again = batch.interrupted_at == batch.context.position
-        batch.interrupted_at = batch.context.position
-        for sequence in batch.sequences:
-            sequence.interruptions += 1
-        if again or batch.all_finished:
-            self._batches.drop(batch)
+        self._batches.interrupt(batch)
 
     def fail_kernel(self, role: Role, *, hung: bool) -> list[Sequence]:
         """Note that the kernel on ``role`` failed, or ``hung`` and may write to its blocks at any time.
@@ -325,7 +305,6 @@ class Scheduler:
         Returns:
             The sequences that have failed ``policy.max_faults`` times, now FINISHED.
         """
-        self._only_batch = None
         batch = self._active.remove(role).batch
         batch.running_on = None
         given_up = self._batches.fail(batch, hung=hung)
@@ -335,23 +314,19 @@ class Scheduler:
 
     def complete_loads(self, loads: Iterable[ChunkLoad], now: float) -> None:
         """Note that the swapper has ended ``loads``; see their state."""
-        assert self._loads is not None
         self._loads.complete(loads, now)
 
     def release_swapped_out(self, blocks: Iterable[int]) -> None:
         """Note that the swapper has copied ``blocks``."""
-        assert self._swap_outs is not None
         self._swap_outs.release(blocks)
 
     def end_graph_load(self, load: GraphLoad, *, failed: bool) -> None:
         """Note that the PREFILL XPU has loaded a graph, or has ``failed`` to and keeps the former one."""
-        assert self._switcher is not None
         self._switcher.end_load(load, failed=failed)
 
     def reset_graphs(self) -> None:
         """Note that the PREFILL XPU was rebuilt, with the graphs for prompt chunks."""
-        if self._switcher is not None:
-            self._switcher.reset()
+        self._switcher.reset()
 
     def expire(self, now: float) -> list[Sequence]:
         """Finish the sequences whose deadline has passed, and return them."""
@@ -394,59 +369,68 @@ class Scheduler:
         self._queues.reactive_elsewhere = reactive_elsewhere
         self._block_manager.release_expired(now)
         self._queues.promote_aged(now)
-        only = self._only_batch
-        may_run = background and not reactive_elsewhere
-        if only is not None and only.running_on is None and (may_run or not only.is_background):
-            if only.context.next_kernel is None:
-                only = self._builder.repeat(only)
-            if only is not None:
-                if not only.is_background:
-                    self._queues.last_urgent = now
-                self._only_batch = only
-                return [self._selector.select_next(only, now)]
-        scheduled = self._select_kernels(now, background=background)
-        self._only_batch = self._only_batch_of(scheduled)
+        only = self._next_of_only_batch(background=background and not reactive_elsewhere)
+        if only is not None:
+            if not only.is_background:
+                self._queues.last_urgent = now
+            scheduled = [self._selector.select_next(only, now)]
+        else:
+            scheduled = self._select_kernels(now, background=background)
+        self._note_only_batch(scheduled)
         return scheduled
 
-    def _only_batch_of(self, scheduled: list[ScheduledKernel]) -> Batch | None:
-        """Return the batch of the kernel that was ``scheduled`` if it has all unfinished sequences.
+    @property
+    def _changes(self) -> int:
+        """A number that grows when anything changes that the selection of a kernel depends on."""
+        return self._queues.changes + self._batches.changes
 
-        Until one is added, given tokens, or ends, there is then nothing to select: the next kernel is that of
-        this batch, or the first of the next decode of the same sequences.
+    def _next_of_only_batch(self, *, background: bool) -> Batch | None:
+        """Return the batch with all unfinished sequences, or the next decode of these; None without one.
+
+        There is then nothing to select. ``background`` says whether it may be one of background work.
         """
-        if not scheduled or self._graph.static_tokens is not None or self.num_waiting:
+        if self._only_batch is None or self._only_batch[1] != self._changes:
             return None
-        (kernel,) = scheduled
-        return kernel.batch if len(kernel.batch.chunks) == self.num_running else None
+        batch = self._only_batch[0]
+        if batch.running_on is not None or (batch.is_background and not background):
+            return None
+        return batch if batch.context.next_kernel is not None else self._builder.repeat(batch)
+
+    def _note_only_batch(self, scheduled: list[ScheduledKernel]) -> None:
+        self._only_batch = None
+        if scheduled and self._graph.static_tokens is None and not self._queues.num_waiting:
+            (kernel,) = scheduled
+            if len(kernel.batch.chunks) == len(self._queues.running):
+                self._only_batch = (kernel.batch, self._changes)
 
     def _select_kernels(self, now: float, *, background: bool) -> list[ScheduledKernel]:
         """Select kernels for idle XPUs until none may run."""
         if self._queues.has_urgent_work:
             self._queues.last_urgent = now
         self._builder.begin_round(now)
-        if self._loads is not None:
-            self._loads.begin_round()
+        self._loads.begin_round()
         scheduled: list[ScheduledKernel] = []
         while True:
-            running = self.num_running
+            running = len(self._queues.running)
             while (kernel := self._selector.select(now, background=background)) is not None:
                 scheduled.append(kernel)
             self._batches.drop_unstarted()
             # What a batch that was not started has admitted is no longer in a queue, so that further
             # sequences come into view, with which a batch may start.
-            if self.num_running <= running:
+            if len(self._queues.running) <= running:
                 return scheduled
 
     def next_graph_load(self) -> GraphLoad | None:
         """Return the graph that the PREFILL XPU is to load now, if any; then call :meth:`end_graph_load`."""
-        return None if self._switcher is None else self._switcher.next_load(self._prefill_work())
+        return self._switcher.next_load(self._prefill_work()) if self._switcher.has_two_graphs else None
 
     def _prefill_work(self) -> PrefillWork | None:
         """What is left to prefill in chunks of the static shape; None without unfinished requests."""
         static = self._graph.static_tokens
         assert static is not None
-        if self.num_waiting or not self._queues.running:
-            return PrefillWork(float("inf"), None) if self.num_waiting else None
+        waiting = self._queues.num_waiting
+        if waiting or not self._queues.running:
+            return PrefillWork(float("inf"), None) if waiting else None
         prompts = [sequence for sequence in self._queues.running if sequence.needs_prefill]
         chunks = sum((prompt.prefill_end - prompt.computed_tokens) // static for prompt in prompts)
         for batch in self._batches:

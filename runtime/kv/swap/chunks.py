@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from .costs import LinearCost
 
@@ -92,3 +92,32 @@ class ChunkSwapper(Protocol):
 
     def swap_out(self, swap_out: SwapOut) -> None:
         """Queue chunks to be stored."""
+
+
+class _NoSwapper:
+    """A :class:`ChunkSwapper` without tiers: nothing is stored."""
+
+    def locate(self, app: str, block_hash: bytes) -> None:
+        """See :meth:`ChunkSwapper.locate`."""
+
+    def load(self, loads: Sequence[ChunkLoad]) -> None:
+        """See :meth:`ChunkSwapper.load`."""
+
+    def withdraw(self, load: ChunkLoad) -> bool:
+        """See :meth:`ChunkSwapper.withdraw`."""
+        return True
+
+    def io_cost(self) -> LinearCost:
+        """See :meth:`ChunkSwapper.io_cost`."""
+        return LinearCost(0.0, 0.0)
+
+    def stores(self, app: str, block_hash: bytes) -> bool:
+        """See :meth:`ChunkSwapper.stores`."""
+        return False
+
+    def swap_out(self, swap_out: SwapOut) -> None:
+        """See :meth:`ChunkSwapper.swap_out`."""
+
+
+NO_SWAPPER: Final[ChunkSwapper] = _NoSwapper()
+"""The swapper of a runtime that stores no chunks."""

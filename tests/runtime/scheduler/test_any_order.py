@@ -66,7 +66,7 @@ class AnyOrder(RuleBasedStateMachine):
     def schedule(self) -> None:
         self.machine.schedule()
         if not self.machine.running:
-            unfinished = self.scheduler.num_waiting + self.scheduler.num_running
+            unfinished = self.scheduler.statistics().waiting + self.scheduler.statistics().running
             assert self.waits() or not unfinished, "a sequence could run"
         assert not self.machine.schedule(), "all kernels that may run have been started"
 
@@ -184,7 +184,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.scheduler.check_integrity()
         self.finished += [s for s in self.alive if s.state is SequenceState.FINISHED]
         self.alive = [s for s in self.alive if s.state is not SequenceState.FINISHED]
-        assert self.scheduler.num_waiting + self.scheduler.num_running == len(self.alive)
+        assert self.scheduler.statistics().waiting + self.scheduler.statistics().running == len(self.alive)
         assert self.scheduler.usable_tokens == (BLOCKS - self.quarantined) * BLOCK
 
     def teardown(self) -> None:

@@ -67,7 +67,8 @@ def test_a_stored_context_is_loaded_and_only_the_rest_is_computed(machine: Swapp
     machine.until(sequence)
     assert computed_by(machine, sequence)[0] == (32, 7)
     assert sequence.cached_tokens == 32
-    assert (machine.scheduler.loaded_sequences, machine.scheduler.recomputed_chunks) == (1, 0)
+    statistics = machine.scheduler.statistics()
+    assert (statistics.loaded_contexts, statistics.recomputed_chunks) == (1, 0)
 
 
 def test_the_prompt_begins_as_soon_as_its_first_block_is_there(machine: SwappingMachine) -> None:
@@ -103,7 +104,7 @@ def test_a_damaged_chunk_is_computed_and_those_behind_it_are_skipped(machine: Sw
     machine.until(sequence)
     assert computed_by(machine, sequence)[:2] == [(12, 4), (32, 1)]
     assert sequence.cached_tokens == 28
-    assert machine.scheduler.recomputed_chunks == 1
+    assert machine.scheduler.statistics().recomputed_chunks == 1
     assert [chunk.position for out in machine.swapper.swap_outs for chunk in out.chunks] == [3], "stored anew"
 
 
@@ -122,7 +123,7 @@ def test_on_a_slow_disk_loads_meet_the_recompute(machine: SwappingMachine) -> No
     assert computed[-3][0] == 32
     loaded = sum(1 for chunk in range(8) if not any(b <= 4 * chunk < b + n for b, n in computed))
     assert 0 < loaded < 8
-    assert machine.scheduler.recomputed_chunks == 8 - loaded
+    assert machine.scheduler.statistics().recomputed_chunks == 8 - loaded
     assert recompute.seconds(1) < 0.012
 
 
@@ -139,7 +140,7 @@ def test_a_disk_that_stalls_is_noticed_in_time(machine: SwappingMachine) -> None
     machine.now = due
     machine.until(sequence)
     assert sequence.cached_tokens == 0
-    assert machine.scheduler.recomputed_chunks == 8
+    assert machine.scheduler.statistics().recomputed_chunks == 8
     machine.end_load(stalled)
     again = machine.add(CONTEXT, app=APP)
     machine.until(again)
@@ -232,7 +233,7 @@ def test_swapped_out_blocks_are_held_until_they_are_copied(machine: SwappingMach
     assert machine.pool.free == free - 7
     copy_all(machine)
     assert machine.pool.free == free
-    assert machine.scheduler.num_running == 0
+    assert machine.scheduler.statistics().running == 0
 
 
 def test_a_next_turn_stores_what_is_new(machine: SwappingMachine) -> None:
@@ -266,7 +267,7 @@ def test_another_app_loads_nothing(machine: SwappingMachine) -> None:
     sequence = machine.add(CONTEXT, app=b"mail")
     machine.until(sequence)
     assert sequence.cached_tokens == 0
-    assert machine.scheduler.loaded_sequences == 0
+    assert machine.scheduler.statistics().loaded_contexts == 0
 
 
 def test_what_was_loaded_is_locked_for_every_sequence_that_waited(machine: SwappingMachine) -> None:
@@ -293,7 +294,7 @@ def test_what_is_loaded_again_after_an_eviction_is_not_counted_twice() -> None:
     assert sequence.evicted
     machine.load_all()
     machine.until(sequence)
-    assert machine.scheduler.loaded_sequences == 2
+    assert machine.scheduler.statistics().loaded_contexts == 2
     assert sequence.cached_tokens == 32
 
 

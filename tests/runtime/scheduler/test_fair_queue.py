@@ -104,12 +104,12 @@ class TestOneRequestBesideMany:
         load.decode(many[:16])
         load.service(40)
         load.machine.step()
-        running = load.machine.scheduler.num_running
+        running = load.machine.scheduler.statistics().running
         one = load.add(CHAT, 5, 1, priority)
         assert load.batches_until(one, load.machine.done) <= 3
         assert not any(sequence in load.machine.done for sequence in many)
-        assert load.machine.scheduler.evictions == 0
-        assert load.machine.scheduler.num_running == running, "it took none of the others with it"
+        assert load.machine.scheduler.statistics().evictions == 0
+        assert load.machine.scheduler.statistics().running == running, "it took none of the others with it"
         load.machine.batches(20_000)
         assert all(sequence in load.machine.done for sequence in many)
 
@@ -165,7 +165,7 @@ class TestOneRequestBesideMany:
             load.batch()
             assert long.state is SequenceState.DECODE, "its app is not ahead by 8 sampled tokens"
         assert load.batches_until(one, load.machine.done) <= 5
-        assert load.machine.scheduler.evictions == 1
+        assert load.machine.scheduler.statistics().evictions == 1
         load.machine.until(long)
 
     def test_beside_one_place(self) -> None:
@@ -408,7 +408,7 @@ def test_many_apps_take_turns() -> None:
     most = 0
     while len(load.machine.done) < len(sequences):
         load.batch()
-        most = max(most, load.machine.scheduler.num_running)
+        most = max(most, load.machine.scheduler.statistics().running)
     assert most <= 8
     ends = sorted(sequences, key=lambda sequence: load.machine.done[sequence])
     assert all(abs(place - sequence.id) <= 8 for place, sequence in enumerate(ends))

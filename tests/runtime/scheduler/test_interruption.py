@@ -59,7 +59,7 @@ def test_an_interrupted_kernel_runs_again_after_what_is_more_urgent(kernels: int
     interrupted = one.interrupt(0.01)
     question = one.add(5, answer=2)
     one.until(question)
-    assert one.scheduler.preemptions == background.preemptions == 1
+    assert one.scheduler.statistics().preemptions == background.preemptions == 1
     again = one.step()
     assert again is not None
     assert again.scheduled.batch is interrupted.scheduled.batch
@@ -76,7 +76,7 @@ def test_nothing_more_urgent_came() -> None:
     assert again is not None
     assert again.scheduled.kernel is interrupted.scheduled.kernel
     one.until(background)
-    assert one.scheduler.preemptions == 0
+    assert one.scheduler.statistics().preemptions == 0
 
 
 def test_a_paused_batch_with_long_kernels_is_built_anew_beside_reactive_work() -> None:
@@ -261,7 +261,7 @@ def test_everything_is_served_whatever_is_interrupted(
             alive.append(one.add(value, priority, answer=3, given=given_tokens, app=b"app"))
         one.scheduler.check_integrity()
     one.batches(50_000)
-    assert (one.scheduler.num_running, one.scheduler.num_waiting) == (0, 0)
+    assert (one.scheduler.statistics().running, one.scheduler.statistics().waiting) == (0, 0)
     for kernel in one.log:
         batch = kernel.scheduled.batch
         if batch.is_background and not batch.interruptible:

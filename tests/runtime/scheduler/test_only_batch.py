@@ -87,7 +87,7 @@ def test_the_kernels_are_those_of_a_search_before_each(name: str, monkeypatch: p
     def holds(requests: list[Request], blocks: int, batch: int) -> None:
         served = history(name, requests, blocks, batch)
         with monkeypatch.context() as patched:
-            patched.setattr(Scheduler, "_only_batch_of", lambda self, scheduled: None)
+            patched.setattr(Scheduler, "_note_only_batch", lambda self, scheduled: None)
             assert served == history(name, requests, blocks, batch)
 
     holds()

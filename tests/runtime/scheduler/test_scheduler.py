@@ -84,7 +84,7 @@ def test_reactive_preempts_between_two_kernels_and_nothing_is_recomputed() -> No
     added_at = machine.now
     assert machine.until(user) == pytest.approx(running.end + 0.004), "one kernel, then its own four layers"
     assert machine.now - added_at <= QUANTUM + 0.004
-    assert machine.scheduler.preemptions == 1
+    assert machine.scheduler.statistics().preemptions == 1
     assert (background.preemptions, user.preemptions) == (1, 0)
     machine.until(background)
     layers = [kernel.scheduled.kernel.layers.start for kernel in machine.log if kernel.ids == [background.id]]
@@ -237,7 +237,7 @@ def test_full_arena_evicts_the_last_background_sequence() -> None:
     user = machine.add(13, answer=2)
     machine.until(user)
     assert (first.state, last.state) == (SequenceState.DECODE, SequenceState.WAITING)
-    assert machine.scheduler.evictions == 1
+    assert machine.scheduler.statistics().evictions == 1
     assert [each.evictions for each in (first, last, user)] == [0, 1, 0]
     machine.until(first)
     machine.until(last)
@@ -265,7 +265,7 @@ def test_growing_sequences_evict_the_last_and_all_finish() -> None:
     sequences = [machine.add(5, answer=13) for _ in range(3)]
     machine.batches()
     assert sorted(machine.done, key=lambda sequence: machine.done[sequence]) == sequences
-    assert machine.scheduler.evictions > 0
+    assert machine.scheduler.statistics().evictions > 0
 
 
 def test_admission_leaves_blocks_for_sequences_ahead() -> None:
@@ -322,7 +322,7 @@ def test_ten_thousand_waiting_are_served_in_order(seed: int) -> None:
     sequences = [
         machine.add(rng.choice([4, 8, 12]), rng.choice(list(Priority)), answer=1) for _ in range(10_000)
     ]
-    assert machine.scheduler.num_waiting == 10_000
+    assert machine.scheduler.statistics().waiting == 10_000
     scheduler = machine.scheduler
     served: list[int] = []
     while len(served) < 300:

@@ -36,4 +36,4 @@ def test_a_reactive_prompt_takes_the_blocks_of_two_of_them(share_sampled: bool) 
     assert (first.state is SequenceState.WAITING) == (not share_sampled)
     for sequence in (urgent, first, second, prompt):
         machine.until(sequence)
-    assert machine.scheduler.num_waiting == machine.scheduler.num_running == 0
+    assert machine.scheduler.statistics().waiting == machine.scheduler.statistics().running == 0

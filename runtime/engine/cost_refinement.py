@@ -16,14 +16,11 @@ class CostRefinement:
     Used on the engine thread only.
     """
 
-    def __init__(
-        self, refiner: ProfileRefiner, scheduler: Scheduler, place: EngineGroupMember, *, single_xpu: bool
-    ) -> None:
-        """``place`` is the engine's in its group; ``single_xpu`` says that the platform has no other XPU."""
+    def __init__(self, refiner: ProfileRefiner, scheduler: Scheduler, member: EngineGroupMember) -> None:
+        """``member`` is the engine in its group."""
         self._refiner = refiner
         self._scheduler = scheduler
-        self._place = place
-        self._single_xpu = single_xpu
+        self._member = member
         self._ended: dict[Role, float] = {}
 
     def observe(self, done: KernelDone) -> None:
@@ -51,14 +48,12 @@ class CostRefinement:
 
     def _ran_as_estimated(self, done: KernelDone) -> bool:
         """Whether nothing slowed the kernel down, and it had the graph that its estimate is for."""
-        if self._single_xpu:
-            return self._place.alone
         alone = self._ran_alone(done) and not self._scheduler.loads_graph
         return alone and not (self._scheduler.switches_graphs and done.kernel.kind is KernelKind.TOKENS)
 
     def _ran_alone(self, done: KernelDone) -> bool:
         """Whether no other XPU or engine can have run a kernel at the same time, which slows both down."""
-        if not self._place.alone:
+        if not self._member.alone:
             return False
         self._ended[done.role] = done.ended
         others = [ended for role, ended in self._ended.items() if role is not done.role]

@@ -27,9 +27,10 @@ from ..xpu.protocol import GraphLoaded, KernelDone, Platform
 from ..xpu.watchdog import LostThread
 from .attention import note_attention
 from .cost_refinement import CostRefinement
-from .engine_group import EngineGroup
+from .engine_group import EngineGroup, EngineGroupMember
 from .engine_request import EngineRequest, OutputListener, ToolCache
 from .engine_status import EngineStatus
+from .kernel_runner import InlineRunner, KernelRunner, ThreadedRunner
 from .output_processor import OutputProcessor
 from .request_builder import EngineRequestBuilder
 from .statistics import EngineStatistics, engine_statistics
@@ -69,8 +70,6 @@ class Engine:
         self._platform = platform
         self._scheduler = scheduler
         self._builder = builder
-        # A single XPU runs its kernels on this thread, which has nothing else to do meanwhile.
-        self._single_xpu = len(platform.xpus) == 1
         self._commands: SimpleQueue[_Command | None] = SimpleQueue()
         self._outputs = OutputProcessor(scheduler, platform.now)
         self._lock = threading.Lock()
@@ -80,10 +79,13 @@ class Engine:
         self._reclaimed = False
         self._next_reclaim = self._progress + _RECLAIM_AFTER_S
         self._stopped = threading.Event()
-        self._place = (group or EngineGroup()).join(
-            self._wake, self._interrupt, scheduler.policy.promoted_stride
+        self._runner: KernelRunner = ThreadedRunner(platform.xpus)
+        if len(platform.xpus) == 1:
+            self._runner = InlineRunner(platform.xpus[Role.DECODE])
+        self._member = EngineGroupMember(
+            group or EngineGroup(), self._wake, self._runner.interrupt, scheduler.policy.promoted_stride
         )
-        self._costs = CostRefinement(refiner, scheduler, self._place, single_xpu=self._single_xpu)
+        self._costs = CostRefinement(refiner, scheduler, self._member)
         if swapper is not None:
             swapper.start(self._post_loads, self._post_copied)
         self._start_thread()
@@ -115,7 +117,7 @@ class Engine:
                 raise self._shutdown_error()
             self._commands.put((self._outputs.add, submitted))
         if request.priority is Priority.REACTIVE:
-            self._interrupt()
+            self._runner.interrupt()  # it is known to the engine thread already
         return submitted
 
     def cancel(self, request: EngineRequest) -> None:
@@ -180,7 +182,7 @@ class Engine:
     def statistics(self) -> EngineStatistics:
         """Return the counters. Cheap, and callable from any thread at any time."""
         outputs = self._outputs
-        pauses = self._place.paused and not self._place.reactive
+        pauses = self._member.paused and not self._member.reactive
         busy = not pauses and (bool(outputs) or not self._commands.empty())
         return engine_statistics(
             self._scheduler,
@@ -219,7 +221,7 @@ class Engine:
 
     def _stop(self) -> None:
         """Close the platform and end every request with the reason of the shutdown."""
-        self._place.leave()
+        self._member.leave()
         self._platform.close()
         self._costs.close()
         for role in self._scheduler.busy_roles:
@@ -244,19 +246,10 @@ class Engine:
         error.__cause__ = self._shutdown.__cause__
         return error
 
-    def _interrupt(self) -> None:
-        """Have the engine thread look at once for what is more urgent than a background prompt. Thread-safe.
-
-        Whatever is more urgent has to be known to it already.
-        """
-        if self._single_xpu:
-            self._platform.xpus[Role.DECODE].interrupt()
-
     def _run_commands(self, *, wait: bool) -> bool:
         """Run the queued commands, or ``wait`` for one until a timeout; False when closed."""
         commands = self._commands
-        if self._single_xpu:
-            self._platform.xpus[Role.DECODE].allow_kernels()  # before the commands of those who interrupt
+        self._runner.allow_kernels()  # before the commands of those who interrupt
         while wait or not commands.empty():
             try:
                 command = commands.get(timeout=self._wait_timeout())
@@ -297,27 +290,24 @@ class Engine:
         scheduled = self._scheduler.schedule(
             now,
             background=self._background_may_run(now),
-            reactive_elsewhere=not self._place.alone and self._place.others_reactive,
+            reactive_elsewhere=not self._member.alone and self._member.others_reactive,
         )
         self._release_dropped()
-        for kernel in scheduled:
-            self._start_kernel(kernel, now)
+        ended = [self._start_kernel(kernel, now) for kernel in scheduled]
         if (load := self._scheduler.next_graph_load()) is not None:
             self._platform.xpus[Role.PREFILL].load(load, self._post_loaded)
-        if self._single_xpu:
-            return bool(scheduled)
         hung = self._scheduler.hung_kernels(self._platform.now())
         for role in hung:
             self._kernel_hung(role)
-        return bool(hung)
+        return bool(hung) or any(ended)
 
     def _background_may_run(self, now: float) -> bool:
         """Whether no other engine of the group has reactive work, for which background work pauses."""
-        place = self._place
-        if place.alone and not place.paused:
+        member = self._member
+        if member.alone and not member.paused:
             return True
-        paused = place.paused
-        may_run = place.update(
+        paused = member.paused
+        may_run = member.update(
             reactive=self._scheduler.has_reactive_work, promoted=self._scheduler.has_promoted_work
         )
         if paused and may_run:
@@ -328,31 +318,25 @@ class Engine:
         """Have the engine thread schedule again; called on the threads of other engines."""
         self._commands.put((lambda _: None, None))
 
-    def _start_kernel(self, scheduled: ScheduledKernel, now: float) -> None:
-        batch, role = scheduled.batch, scheduled.role
+    def _start_kernel(self, scheduled: ScheduledKernel, now: float) -> bool:
+        """Start a kernel; return whether it has ended already."""
+        batch = scheduled.batch
         context = batch.context
-        if not self._place.alone:
-            self._place.note_kernel(background=batch.is_background)
+        if not self._member.alone:
+            self._member.note_kernel(background=batch.is_background)
         if context.inputs is None:
             context.inputs = inputs_of(batch.chunks)
             if batch.stage is not Stage.DECODE:  # its sequences started with their prompts
                 self._outputs.mark_started(batch, now)
-        xpu = self._platform.xpus[role]
-        if not self._single_xpu:
-            xpu.submit(scheduled.kernel, context, self._post)
-            return
-        on_lost = functools.partial(self._start_thread, role)
-        done = xpu.run(
-            scheduled.kernel,
-            context,
+        done = self._runner.start(
+            scheduled,
             self._scheduler.hang_timeout_s(scheduled.cost),
-            on_lost,
-            interruptible=batch.interruptible and len(scheduled.kernel.segments) == 1,
+            post=self._post,
+            on_lost=functools.partial(self._start_thread, scheduled.role),
         )
-        if done is None:
-            self._kernel_hung(role)
-        else:
+        if done is not None:
             self._kernel_done(done)
+        return done is not None
 
     def _post(self, done: KernelDone) -> None:
         """Queue the end of a kernel; called on a thread of an XPU."""

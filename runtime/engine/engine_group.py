@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 
 class EngineGroup:
-    """Which engines have reactive work. Thread-safe.
+    """The engines that share a machine, each of which schedules its own model. Thread-safe.
 
-    Each engine schedules its own model and asks before each kernel (:meth:`EngineGroupMember.update`).
     While any other engine has reactive work, background work starts no kernel. So a reactive request of one
     model shares the machine with at most one kernel of background work of each other model: the one that
     was running, which is interrupted or takes at most a quantum. Work that was promoted by aging gets one
@@ -21,63 +20,22 @@ class EngineGroup:
 
     def __init__(self) -> None:
         """Create a group without members."""
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
+        """Held by members that change anything of the group or of a member."""
         self.members: list[EngineGroupMember] = []
-        """Read it on any thread; only the methods below change it."""
-        self._kernels_since_promoted = 0
+        """Read it on any thread."""
+        self.kernels_since_promoted = 0
+        """Reactive kernels of all members since promoted work has had its turn."""
 
-    def join(
-        self, wake: Callable[[], None], interrupt: Callable[[], None], promoted_stride: int
-    ) -> EngineGroupMember:
-        """Return the place of one more engine.
-
-        ``wake`` is called, on any thread, when its paused background work may go on, and ``interrupt`` when
-        another engine has reactive work; they must not block. ``promoted_stride`` is the policy's.
-        """
-        with self._lock:
-            member = EngineGroupMember(self, wake, interrupt, promoted_stride)
-            self.members.append(member)
-            return member
-
-    def _leave(self, member: EngineGroupMember) -> None:
-        with self._lock:
-            if member in self.members:
-                self.members.remove(member)
-                member.wake = member.interrupt = _do_nothing  # else the engine would stay in memory
-                self._wake_paused()
-
-    def _update(self, member: EngineGroupMember, *, reactive: bool, promoted: bool) -> bool:
-        with self._lock:
-            ended = member.reactive and not reactive
-            if reactive and not member.reactive:
-                for other in self.members:
-                    if other is not member:
-                        other.interrupt()
-            member.reactive = reactive
-            turn = promoted and self._kernels_since_promoted >= member.promoted_stride
-            member.paused = not turn and member.others_reactive
-            if ended:
-                self._wake_paused()
-            return not member.paused
-
-    def _note_kernel(self, member: EngineGroupMember, *, background: bool) -> None:
-        with self._lock:
-            if background:
-                if member.others_reactive:
-                    self._kernels_since_promoted = 0
-                return
-            self._kernels_since_promoted += 1
-            if self._kernels_since_promoted % member.promoted_stride == 0:
-                self._wake_paused()
-
-    def _wake_paused(self) -> None:
+    def wake_paused(self) -> None:
+        """Have the members whose background work is paused ask again. Call it with the lock."""
         for member in self.members:
             if member.paused:
                 member.wake()
 
 
 class EngineGroupMember:
-    """The place of one engine in a group. Only its engine thread changes it."""
+    """One engine in a group. It asks before each kernel (:meth:`update`)."""
 
     def __init__(
         self,
@@ -86,15 +44,21 @@ class EngineGroupMember:
         interrupt: Callable[[], None],
         promoted_stride: int,
     ) -> None:
-        """See :meth:`EngineGroup.join`."""
+        """Join ``group``.
+
+        ``wake`` is called, on any thread, when its paused background work may go on, and ``interrupt`` when
+        another engine has reactive work; they must not block. ``promoted_stride`` is the policy's.
+        """
         self._group = group
+        self._promoted_stride = promoted_stride
         self.wake = wake
         self.interrupt = interrupt
-        self.promoted_stride = promoted_stride
         self.reactive = False
         """Whether the engine has reactive work."""
         self.paused = False
         """Whether the engine's background work has to wait."""
+        with group.lock:
+            group.members.append(self)
 
     @property
     def alone(self) -> bool:
@@ -112,15 +76,40 @@ class EngineGroupMember:
         Returns:
             Whether its background work may start a kernel now.
         """
-        return self._group._update(self, reactive=reactive, promoted=promoted)
+        group = self._group
+        with group.lock:
+            ended = self.reactive and not reactive
+            if reactive and not self.reactive:
+                for other in group.members:
+                    if other is not self:
+                        other.interrupt()
+            self.reactive = reactive
+            turn = promoted and group.kernels_since_promoted >= self._promoted_stride
+            self.paused = not turn and self.others_reactive
+            if ended:
+                group.wake_paused()
+            return not self.paused
 
     def note_kernel(self, *, background: bool) -> None:
         """Note that a kernel of reactive or of background work starts."""
-        self._group._note_kernel(self, background=background)
+        group = self._group
+        with group.lock:
+            if background:
+                if self.others_reactive:
+                    group.kernels_since_promoted = 0
+                return
+            group.kernels_since_promoted += 1
+            if group.kernels_since_promoted % self._promoted_stride == 0:
+                group.wake_paused()
 
     def leave(self) -> None:
         """Leave the group, with all work ended. May be called again."""
-        self._group._leave(self)
+        group = self._group
+        with group.lock:
+            if self in group.members:
+                group.members.remove(self)
+                self.wake = self.interrupt = _do_nothing  # else the engine would stay in memory
+                group.wake_paused()
 
 
 def _do_nothing() -> None:

@@ -159,7 +159,7 @@ class KernelSelector:
         for candidate in candidates:
             batch = candidate.batch
             if batch not in self._batches:
-                continue  # dropped: the batch of another candidate was started, which evicted a sequence of it
+                continue  # dropped: starting the batch of another candidate evicted a sequence of it
             promoted_first = batch.promoted and self._kernels_since_promoted >= self._policy.promoted_stride
             as_level = REACTIVE_LEVEL if promoted_first else batch.level
             decision = self._active.decide_launch(candidate.cost, as_level, role, now)
@@ -186,7 +186,7 @@ class KernelSelector:
         ]
 
     def _start_new(self, stage: Stage, level: int, role: Role) -> list[_Candidate]:
-        """Start a new batch, if one may be in progress beside the others; return its first kernel on ``role``.
+        """Start a new batch beside those in progress, if one may be; return its first kernel if on ``role``.
 
         Its sequences are admitted and get their blocks, for which others may be evicted. If its kernel is not
         started in this round, the batch is dropped at the end of it.

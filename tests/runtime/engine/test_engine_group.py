@@ -12,6 +12,7 @@ import pytest
 
 from agentrt.priority import Priority
 from agentrt.runtime import EngineGroup, LocalRuntime
+from agentrt.runtime.engine.engine_group import EngineGroupMember
 from agentrt.runtime.scheduler.sequence import Sequence
 from tests.patience import until
 from tests.runtime.conftest import open_exact
@@ -28,7 +29,7 @@ class GroupedMachine(Machine):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.wakes = self.interrupts = 0
-        self.place = self.group.join(self._wake, self._interrupt, self.policy.promoted_stride)
+        self.place = EngineGroupMember(self.group, self._wake, self._interrupt, self.policy.promoted_stride)
         self.watch = lambda kernel: self.place.note_kernel(background=kernel.scheduled.batch.is_background)
 
     def background_may_run(self) -> bool:
@@ -172,7 +173,7 @@ def test_engines_pause_and_go_on(
     request = submit(second, 10)
     gates[1].arrived()  # its reactive work is known from here on
     gates[0].allow(1)
-    while not first._engine._place.paused:
+    while not first._engine._member.paused:
         pass  # until the kernel that was running has ended
     steps = len(gates[0].steps)
     assert first.statistics().engine.seconds_since_progress == 0
@@ -194,7 +195,7 @@ def test_closing_a_runtime_lets_the_others_go_on(
     submit(second, 10)
     gate.arrived()
     background = submit(first, 5, priority=Priority.PROACTIVE)
-    until(lambda: first._engine._place.paused)
+    until(lambda: first._engine._member.paused)
     gate.open()
     second.close()
     assert len(background.output.result(30).token_ids) == 5

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from agentrt.errors import ModelFormatError
 
+from .architectures import Activation
 from .file_format import Tensor
 from .fused_columns import MAX_FUSED_COLUMNS
-from .hyperparameters import Activation, Hyperparameters, Layer, Rope
+from .hyperparameters import Hyperparameters, Layer, Rope
 from .quantisation import QUANTISED
 from .sliding_windows import state_sliding_windows
 from .weights_file import Matrix, Rows, WeightsFile

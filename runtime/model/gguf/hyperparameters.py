@@ -7,28 +7,17 @@ import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from agentrt.errors import ModelFormatError
 
-Activation = Literal["silu", "gelu_tanh"]
+from .architectures import ARCHITECTURES, Activation
 
 _log: Final = logging.getLogger(__name__)
 
-_PAIRED: Final = frozenset({"llama", "granite", "smollm3"})
-"""Architectures whose files rotate neighbouring elements of a head instead of its halves."""
-ARCHITECTURES: Final = ("llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi3", "smollm3", "granite")
-"""The architectures that can be converted. Mistral's files say ``llama``."""
-_WINDOWED: Final = frozenset({"llama", "phi3", "gemma2", "gemma3"})
-"""Architectures whose sliding window is in use where the metadata state one."""
-_FULL_ATTENTION_EVERY: Final = {"gemma2": 2, "gemma3": 6}
-_LARGEST_GEMMA: Final = {"gemma2": 46, "gemma3": 62}
-"""Layers of the models whose queries are scaled by the hidden size instead of the head size."""
-_LOCAL_ROPE_BASE: Final = 10_000.0
 _MOST_LAYERS: Final = 1024
 _MOST_HEADS: Final = 1024
 _LARGEST_HEAD: Final = 1024
-_NO_ROPE_EVERY: Final = {"smollm3": 4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +71,11 @@ class _Metadata:
 
     def __init__(self, metadata: Mapping[str, Any], architecture: str) -> None:
         self._metadata = metadata
-        self.architecture = architecture
+        self._name = architecture
+        self.architecture = ARCHITECTURES[architecture]
 
     def number(self, key: str, default: float | None = None) -> float:
-        name = f"{self.architecture}.{key}"
+        name = f"{self._name}.{key}"
         value = self._metadata.get(name, default)
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise ModelFormatError(
@@ -108,15 +98,15 @@ class _Metadata:
 
     def _impossible(self, key: str, value: float) -> ModelFormatError:
         return ModelFormatError(
-            f"its metadata state {self.architecture}.{key} = {value:g}, which is impossible. Download it "
+            f"its metadata state {self._name}.{key} = {value:g}, which is impossible. Download it "
             "again, or another conversion of the model."
         )
 
     def optional(self, key: str) -> float | None:
-        return self.number(key) if f"{self.architecture}.{key}" in self._metadata else None
+        return self.number(key) if f"{self._name}.{key}" in self._metadata else None
 
     def get(self, key: str) -> Any:
-        return self._metadata.get(f"{self.architecture}.{key}")
+        return self._metadata.get(f"{self._name}.{key}")
 
 
 def _shown(value: Any) -> str:
@@ -172,10 +162,10 @@ def read_hyperparameters(metadata: Mapping[str, Any]) -> Hyperparameters:
         context_length=_context_length(read),
         norm_epsilon=read.positive("attention.layer_norm_rms_epsilon"),
         attention_scale=_attention_scale(read, hidden, heads, head_size),
-        activation="gelu_tanh" if architecture.startswith("gemma") else "silu",
-        paired_rope=architecture in _PAIRED,
+        activation=read.architecture.activation,
+        paired_rope=read.architecture.paired_rope,
         embedding_scale=(
-            math.sqrt(hidden) if architecture.startswith("gemma") else read.number("embedding_scale", 1.0)
+            math.sqrt(hidden) if read.architecture.scales_embeddings else read.number("embedding_scale", 1.0)
         ),
         residual_scale=read.number("residual_scale", 1.0),
         logit_scale=1.0 / read.positive("logit_scale", 1.0),
@@ -191,20 +181,20 @@ def _nearest(architecture: str) -> str:
 def _context_length(read: _Metadata) -> int:
     """The trained context; with LongRoPE, the part of it for which the factors of short texts hold."""
     length = read.count("context_length")
-    if read.get("rope.scaling.type") == "longrope" or read.architecture == "phi3":
+    if read.get("rope.scaling.type") == "longrope" or read.architecture.long_rope:
         return min(length, read.count("rope.scaling.original_context_length", length))
     return length
 
 
 def _attention_scale(read: _Metadata, hidden: int, heads: int, head_size: int) -> float:
-    if read.count("block_count") == _LARGEST_GEMMA.get(read.architecture):
+    if read.count("block_count") == read.architecture.wide_scale_layers:
         head_size = hidden // heads
     return read.number("attention.scale", head_size**-0.5)
 
 
 def _layers(read: _Metadata, head_size: int) -> tuple[Layer, ...]:
     rope = _rope(read, head_size)
-    window = read.number("attention.sliding_window", 0) if read.architecture in _WINDOWED else 0
+    window = read.number("attention.sliding_window", 0) if read.architecture.windowed else 0
     return tuple(
         Layer(
             rope=_layer_rope(read, head_size, rope, index),
@@ -219,16 +209,16 @@ def _slides(read: _Metadata, index: int) -> bool:
     pattern = read.get("attention.sliding_window_pattern")
     if isinstance(pattern, list) and index < len(pattern):
         return bool(pattern[index])
-    period = pattern if isinstance(pattern, int) else _FULL_ATTENTION_EVERY.get(read.architecture, 0)
-    return period == 0 or (index + 1) % period != 0
+    period = pattern if isinstance(pattern, int) else read.architecture.full_attention_every
+    return not period or (index + 1) % period != 0
 
 
 def _layer_rope(read: _Metadata, head_size: int, rope: Rope, index: int) -> Rope | None:
-    every = _NO_ROPE_EVERY.get(read.architecture)
+    every, local_base = read.architecture.no_rope_every, read.architecture.local_rope_base
     if every is not None and (index + 1) % every == 0:
         return None
-    if read.architecture == "gemma3" and _slides(read, index):
-        return Rope(_frequencies(read.positive("rope.freq_base_swa", _LOCAL_ROPE_BASE), head_size))
+    if local_base is not None and _slides(read, index):
+        return Rope(_frequencies(read.positive("rope.freq_base_swa", local_base), head_size))
     return rope
 
 
@@ -244,7 +234,7 @@ def _rope(read: _Metadata, head_size: int) -> Rope:
     scaling = read.get("rope.scaling.type")
     factor = read.positive("rope.scaling.factor", 1.0)
     attention_factor = read.positive("rope.scaling.attn_factor", 1.0)
-    if read.architecture == "phi3":
+    if read.architecture.long_rope:
         return Rope(frequencies, attention_factor, "rope_factors_short.weight")
     if scaling in (None, "none", "linear"):
         if scaling == "linear":

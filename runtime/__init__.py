@@ -39,13 +39,11 @@ if TYPE_CHECKING:
     from .engine.output.stream import GenerationStream
     from .engine.statistics import EngineStatistics
     from .kv.saved_contexts import SavedContexts
-    from .local.service import LocalRuntime
-    from .local.statistics import RuntimeStatistics
+    from .local.service import LocalRuntime, RuntimeStatistics
     from .model.opening import OpeningStep
-    from .pool.config import PoolConfig
     from .pool.embedding_directory import Pooling
     from .pool.embedding_model import EmbeddingModel, Embeddings
-    from .pool.model_pool import ModelPool
+    from .pool.model_pool import ModelPool, PoolConfig
     from .pool.pooled_model import PooledModel
     from .request.options import GenerationOptions
     from .request.raw_prompt import RawPrompt
@@ -106,12 +104,12 @@ _DEFINED_IN = {
     "LogprobsDelta": ".engine.output.generation",
     "ModelPool": ".pool.model_pool",
     "OpeningStep": ".model.opening",
-    "PoolConfig": ".pool.config",
+    "PoolConfig": ".pool.model_pool",
     "PooledModel": ".pool.pooled_model",
     "Pooling": ".pool.embedding_directory",
     "RawPrompt": ".request.raw_prompt",
     "RuntimeConfig": ".config",
-    "RuntimeStatistics": ".local.statistics",
+    "RuntimeStatistics": ".local.service",
     "SavedContexts": ".kv.saved_contexts",
     "SamplingParams": ".request.sampling_params",
     "Timing": ".engine.output.generation",

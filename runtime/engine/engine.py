@@ -15,17 +15,17 @@ from agentrt.errors import AgentRTError, EngineFailedError, RuntimeClosedError
 from agentrt.priority import Priority
 
 from ..drafting.drafter import DraftCompleter, Drafter
-from ..heg.kernel import Role
+from ..heg.kernel import BatchContext, Role
 from ..heg.refinement import ProfileRefiner
+from ..kv.compression.density import AttentionMass
 from ..kv.swap.chunks import ChunkLoad
 from ..kv.swap.swapper import Swapper
 from ..request.request import Request
 from ..scheduler.active_kernels import ScheduledKernel
-from ..scheduler.batch import Stage, inputs_of
+from ..scheduler.batch import ScheduledChunk, Stage, inputs_of
 from ..scheduler.scheduler import Scheduler
 from ..xpu.protocol import GraphLoaded, KernelDone, Platform
 from ..xpu.watchdog import LostThread
-from .attention import note_attention
 from .cost_refinement import CostRefinement
 from .engine_group import EngineGroup, EngineGroupMember
 from .engine_request import EngineRequest, OutputListener, ToolCache
@@ -407,3 +407,18 @@ class Engine:
     def _release_dropped(self) -> None:
         for context in self._scheduler.take_dropped_contexts():
             self._platform.release(context)
+
+
+def note_attention(context: BatchContext, chunks: list[ScheduledChunk]) -> None:
+    """Add the attention scores of a completed batch of ``chunks``, if it has any, to its sequences."""
+    if not context.scores or context.inputs is None:
+        return
+    ends = context.inputs.subsequence_begins[1:]
+    begin = row = 0
+    for chunk, past, end in zip(chunks, context.inputs.past_lens, ends, strict=True):
+        tokens = past + end - row
+        sequence = chunk.sequence
+        if sequence.attention is None:
+            sequence.attention = AttentionMass()
+        sequence.attention.add([layer[begin : begin + tokens] for layer in context.scores], past)
+        begin, row = begin + tokens, end

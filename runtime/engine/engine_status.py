@@ -3,9 +3,59 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
+
+from agentrt.priority import Priority
 
 from ..scheduler.block_manager import HeldContext
-from .request_status import RequestStatus
+from ..scheduler.sequence import SequenceState
+from .engine_request import EngineRequest
+
+
+@dataclass(frozen=True, slots=True)
+class RequestStatus:
+    """A snapshot of one request, made on the engine thread. Times are seconds on the platform's clock."""
+
+    request_id: str
+    app: str
+    context_id: str
+    reactive: bool
+    state: SequenceState
+    promoted: bool
+    """Whether it has waited so long that it is served first among its level (aging)."""
+    arrived: float
+    first_token: float | None
+    prompt_tokens: int
+    computed_tokens: int
+    sampled_tokens: int
+    """Tokens behind the prompt, those of tool outputs included."""
+    tokens_left: int
+    """Tokens that may follow at most."""
+    prefill_left_s: float
+    """Estimated seconds until it can decode if it runs alone from now on; 0 once it decodes."""
+    blocks: tuple[int, ...]
+    """Its block table."""
+
+    @classmethod
+    def of(cls, request: EngineRequest, prefill_left_s: float) -> Self:
+        """Return the present state of ``request``. Call it on the engine thread."""
+        sequence = request.sequence
+        return cls(
+            request_id=request.request_id,
+            app=sequence.app,
+            context_id=sequence.context_id,
+            reactive=sequence.priority is Priority.REACTIVE,
+            state=sequence.state,
+            promoted=sequence.promoted,
+            arrived=sequence.arrived,
+            first_token=request.first_token,
+            prompt_tokens=sequence.prompt_tokens,
+            computed_tokens=sequence.computed_tokens,
+            sampled_tokens=len(sequence.tokens) - sequence.prompt_tokens,
+            tokens_left=request.max_total_tokens - len(sequence.tokens),
+            prefill_left_s=prefill_left_s,
+            blocks=tuple(sequence.blocks),
+        )
 
 
 @dataclass(frozen=True, slots=True)

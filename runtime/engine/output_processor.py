@@ -20,9 +20,8 @@ from ..scheduler.scheduler import Scheduler
 from ..scheduler.sequence import Sequence, SequenceState
 from ..toolcache.tool_turn import ToolTurn
 from .engine_request import EngineRequest, StopReason
-from .engine_status import EngineStatus
+from .engine_status import EngineStatus, RequestStatus
 from .logprobs import Logits
-from .request_status import RequestStatus
 from .sampler import sample_batch
 from .trace import Trace, TracedAnswer, TracedRequest
 

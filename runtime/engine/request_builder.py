@@ -14,8 +14,7 @@ from ..kv.block_hashes import BlockHashes
 from ..model.detokenizer import Detokenizer
 from ..request.request import Request
 from ..scheduler.sequence import Sequence
-from .answer_text import AnswerText
-from .engine_request import EngineRequest, OutputListener, ToolCache
+from .engine_request import AnswerText, EngineRequest, OutputListener, ToolCache
 from .sampler import TokenSampler
 
 

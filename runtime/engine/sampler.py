@@ -1,11 +1,12 @@
-"""Sampling: from logits to the next token."""
+"""Sampling: from logits to the next token, by penalties, temperature, and noise that is a seed's."""
 
 from __future__ import annotations
 
+import hashlib
 import math
 import secrets
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +16,6 @@ from agentrt.errors import LogitsError
 from ..request.sampling_params import SamplingParams
 from ..structured_output.grammar_matcher import GrammarMatcher
 from .logprobs import Logits, TokenLogprobs, token_logprobs
-from .noise import gumbel_noise
-from .penalties import Penalties
 
 _LEAST_LOG_WEIGHT: Final = -40.0
 """Tokens that are e^40 times less likely than the likeliest one are not sampled: all together they would be
@@ -170,3 +169,79 @@ def _sample_or_error(sampler: TokenSampler, row: Logits) -> int | Exception:
         return sampler.sample(row)
     except Exception as error:  # noqa: BLE001 - it ends the request of this sampler
         return error
+
+
+_INCREMENT: Final = np.uint64(0x9E3779B97F4A7C15)
+_FIRST_FACTOR: Final = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND_FACTOR: Final = np.uint64(0x94D049BB133111EB)
+
+
+def gumbel_noise(seed: int, step: int, ids: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return one number for each token of ``ids``, drawn from the standard Gumbel distribution.
+
+    The token with the largest sum of logit and noise is a sample of the softmax (Gumbel-max). A generator
+    whose numbers are taken in order would give every token behind a candidate that appears or vanishes
+    another number; here they are SplitMix64's at the places ``ids`` of a stream for ``seed`` and ``step``.
+    """
+    stream = hashlib.blake2b(f"{seed} {step}".encode(), digest_size=8).digest()
+    mixed = np.uint64(int.from_bytes(stream, "little")) + ids.astype(np.uint64) * _INCREMENT
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * _FIRST_FACTOR
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * _SECOND_FACTOR
+    mixed ^= mixed >> np.uint64(31)
+    uniform = ((mixed >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53  # neither 0 nor 1
+    noise: NDArray[np.float64] = -np.log(-np.log(uniform))
+    return noise
+
+
+class Penalties:
+    """The penalties of one sequence, in which tokens occur one after the other.
+
+    The repetition penalty counts tokens of the prompt and of the answer, as other local engines do. The
+    frequency and presence penalties count those of the answer only, as OpenAI defines them: a token that was
+    sampled ``count`` times loses ``count * frequency_penalty + presence_penalty``.
+    """
+
+    def __init__(self, params: SamplingParams, vocabulary_size: int, prompt: Sequence[int]) -> None:
+        """See :meth:`of`."""
+        self._repetition = np.float32(params.repetition_penalty)
+        self._frequency = params.frequency_penalty
+        self._presence = params.presence_penalty
+        self._occurred: NDArray[np.bool_] | None = None
+        if params.repetition_penalty != 1.0:
+            self._occurred = np.zeros(vocabulary_size, np.bool_)
+            self._occurred[list(prompt)] = True
+        self._counts: dict[int, int] = {}
+        self._subtracted: NDArray[np.float32] | None = None
+        if self._frequency or self._presence:
+            self._subtracted = np.zeros(vocabulary_size, np.float32)
+
+    @classmethod
+    def of(cls, params: SamplingParams, vocabulary_size: int, prompt: Sequence[int]) -> Self | None:
+        """Return the penalties of a request with this ``prompt``; None if it has none."""
+        penalised = (
+            params.repetition_penalty != 1.0 or params.frequency_penalty != 0 or params.presence_penalty != 0
+        )
+        return cls(params, vocabulary_size, prompt) if penalised else None
+
+    def apply(self, logits: Logits) -> None:
+        """Change the ``[vocabulary]`` logits of the next token."""
+        if self._occurred is not None:
+            seen = logits[self._occurred]
+            with np.errstate(over="ignore"):
+                logits[self._occurred] = np.where(seen > 0, seen / self._repetition, seen * self._repetition)
+        if self._subtracted is not None:
+            logits -= self._subtracted
+
+    def add_sampled(self, token: int) -> None:
+        """Note a token of the answer."""
+        if self._occurred is not None:
+            self._occurred[token] = True
+        if self._subtracted is not None:
+            self._counts[token] = count = self._counts.get(token, 0) + 1
+            # From the count: a sum of differences would collect rounding errors.
+            self._subtracted[token] = count * self._frequency + self._presence
+
+    def add_given(self, tokens: Sequence[int]) -> None:
+        """Note tokens that were appended without being sampled."""
+        if self._occurred is not None:
+            self._occurred[list(tokens)] = True

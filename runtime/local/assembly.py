@@ -29,8 +29,7 @@ from ..kv.block_pool import BlockPool
 from ..kv.saved_contexts import SavedContexts
 from ..kv.store.store import ContextStore
 from ..kv.swap.chunks import NO_SWAPPER
-from ..model.converted import conversion_errors
-from ..model.directory import ModelDirectory, open_model_directory
+from ..model.directory import ModelDirectory, conversion_errors, open_model_directory
 from ..model.opening import OnOpeningStep, OpeningStep
 from ..model.tokenizer import Tokenizer
 from ..model.weights_check import WeightsCheck, check_weights

@@ -8,6 +8,7 @@ import weakref
 from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, aclosing, closing, contextmanager
+from dataclasses import dataclass
 from typing import Self, Unpack
 
 from agentrt.concurrency.fair_threads import Cancellation
@@ -26,9 +27,11 @@ from ..engine.output.generation import Generation, GenerationEvent
 from ..engine.output.generation_span import GenerationSpan, generation_span
 from ..engine.output.pending import PendingGeneration
 from ..engine.output.stream import GenerationStream
+from ..engine.statistics import EngineStatistics
 from ..engine.trace import Trace
 from ..kv.saved_contexts import SavedContexts
-from ..kv.store.store import ContextStore
+from ..kv.store.store import ContextStore, StoreStatistics
+from ..kv.swap.swapper import SwapStatistics
 from ..model.opening import OnOpeningStep, OpeningStep, ignore_step
 from ..request.options import GenerationOptions, Message, Prompt
 from ..request.preparation import Preparation
@@ -39,7 +42,29 @@ from ..toolcache.outputs import ToolOutputs
 from ..toolcache.tool_turn import ToolTurn
 from .assembly import assemble_runtime
 from .preparer import RequestPreparer
-from .statistics import RuntimeStatistics
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeStatistics:
+    """A snapshot of a runtime."""
+
+    model_id: str
+    engine: EngineStatistics
+    arena_bytes: int
+    block_tokens: int
+    blocks: int
+    free_blocks: int
+    """Blocks that no request holds."""
+    cached_blocks: int
+    """Free blocks that the prefix cache still holds."""
+    state_rows: int
+    """State rows of a hybrid model; 0 for others."""
+    free_state_rows: int
+    """State rows that no request holds."""
+    contexts: SwapStatistics | None
+    """What was stored of contexts and loaded again; None if they stay in the KV arena."""
+    context_files: StoreStatistics | None
+    """What is stored of contexts; None without a folder."""
 
 
 class LocalRuntime(AbstractContextManager["LocalRuntime"]):

@@ -20,10 +20,8 @@ from agentrt.errors import AgentRTError, ModelFormatError, ModelNotFoundError
 from ..files.checksums import check_files, read_checksums
 from ..files.graph_files import EXPORT_HINT, check_graph
 from ..nano import DRAFT_DIRECTORY, MODEL_DIRECTORY
-from .converted import Conversion, conversion_errors
 from .hub.names import WebAddress, parse_name
 from .hub.pulled import find_pulled
-from .special_files import refuse_special_files
 
 _EMBEDDED = {"nano": MODEL_DIRECTORY, "nano-draft": DRAFT_DIRECTORY}
 _KNOWN = ", ".join(map(repr, _EMBEDDED))
@@ -286,3 +284,51 @@ def _context_length(config: dict[str, Any], path: Path) -> int:
 def _token_ids(value: object) -> frozenset[int]:
     ids = value if isinstance(value, list) else [value]
     return frozenset(id for id in ids if isinstance(id, int) and not isinstance(id, bool))
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """The origin of a directory in the cache of converted models."""
+
+    file: Path
+    """The GGUF file that was opened."""
+    cached_name: str
+    """The name by which ``agentrt models`` lists the directory."""
+
+
+@contextmanager
+def conversion_errors(conversion: Conversion | None) -> Iterator[None]:
+    """Let errors of a converted directory name the GGUF file, and how to have it converted again.
+
+    Raises:
+        ModelFormatError: the block raised one. Without ``conversion`` it is that of the block.
+    """
+    try:
+        yield
+    except ModelFormatError as error:
+        if conversion is None:
+            raise
+        # The further sentences advise how to copy or export a directory, which this is not.
+        reason = str(error).split(". ")[0].rstrip(".")
+        raise ModelFormatError(
+            f"the conversion of {conversion.file} cannot be opened: {reason}. Delete it, and open the "
+            f"file again: agentrt models --remove {shlex.quote(conversion.cached_name)}"
+        ) from error
+
+
+def refuse_special_files(folder: Path) -> None:
+    """Check that ``folder`` holds files and folders only; links are followed.
+
+    OpenVINO's libraries read some of the files themselves, and would wait for ever for a writer of a FIFO.
+
+    Raises:
+        ModelFormatError: something else is in the folder.
+        OSError: the folder cannot be read.
+    """
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if not entry.is_file() and not entry.is_dir() and os.path.exists(entry.path):
+                raise ModelFormatError(
+                    f"{entry.path} is no file, but a device, FIFO or socket. Replace it by the file of the "
+                    "original model, or delete it."
+                )

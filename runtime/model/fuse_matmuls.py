@@ -19,7 +19,9 @@ import numpy as np
 import openvino as ov
 import openvino.opset15 as opset
 
-from .gguf.fused_columns import MAX_FUSED_COLUMNS
+MAX_FUSED_COLUMNS: Final = 4096
+"""The most columns of a fused matmul. Splitting a wider result costs a prefill more than fusing saves."""
+
 
 _WHOLE_BYTES: Final = (ov.Type.u8, ov.Type.i8, ov.Type.f16, ov.Type.f32)
 """Element types of constants that can be concatenated: one element is a whole number of bytes."""

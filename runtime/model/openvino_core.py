@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
 
+import numpy as np
 import openvino as ov
 
 from agentrt.concurrency.native_calls import native_calls
 from agentrt.concurrency.threads import start_in_thread
-
-from .kernel_caches import bound_kernel_caches
 
 T = TypeVar("T")
 
@@ -55,3 +56,42 @@ def openvino_message(error: Exception) -> str:
     """What happened, as one sentence: the last line of an OpenVINO error, without its source locations."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1].rstrip(".") + "." if lines else type(error).__name__
+
+
+_ENTRIES: Final = 512
+"""Kernels in each cache. A batch uses five or so of one kind, so that the latest 100 numbers of tokens recur
+without a new kernel: those of single tokens, batches, drafts and full chunks among them."""
+
+_PIECE_CACHE: Final = {"CPU_RUNTIME_CACHE_CAPACITY": str(_ENTRIES)}
+_ONEDNN_CACHE: Final = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
+
+
+@contextmanager
+def _onednn_capacity() -> Iterator[None]:
+    """Have oneDNN read the capacity of its cache from the environment, unless the user has set one."""
+    if _ONEDNN_CACHE in os.environ:
+        yield
+        return
+    os.environ[_ONEDNN_CACHE] = str(_ENTRIES)
+    try:
+        yield
+    finally:
+        del os.environ[_ONEDNN_CACHE]
+
+
+def bound_kernel_caches(core: ov.Core) -> Mapping[str, Any]:
+    """Bound oneDNN's cache, and return the properties with which to compile pieces for the CPU.
+
+    The properties are undocumented: there are none with an OpenVINO that does not know them. Call it before
+    anything is compiled; oneDNN reads its capacity once, when it makes its first kernel.
+    """
+    rows = ov.opset13.parameter([-1, 1], np.float32)
+    weights = ov.opset13.constant(np.ones((1, 1), np.float32))
+    model = ov.Model([ov.opset13.matmul(rows, weights, False, False)], [rows])
+    with _onednn_capacity():
+        try:
+            core.compile_model(model, "CPU", _PIECE_CACHE)
+        except RuntimeError:
+            core.compile_model(model, "CPU")
+            return {}
+    return _PIECE_CACHE

@@ -29,18 +29,17 @@ from __future__ import annotations
 from typing import Final
 
 import openvino as ov
+import openvino.opset15 as opset
 from openvino._offline_transformations import paged_attention_transformation
 
 from agentrt.errors import AgentRTError, ModelFormatError
 
-from .delta_rule_shapes import correct_delta_rule_shapes
 from .directory import ModelDirectory
 from .fuse_matmuls import fuse_matmuls
 from .gather_sampled_rows import SAMPLED_ROWS, gather_sampled_rows
 from .gguf.sliding_windows import apply_sliding_windows
 from .openvino_core import openvino_core, openvino_message
-from .outer_products import multiply_outer_products
-from .positions import counts_positions, read_position_ids
+from .sequence_ops import ATTENTION, DELTA_RULE
 
 INPUTS: Final = (
     "input_ids",
@@ -151,3 +150,80 @@ def _unsupported(directory: ModelDirectory, reason: str) -> ModelFormatError:
         f"{directory.graph} is not a model that paged attention supports ({reason}). "
         "Use a decoder-only text model exported with --task text-generation-with-past."
     )
+
+
+def correct_delta_rule_shapes(model: ov.Model) -> None:
+    """Reshape the result of each delta rule of a paged ``model`` to ``[tokens, 1, value heads, size]``."""
+    for node in model.get_ordered_ops():
+        if node.get_type_name() != DELTA_RULE:
+            continue
+        _, heads, size = node.get_output_partial_shape(0)
+        shape = opset.constant([-1, 1, heads.get_length(), size.get_length()], ov.Type.i64)
+        for target in node.output(0).get_target_inputs():
+            reshape = target.get_node()
+            if reshape.get_type_name() == "Reshape":
+                reshape.input(1).replace_source_output(shape.output(0))
+    model.validate_nodes_and_infer_types()
+
+
+def multiply_outer_products(model: ov.Model) -> None:
+    """Replace, in place, each matmul whose inner dimension is 1 by a multiplication with the same bits."""
+    for node in model.get_ordered_ops():
+        if node.get_type_name() == "MatMul" and _is_outer_product(node):
+            product = opset.multiply(node.input_value(0), node.input_value(1))
+            node.output(0).replace(product.output(0))
+    model.validate_nodes_and_infer_types()
+
+
+def _is_outer_product(matmul: ov.Node) -> bool:
+    """Return whether ``matmul`` multiplies ``[…, rows, 1]`` by ``[…, 1, columns]``."""
+    attributes = matmul.get_attributes()
+    column, row = (value.get_partial_shape() for value in matmul.input_values())
+    if attributes["transpose_a"] or attributes["transpose_b"]:
+        return False
+    if column.rank.is_dynamic or row.rank.is_dynamic or min(len(column), len(row)) < 2:
+        return False
+    return bool(column[-1] == 1 and row[-2] == 1)
+
+
+def read_position_ids(model: ov.Model) -> None:
+    """Have a paged ``model`` read ``position_ids`` where it counts ``[axes, 1, tokens]`` positions itself."""
+    inputs = {name: port for port in model.inputs for name in port.names}
+    if not counts_positions(model) or "position_ids" not in inputs:
+        return
+    # In a paged graph every token is a sequence of one token.
+    column = opset.reshape(inputs["position_ids"].get_node(), opset.constant([1, -1, 1], ov.Type.i64), False)
+    for node in model.get_ordered_ops():
+        if node.get_type_name() != "Range":
+            continue
+        for counted in _broadcasts_of(node):
+            axes = counted.get_output_partial_shape(0)[0].get_length()
+            found = opset.convert(opset.concat([column] * axes, 0), counted.get_output_element_type(0))
+            counted.output(0).replace(found.output(0))
+    model.validate_nodes_and_infer_types()
+
+
+def counts_positions(model: ov.Model) -> bool:
+    """Whether a paged ``model`` computes with the longest context of a batch, beside its attentions."""
+    return any(
+        target.get_node().get_type_name() != ATTENTION
+        for port in model.inputs
+        if "max_context_len" in port.names
+        for target in port.get_target_inputs()
+    )
+
+
+def _broadcasts_of(counted: ov.Node) -> list[ov.Node]:
+    """Return where the values of ``counted``, only reshaped, become ``[axes, sequences, tokens]``."""
+    found: list[ov.Node] = []
+    pending = [counted]
+    while pending:
+        for target in pending.pop().output(0).get_target_inputs():
+            node = target.get_node()
+            if node.get_type_name() == "Broadcast" and target.get_index() == 0:
+                shape = node.get_output_partial_shape(0)
+                if shape.rank.get_length() == 3 and shape[0].is_static:
+                    found.append(node)
+            elif node.get_type_name() in ("Reshape", "Unsqueeze") and target.get_index() == 0:
+                pending.append(node)
+    return found

@@ -12,8 +12,7 @@ from typing import Any, Final
 from agentrt.errors import ConfigurationError, ModelFormatError
 
 from ..files.graph_files import check_graph
-from ..model.directory import explain_unreadable, find_model, read_json
-from ..model.special_files import refuse_special_files
+from ..model.directory import explain_unreadable, find_model, read_json, refuse_special_files
 
 _POSITIONS_AFTER_PADDING: Final = ("camembert", "roberta", "xlm-roberta")
 """Model types whose positions begin behind that of the padding token."""

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequen
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
 from typing import Any, Final, Self
 
+from pydantic import Field
+
 from agentrt.errors import (
     AgentRTError,
     ConfigurationError,
@@ -18,13 +20,26 @@ from agentrt.errors import (
     ModelTooLargeError,
     RuntimeClosedError,
 )
+from agentrt.settings import Settings
 
 from ..engine.engine_group import EngineGroup
 from ..local.service import LocalRuntime
 from ..model.opening import OnOpeningStep, OpeningStep, ignore_step
 from ..xpu.machine import available_memory
-from .config import PoolConfig
 from .pooled_model import ModelStatus, PooledModel
+
+
+class PoolConfig(Settings, strict=True):
+    """Limits on what a pool keeps loaded. Immutable."""
+
+    memory_budget_bytes: int | None = Field(default=None, gt=0)
+    """Bytes of all loaded models together: weights, activations and KV caches. None takes the memory that is
+    available when the pool is created."""
+
+    idle_unload_s: float | None = Field(default=None, gt=0)
+    """A model without requests is unloaded after this many seconds; None leaves it loaded until its memory is
+    needed."""
+
 
 _log: Final = logging.getLogger(__name__)
 

@@ -15,9 +15,8 @@ from agentrt.errors import GraphLoadError
 from ..heg.kernel import BatchInputs, GraphLoad, KernelKind
 from ..model.openvino_core import openvino_message
 from .buffers import BatchBuffers
-from .compiled import BoundInference, activations_of
+from .compiled import BoundInference, InferenceShapes, activations_of
 from .graph_store import GraphStore
-from .inference_shapes import InferenceShapes
 from .protocol import GraphLoaded
 
 _CLOSE_S: Final = 10.0

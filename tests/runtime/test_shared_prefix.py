@@ -10,7 +10,7 @@ import pytest
 from agentrt.errors import InvalidRequestError
 from agentrt.runtime import Generation, LocalRuntime
 from agentrt.runtime.model.tokenizer import Tokenizer
-from agentrt.runtime.request.shared_prefix import SharedPrefix
+from agentrt.runtime.request.processor import SharedPrefix
 
 SYSTEM = {"role": "system", "content": "You help with notes, mail and the calendar. " * 20}
 SECRET = {"role": "user", "content": "Move the meeting with Ada to Monday. " * 10}

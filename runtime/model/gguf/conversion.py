@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import openvino as ov
 
 from ...files.checksums import write_checksums
 from ...files.graph_files import check_graph
-from .disk_errors import disk_errors
 from .file_format import Tensor
-from .four_bits import keeps_four_bits
 from .graph import GraphBuilder
 from .hyperparameters import Hyperparameters, read_hyperparameters
+from .quantisation import FOUR_BITS
 from .source import Source
 from .tokenizer import Vocabulary, build_tokenizer
-from .weights_file import WeightsFile, write_graph
+from .weights_file import WeightsFile, disk_errors, write_graph
 
 
 def write_model(
@@ -95,3 +95,21 @@ def _sync(paths: Iterable[Path]) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+_LARGEST_SHARE: Final = 1 / 8
+"""Of the machine's memory, for weights that take 8 bits instead of 4."""
+
+
+def keeps_four_bits(tensors: Iterable[Tensor]) -> bool:
+    """Return whether the 4-bit weights among ``tensors`` would take too much memory at 8 bits."""
+    memory = _memory()
+    weights = sum(math.prod(tensor.shape) for tensor in tensors if tensor.type in FOUR_BITS)
+    return memory is not None and weights > memory * _LARGEST_SHARE
+
+
+def _memory() -> int | None:
+    """Return the bytes of the machine's memory; None where the system does not say."""
+    if not hasattr(os, "sysconf"):
+        return None
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

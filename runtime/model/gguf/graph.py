@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from agentrt.errors import ModelFormatError
 
+from ..fuse_matmuls import MAX_FUSED_COLUMNS
 from .architectures import Activation
 from .file_format import Tensor
-from .fused_columns import MAX_FUSED_COLUMNS
 from .hyperparameters import Hyperparameters, Layer, Rope
 from .quantisation import QUANTISED
 from .sliding_windows import state_sliding_windows

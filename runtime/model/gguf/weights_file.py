@@ -6,7 +6,9 @@ constants of the weights file. So at no time is more than a piece of one tensor 
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,7 +25,6 @@ from numpy.typing import NDArray
 from agentrt.errors import ModelFormatError
 
 from ...files.graph_files import constants_end
-from .disk_errors import disk_errors
 from .file_format import Tensor
 from .quantisation import (
     FOUR_BIT_GROUP,
@@ -237,3 +238,38 @@ def _rows(tensor: Tensor) -> NDArray[np.uint8]:
     """Map the data of ``tensor`` as ``[rows, bytes of a row]``."""
     shape = (math.prod(tensor.shape[:-1]), tensor.row_bytes)
     return np.memmap(tensor.file, np.uint8, "r", tensor.offset, shape)
+
+
+_PROBE: Final = ".probe"
+_PROBE_BYTES: Final = 2**20
+
+
+@contextlib.contextmanager
+def disk_errors(folder: Path) -> Iterator[None]:
+    """Raise the errors of a block that writes to ``folder`` as that of the disk, if the disk is the cause.
+
+    OpenVINO stops writing on a full disk with an error that does not name it, or without any: let the block
+    check what was written. Whether the disk is full shows by writing to it once more.
+
+    Raises:
+        OSError: the block raised, and nothing can be written to ``folder``.
+    """
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception:
+        _probe(folder / _PROBE)
+        raise
+
+
+def _probe(file: Path) -> None:
+    """Write some bytes to ``file``, and delete it."""
+    try:
+        with file.open("wb") as stream:
+            stream.write(bytes(_PROBE_BYTES))
+            stream.flush()
+            os.fsync(stream.fileno())
+    finally:
+        with contextlib.suppress(OSError):
+            file.unlink()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ...engine.request_status import RequestStatus
+from ...engine.engine_status import RequestStatus
 from ...engine.trace import TracedRequest
 
 _LEAST_S: Final = 0.002

@@ -13,8 +13,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Final, TypeAlias
 
-from ...engine.engine_status import EngineStatus
-from ...engine.request_status import RequestStatus
+from ...engine.engine_status import EngineStatus, RequestStatus
 from ...engine.trace import TracedKernel, TracedRequest
 from ...heg.kernel import Role
 from ...local.service import LocalRuntime

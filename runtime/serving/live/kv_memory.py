@@ -6,8 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias, TypeVar
 
-from ...engine.engine_status import EngineStatus
-from ...engine.request_status import RequestStatus
+from ...engine.engine_status import EngineStatus, RequestStatus
 from ...scheduler.block_manager import HeldContext
 from .names import app_name, short_id
 

@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 from ...engine.output.generation import Generation
 from ...kv.store.store import StoreStatistics
-from ...local.statistics import RuntimeStatistics
+from ...local.service import RuntimeStatistics
 from ...pool.model_pool import ModelPool
 from ...pool.pooled_model import ModelStatus, PooledModel
 from .coarse_histogram import CoarseHistogram

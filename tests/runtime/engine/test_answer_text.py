@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrt.runtime.engine.answer_text import AnswerText
+from agentrt.runtime.engine.engine_request import AnswerText
 from agentrt.runtime.model.detokenizer import ByteDetokenizer
 
 ALPHABET = "abé😀"

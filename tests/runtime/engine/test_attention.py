@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from agentrt.priority import Priority
-from agentrt.runtime.engine.attention import note_attention
+from agentrt.runtime.engine.engine import note_attention
 from agentrt.runtime.heg.kernel import BatchContext
 from agentrt.runtime.scheduler.batch import ScheduledChunk, inputs_of
 from agentrt.runtime.scheduler.sequence import Sequence

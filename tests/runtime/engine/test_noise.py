@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrt.runtime.engine.noise import gumbel_noise
+from agentrt.runtime.engine.sampler import gumbel_noise
 
 IDS = np.arange(200_000)
 

@@ -7,8 +7,7 @@ import pytest
 
 from agentrt.runtime.model.directory import ModelDirectory
 from agentrt.runtime.model.openvino_core import openvino_core
-from agentrt.runtime.model.outer_products import multiply_outer_products
-from agentrt.runtime.model.paged import read_paged_graph
+from agentrt.runtime.model.paged import multiply_outer_products, read_paged_graph
 
 FREQUENCIES = np.random.default_rng(0).random((1, 16, 1), np.float32)
 

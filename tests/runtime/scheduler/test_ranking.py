@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrt.runtime.scheduler.ranking import Ranking
+from agentrt.runtime.scheduler.fair_queue import Ranking
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.none() | st.integers(0, 50))))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrt.runtime.xpu.inference_shapes import InferenceShapes, Shape
+from agentrt.runtime.xpu.compiled import InferenceShapes, Shape
 from tests.hypothesis_profiles import examples
 
 LENGTHS = st.tuples(*[st.integers(1, 3)] * 2)

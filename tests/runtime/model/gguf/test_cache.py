@@ -21,7 +21,7 @@ from agentrt.runtime.files.checksums import CHECKSUMS, check_files, read_checksu
 from agentrt.runtime.files.file_lock import file_lock
 from agentrt.runtime.model.directory import open_model_directory
 from agentrt.runtime.model.gguf import cache as gguf_cache
-from agentrt.runtime.model.gguf import conversion, disk_errors
+from agentrt.runtime.model.gguf import conversion, weights_file
 from agentrt.runtime.model.gguf.cache import cached_models, convert_gguf, remove_cached_model
 from agentrt.runtime.model.gguf.source import read_source
 from agentrt.runtime.model.tokenizer import Tokenizer
@@ -263,7 +263,7 @@ def test_a_full_disk_that_openvino_does_not_report_as_one(
     monkeypatch.setattr(ov, call, write)
     with pytest.raises(ModelFormatError, match=r"Download the file again|is missing|truncated"):
         convert_gguf(read_source(file), tmp_path)
-    monkeypatch.setattr(disk_errors, "_probe", full)
+    monkeypatch.setattr(weights_file, "_probe", full)
     with pytest.raises(ModelFormatError, match=r"\(No space left on device\)\. Free disk space there"):
         convert_gguf(read_source(file), tmp_path)
     assert visible(tmp_path) == []

@@ -11,7 +11,7 @@ import pytest
 from agentrt.bench.simulation.platform import simulate
 from agentrt.bench.simulation.simulation import SimulatedRequest, Simulation
 from agentrt.priority import Priority
-from agentrt.runtime.engine.request_status import RequestStatus
+from agentrt.runtime.engine.engine_status import RequestStatus
 from agentrt.runtime.engine.trace import TracedRequest
 from agentrt.runtime.scheduler.policy import Policy
 from agentrt.runtime.scheduler.sequence import SequenceState

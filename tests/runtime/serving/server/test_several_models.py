@@ -17,8 +17,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from agentrt.runtime import LocalRuntime, RuntimeConfig
-from agentrt.runtime.pool.config import PoolConfig
-from agentrt.runtime.pool.model_pool import ModelPool
+from agentrt.runtime.pool.model_pool import ModelPool, PoolConfig
 from agentrt.runtime.pool.pooled_model import PooledModel
 from agentrt.runtime.serving.server import ServerConfig, create_app
 from tests.hypothesis_profiles import first_of

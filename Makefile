@@ -83,7 +83,8 @@ clean:
 $(VENV)/.installed-%: pyproject.toml constraints.txt | $(RUN)
 	@$(RUN) -m pip --version >/dev/null 2>&1 || $(RUN) -m ensurepip
 	@echo 'Installing the extra "$*" into $(VENV), once.'
-	$(RUN) -m pip install --quiet --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$*]'
+	@# Python compiles what is imported, which is a part of what lies there.
+	$(RUN) -m pip install --quiet --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --editable '.[$*]'
 	@touch $@
 
 $(RUN):

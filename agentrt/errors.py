@@ -497,8 +497,8 @@ class BenchPeerError(AgentRTError):
     def __init__(self, name: str, url: str, problem: str) -> None:
         """``name`` and ``url`` are the server's; ``problem`` is the rest of the sentence."""
         super().__init__(
-            f"{name} at {url} {problem}. Start it as docs/scheduling.md says, unless the bench starts it, "
-            "and the bench again."
+            f"{name} at {url} {problem}. Start it as docs/scheduling-figures.md says, unless the bench "
+            "starts it, and the bench again."
         )
         self.url = url
 

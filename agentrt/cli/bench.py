@@ -86,7 +86,7 @@ def bench(
         list[str] | None,
         typer.Option(
             help="A server to compare the scheduler with, as NAME=URL,PRECISION AND THREADS, where NAME is "
-            "llama_cpp or vllm. docs/scheduling.md says how to start it. Can be given several times.",
+            "llama_cpp or vllm. docs/scheduling-figures.md says how to start it. Can be given several times.",
         ),
     ] = None,
     model: Annotated[

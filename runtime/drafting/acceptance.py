@@ -6,7 +6,7 @@ import math
 from typing import Final, NamedTuple
 
 _PRIOR: Final = (-4.5, 1.2, 3.8, 0.7)
-"""Weights of the features before anything was learned, fitted to answers of two models (decision 0038)."""
+"""Weights of the features before anything was learned, fitted to answers of two models (decision 0035)."""
 _RATES: Final = (0.2, 0.04, 0.04, 0.04)
 """Learning rates. The first weight, by which all tokens become more or less likely, learns the quickest: text
 in which nothing repeats shows within some twenty tokens."""

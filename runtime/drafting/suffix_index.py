@@ -3,7 +3,7 @@
 Each of a few orders ``n`` has one chain per hash of ``n`` tokens: the positions at which such ``n`` tokens
 end, the newest first. A search follows the chain of the highest order first and extends what it finds
 backwards, so that it returns the longest matches among the newest candidates. A suffix automaton finds the
-longest match of all, which drafted no better, in ten times the memory (decision 0036).
+longest match of all, which drafted no better, in ten times the memory (decision 0035).
 """
 
 from __future__ import annotations

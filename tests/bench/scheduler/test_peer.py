@@ -201,7 +201,9 @@ def test_a_server_of_another_kind_is_refused(address: Callable[..., PeerAddress]
     server.app.router.routes[:] = [
         route for route in server.app.router.routes if getattr(route, "path", "") != "/props"
     ]
-    with pytest.raises(BenchPeerError, match=r"answers /props with 404\. Start it as docs/scheduling\.md"):
+    with pytest.raises(
+        BenchPeerError, match=r"answers /props with 404\. Start it as docs/scheduling-figures\.md"
+    ):
         Peer(address(server, "llama_cpp"))
 
 

@@ -206,7 +206,7 @@ def small_cases() -> Iterator[SwitchCosts]:
 
 
 def test_how_far_the_greedy_plan_is_from_the_best_of_all_small_cases() -> None:
-    """The gap that decision 0034 states."""
+    """The greedy plan takes 1.11 times as long as the best one on average, and 1.5 times at worst."""
     ratios = [greedy_plan(costs).latency_s / optimum(costs) for costs in small_cases()]
     assert len(ratios) == 1548
     assert max(ratios) == 1.5

@@ -14,16 +14,17 @@ parts of bench attack, context or speculation, kept as the report ``BENCH_PART``
     …
     <!-- /measured -->
 
-with one line for each figure, ``figures`` for all of them, or ``table TITLE`` or ``table TITLE | COLUMN |
-COLUMN …`` for the last table whose title contains ``TITLE``. A region ``measured reports`` has figures of
-several reports, ``BENCH figure | what it says``, each with the command that measures it. Everything between
-the comments is replaced.
+with one line for each figure, ``figures`` for all of them, and one line ``table TITLE`` or ``table TITLE |
+COLUMN | COLUMN …`` for the last table whose title contains ``TITLE``. A region ``measured reports`` has
+figures of several reports, ``BENCH figure | what it says``, each with the command that measures it.
+Everything between the comments is replaced.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import itertools
 import re
 import subprocess
 import sys
@@ -132,9 +133,19 @@ def documents(root: Path) -> list[Path]:
 
 
 def _body(lines: Sequence[str], report: BenchReport) -> str:
-    if lines and lines[0].startswith("table "):
-        title, *columns = (part.strip() for part in lines[0].removeprefix("table ").split("|"))
-        return _table(report, title, columns)
+    parts: list[str] = []
+    for are_tables, group in itertools.groupby(lines, lambda line: line.startswith("table ")):
+        wanted = list(group)
+        parts += [_named_table(each, report) for each in wanted] if are_tables else [_figures(wanted, report)]
+    return "\n\n".join(parts)
+
+
+def _named_table(line: str, report: BenchReport) -> str:
+    title, *columns = (part.strip() for part in line.removeprefix("table ").split("|"))
+    return _table(report, title, columns)
+
+
+def _figures(lines: Sequence[str], report: BenchReport) -> str:
     if lines == ["figures"]:
         return _markdown(
             ("figure", "measured"), [(f"`{each}`", value) for each, value in report.figures.items()]

@@ -122,6 +122,12 @@ def test_a_table_fills_a_region() -> None:
     assert "| ours | 12.2 |" in render(page("table times"), {"engine": MEASURED})
 
 
+def test_figures_and_tables_share_a_region() -> None:
+    filled = render(page("ratio | ours by theirs\ntable times | ms\ntable nano | side"), {"engine": MEASURED})
+    assert "| `ratio` | 0.99 | ours by theirs |\n\n| ms |\n| --- |\n| 12.2 |\n| |\n\n| side |" in filled
+    assert filled.count("Measured by") == 1
+
+
 @pytest.mark.parametrize(
     ("lines", "problem"),
     [

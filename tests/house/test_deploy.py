@@ -23,7 +23,7 @@ def test_the_image_is_built_from_what_the_wheel_needs() -> None:
     assert rules[0] == "*"
     assert {rule[1:] for rule in rules if rule.startswith("!")} == {
         *PARTS,
-        *("LICENSE", "README.md", "constraints.txt", "pyproject.toml"),
+        *("LICENSE", "README.md", "constraints.txt", "pyproject.toml", "setup.py"),
     }
 
 

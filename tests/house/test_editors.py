@@ -90,7 +90,7 @@ def checkout(folder: Path) -> Path:
             shutil.copy(path, copy)
         if part != "agentrt":
             (folder / "agentrt" / part).symlink_to(f"../{part}")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, folder)
     return folder
 

@@ -3,18 +3,8 @@
 import os
 
 import pytest
-from setuptools import find_packages
 
-from tests.house.project import PARTS, PYPROJECT, ROOT, files, imports, modules
-
-
-def test_the_installed_packages_are_the_folders_of_the_tree() -> None:
-    find = PYPROJECT["tool"]["setuptools"]["packages"]["find"]
-
-    assert find["namespaces"] is False
-    assert sorted(find_packages(str(ROOT), include=find["include"])) == sorted(
-        name for name, path in modules() if path.name == "__init__.py"
-    )
+from tests.house.project import PARTS, ROOT, files, imports, modules
 
 
 def test_no_module_lies_in_a_folder_that_is_no_package() -> None:

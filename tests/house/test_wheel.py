@@ -37,7 +37,7 @@ def checkout(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
             shutil.copy(path, copy)
         if folder != "agentrt":
             request.param(root / "agentrt" / folder, f"../{folder}")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, root)
     return root
 

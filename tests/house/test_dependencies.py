@@ -55,7 +55,7 @@ MAY_IMPORT: dict[str, tuple[set[str], set[str]]] = {
 CORE_DEPENDENCIES = {"anyio", "pydantic", "pydantic_core", "typing_extensions"}
 
 # Only the recipe that trains the nano model may know these, and its command inside a function.
-TRAINING = {"nncf", "optimum", "safetensors", "tokenizers", "torch", "transformers"}
+TRAINING = {"tokenizers", "torch"}
 
 
 def part_of(name: str) -> str:

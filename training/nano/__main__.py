@@ -1,13 +1,13 @@
-"""``python -m training.nano``: train, export and evaluate the embedded models.
+"""``python -m training.nano``: train and evaluate the embedded models.
 
-``train`` and ``export`` need the ``train`` extra (PyTorch); ``evaluate`` needs only the runtime.
+``train`` needs the ``train`` extra (PyTorch); ``evaluate`` needs only the runtime.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -19,85 +19,55 @@ from agentrt.runtime.nano import DRAFT_DIRECTORY, MODEL_DIRECTORY
 app = typer.Typer(help="The embedded default model: its recipe and its evaluation.", no_args_is_help=True)
 
 
+class Size(StrEnum):
+    """The two models."""
+
+    MAIN = "main"
+    DRAFT = "draft"
+
+
+_DIRECTORIES = {Size.MAIN: MODEL_DIRECTORY, Size.DRAFT: DRAFT_DIRECTORY}
+Checkpoints = Annotated[Path, typer.Option(help="where the checkpoint goes, or is")]
+
+
 def _progress(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
 @app.command()
-def tokenizer(
-    directory: Annotated[Path, typer.Option(help="where the tokenizer goes")] = Path("build/nano"),
-) -> None:
-    """Train another tokenizer than that of the package, which training takes otherwise."""
-    try:
-        from .recipe.tokenizer import train_tokenizer
-    except ImportError as error:
-        raise MissingExtraError(str(error.name), "train") from error
-
-    directory.mkdir(parents=True, exist_ok=True)
-    train_tokenizer().save(str(directory / "tokenizer.json"))
-
-
-@app.command()
 def train(
-    size: Annotated[str, typer.Argument(help="main or draft")],
-    directory: Annotated[Path, typer.Option(help="where tokenizer and checkpoint go")] = Path("build/nano"),
+    size: Size,
+    directory: Checkpoints = Path("build/nano"),
     device: Annotated[str, typer.Option(help="cpu, or cuda for PyTorch's GPU")] = "cpu",
-    workers: Annotated[int, typer.Option(help="processes that write dialogues for a GPU", min=1)] = 8,
-    times: Annotated[float, typer.Option(help="on a GPU: steps, as multiples of the recipe's")] = 1.5,
-    uses: Annotated[int, typer.Option(help="on a GPU: how often each batch is trained on", min=1)] = 2,
+    workers: Annotated[
+        int, typer.Option(help="processes that write dialogues beside the training", min=0)
+    ] = 0,
 ) -> None:
-    """Train one model from scratch: on a CPU in as many processes as its recipe says, or on a GPU."""
+    """Train one model from scratch."""
     try:
         from .recipe import recipes, training
     except ImportError as error:
         raise MissingExtraError(str(error.name), "train") from error
 
     directory.mkdir(parents=True, exist_ok=True)
-    tokenizer_path = directory / "tokenizer.json"
-    if not tokenizer_path.exists():
-        shutil.copy(MODEL_DIRECTORY / "tokenizer.json", tokenizer_path)
-    recipe = {"main": recipes.MAIN, "draft": recipes.DRAFT}[size]
-    if device != "cpu":
-        recipe = recipes.on_gpu(recipe, times, uses)
-    machine = training.Machine(device, workers)
-    training.train(recipe, tokenizer_path, directory / f"{size}.pt", _progress, machine)
+    recipe = {Size.MAIN: recipes.MAIN, Size.DRAFT: recipes.DRAFT}[size]
+    tokenizer = _DIRECTORIES[size] / "tokenizer.json"
+    training.train(recipe, tokenizer, directory / f"{size}.pt", _progress, device, workers)
 
 
 @app.command()
-def export(
-    size: Annotated[str, typer.Argument(help="main or draft")],
-    directory: Annotated[Path, typer.Option(help="where tokenizer and checkpoint are")] = Path("build/nano"),
-) -> None:
-    """Turn a checkpoint into the OpenVINO model directory that the package ships."""
-    try:
-        import torch
-
-        from .recipe import export as exporting
-    except ImportError as error:
-        raise MissingExtraError(str(error.name), "train") from error
-    from .recipe.sizes import SIZES
-    from .recipe.tokenizer import load_tokenizer
-
-    weights = torch.load(directory / f"{size}.pt")
-    target = {"main": MODEL_DIRECTORY, "draft": DRAFT_DIRECTORY}[size]
-    exporting.export(weights, SIZES[size], load_tokenizer(directory / "tokenizer.json"), target)
-
-
-@app.command()
-def refill(
-    size: Annotated[str, typer.Argument(help="main or draft")],
-    directory: Annotated[Path, typer.Option(help="where the checkpoint is")] = Path("build/nano"),
-) -> None:
+def refill(size: Size, directory: Checkpoints = Path("build/nano")) -> None:
     """Put a checkpoint of the same shape into the OpenVINO model directory that the package ships."""
     try:
         import torch
     except ImportError as error:
         raise MissingExtraError(str(error.name), "train") from error
+    from .recipe import recipes
     from .recipe.refill import refill as put
-    from .recipe.sizes import SIZES
 
+    recipe = {Size.MAIN: recipes.MAIN, Size.DRAFT: recipes.DRAFT}[size]
     weights = {name: tensor.numpy() for name, tensor in torch.load(directory / f"{size}.pt").items()}
-    put({"main": MODEL_DIRECTORY, "draft": DRAFT_DIRECTORY}[size], weights, SIZES[size])
+    put(_DIRECTORIES[size], weights, recipe.network)
 
 
 @app.command()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 from .dialogues import Author
 from .families import DEMO_FAMILIES, FAMILIES
+from .tools import Tool
 from .turns import Dialogue, Step, Turn
 
 
@@ -46,50 +47,45 @@ def _called(steps: Sequence[Step], number: int) -> list[dict[str, Any]]:
     return [{"role": "assistant", "content": None, "tool_calls": calls}, *results]
 
 
-def _demo_cases(author: Author, count: int, *, chain: bool) -> list[Case]:
-    keys = [key for key in DEMO_FAMILIES if FAMILIES[key].chain_to] if chain else list(DEMO_FAMILIES)
+def _cases(
+    author: Author,
+    count: int,
+    tools: Callable[[int], list[Tool]],
+    turn: Callable[[list[Tool], int], Turn | None],
+) -> list[Case]:
+    """``count`` turns over sets of tools; both are drawn for a case's number until there is a turn."""
     cases: list[Case] = []
     while len(cases) < count:
-        tools = author.toolsmith.tools(10, demo=True, names="usual")
-        key = keys[len(cases) % len(keys)]
-        tool = next(tool for tool in tools if tool.family is not None and tool.family.key == key)
-        turn = author.turn(tools, tool, chain=chain)
-        if not chain or len(turn.steps) == 2:
-            cases.append(Case(Dialogue(author.system_prompt(), tools), turn))
+        offered = tools(len(cases))
+        asked = turn(offered, len(cases))
+        if asked is not None:
+            cases.append(Case(Dialogue(author.system_prompt(), offered), asked))
     return cases
+
+
+def _demo_cases(author: Author, count: int, *, chain: bool) -> list[Case]:
+    keys = [key for key in DEMO_FAMILIES if FAMILIES[key].chain_to or not chain]
+
+    def turn(tools: list[Tool], number: int) -> Turn | None:
+        key = keys[number % len(keys)]
+        tool = next(tool for tool in tools if tool.family is not None and tool.family.key == key)
+        asked = author.turn(tools, tool, chain=chain)
+        return asked if not chain or len(asked.steps) == 2 else None
+
+    return _cases(author, count, lambda _: author.toolsmith.tools(10, demo=True, names="usual"), turn)
 
 
 def _renamed_cases(author: Author, count: int, *, invented: bool) -> list[Case]:
-    cases: list[Case] = []
-    while len(cases) < count:
-        tools = author.toolsmith.tools(author.rng.randint(6, 10), demo=False, names="held-out")
+    def turn(tools: list[Tool], _: int) -> Turn | None:
         fitting = [tool for tool in tools if (tool.family is None) == invented]
-        if fitting:
-            turn = author.turn(tools, author.rng.choice(fitting))
-            cases.append(Case(Dialogue(author.system_prompt(), tools), turn))
-    return cases
+        return author.turn(tools, author.rng.choice(fitting)) if fitting else None
+
+    return _cases(author, count, lambda _: _tools(author, 6, demo=False), turn)
 
 
-def _toolless_cases(author: Author, count: int, *, small_talk: bool) -> list[Case]:
-    cases: list[Case] = []
-    for _ in range(count):
-        tools = author.toolsmith.tools(author.rng.randint(6, 10), demo=True, names="usual")
-        turn = author.small_talk() if small_talk else author.unserved(tools)
-        cases.append(Case(Dialogue(author.system_prompt(), tools), turn))
-    return cases
-
-
-def _several_cases(author: Author, count: int) -> list[Case]:
-    cases: list[Case] = []
-    while len(cases) < count:
-        demo = len(cases) % 2 == 0
-        tools = author.toolsmith.tools(
-            author.rng.randint(3, 10), demo=demo, names="usual" if demo else "held-out"
-        )
-        turn = author.several(tools)
-        if turn is not None:
-            cases.append(Case(Dialogue(author.system_prompt(), tools), turn))
-    return cases
+def _tools(author: Author, least: int, *, demo: bool) -> list[Tool]:
+    count = author.rng.randint(least, 10)
+    return author.toolsmith.tools(count, demo=demo, names="usual" if demo else "held-out")
 
 
 def held_out_cases(count: int, seed: int = 99) -> dict[str, list[Case]]:
@@ -99,6 +95,10 @@ def held_out_cases(count: int, seed: int = 99) -> dict[str, list[Case]]:
     """
     author = Author(Random(seed), "held-out")
     familiar = Author(Random(seed + 1), "held-out", wording="train")
+
+    def demo_tools(_: int) -> list[Tool]:
+        return _tools(author, 6, demo=True)
+
     return {
         "familiar": _demo_cases(familiar, count, chain=False),
         "familiar chain": _demo_cases(familiar, count, chain=True),
@@ -106,7 +106,12 @@ def held_out_cases(count: int, seed: int = 99) -> dict[str, list[Case]]:
         "chain": _demo_cases(author, count, chain=True),
         "renamed": _renamed_cases(author, count, invented=False),
         "invented": _renamed_cases(author, count, invented=True),
-        "unserved": _toolless_cases(author, count, small_talk=False),
-        "small_talk": _toolless_cases(author, count, small_talk=True),
-        "several": _several_cases(author, count),
+        "unserved": _cases(author, count, demo_tools, lambda tools, _: author.unserved(tools)),
+        "small_talk": _cases(author, count, demo_tools, lambda *_: author.small_talk()),
+        "several": _cases(
+            author,
+            count,
+            lambda number: _tools(author, 3, demo=number % 2 == 0),
+            lambda tools, _: author.several(tools),
+        ),
     }

@@ -9,15 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from random import Random
-from typing import Any
+from typing import Any, Final
 
-from .conjunctions import SEPARATE, listed, several_lines
 from .families import FAMILIES, Family
-from .inventions import requests_to
-from .options import option
+from .grammar import capitalised, expand, load, named
 from .results import Results
 from .searches import THING, Searches
 from .smalltalk import (
+    CONFUSABLE,
     HELD_OUT_SMALL_TALK,
     HELD_OUT_UNSERVED,
     NEAR_MISSES,
@@ -27,45 +26,18 @@ from .smalltalk import (
     SYSTEM_PROMPTS,
     UNSERVED,
 )
-from .tools import Tool, Toolsmith
+from .tools import OPTIONS, Tool, Toolsmith
 from .turns import USUAL_MIX, Dialogue, Mix, Step, Turn, together
 from .vocabulary import Split, Vocabulary
-from .wording import Wording, alternatives_of, expand, takes_free_text
+from .wording import Wording, alternatives_of, listed, requests_to, takes_free_text
 
-CONFUSABLE = {
-    "search_notes": "notes",
-    "read_note": "notes",
-    "search_mail": "mail",
-    "read_mail": "mail",
-    "search_files": "files",
-    "read_file": "files",
-    "create_note": "memo",
-    "add_todo": "memo",
-    "set_reminder": "memo",
-    "send_mail": "send",
-    "send_message": "send",
-    "calculate": "numbers",
-    "add": "numbers",
-    "subtract": "numbers",
-    "multiply": "numbers",
-    "divide": "numbers",
-    "convert_currency": "convert",
-    "convert_units": "convert",
-    "get_route": "travel",
-    "find_flights": "travel",
-    "define_word": "facts",
-    "web_search": "facts",
-    "get_news": "facts",
-    "get_country": "facts",
-}
-"""Families of which a request to one may be served by another: never the one as what no tool serves."""
-
+_REQUESTS: Final = load("requests")
 _HELD_OUT_SAYINGS = {text for said, _ in HELD_OUT_SMALL_TALK for text in said}
 _ASKS = re.compile(r"(?i)(^|, )(who|what|how|are|which|do|does|did|can) ")
 
 
 class Author:
-    """Writes dialogues of one split. ``wording`` chooses the request lines: training's or the held-out ones."""
+    """Writes dialogues of one split, in training's wordings or the held-out ones."""
 
     def __init__(
         self,
@@ -76,9 +48,9 @@ class Author:
         blends: float = 0.0,
         unknown_words: float = 0.0,
     ) -> None:
-        """``wording`` defaults to ``split``; see :class:`Vocabulary` for ``blends``, :class:`Wording` for the rest."""
+        """``wording`` is ``split`` by default; ``blends`` is for the vocabulary, the rest for the wording."""
         self.rng = rng
-        self.vocabulary = Vocabulary.of(split, blends)
+        self.vocabulary = Vocabulary(split, blends)
         self.wording = wording or split
         self.toolsmith = Toolsmith(rng, self.vocabulary)
         self._wording = Wording(rng, self.vocabulary, self.wording, unknown_words)
@@ -114,10 +86,10 @@ class Author:
         count = rng.choice([2, 2, 2, 2, 3])
         entities: list[str] = []
         while len(entities) < count:
-            entity = self._wording.entity(slot)
+            entity = self.vocabulary.draw(rng, slot)
             if " and " not in entity and "," not in entity and entity not in entities:
                 entities.append(entity)
-        line = expand(rng, rng.choice(several_lines(len(entities)))).format(*entities)
+        line = expand(rng, rng.choice(_REQUESTS["two" if count == 2 else "three"])).format(*entities)
         names = alternatives_of(slot)
         request, values = self._ask(tool, given=dict.fromkeys(names, line))
         while line not in request:  # some lines leave out what has a default
@@ -132,7 +104,7 @@ class Author:
         one = re.sub(r"[.?! ]+$", "", one)
         if rng.random() < 0.8 and not re.match(r"I\b|[A-Z]{2}", other):
             other = other[0].lower() + other[1:]
-        return f"{one}{rng.choice(SEPARATE)}{other}"
+        return one + str(rng.choice(_REQUESTS["separators"])) + other
 
     def _ask(
         self, tool: Tool, *, chain: bool = False, given: Mapping[str, str] | None = None
@@ -149,8 +121,8 @@ class Author:
         mention = ""
         if tool.optional and rng.random() < 0.35:
             name, _ = rng.choice(tool.optional)
-            mention = option(name).mentions
-            values |= {"option": rng.choice(option(name).values), "option_name": name}
+            mention = OPTIONS[name].mentions
+            values |= {"option": rng.choice(OPTIONS[name].values), "option_name": name}
         request, values = self._wording.ask(
             lines, held_out, given=values, mention=mention, verbs_matter=chain
         )
@@ -206,7 +178,8 @@ class Author:
         return next((t for t in tools if t.family is not None and t.family.key == searching.chain_to), None)
 
     def follow_up(self, tools: list[Tool], previous: Turn) -> Turn | None:
-        """ "Read the first one", "and in Rome?"; ``None`` if the previous turn offers nothing to go on with."""
+        """ "Read the first one", "and in Rome?"; ``None`` if nothing goes on from the previous turn."""
+        rng = self.rng
         if len(previous.steps) != 1:
             return None
         if previous.kind in THING:
@@ -215,15 +188,12 @@ class Author:
         slot = listed(tool)
         if slot is None:
             return None
-        entity = self._wording.entity(slot)
-        line = expand(
-            self.rng,
-            "[and|and what about|what about|how about|now|then|and now|and the same for|the same for|also|and for] {}[?|?|]",
-        )
-        where = self.rng.choice(["in ", "for ", ""]) if slot == "city" else ""
+        entity = self.vocabulary.draw(rng, slot)
+        line = expand(rng, _REQUESTS["the_same"])
+        where = rng.choice(["in ", "for ", ""]) if slot == "city" else ""
         values = dict.fromkeys(alternatives_of(slot), entity)
         request = line.format(where + entity if line.startswith("and {") else entity)
-        return self._served(tools, tool, request[0].upper() + request[1:], values)
+        return self._served(tools, tool, capitalised(request), values)
 
     def _read_on(self, tools: list[Tool], previous: Turn) -> Turn | None:
         """A hit of the previous search is to be read: mostly the first, or one by its place, or all."""
@@ -234,20 +204,15 @@ class Author:
         thing, found = THING[previous.kind], previous.found
         draw = rng.random()
         if len(found) == 1 or draw < 0.6:
-            which, chosen = (
-                f"[it|the first one|that one|the first {thing}|that {thing}|the {thing}|the first]",
-                found[:1],
-            )
+            which, chosen = "first", found[:1]
         elif draw < 0.75:
-            which, chosen = f"[the second one|the second {thing}|the second|number two]", found[1:2]
+            which, chosen = "second", found[1:2]
         elif draw < 0.85:
-            which, chosen = f"[the last one|the last {thing}|the last]", found[-1:]
+            which, chosen = "last", found[-1:]
         else:
-            which, chosen = f"[both|all of them|them all|all {thing}s|them]", found
-            if len(found) > 2:
-                which = which.replace("both|", "")
-        request = self._wording.polite(expand(rng, f"[read|open|show me|show] {which}"))
-        request = request[0].upper() + request[1:]
+            which, chosen = "both" if len(found) == 2 else "all", found
+        line = named(named(_REQUESTS["read_on"], {"which": _REQUESTS[which]}), {"thing": thing})
+        request = capitalised(self._wording.polite(expand(rng, line)))
         turns = []
         for target in chosen:
             result, answer, facts = self._results.read(FAMILIES[previous.kind].chain_to, target)
@@ -263,7 +228,7 @@ class Author:
         text = self._wording.fill(expand(rng, rng.choice(said)))
         if not held_out and text.lower() in _HELD_OUT_SAYINGS:
             return self.small_talk()
-        text = text[0].upper() + text[1:] if rng.random() < 0.6 else text
+        text = capitalised(text) if rng.random() < 0.6 else text
         asks = _ASKS.search(text) is not None
         return Turn(
             "small_talk",

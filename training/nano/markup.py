@@ -27,51 +27,6 @@ MARKUP_TOKENS = (
     ARGUMENTS_OPEN,
 )
 
-CHAT_TEMPLATE = """\
-{%- if messages[0].role == 'system' %}{%- set system = messages[0].content %}
-{%- else %}{%- set system = 'You are a helpful assistant.' %}{%- endif %}
-{{- '<|im_start|>system\\n' + system }}
-{%- if tools %}
-    {{- '\\n<tools>' }}
-    {%- for tool in tools %}
-        {%- set function = tool.function %}
-        {{- '\\n' + (function.description | default('', true)) }}
-        {{- '\\n{"name": ' + (function.name | tojson) + ', "arguments": {' }}
-        {%- set parameters = function.parameters | default({}, true) %}
-        {%- set required = parameters.required | default([], true) %}
-        {%- for name, schema in (parameters.properties | default({}, true)).items() %}
-            {%- if not loop.first %}{{- ', ' }}{%- endif %}
-            {{- '"' + name + ('' if name in required else '?') + '": "' }}
-            {%- if schema.enum %}{{- schema.enum | join('|') }}
-            {%- else %}{{- schema.type | default('any') | string }}{%- endif %}
-            {{- '"' }}
-        {%- endfor %}
-        {{- '}}' }}
-    {%- endfor %}
-    {{- '\\n</tools>' }}
-{%- endif %}
-{{- '<|im_end|>\\n' }}
-{%- for message in messages %}
-    {%- if message.role == 'user' %}
-        {{- '<|im_start|>user\\n' + message.content + '<|im_end|>\\n' }}
-    {%- elif message.role == 'assistant' %}
-        {{- '<|im_start|>assistant\\n' }}
-        {%- if message.content %}{{- message.content }}{%- endif %}
-        {%- for call in (message.tool_calls | default([], true)) %}
-            {%- if message.content or not loop.first %}{{- '\\n' }}{%- endif %}
-            {{- '<tool_call>\\n{"name": ' + (call.function.name | tojson) + ', "arguments": ' }}
-            {%- if call.function.arguments is string %}{{- call.function.arguments }}
-            {%- else %}{{- call.function.arguments | tojson }}{%- endif %}
-            {{- '}\\n</tool_call>' }}
-        {%- endfor %}
-        {{- '<|im_end|>\\n' }}
-    {%- elif message.role == 'tool' %}
-        {{- '<|im_start|>user\\n<tool_response>\\n' + message.content + '\\n</tool_response><|im_end|>\\n' }}
-    {%- endif %}
-{%- endfor %}
-{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}
-"""
-
 
 class Segment(NamedTuple):
     """A run of text; ``learned`` marks what the assistant writes (the only part with a loss)."""

@@ -8,8 +8,7 @@ from typing import Any
 
 from .answers import sentence_of, to_json
 from .shapes import Shapes
-from .vocabulary import Vocabulary
-from .words import SKY_KEYS, TEMPERATURE_KEYS
+from .vocabulary import ENTRIES, Vocabulary
 
 Outcome = tuple[str, str, tuple[str, ...]]
 """A tool's result as text, the answer that it leads to, and the facts which that answer must contain."""
@@ -61,7 +60,7 @@ class Results:
             )
             return to_json(shape), f"Your note {title} says: {text}", (title, text)
         if key == "read_mail":
-            sender, subject = v.person(rng), v.title(rng)
+            sender, subject = v.draw(rng, "person"), v.title(rng)
             if rng.random() < 0.12:
                 return to_json({"from": sender, "body": text}), f"{sender} writes: {text}", (sender, text)
             shape = {"from": sender, "subject": subject, "body": text}
@@ -102,13 +101,13 @@ class Results:
                 (values["minutes"],),
             )
         if key == "calculate":
-            number = v.amount_plain(rng)
+            number = v.draw(rng, "number")
             value = float(number) if "." in number else int(number)
             shape: Any = (
                 value if rng.random() < 0.4 else {rng.choice(["result", "result", "value", "answer"]): value}
             )
             return to_json(shape), f"The result is {number}.", (number,)
-        phone = v.phone(rng)
+        phone = v.draw(rng, "phone")
         return (
             to_json({"name": values["person"], "phone": phone}),
             f"The phone of {values['person']} is {phone}.",
@@ -117,7 +116,10 @@ class Results:
 
     def _events(self, date: str) -> Outcome:
         rng, v = self.rng, self.vocabulary
-        events = [{"time": v.time(rng), "title": v.title(rng)} for _ in range(rng.choice([0, 1, 1, 2, 2, 3]))]
+        events = [
+            {"time": v.draw(rng, "time"), "title": v.title(rng)}
+            for _ in range(rng.choice([0, 1, 1, 2, 2, 3]))
+        ]
         if not events:
             return rng.choice(["[]", "[]", '{"events": []}']), f"Nothing is planned for {date}.", (date,)
         shown = "; ".join(f"{event['time']} {event['title']}" for event in events)
@@ -139,8 +141,8 @@ class Results:
             if rng.random() < 0.85
             else f"{degrees}{rng.choice([' C', '°C', ' °C', '°F', ' F', ' °F', '°'])}"
         )
-        sky = v.sky(rng)
-        entries = [(rng.choice(TEMPERATURE_KEYS), warmth), (rng.choice(SKY_KEYS), sky)]
+        sky = v.draw(rng, "sky")
+        entries = [(v.draw(rng, "temperature_key"), warmth), (v.draw(rng, "sky_key"), sky)]
         shown = f"{warmth} degrees" if warmth == degrees else warmth
         draw = rng.random()
         if draw < 0.55:
@@ -153,7 +155,7 @@ class Results:
         if rng.random() < 0.3:
             more = shapes.record(3) if rng.random() < 0.8 else shapes.nested()
             more.pop("city", None)
-            for key in (*TEMPERATURE_KEYS, *SKY_KEYS):
+            for key in (*ENTRIES["temperature_key"], *ENTRIES["sky_key"]):
                 more.pop(key, None)
         if more:
             rest, named = sentence_of(more)

@@ -80,13 +80,13 @@ class Searches:
     def _hit(self, key: str, query: str) -> dict[str, str]:
         rng, v = self.rng, self.vocabulary
         if key == "search_files":
-            return {"path": v.file_name(rng)}
+            return {"path": v.path(rng)}
         title = query if rng.random() < 0.25 else v.title(rng)
         letter = "n" if key == "search_notes" else "m"
         identifier = v.identifier(rng, letter if rng.random() < 0.7 else "")
         if key == "search_notes":
             return {"id": identifier, "title": title}
-        return {"id": identifier, "from": v.person(rng), "subject": title}
+        return {"id": identifier, "from": v.draw(rng, "person"), "subject": title}
 
     def _varied(self, key: str, hits: list[dict[str, str]]) -> list[dict[str, Any]]:
         """The same hits under other keys, or with more in them."""
@@ -106,7 +106,7 @@ class Searches:
             if more < 0.2:
                 row["score"] = round(rng.random(), 2)
             elif more < 0.4:
-                row["date"] = v.timestamp(rng)
+                row["date"] = v.draw(rng, "timestamp")
             elif more < 0.55:
                 row["snippet"] = v.sentence(rng)
             elif more < 0.62:

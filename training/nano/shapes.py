@@ -9,7 +9,19 @@ from typing import Any
 
 from .answers import Answer, failed, shown, stated, to_json
 from .vocabulary import Vocabulary
-from .words import VALUE_KEYS
+
+# What a string is, each with the bound of the draw: numbers are drawn between, truth values above.
+_TEXTS = (
+    (0.1, "identifier"),
+    (0.28, "topic"),
+    (0.4, "noun"),
+    (0.7, "person"),
+    (0.74, "city"),
+    (0.82, "sentence"),
+    (0.87, "measure"),
+    (0.92, "any_time"),
+    (0.945, "any_place"),
+)
 
 
 class Shapes:
@@ -25,41 +37,28 @@ class Shapes:
         rng, v = self.rng, self.vocabulary
         draw = rng.random()
         if draw < 0.45:
-            return rng.choice(VALUE_KEYS)
+            return v.draw(rng, "value_key")
         first = re.sub(r"\W+", "_", v.noun(rng)).lower()
         if draw < 0.75:
             return first
-        second = rng.choice(VALUE_KEYS) if rng.random() < 0.6 else v.noun(rng).lower()
+        second = v.draw(rng, "value_key") if rng.random() < 0.6 else v.noun(rng).lower()
         second = re.sub(r"\W+", "_", second)
         return f"{first}_{second}" if draw < 0.93 else first + second[:1].upper() + second[1:]
 
     def scalar(self) -> object:
         """A string, a number, a truth value or null."""
-        rng, v = self.rng, self.vocabulary
+        rng = self.rng
         kind = rng.random()
-        if kind < 0.1:
-            return v.identifier(rng)
-        if kind < 0.28:
-            return v.topic(rng)
-        if kind < 0.4:
-            return v.noun(rng)
-        if kind < 0.56:
-            return int(v.integer(rng)) * rng.choice([1, 1, 1, 1, -1])
-        if kind < 0.64:
+        if 0.4 <= kind < 0.56:
+            return self._integer() * rng.choice([1, 1, 1, 1, -1])
+        if 0.56 <= kind < 0.64:
             return float(f"{rng.randint(0, 999)}.{rng.randint(1, 99)}") * rng.choice([1, 1, 1, -1])
-        if kind < 0.7:
-            return v.person(rng)
-        if kind < 0.74:
-            return v.city(rng)
-        if kind < 0.82:
-            return v.sentence(rng)
-        if kind < 0.87:
-            return v.measure(rng)
-        if kind < 0.92:
-            return rng.choice([v.date(rng), v.time(rng), v.timestamp(rng)])
-        if kind < 0.945:
-            return rng.choice([v.address(rng), v.file_name(rng)])
-        return rng.choice([True, False, True, False, None, ""])
+        if kind >= 0.945:
+            return rng.choice([True, False, True, False, None, ""])
+        return self.vocabulary.draw(rng, next(entry for bound, entry in _TEXTS if kind < bound))
+
+    def _integer(self) -> int:
+        return int(self.vocabulary.draw(self.rng, "integer"))
 
     def record(self, most: int = 4) -> dict[str, Any]:
         """A flat object of one to ``most`` entries."""
@@ -86,12 +85,11 @@ class Shapes:
 
     def scalars(self) -> list[Any]:
         """A list of values of one kind."""
-        rng, v = self.rng, self.vocabulary
-        draws = (v.title, v.noun, v.person, v.identifier, v.city, v.sentence, v.measure, v.time)
-        draw = rng.choice(draws)
+        rng = self.rng
+        entry = rng.choice(("title", "noun", "person", "identifier", "city", "sentence", "measure", "time"))
         if rng.random() < 0.15:
-            return [int(v.integer(rng)) for _ in range(rng.randint(1, 4))]
-        return [draw(rng) for _ in range(rng.randint(1, 4))]
+            return [self._integer() for _ in range(rng.randint(1, 4))]
+        return [self.vocabulary.draw(rng, entry) for _ in range(rng.randint(1, 4))]
 
     def records(self, most: int = 3) -> list[dict[str, Any]]:
         """A list of objects, mostly with the same keys."""
@@ -108,41 +106,20 @@ class Shapes:
         draw = rng.random()
         if draw < 0.35:
             return v.prose(rng, 3)
-        if draw < 0.5:
-            return f"{v.measure(rng)}, {v.noun(rng)}"
         if draw < 0.62:
-            return rng.choice([v.topic, v.noun, v.person, v.date, v.measure, v.city])(rng)
+            return v.draw(rng, "measured_noun" if draw < 0.5 else "short_text")
         count = rng.randint(2, 4)
-        if draw < 0.72:
-            return "\n".join(f"{rng.choice(['- ', '* '])}{v.title(rng)}" for _ in range(count))
-        if draw < 0.82:
+        if 0.72 <= draw < 0.82:
             return "\n".join(f"{self.key()}: {shown(self.scalar())}" for _ in range(count))
-        if draw < 0.9:
-            return "\n".join(v.sentence(rng) for _ in range(count))
-        if draw < 0.95:
-            return ", ".join(f"{v.noun(rng)} {v.integer(rng, 2)}" for _ in range(count))
-        return "\n".join(f"{number}. {v.title(rng)}" for number in range(1, count + 1))
+        if draw >= 0.95:
+            return "\n".join(f"{number}. {v.title(rng)}" for number in range(1, count + 1))
+        entry = "bullet" if draw < 0.72 else "sentence" if draw < 0.9 else "counted_noun"
+        return (", " if draw >= 0.9 else "\n").join(v.draw(rng, entry) for _ in range(count))
 
     def reason(self, thing: str = "") -> str:
         """What went wrong, in a tool's words."""
         rng, v = self.rng, self.vocabulary
-        thing = thing or rng.choice([v.identifier(rng), v.noun(rng), v.city(rng)])
-        return rng.choice(
-            [
-                f"no {v.noun(rng)} {thing}",
-                f"unknown {v.noun(rng)} {thing}",
-                f"cannot find {thing}",
-                f"{v.noun(rng)} {thing} not found",
-                f"{thing} is not {rng.choice(['allowed', 'available', 'there', 'a ' + v.noun(rng)])}",
-                f"the {v.noun(rng)} took longer than {rng.randint(1, 90)} seconds",
-                f"permission denied: {thing}",
-                f"connection to {thing} refused",
-                f"HTTP {rng.choice([400, 401, 403, 404, 408, 429, 500, 502, 503])}",
-                f"{rng.choice(['timeout', 'timed out'])} after {rng.randint(1, 90)} s",
-                v.sentence(rng),
-                v.sentence(rng),
-            ]
-        )
+        return v.draw(rng, "reason", thing=thing or v.draw(rng, "failed_thing"))
 
     def failure(self, reason: str) -> tuple[str, Answer]:
         """A failed tool's result as text, and the answer to it."""
@@ -198,9 +175,7 @@ class Shapes:
         if draw < 0.36:
             value = self.text()
         elif draw < 0.4:
-            value = (
-                int(self.vocabulary.integer(rng)) if rng.random() < 0.6 else round(rng.uniform(-99, 999), 2)
-            )
+            value = self._integer() if rng.random() < 0.6 else round(rng.uniform(-99, 999), 2)
         elif draw < 0.46:
             value = (
                 self.scalars() if rng.random() < 0.7 else {rng.choice(["results", "items"]): self.scalars()}

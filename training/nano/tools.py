@@ -3,56 +3,45 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from .families import DEMO_FAMILIES, FAMILIES, Family, Parameter
-from .options import draw_optional
-from .smalltalk import GENERIC_DESCRIPTION_ENDINGS
+from .grammar import capitalised, lines, load
 from .vocabulary import Vocabulary
 
-VERBS = (
-    *"get fetch check update delete open start stop list send approve archive assign block cancel close compare count create download enable disable export find grant import inspect install invite label launch lock merge move pause print publish rate refresh rename report reset restore resume review scan share sort submit sync test unlock upload validate verify feed charge rent buy sell order measure ping arm mount paint route query show read compute calculate estimate predict book reserve roll draw generate recommend suggest request register track".split(),
-    *("get", "get", "fetch", "find", "check", "list", "show", "look up", "look up"),
-)
-ASKING_VERBS = frozenset(
-    (
-        "look up",
-        *"get fetch check find inspect query show list compute calculate estimate predict count measure read report".split(),
-    )
-)
+_DATA: Final = load("tools")
+_VERBS = (*_DATA["verbs"].split(), *_DATA["more_verbs"])
+ASKING_VERBS: Final = frozenset(_DATA["asking_verbs"])
 """Verbs of tools that a question asks for."""
-SYNONYMS = {
-    "get": ["retrieve", "return", "fetch", "look up", "show", "tell", "report"],
-    "look up": ["lookup", "find", "get"],
-    "show": ["get", "display", "return"],
-    "list": ["show", "get all", "return all"],
-    "compute": ["calculate", "work out"],
-    "book": ["reserve", "order"],
-    "fetch": ["get", "retrieve"],
-    "delete": ["remove", "erase"],
-    "start": ["launch", "begin", "run"],
-    "stop": ["end", "halt"],
-    "create": ["make", "add"],
-    "update": ["change", "modify", "edit"],
-    "find": ["search", "locate"],
-    "check": ["inspect", "show"],
-    "send": ["submit", "deliver"],
-    "cancel": ["stop", "abort"],
-}
+_KINDS = [tuple(line.split()) for line in lines(_DATA["parameters"])]
 
-INVENTED_KINDS = (
-    ("code", "id"), ("id", "id"), ("name", "person"), ("name", "word"), ("key", "id"), ("target", "topic"),
-    ("value", "number"), ("city", "city"), ("city", "city"), ("place", "city"), ("date", "date"), ("time", "time"),
-    ("amount", "number"), ("label", "noun"), ("level", "integer"), ("owner", "person"), ("path", "path"),
-    ("query", "topic"), ("title", "title"), ("text", "text"), ("text", "short"), ("symbol", "symbol"),
-    ("room", "room"), ("person", "person"), ("count", "integer"), ("topic", "topic"), ("user", "person"),
-    ("country", "country"), ("language", "language"), ("currency", "currency"), ("email", "address"),
-    ("url", "address"), ("number", "integer"), ("word", "noun"), ("item", "noun"), ("product", "topic"),
-    ("location", "city"), ("user_id", "id"), ("order_id", "id"),
-)  # fmt: skip
-"""Names of an invented tool's parameters, each with what it is filled with."""
+
+class Option(NamedTuple):
+    """An optional parameter: its schema type, what a request may add, and the values it may have."""
+
+    type: str
+    mentions: str
+    """A request line's end, with ``{option}`` for the value."""
+    values: list[str]
+
+
+def _options(name: str) -> Mapping[str, Option]:
+    return {
+        each: Option(
+            entry["type"],
+            entry["mentions"],
+            entry["values"].split() if "values" in entry else entry["type"].split("|"),
+        )
+        for entry in _DATA[name]
+        for each in entry["names"].split()
+    }
+
+
+_WEATHER_OPTIONS = _options("weather_options")
+OPTIONS: Final = {**_options("options"), **_WEATHER_OPTIONS}
 
 
 @dataclass(frozen=True)
@@ -93,7 +82,10 @@ class Toolsmith:
         self.vocabulary = vocabulary
 
     def tool(self, family: Family, *, names: str = "mixed", plain: bool = False) -> Tool:
-        """One tool of a family. ``names``: "usual", "mixed" (training) or "held-out"; ``plain``: usual parameters."""
+        """One tool of a family.
+
+        ``names`` is "usual", "mixed" (in training) or "held-out"; a ``plain`` one has the usual parameters.
+        """
         rng = self.rng
         name = family.names[0]
         if names == "held-out":
@@ -112,17 +104,28 @@ class Toolsmith:
             parameters = tuple((p, p.name) for p in family.parameters)
         optional: tuple[tuple[str, str], ...] = ()
         if not plain and rng.random() < 0.25:
-            taken = {name for _, name in parameters}
-            optional = draw_optional(rng, taken, weather=family.key == "get_weather")
+            optional = self._optional({name for _, name in parameters}, weather=family.key == "get_weather")
         description = self._described(rng.choice(family.descriptions), parameters)
         return Tool(name, description, parameters, optional, family)
+
+    def _optional(self, taken: Collection[str], *, weather: bool = False) -> tuple[tuple[str, str], ...]:
+        """One or two optional parameters, as names and schema types, none of them in ``taken``."""
+        rng = self.rng
+        names = sorted(
+            name for name in OPTIONS if (weather or name not in _WEATHER_OPTIONS) and name not in taken
+        )
+        if weather and rng.random() < 0.6:
+            names = sorted(_WEATHER_OPTIONS)
+        chosen = dict.fromkeys(rng.choice(names) for _ in range(rng.choice([1, 1, 1, 2])))
+        return tuple((name, OPTIONS[name].type) for name in chosen)
 
     def invented_tool(self) -> Tool:
         """A tool of no family: its use follows from its description and parameters alone."""
         rng, v = self.rng, self.vocabulary
         noun = v.noun(rng) if rng.random() < 0.75 else f"{v.noun(rng)} {v.noun(rng)}"
-        verb = rng.choice(VERBS)
-        shown = rng.choice(SYNONYMS[verb]) if verb in SYNONYMS and rng.random() < 0.3 else verb
+        verb = rng.choice(_VERBS)
+        synonyms = _DATA["synonyms"].get(verb)
+        shown = rng.choice(synonyms) if synonyms and rng.random() < 0.3 else verb
         parameters = () if rng.random() < 0.07 else self._invented_parameters()
         words = shown.split() + noun.split() if rng.random() < 0.7 else noun.split() + shown.split()
         if rng.random() < 0.12:
@@ -131,26 +134,12 @@ class Toolsmith:
             words = noun.split()
         optional: tuple[tuple[str, str], ...] = ()
         if parameters and rng.random() < 0.15:
-            optional = draw_optional(rng, {name for _, name in parameters}, weather=False)
+            optional = self._optional({name for _, name in parameters})
         purpose = f"{shown.capitalize()} {rng.choice(['the ', 'a ', '', 'one '])}{noun}"
         if verb in ASKING_VERBS and rng.random() < 0.25:
-            purpose = f"{rng.choice(['The ', '', ''])}{noun}"
-            purpose = purpose[0].upper() + purpose[1:]
+            purpose = capitalised(f"{rng.choice(['The ', '', ''])}{noun}")
         if parameters:
-            first = parameters[0][1].replace("_", " ")
-            ends = [
-                "",
-                "",
-                "",
-                " by {}",
-                " by its {}",
-                " of a {}",
-                " for a {}",
-                " in a {}",
-                " at a {}",
-                " for the given {}",
-            ]
-            purpose += rng.choice(ends).format(first)
+            purpose += rng.choice(_DATA["purpose_endings"]).format(parameters[0][1].replace("_", " "))
         description = self._described(purpose, parameters)
         return Tool(self._join_name(words), description, parameters, optional, None, verb, noun)
 
@@ -158,7 +147,7 @@ class Toolsmith:
         rng, v = self.rng, self.vocabulary
         chosen: dict[str, str] = {}
         for _ in range(rng.choice([1, 1, 1, 1, 2, 2, 3])):
-            name, slot = rng.choice(INVENTED_KINDS)
+            name, slot = rng.choice(_KINDS)
             if rng.random() < 0.3:
                 name = v.noun(rng).lower()
                 if rng.random() < 0.25:
@@ -166,15 +155,15 @@ class Toolsmith:
             if slot not in chosen.values():
                 chosen.setdefault(re.sub(r"\W+", "_", name), slot)
         return tuple(
-            (Parameter(n, s, "integer" if s == "integer" else "number" if s == "number" else "string"), n)
-            for n, s in chosen.items()
+            (Parameter(name, slot, slot if slot in ("integer", "number") else "string"), name)
+            for name, slot in chosen.items()
         )
 
     def _described(self, purpose: str, parameters: tuple[tuple[Parameter, str], ...]) -> str:
         """``purpose`` as descriptions go on: not at all, with a remark, or with all parameters listed."""
         rng = self.rng
         if rng.random() < 0.94 or not parameters:
-            return purpose + rng.choice(GENERIC_DESCRIPTION_ENDINGS)
+            return purpose + rng.choice(_DATA["description_endings"])
         named = "".join(
             f"\n    {name}: {rng.choice(['the ', 'The ', 'a ', ''])}{name.replace('_', ' ')}"
             for _, name in parameters
@@ -196,9 +185,8 @@ class Toolsmith:
                 target = FAMILIES[key].chain_to
                 if target and target not in keys and rng.random() < 0.85:
                     keys.append(target)
-            result = [self.tool(FAMILIES[key], names=names) for key in keys] + [
-                self.invented_tool() for _ in range(invented)
-            ]
+            result = [self.tool(FAMILIES[key], names=names) for key in keys]
+            result += [self.invented_tool() for _ in range(invented)]
         unique = list({tool.name: tool for tool in result}.values())
         rng.shuffle(unique)
         return unique
@@ -207,14 +195,13 @@ class Toolsmith:
         rng, v = self.rng, self.vocabulary
         if rng.random() < 0.1:
             return self._join_name([v.invented(rng)])
-        first = v.noun(rng) if rng.random() < 0.5 else rng.choice(VERBS)
+        first = v.noun(rng) if rng.random() < 0.5 else rng.choice(_VERBS)
         second = rng.choice(family.nouns) if rng.random() < 0.4 else v.noun(rng)
         return self._join_name([first, second] if rng.random() < 0.5 else [second, first])
 
     def _join_name(self, words: list[str]) -> str:
-        rng = self.rng
         words = [re.sub(r"\W+", "", word.lower()) or "x" for word in words]
-        style = rng.random()
+        style = self.rng.random()
         if style < 0.72:
             return "_".join(words)
         if style < 0.84:

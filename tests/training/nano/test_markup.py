@@ -7,7 +7,7 @@ import pytest
 
 from agentrt.runtime.nano import DRAFT_DIRECTORY, MODEL_DIRECTORY
 from training.nano.dialogues import Author
-from training.nano.markup import CHAT_TEMPLATE, MARKUP_TOKENS, segments
+from training.nano.markup import MARKUP_TOKENS, segments
 from training.nano.turns import Dialogue, Mix
 
 
@@ -58,9 +58,11 @@ def test_what_is_null_is_not_there(tokenizer: Any) -> None:
     assert rendered({"description": None, "parameters": None}) == rendered({})
 
 
-@pytest.mark.parametrize("directory", [MODEL_DIRECTORY, DRAFT_DIRECTORY])
-def test_both_models_ship_this_template(directory: Any) -> None:
-    assert (directory / "chat_template.jinja").read_text(encoding="utf-8") == CHAT_TEMPLATE
+def test_both_models_ship_the_same_template() -> None:
+    templates = {
+        (path / "chat_template.jinja").read_text("utf-8") for path in (MODEL_DIRECTORY, DRAFT_DIRECTORY)
+    }
+    assert len(templates) == 1
 
 
 def test_the_tokenizer_loses_nothing_and_keeps_the_markup_in_decoded_text(tokenizer: Any) -> None:

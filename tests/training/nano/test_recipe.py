@@ -8,35 +8,22 @@ import pytest
 torch = pytest.importorskip("torch", reason="the train extra is not installed")
 tokenizers = pytest.importorskip("tokenizers", reason="the train extra is not installed")
 
+from agentrt.runtime.nano import MODEL_DIRECTORY  # noqa: E402
 from training.nano.markup import NAME_OPENS  # noqa: E402
 from training.nano.recipe import induction  # noqa: E402
-from training.nano.recipe.network import BlockedCausalAttention, Network  # noqa: E402
-from training.nano.recipe.recipes import DRAFT, MAIN, Recipe  # noqa: E402
-from training.nano.recipe.rows import NEXT_WORD_HEAD, WORD_HEAD, batches  # noqa: E402
-from training.nano.recipe.sizes import SIZES  # noqa: E402
-from training.nano.recipe.tokenizer import load_tokenizer, train_tokenizer  # noqa: E402
+from training.nano.recipe.network import Network  # noqa: E402
+from training.nano.recipe.recipes import DRAFT, MAIN  # noqa: E402
+from training.nano.recipe.rows import NEXT_WORD_HEAD, WORD_HEAD, batches, load_tokenizer  # noqa: E402
 from training.nano.recipe.training import pointer_loss, train  # noqa: E402
 
-
-def test_blocked_attention_equals_the_textbook_forward_and_backward() -> None:
-    torch.manual_seed(0)
-    query = torch.randn(2, 3, 256, 64, requires_grad=True)
-    key, value = torch.randn(2, 256, 64, requires_grad=True), torch.randn(2, 256, 64, requires_grad=True)
-    expected = torch.nn.functional.scaled_dot_product_attention(
-        query, key[:, None].expand(-1, 3, -1, -1), value[:, None].expand(-1, 3, -1, -1), is_causal=True
-    )
-    actual = BlockedCausalAttention.apply(query, key, value)
-    torch.testing.assert_close(actual, expected)
-    weight = torch.randn_like(actual)
-    ours = torch.autograd.grad((actual * weight).sum(), (query, key, value))
-    theirs = torch.autograd.grad((expected * weight).sum(), (query, key, value))
-    for mine, reference in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(mine, reference, rtol=1e-4, atol=1e-4)
+# In small steps, for a CPU.
+PHASES = [dataclasses.replace(phase, tokens_per_step=4096) for phase in MAIN.phases]
+TOKENIZER = MODEL_DIRECTORY / "tokenizer.json"
 
 
 def test_a_network_can_copy_before_it_is_trained() -> None:
     torch.manual_seed(0)
-    network = Network(SIZES["main"])
+    network = Network(MAIN.network)
     induction.initialise(network)
     once = torch.randint(300, 2000, (4, 256))
     with torch.no_grad():
@@ -45,39 +32,22 @@ def test_a_network_can_copy_before_it_is_trained() -> None:
     assert (predicted[:, 260:-1] == once[:, 5:]).float().mean() > 0.25
 
 
-@pytest.fixture(scope="module")
-def tokenizer_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("nano") / "tokenizer.json"
-    train_tokenizer(dialogues=300).save(str(path))
-    return path
+def test_batches_are_deterministic_and_learn_only_what_the_assistant_writes() -> None:
+    tokenizer = load_tokenizer(TOKENIZER)
+    for phase in PHASES:
+        (ids, weights, _), (again, *_) = (next(batches(tokenizer, phase, 3)) for _ in range(2))
+        assert torch.equal(ids, again)
+        assert ids.shape == weights.shape
+        assert ids.shape[0] * (ids.shape[1] - 1) == 4096
+        learned = tokenizer.decode(ids[0][weights[0] > 0].tolist(), skip_special_tokens=False)
+        assert "<|im_start|>" not in learned
+        assert "<|im_end|>" in learned
 
 
-def test_batches_are_deterministic_and_learn_only_what_the_assistant_writes(tokenizer_path: Path) -> None:
-    tokenizer = load_tokenizer(tokenizer_path)
-    for phase in MAIN.phases:
-        for rank in range(phase.processes):
-            (ids, weights, _), (again, *_) = (next(batches(tokenizer, phase, 3, rank)) for _ in range(2))
-            assert torch.equal(ids, again)
-            assert ids.shape == weights.shape
-            assert ids.shape[0] * (ids.shape[1] - 1) * phase.processes == 4096
-            learned = tokenizer.decode(ids[0][weights[0] > 0].tolist(), skip_special_tokens=False)
-            assert "<|im_start|>" not in learned
-            assert "<|im_end|>" in learned
-
-
-def test_the_processes_of_a_phase_see_different_dialogues_of_the_same_length(tokenizer_path: Path) -> None:
-    tokenizer = load_tokenizer(tokenizer_path)
-    streams = [batches(tokenizer, MAIN.phases[1], 3, rank) for rank in range(2)]
-    for _ in range(6):
-        (first, *_), (second, *_) = (next(stream) for stream in streams)
-        assert first.shape == second.shape
-        assert not torch.equal(first, second)
-
-
-def test_pointers_lead_from_where_a_word_is_due_to_where_it_was_said(tokenizer_path: Path) -> None:
-    tokenizer = load_tokenizer(tokenizer_path)
+def test_pointers_lead_from_where_a_word_is_due_to_where_it_was_said() -> None:
+    tokenizer = load_tokenizer(TOKENIZER)
     name_opens, tools_end = tokenizer.token_to_id(NAME_OPENS), tokenizer.token_to_id("</tools>")
-    for phase in MAIN.phases:
+    for phase in PHASES:
         ids, weights, pointers = next(batches(tokenizer, phase, 3))
         names = words = 0
         for row, head, due, said in pointers.tolist():
@@ -94,12 +64,10 @@ def test_pointers_lead_from_where_a_word_is_due_to_where_it_was_said(tokenizer_p
         assert 0 < names < words < len(pointers)
 
 
-def test_at_the_end_of_a_copied_word_a_pointer_leads_to_what_follows_it_where_it_was_said(
-    tokenizer_path: Path,
-) -> None:
-    tokenizer = load_tokenizer(tokenizer_path)
+def test_at_the_end_of_a_copied_word_a_pointer_leads_to_what_follows_it_where_it_was_said() -> None:
+    tokenizer = load_tokenizer(TOKENIZER)
     space = tokenizer.encode(" ", add_special_tokens=False).ids[0]
-    ids, weights, pointers = next(batches(tokenizer, MAIN.phases[1], 3))
+    ids, weights, pointers = next(batches(tokenizer, PHASES[1], 3))
     goes_on = set()
     for row, head, end, said in pointers.tolist():
         if head != NEXT_WORD_HEAD:
@@ -125,7 +93,7 @@ def test_the_pointer_loss_is_nothing_when_every_look_is_right_and_large_when_non
 
 def test_the_pointing_head_sees_the_past_alone() -> None:
     torch.manual_seed(0)
-    network = Network(SIZES["draft"])
+    network = Network(DRAFT.network)
     with torch.no_grad():
         _, looks = network(torch.randint(300, 2000, (1, 128)), torch.tensor([[0, WORD_HEAD, 40]]))
     assert looks.shape == (1, 128)
@@ -133,11 +101,10 @@ def test_the_pointing_head_sees_the_past_alone() -> None:
     assert (looks[0, 41:] == float("-inf")).all()
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_training_is_deterministic(tmp_path: Path, tokenizer_path: Path, processes: int) -> None:
-    phase = dataclasses.replace(DRAFT.phases[1], tokens=3 * 4096, processes=processes)
-    recipe = Recipe("draft", seed=5, phases=(phase,))
+def test_training_is_deterministic(tmp_path: Path) -> None:
+    phase = dataclasses.replace(DRAFT.phases[1], tokens=3 * 4096, tokens_per_step=4096)
+    recipe = dataclasses.replace(DRAFT, seed=5, phases=(phase,))
     for name in ("first", "second"):
-        train(recipe, tokenizer_path, tmp_path / f"{name}.pt", print)
+        train(recipe, TOKENIZER, tmp_path / f"{name}.pt", print)
     first, second = torch.load(tmp_path / "first.pt"), torch.load(tmp_path / "second.pt")
     assert all(torch.equal(first[name], second[name]) for name in first)

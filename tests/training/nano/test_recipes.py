@@ -8,24 +8,10 @@ import pytest
 from agentrt.errors import ConfigurationError
 from agentrt.runtime.files.checksums import check_files, read_checksums
 from agentrt.runtime.nano import DRAFT_DIRECTORY, MODEL_DIRECTORY
-from training.nano.recipe.recipes import DRAFT, MAIN, on_gpu
+from training.nano.recipe.recipes import DRAFT, MAIN, NetworkConfig
 from training.nano.recipe.refill import refill
-from training.nano.recipe.sizes import SIZES, NetworkConfig
 
-DIRECTORIES = {"main": MODEL_DIRECTORY, "draft": DRAFT_DIRECTORY}
-
-
-@pytest.mark.parametrize("recipe", [MAIN, DRAFT])
-def test_a_gpu_takes_larger_steps_and_passes_twice_over_the_last_phase(recipe: object) -> None:
-    assert recipe in (MAIN, DRAFT)
-    known = MAIN if recipe is MAIN else DRAFT
-    larger = on_gpu(known, times=1.5, uses=3)
-    assert len(larger.phases) == len(known.phases) + 1
-    for phase, usual in zip(larger.phases, known.phases, strict=False):
-        steps = phase.tokens // phase.tokens_per_step
-        assert steps == pytest.approx(1.5 * usual.tokens / usual.tokens_per_step, abs=1)
-        assert (phase.processes, phase.uses) == (1, 3)
-    assert [phase.average for phase in larger.phases] == [False] * len(known.phases) + [True]
+MODELS = [(MODEL_DIRECTORY, MAIN.network), (DRAFT_DIRECTORY, DRAFT.network)]
 
 
 def random_weights(config: NetworkConfig) -> dict[str, np.ndarray]:
@@ -51,10 +37,9 @@ def random_weights(config: NetworkConfig) -> dict[str, np.ndarray]:
     return {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
 
 
-@pytest.mark.parametrize("size", ["main", "draft"])
-def test_a_refilled_model_holds_the_new_weights(tmp_path: Path, size: str) -> None:
-    config = SIZES[size]
-    directory = copytree(DIRECTORIES[size], tmp_path / "model")
+@pytest.mark.parametrize(("model", "config"), MODELS)
+def test_a_refilled_model_holds_the_new_weights(tmp_path: Path, model: Path, config: NetworkConfig) -> None:
+    directory = copytree(model, tmp_path / "model")
     weights = random_weights(config)
     refill(directory, weights, config)
     check_files(directory, read_checksums(directory))
@@ -94,5 +79,5 @@ def test_a_refilled_model_holds_the_new_weights(tmp_path: Path, size: str) -> No
 
 def test_weights_of_another_shape_are_refused(tmp_path: Path) -> None:
     directory = copytree(MODEL_DIRECTORY, tmp_path / "model")
-    with pytest.raises(ConfigurationError, match="export them instead"):
-        refill(directory, random_weights(SIZES["draft"]), SIZES["draft"])
+    with pytest.raises(ConfigurationError, match="another shape"):
+        refill(directory, random_weights(DRAFT.network), DRAFT.network)

@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from training.nano.families import FAMILIES
-from training.nano.rewording import reword
+from training.nano.grammar import expand
 from training.nano.vocabulary import Vocabulary
-from training.nano.wording import expand
+from training.nano.wording import reword
 
-TRAIN = Vocabulary.of("train")
+TRAIN = Vocabulary("train")
 LINES = [line for family in FAMILIES.values() for line in family.requests]
 
 

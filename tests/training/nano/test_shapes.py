@@ -50,7 +50,7 @@ def test_the_answer_follows_from_the_value(value: Any, answer: str) -> None:
 @examples(200)
 @given(st.integers(0, 2**32))
 def test_every_shape_is_answered_in_words_with_all_its_facts(seed: int) -> None:
-    shapes = Shapes(Random(seed), Vocabulary.of("train"))
+    shapes = Shapes(Random(seed), Vocabulary("train"))
     for _ in range(10):
         text, (answer, facts) = shapes.any("tide")
         assert answer
@@ -59,7 +59,7 @@ def test_every_shape_is_answered_in_words_with_all_its_facts(seed: int) -> None:
 
 
 def test_results_come_in_all_shapes_and_notations() -> None:
-    shapes = Shapes(Random(0), Vocabulary.of("train"))
+    shapes = Shapes(Random(0), Vocabulary("train"))
     texts = [shapes.any()[0] for _ in range(3000)]
 
     def parsed(text: str) -> Any:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from training.nano.vocabulary import Vocabulary
 
-TRAIN, HELD_OUT = Vocabulary.of("train"), Vocabulary.of("held-out")
+TRAIN, HELD_OUT = Vocabulary("train"), Vocabulary("held-out")
 
 
 def test_the_two_splits_share_no_word() -> None:

@@ -1,4 +1,1 @@
-"""The recipe that trains and exports the nano models.
-
-It needs the ``train`` extra; nothing at run time imports it.
-"""
+"""The recipe that trains the nano models. It needs the ``train`` extra; nothing at run time imports it."""

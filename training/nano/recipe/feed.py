@@ -1,4 +1,4 @@
-"""Batches for a GPU: written by several processes, moved to the device, each used more than once."""
+"""Batches for training: written by several processes, moved to the device, each used more than once."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from .recipes import Phase
-from .rows import Batch, batches
-from .tokenizer import load_tokenizer
+from .rows import Batch, batches, load_tokenizer
 
 _WINDOW = 128
 _AHEAD = 4
@@ -30,7 +29,7 @@ class _Writing(IterableDataset[Batch]):
 
 
 def feed(tokenizer: Path, phase: Phase, seed: int, workers: int, device: torch.device) -> Iterator[Batch]:
-    """Endless batches of one phase on ``device``, written by ``workers`` processes."""
+    """Endless batches of one phase on ``device``, written by ``workers`` processes, or by this one for 0."""
     loader = DataLoader(
         _Writing(tokenizer, phase, seed),
         batch_size=None,

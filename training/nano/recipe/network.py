@@ -1,81 +1,23 @@
-"""The Qwen2-shaped network in PyTorch, for training only: inference runs the exported OpenVINO model.
+"""The Qwen2-shaped network in PyTorch, for training only: inference runs the OpenVINO model.
 
-Differs from a textbook implementation where one CPU thread is slow: QKV and gate/up are fused matrices, and
-attention is computed in causal blocks with its own backward pass.
+QKV and gate/up are fused matrices.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .sizes import NetworkConfig
-
-_BLOCK = 128
-
-
-class BlockedCausalAttention(torch.autograd.Function):
-    """Causal attention over query blocks of 128: never computes a score above the diagonal's block.
-
-    ``query`` is ``[batch, heads, tokens, head]``, ``key`` and ``value`` are ``[batch, tokens, head]`` (one
-    KV head); ``tokens`` must be a multiple of 128. Probabilities are kept for the backward pass.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        """Return ``[batch, heads, tokens, head]``."""
-        batch, heads, tokens, size = query.shape
-        scaled = query * size**-0.5
-        out = torch.empty_like(scaled)
-        above = torch.full((_BLOCK, _BLOCK), float("-inf"), dtype=query.dtype).triu(1)
-        kept = []
-        for start in range(0, tokens, _BLOCK):
-            end = start + _BLOCK
-            rows = scaled[:, :, start:end].reshape(batch, heads * _BLOCK, size)
-            scores = torch.bmm(rows, key[:, :end].transpose(1, 2)).view(batch, heads, _BLOCK, end)
-            scores[..., start:] += above
-            weights = torch.softmax(scores, -1).view(batch, heads * _BLOCK, end)
-            kept.append(weights)
-            out[:, :, start:end] = torch.bmm(weights, value[:, :end]).view(batch, heads, _BLOCK, size)
-        ctx.save_for_backward(scaled, key, value, *kept)
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Gradients of query, key and value."""
-        scaled, key, value, *kept = ctx.saved_tensors
-        batch, heads, _, size = scaled.shape
-        grad_query, grad_key, grad_value = (
-            torch.empty_like(scaled),
-            torch.zeros_like(key),
-            torch.zeros_like(value),
-        )
-        for index, weights in enumerate(kept):
-            start = index * _BLOCK
-            end = start + _BLOCK
-            rows = scaled[:, :, start:end].reshape(batch, heads * _BLOCK, size)
-            grad_rows = grad[:, :, start:end].reshape(batch, heads * _BLOCK, size)
-            grad_value[:, :end] += torch.bmm(weights.transpose(1, 2), grad_rows)
-            grad_weights = torch.bmm(grad_rows, value[:, :end].transpose(1, 2))
-            grad_scores = torch._softmax_backward_data(grad_weights, weights, -1, weights.dtype)
-            grad_query[:, :, start:end] = torch.bmm(grad_scores, key[:, :end]).view(
-                batch, heads, _BLOCK, size
-            )
-            grad_key[:, :end] += torch.bmm(grad_scores.transpose(1, 2), rows)
-        return grad_query * size**-0.5, grad_key, grad_value
+from .recipes import NetworkConfig
 
 
 def _attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Causal attention: in blocks on a CPU, by PyTorch's own kernel on a GPU."""
-    if not query.is_cuda:
-        blocked: Tensor = BlockedCausalAttention.apply(query, key, value)
-        return blocked
-    one_for_all = [each[:, None].expand(-1, query.shape[1], -1, -1) for each in (key, value)]
-    return F.scaled_dot_product_attention(query, *one_for_all, is_causal=True)
+    """Causal attention of ``[batch, heads, tokens, head]`` queries over one KV head."""
+    shared = [each[:, None].expand(-1, query.shape[1], -1, -1) for each in (key, value)]
+    return F.scaled_dot_product_attention(query, *shared, is_causal=True)
 
 
 class Layer(nn.Module):
@@ -140,7 +82,7 @@ class Network(nn.Module):
         self.register_buffer("sine", angles.sin(), persistent=False)
 
     def forward(self, tokens: Tensor, pointers: Tensor) -> tuple[Tensor, Tensor]:
-        """Run over ``[batch, tokens]`` ids (tokens: a multiple of 128).
+        """Run over ``[batch, tokens]`` ids.
 
         Returns:
             The final hidden states ``[batch, tokens, width]``, and for each of ``pointers``, ``[n, 3]``: row,

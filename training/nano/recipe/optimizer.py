@@ -1,9 +1,8 @@
-"""The optimizer of all training processes."""
+"""The optimizer of training."""
 
 from __future__ import annotations
 
 import torch
-from torch import distributed
 
 from .network import Network
 
@@ -13,6 +12,7 @@ class AdamW:
 
     def __init__(self, network: Network, learning_rate: float, weight_decay: float = 0.05) -> None:
         """Takes the network's current (fp32) parameters as masters."""
+        self._names = [name for name, _ in network.named_parameters()]
         self._parameters = list(network.parameters())
         self.masters = [p.detach().float().clone() for p in self._parameters]
         self._rate = learning_rate
@@ -23,12 +23,10 @@ class AdamW:
 
     @torch.no_grad()
     def step(self, factor: float) -> None:
-        """Average over the processes, clip to norm 1, and update at ``factor`` times the learning rate."""
+        """Clip the gradients to norm 1, and update at ``factor`` times the learning rate."""
         for parameter, master in zip(self._parameters, self.masters, strict=True):
             master.grad = parameter.grad.float()
             parameter.grad = None
-        if distributed.is_initialized():
-            self._average()
         torch.nn.utils.clip_grad_norm_(self.masters, 1.0)
         for group in self._inner.param_groups:
             group["lr"] = self._rate * factor
@@ -36,10 +34,6 @@ class AdamW:
         for parameter, master in zip(self._parameters, self.masters, strict=True):
             parameter.copy_(master)
 
-    def _average(self) -> None:
-        flat = torch.cat([master.grad.flatten() for master in self.masters])
-        distributed.all_reduce(flat)
-        flat /= distributed.get_world_size()
-        parts = flat.split([master.numel() for master in self.masters])
-        for master, part in zip(self.masters, parts, strict=True):
-            master.grad = part.view_as(master)
+    def weights(self) -> dict[str, torch.Tensor]:
+        """The master weights by the names of the network's parameters, on the CPU."""
+        return {name: master.cpu() for name, master in zip(self._names, self.masters, strict=True)}

@@ -1,11 +1,30 @@
-"""What is trained on what, for how long: the phases of each model."""
+"""What is trained on what, for how long: the sizes of the models and their phases."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ..turns import Mix
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """Sizes of one model. The head size is 64, one KV head serves all query heads, embeddings are tied."""
+
+    hidden_size: int
+    layers: int
+    heads: int
+    intermediate_size: int
+    vocabulary_size: int = 2048
+    context_length: int = 2048
+    rope_theta: float = 1e6
+    norm_epsilon: float = 1e-6
+
+    @property
+    def head_size(self) -> int:
+        """Width of one attention head."""
+        return self.hidden_size // self.heads
 
 
 class RowKind(NamedTuple):
@@ -31,7 +50,7 @@ class Phase:
     """Where the cosine of the learning rate ends, in tokens; past ``tokens`` if the phase stops early."""
     learning_rate: float
     rows: tuple[RowKind, ...]
-    mix: Mix = field(default_factory=Mix)
+    mix: Mix
     blends: float = 0.0
     """:attr:`Vocabulary.blends` of its dialogues."""
     copy_rows: float = 0.0
@@ -40,51 +59,48 @@ class Phase:
     """:class:`Wording`'s share of requests with an unknown word in them."""
     pass_words_on: bool = False
     """Whether to begin with :func:`.induction.pass_words_on`."""
-    processes: int = 1
-    """Each computes its share of every step's rows; their gradients are averaged."""
-    tokens_per_step: int = 4096
+    tokens_per_step: int = 32_768
     average: bool = False
     """Whether to end with the mean of the weights that the phase began with and those it came to."""
-    uses: int = 1
+    uses: int = 3
     """How often each batch is trained on, with others between (:func:`.feed.repeated`)."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What to train: a size, a seed, and phases one after the other."""
+    """What to train: a network, a seed, and phases one after the other."""
 
-    size: str
+    network: NetworkConfig
     seed: int
     phases: tuple[Phase, ...]
 
 
-_GPU_TOKENS_PER_STEP, _SECOND_PASS = 32_768, 2.1
-_COPYING_ROWS = (RowKind(512, 1.0, 5, (4,)),)
-"""Whole dialogues over few tools: markup and copying are learned from them first, and fast."""
-_CHOOSING_ROWS = (
-    # Requests to tools of mostly meaningless names, each called about once: teaches to choose by description.
-    RowKind(512, 0.22, 4, (2, 3, 4, 5), calls_only=True),
-    RowKind(1024, 0.22, 13, (10,), calls_only=True),
-    # Few turns, with results and answers. More of them over the same tools would teach to repeat calls.
-    RowKind(512, 0.32, 2, (3, 6, 10, 10)),
-    RowKind(1024, 0.19, 4, (6, 10)),
-    RowKind(2048, 0.05, 12, (10,)),
-)
 NAMES_ROWS = RowKind(512, 1.0, 1, (10,), calls_only=True)
 """Many names of tools: what :func:`.induction.pass_words_on` learns to say."""
 
 _COPYING = Phase(
-    tokens=5_000_000,
+    tokens=0,
     horizon=0,
     learning_rate=2.5e-3,
-    rows=_COPYING_ROWS,
+    # Whole dialogues over few tools: markup and copying are learned from them first, and fast.
+    rows=(RowKind(512, 1.0, 5, (4,)),),
     mix=Mix(small_talk=0.07, unserved=0.12, searches=0.25),
     blends=0.6,
     copy_rows=0.06,
     unknown_words=0.3,
-    processes=2,
 )
-_CHOOSING = replace(_COPYING, rows=_CHOOSING_ROWS)
+_CHOOSING = replace(
+    _COPYING,
+    rows=(
+        # Requests to tools of mostly meaningless names, each called about once: to choose by description.
+        RowKind(512, 0.22, 4, (2, 3, 4, 5), calls_only=True),
+        RowKind(1024, 0.22, 13, (10,), calls_only=True),
+        # Few turns, with results and answers. More of them over the same tools would teach to repeat calls.
+        RowKind(512, 0.32, 2, (3, 6, 10, 10)),
+        RowKind(1024, 0.19, 4, (6, 10)),
+        RowKind(2048, 0.05, 12, (10,)),
+    ),
+)
 _READING_ON = replace(
     _COPYING,
     learning_rate=1e-3,
@@ -100,40 +116,25 @@ _READING_ON = replace(
 )
 
 
-def _phases(copying: int, choosing: int, saying: int, reading_on: int) -> tuple[Phase, ...]:
-    """Phases of so many tokens; over the first two the learning rate hardly falls."""
+def _phases(copying: int, choosing: int, saying: int, reading_on: int, again: int) -> tuple[Phase, ...]:
+    """The phases with so many tokens each; the last one repeats the one before and ends in the mean."""
     total = copying + choosing + saying
     return (
         replace(_COPYING, tokens=copying, horizon=total),
         replace(_CHOOSING, tokens=choosing, horizon=total),
         replace(_CHOOSING, tokens=saying, horizon=saying, pass_words_on=True),
         replace(_READING_ON, tokens=reading_on, horizon=reading_on),
+        replace(_READING_ON, tokens=again, horizon=again, average=True),
     )
 
 
-MAIN = Recipe("main", seed=0, phases=_phases(5_000_000, 10_000_000, 50_000_000, 12_000_000))
-DRAFT = Recipe("draft", seed=1, phases=_phases(2_000_000, 4_000_000, 12_000_000, 3_000_000))
-
-
-def on_gpu(recipe: Recipe, times: float, uses: int) -> Recipe:
-    """``recipe`` for a GPU: steps of 32,768 tokens, ``times`` as many of them, each batch ``uses`` times.
-
-    One process trains; others write the dialogues (:mod:`.feed`). The last phase comes twice, longer the
-    second time, and the mean of both ends is taken: it is better than either.
-    """
-
-    def scaled(phase: Phase) -> Phase:
-        factor = _GPU_TOKENS_PER_STEP / phase.tokens_per_step * times
-        return replace(
-            phase,
-            tokens=round(phase.tokens * factor),
-            horizon=round(phase.horizon * factor),
-            tokens_per_step=_GPU_TOKENS_PER_STEP,
-            processes=1,
-            uses=uses,
-        )
-
-    phases = tuple(map(scaled, recipe.phases))
-    longer = round(phases[-1].tokens * _SECOND_PASS)
-    again = replace(phases[-1], tokens=longer, horizon=longer, average=True)
-    return replace(recipe, phases=(*phases, again))
+MAIN = Recipe(
+    NetworkConfig(hidden_size=192, layers=6, heads=3, intermediate_size=512),
+    seed=0,
+    phases=_phases(36_000_000, 72_000_000, 360_000_000, 86_400_000, 181_440_000),
+)
+DRAFT = Recipe(
+    NetworkConfig(hidden_size=128, layers=4, heads=2, intermediate_size=320),
+    seed=1,
+    phases=_phases(25_600_000, 51_200_000, 153_600_000, 38_400_000, 80_640_000),
+)

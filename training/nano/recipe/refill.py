@@ -1,7 +1,6 @@
-"""New weights in the place of those in an exported model: the same graph, names and 8-bit format.
+"""New weights in the place of those in a model directory: the same graph, names and 8-bit format.
 
-Needs neither PyTorch's exporter nor NNCF: matrices in 8 bits with a scale and a zero point per row, vectors
-in fp32, in the order that the graph there has.
+Matrices are in 8 bits with a scale and a zero point per row, vectors in fp32, in the order of the graph.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from agentrt.errors import ConfigurationError
 from agentrt.runtime.files.checksums import write_checksums
 
-from .sizes import NetworkConfig
+from .recipes import NetworkConfig
 
 Array = NDArray[Any]
 
@@ -53,7 +52,7 @@ def refill(directory: Path, weights: Mapping[str, Array], config: NetworkConfig)
             content[place.offset : place.offset + place.size] = stored
     except KeyError as error:
         raise ConfigurationError(
-            f"the model in {directory} has another shape than these weights: export them instead"
+            f"the model in {directory} has another shape than these weights. Train the size that it has."
         ) from error
     path.write_bytes(content)
     write_checksums(directory)

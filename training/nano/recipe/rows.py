@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,6 +22,13 @@ _FIRST_TEXT_TOKEN = len(SPECIAL_TOKENS) + len(MARKUP_TOKENS)
 _NAME_WEIGHT, _FIRST_OF_VALUE_WEIGHT, _AFTER_WORD_WEIGHT = 3.0, 2.0, 2.0
 WORD_HEAD, NEXT_WORD_HEAD = -1, 0
 """Heads of the last layer whose attention is supervised (:class:`Pointer`)."""
+
+
+def load_tokenizer(path: Path) -> Tokenizer:
+    """Read ``tokenizer.json`` as it is (some loaders replace its pre-tokenizer, which changes every id)."""
+    from tokenizers import Tokenizer
+
+    return Tokenizer.from_file(str(path))
 
 
 class Pointer(NamedTuple):
@@ -203,20 +211,15 @@ class Batch(NamedTuple):
     """``[pointers, 4]``: row, and a :class:`Pointer`'s head, position and target."""
 
 
-def batches(tokenizer: Tokenizer, phase: Phase, seed: int, rank: int = 0) -> Iterator[Batch]:
-    """Endless batches for one process.
-
-    All processes together compute ``rows * length == phase.tokens_per_step`` tokens a step, in rows of the
-    same kind.
-    """
+def batches(tokenizer: Tokenizer, phase: Phase, seed: int) -> Iterator[Batch]:
+    """Endless batches of ``phase.tokens_per_step`` tokens, each in rows of one kind."""
     encoder = Encoder(tokenizer)
-    kinds = Random(seed)
-    rng = kinds if phase.processes == 1 else Random(seed + 1 + rank)
+    rng = Random(seed)
     author = Author(rng, "train", blends=phase.blends, unknown_words=phase.unknown_words)
     while True:
-        kind = kinds.choices(phase.rows, [kind.share for kind in phase.rows])[0]
+        kind = rng.choices(phase.rows, [kind.share for kind in phase.rows])[0]
         rows: list[Row] = []
-        for _ in range(phase.tokens_per_step // kind.length // phase.processes):
+        for _ in range(phase.tokens_per_step // kind.length):
             if phase.copy_rows and rng.random() < phase.copy_rows:
                 rows.append(encoder.copy_row(rng, kind.length + 1))
                 continue

@@ -163,7 +163,7 @@ class Toolsmith:
         """``purpose`` as descriptions go on: not at all, with a remark, or with all parameters listed."""
         rng = self.rng
         if rng.random() < 0.94 or not parameters:
-            return purpose + rng.choice(_DATA["description_endings"])
+            return purpose + str(rng.choice(_DATA["description_endings"]))
         named = "".join(
             f"\n    {name}: {rng.choice(['the ', 'The ', 'a ', ''])}{name.replace('_', ' ')}"
             for _, name in parameters

@@ -54,7 +54,7 @@ MODULES: dict[Extra, tuple[str, ...]] = {
     "gateway": ("fastapi", "h11", "httpcore", "httpx", "pydantic_core", "starlette", "uvicorn"),
     "redis": ("redis",),
     "serve": ("prometheus_client",),
-    "demo": ("dateutil", "httpx", "icalendar"),
+    "demo": ("dateutil", "icalendar"),
     "all": (),
     "bench": (
         *("eager_tools_langgraph", "httpx2", "matplotlib", "openai", "opentelemetry", "pydantic_ai"),

@@ -21,7 +21,7 @@ from collections import Counter
 from contextlib import ExitStack
 from typing import Annotated, Any
 
-from agentrt.examples.gallery.extras import needs_extras
+from agentrt.examples.gallery import needs_extras
 
 with needs_extras("openai", "serve"):
     import typer
@@ -29,8 +29,7 @@ with needs_extras("openai", "serve"):
 
     from agentrt import SpeculationReport, speculable
     from agentrt.adapters.openai import report_of, speculate
-    from agentrt.examples.gallery.script import Model, run_script
-    from agentrt.examples.gallery.servers import running
+    from agentrt.examples.gallery.script import Model, run_script, running
     from agentrt.runtime.nano import DRAFT_DIRECTORY
     from agentrt.speculators import LocalSpeculator, PatternSpeculator
 

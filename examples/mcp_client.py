@@ -14,7 +14,7 @@ import json
 from functools import partial
 from typing import Annotated, Any
 
-from agentrt.examples.gallery.extras import needs_extras
+from agentrt.examples.gallery import TOKENS_PER_SECOND, needs_extras
 
 with needs_extras("cli", "mcp", "runtime"):
     import typer
@@ -24,7 +24,6 @@ with needs_extras("cli", "mcp", "runtime"):
 
     from agentrt import SpeculationSession, ToolCall
     from agentrt.adapters.mcp import McpTool, speculable_tools
-    from agentrt.examples.gallery.pace import TOKENS_PER_SECOND
     from agentrt.examples.gallery.script import Model, run_script
     from agentrt.runtime import LocalRuntime
     from agentrt.runtime.nano import DRAFT_DIRECTORY

@@ -13,7 +13,7 @@ import asyncio
 import json
 from typing import Annotated
 
-from agentrt.examples.gallery.extras import needs_extras
+from agentrt.examples.gallery import needs_extras
 
 with needs_extras("openai-agents", "serve"):
     import typer
@@ -23,8 +23,7 @@ with needs_extras("openai-agents", "serve"):
     from agentrt import speculable
     from agentrt.adapters.openai_agents import report_of, speculate
     from agentrt.examples.gallery.client import openai_client
-    from agentrt.examples.gallery.script import Model, run_script
-    from agentrt.examples.gallery.servers import running
+    from agentrt.examples.gallery.script import Model, run_script, running
     from agentrt.runtime.nano import DRAFT_DIRECTORY
     from agentrt.speculators import LocalSpeculator
 

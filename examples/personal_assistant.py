@@ -13,7 +13,7 @@ Read this file from top to bottom. An agent that speculates has these parts:
 6. background work that gives way to the user;
 7. all of it together.
 
-The data and the servers behind the tools are in ``assistant/`` beside this file; ``demo/comparison.py`` runs
+The data behind the tools is in ``assistant/`` beside this file; ``demo/comparison.py`` runs
 the agent plain and speculative, which is what ``agentrt demo`` shows.
 """
 
@@ -22,16 +22,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime as dt
-import functools
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import replace
-from typing import Annotated, Any, Literal, ParamSpec, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, TypeVarTuple
 
 import anyio
 import anyio.to_thread
-import httpx
 import typer
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, ModelCallLimitMiddleware, ToolErrorMiddleware
@@ -47,21 +44,17 @@ from agentrt.adapters.langchain import ChatAgentRT, report_of, speculate
 from agentrt.config import TurnAhead
 from agentrt.examples.assistant.data import PersonalData, workspace
 from agentrt.examples.assistant.errors import ToolError
-from agentrt.examples.assistant.folder_index import FolderIndex
-from agentrt.examples.assistant.latencies import Latencies
 from agentrt.examples.assistant.requests import requests_about
 from agentrt.examples.assistant.sample_data import write_sample_data
-from agentrt.examples.assistant.services import Services, running_services
-from agentrt.examples.assistant.view import BackgroundView, TurnView, describe
-from agentrt.examples.assistant.weather import fetch_weather
-from agentrt.examples.assistant.website import look_up
-from agentrt.examples.gallery.script import run_script
+from agentrt.examples.assistant.services import Latencies, look_up, weather_in
+from agentrt.examples.assistant.view import TurnView, describe
+from agentrt.examples.gallery.script import Model, run_script
 from agentrt.reports import SpeculationObserver
 from agentrt.runtime import LocalRuntime, OpeningStep, RuntimeConfig
 from agentrt.runtime.nano import DRAFT_DIRECTORY
 from agentrt.speculators import LocalSpeculator, PatternSpeculator
 
-P = ParamSpec("P")
+Ts = TypeVarTuple("Ts")
 R = TypeVar("R")
 Agent = CompiledStateGraph[Any, Any, Any, Any]
 
@@ -84,12 +77,10 @@ _log = logging.getLogger(__name__)
 # something up, so it may run before the model has called it; the two that write are not marked.
 
 
-def assistant_tools(
-    data: PersonalData, weather: httpx.AsyncClient, web: httpx.AsyncClient | None = None
-) -> list[BaseTool]:
-    """Return the tools over ``data`` and the weather service at the base URL of ``weather``.
+def assistant_tools(data: PersonalData, latencies: Latencies, *, web: bool = False) -> list[BaseTool]:
+    """Return the tools over ``data`` and a weather service, with one for the web if ``web``.
 
-    With ``web``, whose base URL is a site to look things up on, there is a tool for that, too.
+    Those that would ask a server wait as long as one takes to answer.
     """
 
     @speculable
@@ -133,7 +124,7 @@ def assistant_tools(
     @tool
     async def search_mail(query: str) -> str:
         """Search the mail."""
-        mails = await _in_thread(data.mail.search, query)
+        mails = await _in_thread(data.mail.search, query, after=2 * latencies.mail)
         return json.dumps(
             [{"id": mail.id, "from": mail.sender, "subject": mail.subject} for mail in mails],
             ensure_ascii=False,
@@ -143,7 +134,7 @@ def assistant_tools(
     @tool
     async def read_mail(id: str) -> str:
         """Read a mail by id."""
-        mail = await _in_thread(data.mail.read, id)
+        mail = await _in_thread(data.mail.read, id, after=latencies.mail)
         return json.dumps(
             {"from": mail.sender, "subject": mail.subject, "body": _shorten(mail.body)}, ensure_ascii=False
         )
@@ -166,24 +157,21 @@ def assistant_tools(
     @tool
     async def get_weather(city: str) -> str:
         """Get the weather in a city."""
-        return json.dumps(await fetch_weather(weather, city), ensure_ascii=False)
+        weather = await _in_thread(weather_in, city, after=latencies.weather)
+        return json.dumps(weather, ensure_ascii=False)
+
+    @speculable
+    @tool
+    async def search_web(query: str) -> str:
+        """Search the web."""
+        title, text = await _in_thread(look_up, query, after=latencies.web)
+        return f"{title}: {_shorten(text)}"
 
     tools = [
         search_notes, read_note, create_note, list_events, add_event,
         search_mail, read_mail, search_files, read_file, get_weather,
     ]  # fmt: skip
-    return tools if web is None else [*tools, _web_tool(web)]
-
-
-def _web_tool(web: httpx.AsyncClient) -> BaseTool:
-    @speculable
-    @tool
-    async def search_web(query: str) -> str:
-        """Search the web."""
-        page = await look_up(web, query)
-        return f"{page.title}: {_shorten(page.text)}"
-
-    return search_web
+    return [*tools, search_web] if web else tools
 
 
 # 2. The model. Everything below shares one runtime: one copy of the weights, one batch.
@@ -294,38 +282,18 @@ async def ask_quietly(agent: Agent, request: str) -> str:
 # time from the one who does.
 
 
-async def digest_mail(agent: Agent, data: PersonalData, view: BackgroundView) -> dict[str, str]:
+async def digest_mail(agent: Agent, data: PersonalData) -> dict[str, str]:
     """Have the agent read every new mail; return its answers by mail id."""
-    digest: dict[str, str] = {}
     mails = await _in_thread(data.mail.unread)
     with priority(Priority.PROACTIVE):
-        for mail in mails:
-            view.background("digest new mail", len(digest), len(mails))
-            digest[mail.id] = await ask_quietly(agent, f"Read mail {mail.id}")
-    view.background("digest new mail", len(digest), len(mails))
-    return digest
+        return {mail.id: await ask_quietly(agent, f"Read mail {mail.id}") for mail in mails}
 
 
-async def index_files(
-    agent: Agent, data: PersonalData, index: FolderIndex, view: BackgroundView
-) -> dict[str, str]:
-    """Have the agent read every new or changed file; return all its answers by path."""
-    versions = await _in_thread(data.files.versions)
-    paths = await _in_thread(index.outdated, versions)
-    with priority(Priority.PROACTIVE):
-        for done, path in enumerate(paths):
-            view.background("index changed files", done, len(paths))
-            answer = await ask_quietly(agent, f"Read the file {path}")
-            await _in_thread(index.store, path, versions[path], answer)
-    view.background("index changed files", len(paths), len(paths))
-    return await _in_thread(index.summaries)
-
-
-async def _in_thread(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+async def _in_thread(function: Callable[[*Ts], R], *args: *Ts, after: float = 0.0) -> R:
     # Tools read files, which would block the event loop. A call that hangs is abandoned in its thread.
-    call = functools.partial(function, *args, **kwargs)
     with anyio.fail_after(TOOL_TIMEOUT):
-        return await anyio.to_thread.run_sync(call, abandon_on_cancel=True)
+        await anyio.sleep(after)
+        return await anyio.to_thread.run_sync(function, *args, abandon_on_cancel=True)
 
 
 def _shorten(text: str) -> str:
@@ -340,38 +308,26 @@ def run(model: str, questions: Sequence[str]) -> None:
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(workspace()) / "sample"
         write_sample_data(folder, dt.date.today())
-        local = stack.enter_context(contextlib.closing(PersonalData.open(folder)))
-        services = stack.enter_context(running_services(folder / "mail.mbox", Latencies()))
-        data = replace(local, mail=stack.enter_context(services.mail()))
+        data = stack.enter_context(contextlib.closing(PersonalData.open(folder)))
         runtime = stack.enter_context(open_runtime(model))
         plain = ChatAgentRT(runtime=runtime, max_tokens=MOST_TOKENS)
         faster = speculative(plain)
-        asked = questions or requests_about(local)
-        asyncio.run(_converse(plain, faster, system_prompt(runtime), data, services, asked))
+        tools = assistant_tools(data, Latencies(), web=True)
+        reader, agent = (
+            assistant_agent(each, tools, prompt=system_prompt(runtime)) for each in (plain, faster)
+        )
+        asyncio.run(_converse(reader, agent, data, questions or requests_about(data)))
     total = report_of(faster).total
     print(f"\n{total.claims} calls were answered by speculation, {total.misses} were not predicted;")
     print(f"{total.wasted} speculations were wasted.")
 
 
-async def _converse(
-    plain: BaseChatModel,
-    faster: BaseChatModel,
-    prompt: str,
-    data: PersonalData,
-    services: Services,
-    questions: Sequence[str],
-) -> None:
-    async with (
-        httpx.AsyncClient(base_url=services.weather_url) as weather,
-        httpx.AsyncClient(base_url=services.web_url) as web,
-    ):
-        tools = assistant_tools(data, weather, web)
-        reader, agent = (assistant_agent(model, tools, prompt=prompt) for model in (plain, faster))
-        background = asyncio.create_task(digest_mail(reader, data, _Printer()))
-        for question in questions:
-            print(f"\n> {question}")
-            await ask(agent, [HumanMessage(question)], _Printer())
-        print(f"\n{len(await background)} new mails were read in the background.")
+async def _converse(reader: Agent, agent: Agent, data: PersonalData, questions: Sequence[str]) -> None:
+    background = asyncio.create_task(digest_mail(reader, data))
+    for question in questions:
+        print(f"\n> {question}")
+        await ask(agent, [HumanMessage(question)], _Printer())
+    print(f"\n{len(await background)} new mails were read in the background.")
 
 
 class _Printer:
@@ -384,18 +340,12 @@ class _Printer:
         for line in describe(message):
             print(f"  {line}")
 
-    def background(self, task: str, done: int, total: int) -> None:
-        """Printed when all of it is done."""
-
 
 def main(
     questions: Annotated[
         list[str] | None, typer.Argument(help="What to ask; by default some examples.")
     ] = None,
-    model: Annotated[
-        str,
-        typer.Option(help="A folder with an OpenVINO model, a GGUF file, or nano, the demonstration model."),
-    ] = "nano",
+    model: Model = "nano",
 ) -> None:
     """Answer questions about sample notes, mail, calendar and files, with speculative tool calls."""
     run(model, questions or [])

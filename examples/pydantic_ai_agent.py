@@ -13,7 +13,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Annotated
 
-from agentrt.examples.gallery.extras import needs_extras
+from agentrt.examples.gallery import needs_extras
 
 with needs_extras("openai", "pydantic-ai", "serve"):
     import typer
@@ -24,8 +24,7 @@ with needs_extras("openai", "pydantic-ai", "serve"):
 
     from agentrt.adapters.pydantic_ai import SpeculateTools
     from agentrt.examples.gallery.client import openai_client
-    from agentrt.examples.gallery.script import Model, run_script
-    from agentrt.examples.gallery.servers import running
+    from agentrt.examples.gallery.script import Model, run_script, running
     from agentrt.runtime.nano import DRAFT_DIRECTORY
     from agentrt.speculators import LocalSpeculator
 

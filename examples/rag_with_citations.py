@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from agentrt.examples.gallery.extras import needs_extras
+from agentrt.examples.gallery import needs_extras
 
 with needs_extras("cli", "langgraph", "runtime"):
     import typer

@@ -15,7 +15,7 @@ import json
 import time
 from typing import Annotated
 
-from agentrt.examples.gallery.extras import needs_extras
+from agentrt.examples.gallery import needs_extras
 
 with needs_extras("cli", "langgraph", "runtime"):
     import typer

@@ -16,5 +16,5 @@ AssistantModel: TypeAlias = Annotated[
     ),
 ]
 WeatherDelay: TypeAlias = Annotated[
-    float, typer.Option(help="Seconds that the local weather service takes to answer.", min=0, max=60)
+    float, typer.Option(help="Seconds that the weather service takes to answer.", min=0, max=60)
 ]

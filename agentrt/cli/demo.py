@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from agentrt.examples.demo.run import Result
 
 _METHOD = (
-    "The same requests by a plain agent and by one with agentrt, on one engine with the same tools and "
-    "servers. "
+    "The same requests by a plain agent and by one with agentrt, on one engine with the same tools. "
     "Waiting: from each request to its complete answer, summed. TTFT: the median of the user's questions "
     "beside background digests, under the policies fcfs and agent-xpu. "
     "Model {model}, {pace}; latencies times {latency:g}."
@@ -45,7 +44,7 @@ def demo(
     latency: Annotated[
         float,
         typer.Option(
-            help="Multiplies the times that the servers wait before they answer; 0 adds nothing.",
+            help="Multiplies the times that mail, weather and web take to answer; 0 adds nothing.",
             min=0,
             max=1_000_000,
         ),
@@ -77,8 +76,8 @@ def demo(
     if page:
         require_extra("gateway")
     from agentrt.examples.assistant.data import require_parts, workspace
-    from agentrt.examples.assistant.latencies import Latencies
     from agentrt.examples.assistant.sample_data import write_sample_data
+    from agentrt.examples.assistant.services import Latencies
     from agentrt.examples.demo.run import run_demo
     from agentrt.examples.demo.summary import introduce, summarize
     from agentrt.examples.demo.view import DemoView, LiveView, PlainView
@@ -131,8 +130,7 @@ def _serve_page(console: Console) -> Iterator[DemoPage]:
 def _write_report(result: Result, path: Path, method: str) -> None:
     from agentrt.bench.common.machine import describe_machine
     from agentrt.bench.common.report import BenchReport
-    from agentrt.examples.demo.figures import figures_of
 
-    report = BenchReport(bench="demo", machine=describe_machine(), figures=figures_of(result), method=method)
+    report = BenchReport(bench="demo", machine=describe_machine(), figures=result.figures(), method=method)
     with write_errors(path):
         report.write(path)

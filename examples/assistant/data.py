@@ -17,7 +17,6 @@ from agentrt.errors import ConfigurationError
 from .calendar import Calendar
 from .files import Folder
 from .mail import MailBox
-from .mail_message import Mailbox
 from .notes import Notes
 
 _PARTS = {
@@ -37,7 +36,7 @@ class PersonalData:
 
     notes: Notes
     calendar: Calendar
-    mail: Mailbox
+    mail: MailBox
     files: Folder
 
     @classmethod

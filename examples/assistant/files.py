@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import stat
 import threading
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-from . import search
 from .errors import ToolError
+from .search import Index
 
 _LARGEST_FILE = 1_000_000
 
@@ -31,22 +30,19 @@ class Folder:
     """
 
     def __init__(self, root: Path) -> None:
-        """Index what is there now; later searches only look at what has changed since."""
+        """Index what is there now; a later search does so again if anything has changed."""
         self.root = root.resolve()
         self._lock = threading.Lock()  # calls come from worker threads
-        self._indexed: dict[str, tuple[int, int]] = {}
-        self._index = sqlite3.connect(":memory:", check_same_thread=False)
-        self._index.execute("CREATE TABLE paths (id INTEGER PRIMARY KEY, path TEXT UNIQUE)")
-        search.create_index(self._index, "files")
+        self._indexed: dict[str, tuple[int, int]] | None = None
+        self._paths: list[str] = []
+        self._index = Index()
         self._refresh()
 
     def search(self, query: str, limit: int = 3) -> list[str]:
         """Paths of the files whose name or text matches best, see :mod:`.search`."""
         with self._lock:
             self._refresh()
-            rows = search.rank(self._index, "files", query, limit)
-            find = "SELECT path FROM paths WHERE id = ?"
-            return [self._index.execute(find, (row,)).fetchone()[0] for row in rows]
+            return [self._paths[row] for row in self._index.search(query, limit)]
 
     def read(self, path: str) -> TextFile:
         """The file at ``path`` below the folder; :class:`ToolError` if there is no such text file."""
@@ -85,21 +81,11 @@ class Folder:
 
     def _refresh(self) -> None:
         versions = self.versions()
-        changed = [path for path in versions if self._indexed.get(path) != versions[path]]
-        with self._index:
-            for path in [*changed, *(self._indexed.keys() - versions.keys())]:
-                self._index.execute(
-                    "DELETE FROM files WHERE rowid = (SELECT id FROM paths WHERE path = ?)", (path,)
-                )
-                self._index.execute("DELETE FROM paths WHERE path = ?", (path,))
-            for path in changed:
-                text = _text(self.root / path)
-                if text is not None:
-                    row = self._index.execute("INSERT INTO paths(path) VALUES (?)", (path,)).lastrowid
-                    self._index.execute(
-                        "INSERT INTO files(rowid, title, text) VALUES (?, ?, ?)", (row, path, text)
-                    )
-        self._indexed = versions
+        if versions == self._indexed:
+            return
+        texts = {path: text for path in versions if (text := _text(self.root / path)) is not None}
+        self._index.fill(texts.items())
+        self._paths, self._indexed = list(texts), versions
 
 
 def _text(file: Path) -> str | None:

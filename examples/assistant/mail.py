@@ -2,31 +2,46 @@
 
 from __future__ import annotations
 
+import email
+import email.policy
+import html.parser
 import mailbox
-import sqlite3
 import threading
+from dataclasses import dataclass
 from email.message import EmailMessage
 from pathlib import Path
 from typing import IO, Any
 
 from agentrt.errors import ConfigurationError
 
-from . import search
 from .errors import ToolError
-from .mail_message import Mail, mail_number, parse_message, read_message
+from .search import Index
+
+_INSIDE_WORDS = ("a", "b", "em", "font", "i", "span", "strong", "u")
+_HIDDEN = ("style", "script", "head")
+
+
+@dataclass(frozen=True)
+class Mail:
+    """One mail; ``id`` is its place in the mailbox, counted from one: ``m12``."""
+
+    id: str
+    sender: str
+    subject: str
+    body: str
 
 
 class MailBox:
-    """The mails in ``path``, read again when the file has changed; a :class:`Mailbox`."""
+    """The mails in ``path``, read again when the file has changed. May be used on any thread."""
 
     def __init__(self, path: Path) -> None:
         """Read and index the mails; :class:`ConfigurationError` if the file is not an mbox."""
         self.path = path
-        self._lock = threading.Lock()  # calls come from worker threads
+        self._lock = threading.Lock()
         self._version: tuple[int, int] | None = None
         self._mails: list[Mail] = []
         self._unread: list[Mail] = []
-        self._index = sqlite3.connect(":memory:", check_same_thread=False)
+        self._index = Index()
         try:
             self._refresh()
         except BaseException:
@@ -37,14 +52,15 @@ class MailBox:
         """The mails that match best in sender, subject or body, see :mod:`.search`."""
         with self._lock:
             self._refresh()
-            return [self._mails[row - 1] for row in search.rank(self._index, "mail", query, limit)]
+            return [self._mails[row] for row in self._index.search(query, limit)]
 
     def read(self, mail_id: str) -> Mail:
-        """The mail with that id; :class:`ToolError` if there is none."""
-        number, mails = mail_number(mail_id), self.all()
-        if number is None or not 1 <= number <= len(mails):
+        """The mail with that id, ``m12`` or ``12``; :class:`ToolError` if there is none."""
+        known = {mail.id: mail for mail in self.all()}
+        found = known.get("m" + mail_id.strip().removeprefix("m"))
+        if found is None:
             raise ToolError(f"no mail with id {mail_id}")
-        return mails[number - 1]
+        return found
 
     def all(self) -> list[Mail]:
         """Every mail, oldest first."""
@@ -77,25 +93,67 @@ class MailBox:
             messages: list[Any] = [box[key] for key in box.iterkeys()]
         finally:
             box.close()
-        self._mails = [read_message(number, message) for number, message in enumerate(messages, 1)]
+        self._mails = [_read(number, message) for number, message in enumerate(messages, 1)]
         self._unread = [
             mail
             for mail, message in zip(self._mails, messages, strict=True)
             if "R" not in str(message.get("Status", ""))
         ]
-        with self._index:
-            self._index.execute("DROP TABLE IF EXISTS mail_vocabulary")
-            self._index.execute("DROP TABLE IF EXISTS mail")
-            search.create_index(self._index, "mail")
-            self._index.executemany(
-                "INSERT INTO mail(rowid, title, text) VALUES (?, ?, ?)",
-                [
-                    (row, f"{mail.subject} {mail.sender}", mail.body)
-                    for row, mail in enumerate(self._mails, 1)
-                ],
-            )
+        self._index.fill((f"{mail.subject} {mail.sender}", mail.body) for mail in self._mails)
         self._version = version
 
 
 def _parse(file: IO[bytes]) -> EmailMessage:
-    return parse_message(file.read())
+    return email.message_from_bytes(file.read(), policy=email.policy.default)
+
+
+def _read(number: int, message: EmailMessage) -> Mail:
+    subject = str(message.get("Subject", "no subject"))
+    return Mail(f"m{number}", _sender(message), subject, _body(message))
+
+
+def _sender(message: EmailMessage) -> str:
+    addresses = getattr(message.get("From"), "addresses", ())
+    if not addresses:
+        return str(message.get("From", "unknown"))
+    return str(addresses[0].display_name or addresses[0].addr_spec)
+
+
+def _body(message: EmailMessage) -> str:
+    part = message.get_body(preferencelist=("plain", "html"))
+    if part is None:
+        return ""
+    try:
+        text = str(part.get_content())
+    except LookupError:  # a charset that Python does not know
+        text = bytes(part.get_payload(decode=True)).decode("ascii", "replace")
+    if part.get_content_subtype() == "html":
+        page = _PageText()
+        page.feed(text)
+        text = "".join(page.pieces)
+    return " ".join(text.split())
+
+
+class _PageText(html.parser.HTMLParser):
+    """Collects the text of an HTML mail without tags, styles and scripts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pieces: list[str] = []
+        self._hidden = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._hidden += tag in _HIDDEN
+        self._separate(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        self._hidden -= tag in _HIDDEN and self._hidden > 0
+        self._separate(tag)
+
+    def handle_data(self, data: str) -> None:
+        if not self._hidden:
+            self.pieces.append(data)
+
+    def _separate(self, tag: str) -> None:
+        if tag not in _INSIDE_WORDS:
+            self.pieces.append(" ")

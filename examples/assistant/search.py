@@ -11,7 +11,7 @@ from __future__ import annotations
 import difflib
 import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 _TOKENIZER = "porter unicode61 remove_diacritics 2"
 
@@ -24,6 +24,30 @@ _STOP_WORDS = frozenset(
 )
 _SHORTEST_PREFIX = 4
 _SHORTEST_MISSPELLING = 5  # shorter words are all close to one another
+
+
+class Index:
+    """Texts with titles in memory. The threads that use it take turns: their lock is the owner's."""
+
+    def __init__(self) -> None:
+        """Hold no texts yet."""
+        self._connection = sqlite3.connect(":memory:", check_same_thread=False)
+
+    def fill(self, texts: Iterable[tuple[str, str]]) -> None:
+        """Hold these titles and texts instead of others."""
+        with self._connection as connection:
+            connection.execute("DROP TABLE IF EXISTS texts_vocabulary")
+            connection.execute("DROP TABLE IF EXISTS texts")
+            create_index(connection, "texts")
+            connection.executemany("INSERT INTO texts(title, text) VALUES (?, ?)", texts)
+
+    def search(self, query: str, limit: int) -> list[int]:
+        """The places of the texts that match best, best first, counted from zero; see :func:`rank`."""
+        return [row - 1 for row in rank(self._connection, "texts", query, limit)]
+
+    def close(self) -> None:
+        """Free the memory."""
+        self._connection.close()
 
 
 def rank(connection: sqlite3.Connection, table: str, query: str, limit: int) -> list[int]:

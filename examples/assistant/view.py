@@ -32,13 +32,6 @@ class SpeculationView(Protocol):
         """The next model request was sent before the current one is answered."""
 
 
-class BackgroundView(Protocol):
-    """Receives the progress of background work."""
-
-    def background(self, task: str, done: int, total: int) -> None:
-        """A background task has finished ``done`` of ``total`` steps."""
-
-
 def describe(message: AnyMessage) -> list[str]:
     """Return a message as short lines for a terminal: calls with arguments, results cut, text in one line.
 

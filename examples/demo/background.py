@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from agentrt import Priority
 from agentrt.runtime import LocalRuntime
 
 from ..assistant.data import PersonalData
+from ..assistant.services import Latencies
 from ..personal_assistant import MOST_TOKENS, assistant_tools, system_prompt
 from .view import DemoView
 
@@ -60,8 +60,7 @@ async def measure_waits(
 
     ``policy`` is what the view calls the policy of ``runtime``.
     """
-    async with httpx.AsyncClient() as unused:  # no tool is called here, only described
-        schemas = [convert_to_openai_tool(tool) for tool in assistant_tools(data, unused)]
+    schemas = [convert_to_openai_tool(tool) for tool in assistant_tools(data, Latencies())]
     await _first_token(runtime, schemas, questions[0])  # reads the descriptions of the tools into the cache
     digests = _Digests(runtime, await asyncio.to_thread(_texts, data))
     began = time.perf_counter()

@@ -11,10 +11,8 @@ import difflib
 import json
 import time
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
-import httpx
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
 from agentrt.adapters.langchain import ChatAgentRT
@@ -23,9 +21,7 @@ from agentrt.runtime import LocalRuntime
 
 from ..assistant.data import PersonalData
 from ..assistant.paced import CHARACTERS_PER_TOKEN, PacedChatAgentRT
-from ..assistant.services import Services
-from ..assistant.speculation_counter import SpeculationCounter, SpeculationCounts
-from ..assistant.stopwatch import Stopwatch
+from ..assistant.services import Latencies
 from ..personal_assistant import (
     MOST_MODEL_CALLS,
     MOST_TOKENS,
@@ -37,6 +33,7 @@ from ..personal_assistant import (
     speculative,
     system_prompt,
 )
+from .measures import SpeculationCounter, SpeculationCounts, Stopwatch
 from .view import DemoView, SideName, SideView
 
 _WARM_UP = "Hello!"  # it calls no tool, so that the predictor that learns starts empty
@@ -121,7 +118,7 @@ class _Side:
 async def compare(
     runtime: LocalRuntime,
     data: tuple[PersonalData, PersonalData],
-    services: Services,
+    latencies: Latencies,
     requests: Sequence[str],
     view: DemoView,
     *,
@@ -136,43 +133,40 @@ async def compare(
     engine is idle most of the time, and both agents answer at once. Without one they take turns, so that none
     slows the other down, and alternate in who is first, in case the first warms a cache for the second.
     """
-    async with AsyncExitStack() as stack:
-        weather = await stack.enter_async_context(httpx.AsyncClient(base_url=services.weather_url))
-        web = await stack.enter_async_context(httpx.AsyncClient(base_url=services.web_url))
-        model = (
-            PacedChatAgentRT(
-                runtime=runtime,
-                max_tokens=MOST_TOKENS,
-                tokens_per_second=pace,
-                characters_per_token=CHARACTERS_PER_TOKEN,
-            )
-            if pace
-            else ChatAgentRT(runtime=runtime, max_tokens=MOST_TOKENS)
+    model = (
+        PacedChatAgentRT(
+            runtime=runtime,
+            max_tokens=MOST_TOKENS,
+            tokens_per_second=pace,
+            characters_per_token=CHARACTERS_PER_TOKEN,
         )
-        counters = [SpeculationCounter(view.side(name)) for name in ("plain", "agentrt")]
-        faster = await asyncio.to_thread(speculative, model, [*counters[1:], *observers])
-        agents = [
-            assistant_agent(each, assistant_tools(own, weather, web), prompt=system_prompt(runtime))
-            for each, own in ((model, data[0]), (faster, data[1]))
-        ]
-        sides = [
-            _Side("plain", agents[0], view.side("plain"), counters[0]),
-            _Side("agentrt", agents[1], view.side("agentrt"), counters[1]),
-        ]
-        for side in sides:
-            await ask_quietly(side.agent, _WARM_UP)
-            side.counter.take()
-        began = time.perf_counter()
-        for number, request in enumerate(requests, 1):
-            if number > 1 and time.perf_counter() - began > _LONGEST_S:
-                break
-            view.request(number, len(requests), request)
-            if pace:
-                await asyncio.gather(*(_answer(side, request) for side in sides))
-            else:
-                for side in sides if number % 2 else reversed(sides):
-                    await _answer(side, request)
-            view.answered()
+        if pace
+        else ChatAgentRT(runtime=runtime, max_tokens=MOST_TOKENS)
+    )
+    counters = [SpeculationCounter(view.side(name)) for name in ("plain", "agentrt")]
+    faster = await asyncio.to_thread(speculative, model, [*counters[1:], *observers])
+    agents = [
+        assistant_agent(each, assistant_tools(own, latencies, web=True), prompt=system_prompt(runtime))
+        for each, own in ((model, data[0]), (faster, data[1]))
+    ]
+    sides = [
+        _Side("plain", agents[0], view.side("plain"), counters[0]),
+        _Side("agentrt", agents[1], view.side("agentrt"), counters[1]),
+    ]
+    for side in sides:
+        await ask_quietly(side.agent, _WARM_UP)
+        side.counter.take()
+    began = time.perf_counter()
+    for number, request in enumerate(requests, 1):
+        if number > 1 and time.perf_counter() - began > _LONGEST_S:
+            break
+        view.request(number, len(requests), request)
+        if pace:
+            await asyncio.gather(*(_answer(side, request) for side in sides))
+        else:
+            for side in sides if number % 2 else reversed(sides):
+                await _answer(side, request)
+        view.answered()
     exact = runtime.config.inference_precision == "f32"
     return Comparison(tuple(sides[0].turns), tuple(sides[1].turns), exact)
 

@@ -7,20 +7,19 @@ import contextlib
 import datetime as dt
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentrt.runtime import LocalRuntime
 
 from ..assistant.data import PersonalData, copy_data, workspace
-from ..assistant.latencies import Latencies
 from ..assistant.requests import demo_requests, requests_about
-from ..assistant.services import running_services
+from ..assistant.services import Latencies
 from ..personal_assistant import open_runtime
 from .background import Waits, measure_waits
 from .comparison import Comparison, compare
-from .view import DemoView
+from .view import SIDES, DemoView
 
 if TYPE_CHECKING:
     from .page import DemoPage
@@ -40,6 +39,27 @@ class Result:
     def ttft_ratio(self) -> float:
         """How many times longer a question waits for its first token in order of arrival; medians."""
         return self.fcfs.median_s / self.agentrt.median_s
+
+    def figures(self) -> dict[str, float]:
+        """Return the figures of ``agentrt demo --json``."""
+        comparison, counts = self.comparison, self.comparison.counts
+        plain, ours = comparison.waited_s
+        return {
+            "waiting_saved_pct": 100 * comparison.saved_share,
+            "transcripts_equal": float(not comparison.different),
+            "reactive_ttft_ratio_vs_fcfs": self.ttft_ratio,
+            "waited_plain_s": plain,
+            "waited_agentrt_s": ours,
+            "requests_different": len(comparison.different),
+            "requests_unanswered": len(comparison.unanswered),
+            "calls_claimed": counts.hits,
+            "calls_missed": counts.misses,
+            "speculations_wasted": counts.wasted,
+            "ahead_kept": counts.ahead_kept,
+            "ahead_wasted": counts.ahead_wasted,
+            "reactive_ttft_ms": 1e3 * self.agentrt.median_s,
+            "reactive_ttft_ms_fcfs": 1e3 * self.fcfs.median_s,
+        }
 
 
 def run_demo(
@@ -61,20 +81,16 @@ def run_demo(
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(workspace())
         today = dt.date.today()  # one date for the whole run, also past midnight
-        local = [stack.enter_context(_copy(source, folder / name, today)) for name in ("plain", "agentrt")]
-        services = stack.enter_context(running_services(folder / "plain" / "mail.mbox", latencies))
-        remote = [replace(data, mail=stack.enter_context(services.mail())) for data in local]
-        asked = demo_requests(local[0]) if requests is None else requests
-        questions = requests_about(local[0])[:-1]  # the last one writes
+        plain, ours = (stack.enter_context(_copy(source, folder / name, today)) for name in SIDES)
+        asked = demo_requests(plain) if requests is None else requests
+        questions = requests_about(plain)[:-1]  # the last one writes
         with open_runtime(model) as runtime, _shown(page, runtime):
             comparison = asyncio.run(
-                compare(
-                    runtime, (remote[0], remote[1]), services, asked, view, pace=pace, observers=observers
-                )
+                compare(runtime, (plain, ours), latencies, asked, view, pace=pace, observers=observers)
             )
-            agentrt = asyncio.run(measure_waits(runtime, local[0], questions, "agentrt", view))
+            agentrt = asyncio.run(measure_waits(runtime, plain, questions, "agentrt", view))
         with open_runtime(model, policy="fcfs") as runtime, _shown(page, runtime):
-            fcfs = asyncio.run(measure_waits(runtime, local[0], questions, "in order of arrival", view))
+            fcfs = asyncio.run(measure_waits(runtime, plain, questions, "in order of arrival", view))
     return Result(comparison, fcfs, agentrt)
 
 

@@ -10,17 +10,17 @@ from rich.text import Text
 
 from agentrt.terminal_text import printable
 
-from ..assistant.latencies import Latencies
+from ..assistant.services import Latencies
 from .comparison import Comparison, Turn
 from .run import Result
 
 _INTRODUCTION = (
     "A personal assistant with notes, calendar, mail and files, which asks a weather service and the web. "
     "Nothing leaves this machine. {model}\n"
-    "The mail is on an IMAP server, weather and web are HTTP servers, all on this machine. As real ones do, "
+    "Mail on a server, weather and web are imitated. As real ones do, "
     "an IMAP command takes {mail:.0f} ms, the weather {weather:.0f} ms and a web page {web:.0f} ms, for "
     "both agents alike (--latency 0 adds nothing); docs/demo.md says where these times are from.\n"
-    "Each request goes to a plain agent and to one with agentrt: same engine, tools and servers.{order}"
+    "Each request goes to a plain agent and to one with agentrt: same engine, same tools.{order}"
 )
 _NANO = (
     "Its model is a demonstration model: small enough to ship with agentrt, it knows little but these tools. "

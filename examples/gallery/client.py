@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
-from .pace import TOKENS_PER_SECOND
+from . import TOKENS_PER_SECOND
 
 
 def openai_client(url: str, model: str) -> AsyncOpenAI:

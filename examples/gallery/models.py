@@ -5,7 +5,7 @@ from __future__ import annotations
 from agentrt.adapters.langchain import ChatAgentRT
 
 from ..assistant.paced import PacedChatAgentRT
-from .pace import TOKENS_PER_SECOND
+from . import TOKENS_PER_SECOND
 
 
 def chat_model(name: str) -> ChatAgentRT:

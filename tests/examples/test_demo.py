@@ -18,14 +18,14 @@ from typer.testing import CliRunner
 
 from agentrt.cli.main import app
 from agentrt.errors import AgentRTError, ConfigurationError, ModelNotFoundError
-from agentrt.examples.assistant.latencies import Latencies
 from agentrt.examples.assistant.notes import Notes
 from agentrt.examples.assistant.sample_data import write_sample_data
-from agentrt.examples.assistant.speculation_counter import SpeculationCounts
+from agentrt.examples.assistant.services import Latencies
 from agentrt.examples.demo import comparison as comparison_module
 from agentrt.examples.demo import run as run_module
 from agentrt.examples.demo.background import Waits
 from agentrt.examples.demo.comparison import Comparison, Turn
+from agentrt.examples.demo.measures import SpeculationCounts
 from agentrt.examples.demo.run import Result, run_demo
 from agentrt.examples.demo.view import PlainView
 

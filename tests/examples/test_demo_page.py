@@ -18,8 +18,8 @@ import httpx
 import pytest
 from rich.console import Console
 
-from agentrt.examples.assistant.latencies import Latencies
 from agentrt.examples.assistant.sample_data import write_sample_data
+from agentrt.examples.assistant.services import Latencies
 from agentrt.examples.demo.page import DemoPage, SpeculationLog
 from agentrt.examples.demo.run import run_demo
 from agentrt.examples.demo.view import PlainView
@@ -126,7 +126,7 @@ def test_what_is_counted() -> None:
 SCRIPT = """
 import sys
 from agentrt.cli.main import app
-from agentrt.examples.assistant.speculation_counter import SpeculationCounts
+from agentrt.examples.demo.measures import SpeculationCounts
 from agentrt.examples.demo import run
 from agentrt.examples.demo.background import Waits
 from agentrt.examples.demo.comparison import Comparison, Turn

@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 import agentrt.examples
-from agentrt.examples.gallery.servers import running
+from agentrt.examples.gallery.script import running
 
 EXAMPLES = Path(agentrt.examples.__path__[0]).resolve()
 

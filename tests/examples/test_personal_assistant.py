@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
@@ -20,21 +19,19 @@ from pydantic import Field
 
 from agentrt.examples import personal_assistant
 from agentrt.examples.assistant.data import PersonalData, copy_data
-from agentrt.examples.assistant.folder_index import FolderIndex
 from agentrt.examples.assistant.sample_data import write_sample_data
-from agentrt.examples.assistant.weather import WeatherService
-from agentrt.examples.assistant.website import WebSite
+from agentrt.examples.assistant.services import Latencies
 from agentrt.examples.personal_assistant import (
     ask,
     ask_quietly,
     assistant_agent,
     assistant_tools,
     digest_mail,
-    index_files,
 )
 from agentrt.tools.speculable import speculable_tool
 
 WEDNESDAY = dt.date(2026, 11, 18)
+NO_WAIT = Latencies(0, 0, 0)
 
 
 @pytest.fixture(scope="session")
@@ -84,22 +81,18 @@ class Scripted(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=message)])
 
 
-def call(data: PersonalData, name: str, url: str = "http://127.0.0.1:9", **arguments: Any) -> Any:
+def call(data: PersonalData, name: str, **arguments: Any) -> Any:
     """The JSON that a tool answers through the agent."""
-    return json.loads(text_of_call(data, name, url, **arguments))
+    return json.loads(text_of_call(data, name, **arguments))
 
 
-def text_of_call(data: PersonalData, name: str, url: str = "http://127.0.0.1:9", **arguments: Any) -> str:
+def tools_over(data: PersonalData, latencies: Latencies = NO_WAIT) -> list[BaseTool]:
+    return assistant_tools(data, latencies, web=True)
+
+
+def text_of_call(data: PersonalData, name: str, **arguments: Any) -> str:
     """What a tool answers through the agent, as the model sees it."""
-
-    async def go() -> list[AnyMessage]:
-        async with httpx.AsyncClient(base_url=url) as client:
-            agent = assistant_agent(
-                Scripted(script=[(name, arguments), "done"]), assistant_tools(data, client, client)
-            )
-            return await ask(agent, [HumanMessage("go")], Recorder())
-
-    messages = asyncio.run(go())
+    messages = run_with(*tools_over(data), script=[(name, arguments), "done"])
     assert [message.type for message in messages] == ["ai", "tool", "ai"]
     assert messages[-1].text == "done"
     return messages[1].text
@@ -133,11 +126,35 @@ def test_at_most_three_are_found(data: PersonalData) -> None:
     assert len(call(data, "search_notes", query="milk")) == 3
 
 
-def test_weather_comes_over_http(data: PersonalData) -> None:
-    with WeatherService(0) as service:
-        weather = call(data, "get_weather", service.url, city="Oslo")
-    assert set(weather) == {"city", "temperature", "sky"}
-    assert weather["city"] == "Oslo"
+def test_the_weather_and_the_web_are_asked(data: PersonalData) -> None:
+    assert call(data, "get_weather", city="Oslo")["city"] == "Oslo"
+    text = text_of_call(data, "search_web", query="northern lakes")
+    assert text.startswith("Northern lakes: The map of the northern lakes")
+
+
+def test_what_is_far_away_takes_as_long_as_it_says(
+    data: PersonalData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+
+    monkeypatch.setattr(personal_assistant.anyio, "sleep", sleep)
+    tools = {tool.name: tool for tool in tools_over(data, Latencies(mail=0.1, weather=0.3, web=0.7))}
+
+    async def go() -> None:
+        for name, arguments in {
+            "search_mail": {"query": "roof"},
+            "read_mail": {"id": "m1"},
+            "get_weather": {"city": "Oslo"},
+            "search_web": {"query": "lakes"},
+            "read_note": {"id": "n1"},
+        }.items():
+            await tools[name].ainvoke(arguments)
+
+    asyncio.run(go())
+    assert waited == [0.2, 0.1, 0.3, 0.7, 0]  # a search is two commands to the mail server
 
 
 @pytest.mark.parametrize(
@@ -154,7 +171,7 @@ def test_weather_comes_over_http(data: PersonalData) -> None:
             "cannot understand the time 'soon'",
         ),
         ("create_note", {"text": " "}, "a note needs a text"),
-        ("get_weather", {"city": "Oslo"}, "the weather service does not answer"),
+        ("get_weather", {"city": " "}, "the weather service says: name a city"),
     ],
 )
 def test_errors_are_json_too(data: PersonalData, name: str, arguments: dict[str, str], error: str) -> None:
@@ -205,12 +222,6 @@ def test_a_tool_that_hangs_is_stopped(data: PersonalData, monkeypatch: pytest.Mo
     assert error == "search_notes took longer than 0.05 seconds and was stopped"
 
 
-def test_the_web_comes_over_http(data: PersonalData) -> None:
-    with WebSite(0) as site:
-        text = text_of_call(data, "search_web", site.url, query="northern lakes")
-    assert text.startswith("Northern lakes: The map of the northern lakes")
-
-
 def test_cancelling_the_turn_cancels_its_tool() -> None:
     async def go() -> None:
         running, stopped = asyncio.Event(), asyncio.Event()
@@ -237,29 +248,22 @@ def test_cancelling_the_turn_cancels_its_tool() -> None:
 
 
 def test_a_model_that_calls_tools_for_ever_is_stopped(data: PersonalData) -> None:
-    async def go() -> list[AnyMessage]:
-        async with httpx.AsyncClient() as client:
-            model = Scripted(script=[("search_notes", {"query": "milk"})])
-            return await ask(
-                assistant_agent(model, assistant_tools(data, client)), [HumanMessage("go")], Recorder()
-            )
-
-    messages = asyncio.run(go())
+    messages = run_with(*tools_over(data), script=[("search_notes", {"query": "milk"})])
     assert sum(isinstance(message, ToolMessage) for message in messages) == 6
     assert "limit" in messages[-1].text
 
 
 def test_only_reading_tools_are_speculable(data: PersonalData) -> None:
-    tools = assistant_tools(data, httpx.AsyncClient())
+    tools = tools_over(data)
     assert {tool.name for tool in tools if speculable_tool(tool) is None} == {"create_note", "add_event"}
-    assert len(tools) == 10
+    assert len(tools) == 11
+    assert len(assistant_tools(data, NO_WAIT)) == 10  # without the web
 
 
 class Recorder:
     """A view that keeps what it is told."""
 
     def __init__(self) -> None:
-        self.progress: list[tuple[str, int, int]] = []
         self.texts: list[str] = []
 
     def token(self, text: str) -> None:
@@ -267,14 +271,6 @@ class Recorder:
 
     def message(self, message: AnyMessage) -> None:
         self.texts.append(f"[{message.type}]")
-
-    def begin(self, requests: int) -> None: ...
-    def request(self, number: int, text: str, agent: str) -> None: ...
-    def turn(self, seconds: float) -> None: ...
-    def speculation(self, tool: str) -> None: ...
-
-    def background(self, task: str, done: int, total: int) -> None:
-        self.progress.append((task, done, total))
 
 
 def test_the_view_sees_words_and_messages(data: PersonalData) -> None:
@@ -291,26 +287,12 @@ def test_the_view_sees_words_and_messages(data: PersonalData) -> None:
     assert "".join(view.texts) == "All is well.[ai]"
 
 
-def test_background_tasks_do_every_item_once_and_say_so(data: PersonalData, tmp_path: Path) -> None:
-    view, model = Recorder(), Scripted(script=["so it says"], seen=[])
-    agent, index = assistant_agent(model, []), FolderIndex(tmp_path / "index.db")
-
-    async def go() -> tuple[dict[str, str], dict[str, str]]:
-        return await digest_mail(agent, data, view), await index_files(agent, data, index, view)
-
-    digest, summaries = asyncio.run(go())
+def test_the_digest_reads_every_new_mail_once(data: PersonalData) -> None:
+    model = Scripted(script=["so it says"], seen=[])
+    digest = asyncio.run(digest_mail(assistant_agent(model, []), data))
     assert digest == {mail.id: "so it says" for mail in data.mail.unread()}
-    assert set(summaries) == set(data.files.versions())
-    assert view.progress[-1] == ("index changed files", 10, 10)
-    assert ("digest new mail", 9, 9) in view.progress
-    asked = [messages[-1].text for messages in model.seen]
-    assert "Read mail m4" in asked
-    assert "Read the file work/bridge.md" in asked
-
-    (data.files.root / "new.txt").write_text("fresh")
-    model.seen.clear()
-    asyncio.run(index_files(agent, data, index, view))
-    assert [messages[-1].text for messages in model.seen] == ["Read the file new.txt"]
+    assert [messages[-1].text for messages in model.seen] == [f"Read mail {id}" for id in digest]
+    assert "m4" in digest
 
 
 def test_background_work_is_proactive(data: PersonalData) -> None:
@@ -325,7 +307,7 @@ def test_background_work_is_proactive(data: PersonalData) -> None:
 
     async def go() -> None:
         agent = assistant_agent(Noting(script=["yes"], seen=[]), [])
-        await digest_mail(agent, data, Recorder())
+        await digest_mail(agent, data)
         assert await ask_quietly(agent, "go") == "yes"
 
     asyncio.run(go())

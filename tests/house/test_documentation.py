@@ -14,7 +14,7 @@ import pytest
 import typer
 
 from agentrt.cli.main import app
-from agentrt.examples.gallery.servers import running
+from agentrt.examples.gallery.script import running
 from tests.house.project import PYPROJECT, ROOT
 
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import httpx
-
 from ..opening_bar import opening_bar
 from .work_clock import WorkClock
 
@@ -68,7 +66,7 @@ def open_assistant(
     from agentrt.examples.assistant.data import PersonalData, workspace
     from agentrt.examples.assistant.requests import requests_about
     from agentrt.examples.assistant.sample_data import write_sample_data
-    from agentrt.examples.assistant.weather import WeatherService
+    from agentrt.examples.assistant.services import Latencies
     from agentrt.examples.personal_assistant import (
         MOST_TOKENS,
         assistant_agent,
@@ -88,13 +86,10 @@ def open_assistant(
             data = stack.enter_context(workspace()) / "sample"
             write_sample_data(data, dt.date.today())
         opened = stack.enter_context(contextlib.closing(PersonalData.open(data)))
-        weather = stack.enter_context(WeatherService(weather_delay))
         with opening_bar() as show:
             runtime = stack.enter_context(open_runtime(model, show))
-        client = httpx.AsyncClient(base_url=weather.url)
-        stack.callback(lambda: runner.run(client.aclose()))
         with_drafts = speculative(ChatAgentRT(runtime=runtime, max_tokens=max_tokens))
-        tools = assistant_tools(opened, client)
+        tools = assistant_tools(opened, Latencies(mail=0, weather=weather_delay))
         yield Assistant(
             agent=assistant_agent(
                 with_drafts,

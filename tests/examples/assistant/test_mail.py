@@ -7,8 +7,7 @@ import pytest
 
 from agentrt.errors import ConfigurationError
 from agentrt.examples.assistant.errors import ToolError
-from agentrt.examples.assistant.mail import MailBox
-from agentrt.examples.assistant.mail_message import Mail
+from agentrt.examples.assistant.mail import Mail, MailBox
 
 
 def add(path: Path, sender: str, subject: str, body: str, *, flags: str = "", subtype: str = "plain") -> None:
@@ -45,7 +44,7 @@ def test_mails_are_found_by_sender_subject_and_body(box: MailBox) -> None:
 
 def test_a_mail_is_read_by_its_id(box: MailBox) -> None:
     assert box.read("m1") == Mail("m1", "Nadia Berg", "Roof repair", "They come on Monday. At eight.")
-    assert box.read("m2").sender == "tom@example.org"
+    assert box.read(" m2 ").sender == box.read("2").sender == "tom@example.org"
 
 
 @pytest.mark.parametrize("mail_id", ["m0", "m3", "", "m-1", "m", "²", "m" + "9" * 5000])

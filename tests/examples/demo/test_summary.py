@@ -3,11 +3,10 @@ import io
 
 from rich.console import Console
 
-from agentrt.examples.assistant.latencies import Latencies
-from agentrt.examples.assistant.speculation_counter import SpeculationCounts
+from agentrt.examples.assistant.services import Latencies
 from agentrt.examples.demo.background import Waits
 from agentrt.examples.demo.comparison import Comparison, Turn
-from agentrt.examples.demo.figures import figures_of
+from agentrt.examples.demo.measures import SpeculationCounts
 from agentrt.examples.demo.run import Result
 from agentrt.examples.demo.summary import introduce, summarize
 
@@ -91,13 +90,13 @@ def test_a_model_that_calls_no_tool_is_a_failure() -> None:
 
 
 def test_the_figures_of_the_report() -> None:
-    figures = figures_of(measured(PLAIN, FASTER))
+    figures = measured(PLAIN, FASTER).figures()
     assert figures["waiting_saved_pct"] == 100 * (1 - 0.96 / 1.25)
     assert figures["transcripts_equal"] == 1
     assert round(figures["reactive_ttft_ratio_vs_fcfs"], 6) == 10
     assert (figures["speculations_wasted"], figures["ahead_wasted"]) == (4, 1)
-    assert figures_of(measured(PLAIN, (OTHER, PLAIN[1])))["transcripts_equal"] == 0
-    assert figures_of(measured(FASTER, PLAIN))["waiting_saved_pct"] < 0
+    assert measured(PLAIN, (OTHER, PLAIN[1])).figures()["transcripts_equal"] == 0
+    assert measured(FASTER, PLAIN).figures()["waiting_saved_pct"] < 0
 
 
 def test_the_introduction_says_what_is_made_up() -> None:
@@ -126,7 +125,7 @@ def test_escape_sequences_of_models_and_tools_are_shown() -> None:
 def test_requests_that_the_model_did_not_answer_are_counted_and_said() -> None:
     unanswered = dataclasses.replace(PLAIN[0], answered=False)
     result = measured((unanswered, PLAIN[1]), FASTER)
-    assert figures_of(result)["requests_unanswered"] == 1
+    assert result.figures()["requests_unanswered"] == 1
     said = " ".join(printed(result))
     assert "did not answer 1 of 2 requests: it wrote calls only" in said
     assert "agentrt pull" in said

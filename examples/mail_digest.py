@@ -12,10 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import mailbox
 import time
-from email import message_from_bytes, policy
-from email.message import EmailMessage
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -30,6 +28,7 @@ with needs_extras("cli", "langgraph", "runtime"):
 
     from agentrt import Priority, priority, speculable
     from agentrt.adapters.langchain import ChatAgentRT, report_of, speculate
+    from agentrt.examples.assistant.mail import MailBox
     from agentrt.examples.gallery.models import chat_model
     from agentrt.examples.gallery.script import Model, run_script
     from agentrt.runtime.nano import DRAFT_DIRECTORY
@@ -49,15 +48,11 @@ SAMPLE = [
 
 def read_mailbox(path: Path) -> Mails:
     """Return sender, subject and text of each mail in an mbox file, by id."""
-    box = mailbox.mbox(path, create=False)
-    parsed = (message_from_bytes(mail.as_bytes(), policy=policy.default) for mail in box)
-    return {f"m{number}": _fields(mail) for number, mail in enumerate(parsed, 1)}
-
-
-def _fields(mail: EmailMessage) -> dict[str, str]:
-    body = mail.get_body(("plain",))
-    text = body.get_content() if body else ""
-    return {"from": str(mail["from"]), "subject": str(mail["subject"]), "body": text.strip()[:400]}
+    with closing(MailBox(path)) as box:
+        return {
+            mail.id: {"from": mail.sender, "subject": mail.subject, "body": mail.body[:400]}
+            for mail in box.all()
+        }
 
 
 # 2. The digest: one short run of an agent for each mail.

@@ -1,8 +1,7 @@
-"""The grammar of patterns, in which all texts of dialogues are written, and the files that hold them.
+"""The grammar of the patterns in ``data/``, and the reader of these files.
 
-``[a|b]`` is one of several alternatives, one of which may be empty, and which may hold others; ``{slot}`` is
-filled with a text. The files in ``data/`` are TOML: what is a list there is a list of patterns, or a text
-with one on each line.
+``[a|b]`` is one of several alternatives, which may be empty or nested; ``{slot}`` is filled with a text. The
+files are TOML. A list of patterns is an array there, or a text with one pattern on each line.
 """
 
 from __future__ import annotations

@@ -10,12 +10,12 @@ import asyncio
 import difflib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
-from agentrt.adapters.langchain import ChatAgentRT
+from agentrt.adapters.langchain import ChatAgentRT, report_of
 from agentrt.reports import SpeculationObserver
 from agentrt.runtime import LocalRuntime
 
@@ -33,8 +33,8 @@ from ..personal_assistant import (
     speculative,
     system_prompt,
 )
-from .measures import SpeculationCounter, SpeculationCounts, Stopwatch
-from .view import DemoView, SideName, SideView
+from .measures import SpeculationCounts, SpeculationLines, Stopwatch
+from .view import DemoView, SideView
 
 _WARM_UP = "Hello!"  # it calls no tool, so that the predictor that learns starts empty
 _LONGEST_S = 60.0  # after which no further request is asked; a large model on a small machine takes minutes
@@ -108,11 +108,18 @@ class Comparison:
 
 @dataclass
 class _Side:
-    name: SideName
     agent: Agent
     view: SideView
-    counter: SpeculationCounter
+    counts: Callable[[], SpeculationCounts]
+    """What speculation has done so far."""
+    counted: SpeculationCounts = field(default_factory=SpeculationCounts)
+    """Of that, what belongs to earlier requests."""
     turns: list[Turn] = field(default_factory=list)
+
+    def take_counts(self) -> SpeculationCounts:
+        """Return what speculation did since the last call."""
+        earlier, self.counted = self.counted, self.counts()
+        return self.counted - earlier
 
 
 async def compare(
@@ -143,19 +150,19 @@ async def compare(
         if pace
         else ChatAgentRT(runtime=runtime, max_tokens=MOST_TOKENS)
     )
-    counters = [SpeculationCounter(view.side(name)) for name in ("plain", "agentrt")]
-    faster = await asyncio.to_thread(speculative, model, [*counters[1:], *observers])
+    shown = SpeculationLines(view.side("agentrt"))
+    faster = await asyncio.to_thread(speculative, model, [shown, *observers])
     agents = [
         assistant_agent(each, assistant_tools(own, latencies, web=True), prompt=system_prompt(runtime))
         for each, own in ((model, data[0]), (faster, data[1]))
     ]
     sides = [
-        _Side("plain", agents[0], view.side("plain"), counters[0]),
-        _Side("agentrt", agents[1], view.side("agentrt"), counters[1]),
+        _Side(agents[0], view.side("plain"), SpeculationCounts),
+        _Side(agents[1], view.side("agentrt"), lambda: SpeculationCounts.of(report_of(faster))),
     ]
     for side in sides:
         await ask_quietly(side.agent, _WARM_UP)
-        side.counter.take()
+        side.take_counts()
     began = time.perf_counter()
     for number, request in enumerate(requests, 1):
         if number > 1 and time.perf_counter() - began > _LONGEST_S:
@@ -187,7 +194,7 @@ async def _answer(side: _Side, request: str) -> None:
             stopwatch.model_seconds,
             stopwatch.tool_seconds,
             sum(isinstance(message, ToolMessage) for message in messages),
-            side.counter.take(),
+            side.take_counts(),
             is_answered(messages),
         )
     )

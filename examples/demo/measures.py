@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import astuple, dataclass
 from time import perf_counter
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 from langchain_core.callbacks import AsyncCallbackHandler
 
-from agentrt.reports import (
-    AheadKept,
-    AheadStarted,
-    AheadWasted,
-    CallClaimed,
-    CallMissed,
-    SpeculationEvent,
-    SpeculationStarted,
-    SpeculationWasted,
-)
+from agentrt.reports import AheadStarted, SpeculationEvent, SpeculationReport, SpeculationStarted
 
 from ..assistant.view import SpeculationView
 
@@ -73,44 +63,32 @@ class SpeculationCounts:
     ahead_kept: int = 0
     ahead_wasted: int = 0
 
+    @classmethod
+    def of(cls, report: SpeculationReport) -> Self:
+        """Return the counts of a report."""
+        total, ahead = report.total, report.ahead
+        return cls(total.claims, total.misses, total.wasted, total.saved_s, ahead.kept, ahead.wasted)
+
     def __add__(self, other: SpeculationCounts) -> SpeculationCounts:
         """Return the sum, field by field."""
         return SpeculationCounts(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
+    def __sub__(self, other: SpeculationCounts) -> SpeculationCounts:
+        """Return what came after ``other``, field by field."""
+        return SpeculationCounts(*(a - b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
-class SpeculationCounter:
-    """Observer that counts and shows speculations. Thread-safe: events come from any thread."""
+
+class SpeculationLines:
+    """Observer that shows each tool that starts speculatively, and each request sent ahead."""
 
     def __init__(self, view: SpeculationView) -> None:
-        """``view`` shows each tool that starts speculatively, and each request sent ahead."""
+        """``view`` shows them; events come from any thread."""
         self._view = view
-        self._lock = threading.Lock()
-        self._counts = SpeculationCounts()
 
     def on_event(self, event: SpeculationEvent) -> None:
-        """Count the event."""
+        """Show the event."""
         match event:
             case SpeculationStarted(tool=tool):
                 self._view.speculation(tool)
             case AheadStarted():
                 self._view.ahead()
-            case CallClaimed():
-                self._add(SpeculationCounts(hits=1, hidden_s=event.saved_s))
-            case CallMissed():
-                self._add(SpeculationCounts(misses=1))
-            case SpeculationWasted():
-                self._add(SpeculationCounts(wasted=1))
-            case AheadKept():
-                self._add(SpeculationCounts(ahead_kept=1))
-            case AheadWasted():
-                self._add(SpeculationCounts(ahead_wasted=1))
-
-    def take(self) -> SpeculationCounts:
-        """Return the counts since the last call, and start again from zero."""
-        with self._lock:
-            taken, self._counts = self._counts, SpeculationCounts()
-        return taken
-
-    def _add(self, more: SpeculationCounts) -> None:
-        with self._lock:
-            self._counts += more

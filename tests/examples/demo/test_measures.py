@@ -4,17 +4,9 @@ from uuid import uuid4
 import pytest
 
 from agentrt.examples.demo import measures
-from agentrt.examples.demo.measures import SpeculationCounter, SpeculationCounts, Stopwatch
-from agentrt.reports import (
-    AheadKept,
-    AheadStarted,
-    AheadWasted,
-    CallClaimed,
-    CallMissed,
-    DraftArrived,
-    SpeculationStarted,
-    SpeculationWasted,
-)
+from agentrt.examples.demo.measures import SpeculationCounts, SpeculationLines, Stopwatch
+from agentrt.reports import AheadStarted, DraftArrived, SpeculationReport, SpeculationStarted
+from agentrt.reports.report import AheadReport, ToolReport
 
 
 class Recorder:
@@ -28,21 +20,22 @@ class Recorder:
         self.tools.append("a request ahead")
 
 
-def test_events_are_counted_until_they_are_taken() -> None:
+def test_what_starts_early_is_shown() -> None:
     view = Recorder()
-    counter = SpeculationCounter(view)
-    counter.on_event(DraftArrived(1, "local", "read_note", 0.1))
-    counter.on_event(SpeculationStarted(1, "read_note"))
-    counter.on_event(CallClaimed(1, "read_note", tool_s=1.0, waited_s=0.25, draft_s=0.1))
-    counter.on_event(CallMissed(2, "read_mail", 0.2, "not predicted"))
-    counter.on_event(SpeculationWasted(2, "read_file", 0.1, "not asked for"))
-    counter.on_event(SpeculationWasted(2, "read_note", 0.1, "not asked for"))
-    counter.on_event(AheadStarted(3))
-    counter.on_event(AheadKept(3, 0.5))
-    counter.on_event(AheadWasted(4, 0.5, "the next request was another one"))
-    assert counter.take() == SpeculationCounts(1, 1, 2, hidden_s=0.75, ahead_kept=1, ahead_wasted=1)
-    assert counter.take() == SpeculationCounts()
+    lines = SpeculationLines(view)
+    lines.on_event(DraftArrived(1, "local", "read_note", 0.1))
+    lines.on_event(SpeculationStarted(1, "read_note"))
+    lines.on_event(AheadStarted(3))
     assert view.tools == ["read_note", "a request ahead"]
+
+
+def test_the_counts_of_a_report_and_of_what_came_after() -> None:
+    total = ToolReport(claims=3, misses=2, wasted=4, saved_s=1.5)
+    counts = SpeculationCounts.of(SpeculationReport(total=total, ahead=AheadReport(kept=2, wasted=1)))
+    assert counts == SpeculationCounts(3, 2, 4, hidden_s=1.5, ahead_kept=2, ahead_wasted=1)
+    earlier = SpeculationCounts(1, 2, 3, hidden_s=0.5, ahead_kept=0, ahead_wasted=1)
+    assert counts - earlier == SpeculationCounts(2, 0, 1, hidden_s=1.0, ahead_kept=2)
+    assert (counts - earlier) + earlier == counts
 
 
 def test_calls_that_overlap_are_timed_apart(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ Where the PREFILL XPU decodes as well, its kernels have a second graph for decod
 take the split route, too (:attr:`ExecutionGraph.decodes_split`).
 
 Both routes use the same keys and values and the same residual stream, so that a batch may change from split
-to fused at every seam (:meth:`ExecutionGraph.reroute`): migration, when the PREFILL XPU is the busier one.
+to fused at every seam (:meth:`ExecutionGraph.rerouted`): migration, when the PREFILL XPU is the busier one.
 """
 
 from __future__ import annotations

@@ -15,9 +15,8 @@ from ..kv.block_hashes import PrefixSalts
 from ..kv.compression.compression import stored_as_they_are
 from ..kv.saved_contexts import Rows
 from ..kv.store.changes import disk_errors
-from ..kv.store.encrypted_alike import check_encrypted_alike
+from ..kv.store.folder import check_encrypted_alike, make_private_folder
 from ..kv.store.keys import KeyFile, KeyringKey, KeySource
-from ..kv.store.private_folder import make_private_folder
 from ..kv.store.store import ContextStore
 from ..kv.store.usage import StoreQuotas
 from ..kv.swap.chunk_saver import ChooseLevels

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import enum
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 HASH_BYTES: Final = 16
-_ENTRY: Final = struct.Struct(f"<{HASH_BYTES}sBxxxdI")
-
-
-class ChunkRecord(enum.IntEnum):
-    """The kinds of records in a file of chunks."""
-
-    CHUNKS = 1
-    """Meta: an entry for each chunk. Payload: the chunks, each sealed for its hash."""
-    REFERENCES = 2
-    """Meta: hashes of chunks that the context uses and that are in files of other contexts of its app."""
-    VOID = 3
-    """Meta: hashes of chunks in this file that were found damaged."""
+_ENTRY: Final = struct.Struct(f"<{HASH_BYTES}sBxxxdII")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,35 +43,22 @@ class ChunkLocation:
     level: int
     density: float
     payload_bytes: int
-    name: str
-    """The name of the context whose file it is in."""
+    file: str
+    """The number of its file."""
     offset: int
     sealed_bytes: int
 
 
-def pack_entries(chunks: Sequence[Chunk], overhead: int) -> bytes:
-    """Return the meta of a record of ``chunks``, to each of which sealing adds ``overhead`` bytes."""
+def pack_locations(locations: Iterable[ChunkLocation]) -> bytes:
+    """Return what the database keeps of chunks of one file."""
     return b"".join(
-        _ENTRY.pack(chunk.block_hash, chunk.level, chunk.density, len(chunk.payload) + overhead)
-        for chunk in chunks
+        _ENTRY.pack(each.block_hash, each.level, each.density, each.offset, each.sealed_bytes)
+        for each in locations
     )
 
 
-def unpack_entries(app: str, name: str, meta: bytes, offset: int, overhead: int) -> Iterator[ChunkLocation]:
-    """Yield where the chunks of a record are whose payload begins at ``offset``."""
-    for block_hash, level, density, sealed_bytes in _ENTRY.iter_unpack(meta):
-        yield ChunkLocation(
-            app, block_hash, level, density, sealed_bytes - overhead, name, offset, sealed_bytes
-        )
-        offset += sealed_bytes
-
-
-def entry_bytes(chunks: int) -> int:
-    """Return the bytes of the meta of a record of so many chunks."""
-    return chunks * _ENTRY.size
-
-
-def unpack_hashes(meta: bytes) -> Iterator[bytes]:
-    """Yield the hashes in the meta of a record of references or of damaged chunks."""
-    for start in range(0, len(meta), HASH_BYTES):
-        yield meta[start : start + HASH_BYTES]
+def unpack_locations(app: str, file: str, entries: bytes, overhead: int) -> Iterator[ChunkLocation]:
+    """Yield the chunks of a file, to each of which sealing has added ``overhead`` bytes."""
+    for block_hash, level, density, offset, sealed_bytes in _ENTRY.iter_unpack(entries):
+        payload_bytes = sealed_bytes - overhead
+        yield ChunkLocation(app, block_hash, level, density, payload_bytes, file, offset, sealed_bytes)

@@ -11,7 +11,6 @@ from typing import Any, Final, Protocol
 from agentrt.errors import ContextKeyError
 
 from ...files.own_file import OwnFileError, read_own_file
-from .disk import Disk
 from .sealing import KEY_BYTES
 
 _SERVICE = "agentrt contexts"
@@ -61,8 +60,11 @@ class KeyFile:
         """See :meth:`KeySource.create`."""
         key = secrets.token_bytes(KEY_BYTES)
         try:
-            Disk().put(self._path, key.hex().encode() + b"\n")
-            Disk().sync_folder(self._path.parent)
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with open(descriptor, "wb") as stream:
+                stream.write(key.hex().encode() + b"\n")
+                stream.flush()
+                os.fsync(stream.fileno())
         except OSError as error:
             raise ContextKeyError(
                 f"{self.name} cannot be created: {error.strerror}. Name a file in a folder of your own."

@@ -1,7 +1,7 @@
-"""Seals of the parts of a file: a checksum, or authenticated encryption. Reading finds a broken one.
+"""Seals of what is stored: a checksum, or authenticated encryption. Reading finds a broken one.
 
-Every file has seals of its own, from a number drawn at its creation, and every seal is bound to its place, so
-that a part that was copied to another file or place does not fit there.
+Every context and every file of chunks has a seal of its own, from a number drawn at its creation, and what is
+sealed is bound to its place, so that a part that was copied elsewhere does not fit there.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 import os
 import zlib
-from typing import Final, Protocol
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Protocol, TypeAlias
 
 from agentrt.extras import needs_extra
 
@@ -24,7 +26,7 @@ class SealBrokenError(Exception):
 
 
 class Seal(Protocol):
-    """What seals the parts of one file."""
+    """What seals the parts of one context or file."""
 
     overhead: int
     """Bytes that sealing adds."""
@@ -40,6 +42,10 @@ class Seal(Protocol):
         """
 
 
+Sealer: TypeAlias = Callable[[bytes], Seal]
+"""Returns the seal of the context or file of a number."""
+
+
 def checksum(*parts: bytes | memoryview) -> bytes:
     """Return the CRC-32 of ``parts`` together: four bytes."""
     value = 0
@@ -53,29 +59,29 @@ class ChecksumSeal:
 
     overhead = _CHECKSUM_BYTES
 
-    def __init__(self, file_number: bytes) -> None:
-        """``file_number`` is the number of the file."""
-        self._file_number = file_number
+    def __init__(self, number: bytes) -> None:
+        """``number`` is that of the context or file."""
+        self._number = number
 
     def seal(self, content: bytes, place: bytes) -> bytes:
         """See :meth:`Seal.seal`."""
-        return content + checksum(self._file_number, place, content)
+        return content + checksum(self._number, place, content)
 
     def unseal(self, sealed: bytes | memoryview, place: bytes) -> bytes:
         """See :meth:`Seal.unseal`."""
         content = sealed[:-_CHECKSUM_BYTES]
-        if sealed[-_CHECKSUM_BYTES:] != checksum(self._file_number, place, content):
+        if sealed[-_CHECKSUM_BYTES:] != checksum(self._number, place, content):
             raise SealBrokenError
         return bytes(content)
 
 
 class CipherSeal:
-    """Seals by AES-256-GCM, with a key of the file that is derived from the key of the store."""
+    """Seals by AES-256-GCM, with a key that is derived from the key of the store."""
 
     overhead = _NONCE_BYTES + _TAG_BYTES
 
-    def __init__(self, key: bytes, file_number: bytes) -> None:
-        """``key`` is the key of the store, :data:`KEY_BYTES` long; ``file_number`` is the number of the file.
+    def __init__(self, key: bytes, number: bytes) -> None:
+        """``key`` is that of the store, :data:`KEY_BYTES` long; ``number`` is that of the context or file.
 
         Raises:
             MissingExtraError: cryptography is not installed.
@@ -83,13 +89,13 @@ class CipherSeal:
         with needs_extra("encryption"):
             from cryptography.exceptions import InvalidTag
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-        derived = hashlib.blake2b(file_number, key=key, digest_size=KEY_BYTES, person=b"agentrt file key")
+        derived = hashlib.blake2b(number, key=key, digest_size=KEY_BYTES, person=b"agentrt file key")
         self._cipher = AESGCM(derived.digest())
         self._invalid = InvalidTag
 
     def seal(self, content: bytes, place: bytes) -> bytes:
         """See :meth:`Seal.seal`."""
-        # Random, not counted: after a torn end was cut off, a count would begin again at a used number.
+        # Random, not counted: a count would begin again at a used number after a change that was undone.
         nonce = os.urandom(_NONCE_BYTES)
         return nonce + self._cipher.encrypt(nonce, content, place)
 
@@ -103,6 +109,6 @@ class CipherSeal:
             raise SealBrokenError from error
 
 
-def seal_of(key: bytes | None, file_number: bytes) -> Seal:
-    """Return what seals the file of that number: checksums without a key."""
-    return ChecksumSeal(file_number) if key is None else CipherSeal(key, file_number)
+def sealer(key: bytes | None) -> Sealer:
+    """Return what seals with the key of a store: checksums without one."""
+    return ChecksumSeal if key is None else partial(CipherSeal, key)

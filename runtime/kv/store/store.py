@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import secrets
+import sqlite3
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from agentrt.errors import (
     ChunkDamagedError,
-    ContextKeyError,
+    ContextDamagedError,
     ContextNotFoundError,
     ContextQuotaError,
     ContextStoreLockedError,
@@ -24,23 +24,17 @@ from agentrt.errors import (
 )
 
 from ...files.file_lock import file_lock
-from . import chunk_library, store_file
 from .changes import Changes, disk_errors
-from .chunk_library import ChunkLibrary, Owner
+from .chunk_files import ChunkFiles, Disk
+from .chunk_library import ChunkLibrary
 from .chunks import Chunk, ChunkLocation
-from .disk import UNFINISHED, Disk
+from .context_database import DamagedRowError
+from .folder import Secrets, make_private_folder, open_folder, unused_name, use_key
 from .keys import KeySource
-from .private_folder import make_private_folder
-from .record_file import RecordFile
-from .record_format import FileKind, FileStart, RefusedError
-from .refusals import Refusals
-from .store_file import StoreFile
-from .stored_context import StoredContext, Text
-from .usage import StoreQuotas, Usage
+from .usage import Entry, StoreQuotas, Usage
 
 logger = logging.getLogger(__name__)
 
-_TEXT_SUFFIX: Final = ".text"
 _LOCK_FILE: Final = ".lock"
 
 
@@ -51,25 +45,93 @@ class StoreStatistics:
     contexts: int
     text_bytes: int
     chunk_bytes: int
-    """Bytes of the files of chunks, also of those of another fingerprint."""
+    """Bytes of the files of chunks."""
     chunks: int
     """Chunks that can be read."""
-    foreign_chunks: int
-    """Chunks of another fingerprint: their tokens are recomputed, and they are the first to be dropped."""
     dropped_chunks: int
     """Chunks that were dropped for space."""
     damaged_chunks: int
     """Chunks that were found damaged or gone."""
     refused_files: int
-    """Files that were set aside."""
+    """Damaged texts and databases that were set aside."""
+
+
+@dataclass(eq=False)
+class StoredContext(Entry):
+    """The text of one conversation, which is kept until it is deleted, and the KV chunks that it uses.
+
+    Thread-safe. Methods that write or read wait for the disk, and raise
+
+    - :class:`ContextStoreError`: the disk is full or fails, and nothing was changed; or the store was closed;
+    - :class:`ContextNotFoundError`: the context was deleted.
+    """
+
+    store: ContextStore = field(kw_only=True, repr=False)
+    """The store that it is in."""
+
+    @property
+    def block_hashes(self) -> list[bytes]:
+        """The hashes of the chunks that it uses, some of which may be gone."""
+        return list(self.hashes)
+
+    @property
+    def used(self) -> float:
+        """When it was last used: Unix time in seconds."""
+        return self.used_ns / 1e9
+
+    def touch(self) -> None:
+        """Make it the most recently used context, without I/O: that is kept when the store is closed."""
+        self.used_ns = self.store._usage.next_ns()
+
+    def append_text(self, record: bytes) -> None:
+        """Append ``record`` to the text; when this returns, it is on the device.
+
+        Text is never refused for a quota: chunks are dropped to make room for it.
+        """
+        with self.store._changing(self):
+            self.store._write_text(self, self.records, [record])
+
+    def replace_text(self, records: Sequence[bytes]) -> None:
+        """Replace the text atomically; when this returns, the old one is no longer on the device."""
+        with self.store._changing(self):
+            self.store._write_text(self, 0, records)
+            self.store._database.erase()
+
+    def read_text(self) -> list[bytes]:
+        """Return the records of the text, the oldest first.
+
+        Raises:
+            ContextDamagedError: the text is damaged. It was set aside, and the context removed.
+        """
+        with self.store._changing(self):
+            return self.store._read_text(self)
+
+    def append_chunks(self, chunks: Sequence[Chunk]) -> int:
+        """Store ``chunks`` in one go, and return how many of the first ones are stored now.
+
+        A chunk that the app has stored already, at whatever level, stays as it is, and is referred to. Where
+        a quota would be exceeded, chunks of the contexts that were used longest ago are dropped; what does
+        not fit even so is not stored. Nothing is without a fingerprint
+        (:meth:`ContextStore.use_fingerprint`).
+        """
+        with self.store._changing(self):
+            return self.store._chunks.append(self, chunks)
+
+    def refer_to(self, block_hashes: Iterable[bytes]) -> list[bytes]:
+        """Note that this context uses the chunks of these hashes, and return the hashes that are not stored.
+
+        A chunk stays as long as a context uses it.
+        """
+        with self.store._changing(self):
+            return self.store._chunks.refer_to(self, block_hashes)
 
 
 class ContextStore(AbstractContextManager["ContextStore"]):
     """The contexts in one folder.
 
-    A context is a file of text, which is kept until it is deleted, and a file of KV chunks with the
-    fingerprint of the model, which is dropped where it cannot be used or space is short. Only the user can
-    read the files.
+    The text of a context is in a database, and kept until it is deleted. Its KV chunks are in files of their
+    own, with the fingerprint of the model; they are dropped where they cannot be used or space is short. Only
+    the user can read the files.
 
     Thread-safe. Changes wait for each other and for the disk, :meth:`read` for the disk, lookups do not wait.
     """
@@ -84,10 +146,10 @@ class ContextStore(AbstractContextManager["ContextStore"]):
         disk: Disk | None = None,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
-        """Open ``folder``, which is created if it is missing. Payloads are not read.
+        """Open ``folder``, which is created if it is missing. Chunks are not read.
 
         ``fingerprint`` is what :func:`kv_fingerprint` returns; without one no KV is stored or found until
-        :meth:`use_fingerprint`. With a ``key`` all contents are encrypted.
+        :meth:`use_fingerprint`. With a ``key`` all contents are encrypted. ``disk`` has the files of chunks.
 
         Raises:
             ContextStoreLockedError: it is open already, in this or another process.
@@ -99,7 +161,6 @@ class ContextStore(AbstractContextManager["ContextStore"]):
         self._disk = Disk() if disk is None else disk
         self._usage = Usage(StoreQuotas() if quotas is None else quotas, clock)
         self._changes = Changes(folder)
-        self._refusals = Refusals(self._disk)
         self._contexts: dict[str, dict[str, StoredContext]] = defaultdict(dict)
         self._lookup = threading.Lock()
         with ExitStack() as stack, disk_errors(folder):
@@ -111,32 +172,34 @@ class ContextStore(AbstractContextManager["ContextStore"]):
                     f"the contexts in {folder} are in use by another runtime. Close it, or give each "
                     "runtime a folder of its own."
                 ) from error
-            self._key = self._load_key(key)
-            self._file = StoreFile(folder, self._disk, self._key, self._refusals)
-            self.secret: Final = self._file.secret
+            self._database, damaged = open_folder(folder)
+            stack.callback(self._database.close)
+            self._refused = int(damaged)
+            self._secrets = Secrets(self._database, encrypted=use_key(self._database, key))
+            self.secret: Final = self._secrets.secret
             """A secret that is the same after a restart."""
-            self.salts: Final = self._file.salts
+            self.salts: Final = self._secrets.salts
             """The salts of block hashes, the same after a restart."""
-            self._chunks = ChunkLibrary(
-                folder, self._disk, self._key, self._usage, self._changes, self._refusals
-            )
+            files = ChunkFiles(folder, self._database.sealer, self._disk)
+            self._chunks = ChunkLibrary(folder, files, self._database, self._usage, self._changes)
+            self._load()
             if fingerprint is not None:
                 self.use_fingerprint(fingerprint)
-            self._load_contexts()
+            for app in list(self._contexts):
+                self._chunks.make_room(app, 0)
             self._resources = stack.pop_all()
 
     def use_fingerprint(self, fingerprint: bytes) -> None:
-        """Find and store KV of this fingerprint only, from now on.
+        """Find and store KV of this fingerprint only, from now on. Other KV is deleted.
 
         Raises:
             RuntimeClosedError: the store was closed.
+            ContextStoreError: the disk fails.
         """
         # Without the secret of the hashes their KV cannot be found.
         usable = hashlib.blake2b(fingerprint, key=self.secret, digest_size=32).hexdigest()
         with self._changes.exclusive():
-            with self._lookup:
-                owners = [each.owner for contexts in self._contexts.values() for each in contexts.values()]
-            self._chunks.use_fingerprint(usable, owners)
+            self._chunks.use_fingerprint(usable)
 
     def create(
         self,
@@ -164,16 +227,22 @@ class ContextStore(AbstractContextManager["ContextStore"]):
                 raise InvalidRequestError(
                     "context_id", "there is such a context. Delete it, or choose another id."
                 )
-            owner = Owner(secrets.token_hex(16), app, context_id)
-            identity = {"app": app, "context": context_id, "header": dict(header or {})}
-            start = FileStart.new(FileKind.TEXT, identity, self._key)
-            quota = self._chunks.make_room(app, len(start.content))
+            known = dict(header or {})
+            number, identity = self._database.new_identity(app, context_id, known)
+            quota = self._chunks.make_room(app, len(identity))
             if quota is not None:
                 raise ContextQuotaError(quota, self._usage.limit(quota) or 0)
-            path = self._path(owner.name)
-            file = self._chunks.freeing_space(lambda: RecordFile.create(self._disk, path, start))
-            context = self._add(owner, Text(file, ()), used_ns=0)
-            self._disk.stamp(path, self._usage.touch(owner.name))
+            used_ns = self._usage.next_ns()
+
+            def write() -> int:
+                with self._database.change():
+                    return self._database.add_context(number, identity, used_ns)
+
+            row = self._chunks.freeing_space(write)
+            context = StoredContext(
+                *(row, number, app, context_id, known, 0, used_ns, len(identity), used_ns), store=self
+            )
+            self._add(context)
             return context
 
     def get(self, app: str, context_id: str) -> StoredContext | None:
@@ -185,7 +254,7 @@ class ContextStore(AbstractContextManager["ContextStore"]):
         """Return the contexts of ``app``, the least recently used first."""
         with self._lookup:
             found = list(self._contexts[app].values()) if app in self._contexts else []
-        return sorted(found, key=lambda context: self._usage.used_ns(context.owner.name))
+        return sorted(found, key=lambda context: context.used_ns)
 
     def delete(self, app: str, context_id: str) -> None:
         """Delete a context, its text and its chunks but for those that other contexts use.
@@ -198,27 +267,23 @@ class ContextStore(AbstractContextManager["ContextStore"]):
             context = self.get(app, context_id)
             if context is None:
                 raise ContextNotFoundError(context_id)
-            self._chunks.drop(context.owner.name)
-            self._disk.remove(self._path(context.owner.name))
-            self._remove(context)
-            self._disk.sync_folder(self._folder)
+            self._chunks.drop([context], erase=True)
+            self._remove([context])
 
     def delete_all(self, app: str) -> None:
         """Delete all contexts of ``app``, and give it another salt: what it has hashed is not found any more.
 
         Raises:
-            ContextStoreError: some of them cannot be deleted, and are still there without their chunks.
+            ContextStoreError: they cannot be deleted, and are still there, perhaps without their chunks.
         """
         with self._changes.exclusive():
             contexts = self.contexts(app)
             try:
-                self._chunks.drop_all([context.owner.name for context in contexts])
-                for context in contexts:
-                    self._disk.remove(self._path(context.owner.name))
-                    self._remove(context)
-                self._disk.sync_folder(self._folder)
-            finally:
-                self._chunks.freeing_space(lambda: self._file.renew_salt(app))
+                self._chunks.drop(contexts)
+            except BaseException:
+                self._remove([], salt_of=app)
+                raise
+            self._remove(contexts, salt_of=app)
 
     def locate(self, app: str, block_hash: bytes) -> ChunkLocation | None:
         """Return where a chunk of ``app`` is stored, or None."""
@@ -230,7 +295,10 @@ class ContextStore(AbstractContextManager["ContextStore"]):
         Raises:
             ChunkDamagedError: it is damaged, or gone meanwhile. Compute it again.
         """
-        return self._chunks.read(location)
+        (found,) = self._chunks.read_all([location])
+        if isinstance(found, ChunkDamagedError):
+            raise found
+        return found
 
     def read_all(
         self, locations: Sequence[ChunkLocation], following: Sequence[ChunkLocation] = ()
@@ -244,7 +312,10 @@ class ContextStore(AbstractContextManager["ContextStore"]):
     @property
     def longest_context(self) -> int:
         """The most chunks of a context that can be read."""
-        return self._chunks.longest_context
+        with self._lookup:
+            found = [context for contexts in self._contexts.values() for context in contexts.values()]
+        counts = (sum(self.locate(each.app, one) is not None for one in each.block_hashes) for each in found)
+        return max(counts, default=0)
 
     def statistics(self) -> StoreStatistics:
         """Return counts. Cheap; callable from any thread."""
@@ -252,107 +323,112 @@ class ContextStore(AbstractContextManager["ContextStore"]):
             contexts = sum(map(len, self._contexts.values()))
         return StoreStatistics(
             contexts=contexts,
-            text_bytes=self._usage.text_bytes,
-            chunk_bytes=self._usage.chunk_bytes,
+            text_bytes=self._usage.text_bytes.total(),
+            chunk_bytes=self._usage.chunk_bytes.total(),
             chunks=self._chunks.chunks,
-            foreign_chunks=self._chunks.foreign,
             dropped_chunks=self._chunks.dropped,
             damaged_chunks=self._chunks.damaged,
-            refused_files=self._refusals.files,
+            refused_files=self._refused,
         )
 
     def close(self) -> None:
         """Wait for the change under way, refuse later ones, and unlock the folder. May be called again."""
-        self._changes.close()
-        self._stamp_all()
-        self._resources.close()
+        if self._changes.close():
+            with self._resources:
+                self._stamp_uses()
 
     def __exit__(self, *error: object) -> None:
         """Close the store."""
         self.close()
 
-    def _stamp_all(self) -> None:
-        """Keep the times of uses that have written nothing, while the folder is locked."""
-        with self._lookup:
-            found = [context for contexts in self._contexts.values() for context in contexts.values()]
-        for context in found:
-            context.stamp()
-
-    def _path(self, name: str) -> Path:
-        return self._folder / f"{name}{_TEXT_SUFFIX}"
-
-    def _load_key(self, source: KeySource | None) -> bytes | None:
-        if source is None:
-            return None
-        key = source.load()
-        if key is not None:
-            return key
-        names = [entry.name for entry in self._disk.entries(self._folder)]
-        if any(name == store_file.NAME or name.endswith(_TEXT_SUFFIX) for name in names):
-            raise ContextKeyError(
-                f"the contexts in {self._folder} need their key, and {source.name} is missing. Restore it."
-            )
-        return source.create()
-
-    def _load_contexts(self) -> None:
-        entries = {entry.name: entry.modified_ns for entry in self._disk.entries(self._folder)}
-        for name in entries:
-            if name.endswith(UNFINISHED):
-                self._disk.remove(self._folder / name)
-        texts = [name.removesuffix(_TEXT_SUFFIX) for name in entries if name.endswith(_TEXT_SUFFIX)]
-        chunks = {
-            name.removesuffix(chunk_library.SUFFIX) for name in entries if name.endswith(chunk_library.SUFFIX)
-        }
-        used_ns = {
-            name: max(entries[name + _TEXT_SUFFIX], entries.get(name + chunk_library.SUFFIX, 0))
-            for name in texts
-        }
-        for name in sorted(texts, key=used_ns.__getitem__, reverse=True):
-            self._load_context(name, used_ns[name], has_chunks=name in chunks)
-        for name in chunks.difference(texts):
-            logger.info("The chunks of the context %s are deleted, as its text is gone.", name)
-            self._disk.remove(self._folder / f"{name}{chunk_library.SUFFIX}")
-        for app in list(self._contexts):
-            self._chunks.make_room(app, 0)
-
-    def _load_context(self, name: str, used_ns: int, *, has_chunks: bool) -> None:
-        path = self._path(name)
+    def _stamp_uses(self) -> None:
+        """Keep the times of uses that have written nothing."""
         try:
-            file, records = RecordFile.open(self._disk, path, FileKind.TEXT, self._key)
-            owner = Owner(name, file.header["app"], file.header["context"])
-            if self.get(owner.app, owner.context_id) is not None:
-                raise RefusedError("has the id of a context that was used later")
-        except RefusedError as refused:
-            self._refusals.set_aside(path, refused, "The context is gone.")
-            self._disk.remove(self._folder / f"{name}{chunk_library.SUFFIX}")
-            return
-        except OSError as error:
-            logger.warning("%s cannot be read (%s). Its context is not there until it can be.", path, error)
-            return
-        self._add(owner, Text(file, tuple(records)), used_ns)
-        if has_chunks:
-            self._chunks.load(owner)
+            with self._database.change(synced=False):
+                for entry in self._usage.entries:
+                    if entry.stamped_ns != entry.used_ns:
+                        self._database.stamp(entry)
+        except (OSError, sqlite3.Error) as error:
+            logger.warning("When contexts in %s were used last is not kept (%s).", self._folder, error)
 
-    def _add(self, owner: Owner, text: Text, used_ns: int) -> StoredContext:
-        self._usage.add(owner.name, owner.app, used_ns)
-        self._usage.set_bytes(owner.name, text=text.file.size)
-        context = StoredContext(
-            owner, text, self._disk, self._key, self._chunks, self._usage, self._changes, self._refuse
+    @contextmanager
+    def _changing(self, context: StoredContext) -> Iterator[None]:
+        with self._changes.exclusive():
+            if context.deleted:
+                raise ContextNotFoundError(context.id)
+            yield
+
+    def _load(self) -> None:
+        for fields in list(self._database.contexts()):
+            if "id" in fields:
+                self._add(StoredContext(**fields, store=self))
+            else:
+                self._set_aside(fields["row"], fields["number"])
+        self._chunks.load()
+
+    def _add(self, context: StoredContext) -> None:
+        self._usage.add(context)
+        with self._lookup:
+            self._contexts[context.app][context.id] = context
+
+    def _write_text(self, context: StoredContext, first: int, records: Sequence[bytes]) -> None:
+        """Make ``records`` those of a text from place ``first`` on."""
+        context.touch()
+        self._chunks.make_room(context.app, self._database.cost(records))
+
+        def write() -> int:
+            with self._database.change():
+                return self._database.write_records(context, first, records)
+
+        grown = self._chunks.freeing_space(write)
+        context.records = first + len(records)
+        context.stamped_ns = context.used_ns
+        context.text_bytes += grown
+        self._usage.text_bytes[context.app] += grown
+
+    def _read_text(self, context: StoredContext) -> list[bytes]:
+        try:
+            return self._database.read_records(context)
+        except DamagedRowError as error:
+            self._chunks.drop([context])
+            self._set_aside(context.row, context.number)
+            self._remove([context])
+            raise ContextDamagedError(
+                f"the text of the context {context.id!r} is damaged. It was set aside, and the context "
+                "removed. Create it again."
+            ) from error
+
+    def _set_aside(self, row: int, number: bytes) -> None:
+        """Keep what there is of a damaged text in a file, and remove it from the database."""
+        self._refused += 1
+        kept = unused_name(self._folder / f"{number.hex()}.text")
+        parts = self._database.execute("SELECT identity FROM context WHERE id = ?", (row,))
+        parts += self._database.execute("SELECT record FROM turn WHERE context = ? ORDER BY place", (row,))
+        self._disk.write(kept, [part + b"\n" for (part,) in parts])
+        with self._database.change() as change:
+            change.execute("DELETE FROM context WHERE id = ?", (row,))
+        logger.warning(
+            "A context in %s is damaged, and gone. What there is of its text is kept as %s; delete that file "
+            "if you do not need it.",
+            *(self._folder, kept.name),
         )
-        with self._lookup:
-            self._contexts[owner.app][owner.context_id] = context
-        return context
 
-    def _remove(self, context: StoredContext) -> None:
-        context.deleted = True
-        self._usage.remove(context.owner.name)
-        with self._lookup:
-            del self._contexts[context.app][context.id]
-            if not self._contexts[context.app]:
-                del self._contexts[context.app]
+    def _remove(self, contexts: Sequence[StoredContext], salt_of: str | None = None) -> None:
+        """Remove contexts whose chunks have been dropped, and renew the salt of an app, in one go."""
 
-    def _refuse(self, context: StoredContext, refused: RefusedError) -> None:
-        """Set the text of a context aside, and remove the context."""
-        self._refusals.set_aside(self._path(context.owner.name), refused, "The context is gone.")
-        self._chunks.drop(context.owner.name)
-        self._remove(context)
+        def write() -> None:
+            with self._database.change() as change:
+                change.executemany("DELETE FROM context WHERE id = ?", [(each.row,) for each in contexts])
+                if salt_of is not None:
+                    self._secrets.renew_salt(salt_of)
+
+        self._chunks.freeing_space(write)
+        for context in contexts:
+            context.deleted = True
+            self._usage.entries.discard(context)
+            self._usage.text_bytes[context.app] -= context.text_bytes
+            with self._lookup:
+                del self._contexts[context.app][context.id]
+                if not self._contexts[context.app]:
+                    del self._contexts[context.app]
+        self._database.erase()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, Literal
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
 
 Quota = Literal["context_app_bytes", "context_disk_bytes"]
 QUOTAS: Final[tuple[Quota, ...]] = ("context_app_bytes", "context_disk_bytes")
@@ -20,107 +19,76 @@ class StoreQuotas:
     context_disk_bytes: int | None = None
 
 
-@dataclass(slots=True)
-class _Context:
+@dataclass(eq=False)
+class Entry:
+    """What a store knows of a context without reading it. Changes hold the lock of the store."""
+
+    row: int
+    """The id of its row in the database."""
+    number: bytes
+    """Drawn at its creation, for its seal."""
     app: str
+    """The app that it belongs to."""
+    id: str
+    """Its name within the app."""
+    header: Mapping[str, Any]
+    """What it was created with."""
+    records: int
+    """How many its text has."""
     used_ns: int
-    text_bytes: int = 0
-    chunk_bytes: int = 0
+    """When it was used last."""
+    text_bytes: int
+    stamped_ns: int = 0
+    """``used_ns`` as the database has it."""
+    hashes: dict[bytes, None] = field(default_factory=dict)
+    """The chunks that it uses, in the order in which it began to; some may be gone."""
+    deleted: bool = False
+    """Whether it was deleted, or removed because its text is damaged."""
 
 
 class Usage:
-    """Bytes and last use of contexts, under the names of their files. Thread-safe."""
+    """Entries of all contexts, and bytes by app. Changes hold the lock of the store."""
 
     def __init__(self, quotas: StoreQuotas, clock: Callable[[], int]) -> None:
         """``clock`` returns nanoseconds since the epoch; it may go backwards."""
         self._quotas = quotas
         self._clock = clock
         self._newest_ns = 0
-        self._lock = threading.Lock()
-        self._contexts: dict[str, _Context] = {}
-        self._app_bytes: Counter[str] = Counter()
-        self._text_bytes = 0
-        self._chunk_bytes = 0
+        self.entries: set[Entry] = set()
+        self.text_bytes: Counter[str] = Counter()
+        self.chunk_bytes: Counter[str] = Counter()
 
-    def add(self, name: str, app: str, used_ns: int) -> None:
-        """Add a context that was last used at ``used_ns``."""
-        with self._lock:
-            self._contexts[name] = _Context(app, used_ns)
-            self._newest_ns = max(self._newest_ns, used_ns)
+    def add(self, entry: Entry) -> None:
+        """Add a context with its text."""
+        self.entries.add(entry)
+        self._newest_ns = max(self._newest_ns, entry.used_ns)
+        self.text_bytes[entry.app] += entry.text_bytes
 
-    def remove(self, name: str) -> None:
-        """Remove a context with its bytes."""
-        self.set_bytes(name, text=0, chunks=0)
-        with self._lock:
-            del self._contexts[name]
-
-    def touch(self, name: str) -> int:
-        """Make the context the most recently used one, and return the time of this use.
-
-        These times only grow, so that the order survives a clock that goes backwards.
-        """
-        with self._lock:
-            self._newest_ns = max(self._clock(), self._newest_ns + 1)
-            if name in self._contexts:
-                self._contexts[name].used_ns = self._newest_ns
-            return self._newest_ns
-
-    def set_bytes(self, name: str, *, text: int | None = None, chunks: int | None = None) -> None:
-        """Note how large the files of the context are now; None is unchanged."""
-        with self._lock:
-            context = self._contexts[name]
-            text_before, chunks_before = context.text_bytes, context.chunk_bytes
-            context.text_bytes = text_before if text is None else text
-            context.chunk_bytes = chunks_before if chunks is None else chunks
-            more_text, more_chunks = context.text_bytes - text_before, context.chunk_bytes - chunks_before
-            self._text_bytes += more_text
-            self._chunk_bytes += more_chunks
-            self._app_bytes[context.app] += more_text + more_chunks
-
-    def bytes_of(self, name: str) -> int:
-        """Return the bytes of a context; 0 if there is none of that name."""
-        context = self._contexts.get(name)
-        return 0 if context is None else context.text_bytes + context.chunk_bytes
-
-    def used_ns(self, name: str) -> int:
-        """Return when a context was last used; 0 if there is none of that name."""
-        context = self._contexts.get(name)
-        return 0 if context is None else context.used_ns
-
-    @property
-    def text_bytes(self) -> int:
-        """Bytes of all texts."""
-        return self._text_bytes
-
-    @property
-    def chunk_bytes(self) -> int:
-        """Bytes of all files of chunks."""
-        return self._chunk_bytes
+    def next_ns(self) -> int:
+        """Return the time of a use now. Times only grow, whatever the clock does."""
+        self._newest_ns = max(self._clock(), self._newest_ns + 1)
+        return self._newest_ns
 
     def limit(self, quota: Quota) -> int | None:
         """Return the value of a quota."""
         limit: int | None = getattr(self._quotas, quota)
         return limit
 
-    def exceeds(self, quota: Quota, app: str, added: int) -> bool:
-        """Return whether ``added`` more bytes of the app would exceed a quota."""
-        used = self._app_bytes[app] if quota == "context_app_bytes" else self._text_bytes + self._chunk_bytes
-        limit = self.limit(quota)
-        return limit is not None and used + added > limit
-
-    def exceeded(self, app: str, added: int) -> Quota | None:
+    def exceeded(self, app: str, added: int, quotas: Iterable[Quota] = QUOTAS) -> Quota | None:
         """Return a quota that ``added`` more bytes of the app would exceed, or None."""
-        return next((quota for quota in QUOTAS if self.exceeds(quota, app, added)), None)
+        for quota in quotas:
+            limit, totals = self.limit(quota), (self.text_bytes, self.chunk_bytes)
+            is_app = quota == "context_app_bytes"
+            used = sum(total[app] if is_app else total.total() for total in totals)
+            if limit is not None and used + added > limit:
+                return quota
+        return None
 
-    def with_chunks(self, app: str | None = None) -> list[str]:
-        """Return the contexts of one app, or of all, that have a file of chunks.
-
-        The least recently used is the first.
-        """
-        with self._lock:
-            found = [
-                (context.used_ns, name)
-                for name, context in self._contexts.items()
-                if context.chunk_bytes and app in (None, context.app)
-            ]
-        return [name for _, name in sorted(found)]
+    def oldest_with_chunks(self, quota: Quota, app: str, keep: Entry | None) -> Entry | None:
+        """Return the context whose chunks count for a quota of the app and that was used longest ago."""
+        found = (
+            each
+            for each in self.entries
+            if each.hashes and each is not keep and (quota == "context_disk_bytes" or each.app == app)
+        )
+        return min(found, key=lambda each: each.used_ns, default=None)

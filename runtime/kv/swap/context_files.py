@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ..store.chunks import Chunk
-from ..store.store import ContextStore
-from ..store.stored_context import StoredContext
+from ..store.store import ContextStore, StoredContext
 from .chunks import SwapOut
 
 PREFIX_KIND: Final = "prefix"

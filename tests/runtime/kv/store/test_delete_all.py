@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from io import FileIO
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -12,20 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentrt.errors import ContextNotFoundError, ContextStoreError
-from agentrt.runtime.kv.store.disk import Disk
 from agentrt.runtime.kv.store.keys import KeyFile
 from agentrt.runtime.kv.store.store import ContextStore
 from tests.hypothesis_profiles import examples
-from tests.runtime.kv.store.disks import (
-    FINGERPRINT,
-    Contents,
-    CrashError,
-    FaultyDisk,
-    FullDisk,
-    KilledDisk,
-    chunk,
-    contents,
-)
+from tests.runtime.kv.store.stores import FINGERPRINT, Contents, FaultyDisk, chunk, contents, hashes
 
 APPS = ("notes", "mail", "")
 
@@ -47,11 +36,7 @@ def change(store: ContextStore, app: str, id: str, kind: str, numbers: list[int]
     elif kind == "chunks":
         context.append_chunks([chunk(number) for number in numbers])
     else:
-        context.refer_to([chunk(number).block_hash for number in numbers])
-
-
-def of_others(found: Contents, app: str) -> Contents:
-    return {each: kept for each, kept in found.items() if each != app}
+        context.refer_to(hashes(*numbers))
 
 
 def salts(store: ContextStore) -> dict[str, bytes]:
@@ -71,11 +56,11 @@ def test_one_app_loses_everything_and_the_others_nothing(
             change(store, *each)
         before, salted = contents(store, APPS), salts(store)
         store.delete_all(app)
-        expected = of_others(before, app) | {app: {}}
+        expected: Contents = before | {app: {}}
         assert contents(store, APPS) == expected
-        assert all(store.locate(app, chunk(number).block_hash) is None for number in range(6))
-        files = {path.name.partition(".")[0] for path in folder.iterdir() if path.suffix}
-        assert files - {""} == {each.owner.name for name in APPS for each in store.contexts(name)}
+        assert all(store.locate(app, each) is None for each in hashes(*range(6)))
+        found = {store.locate(name, each) for name in APPS for each in hashes(*range(6))} - {None}
+        assert {path.stem for path in folder.glob("*.chunks")} == {location.file for location in found}
         renewed = salts(store)
         assert [name for name in APPS if renewed[name] != salted[name]] == [app]
         with pytest.raises(ContextNotFoundError):
@@ -90,85 +75,51 @@ def test_one_app_loses_everything_and_the_others_nothing(
         assert store.statistics().refused_files == 0
 
 
-def filled(folder: Path, disk: Any = None) -> ContextStore:
-    store = ContextStore(folder, FINGERPRINT, disk=disk)
-    for app in ("notes", "mail"):
-        for id, numbers in (("a", [1, 2]), ("b", [2, 3])):
-            change(store, app, id, "text", [])
-            change(store, app, id, "chunks", numbers)
-    return store
-
-
-class WatchedDisk(Disk):
-    """Notes the names of the files that are written."""
-
-    def __init__(self) -> None:
-        self.written: list[str] = []
-
-    def write(self, stream: FileIO, content: bytes) -> None:
-        self.written.append(Path(str(stream.name)).name)
-        super().write(stream, content)
-
-
-def test_nothing_is_inherited(tmp_path: Path) -> None:
-    disk = WatchedDisk()
-    with filled(tmp_path, disk) as store:
-        disk.written.clear()
+def test_nothing_of_a_deleted_text_is_left_in_the_folder(tmp_path: Path) -> None:
+    with ContextStore(tmp_path, FINGERPRINT) as store:
+        for app in ("notes", "mail"):
+            context = store.create(app, f"thread of {app}", {"title": f"title of {app}"})
+            context.append_text(f"text of {app}".encode())
+            context.append_text(f"long text of {app}".encode() * 1000)
+            context.append_chunks([chunk(7, 64)])
+        store.get("mail", "thread of mail").replace_text([b"another text"])
+        assert b"text of mail" not in everything(tmp_path)
         store.delete_all("notes")
-    assert disk.written == ["store.unfinished"], "the file with the salts"
+        for words in (b"thread of notes", b"title of notes", b"text of notes"):
+            assert words not in everything(tmp_path)
+        assert b"title of mail" in everything(tmp_path)
 
 
-def test_a_crash_at_any_step_leaves_the_other_apps_as_they_were(tmp_path: Path) -> None:
+def everything(folder: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in folder.iterdir())
+
+
+def test_what_cannot_be_deleted_is_still_there_and_its_chunks_are_not_found(tmp_path: Path) -> None:
     for fail_at in count():
         folder = tmp_path / str(fail_at)
-        with filled(folder) as store:
-            before = contents(store)
-        try:
-            with ContextStore(folder, FINGERPRINT, disk=KilledDisk(fail_at)) as store:
-                store.delete_all("notes")
-            break
-        except CrashError:
-            pass
         with ContextStore(folder, FINGERPRINT) as store:
-            found = contents(store)
-            assert found["mail"] == before["mail"]
-            assert {id: text for id, (text, _) in found["notes"].items()}.items() <= {
-                id: text for id, (text, _) in before["notes"].items()
-            }.items()
-            store.delete_all("notes")
-            assert contents(store) == {"notes": {}, "mail": before["mail"]}
-    assert fail_at > 5
-
-
-def test_what_cannot_be_deleted_is_still_there(tmp_path: Path) -> None:
-    filled(tmp_path).close()
-    for fail_at in count():
+            for app in ("notes", "mail"):
+                for id, numbers in (("a", [1, 2]), ("b", [2, 3])):
+                    change(store, app, id, "text", [])
+                    change(store, app, id, "chunks", numbers)
+            before = contents(store)
         disk = FaultyDisk(fail_at, lambda: OSError(5, "Input/output error"))
-        try:
-            store = ContextStore(tmp_path, FINGERPRINT, disk=disk)
-        except ContextStoreError:
-            continue
-        with store:
-            before = salts(store)
+        with ContextStore(folder, FINGERPRINT, disk=disk) as store:
+            salted = salts(store)
             try:
                 store.delete_all("notes")
                 break
             except ContextStoreError:
-                assert salts(store)["notes"] != before["notes"], "what is left is not found any more"
-                assert set(contents(store)["mail"]) == {"a", "b"}
-                left = set(contents(store)["notes"])
-        with ContextStore(tmp_path, FINGERPRINT) as store:
-            assert set(contents(store)["notes"]) == left
-            for id in {"a", "b"} - left:
-                change(store, "notes", id, "text", [])
-    with ContextStore(tmp_path, FINGERPRINT) as store:
-        assert contents(store)["notes"] == {}
+                assert salts(store)["notes"] != salted["notes"], "what is left is not found any more"
+                assert contents(store) == before | {"notes": {"a": ([b""], set()), "b": ([b""], set())}}
+        with ContextStore(folder, FINGERPRINT) as store:
+            store.delete_all("notes")
+            assert contents(store) == before | {"notes": {}}
+            assert len(list(folder.glob("*.chunks"))) == 2
+    assert fail_at == 2
+    assert contents_of(folder) == before | {"notes": {}}
 
 
-def test_on_a_full_disk(tmp_path: Path) -> None:
-    disk = FullDisk(10**6)
-    with filled(tmp_path, disk) as store:
-        disk.left = 0
-        store.delete_all("notes")
-        assert contents(store)["notes"] == {}
-        assert set(contents(store)["mail"]) == {"a", "b"}
+def contents_of(folder: Path) -> Contents:
+    with ContextStore(folder, FINGERPRINT) as store:
+        return contents(store)

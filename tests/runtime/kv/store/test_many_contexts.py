@@ -1,68 +1,40 @@
-"""Opening a folder reads the headers of its files, however many and however large they are."""
+"""Opening a folder reads no KV, however much there is."""
 
 from __future__ import annotations
 
-import os
-from io import FileIO
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
-from agentrt.runtime.kv.store.disk import Disk
+from agentrt.private_database import PrivateDatabase
+from agentrt.runtime.kv.store.chunk_files import Disk
 from agentrt.runtime.kv.store.store import ContextStore
-from tests.runtime.kv.store.disks import FINGERPRINT, chunk
+from tests.runtime.kv.store.stores import FINGERPRINT, chunk
 
 
-class QuickDisk(Disk):
-    """A disk that does not wait for the device."""
+class UnreadableDisk(Disk):
+    """A disk of which no file can be read."""
 
-    def sync(self, stream: FileIO) -> None:
-        pass
-
-    def sync_folder(self, folder: Path) -> None:
-        pass
-
-
-class _Counting(FileIO):
-    read_bytes = 0
-
-    def readinto(self, buffer) -> int:
-        read = super().readinto(buffer)
-        _Counting.read_bytes += read
-        return read
-
-
-class CountingDisk(Disk):
-    """A disk that counts what is read."""
-
-    def open(self, file: Path, flags: int = os.O_RDONLY) -> FileIO:
-        return _Counting(file, "rb" if flags == os.O_RDONLY else "r+b")
-
-
-def test_opening_reads_no_payloads(tmp_path: Path) -> None:
-    with ContextStore(tmp_path, FINGERPRINT, disk=QuickDisk()) as store:
-        for number in range(10):
-            context = store.create("notes", str(number))
-            for turn in range(3):
-                context.append_text(bytes(200_000))
-                context.append_chunks([chunk(10 * number + turn, 300_000)])
-    _Counting.read_bytes = 0
-    with ContextStore(tmp_path, FINGERPRINT, disk=CountingDisk()) as store:
-        assert store.statistics().chunks == 30
-    assert 0 < _Counting.read_bytes < 20 * 4 * 20_000  # of 15 MB
+    def read(self, path: Path, begin: int, end: int) -> NoReturn:
+        raise AssertionError(path)
 
 
 @pytest.mark.check
 @pytest.mark.slow
-def test_ten_thousand_contexts(tmp_path: Path) -> None:
-    with ContextStore(tmp_path, FINGERPRINT, disk=QuickDisk()) as store:
+def test_ten_thousand_contexts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    change = PrivateDatabase.change
+    with monkeypatch.context() as patch, ContextStore(tmp_path, FINGERPRINT) as store:
+        patch.setattr("os.fsync", lambda _: None)
+        patch.setattr(PrivateDatabase, "change", lambda database, synced=True: change(database, synced=False))
         for number in range(10_000):
             context = store.create(f"app {number % 100}", str(number))
             context.append_text(b"text")
             context.append_chunks([chunk(number % 7), chunk(number)])
-    with ContextStore(tmp_path, FINGERPRINT) as store:
+    with ContextStore(tmp_path, FINGERPRINT, disk=UnreadableDisk()) as store:
         assert store.statistics().contexts == 10_000
         assert store.statistics().chunks == 10_000 + 100 * 7 - 7  # seven are shared in each app
+    with ContextStore(tmp_path, FINGERPRINT) as store:
         assert [context.id for context in store.contexts("app 7")] == [
             str(number) for number in range(7, 10_000, 100)
         ]

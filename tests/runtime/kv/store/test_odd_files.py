@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from agentrt.errors import ContextStoreError
-from agentrt.runtime.kv.store.encrypted_alike import check_encrypted_alike
+from agentrt.errors import ChunkDamagedError, ContextStoreError
+from agentrt.runtime.kv.store.folder import check_encrypted_alike
 from agentrt.runtime.kv.store.store import ContextStore
-from tests.runtime.kv.store.disks import FINGERPRINT, chunk, contents
+from tests.runtime.kv.store.stores import FINGERPRINT, chunk, contents
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="FIFOs and sockets of POSIX")
 
@@ -29,7 +29,7 @@ KINDS = [os.mkfifo, make_socket, Path.mkdir, make_link_to_a_device]
 
 
 @pytest.mark.parametrize("make", KINDS)
-@pytest.mark.parametrize("name", [".lock", "store", "store.unfinished"])
+@pytest.mark.parametrize("name", [".lock", "contexts.sqlite"])
 def test_what_is_no_file_is_refused_by_its_path(
     tmp_path: Path, make: Callable[[Path], None], name: str
 ) -> None:
@@ -44,21 +44,19 @@ def test_what_is_no_file_is_refused_by_its_path(
 
 
 @pytest.mark.parametrize("make", KINDS)
-def test_contexts_whose_files_were_replaced_are_not_there(
-    tmp_path: Path, make: Callable[[Path], None]
-) -> None:
+def test_chunks_whose_file_was_replaced_are_not_there(tmp_path: Path, make: Callable[[Path], None]) -> None:
     with ContextStore(tmp_path, FINGERPRINT) as store:
-        for id in ("a", "b", "c"):
-            context = store.create("notes", id)
-            context.append_text(id.encode())
-            context.append_chunks([chunk(1)])
-            replaced = {"b": ".text", "c": ".chunks"}.get(id)
-            if replaced:
-                path = tmp_path / f"{context.owner.name}{replaced}"
-                path.unlink()
-                make(path)
+        context = store.create("notes", "a")
+        context.append_text(b"a")
+        context.append_chunks([chunk(1)])
+        location = store.locate("notes", chunk(1).block_hash)
+        (file,) = tmp_path.glob("*.chunks")
+        file.unlink()
+        make(file)
+        with pytest.raises(ChunkDamagedError):
+            store.read(location)
     with ContextStore(tmp_path, FINGERPRINT) as store:
-        assert {id: text for id, (text, _) in contents(store)["notes"].items()} == {"a": [b"a"], "c": [b"c"]}
+        assert contents(store)["notes"] == {"a": ([b"a"], set())}
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, make_socket, Path.touch])
@@ -71,5 +69,5 @@ def test_what_is_no_folder_is_refused_by_its_path(tmp_path: Path, make: Callable
 
 def test_stores_beside_this_one_are_looked_at_without_waiting(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    os.mkfifo(tmp_path / "other" / "store")
+    os.mkfifo(tmp_path / "other" / "contexts.sqlite")
     check_encrypted_alike(tmp_path / "own", None)

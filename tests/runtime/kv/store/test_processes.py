@@ -15,7 +15,7 @@ import pytest
 
 from agentrt.errors import ChunkDamagedError, ContextStoreLockedError
 from agentrt.runtime.kv.store.store import ContextStore
-from tests.runtime.kv.store.disks import FINGERPRINT, chunk, contents
+from tests.runtime.kv.store.stores import FINGERPRINT, chunk, contents
 
 HOLDER = """
 import sys
@@ -72,11 +72,13 @@ def test_only_the_user_can_read_the_files(tmp_path: Path) -> None:
             context.append_text(b"text")
             context.replace_text([b"text"])
             context.append_chunks([chunk(1)])
+            files = list((tmp_path / "contexts").iterdir())
+            assert len(files) == 5  # with the lock, the write-ahead log and its index
+            modes = {stat.S_IMODE(file.stat().st_mode) for file in files}
     finally:
         os.umask(previous)
+    assert modes == {0o600}
     assert stat.S_IMODE((tmp_path / "contexts").stat().st_mode) == 0o700
-    files = [file for file in (tmp_path / "contexts").iterdir() if file.name != ".lock"]
-    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
 
 
 def test_readers_find_chunks_while_they_are_handed_on(tmp_path: Path) -> None:

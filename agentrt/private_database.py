@@ -1,0 +1,169 @@
+"""SQLite files that only their user can read: opened and checked, and changed in transactions."""
+
+from __future__ import annotations
+
+import enum
+import os
+import sqlite3
+import stat
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+_OPEN_FLAGS: Final = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+
+
+class DatabaseProblem(enum.Enum):
+    """Why SQLite has failed, as far as its callers tell problems apart."""
+
+    LOCKED = "locked"
+    """Another connection holds the file."""
+    DAMAGED = "damaged"
+    """The file is no database, or its structure is broken."""
+    FULL = "full"
+    """There is no space for a change, which was undone."""
+    OTHER = "other"
+
+
+class NotOwnFileError(OSError):
+    """Something else than a regular file of this user lies at a path, which the message names."""
+
+
+class OtherFormatError(Exception):
+    """The file is a database of another program or version, and unchanged."""
+
+
+def problem_of(error: sqlite3.Error) -> DatabaseProblem:
+    """Return what an error of SQLite means."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF  # the rest are details
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return DatabaseProblem.LOCKED
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return DatabaseProblem.DAMAGED
+    return DatabaseProblem.FULL if code == sqlite3.SQLITE_FULL else DatabaseProblem.OTHER
+
+
+class PrivateDatabase:
+    """One SQLite file in WAL mode, with one connection for all threads. Thread-safe.
+
+    What was committed survives the end of the process; it survives a power failure, too, if the change was
+    synced. Deleted rows are overwritten in the file, and after :meth:`erase` in its log as well.
+    """
+
+    def __init__(
+        self, path: Path, tables: str, *, application_id: int, version: int, timeout_s: float = 0.5
+    ) -> None:
+        """Open the file, or create it with ``tables``, statements in SQL.
+
+        ``application_id`` and ``version`` are kept in the file. ``timeout_s`` is how long to wait for other
+        connections.
+
+        Raises:
+            NotOwnFileError: something else lies there.
+            OtherFormatError: it has another ``application_id`` or ``version``.
+            sqlite3.Error: it is damaged, held by another connection, or cannot be read or written.
+            OSError: it cannot be created.
+        """
+        _make_private(path)
+        self.path: Final = path
+        self._inode = path.stat().st_ino
+        self._lock = threading.RLock()
+        self._connection = sqlite3.connect(
+            path, timeout=timeout_s, isolation_level=None, check_same_thread=False
+        )
+        self._connection.text_factory = lambda text: text.decode(errors="replace")  # of damaged rows
+        try:
+            self._prepare(tables, application_id, version)
+        except UnicodeDecodeError as error:  # of a damaged name, in the message of an error of SQLite
+            self._connection.close()
+            raise _damaged() from error
+        except BaseException:
+            self._connection.close()
+            raise
+
+    @contextmanager
+    def change(self, *, synced: bool = True) -> Iterator[sqlite3.Connection]:
+        """Commit what the block changes, or undo all of it if it raises.
+
+        Raises:
+            FileNotFoundError: another program has moved or deleted the file.
+            sqlite3.Error: it cannot be read or written; nothing was changed.
+        """
+        with self._lock:
+            if self.path.stat().st_ino != self._inode:
+                raise FileNotFoundError(2, f"{self.path} was replaced by another program", str(self.path))
+            execute = self._connection.execute
+            execute(f"PRAGMA synchronous = {'FULL' if synced else 'NORMAL'}")
+            execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    execute("ROLLBACK")
+                raise
+
+    def execute(self, statement: str, arguments: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run a statement and return its rows. Statements that write belong into :meth:`change`.
+
+        Raises:
+            sqlite3.Error: the file cannot be read or written.
+        """
+        with self._lock:
+            return self._connection.execute(statement, arguments).fetchall()
+
+    def erase(self) -> None:
+        """Overwrite what was deleted in the file's log, too.
+
+        Raises:
+            sqlite3.Error: it cannot be written.
+        """
+        with self._lock:
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def close(self) -> None:
+        """Close the file. May be called again."""
+        with self._lock:
+            self._connection.close()
+
+    def _prepare(self, tables: str, application_id: int, version: int) -> None:
+        execute = self._connection.execute
+        found = tuple(execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
+        is_new = execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+        if not is_new and found != (application_id, version):
+            raise OtherFormatError
+        if execute("PRAGMA integrity_check(1)").fetchone()[0] != "ok":
+            raise _damaged()
+        execute("PRAGMA journal_mode = WAL")
+        execute("PRAGMA secure_delete = ON")
+        if is_new:
+            settings = f"PRAGMA application_id = {application_id}; PRAGMA user_version = {version};"
+            self._connection.executescript(f"BEGIN IMMEDIATE; {settings} {tables} COMMIT;")
+
+
+def _damaged() -> sqlite3.DatabaseError:
+    error = sqlite3.DatabaseError("database disk image is malformed")
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return error
+
+
+def _make_private(path: Path) -> None:
+    """Create the file if it is missing; make sure that it is the user's own and readable by no one else."""
+    try:
+        descriptor = os.open(path, _OPEN_FLAGS, 0o600)
+    except OSError as error:
+        if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
+            raise NotOwnFileError(error.errno, f"{path} is no regular file") from error
+        raise
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise NotOwnFileError(22, f"{path} is no regular file")
+        if hasattr(os, "getuid") and found.st_uid != os.getuid():
+            raise NotOwnFileError(1, f"{path} is no regular file that you own")
+        if hasattr(os, "fchmod") and stat.S_IMODE(found.st_mode) != 0o600:
+            os.fchmod(descriptor, 0o600)
+    finally:
+        os.close(descriptor)

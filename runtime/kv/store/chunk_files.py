@@ -1,0 +1,176 @@
+"""Files of KV chunks: each is written once, with the chunks of one append, and deleted as a whole."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from io import FileIO
+from pathlib import Path
+from typing import Final
+
+from ...files.regular_file import open_regular
+from .chunks import Chunk, ChunkLocation
+from .sealing import SealBrokenError, Sealer
+
+_SUFFIX: Final = ".chunks"
+_NAME: Final = re.compile(rf"[0-9a-f]{{32}}{re.escape(_SUFFIX)}")
+_NO_LINKS: Final = getattr(os, "O_NOFOLLOW", 0)
+
+
+class Disk:
+    """The operations on the files, so that a test can make each fail, and a bench slow them.
+
+    The files are for their user only. Every method may raise :class:`OSError`.
+    """
+
+    def write(self, path: Path, content: Sequence[bytes]) -> None:
+        """Create a file with the parts of ``content``, and wait until they are on the device."""
+        with _opened(path, "wb", os.O_WRONLY | os.O_CREAT | os.O_EXCL) as stream:
+            for part in content:
+                rest = memoryview(part)
+                while rest:
+                    rest = rest[stream.write(rest) or 0 :]
+            os.fsync(stream.fileno())
+
+    def read(self, path: Path, begin: int, end: int) -> bytes:
+        """Return the bytes of a file from ``begin`` to ``end``, or to its own end."""
+        with _opened(path, "rb", os.O_RDONLY) as stream:
+            stream.seek(begin)
+            return stream.read(end - begin) or b""
+
+    def expect(self, path: Path, begin: int, end: int) -> None:
+        """Have the system begin to read these bytes, where it can. Does not wait for them."""
+        if hasattr(os, "posix_fadvise"):
+            with _opened(path, "rb", os.O_RDONLY) as stream:
+                os.posix_fadvise(stream.fileno(), begin, end - begin, os.POSIX_FADV_WILLNEED)
+
+    def overwrite(self, path: Path, begin: int, content: bytes) -> None:
+        """Write ``content`` over what is there from ``begin`` on."""
+        with _opened(path, "r+b", os.O_RDWR) as stream:
+            stream.seek(begin)
+            stream.write(content)
+            os.fsync(stream.fileno())
+
+    def remove(self, path: Path) -> None:
+        """Delete a file, if there is one."""
+        path.unlink(missing_ok=True)
+
+
+class ChunkFiles:
+    """The files ``NUMBER.chunks`` of a folder. Without state, and so thread-safe.
+
+    A file is its chunks, one behind the other; which they are is in the database. Every chunk is sealed for
+    its hash by the seal of its file.
+    """
+
+    def __init__(self, folder: Path, sealer: Sealer, disk: Disk) -> None:
+        """``folder`` exists."""
+        self._folder = folder
+        self._sealer = sealer
+        self._disk = disk
+        self.overhead: Final = sealer(b"").overhead
+        """Bytes that a chunk takes beside its payload."""
+
+    def sizes(self) -> dict[str, int]:
+        """Return the size of each file by its number.
+
+        Raises:
+            OSError: the folder cannot be read.
+        """
+        with os.scandir(self._folder) as found:
+            return {
+                entry.name.removesuffix(_SUFFIX): entry.stat(follow_symlinks=False).st_size
+                for entry in found
+                if _NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)
+            }
+
+    def write(self, app: str, chunks: Sequence[Chunk]) -> list[ChunkLocation]:
+        """Write a file, and return where each chunk is.
+
+        Raises:
+            OSError: it cannot be written; nothing of it is left.
+        """
+        file = secrets.token_hex(16)
+        seal = self._sealer(file.encode())
+        sealed = [seal.seal(chunk.payload, chunk.block_hash) for chunk in chunks]
+        try:
+            self._disk.write(self._path(file), sealed)
+        except BaseException:
+            with suppress(OSError):
+                self.remove(file)
+            raise
+        locations = []
+        offset = 0
+        for chunk, part in zip(chunks, sealed, strict=True):
+            known = (app, chunk.block_hash, chunk.level, chunk.density, len(chunk.payload))
+            locations.append(ChunkLocation(*known, file, offset, len(part)))
+            offset += len(part)
+        return locations
+
+    def read(
+        self, locations: Sequence[ChunkLocation], following: Sequence[ChunkLocation] = ()
+    ) -> dict[ChunkLocation, Chunk]:
+        """Return the chunks that can be read and are whole. Those of one file are read together.
+
+        ``following`` are read soon: the device begins with them.
+        """
+        found: dict[ChunkLocation, Chunk] = {}
+        for file, members in _by_file(following).items():
+            with suppress(OSError):
+                self._disk.expect(self._path(file), *_extent(members))
+        for file, members in _by_file(locations).items():
+            begin, end = _extent(members)
+            with suppress(OSError):
+                content = memoryview(self._disk.read(self._path(file), begin, end))
+                found.update(self._unsealed(file, members, content, begin))
+        return found
+
+    def erase(self, location: ChunkLocation) -> None:
+        """Overwrite a chunk.
+
+        Raises:
+            OSError: it cannot be overwritten.
+        """
+        self._disk.overwrite(self._path(location.file), location.offset, bytes(location.sealed_bytes))
+
+    def remove(self, file: str) -> None:
+        """Delete the file of that number, if there is one.
+
+        Raises:
+            OSError: it cannot be deleted.
+        """
+        self._disk.remove(self._path(file))
+
+    def _path(self, file: str) -> Path:
+        return self._folder / f"{file}{_SUFFIX}"
+
+    def _unsealed(
+        self, file: str, members: Sequence[ChunkLocation], content: memoryview, begin: int
+    ) -> Iterator[tuple[ChunkLocation, Chunk]]:
+        """Yield the chunks of a file that are whole; ``content`` is the file from ``begin`` on."""
+        seal = self._sealer(file.encode())
+        for each in members:
+            at = each.offset - begin
+            with suppress(SealBrokenError):
+                payload = seal.unseal(content[at : at + each.sealed_bytes], each.block_hash)
+                yield each, Chunk(each.block_hash, each.level, each.density, payload)
+
+
+def _opened(path: Path, mode: str, flags: int) -> FileIO:
+    return FileIO(path, mode, opener=lambda name, _: open_regular(name, flags | _NO_LINKS))
+
+
+def _by_file(locations: Sequence[ChunkLocation]) -> dict[str, list[ChunkLocation]]:
+    found = defaultdict(list)
+    for location in locations:
+        found[location.file].append(location)
+    return found
+
+
+def _extent(members: Sequence[ChunkLocation]) -> tuple[int, int]:
+    """Return where the first chunk begins and the last one ends."""
+    return min(each.offset for each in members), max(each.offset + each.sealed_bytes for each in members)

@@ -1,0 +1,239 @@
+"""The folder of a store: private, of this format, opened with its key, and repaired where it is damaged."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import json
+import logging
+import os
+import secrets
+import sqlite3
+import stat
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from agentrt.errors import ContextKeyError, ContextStoreError
+from agentrt.private_database import DatabaseProblem, OtherFormatError, problem_of
+
+from ..block_hashes import PrefixSalts
+from .changes import disk_errors
+from .context_database import NAME, ContextDatabase
+from .keys import KeySource
+from .sealing import SealBrokenError, checksum, sealer
+
+logger = logging.getLogger(__name__)
+
+_SECRET_BYTES: Final = 16
+_DAMAGE: Final = (sqlite3.DatabaseError, UnicodeDecodeError)
+"""What reading a damaged database raises; the second where SQLite's message has a name of it."""
+_CHECKSUM_BYTES: Final = len(checksum())
+_FORMER: Final = "store"
+"""A file of the format before this one, which kept each context in two files."""
+
+
+class Secrets:
+    """What the block hashes of a store are salted by, kept in its database."""
+
+    def __init__(self, database: ContextDatabase, *, encrypted: bool) -> None:
+        """Read the secrets, or draw new ones where there are none or they are damaged.
+
+        Raises:
+            sqlite3.Error: the database cannot be read or written.
+        """
+        self._database = database
+        self._seal = database.sealer(b"")
+        self._encrypted = encrypted
+        found = _parsed(database.setting("secrets"))
+        if found is not None:
+            self._fields = json.loads(self._seal.unseal(found[1], b"secrets"))
+        else:
+            self._fields = {"secret": secrets.token_hex(_SECRET_BYTES), "renewals": {}}
+            with database.change():
+                self._write()
+        self.secret: Final = bytes.fromhex(self._fields["secret"])
+        renewals = {app: bytes.fromhex(renewal) for app, renewal in self._fields["renewals"].items()}
+        self.salts: Final = PrefixSalts(self.secret, renewals)
+
+    def renew_salt(self, app: str) -> None:
+        """Give ``app`` another salt, also after a restart. Called within a change of the database.
+
+        Raises:
+            sqlite3.Error: it cannot be written; the salt is another one until a restart.
+        """
+        self._fields["renewals"][app] = self.salts.renew(app).hex()
+        self._write()
+
+    def _write(self) -> None:
+        sealed = self._seal.seal(json.dumps(self._fields).encode(), b"secrets")
+        value = bytes([self._encrypted]) + sealed
+        value += checksum(value)  # so that damage is told from another key
+        self._database.execute("INSERT OR REPLACE INTO setting VALUES ('secrets', ?)", (value,))
+
+
+def make_private_folder(folder: Path) -> None:
+    """Create ``folder`` if it is missing; log a warning if other users may use one that is there.
+
+    Raises:
+        OSError: it cannot be created, or something else lies there.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except FileExistsError:
+        raise NotADirectoryError(errno.ENOTDIR, f"{folder} is no folder") from None
+    if os.name == "posix" and folder.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        logger.warning("Other users may look into %s, which has contexts. Run: chmod 700 %s", folder, folder)
+
+
+def open_folder(folder: Path) -> tuple[ContextDatabase, bool]:
+    """Open the database of a folder that this process has locked; return it, and whether it was damaged.
+
+    Raises:
+        ContextStoreError: another version of agentrt has written it.
+        sqlite3.Error, OSError: it cannot be read or written.
+    """
+    path = folder / NAME
+    if (folder / _FORMER).is_file() and not path.exists():
+        raise ContextStoreError(
+            f"the contexts in {folder} are of an earlier version of agentrt, whose format this one does not "
+            "read. Move the folder away to begin anew, or use that version."
+        )
+    try:
+        return ContextDatabase(path), False
+    except OtherFormatError as error:
+        raise ContextStoreError(
+            f"{path} was written by another version of agentrt. Use that one, or another folder."
+        ) from error
+    except sqlite3.DatabaseError as error:
+        if problem_of(error) is not DatabaseProblem.DAMAGED:
+            raise
+        return _salvaged(path), True
+
+
+def use_key(database: ContextDatabase, source: KeySource | None) -> bool:
+    """Seal by the key of ``source``, which must be that of the database; return whether there is one.
+
+    A key is drawn for a new database.
+
+    Raises:
+        ContextKeyError: it was written with another key, or with or without one, or the key is missing.
+    """
+    key = None if source is None else source.load()
+    folder, value = database.path.parent, database.setting("secrets")
+    found = _parsed(value)
+    if found is not None and found[0] and source is not None and key is None:
+        raise ContextKeyError(
+            f"the contexts in {folder} need their key, and {source.name} is missing. Restore it."
+        )
+    difference = _difference(found, source is not None, key)
+    if difference is not None:
+        raise ContextKeyError(
+            f"the contexts in {folder} cannot be opened: {database.path} {difference}. Open them with the "
+            "key that they were created with, or without one."
+        )
+    if source is not None:
+        database.sealer = sealer(key or source.create())
+    return source is not None
+
+
+def check_encrypted_alike(folder: Path, source: KeySource | None) -> None:
+    """Check that the stores beside ``folder`` are encrypted as its own is to be: with the key of ``source``.
+
+    Raises:
+        ContextKeyError: one of them is not.
+        ContextStoreError: one of them cannot be read.
+    """
+    with disk_errors(folder.parent):
+        files = sorted(folder.parent.glob(f"*/{NAME}"))
+        others = [file for file in files if file.parent != folder and file.is_file()]
+        if not others:
+            return
+        key = None if source is None else source.load()
+        for file in others:
+            difference = None
+            # Damaged, of another version, or gone: it says so itself when it is opened.
+            with suppress(*_DAMAGE), closing(_reader(file)) as database:
+                ((value,),) = database.execute("SELECT value FROM setting WHERE name = 'secrets'")
+                difference = _difference(_parsed(value), source is not None, key)
+            if difference is not None:
+                raise ContextKeyError(
+                    f"{file} {difference}. The contexts of all models in {folder.parent} are encrypted with "
+                    "one key, or none are: use the same context_key, or another context_folder."
+                )
+
+
+def unused_name(path: Path) -> Path:
+    """Return a name for what is set aside: that of ``path`` with ``.refused-1`` and so on."""
+    names = (path.with_name(f"{path.name}.refused-{number}") for number in itertools.count(1))
+    return next(name for name in names if not os.path.lexists(name))
+
+
+def _difference(secrets: tuple[bool, bytes] | None, wanted: bool, key: bytes | None) -> str | None:
+    """Return why a database of these secrets cannot be used with a key, or without one if none is wanted."""
+    if secrets is None:
+        return None  # it is new, or they are damaged
+    encrypted, sealed = secrets
+    if not encrypted:
+        return "is not encrypted" if wanted else None
+    if key is None:
+        return "is encrypted, and there is no key"
+    try:
+        sealer(key)(b"").unseal(sealed, b"secrets")
+    except SealBrokenError:
+        return "is encrypted with another key"
+    return None
+
+
+def _parsed(value: bytes | None) -> tuple[bool, bytes] | None:
+    """Return whether secrets are encrypted, and them, sealed; None if there are none or they are damaged."""
+    if value is None or value[-_CHECKSUM_BYTES:] != checksum(value[:-_CHECKSUM_BYTES]):
+        return None
+    return bool(value[0]), value[1:-_CHECKSUM_BYTES]
+
+
+def _reader(path: Path) -> sqlite3.Connection:
+    """Return a connection that changes nothing, and creates no file where nobody has the database open."""
+    unchanging = not path.with_name(f"{path.name}-wal").exists()
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable={unchanging:d}", uri=True)
+
+
+def _salvaged(path: Path) -> ContextDatabase:
+    """Set a damaged database aside; return a new one with its settings and the contexts that can be read.
+
+    What is copied is still sealed: a context that lacks something is found when it is used. KV is recomputed.
+    """
+    aside = unused_name(path)
+    for suffix in ("-wal", ""):
+        with suppress(FileNotFoundError):
+            path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
+    path.with_name(f"{path.name}-shm").unlink(missing_ok=True)
+    database = ContextDatabase(path)
+    kept = 0
+    with suppress(*_DAMAGE), closing(_reader(aside)) as damaged, database.change() as change:
+        change.executemany("INSERT INTO setting VALUES (?, ?)", damaged.execute("SELECT * FROM setting"))
+        for context, turns in _readable(damaged):
+            change.execute("INSERT INTO context VALUES (?, ?, ?, ?)", context)
+            change.executemany("INSERT INTO turn VALUES (?, ?, ?)", turns)
+            kept += 1
+    logger.warning(
+        "%s is damaged. It is kept as %s; delete that file if you do not need it. %d contexts could be read "
+        "and are kept, all KV is recomputed.",
+        *(path, aside.name, kept),
+    )
+    return database
+
+
+def _readable(damaged: sqlite3.Connection) -> Iterator[tuple[tuple[Any, ...], list[tuple[Any, ...]]]]:
+    """Yield the rows of each context that can be read, from both sides of a damaged page."""
+    ids = set()
+    for order in ("ASC", "DESC"):
+        with suppress(*_DAMAGE):
+            for (id,) in damaged.execute(f"SELECT id FROM context ORDER BY id {order}"):
+                ids.add(id)
+    for id in sorted(ids):
+        with suppress(*_DAMAGE):
+            context = damaged.execute("SELECT * FROM context WHERE id = ?", (id,)).fetchone()
+            turns = damaged.execute("SELECT * FROM turn WHERE context = ? ORDER BY place", (id,)).fetchall()
+            yield context, turns

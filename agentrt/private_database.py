@@ -8,11 +8,13 @@ import sqlite3
 import stat
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 _OPEN_FLAGS: Final = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+
+_CHECK: Final = "PRAGMA integrity_check(1)"
 
 
 class DatabaseProblem(enum.Enum):
@@ -49,7 +51,7 @@ class PrivateDatabase:
     """One SQLite file in WAL mode, with one connection for all threads. Thread-safe.
 
     What was committed survives the end of the process; it survives a power failure, too, if the change was
-    synced. Deleted rows are overwritten in the file, and after :meth:`erase` in its log as well.
+    synced. Deleted rows are overwritten in the file; the log has them until it is written to the file.
     """
 
     def __init__(
@@ -84,8 +86,11 @@ class PrivateDatabase:
             raise
 
     @contextmanager
-    def change(self, *, synced: bool = True) -> Iterator[sqlite3.Connection]:
+    def change(self, *, synced: bool = True, erase: bool = False) -> Iterator[sqlite3.Connection]:
         """Commit what the block changes, or undo all of it if it raises.
+
+        With ``synced`` it is on the device then. With ``erase`` it is, too, and what the block has deleted is
+        overwritten.
 
         Raises:
             FileNotFoundError: another program has moved or deleted the file.
@@ -95,11 +100,13 @@ class PrivateDatabase:
             if self.path.stat().st_ino != self._inode:
                 raise FileNotFoundError(2, f"{self.path} was replaced by another program", str(self.path))
             execute = self._connection.execute
-            execute(f"PRAGMA synchronous = {'FULL' if synced else 'NORMAL'}")
+            execute(f"PRAGMA synchronous = {'FULL' if synced and not erase else 'NORMAL'}")
             execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
                 execute("COMMIT")
+                if erase:  # which syncs the log, writes it to the file, and empties it
+                    execute("PRAGMA wal_checkpoint(TRUNCATE)")
             except BaseException:
                 if self._connection.in_transaction:
                     execute("ROLLBACK")
@@ -114,15 +121,6 @@ class PrivateDatabase:
         with self._lock:
             return self._connection.execute(statement, arguments).fetchall()
 
-    def erase(self) -> None:
-        """Overwrite what was deleted in the file's log, too.
-
-        Raises:
-            sqlite3.Error: it cannot be written.
-        """
-        with self._lock:
-            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
     def close(self) -> None:
         """Close the file. May be called again."""
         with self._lock:
@@ -131,16 +129,27 @@ class PrivateDatabase:
     def _prepare(self, tables: str, application_id: int, version: int) -> None:
         execute = self._connection.execute
         found = tuple(execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
-        is_new = execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+        is_new = not execute("SELECT 1 FROM sqlite_master").fetchone()
         if not is_new and found != (application_id, version):
             raise OtherFormatError
-        if execute("PRAGMA integrity_check(1)").fetchone()[0] != "ok":
+        schema = _schema_of(self._connection)
+        if not is_new and (schema != _schema(tables) or execute(_CHECK).fetchone()[0] != "ok"):
             raise _damaged()
         execute("PRAGMA journal_mode = WAL")
         execute("PRAGMA secure_delete = ON")
         if is_new:
             settings = f"PRAGMA application_id = {application_id}; PRAGMA user_version = {version};"
             self._connection.executescript(f"BEGIN IMMEDIATE; {settings} {tables} COMMIT;")
+
+
+def _schema(tables: str) -> list[tuple[str, ...]]:
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.executescript(tables)
+        return _schema_of(database)
+
+
+def _schema_of(database: sqlite3.Connection) -> list[tuple[str, ...]]:
+    return database.execute("SELECT name, sql FROM sqlite_master ORDER BY name").fetchall()
 
 
 def _damaged() -> sqlite3.DatabaseError:

@@ -8,12 +8,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from io import FileIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from agentrt.runtime.kv.store.disk import Disk
+from agentrt.runtime.kv.store.chunk_files import Disk, Extent
 
 _PIECE: Final = 2**20
 _MEMORY_FOLDER: Final = Path("/dev/shm")
@@ -92,19 +91,21 @@ class SlowDisk(Disk):
         self._sleep = sleep
         self._device = threading.Lock()
 
-    def open(self, file: Path, flags: int = os.O_RDONLY) -> FileIO:
-        """See :meth:`Disk.open`."""
-        mode = "rb" if flags == os.O_RDONLY else "r+b"
-        return _SlowFile(self, file, mode, lambda path, _: os.open(path, flags, 0o600))
+    def read(self, path: Path, extent: Extent, soon: Extent | None = None) -> bytes:
+        """See :meth:`Disk.read`. Nothing is read ahead: a read takes as long as its bytes do."""
+        with self._transfer() as count:
+            content = super().read(path, extent)
+            count(len(content))
+        return content
 
-    def write(self, stream: FileIO, content: bytes) -> None:
+    def write(self, path: Path, content: bytes) -> None:
         """See :meth:`Disk.write`."""
-        with self.transfer() as count:
-            super().write(stream, content)
+        with self._transfer() as count:
+            super().write(path, content)
             count(len(content))
 
     @contextmanager
-    def transfer(self) -> Iterator[Callable[[int], None]]:
+    def _transfer(self) -> Iterator[Callable[[int], None]]:
         """Make the block take as long as the bytes that it counts."""
         with self._device:
             begun, counted = self._clock(), list[int]()
@@ -112,15 +113,3 @@ class SlowDisk(Disk):
             left = begun + sum(counted) / self._bytes_a_second - self._clock()
             if left > 0:
                 self._sleep(left)
-
-
-class _SlowFile(FileIO):
-    def __init__(self, disk: SlowDisk, file: Path, mode: str, opener: Callable[[str, int], int]) -> None:
-        super().__init__(file, mode, opener=opener)
-        self._disk = disk
-
-    def read(self, size: int | None = -1) -> bytes:
-        with self._disk.transfer() as count:
-            content = super().read(size)
-            count(len(content))
-        return content

@@ -17,7 +17,7 @@ from .traces import TASKS
 _APP: Final = "notes"
 _ANSWER_TOKENS: Final = 4
 _CHUNKS: Final = ".chunks"
-_TEXT: Final = ".text"
+_DATABASE: Final = "contexts.sqlite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +123,7 @@ DAMAGES: Final[dict[str, Callable[[Path], None]]] = {
     "chunks cut in half": _cut,
     "chunks of another program": _foreign,
     "chunks under another name": _swapped,
-    "a bit at the begin of the text": _flip(_TEXT, 0.0),
-    "a bit in the file of the store": _flip("store", 0.5),
+    "a bit at the begin of the database": _flip(_DATABASE, 0.0),
+    "a bit in the middle of the database": _flip(_DATABASE, 0.5),
+    "a bit at the end of the database": _flip(_DATABASE, 1.0),
 }

@@ -7,10 +7,9 @@ import re
 import secrets
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from io import FileIO
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from ...files.regular_file import open_regular
 from .chunks import Chunk, ChunkLocation
@@ -18,6 +17,10 @@ from .sealing import SealBrokenError, Sealer
 
 _SUFFIX: Final = ".chunks"
 _NAME: Final = re.compile(rf"[0-9a-f]{{32}}{re.escape(_SUFFIX)}")
+
+Extent: TypeAlias = tuple[int, int]
+"""Begin and end of bytes in a file."""
+
 _NO_LINKS: Final = getattr(os, "O_NOFOLLOW", 0)
 
 
@@ -27,33 +30,31 @@ class Disk:
     The files are for their user only. Every method may raise :class:`OSError`.
     """
 
-    def write(self, path: Path, content: Sequence[bytes]) -> None:
-        """Create a file with the parts of ``content``, and wait until they are on the device."""
-        with _opened(path, "wb", os.O_WRONLY | os.O_CREAT | os.O_EXCL) as stream:
-            for part in content:
-                rest = memoryview(part)
-                while rest:
-                    rest = rest[stream.write(rest) or 0 :]
-            os.fsync(stream.fileno())
+    def write(self, path: Path, content: bytes) -> None:
+        """Create a file, and wait until ``content`` is on the device."""
+        with _opened(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
+            rest = memoryview(content)
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+            os.fsync(descriptor)
 
-    def read(self, path: Path, begin: int, end: int) -> bytes:
-        """Return the bytes of a file from ``begin`` to ``end``, or to its own end."""
-        with _opened(path, "rb", os.O_RDONLY) as stream:
-            stream.seek(begin)
-            return stream.read(end - begin) or b""
+    def read(self, path: Path, extent: Extent, soon: Extent | None = None) -> bytes:
+        """Return the bytes of a file from a begin to an end, or to its own end.
 
-    def expect(self, path: Path, begin: int, end: int) -> None:
-        """Have the system begin to read these bytes, where it can. Does not wait for them."""
-        if hasattr(os, "posix_fadvise"):
-            with _opened(path, "rb", os.O_RDONLY) as stream:
-                os.posix_fadvise(stream.fileno(), begin, end - begin, os.POSIX_FADV_WILLNEED)
+        The system begins to read those of ``soon``, where it can.
+        """
+        with _opened(path, os.O_RDONLY) as descriptor:
+            if soon is not None and hasattr(os, "posix_fadvise"):
+                os.posix_fadvise(descriptor, soon[0], soon[1] - soon[0], os.POSIX_FADV_WILLNEED)
+            os.lseek(descriptor, extent[0], os.SEEK_SET)
+            return os.read(descriptor, extent[1] - extent[0])
 
     def overwrite(self, path: Path, begin: int, content: bytes) -> None:
         """Write ``content`` over what is there from ``begin`` on."""
-        with _opened(path, "r+b", os.O_RDWR) as stream:
-            stream.seek(begin)
-            stream.write(content)
-            os.fsync(stream.fileno())
+        with _opened(path, os.O_WRONLY) as descriptor:
+            os.lseek(descriptor, begin, os.SEEK_SET)
+            os.write(descriptor, content)
+            os.fsync(descriptor)
 
     def remove(self, path: Path) -> None:
         """Delete a file, if there is one."""
@@ -98,7 +99,7 @@ class ChunkFiles:
         seal = self._sealer(file.encode())
         sealed = [seal.seal(chunk.payload, chunk.block_hash) for chunk in chunks]
         try:
-            self._disk.write(self._path(file), sealed)
+            self._disk.write(self._path(file), b"".join(sealed))
         except BaseException:
             with suppress(OSError):
                 self.remove(file)
@@ -119,14 +120,15 @@ class ChunkFiles:
         ``following`` are read soon: the device begins with them.
         """
         found: dict[ChunkLocation, Chunk] = {}
-        for file, members in _by_file(following).items():
-            with suppress(OSError):
-                self._disk.expect(self._path(file), *_extent(members))
+        soon = {file: _extent(members) for file, members in _by_file(following).items()}
         for file, members in _by_file(locations).items():
-            begin, end = _extent(members)
+            extent = _extent(members)
             with suppress(OSError):
-                content = memoryview(self._disk.read(self._path(file), begin, end))
-                found.update(self._unsealed(file, members, content, begin))
+                content = memoryview(self._disk.read(self._path(file), extent, soon.pop(file, None)))
+                found.update(self._unsealed(file, members, content, extent[0]))
+        for file, extent in soon.items():
+            with suppress(OSError):
+                self._disk.read(self._path(file), (0, 0), extent)
         return found
 
     def erase(self, location: ChunkLocation) -> None:
@@ -160,8 +162,13 @@ class ChunkFiles:
                 yield each, Chunk(each.block_hash, each.level, each.density, payload)
 
 
-def _opened(path: Path, mode: str, flags: int) -> FileIO:
-    return FileIO(path, mode, opener=lambda name, _: open_regular(name, flags | _NO_LINKS))
+@contextmanager
+def _opened(path: Path, flags: int) -> Iterator[int]:
+    descriptor = open_regular(path, flags | _NO_LINKS)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _by_file(locations: Sequence[ChunkLocation]) -> dict[str, list[ChunkLocation]]:
@@ -171,6 +178,6 @@ def _by_file(locations: Sequence[ChunkLocation]) -> dict[str, list[ChunkLocation
     return found
 
 
-def _extent(members: Sequence[ChunkLocation]) -> tuple[int, int]:
+def _extent(members: Sequence[ChunkLocation]) -> Extent:
     """Return where the first chunk begins and the last one ends."""
     return min(each.offset for each in members), max(each.offset + each.sealed_bytes for each in members)

@@ -162,7 +162,8 @@ class ContextDatabase(PrivateDatabase):
         for place, record in enumerate(sealed, first):
             self.execute("INSERT INTO turn VALUES (?, ?, ?)", (entry.row, place, record))
         self.stamp(entry, first + len(records))
-        return sum(map(len, sealed)) - sum(length for (length,) in removed)
+        removed_bytes: int = sum(length for (length,) in removed)
+        return sum(map(len, sealed)) - removed_bytes
 
     def write_file(self, locations: Sequence[ChunkLocation]) -> None:
         """Add a file of these chunks, or note that it has no others any more."""

@@ -95,7 +95,6 @@ class StoredContext(Entry):
         """Replace the text atomically; when this returns, the old one is no longer on the device."""
         with self.store._changing(self):
             self.store._write_text(self, 0, records)
-            self.store._database.erase()
 
     def read_text(self) -> list[bytes]:
         """Return the records of the text, the oldest first.
@@ -377,7 +376,7 @@ class ContextStore(AbstractContextManager["ContextStore"]):
         self._chunks.make_room(context.app, self._database.cost(records))
 
         def write() -> int:
-            with self._database.change():
+            with self._database.change(erase=first < context.records):
                 return self._database.write_records(context, first, records)
 
         grown = self._chunks.freeing_space(write)
@@ -404,8 +403,8 @@ class ContextStore(AbstractContextManager["ContextStore"]):
         kept = unused_name(self._folder / f"{number.hex()}.text")
         parts = self._database.execute("SELECT identity FROM context WHERE id = ?", (row,))
         parts += self._database.execute("SELECT record FROM turn WHERE context = ? ORDER BY place", (row,))
-        self._disk.write(kept, [part + b"\n" for (part,) in parts])
-        with self._database.change() as change:
+        self._disk.write(kept, b"\n".join(part for (part,) in parts))
+        with self._database.change(erase=True) as change:
             change.execute("DELETE FROM context WHERE id = ?", (row,))
         logger.warning(
             "A context in %s is damaged, and gone. What there is of its text is kept as %s; delete that file "
@@ -417,7 +416,7 @@ class ContextStore(AbstractContextManager["ContextStore"]):
         """Remove contexts whose chunks have been dropped, and renew the salt of an app, in one go."""
 
         def write() -> None:
-            with self._database.change() as change:
+            with self._database.change(erase=True) as change:
                 change.executemany("DELETE FROM context WHERE id = ?", [(each.row,) for each in contexts])
                 if salt_of is not None:
                     self._secrets.renew_salt(salt_of)
@@ -431,4 +430,3 @@ class ContextStore(AbstractContextManager["ContextStore"]):
                 del self._contexts[context.app][context.id]
                 if not self._contexts[context.app]:
                     del self._contexts[context.app]
-        self._database.erase()

@@ -32,8 +32,7 @@ _GAUGES: Final = (
     ("agentrt_kv_blocks_free", "Free blocks of the KV cache, coarse."),
     ("agentrt_contexts_on_disk", "Contexts in the folder of the model, with those of KV alone."),
     ("agentrt_context_disk_bytes", "Bytes of their files, in MiB begun."),
-    ("agentrt_context_foreign_chunks", "Stored chunks of another model or setting, to be recomputed."),
-    ("agentrt_context_refused_files", "Damaged files of contexts that were set aside."),
+    ("agentrt_context_refused_files", "Damaged texts of contexts that were set aside."),
     (
         "agentrt_engine_seconds_since_progress",
         "Time since the last kernel ended; 0 while the engine is idle.",
@@ -170,6 +169,6 @@ def _coarse_free_blocks(statistics: RuntimeStatistics) -> int:
 
 def _file_gauges_of(files: StoreStatistics | None) -> tuple[float, ...]:
     if files is None:
-        return (0.0,) * 4
+        return (0.0,) * 3
     disk_bytes = _rounded_up(files.text_bytes + files.chunk_bytes, _BYTES_STEP)
-    return files.contexts, disk_bytes, files.foreign_chunks, files.refused_files
+    return files.contexts, disk_bytes, files.refused_files

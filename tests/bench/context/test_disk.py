@@ -51,11 +51,9 @@ def test_a_speed_needs_a_mebibyte(tmp_path: Path) -> None:
 def test_a_slow_disk_takes_as_long_as_its_bytes(tmp_path: Path) -> None:
     slept: list[float] = []
     slow, file = SlowDisk(1000.0, clock=lambda: 5.0, sleep=slept.append), tmp_path / "file"
-    with slow.open(file, os.O_RDWR | os.O_CREAT) as stream:
-        slow.write(stream, bytes(500))
-    with slow.open(file) as stream:
-        assert stream.read(250) == bytes(250)
-        assert stream.read() == bytes(250)
+    slow.write(file, bytes(500))
+    assert slow.read(file, (0, 250)) == bytes(250)
+    assert slow.read(file, (250, 600), (0, 600)) == bytes(250)
     assert slept == pytest.approx([0.5, 0.25, 0.25])
 
 

@@ -70,7 +70,7 @@ def test_all_models_of_a_folder_are_encrypted_alike(tmp_path: Path, first: str, 
 @pytest.mark.parametrize("damage", ["empty", "changed", "folder"])
 def test_a_folder_that_is_no_store_decides_nothing(tmp_path: Path, damage: str) -> None:
     opened(tmp_path, context_key=tmp_path / "key").close()
-    (file,) = tmp_path.glob("*/store")
+    (file,) = tmp_path.glob("*/contexts.sqlite")
     content = bytearray(file.read_bytes())
     file.unlink()
     if damage == "folder":
@@ -78,7 +78,7 @@ def test_a_folder_that_is_no_store_decides_nothing(tmp_path: Path, damage: str) 
     elif damage == "empty":
         file.touch()
     else:
-        content[16] = 9
+        content[5] = 9
         file.write_bytes(content)
     opened(tmp_path, "another model").close()
 

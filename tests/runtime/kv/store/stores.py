@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from agentrt.errors import ChunkDamagedError
@@ -66,11 +66,10 @@ class FaultyDisk(Disk):
         self._fail_at = fail_at
         self._error = error
 
-    def write(self, path: Path, content: Sequence[bytes]) -> None:
-        whole = b"".join(content)
-        for written in (0, 1, len(whole) // 2, len(whole)):
+    def write(self, path: Path, content: bytes) -> None:
+        for written in (0, 1, len(content) // 2, len(content)):
             if self._fail_at == self.steps and written:
-                path.write_bytes(whole[:written])
+                path.write_bytes(content[:written])
             self._step()
         super().write(path, content)
 
@@ -94,12 +93,11 @@ class FullDisk(Disk):
     def __init__(self, left: int) -> None:
         self.left = left
 
-    def write(self, path: Path, content: Sequence[bytes]) -> None:
-        whole = b"".join(content)
-        written = whole[: max(0, self.left)]
-        super().write(path, [written])
+    def write(self, path: Path, content: bytes) -> None:
+        written = content[: max(0, self.left)]
+        super().write(path, written)
         self.left -= len(written)
-        if len(written) < len(whole):
+        if len(written) < len(content):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def remove(self, path: Path) -> None:

@@ -61,8 +61,8 @@ def failing(disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     change = PrivateDatabase.change
 
     @contextmanager
-    def faulty(database: PrivateDatabase, *, synced: bool = True) -> Iterator[sqlite3.Connection]:
-        with change(database, synced=synced) as connection:
+    def faulty(database: PrivateDatabase, **options: bool) -> Iterator[sqlite3.Connection]:
+        with change(database, **options) as connection:
             yield connection
             disk._step()
         if disk._error is CrashError:

@@ -8,7 +8,7 @@ from typing import NoReturn
 import pytest
 
 from agentrt.private_database import PrivateDatabase
-from agentrt.runtime.kv.store.chunk_files import Disk
+from agentrt.runtime.kv.store.chunk_files import Disk, Extent
 from agentrt.runtime.kv.store.store import ContextStore
 from tests.runtime.kv.store.stores import FINGERPRINT, chunk
 
@@ -16,7 +16,7 @@ from tests.runtime.kv.store.stores import FINGERPRINT, chunk
 class UnreadableDisk(Disk):
     """A disk of which no file can be read."""
 
-    def read(self, path: Path, begin: int, end: int) -> NoReturn:
+    def read(self, path: Path, extent: Extent, soon: Extent | None = None) -> NoReturn:
         raise AssertionError(path)
 
 
@@ -26,7 +26,7 @@ def test_ten_thousand_contexts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     change = PrivateDatabase.change
     with monkeypatch.context() as patch, ContextStore(tmp_path, FINGERPRINT) as store:
         patch.setattr("os.fsync", lambda _: None)
-        patch.setattr(PrivateDatabase, "change", lambda database, synced=True: change(database, synced=False))
+        patch.setattr(PrivateDatabase, "change", lambda database, **_: change(database, synced=False))
         for number in range(10_000):
             context = store.create(f"app {number % 100}", str(number))
             context.append_text(b"text")

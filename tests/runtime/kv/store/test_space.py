@@ -219,11 +219,11 @@ def full(store: ContextStore, is_full: Callable[[], bool]) -> Iterator[None]:
     change = database.change
 
     @contextmanager
-    def limited(*, synced: bool = True) -> Iterator[sqlite3.Connection]:
+    def limited(**options: bool) -> Iterator[sqlite3.Connection]:
         # SQLite's own limit on the size of the file: it fails as on a full disk.
         pages = database.execute("PRAGMA page_count")[0][0]
         database.execute(f"PRAGMA max_page_count = {pages if is_full() else 2**30}")
-        with change(synced=synced) as connection:
+        with change(**options) as connection:
             yield connection
 
     database.change = limited

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import enum
+import itertools
 import os
 import sqlite3
 import stat
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 _OPEN_FLAGS: Final = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-
-_CHECK: Final = "PRAGMA integrity_check(1)"
 
 
 class DatabaseProblem(enum.Enum):
@@ -55,12 +54,19 @@ class PrivateDatabase:
     """
 
     def __init__(
-        self, path: Path, tables: str, *, application_id: int, version: int, timeout_s: float = 0.5
+        self,
+        path: Path,
+        tables: str,
+        *,
+        application_id: int,
+        version: int,
+        timeout_s: float = 0.5,
+        checked: bool = True,
     ) -> None:
         """Open the file, or create it with ``tables``, statements in SQL.
 
         ``application_id`` and ``version`` are kept in the file. ``timeout_s`` is how long to wait for other
-        connections.
+        connections. Unless ``checked``, damage is found when it is reached only.
 
         Raises:
             NotOwnFileError: something else lies there.
@@ -77,7 +83,7 @@ class PrivateDatabase:
         )
         self._connection.text_factory = lambda text: text.decode(errors="replace")  # of damaged rows
         try:
-            self._prepare(tables, application_id, version)
+            self._prepare(tables, application_id, version, checked)
         except UnicodeDecodeError as error:  # of a damaged name, in the message of an error of SQLite
             self._connection.close()
             raise _damaged() from error
@@ -126,20 +132,41 @@ class PrivateDatabase:
         with self._lock:
             self._connection.close()
 
-    def _prepare(self, tables: str, application_id: int, version: int) -> None:
+    def _prepare(self, tables: str, application_id: int, version: int, checked: bool) -> None:
         execute = self._connection.execute
         found = tuple(execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
         is_new = not execute("SELECT 1 FROM sqlite_master").fetchone()
         if not is_new and found != (application_id, version):
             raise OtherFormatError
-        schema = _schema_of(self._connection)
-        if not is_new and (schema != _schema(tables) or execute(_CHECK).fetchone()[0] != "ok"):
+        if not is_new and _schema_of(self._connection) != _schema(tables):
+            raise _damaged()
+        if checked and execute("PRAGMA integrity_check(1)").fetchone()[0] != "ok":
             raise _damaged()
         execute("PRAGMA journal_mode = WAL")
         execute("PRAGMA secure_delete = ON")
         if is_new:
             settings = f"PRAGMA application_id = {application_id}; PRAGMA user_version = {version};"
             self._connection.executescript(f"BEGIN IMMEDIATE; {settings} {tables} COMMIT;")
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a database that is not used any more to ``NAME.refused-1`` and so on; return the new name.
+
+    Raises:
+        OSError: it cannot be renamed.
+    """
+    aside = unused_name(path)
+    for suffix in ("-wal", ""):
+        with suppress(FileNotFoundError):
+            path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
+    path.with_name(f"{path.name}-shm").unlink(missing_ok=True)
+    return aside
+
+
+def unused_name(path: Path) -> Path:
+    """Return a name for what is set aside: that of ``path`` with ``.refused-1`` and so on."""
+    names = (path.with_name(f"{path.name}.refused-{number}") for number in itertools.count(1))
+    return next(name for name in names if not os.path.lexists(name))
 
 
 def _schema(tables: str) -> list[tuple[str, ...]]:

@@ -3,169 +3,175 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import logging
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..files.file_lock import file_lock
-from ..files.regular_file import NotAFileError, open_regular
+from agentrt.errors import HistoryStoreError
+from agentrt.private_database import (
+    DatabaseProblem,
+    OtherFormatError,
+    PrivateDatabase,
+    problem_of,
+    set_aside,
+)
+
 from .suffix_index import SEPARATOR
 
 logger = logging.getLogger(__name__)
 
 MAX_TOKENS: Final = 131_072
-"""Tokens that are kept of one app: files of 512 KiB."""
+"""Tokens that are kept of one app: 512 KiB."""
 MAX_APPS: Final = 64
-"""Apps of which answers are kept for one tokenizer, those saved last: folders of 32 MiB."""
+"""Apps of which answers are kept for one tokenizer, those saved last: 32 MiB."""
 
-_MAGIC: Final = b"agentrt answers 1\n"
-_DIGEST_BYTES: Final = 32
-_HEADER_BYTES: Final = len(_MAGIC) + 2 * _DIGEST_BYTES
-_SUFFIX: Final = ".answers"
+_APPLICATION_ID: Final = 0x41525448
+"""``ARTH``"""
+_VERSION: Final = 1
+_TIMEOUT_S: Final = 5.0
+_TABLES: Final = """
+CREATE TABLE IF NOT EXISTS answer (
+    id INTEGER PRIMARY KEY, app BLOB NOT NULL, checksum BLOB NOT NULL, tokens BLOB NOT NULL);
+CREATE INDEX IF NOT EXISTS answer_by_app ON answer (app, id);
+"""
+_FORMER: Final = "*.answers"
+"""Files of the format before this one, in a folder for each tokenizer."""
 
 Tokens = NDArray[np.int32]
-
-
-class _RefusedError(Exception):
-    """Why the answers in a file are not used."""
+_T = TypeVar("_T")
 
 
 class HistoryStore:
-    """A folder with a file of answers for each app. Several processes may share it.
+    """A SQLite file of answers for each tokenizer, in a folder. Several processes may share it.
 
-    Only the user can read the files. They are replaced atomically. Their checksums cover the app's name and
-    the tokenizer, so that a damaged file, or that of another app or tokenizer, is never used: it is renamed,
-    with a warning, and the app's history begins anew.
+    Only the user can read it. Every answer has a checksum that covers the app's name and the tokenizer: one
+    that is damaged, or of another app or tokenizer, is never used. A file that is no such database is
+    renamed, with a warning, and the histories begin anew.
     """
 
     def __init__(self, folder: Path, tokenizer: bytes) -> None:
         """``folder`` is created at the first write. ``tokenizer`` is :attr:`Tokenizer.fingerprint`."""
         self._tokenizer = _digest(tokenizer)
-        self._folder = folder / self._tokenizer.hex()[:16]
-
-    def file_of(self, app: str) -> Path:
-        """Return the file that the answers of ``app`` are kept in."""
-        return self._folder / f"{_digest(app.encode()).hex()[:32]}{_SUFFIX}"
+        self._former = folder / self._tokenizer.hex()[:16]
+        self.file: Final = folder / f"{self._former.name}.sqlite"
+        """The file of this tokenizer."""
 
     def load(self, app: str) -> Tokens:
         """Return the newest answers of ``app``, the newest last, each followed by :data:`SEPARATOR`.
 
         Raises:
-            OSError: they cannot be read.
+            HistoryStoreError: they cannot be read.
         """
-        if not self.file_of(app).exists():
-            return _NO_TOKENS
-        try:
-            return self._read(app)
-        except _RefusedError:
-            with self._lock():
-                return self._read_or_set_aside(app)
+        if not self.file.exists():
+            return np.empty(0, np.int32)
+        rows = self._use(
+            lambda database: database.execute(
+                "SELECT checksum, tokens FROM answer WHERE app = ? ORDER BY id", (_digest(app.encode()),)
+            )
+        )
+        whole = [tokens for checksum, tokens in rows if checksum == self._checksum(app, tokens)]
+        if len(whole) < len(rows):
+            logger.warning("%d answers in %s are damaged and not used.", len(rows) - len(whole), self.file)
+        ends = np.array([SEPARATOR], np.int32)
+        parts = [part for tokens in whole for part in (np.frombuffer(tokens, "<i4").astype(np.int32), ends)]
+        return np.concatenate(parts) if parts else np.empty(0, np.int32)
 
     def add(self, app: str, answers: Sequence[int]) -> None:
         """Add answers, each followed by :data:`SEPARATOR`, to those of ``app``; drop the oldest beyond 128k.
 
         Raises:
-            OSError: they cannot be written; the earlier ones are kept.
+            HistoryStoreError: they cannot be written; the earlier ones are kept.
         """
-        self._folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._folder.mkdir(mode=0o700, exist_ok=True)
-        with self._lock():
-            earlier = self._read_or_set_aside(app)
-            self._write(app, _newest(np.append(earlier, np.array(answers, np.int32))))
-            self._drop_oldest_apps()
+        tokens = np.array(answers, "<i4")
+        each = np.split(tokens, np.flatnonzero(tokens == SEPARATOR) + 1)[:-1]
+        new = [answer[:-1][-MAX_TOKENS + 1 :].tobytes() for answer in each]
+        key = _digest(app.encode())
+        rows = [(key, self._checksum(app, answer), answer) for answer in new]
 
-    @contextmanager
-    def _lock(self) -> Iterator[None]:
-        with file_lock(self._folder / ".lock"):
-            yield
+        def write(database: PrivateDatabase) -> None:
+            with database.change(synced=False) as change:  # closing the file syncs it
+                change.executemany("INSERT INTO answer (app, checksum, tokens) VALUES (?, ?, ?)", rows)
+                _drop_oldest(change, key)
 
-    def _read_or_set_aside(self, app: str) -> Tokens:
-        """Read the file; rename it if it is refused. Call it with the lock: others may replace the file."""
+        self._use(write)
+        self._remove_former()
+
+    def _use(self, use: Callable[[PrivateDatabase], _T], *, again: bool = True) -> _T:
+        """Return what ``use`` returns; with a new database where the present one is damaged."""
         try:
-            return self._read(app)
-        except _RefusedError as refused:
-            file = self.file_of(app)
-            names = (file.with_suffix(f".refused-{number}") for number in itertools.count(1))
-            aside = next(name for name in names if not name.exists())
-            file.rename(aside)
+            self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with closing(_opened(self.file)) as database:
+                return use(database)
+        except (OSError, OtherFormatError, sqlite3.Error, UnicodeDecodeError) as error:
+            if not again or not _is_refused(error):
+                raise HistoryStoreError(
+                    f"{self.file} cannot be used: {error}. Free disk space, or use another history_folder."
+                ) from error
+            aside = set_aside(self.file)
             logger.warning(
-                "The stored answers of an app are not used, as %s. They are kept as %s; delete that file if "
-                "you do not need it. The app's history begins anew.",
-                refused,
-                aside,
+                "The stored answers in %s are damaged, or of another version, and not used. They are kept as "
+                "%s; delete that file if you do not need it. Histories begin anew.",
+                *(self.file, aside),
             )
-            return _NO_TOKENS
+        return self._use(use, again=False)
 
-    def _read(self, app: str) -> Tokens:
-        try:
-            with open(self.file_of(app), "rb", opener=open_regular) as stream:
-                content = stream.read(_HEADER_BYTES + 4 * MAX_TOKENS + 1)
-        except FileNotFoundError:
-            return _NO_TOKENS
-        except NotAFileError as error:
-            raise _RefusedError("something else lies where the file should be") from error
-        return self._decode(app, content)
+    def _checksum(self, app: str, tokens: bytes) -> bytes:
+        return hashlib.blake2b(_digest(app.encode()) + tokens, key=self._tokenizer, digest_size=16).digest()
 
-    def _decode(self, app: str, content: bytes) -> Tokens:
-        header, body = content[:_HEADER_BYTES], content[_HEADER_BYTES:]
-        tokenizer = header[len(_MAGIC) : -_DIGEST_BYTES]
-        if not header.startswith(_MAGIC) or len(header) < _HEADER_BYTES:
-            raise _RefusedError("the file is no file of answers of this version, or is damaged")
-        if tokenizer != self._tokenizer:
-            raise _RefusedError("they are of another tokenizer")
-        if header != self._header(app, body):
-            raise _RefusedError("the file is damaged, or is that of another app")
-        return np.frombuffer(body, "<i4").astype(np.int32)
-
-    def _header(self, app: str, body: bytes) -> bytes:
-        checksum = hashlib.blake2b(body, key=_digest(app.encode()), digest_size=_DIGEST_BYTES).digest()
-        return _MAGIC + self._tokenizer + checksum
-
-    def _write(self, app: str, answers: Tokens) -> None:
-        file = self.file_of(app)
-        body = answers.astype("<i4").tobytes()
-        # One name for all writes, so that killed processes leave at most one file; the lock is held.
-        unfinished = file.with_suffix(".unfinished")
-        try:
-            with open(unfinished, "wb", opener=_open_private) as stream:
-                stream.write(self._header(app, body) + body)
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.replace(unfinished, file)
-        except NotAFileError:
-            raise  # it is not what an earlier write has left
-        except BaseException:
-            unfinished.unlink(missing_ok=True)
-            raise
-
-    def _drop_oldest_apps(self) -> None:
-        files = sorted(self._folder.glob(f"*{_SUFFIX}"), key=lambda file: file.stat().st_mtime_ns)
-        for file in files[:-MAX_APPS]:
-            file.unlink()
+    def _remove_former(self) -> None:
+        if self._former.is_dir():
+            for file in [*self._former.glob(_FORMER), self._former / ".lock"]:
+                file.unlink(missing_ok=True)
+            with suppress(OSError):  # it has other files
+                self._former.rmdir()
 
 
-_NO_TOKENS: Final = np.empty(0, np.int32)
+def _opened(file: Path) -> PrivateDatabase:
+    return PrivateDatabase(
+        file,
+        _TABLES,
+        application_id=_APPLICATION_ID,
+        version=_VERSION,
+        timeout_s=_TIMEOUT_S,
+        checked=False,
+    )
+
+
+def _opened(file: Path) -> PrivateDatabase:
+    ids = {"application_id": _APPLICATION_ID, "version": _VERSION}
+    return PrivateDatabase(file, _TABLES, **ids, timeout_s=_TIMEOUT_S, checked=False)
+
+
+def _is_refused(error: Exception) -> bool:
+    """Return whether what lies there is no database of this kind, or damaged."""
+    if isinstance(error, sqlite3.Error):
+        return problem_of(error) is DatabaseProblem.DAMAGED
+    return isinstance(error, OtherFormatError | UnicodeDecodeError)
+
+
+def _drop_oldest(change: sqlite3.Connection, app: bytes) -> None:
+    """Drop what is too much of an app, and the apps that were saved longest ago."""
+    left = MAX_TOKENS
+    newest_first = change.execute(
+        "SELECT id, length(tokens) FROM answer WHERE app = ? ORDER BY id DESC", (app,)
+    )
+    for id, size in newest_first.fetchall():
+        left -= size // 4 + 1
+        if left < 0:
+            change.execute("DELETE FROM answer WHERE app = ? AND id <= ?", (app, id))
+            break
+    change.execute(
+        "DELETE FROM answer WHERE app IN "
+        "(SELECT app FROM answer GROUP BY app ORDER BY max(id) DESC LIMIT -1 OFFSET ?)",
+        (MAX_APPS,),
+    )
 
 
 def _digest(content: bytes) -> bytes:
-    return hashlib.blake2b(content, digest_size=_DIGEST_BYTES).digest()
-
-
-def _newest(answers: Tokens) -> Tokens:
-    """Return the newest answers that together are at most :data:`MAX_TOKENS`; of a longer one, its end."""
-    if len(answers) <= MAX_TOKENS:
-        return answers
-    newest = answers[-MAX_TOKENS - 1 :]  # with the end of the answer before, if it is one
-    ends = np.flatnonzero(newest[:-1] == SEPARATOR)
-    return newest[ends[0] + 1 if len(ends) else 1 :]
-
-
-def _open_private(path: str, flags: int) -> int:
-    return open_regular(path, flags | getattr(os, "O_NOFOLLOW", 0))
+    return hashlib.blake2b(content, digest_size=32).digest()

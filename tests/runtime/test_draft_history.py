@@ -87,7 +87,7 @@ def test_a_folder_that_cannot_be_used_fails_no_request(
 ) -> None:
     folder = tmp_path / "histories"
     with open_runtime(history_folder=folder, **DRAFTS) as runtime:
-        file = HistoryStore(folder, runtime._tokenizer.fingerprint()).file_of("notes")
+        file = HistoryStore(folder, runtime._tokenizer.fingerprint()).file
         if obstacle == "a file":
             folder.write_text("no folder")
         else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import itertools
 import json
 import logging
 import os
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from agentrt.errors import ContextKeyError, ContextStoreError
-from agentrt.private_database import DatabaseProblem, OtherFormatError, problem_of
+from agentrt.private_database import DatabaseProblem, OtherFormatError, problem_of, set_aside
 
 from ..block_hashes import PrefixSalts
 from .changes import disk_errors
@@ -164,12 +163,6 @@ def check_encrypted_alike(folder: Path, source: KeySource | None) -> None:
                 )
 
 
-def unused_name(path: Path) -> Path:
-    """Return a name for what is set aside: that of ``path`` with ``.refused-1`` and so on."""
-    names = (path.with_name(f"{path.name}.refused-{number}") for number in itertools.count(1))
-    return next(name for name in names if not os.path.lexists(name))
-
-
 def _difference(secrets: tuple[bool, bytes] | None, wanted: bool, key: bytes | None) -> str | None:
     """Return why a database of these secrets cannot be used with a key, or without one if none is wanted."""
     if secrets is None:
@@ -204,11 +197,7 @@ def _salvaged(path: Path) -> ContextDatabase:
 
     What is copied is still sealed: a context that lacks something is found when it is used. KV is recomputed.
     """
-    aside = unused_name(path)
-    for suffix in ("-wal", ""):
-        with suppress(FileNotFoundError):
-            path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
-    path.with_name(f"{path.name}-shm").unlink(missing_ok=True)
+    aside = set_aside(path)
     database = ContextDatabase(path)
     kept = 0
     with suppress(*_DAMAGE), closing(_reader(aside)) as damaged, database.change() as change:

@@ -22,6 +22,7 @@ from agentrt.errors import (
     ContextStoreLockedError,
     InvalidRequestError,
 )
+from agentrt.private_database import unused_name
 
 from ...files.file_lock import file_lock
 from .changes import Changes, disk_errors
@@ -29,7 +30,7 @@ from .chunk_files import ChunkFiles, Disk
 from .chunk_library import ChunkLibrary
 from .chunks import Chunk, ChunkLocation
 from .context_database import DamagedRowError
-from .folder import Secrets, make_private_folder, open_folder, unused_name, use_key
+from .folder import Secrets, make_private_folder, open_folder, use_key
 from .keys import KeySource
 from .usage import Entry, StoreQuotas, Usage
 

@@ -145,7 +145,7 @@ def test_the_histories_of_named_apps_return(tmp_path: Path) -> None:
         histories.of(b"other salt", "mail").add([7, 8])
         histories.of(b"no name", "").add([9])
         histories.of(None, "nothing shared").add([9])
-    assert len(list(tmp_path.rglob("*.answers"))) == 2
+    assert len(list(tmp_path.rglob("*.sqlite"))) == 1
     with saver_of(store_in(tmp_path)) as saver:
         histories = AppHistories(saver)
         restored = {app: histories.of(f"new salt of {app}".encode(), app) for app in ("notes", "mail", "new")}

@@ -32,6 +32,7 @@ SHARED = (
     "agentrt.finite",
     "agentrt.otel",
     "agentrt.priority",
+    "agentrt.private_database",
     "agentrt.settings",
 )
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Final
+from typing import Any
 
-from agentrt.errors import ContextDamagedError, ContextNotFoundError
+from agentrt.errors import ContextNotFoundError
 
 from .app_contexts import AppContexts, Entry
 from .context import Message, Turn
 from .text_store import StoredText, encode_turn
-
-_log: Final = logging.getLogger(__name__)
 
 
 class OpenTurn(AbstractContextManager["OpenTurn"]):
@@ -29,17 +26,12 @@ class OpenTurn(AbstractContextManager["OpenTurn"]):
         entry: Entry,
         lock: threading.Lock,
         now: Callable[[], float],
-        store_again: Callable[[], StoredText],
     ) -> None:
-        """``lock`` guards ``entry``, one of ``contexts``; ``now`` returns the table's time.
-
-        ``store_again`` returns an empty stored text in place of one that has been damaged on the disk.
-        """
+        """``lock`` guards ``entry``, one of ``contexts``; ``now`` returns the table's time."""
         self._contexts = contexts
         self._entry = entry
         self._lock = lock
         self._now = now
-        self._store_again = store_again
         self._writing = False
         self.context_id = entry.id
         self.turns = entry.turns
@@ -101,7 +93,7 @@ class OpenTurn(AbstractContextManager["OpenTurn"]):
             if entry.stored is not None:
                 with entry.writing:
                     self.check_context()
-                    self._write_stored(entry.stored, turns, write)
+                    write(entry.stored)
             with self._lock:
                 self.check_context()
                 self._contexts.set_turns(entry, turns)
@@ -110,14 +102,3 @@ class OpenTurn(AbstractContextManager["OpenTurn"]):
             with self._lock:
                 self._writing = False
                 entry.open_turn = None
-
-    def _write_stored(
-        self, stored: StoredText, turns: tuple[Turn, ...], write: Callable[[StoredText], None]
-    ) -> None:
-        """Write to the disk; the whole text, which is in memory, where its file was damaged or deleted."""
-        try:
-            write(stored)
-        except (ContextDamagedError, ContextNotFoundError) as damaged:
-            _log.warning("A text is stored again: %s", damaged)
-            self._entry.stored = again = self._store_again()
-            again.replace_text([encode_turn(turn) for turn in turns])

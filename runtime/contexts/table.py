@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import secrets
 import threading
@@ -183,8 +182,6 @@ class ContextTable:
                 if self._store is not None:
                     with entry.writing:
                         self._store.delete(app, context_id)
-            except ContextNotFoundError:  # the store has set its damaged file aside
-                pass
             except BaseException:
                 with self._lock:
                     entry.deleted = False
@@ -231,8 +228,7 @@ class ContextTable:
             if not _can_begin_turn(entry, turns):
                 raise ContextBusyError(context_id)
             contexts.touch(entry, self._now())
-            store_again = functools.partial(self._store_again, app, entry)
-            entry.open_turn = turn = OpenTurn(contexts, entry, self._lock, self._now, store_again)
+            entry.open_turn = turn = OpenTurn(contexts, entry, self._lock, self._now)
             return turn
 
     def can_begin_turn(self, app: str, context_id: str, turns: int) -> bool:
@@ -295,12 +291,6 @@ class ContextTable:
         for cancel in cancels:
             cancel()
         return entries
-
-    def _store_again(self, app: str, entry: Entry) -> StoredText:
-        """Return a new stored text without records in place of that of ``entry``, which is damaged."""
-        assert self._store is not None
-        header = encode_header(entry.kind, entry.session, entry.created, entry.first_messages)
-        return self._store.create(app, entry.id, header)
 
     def _of(self, app: str) -> AppContexts:
         """Return the contexts of ``app``, and read them first if that has not been done."""

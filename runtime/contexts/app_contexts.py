@@ -7,8 +7,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from ..kv.store.store import StoredContext
 from .context import Context, ContextKind, Message, Turn
-from .text_store import StoredText
 
 
 @dataclass(slots=True, eq=False)
@@ -21,7 +21,7 @@ class Entry:
     created: float
     last_used: float
     first_messages: tuple[Message, ...]
-    stored: StoredText | None
+    stored: StoredContext | None
     """Its text on disk; None where texts are in memory only."""
     turns: tuple[Turn, ...] = ()
     open_turn: object | None = None

@@ -1,9 +1,10 @@
-"""A context of an app, as its owner sees it."""
+"""A context of an app, as its owner sees it, and its text as a store keeps it."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -69,3 +70,40 @@ class Context:
         if self.kind is ContextKind.SESSION:
             return self.request_tokens
         return self.turns[-1].tokens if self.turns else 0
+
+
+def encode_header(
+    kind: ContextKind, session: str | None, created: float, messages: Iterable[Message]
+) -> dict[str, Any]:
+    """Return what a context has from its beginning."""
+    return {"kind": kind.value, "session": session, "created": created, "messages": list(messages)}
+
+
+def has_text(header: Mapping[str, Any]) -> bool:
+    """Whether a stored context is one of a table; the store also has contexts of KV blocks alone."""
+    return header.get("kind") in set(ContextKind)
+
+
+def decode_header(
+    header: Mapping[str, Any],
+) -> tuple[ContextKind, str | None, float, tuple[Message, ...]]:
+    """Return kind, session, time of creation and first messages."""
+    kind = ContextKind(header["kind"])
+    return kind, header["session"], header["created"], tuple(header["messages"])
+
+
+def encode_turn(turn: Turn) -> bytes:
+    """Return the record of a turn."""
+    record = {
+        "messages": turn.messages,
+        "tokens": turn.tokens,
+        "ended": turn.ended,
+        "response": turn.response,
+    }
+    return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+
+
+def decode_turn(record: bytes) -> Turn:
+    """Return the turn of a record."""
+    fields = json.loads(record)
+    return Turn(tuple(fields["messages"]), fields["tokens"], fields["ended"], fields["response"])

@@ -12,6 +12,7 @@ from typing import Final
 
 from ..config import RuntimeConfig
 from ..kv.block_hashes import PrefixSalts
+from ..kv.compression.codec import BlockCodec
 from ..kv.compression.compression import stored_as_they_are
 from ..kv.saved_contexts import Rows
 from ..kv.store.changes import disk_errors
@@ -20,8 +21,7 @@ from ..kv.store.keys import KeyFile, KeyringKey, KeySource
 from ..kv.store.store import ContextStore
 from ..kv.store.usage import StoreQuotas
 from ..kv.swap.chunk_saver import ChooseLevels
-from ..kv.swap.codec import ChunkCodec
-from ..kv.swap.disk_speed import measure_reads
+from ..kv.swap.costs import measure_reads
 from ..kv.swap.swapper import Swapper
 from .table import ContextTable
 
@@ -69,7 +69,7 @@ class KeptContexts:
         return 0 if self.store is None else self.store.longest_context
 
     def swap(
-        self, rows: Sequence[Rows], codec: ChunkCodec, levels: ChooseLevels = stored_as_they_are
+        self, rows: Sequence[Rows], codec: BlockCodec, levels: ChooseLevels = stored_as_they_are
     ) -> None:
         """Create the swapper, for the memory of an arena by cache, where the settings ask for one."""
         memory_bytes, folder = self._config.context_memory_bytes, self._config.context_folder

@@ -9,9 +9,9 @@ from typing import Any
 
 from agentrt.errors import ContextNotFoundError
 
+from ..kv.store.store import StoredContext
 from .app_contexts import AppContexts, Entry
-from .context import Message, Turn
-from .text_store import StoredText, encode_turn
+from .context import Message, Turn, encode_turn
 
 
 class OpenTurn(AbstractContextManager["OpenTurn"]):
@@ -83,7 +83,7 @@ class OpenTurn(AbstractContextManager["OpenTurn"]):
             if self._entry.open_turn is self and not self._writing:
                 self._entry.open_turn = None
 
-    def _write(self, turns: tuple[Turn, ...], write: Callable[[StoredText], None]) -> None:
+    def _write(self, turns: tuple[Turn, ...], write: Callable[[StoredContext], None]) -> None:
         entry = self._entry
         with self._lock:
             if entry.open_turn is not self:  # it was closed: the call was cancelled

@@ -12,18 +12,20 @@ from typing import Any, Final, TypeAlias
 
 from agentrt.errors import ContextBusyError, ContextDamagedError, ContextNotFoundError, ContextQuotaError
 
+from ..kv.store.store import ContextStore, StoredContext
 from .app_contexts import AppContexts, Entry, shows_response
-from .context import Context, ContextKind, Message, Turn
-from .open_turn import OpenTurn
-from .text_store import (
-    StoredText,
-    TextStore,
+from .context import (
+    Context,
+    ContextKind,
+    Message,
+    Turn,
     decode_header,
     decode_turn,
     encode_header,
     encode_turn,
     has_text,
 )
+from .open_turn import OpenTurn
 
 _log: Final = logging.getLogger(__name__)
 
@@ -52,7 +54,7 @@ class ContextTable:
     """
 
     def __init__(
-        self, limit: int, store: TextStore | None = None, clock: Callable[[], float] = time.time
+        self, limit: int, store: ContextStore | None = None, clock: Callable[[], float] = time.time
     ) -> None:
         """``limit`` counts contexts of an app; ``clock`` returns Unix time and may go backwards."""
         self._limit = limit
@@ -270,7 +272,7 @@ class ContextTable:
 
         output.add_done_callback(end)
 
-    def _write_turns(self, app: str, stored: StoredText, turns: Sequence[Turn]) -> None:
+    def _write_turns(self, app: str, stored: StoredContext, turns: Sequence[Turn]) -> None:
         """Write the turns of a new text; delete it if that fails."""
         assert self._store is not None
         try:
@@ -305,7 +307,7 @@ class ContextTable:
             self._apps[app] = contexts
             return contexts
 
-    def _restore(self, app: str, contexts: AppContexts, stored: StoredText) -> None:
+    def _restore(self, app: str, contexts: AppContexts, stored: StoredContext) -> None:
         if not has_text(stored.header):
             return
         kind, session, created, messages = decode_header(stored.header)

@@ -143,11 +143,6 @@ def _opened(file: Path) -> PrivateDatabase:
     )
 
 
-def _opened(file: Path) -> PrivateDatabase:
-    ids = {"application_id": _APPLICATION_ID, "version": _VERSION}
-    return PrivateDatabase(file, _TABLES, **ids, timeout_s=_TIMEOUT_S, checked=False)
-
-
 def _is_refused(error: Exception) -> bool:
     """Return whether what lies there is no database of this kind, or damaged."""
     if isinstance(error, sqlite3.Error):

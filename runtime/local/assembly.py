@@ -16,8 +16,7 @@ from agentrt.errors import ModelFormatError
 
 from ..config import RuntimeConfig, check_config
 from ..contexts.kept_contexts import KeptContexts
-from ..contexts.measure_compression import SCORED_LAYERS
-from ..contexts.opening import open_contexts
+from ..contexts.opening import SCORED_LAYERS, open_contexts
 from ..contexts.table import ContextTable
 from ..drafting.drafter_selector import AppDrafterSelector
 from ..engine.engine import Engine

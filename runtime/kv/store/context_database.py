@@ -17,7 +17,7 @@ from agentrt.private_database import PrivateDatabase
 
 from .chunks import HASH_BYTES, ChunkLocation, pack_locations, unpack_locations
 from .sealing import SealBrokenError, sealer
-from .usage import Entry
+from .usage import StoredEntry
 
 NAME: Final = "contexts.sqlite"
 _APPLICATION_ID: Final = 0x41525443
@@ -67,7 +67,7 @@ class ContextDatabase(PrivateDatabase):
         return found[0][0] if found else None
 
     def contexts(self) -> Iterator[dict[str, Any]]:
-        """Yield the fields of the :class:`Entry` of each context; of a damaged one ``row`` and ``number``."""
+        """Yield the fields of each :class:`StoredEntry`; of a damaged one ``row`` and ``number``."""
         lengths = dict(self.execute("SELECT context, sum(length(record)) FROM turn GROUP BY context"))
         for id, number, identity, state in self.execute("SELECT * FROM context"):
             seal = self.sealer(number)
@@ -81,7 +81,7 @@ class ContextDatabase(PrivateDatabase):
             text_bytes = len(identity) + lengths.get(id, 0)
             yield {**found, "text_bytes": text_bytes, "stamped_ns": found["used_ns"]}
 
-    def read_records(self, entry: Entry) -> list[bytes]:
+    def read_records(self, entry: StoredEntry) -> list[bytes]:
         """Return the records of a text.
 
         Raises:
@@ -108,7 +108,7 @@ class ContextDatabase(PrivateDatabase):
             found[file] = list(unpack_locations(json.loads(app), file, entries, seal.overhead))
         return found
 
-    def uses(self, entry: Entry) -> dict[bytes, None]:
+    def uses(self, entry: StoredEntry) -> dict[bytes, None]:
         """Return the hashes of the chunks that a context uses, in the order in which it began to."""
         found: dict[bytes, None] = {}
         seal = self.sealer(entry.number)
@@ -146,13 +146,13 @@ class ContextDatabase(PrivateDatabase):
         """Return the bytes that records of a text take."""
         return sum(len(record) + self.sealer(b"").overhead for record in records)
 
-    def stamp(self, entry: Entry, records: int | None = None) -> None:
+    def stamp(self, entry: StoredEntry, records: int | None = None) -> None:
         """Keep when a context was used last, and how many records its text has, if that has changed."""
         count = entry.records if records is None else records
         state = self._state(entry.number, count, entry.used_ns)
         self.execute("UPDATE context SET state = ? WHERE id = ?", (state, entry.row))
 
-    def write_records(self, entry: Entry, first: int, records: Sequence[bytes]) -> int:
+    def write_records(self, entry: StoredEntry, first: int, records: Sequence[bytes]) -> int:
         """Make ``records`` those of a text from place ``first`` on; return the bytes that it grows by."""
         removed = self.execute(
             "DELETE FROM turn WHERE context = ? AND place >= ? RETURNING length(record)", (entry.row, first)
@@ -171,7 +171,7 @@ class ContextDatabase(PrivateDatabase):
         sealed = self.sealer(file.encode()).seal(app + b"\n" + pack_locations(locations), b"chunks")
         self.execute("INSERT OR REPLACE INTO chunk_file VALUES (?, ?)", (file, sealed))
 
-    def add_uses(self, entry: Entry, hashes: Sequence[bytes]) -> None:
+    def add_uses(self, entry: StoredEntry, hashes: Sequence[bytes]) -> None:
         """Note that a context uses chunks."""
         sealed = self.sealer(entry.number).seal(b"".join(hashes), b"hashes")
         self.execute("INSERT INTO chunk_use (context, hashes) VALUES (?, ?)", (entry.row, sealed))

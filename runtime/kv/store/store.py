@@ -27,12 +27,12 @@ from agentrt.private_database import unused_name
 from ...files.file_lock import file_lock
 from .changes import Changes, disk_errors
 from .chunk_files import ChunkFiles, Disk
-from .chunk_library import ChunkLibrary
+from .chunk_store import ChunkStore
 from .chunks import Chunk, ChunkLocation
 from .context_database import DamagedRowError
 from .folder import Secrets, make_private_folder, open_folder, use_key
 from .keys import KeySource
-from .usage import Entry, StoreQuotas, Usage
+from .usage import StoredEntry, StoreQuotas, Usage
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class StoreStatistics:
 
 
 @dataclass(eq=False)
-class StoredContext(Entry):
+class StoredContext(StoredEntry):
     """The text of one conversation, which is kept until it is deleted, and the KV chunks that it uses.
 
     Thread-safe. Methods that write or read wait for the disk, and raise
@@ -181,7 +181,7 @@ class ContextStore(AbstractContextManager["ContextStore"]):
             self.salts: Final = self._secrets.salts
             """The salts of block hashes, the same after a restart."""
             files = ChunkFiles(folder, self._database.sealer, self._disk)
-            self._chunks = ChunkLibrary(folder, files, self._database, self._usage, self._changes)
+            self._chunks = ChunkStore(folder, files, self._database, self._usage, self._changes)
             self._load()
             if fingerprint is not None:
                 self.use_fingerprint(fingerprint)

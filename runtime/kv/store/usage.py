@@ -20,7 +20,7 @@ class StoreQuotas:
 
 
 @dataclass(eq=False)
-class Entry:
+class StoredEntry:
     """What a store knows of a context without reading it. Changes hold the lock of the store."""
 
     row: int
@@ -54,11 +54,11 @@ class Usage:
         self._quotas = quotas
         self._clock = clock
         self._newest_ns = 0
-        self.entries: set[Entry] = set()
+        self.entries: set[StoredEntry] = set()
         self.text_bytes: Counter[str] = Counter()
         self.chunk_bytes: Counter[str] = Counter()
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: StoredEntry) -> None:
         """Add a context with its text."""
         self.entries.add(entry)
         self._newest_ns = max(self._newest_ns, entry.used_ns)
@@ -84,7 +84,7 @@ class Usage:
                 return quota
         return None
 
-    def oldest_with_chunks(self, quota: Quota, app: str, keep: Entry | None) -> Entry | None:
+    def oldest_with_chunks(self, quota: Quota, app: str, keep: StoredEntry | None) -> StoredEntry | None:
         """Return the context whose chunks count for a quota of the app and that was used longest ago."""
         found = (
             each

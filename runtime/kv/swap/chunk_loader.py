@@ -15,10 +15,10 @@ import numpy as np
 
 from agentrt.errors import AgentRTError
 
+from ..compression.codec import BlockCodec
 from ..saved_contexts import Rows
 from ..store.chunks import Chunk
 from .chunks import ChunkLoad, LoadState
-from .codec import ChunkCodec
 from .costs import LinearCost, RefinedCost
 
 _GROUP: Final = 16
@@ -44,7 +44,7 @@ class ChunkLoader:
     def __init__(
         self,
         rows: Sequence[Rows],
-        codec: ChunkCodec,
+        codec: BlockCodec,
         read: ReadChunks,
         measure: Callable[[], LinearCost | None],
         *,

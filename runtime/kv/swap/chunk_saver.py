@@ -10,11 +10,11 @@ from typing import Final, TypeAlias
 
 from agentrt.errors import AgentRTError, ContextNotFoundError
 
+from ..compression.codec import BlockCodec
 from ..compression.compression import stored_as_they_are
 from ..saved_contexts import Rows
 from ..store.chunks import Chunk
 from .chunks import OutgoingChunk, SwapOut
-from .codec import ChunkCodec
 from .memory_tier import MemoryTier
 from .worker import Worker
 
@@ -53,7 +53,7 @@ class ChunkSaver:
     def __init__(
         self,
         rows: Sequence[Rows],
-        codec: ChunkCodec,
+        codec: BlockCodec,
         tier: MemoryTier,
         write: WriteChunks | None,
         levels: ChooseLevels = stored_as_they_are,

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Self
+from pathlib import Path
+from typing import IO, Final, Self
 
 _NEWEST_WEIGHT: Final = 0.3
 """Weight of the newest observation in the geometric mean: one read that had to wait moves it little."""
 _LARGEST_FACTOR: Final = 1e6
+_READ_BYTES: Final = (2**16, 2**18, 2**20, 2**21)
+_REPEATS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +76,29 @@ class RefinedCost:
         if predicted > 0:
             factor = min(max(seconds / predicted, 1 / _LARGEST_FACTOR), _LARGEST_FACTOR)
             self._factor *= (factor / self._factor) ** _NEWEST_WEIGHT
+
+
+def measure_reads(folder: Path) -> LinearCost | None:
+    """Return T_IO of a folder: the seconds of a read and per byte; None if it cannot be written.
+
+    Takes some ten milliseconds and a temporary file of 7 MiB. The reads come from the device, where the
+    system can be told to forget what it has cached of a file; elsewhere from memory, and the loads correct
+    it.
+    """
+    try:
+        with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+            file.write(os.urandom(_REPEATS * sum(_READ_BYTES)))
+            os.fsync(file.fileno())
+            file.seek(0)
+            if hasattr(os, "posix_fadvise"):
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+            return LinearCost.fit([_timed_read(file, size) for size in _READ_BYTES * _REPEATS])
+    except OSError:
+        return None
+
+
+def _timed_read(file: IO[bytes], size: int) -> tuple[float, float]:
+    began = time.perf_counter()
+    file.read(size)
+    return size, time.perf_counter() - began

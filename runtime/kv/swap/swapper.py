@@ -9,6 +9,7 @@ from typing import Final
 
 from agentrt.errors import AgentRTError, ChunkDamagedError
 
+from ..compression.codec import BlockCodec
 from ..compression.compression import stored_as_they_are
 from ..saved_contexts import Rows
 from ..store.chunks import Chunk, ChunkLocation
@@ -16,7 +17,6 @@ from ..store.store import ContextStore
 from .chunk_loader import ChunkLoader, OnEnded
 from .chunk_saver import ChooseLevels, ChunkSaver, IsCurrent, OnCopied, always_current
 from .chunks import ChunkLoad, SwapOut
-from .codec import ChunkCodec
 from .context_files import ContextFiles
 from .costs import LinearCost
 from .memory_tier import MemoryTier
@@ -57,7 +57,7 @@ class Swapper:
     def __init__(
         self,
         rows: Sequence[Rows],
-        codec: ChunkCodec,
+        codec: BlockCodec,
         *,
         memory_bytes: int,
         store: ContextStore | None,

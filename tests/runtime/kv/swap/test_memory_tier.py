@@ -5,8 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from agentrt.runtime.kv.store.chunks import Chunk
-from agentrt.runtime.kv.swap.lctru import LCTRUQueue
-from agentrt.runtime.kv.swap.memory_tier import MemoryTier
+from agentrt.runtime.kv.swap.memory_tier import LCTRUQueue, MemoryTier
 
 LEVELS = (0, 8, 4, 2)
 BUDGET = 100

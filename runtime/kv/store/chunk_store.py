@@ -21,14 +21,14 @@ from .changes import Changes, is_full
 from .chunk_files import ChunkFiles
 from .chunks import Chunk, ChunkLocation
 from .context_database import ContextDatabase
-from .usage import QUOTAS, Entry, Quota, Usage
+from .usage import QUOTAS, Quota, StoredEntry, Usage
 
 logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
 
-class ChunkLibrary:
+class ChunkStore:
     """Where the chunks of each app are, in memory, and which ones are dropped for space.
 
     A chunk is found while a context uses it, and a file is kept while a chunk in it is found. Thread-safe:
@@ -39,7 +39,7 @@ class ChunkLibrary:
     def __init__(
         self, folder: Path, files: ChunkFiles, database: ContextDatabase, usage: Usage, changes: Changes
     ) -> None:
-        """Create a library without chunks; see :meth:`load`. ``folder`` is named in messages."""
+        """Create a store without chunks; see :meth:`load`. ``folder`` is named in messages."""
         self._folder = folder
         self._files = files
         self._database = database
@@ -97,7 +97,7 @@ class ChunkLibrary:
         found = self._files.read(locations, following)
         return [found.get(location) or self._read_elsewhere(location) for location in locations]
 
-    def append(self, entry: Entry, chunks: Sequence[Chunk]) -> int:
+    def append(self, entry: StoredEntry, chunks: Sequence[Chunk]) -> int:
         """Store ``chunks`` for a context, and return how many of the first ones are stored now.
 
         Chunks of other contexts are dropped where a quota would be exceeded; what does not fit even so is not
@@ -116,7 +116,7 @@ class ChunkLibrary:
         self._store(entry, self._new(entry.app, fitting), [chunk.block_hash for chunk in fitting])
         return len(fitting)
 
-    def refer_to(self, entry: Entry, block_hashes: Iterable[bytes]) -> list[bytes]:
+    def refer_to(self, entry: StoredEntry, block_hashes: Iterable[bytes]) -> list[bytes]:
         """Note that the context uses these chunks, and return those that are not stored.
 
         Raises:
@@ -128,7 +128,7 @@ class ChunkLibrary:
         self._store(entry, [], [each for each in wanted if each not in set(missing)])
         return missing
 
-    def drop(self, entries: Sequence[Entry], *, erase: bool = False) -> None:
+    def drop(self, entries: Sequence[StoredEntry], *, erase: bool = False) -> None:
         """Forget the chunks that only these contexts use, and delete the files that have no others.
 
         ``erase`` overwrites them where they share a file with others.
@@ -147,9 +147,6 @@ class ChunkLibrary:
                     freed += self._forget(key)
             entry.hashes = {}
         failed = None
-        for location in freed if erase else ():
-            if location.file in self._members:
-                self._files.erase(location)
         for location in freed:
             try:
                 self._remove_if_empty(location)
@@ -163,6 +160,9 @@ class ChunkLibrary:
         except sqlite3.Error as error:
             if not is_full(error):
                 raise
+        for location in freed if erase else ():  # when nothing knows of them any more
+            if location.file in self._members:
+                self._files.erase(location)
         if failed is not None:
             raise failed
 
@@ -207,7 +207,7 @@ class ChunkLibrary:
                 fewest = count
         return chunks[:fewest]
 
-    def _store(self, entry: Entry, new: Sequence[Chunk], used: Sequence[bytes]) -> None:
+    def _store(self, entry: StoredEntry, new: Sequence[Chunk], used: Sequence[bytes]) -> None:
         """Write new chunks, and note in the database that the context uses these."""
         begun = [each for each in dict.fromkeys(used) if each not in entry.hashes]
         locations = self._files.write(entry.app, new) if new else []
@@ -264,7 +264,7 @@ class ChunkLibrary:
             else:
                 self._database.execute("DELETE FROM chunk_file WHERE file = ?", (file,))
 
-    def _drop_one(self, quota: Quota, app: str, keep: Entry | None = None) -> bool:
+    def _drop_one(self, quota: Quota, app: str, keep: StoredEntry | None = None) -> bool:
         """Drop the chunks of the context that was used longest ago; return whether there was one."""
         entry = self._usage.oldest_with_chunks(quota, app, keep)
         if entry is None:

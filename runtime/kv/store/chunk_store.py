@@ -56,7 +56,7 @@ class ChunkStore:
         """Chunks that were found damaged or gone."""
 
     def load(self) -> None:
-        """Find the chunks that contexts use; delete files of which none is, and rows whose file is gone."""
+        """Find the chunks that contexts use; delete files that have none, and forget chunks that are gone."""
         for entry in self._usage.entries:
             entry.hashes = self._database.uses(entry)
             self._users.update((entry.app, each) for each in entry.hashes)
@@ -67,8 +67,14 @@ class ChunkStore:
         for file in sizes.keys() - self._sizes.keys():
             self._files.remove(file)
         rows = {file for (file,) in self._database.execute("SELECT file FROM chunk_file")}
-        with self._database.change(synced=False):
+        with self._database.change(synced=False) as change:
             self._write_rows(rows - self._sizes.keys())
+            for entry in self._usage.entries:
+                if gone := {each for each in entry.hashes if (entry.app, each) not in self._locations}:
+                    self._users.subtract((entry.app, each) for each in gone)
+                    entry.hashes = {each: None for each in entry.hashes if each not in gone}
+                    change.execute("DELETE FROM chunk_use WHERE context = ?", (entry.row,))
+                    self._database.add_uses(entry, list(entry.hashes))
 
     def use_fingerprint(self, fingerprint: str) -> None:
         """Find and store chunks from now on. Those of another fingerprint are deleted."""

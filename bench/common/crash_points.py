@@ -120,9 +120,7 @@ def _chunk(number: int) -> Chunk:
     from agentrt.runtime.kv.store.chunks import Chunk
 
     content = random.Random(number)
-    return Chunk(
-        number.to_bytes(16, "big"), number % 9, number / 2, content.randbytes(content.randrange(60_000))
-    )
+    return Chunk(number.to_bytes(16, "big"), number % 9, content.randbytes(content.randrange(60_000)))
 
 
 def _store(folder: Path) -> ContextStore:

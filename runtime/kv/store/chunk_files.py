@@ -107,7 +107,7 @@ class ChunkFiles:
         locations = []
         offset = 0
         for chunk, part in zip(chunks, sealed, strict=True):
-            known = (app, chunk.block_hash, chunk.level, chunk.density, len(chunk.payload))
+            known = (app, chunk.block_hash, chunk.level, len(chunk.payload))
             locations.append(ChunkLocation(*known, file, offset, len(part)))
             offset += len(part)
         return locations
@@ -159,7 +159,7 @@ class ChunkFiles:
             at = each.offset - begin
             with suppress(SealBrokenError):
                 payload = seal.unseal(content[at : at + each.sealed_bytes], each.block_hash)
-                yield each, Chunk(each.block_hash, each.level, each.density, payload)
+                yield each, Chunk(each.block_hash, each.level, payload)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 HASH_BYTES: Final = 16
-_ENTRY: Final = struct.Struct(f"<{HASH_BYTES}sBxxxdII")
+_ENTRY: Final = struct.Struct(f"<{HASH_BYTES}sBxxxII")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +20,6 @@ class Chunk:
     the state behind a block, are stored under hashes of their own."""
     level: int
     """How it is encoded, 0 to 255."""
-    density: float
-    """Attention mass per token (LLMS, Eq. 1)."""
     payload: bytes
 
     def __post_init__(self) -> None:
@@ -41,7 +39,6 @@ class ChunkLocation:
     app: str
     block_hash: bytes
     level: int
-    density: float
     payload_bytes: int
     file: str
     """The number of its file."""
@@ -52,13 +49,12 @@ class ChunkLocation:
 def pack_locations(locations: Iterable[ChunkLocation]) -> bytes:
     """Return what the database keeps of chunks of one file."""
     return b"".join(
-        _ENTRY.pack(each.block_hash, each.level, each.density, each.offset, each.sealed_bytes)
-        for each in locations
+        _ENTRY.pack(each.block_hash, each.level, each.offset, each.sealed_bytes) for each in locations
     )
 
 
 def unpack_locations(app: str, file: str, entries: bytes, overhead: int) -> Iterator[ChunkLocation]:
     """Yield the chunks of a file, to each of which sealing has added ``overhead`` bytes."""
-    for block_hash, level, density, offset, sealed_bytes in _ENTRY.iter_unpack(entries):
+    for block_hash, level, offset, sealed_bytes in _ENTRY.iter_unpack(entries):
         payload_bytes = sealed_bytes - overhead
-        yield ChunkLocation(app, block_hash, level, density, payload_bytes, file, offset, sealed_bytes)
+        yield ChunkLocation(app, block_hash, level, payload_bytes, file, offset, sealed_bytes)

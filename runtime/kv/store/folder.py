@@ -120,9 +120,9 @@ def use_key(database: ContextDatabase, source: KeySource | None) -> bool:
         ContextKeyError: it was written with another key, or with or without one, or the key is missing.
     """
     key = None if source is None else source.load()
-    folder, value = database.path.parent, database.setting("secrets")
-    found = _parsed(value)
-    if found is not None and found[0] and source is not None and key is None:
+    folder, found = database.path.parent, _parsed(database.setting("secrets"))
+    is_sealed = any(True for _ in database.contexts()) if found is None else found[0]
+    if is_sealed and source is not None and key is None:
         raise ContextKeyError(
             f"the contexts in {folder} need their key, and {source.name} is missing. Restore it."
         )
@@ -134,6 +134,12 @@ def use_key(database: ContextDatabase, source: KeySource | None) -> bool:
         )
     if source is not None:
         database.sealer = sealer(key or source.create())
+    known = list(database.contexts()) if found is None else []
+    if known and not any("id" in fields for fields in known):
+        raise ContextKeyError(
+            f"the contexts in {folder} cannot be opened: the secrets in {database.path} are damaged, and no "
+            "context was written with this key. Open them with the one that they were created with."
+        )
     return source is not None
 
 

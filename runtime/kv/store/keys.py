@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 from agentrt.errors import ContextKeyError
 
 from ...files.own_file import OwnFileError, read_own_file
+from .chunk_files import Disk
 from .sealing import KEY_BYTES
 
 _SERVICE = "agentrt contexts"
@@ -59,12 +60,11 @@ class KeyFile:
     def create(self) -> bytes:
         """See :meth:`KeySource.create`."""
         key = secrets.token_bytes(KEY_BYTES)
+        unfinished = self._path.with_name(f"{self._path.name}.unfinished")
         try:
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with open(descriptor, "wb") as stream:
-                stream.write(key.hex().encode() + b"\n")
-                stream.flush()
-                os.fsync(stream.fileno())
+            unfinished.unlink(missing_ok=True)  # of a process that was killed
+            Disk().write(unfinished, key.hex().encode() + b"\n")
+            unfinished.rename(self._path)
         except OSError as error:
             raise ContextKeyError(
                 f"{self.name} cannot be created: {error.strerror}. Name a file in a folder of your own."

@@ -138,7 +138,7 @@ class ChunkSaver:
                 [copy[places] for copy in copies], level, [chunk.position for chunk in members]
             )
             encoded |= {
-                chunk.block_hash: Chunk(chunk.block_hash, level, chunk.density, payload)
+                chunk.block_hash: Chunk(chunk.block_hash, level, payload)
                 for chunk, payload in zip(members, payloads, strict=True)
             }
         return [encoded[chunk.block_hash] for chunk in group]

@@ -104,7 +104,7 @@ def test_a_key_without_a_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_limits_of_apps_and_of_the_folder(tmp_path: Path) -> None:
-    chunks = [Chunk(number.to_bytes(16, "big"), 0, 0.0, bytes(1000)) for number in range(9)]
+    chunks = [Chunk(number.to_bytes(16, "big"), 0, bytes(1000)) for number in range(9)]
     with opened(tmp_path, context_app_bytes=3000, context_disk_bytes=4000) as store:
         assert store.create("notes", "a").append_chunks(chunks) == 2
         assert store.create("mail", "a").append_chunks(chunks[:1]) == 1

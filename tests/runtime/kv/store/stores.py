@@ -17,7 +17,7 @@ FINGERPRINT = b"a model"
 
 def chunk(number: int, size: int = 20, level: int = 0) -> Chunk:
     """Return a chunk whose content follows from its number."""
-    return Chunk(number.to_bytes(16, "big"), level, number / 2, bytes([number % 256]) * size)
+    return Chunk(number.to_bytes(16, "big"), level, bytes([number % 256]) * size)
 
 
 def hashes(*numbers: int) -> list[bytes]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import sys
 import types
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -71,6 +73,26 @@ def test_a_wrong_key_changes_nothing(tmp_path: Path) -> None:
             ContextStore(folder, FINGERPRINT, key=key)
     assert snapshot(folder) == before
     assert not (tmp_path / "missing").exists()
+
+
+def test_a_wrong_key_changes_nothing_where_the_secrets_are_damaged_too(tmp_path: Path) -> None:
+    """What tells a wrong key is gone; the contexts do, and are not set aside as damaged."""
+    folder = tmp_path / "contexts"
+    fill(folder, KeyFile(tmp_path / "key"))
+    with closing(sqlite3.connect(folder / "contexts.sqlite")) as database, database:
+        database.execute("UPDATE setting SET value = CAST('x' AS BLOB) WHERE name = 'secrets'")
+    KeyFile(tmp_path / "other").create()
+    before = snapshot(folder)
+    for key, message in (
+        (KeyFile(tmp_path / "other"), "no context was written with this key"),
+        (None, "no context was written with this key"),
+        (KeyFile(tmp_path / "missing"), "is missing. Restore it"),
+    ):
+        with pytest.raises(ContextKeyError, match=message):
+            ContextStore(folder, FINGERPRINT, key=key)
+    assert snapshot(folder) == before
+    with ContextStore(folder, FINGERPRINT, key=KeyFile(tmp_path / "key")) as store:
+        assert contents(store, ("my-app",))["my-app"] == {"my-thread": ([b"my-text"], set())}
 
 
 def test_a_plain_store_is_not_opened_with_a_key(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ class Disk:
         if number in self.damaged:
             return ChunkDamagedError("it is damaged. Compute it again.")
         size = sum(SIZES) - (number == 13)  # no chunk of this model
-        return Chunk(block_hash, 0, 0.0, bytes([number]) * size)
+        return Chunk(block_hash, 0, bytes([number]) * size)
 
     def wait_for_read(self) -> None:
         assert self.asked.acquire(timeout=30)

@@ -29,7 +29,7 @@ def write(files: ContextFiles, chain: str, *, app: str = "app", context_id: str 
     chunks = tuple(OutgoingChunk(block_hash, place, 0) for place, block_hash in enumerate(hashes))
     stored = files.write(
         SwapOut(app, context_id, hashes, chunks, files._store.salts.salt_for(app)),
-        [Chunk(block_hash, 0, 0.0, block_hash) for block_hash in hashes],
+        [Chunk(block_hash, 0, block_hash) for block_hash in hashes],
     )
     return "".join(chunk.block_hash.decode().strip()[-1] for chunk in stored)
 
@@ -102,7 +102,7 @@ def test_requests_that_began_before_everything_was_deleted_leave_nothing(store: 
     write(files, "abc", app="other")
     former = SwapOut("app", "", (key("d"),), (), store.salts.salt_for("app"))
     store.delete_all("app")
-    chunk = Chunk(key("d"), 0, 0.0, b"d")
+    chunk = Chunk(key("d"), 0, b"d")
     assert files.write(former, [chunk]) == ()
     assert store.contexts("app") == []
     assert write(files, "abc") == "abc"  # of a later request

@@ -12,7 +12,7 @@ BUDGET = 100
 
 
 def chunk(number: int, level: int = 8, size: int = 10) -> Chunk:
-    return Chunk(number.to_bytes(16), level, 0.0, bytes(size))
+    return Chunk(number.to_bytes(16), level, bytes(size))
 
 
 def test_the_heaviest_go_first_and_of_these_the_least_recently_used() -> None:

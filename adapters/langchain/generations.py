@@ -71,7 +71,7 @@ class AnswerFormat:
 
     def logprobs(self, tokens: Iterable[TokenLogprobs]) -> dict[str, Any]:
         """Return log probabilities in OpenAI's format, which LangChain adds to the ``response_metadata``."""
-        from agentrt.runtime.serving.server.logprobs import format_logprobs
+        from agentrt.runtime.serving.server.answers import format_logprobs
 
         return {"logprobs": {"content": format_logprobs(self.runtime, tokens)}}
 

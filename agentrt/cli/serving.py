@@ -87,7 +87,7 @@ def begin_serving() -> None:
 
     SIGTERM raises :class:`SystemExit` until the server installs its own handler.
     """
-    from agentrt.runtime.serving.http.allocator import share_arenas
+    from agentrt.runtime.serving.http.run import share_arenas
 
     signal.signal(signal.SIGTERM, _exit)
     share_arenas()

@@ -54,13 +54,13 @@ class RuntimeService:
     def __init__(self, model: str, config: RuntimeConfig, served: ServerConfig) -> None:
         """Open ``model`` and listen, as ``served`` says."""
         from agentrt.runtime import LocalRuntime
-        from agentrt.runtime.serving.http.run import make_server
+        from agentrt.runtime.serving.http.run import DrainingServer
         from agentrt.runtime.serving.server import bind, create_app
 
         self._stack = ExitStack()
         self._runtime = self._stack.enter_context(LocalRuntime.open(model, config))
         self._listener = self._stack.enter_context(bind(served))
-        self._server = make_server(create_app(self._runtime, served), served)
+        self._server = DrainingServer(create_app(self._runtime, served), served)
         self._thread = threading.Thread(target=self._server.run, args=([self._listener],), daemon=True)
         self._thread.start()
 

@@ -77,7 +77,7 @@ class Peer:
         """Return the model's name and its context length in tokens."""
         import httpx
 
-        from agentrt.runtime.serving.http.unreachable import why_unreachable
+        from agentrt.runtime.serving.http.address import why_unreachable
 
         try:
             async with self._client.connections() as connections:

@@ -20,10 +20,10 @@ from agentrt.runtime import LocalRuntime, PooledModel
 from agentrt.runtime.serving.http.config import ListenConfig
 from agentrt.runtime.serving.http.identity import Tokens
 from agentrt.runtime.serving.http.listener import bind
-from agentrt.runtime.serving.http.run import make_server
-from agentrt.runtime.serving.live.app import create_live_app
+from agentrt.runtime.serving.http.run import DrainingServer
 from agentrt.runtime.serving.live.feed import LiveFeed
 from agentrt.runtime.serving.live.frames import Frames
+from agentrt.runtime.serving.live.routes import create_live_app
 
 _COUNTED: Final = ("drafts", "claims", "misses", "wasted", "saved_s")
 _MOST_RECENT: Final = 100
@@ -98,7 +98,7 @@ class DemoPage:
         self._feed = LiveFeed(lambda: Frames(self._shown, self.speculation.take))
         app = create_live_app(self._feed, config)
         with bind(config) as listener:
-            server = make_server(app, config)
+            server = DrainingServer(app, config)
             thread = threading.Thread(target=server.run, args=([listener],), name="agentrt-live", daemon=True)
             thread.start()
             try:

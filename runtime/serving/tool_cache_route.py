@@ -13,8 +13,8 @@ from pydantic_core import PydanticCustomError
 from agentrt.concurrency.fair_threads import Cancellation
 
 from ..toolcache.outputs import ToolOutputs
-from .http.disconnect import cancel_on_disconnect
 from .http.request_state import app_of, open_responses_of, threads_of
+from .http.streaming import cancel_on_disconnect
 from .http.strict_json import StrictJsonRoute
 
 CAPABILITY = "cache-tool-output"

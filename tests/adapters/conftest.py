@@ -67,8 +67,8 @@ def in_time(start_engine: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture
 def without_tool_cache(start_engine: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """The server lists no tool cache; the engine stands still until a client that has a result knows it."""
-    describe = status._describe_model
-    monkeypatch.setattr(status, "_describe_model", lambda *given: describe(*given) | {"capabilities": []})
+    describe = status._describe
+    monkeypatch.setattr(status, "_describe", lambda *given: describe(*given) | {"capabilities": []})
     monkeypatch.setattr(ToolOutputs, "put", None)
     submit, asubmit = ToolCacheEndpoint._submit, ToolCacheEndpoint._asubmit
 

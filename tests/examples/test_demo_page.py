@@ -25,7 +25,7 @@ from agentrt.examples.demo.run import run_demo
 from agentrt.examples.demo.view import PlainView
 from agentrt.reports import AheadKept, CallClaimed, CallMissed, DraftArrived, SpeculationWasted
 from agentrt.runtime import LocalRuntime
-from agentrt.runtime.serving.live.names import short_id
+from agentrt.runtime.serving.live.frames import short_id
 from tests.runtime.serving.http.serving import until
 
 

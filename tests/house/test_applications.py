@@ -14,4 +14,4 @@ def test_no_application_is_made_elsewhere() -> None:
         for path in files(folder)
         if path.suffix == ".py" and re.search(r"\bFastAPI\(", path.read_text(encoding="utf-8"))
     }
-    assert making == {"runtime/serving/http/trace_context.py"}
+    assert making == {"runtime/serving/http/application.py"}

@@ -48,7 +48,7 @@ LAYERS: dict[str, tuple[set[str], int]] = {
     "agentrt.runtime.scheduler.scheduler": (set(), 33),
     "agentrt.bench.simulation.simulation": (set(), 42),
     # httpx loads rich where it is installed.
-    "agentrt.runtime.serving.gateway": ({"fastapi", "httpx", "rich", "uvicorn"}, 68),
+    "agentrt.runtime.serving.gateway": ({"fastapi", "httpx", "rich", "uvicorn"}, 45),
 }
 
 SCRIPT = """

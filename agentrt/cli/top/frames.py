@@ -79,7 +79,7 @@ async def open_frames(server: Server, token: Token | None) -> AsyncIterator[Asyn
         TokenNeededError: the server needs another token.
         NotWatchableError: nothing answers there, what answers has no live page, or the server ends.
     """
-    from agentrt.runtime.serving.http.unreachable import NO_SOCKET, NOTHING_LISTENS, why_unreachable
+    from agentrt.runtime.serving.http.address import NO_SOCKET, NOTHING_LISTENS, why_unreachable
 
     headers = {} if token is None else {b"authorization": f"Bearer {token.text}".encode()}
     transport = None if server.uds is None else httpx.AsyncHTTPTransport(uds=str(server.uds))

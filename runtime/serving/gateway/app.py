@@ -10,20 +10,14 @@ from fastapi import FastAPI
 
 from agentrt.concurrency.fair_threads import FairThreads
 
-from ..http.admission import Admission
-from ..http.cors import allow_origins
-from ..http.errors import install_error_handlers
-from ..http.guard import Guard
-from ..http.open_responses import OpenResponses
-from ..http.trace_context import TraceContext, application
-from . import chat, health, models, submission
+from ..http.application import application
+from . import chat, routes
 from .bounded_redis import BoundedRedis
 from .config import GatewayConfig
-from .gateway_state import GatewayState
-from .relay import relay
+from .relay import GatewayState, relay
 from .separation import Separation
-from .shared_ids import SharedIds
 from .shared_outputs import SharedOutputs
+from .stored_ids import SharedIds
 from .upstream import Upstream
 
 
@@ -35,8 +29,7 @@ def create_gateway(config: GatewayConfig) -> FastAPI:
             that of a Redis server.
         MissingExtraError: ``config.redis`` is given, and redis-py is not installed.
     """
-    upstream, admission = Upstream(config), Admission(config)
-    threads = FairThreads("agentrt-gateway")
+    upstream, threads = Upstream(config), FairThreads("agentrt-gateway")
     redis = shared = shared_ids = None
     if config.redis is not None:
         redis = BoundedRedis(config.redis, config.redis_password)
@@ -54,16 +47,11 @@ def create_gateway(config: GatewayConfig) -> FastAPI:
             await shared.aclose()
 
     # It has no /openapi.json of its own: that path is the engine's.
-    app = application("agentrt gateway", openapi_url=None, lifespan=lifespan)
+    app = application("agentrt gateway", config, openapi_url=None, lifespan=lifespan)
     separation = Separation(shared_ids) if len(config.apps) > 1 else None
-    app.state.gateway = GatewayState(upstream, admission, shared, separation, redis)
-    app.state.open_responses = OpenResponses()
+    app.state.gateway = GatewayState(upstream, shared, separation, redis)
     app.state.threads = threads
-    for router in (chat.router, health.router, models.router, submission.router):
-        app.include_router(router)
+    app.include_router(chat.router)
+    app.include_router(routes.router)
     app.mount("/", relay)
-    install_error_handlers(app)
-    app.add_middleware(TraceContext)
-    app.add_middleware(Guard, config=config, admission=admission)
-    allow_origins(app, config)
     return app

@@ -1,18 +1,24 @@
-"""A Redis or Valkey server that is asked for a bounded time, and not at all while it does not answer."""
+"""A Redis or Valkey server that is asked for a bounded time, and values that only replicas can read."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import hashlib
+import hmac
+import json
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
+from pydantic_core import from_json
+
 from agentrt.errors import ConfigurationError
 from agentrt.extras import needs_extra
 
-from .circuit_breaker import CircuitBreaker
+from ..http.strict_json import compact_json
 
 T = TypeVar("T")
 
@@ -31,6 +37,11 @@ whole time that Redis had, and then the answer is there although the time is ove
 _log: Final = logging.getLogger(__name__)
 
 
+FORMAT: Final = 1
+"""The version of what is stored. Gateways of another version find nothing."""
+_DIGEST_BYTES: Final = 32
+
+
 class BoundedRedis:
     """A client that answers None in place of an error or of an answer that is late.
 
@@ -38,8 +49,10 @@ class BoundedRedis:
     second until it answers. For one event loop.
     """
 
-    def __init__(self, url: str, password: str | None = None, breaker: CircuitBreaker | None = None) -> None:
-        """Prepare connections to ``url``; none is opened yet.
+    def __init__(
+        self, url: str, password: str | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Prepare connections to ``url``; none is opened yet. ``clock`` returns seconds.
 
         Raises:
             ConfigurationError: ``url`` is not the address of a Redis server.
@@ -68,7 +81,10 @@ class BoundedRedis:
             raise _invalid(url, str(error)) from error
         self._redis: Any = Redis(connection_pool=pool)
         self._pool: Any = pool
-        self._breaker = breaker or CircuitBreaker(_FAILURES, _PAUSE_S)
+        self._clock = clock
+        self._failures = 0
+        """Failures in a row."""
+        self._next_try = 0.0
         self._running: set[asyncio.Task[Any]] = set()
         self.answers: bool | None = None
         """Whether the last request was answered; None before the first."""
@@ -93,7 +109,7 @@ class BoundedRedis:
 
         It is not cancelled then, so that no connection has an answer on it that belongs to nobody.
         """
-        if not self._breaker.allows():
+        if not self._may_ask():
             return None
         task = asyncio.ensure_future(work(self._redis))
         self._running.add(task)
@@ -126,17 +142,26 @@ class BoundedRedis:
         if asyncio.get_running_loop().time() - began < _SLOW_S:
             self._succeeded()
 
+    def _may_ask(self) -> bool:
+        """Whether a request may be made now; where the last ones have failed, one in each pause."""
+        if self._failures >= _FAILURES:
+            now = self._clock()
+            if now < self._next_try:
+                return False
+            self._next_try = now + _PAUSE_S
+        return True
+
     def _succeeded(self) -> None:
         self.answers = True
-        if self._breaker.is_open:
+        if self._failures >= _FAILURES:
             _log.warning("Redis answers again: replicas know what others received.")
-        self._breaker.succeeded()
+        self._failures = 0
 
     def _failed(self, reason: str) -> None:
         self.answers = False
-        before = self._breaker.is_open
-        self._breaker.failed()
-        if self._breaker.is_open and not before:
+        self._failures += 1
+        if self._failures == _FAILURES:
+            self._next_try = self._clock() + _PAUSE_S
             _log.warning(
                 "Redis fails (%s): no replica knows what others received until it answers. "
                 "See that it runs, is near, and has memory.",
@@ -173,3 +198,34 @@ def _invalid(url: str, problem: str) -> ConfigurationError:
     return ConfigurationError(
         f"{url!r} is not the address of a Redis server: {problem}. Use one like redis://127.0.0.1:6379/0."
     )
+
+
+class AppSeal:
+    """Names under which one app's values lie in a shared store, and their authentication (HMAC-SHA256).
+
+    A value belongs to one name, and a name to one app, response and call: no app, and no other client of the
+    store, can submit or claim an output of another one.
+    """
+
+    def __init__(self, app: str, secret: bytes) -> None:
+        """``secret`` is what the replicas know of the app's tokens, see :meth:`Tokens.secret_of`."""
+        self._key = hmac.digest(secret, app.encode(), hashlib.sha256)
+
+    def name(self, kind: str, *parts: str) -> str:
+        """Return the name of the value of this kind that ``parts`` identify."""
+        return f"agentrt:{FORMAT}:{kind}:{self._digest(json.dumps([kind, *parts]).encode()).hex()}"
+
+    def seal(self, name: str, value: Any) -> bytes:
+        """Return ``value``, which JSON can express, as bytes to store under ``name``."""
+        text = compact_json(value).encode()
+        return self._digest(name.encode() + text) + text
+
+    def unseal(self, name: str, stored: bytes | None) -> Any:
+        """Return the value stored under ``name``; None if this app has stored none there."""
+        if stored is None or len(stored) <= _DIGEST_BYTES:
+            return None
+        digest, text = stored[:_DIGEST_BYTES], stored[_DIGEST_BYTES:]
+        return from_json(text) if hmac.compare_digest(digest, self._digest(name.encode() + text)) else None
+
+    def _digest(self, data: bytes) -> bytes:
+        return hmac.digest(self._key, data, hashlib.sha256)

@@ -13,18 +13,16 @@ from fastapi.responses import Response
 from pydantic_core import to_json
 
 from ...toolcache.outputs import ToolOutputs
-from ..http.disconnect import body_of, cancel_on_disconnect
 from ..http.errors import ApiError
-from ..http.ids import new_completion_id
+from ..http.open_responses import new_completion_id
 from ..http.request_state import app_of, open_responses_of
-from ..http.streaming import ClosingStreamingResponse
-from .gateway_state import gateway_state_of
+from ..http.streaming import ClosingStreamingResponse, body_of, cancel_on_disconnect
 from .headers import client_headers
-from .relay import RelayedResponse, relay_request, send_to_engine
+from .relay import RelayedResponse, admitted, gateway_state_of, relay_request, send_to_engine
 from .resumable_request import ResumableRequest
 from .shared_outputs import SharedResponse
+from .sse import TurnEvent, turn_events
 from .stream_joiner import StreamJoiner
-from .turn_events import TurnEvent, turn_events
 from .upstream import error_event, is_plain_stream
 
 _MAX_TURNS = 32
@@ -41,7 +39,7 @@ async def chat_completions(request: Request) -> Response:
     if resumable is None:
         return await relay_request(request)
     async with AsyncExitStack() as stack:
-        stack.enter_context(gateway_state_of(request).admit(request))
+        stack.enter_context(admitted(request))
         id, outputs = new_completion_id(), ToolOutputs(resumable.tools)
         shared = gateway_state_of(request).shared
         elsewhere = None

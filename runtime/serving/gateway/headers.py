@@ -10,51 +10,20 @@ import httpx
 Header = tuple[bytes, bytes]
 
 _HOP_BY_HOP: Final = frozenset(
-    {
-        b"connection",
-        b"keep-alive",
-        b"proxy-authenticate",
-        b"proxy-authorization",
-        b"proxy-connection",
-        b"te",
-        b"trailer",
-        b"transfer-encoding",
-        b"upgrade",
-    }
+    b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer "
+    b"transfer-encoding upgrade".split()
 )
 _NOT_FORWARDED: Final = frozenset({b"host", b"content-length", b"expect", b"origin", b"cookie"})
 """The guard has checked Host and Origin, which are those of the gateway. Cookies are those of other servers
 on its host: the engine's own reach no client."""
 _BODY_HEADERS: Final = frozenset({b"content-length", b"content-encoding", b"content-type"})
-_RETURNED: Final = _BODY_HEADERS | {
-    b"accept-ranges",
-    b"age",
-    b"allow",
-    b"cache-control",
-    b"content-disposition",
-    b"content-language",
-    b"content-range",
-    b"content-security-policy",
-    b"etag",
-    b"expires",
-    b"last-modified",
-    b"location",
-    b"referrer-policy",
-    b"request-id",
-    b"retry-after",
-    b"retry-after-ms",
-    b"vary",
-    b"x-content-type-options",
-    b"x-frame-options",
-    b"x-request-id",
-    b"x-should-retry",
-}
-_RETURNED_PREFIXES: Final = (
-    b"anthropic-ratelimit-",
-    b"openai-",
-    b"x-agentrt-",
-    b"x-litellm-",
-    b"x-ratelimit-",
+_RETURNED: Final = _BODY_HEADERS | frozenset(
+    b"accept-ranges age allow cache-control content-disposition content-language content-range "
+    b"content-security-policy etag expires last-modified location referrer-policy request-id retry-after "
+    b"retry-after-ms vary x-content-type-options x-frame-options x-request-id x-should-retry".split()
+)
+_RETURNED_PREFIXES: Final = tuple(
+    b"anthropic-ratelimit- openai- x-agentrt- x-litellm- x-ratelimit-".split(),
 )
 """The dialects of ``speculate`` recognise an engine by some of these."""
 

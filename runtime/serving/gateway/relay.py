@@ -4,24 +4,57 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AbstractContextManager, AsyncExitStack
+from dataclasses import dataclass
+from typing import cast
 
 import httpx
 from fastapi import Request
 from starlette.types import Receive, Scope, Send
 
+from ..http.admission import admit
 from ..http.connection import Connection
-from ..http.disconnect import body_of, cancel_on_disconnect
-from ..http.request_state import app_of
-from ..http.streaming import ClosingStreamingResponse
-from .gateway_state import gateway_state_of
+from ..http.request_state import app_of, hinted_priority
+from ..http.streaming import ClosingStreamingResponse, body_of, cancel_on_disconnect
+from .bounded_redis import BoundedRedis
 from .headers import client_headers
-from .turn_events import whole_turn
-from .upstream import error_event, is_plain_stream, raw_body
+from .separation import Separation
+from .shared_outputs import SharedOutputs
+from .sse import whole_turn
+from .upstream import Upstream, error_event, is_plain_stream, raw_body
 
 _CHAT = b"/chat/completions"
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class GatewayState:
+    """What all requests to one gateway share: the engine, the replicas, and what keeps apps apart."""
+
+    upstream: Upstream
+    shared: SharedOutputs | None
+    """None if there are no replicas."""
+    separation: Separation | None
+    """None where there is one app, or each client has its own key."""
+    redis: BoundedRedis | None
+    """What is shared is in it."""
+
+
+def gateway_state_of(request: Request) -> GatewayState:
+    """Return the state of the gateway that received ``request``."""
+    return cast(GatewayState, request.app.state.gateway)
+
+
+def admitted(request: Request) -> AbstractContextManager[None]:
+    """Count ``request`` as in progress until the block ends, by the priority that its header names.
+
+    The body is the engine's: engines differ in the fields that name a priority.
+
+    Raises:
+        ApiError: 429, the app has as many requests in progress as it may.
+    """
+    return admit(request, hinted_priority(request.headers))
 
 
 class RelayedResponse(ClosingStreamingResponse):
@@ -65,7 +98,7 @@ async def relay_request(request: Request) -> RelayedResponse:
     separation = state.separation
     notes_id = separation is not None and separation.makes(request.method, path)
     async with AsyncExitStack() as stack:
-        stack.enter_context(state.admit(request))
+        stack.enter_context(admitted(request))
         sent = send_to_engine(request, await body_of(request), readable=notes_id)
         response = await cancel_on_disconnect(request, sent)
         stack.push_async_callback(response.aclose)

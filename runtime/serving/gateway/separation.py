@@ -2,68 +2,66 @@
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import httpx
 
 from ..http.errors import ApiError
 from ..http.strict_json import compact_json, parse_body
-from .answer_id import noting_event_id, noting_id
-from .responses_body import inseparable, previous_not_found, previous_response
-from .shared_ids import SharedIds
-from .stored_ids import StoredIds
+from .sse import EventSplitter, LoopTurns, UnreadableEventError, event_data, parse_engine_json
+from .stored_ids import SharedIds, StoredIds
 from .upstream import is_event_stream
 
+_CONTENT: Final[Mapping[str, tuple[str, ...]]] = {
+    "message": ("content",),
+    "function_call": ("arguments",),
+    "function_call_output": ("output",),
+    "custom_tool_call": ("input",),
+    "custom_tool_call_output": ("output",),
+    "local_shell_call": ("action",),
+    "local_shell_call_output": ("output",),
+    "shell_call": ("action",),
+    "shell_call_output": ("output",),
+    "apply_patch_call": ("operation",),
+    "apply_patch_call_output": ("status",),
+    "reasoning": ("content", "encrypted_content"),
+    "compaction": ("encrypted_content",),
+}
+"""Where an item of each type has its content. An engine looks up the id of an item without it."""
+_LOOKED_UP_IF_EMPTY: Final = ("reasoning", "compaction")
+_CLIENTS_TOOLS: Final = ("function", "custom")
+_NAMES: Final = frozenset(
+    {
+        "container",
+        "container_id",
+        "conversation",
+        "environment",
+        "input",
+        "previous_response_id",
+        "request_id",
+        "tools",
+        "type",
+    }
+).union(*_CONTENT.values())
+
+
+_MAX_BYTES: Final = 8 * 2**20
+_log: Final = logging.getLogger(__name__)
+Note = Callable[[str], Awaitable[None]]
 _STORES_NOTHING: Final = {
     "GET": frozenset(
-        {
-            b"/api/tags",
-            b"/api/version",
-            b"/health",
-            b"/metrics",
-            b"/openapi.json",
-            b"/ping",
-            b"/v1/models",
-            b"/version",
-        }
+        b"/api/tags /api/version /health /metrics /openapi.json /ping /v1/models /version".split(),
     ),
     "POST": frozenset(
-        {
-            b"/api/chat",
-            b"/api/embed",
-            b"/api/embeddings",
-            b"/api/generate",
-            b"/api/show",
-            b"/apply-template",
-            b"/classify",
-            b"/completion",
-            b"/detokenize",
-            b"/generate",
-            b"/infill",
-            b"/pooling",
-            b"/rerank",
-            b"/score",
-            b"/tokenize",
-            b"/v1/audio/speech",
-            b"/v1/audio/transcriptions",
-            b"/v1/audio/translations",
-            b"/v1/chat/completions",
-            b"/v1/chat/completions/batch",
-            b"/v1/completions",
-            b"/v1/embeddings",
-            b"/v1/images/edits",
-            b"/v1/images/generations",
-            b"/v1/messages",
-            b"/v1/messages/count_tokens",
-            b"/v1/moderations",
-            b"/v1/rerank",
-            b"/v1/score",
-            b"/v2/embed",
-            b"/v2/rerank",
-        }
+        b"/api/chat /api/embed /api/embeddings /api/generate /api/show /apply-template /classify /completion "
+        b"/detokenize /generate /infill /pooling /rerank /score /tokenize /v1/audio/speech "
+        b"/v1/audio/transcriptions /v1/audio/translations /v1/chat/completions /v1/chat/completions/batch "
+        b"/v1/completions /v1/embeddings /v1/images/edits /v1/images/generations /v1/messages "
+        b"/v1/messages/count_tokens /v1/moderations /v1/rerank /v1/score /v2/embed /v2/rerank".split()
     ),
 }
 _MODEL: Final = b"/v1/models/"
@@ -77,6 +75,138 @@ _BY_ID: Final = {
     ("POST", "context"): re.compile(rb"/v1/contexts/%b/chat/completions" % _ID),
     ("DELETE", "context"): re.compile(rb"/v1/contexts/%b" % _ID),
 }
+
+
+def previous_response(fields: Mapping[str, Any]) -> str | None:
+    """Return the id of the response that a request with these fields continues; None if it continues none.
+
+    Raises:
+        ApiError: 400, there can be no such response, or a field's name is not in lower case; 403, a field
+            names something else that may be another app's.
+    """
+    _check_names(fields)
+    for name in ("conversation", "request_id"):
+        if fields.get(name) is not None:
+            raise inseparable(f"{name}: it may name", "Leave it out, or give", name)
+    for index, item in enumerate(_list(fields.get("input"))):
+        if isinstance(item, dict) and not _has_its_content(item):
+            field = f"input[{index}]"
+            raise inseparable(f"{field}: its id may name", "Send the item's content, or give", field)
+    for index, tool in enumerate(_list(fields.get("tools"))):
+        if isinstance(tool, dict) and _names_container(tool):
+            field = f"tools[{index}]"
+            raise inseparable(f"{field}: its container may be", "Name none, or give", field)
+    previous = fields.get("previous_response_id")
+    if not isinstance(previous, str | None):
+        raise previous_not_found()
+    return previous
+
+
+def previous_not_found() -> ApiError:
+    """Return the error for a response to continue that the app has not made."""
+    return ApiError(
+        400,
+        "previous_response_id: there is no such response, or this gateway knows it no longer. Send the whole "
+        "conversation.",
+        param="previous_response_id",
+        code="previous_response_not_found",
+    )
+
+
+def inseparable(problem: str, advice: str, param: str | None = None) -> ApiError:
+    """Return the error for what could reach another app's at an engine that sees all apps as one client."""
+    return ApiError(
+        403,
+        f"{problem} what another app has stored, since the engine sees all apps of this gateway as one "
+        f"client. {advice} each app a gateway of its own, with an --upstream-key-file of its own.",
+        param=param,
+        code="apps_share_engine_key",
+    )
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _check_names(fields: Mapping[str, Any]) -> None:
+    """Refuse names that some engines take for a checked one: those written in Go ignore the case."""
+    for name in fields:
+        if name not in _NAMES and name.casefold() in _NAMES:
+            raise ApiError(
+                400, f"there is no field {name!r}. Write it in lower case.", param=name, code="invalid_value"
+            )
+
+
+def _has_its_content(item: Mapping[str, Any]) -> bool:
+    """Whether an item of the input needs nothing that is stored at the engine."""
+    _check_names(item)
+    kind = item.get("type") or "message"
+    names = _CONTENT.get(kind, ()) if isinstance(kind, str) else ()
+    if kind in _LOOKED_UP_IF_EMPTY:
+        return any(item.get(name) for name in names)
+    return any(item.get(name) is not None for name in names)
+
+
+def _names_container(tool: Mapping[str, Any]) -> bool:
+    """Whether a tool that the engine runs names the container in which it runs."""
+    _check_names(tool)
+    if tool.get("type") in _CLIENTS_TOOLS:
+        return False
+    environment = tool.get("environment")
+    if isinstance(environment, dict):
+        _check_names(environment)
+        return environment.get("container_id") is not None
+    return isinstance(tool.get("container"), str)
+
+
+async def noting_id(pieces: AsyncIterable[bytes], note: Note) -> AsyncGenerator[bytes, None]:
+    """Yield the pieces of a JSON object unchanged; await ``note`` of its ``id`` before the last one."""
+    body, held = bytearray(), b""
+    async for piece in pieces:
+        if held:
+            yield held
+        held = piece
+        if len(body) <= _MAX_BYTES:
+            body += piece
+    await _note(note, _parse(bytes(body)) if len(body) <= _MAX_BYTES else None)
+    yield held
+
+
+async def noting_event_id(pieces: AsyncIterable[bytes], note: Note) -> AsyncGenerator[bytes, None]:
+    """Yield the pieces of a stream unchanged; await ``note`` before the end of the event with a response."""
+    splitter, turns, looking = EventSplitter(), LoopTurns(), True
+    async for piece in pieces:
+        if looking and (response := await _first_response(splitter, turns, piece)) is not None:
+            looking = False
+            await _note(note, response)
+        yield piece
+
+
+async def _first_response(splitter: EventSplitter, turns: LoopTurns, piece: bytes) -> Any:
+    """Return the response of an event that ends in ``piece``, an empty one if none can be read; else None."""
+    try:
+        for event in splitter.feed(piece):
+            body = _parse(event_data(event))
+            if isinstance(body, dict) and "response" in body:
+                return body["response"] or {}
+            await turns.handled(len(event))
+    except UnreadableEventError:
+        return {}
+    return None
+
+
+async def _note(note: Note, body: Any) -> None:
+    if isinstance(body, dict) and isinstance(id := body.get("id"), str):
+        await note(id)
+    else:
+        _log.warning("an engine's answer has no id that can be read: what it has stored reaches no app")
+
+
+def _parse(data: bytes) -> Any:
+    try:
+        return parse_engine_json(data) if data else None
+    except ValueError:
+        return None
 
 
 class Separation:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from agentrt.calls import ToolCall
 from agentrt.concurrency.fair_threads import Cancellation, FairThreads
@@ -15,8 +15,7 @@ from agentrt.errors import InvalidRequestError
 from ...toolcache.outputs import OutputLimits, ToolOutputs, call_key
 from ..http.identity import Tokens
 from ..tool_cache_route import ToolOutputEntry
-from .app_seal import AppSeal
-from .bounded_redis import BoundedRedis
+from .bounded_redis import AppSeal, BoundedRedis
 
 _STREAM_TIMEOUT_S: Final = 0.02
 """A stream waits this long for Redis when it begins. What is late is done all the same."""
@@ -58,12 +57,7 @@ class SharedOutputs:
     outputs, the first replica takes theirs. Whatever fails or is late is a miss: the client makes the call.
     """
 
-    def __init__(
-        self,
-        redis: BoundedRedis,
-        tokens: Tokens | None,
-        threads: FairThreads,
-    ) -> None:
+    def __init__(self, redis: BoundedRedis, tokens: Tokens | None, threads: FairThreads) -> None:
         """All replicas have the same ``tokens``: with others, an app's outputs are not found.
 
         ``threads`` do what takes long with large outputs.
@@ -184,8 +178,7 @@ class SharedResponse:
         return self.seal.name("output", self.id, key)
 
 
-@dataclass(frozen=True)
-class _StoredOutput:
+class _StoredOutput(NamedTuple):
     name: str
     value: bytes
     size: int

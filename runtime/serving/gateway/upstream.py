@@ -1,10 +1,14 @@
-"""The HTTP client of the engine behind a gateway."""
+"""The HTTP client of the engine behind a gateway: targets, repetitions, and heads of bounded size."""
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
-from typing import Any
+from typing import Any, Final
+from urllib.parse import unquote_to_bytes
 
+import httpcore
 import httpx
 from pydantic_core import to_json
 
@@ -14,18 +18,173 @@ from agentrt.otel.propagation import trace_header_names, trace_headers
 
 from ..http.errors import ApiError
 from .config import GatewayConfig
-from .engine_connections import EngineTransport
 from .headers import Header, forwarded_headers
-from .retries import RetryingTransport
 from .sse import LoopTurns, UnreadableEventError, whole_lines
-from .target import engine_target
 
+_SEPARATORS: Final = re.compile(rb"[/\\;?#\x00]")
+"""Where servers end a segment of a path, once it is decoded: some take backslashes and encoded slashes, cut
+off parameters (RFC 3986 §3.3), look for the query after decoding, or end texts at a NUL."""
+_MAX_ENCODINGS: Final = 4
+_IGNORED: Final = bytes(range(0x21)) + b"\x7f"
+"""Blanks and control characters, which some servers remove."""
+
+
+_PAUSES_S: Final = (0.1, 0.4)
+"""Before each repetition. A balancer finds another engine in that time; a restarted one takes longer."""
+_REFUSALS: Final = (502, 503)
+_REPEATABLE: Final = (b"/chat/completions", b"/completions", b"/embeddings")
+"""What a POST to such a path changes is nothing, even if the engine had begun."""
+_MAX_HEAD_BYTES: Final = 1 << 15
+"""Of an answer, informational ones (1xx) before it included."""
+_PIECE_BYTES: Final = 1 << 11
 _CONNECT_TIMEOUT_S = 10.0
 _KEEP_ALIVE_S = 4.0
 """Shorter than the five seconds after which many servers close idle connections, so that a connection that
 is being closed is not used again."""
 _STATUSES = range(200, 600)
 """Statuses that HTTP has for the head of an answer; the gateway's own server cannot send others."""
+
+
+def engine_target(root: bytes, target: bytes) -> bytes:
+    """Return ``target``, a client's path and query, under ``root``; its bytes are not changed.
+
+    Raises:
+        ApiError: 400, ``target`` has a fragment; 404, its path may lead outside ``root``.
+    """
+    if b"#" in target:
+        raise ApiError(
+            400, "a path and query cannot have a '#'. Leave it out, or encode it as %23.", code="invalid_url"
+        )
+    path = target.partition(b"?")[0]
+    if not path.startswith(b"/") or _leads_up(path):
+        raise ApiError(404, "there is no such path at the engine.", code="unknown_url")
+    return root + target
+
+
+def _leads_up(path: bytes) -> bool:
+    """Whether a server may read a ``..`` segment in ``path``, however it is written.
+
+    The engine would leave its root, and the request may carry its key. The segment may be encoded several
+    times, since proxies in front of an engine decode paths, too, or in more bytes than UTF-8 allows.
+    """
+    for _ in range(_MAX_ENCODINGS):
+        path = unquote_to_bytes(path)
+    try:
+        path.decode()
+    except UnicodeDecodeError:
+        return True
+    if unquote_to_bytes(path) != path:
+        return True
+    return any(part.translate(None, _IGNORED) == b".." for part in _SEPARATORS.split(path))
+
+
+class RetryingTransport(httpx.AsyncBaseTransport):
+    """Repeats a request, twice at most, whose connection is refused or that is answered with a 502 or 503.
+
+    A connection that is refused has carried no request. After a 502 or 503, only requests are repeated that
+    change nothing, and not if the answer has a ``Retry-After``: its client is told when. Whatever else the
+    engine sends is returned, so that no stream is begun twice.
+    """
+
+    def __init__(self, transport: httpx.AsyncBaseTransport) -> None:
+        """``transport`` sends each request once."""
+        self._transport = transport
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Return the response's head."""
+        for pause_s in _PAUSES_S:
+            try:
+                response = await self._transport.handle_async_request(request)
+            except httpx.ConnectError:
+                pass
+            else:
+                refused = response.status_code in _REFUSALS and "retry-after" not in response.headers
+                if not (refused and _is_repeatable(request)):
+                    return response
+                await response.aclose()
+            await asyncio.sleep(pause_s)
+        return await self._transport.handle_async_request(request)
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._transport.aclose()
+
+
+def _is_repeatable(request: httpx.Request) -> bool:
+    target: bytes = request.extensions["target"]
+    return request.method in ("GET", "HEAD") or target.partition(b"?")[0].endswith(_REPEATABLE)
+
+
+class EngineTransport(httpx.AsyncHTTPTransport):
+    """httpx's transport with a limit on heads. It uses no settings of the environment."""
+
+    def __init__(self, keep_alive_s: float) -> None:
+        """Prepare connections; an idle one is closed after ``keep_alive_s``."""
+        context = httpx.create_ssl_context(trust_env=False)
+        super().__init__(verify=context, trust_env=False)
+        # The gateway's limit on requests also limits connections.
+        self._pool = httpcore.AsyncConnectionPool(
+            ssl_context=context,
+            max_connections=None,
+            max_keepalive_connections=None,
+            keepalive_expiry=keep_alive_s,
+            network_backend=_Backend(),
+        )
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Return the response's head.
+
+        Raises:
+            httpx.RemoteProtocolError: it has more than 32 KiB, or is no HTTP.
+        """
+        response = await super().handle_async_request(request)
+        stream = response.extensions["network_stream"]
+        if isinstance(stream, _BoundedHeads):  # not that of another protocol
+            stream.end_head()
+        return response
+
+
+class _Backend(httpcore.AnyIOBackend):
+    async def connect_tcp(self, *arguments: Any, **options: Any) -> httpcore.AsyncNetworkStream:
+        return _BoundedHeads(await super().connect_tcp(*arguments, **options))
+
+
+class _BoundedHeads(httpcore.AsyncNetworkStream):
+    """A stream that reads few bytes at a time, and not too many, until the head of an answer is complete.
+
+    httpcore parses all that was read before other tasks run: thousands of headers or informational answers.
+    """
+
+    def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
+        self._stream = stream
+        self._head_bytes: int | None = 0
+
+    def end_head(self) -> None:
+        self._head_bytes = None
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109 - httpcore's
+        if self._head_bytes is None:
+            return await self._stream.read(max_bytes, timeout)
+        if self._head_bytes > _MAX_HEAD_BYTES:
+            raise httpcore.RemoteProtocolError(
+                f"the head of its answer has more than {_MAX_HEAD_BYTES} bytes"
+            )
+        data = await self._stream.read(min(max_bytes, _PIECE_BYTES), timeout)
+        self._head_bytes += len(data)
+        return data
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109 - httpcore's
+        self._head_bytes = 0
+        await self._stream.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def start_tls(self, *arguments: Any, **options: Any) -> httpcore.AsyncNetworkStream:
+        return _BoundedHeads(await self._stream.start_tls(*arguments, **options))
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
 
 
 class Upstream:

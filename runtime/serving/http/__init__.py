@@ -1,1 +1,1 @@
-"""What the server and the gateway share: listening, identity, limits, errors and the tool cache's route."""
+"""What the server and the gateway share: listening, connections, identity, limits and errors."""

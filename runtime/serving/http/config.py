@@ -84,25 +84,20 @@ class ListenConfig(Settings, strict=True, arbitrary_types_allowed=True):
 
 
 def check_origin(text: str) -> None:
-    """Check that ``text`` is the origin of web pages.
+    """Check that ``text`` is the origin of web pages, in the form in which browsers send it.
 
     Raises:
         ConfigurationError: it is not.
     """
-    if not _is_origin(text):
+    try:
+        url = urlsplit(text)
+        host, port = url.hostname, url.port
+    except ValueError:
+        host = port = None
+    default = {"http": 80, "https": 443}.get(url.scheme) if host is not None else None
+    plain = default is not None and port != default and not set(url.netloc) & {"@", "*"}
+    if not plain or text != f"{url.scheme}://{url.netloc.lower()}":
         raise ConfigurationError(
             f"{text!r} is no origin. Give scheme, host and port as the browser sends them, such as "
             "https://chat.example or http://localhost:3000; there is no pattern for several."
         )
-
-
-def _is_origin(text: str) -> bool:
-    """Whether ``text`` is the origin of web pages, in the form in which browsers send it."""
-    try:
-        url = urlsplit(text)
-        default = {"http": 80, "https": 443}.get(url.scheme)
-        if default is None or url.hostname is None or url.port == default:
-            return False
-    except ValueError:
-        return False
-    return text == f"{url.scheme}://{url.netloc.lower()}" and "@" not in url.netloc and "*" not in url.netloc

@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection
 from typing import Protocol
 
-from .shares import Shares
+from .admission import Shares
 
 
 class TableEntry(Protocol):

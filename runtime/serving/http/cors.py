@@ -14,9 +14,10 @@ from agentrt.priority import PRIORITY_HEADER
 
 from .config import ListenConfig
 from .errors import ApiError
-from .hosts import Hosts
-from .sending import ending_connection
+from .guard import check_host
+from .streaming import ending_connection
 
+_METHOD_HEADER: Final = "access-control-request-method"
 _METHODS: Final = ("DELETE", "GET", "POST")
 _READABLE_HEADERS: Final = (PRIORITY_HEADER, "retry-after", "x-should-retry")
 
@@ -48,7 +49,7 @@ class _AllowedPages(CORSMiddleware):
             allow_private_network=True,
             expose_headers=_READABLE_HEADERS,
         )
-        self._hosts = Hosts(config)
+        self._config = config
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -58,7 +59,7 @@ class _AllowedPages(CORSMiddleware):
         origin = headers.get("origin")
         if origin is not None and not self.is_allowed_origin(origin):
             await self.app(scope, receive, send)
-        elif origin is not None and _is_preflight(scope, headers):
+        elif origin is not None and scope["method"] == "OPTIONS" and _METHOD_HEADER in headers:
             response = self._preflight_response(scope["path"], headers)
             await response(scope, receive, ending_connection(send))  # it has no token
         else:
@@ -66,8 +67,8 @@ class _AllowedPages(CORSMiddleware):
 
     def _preflight_response(self, path: str, headers: Headers) -> Response:
         try:
-            self._hosts.check(headers)
-            if (method := headers["access-control-request-method"]) not in _METHODS:
+            check_host(self._config, headers)
+            if (method := headers[_METHOD_HEADER]) not in _METHODS:
                 raise ApiError(
                     400,
                     f"web pages may not send {method} requests. Use {', '.join(_METHODS)}.",
@@ -76,7 +77,3 @@ class _AllowedPages(CORSMiddleware):
         except ApiError as refusal:
             return refusal.response(path)
         return self.preflight_response(headers)
-
-
-def _is_preflight(scope: Scope, headers: Headers) -> bool:
-    return scope["method"] == "OPTIONS" and "access-control-request-method" in headers

@@ -4,29 +4,55 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
-from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .admission import Admission
+from .admission import Admission, HeldBytes
 from .config import ListenConfig
 from .errors import OLLAMA_ROUTES, ApiError, rate_limit_error
-from .held_bytes import HeldBytes
-from .hosts import Hosts
 from .identity import LOCAL_APP, METRICS_READER
-from .priority_header import hinted_priority
-from .sending import ending_connection, in_pieces
+from .request_state import hinted_priority
+from .streaming import ending_connection, in_pieces
 
 if TYPE_CHECKING:
     from .connection import Connection
+
+_LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_WILDCARD_HOSTS: Final = frozenset({"0.0.0.0", "::"})
+
 
 _PATH_WITHOUT_TOKEN = "/health"
 """Supervisors that poll whether a server is alive have no token."""
 _METRICS_PATH = "/metrics"
 """Its answer tells what all apps do."""
 _NO_PATHS: frozenset[str] = frozenset()
+
+
+def check_host(config: ListenConfig, headers: Headers) -> None:
+    """Check the ``Host`` of a request: a loopback name, or the address in ``config``.
+
+    A web page may have a name that resolves to this machine (DNS rebinding): its browser then takes the
+    server for the page's own site, and sends that name.
+
+    Raises:
+        ApiError: 421, it is not accepted.
+    """
+    # The names of a wildcard address are not known here, but each request needs a token there. No browser
+    # connects to a Unix socket.
+    if config.host in _WILDCARD_HOSTS or config.uds is not None:
+        return
+    host = headers.get("host", "")
+    try:
+        name = urlsplit(f"//{host}").hostname
+    except ValueError:
+        name = None
+    if name not in _LOOPBACK_NAMES | {config.host.lower()}:
+        raise ApiError(
+            421, f"this server is not {host!r}. Use the address it listens on.", code="invalid_host"
+        )
 
 
 class Guard:
@@ -54,7 +80,6 @@ class Guard:
         self._of_owner = owner_paths | {_METRICS_PATH}
         self._admission = admission
         self._config = config
-        self._hosts = Hosts(config)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a forbidden request with an error; pass any other on, with its limits."""
@@ -62,19 +87,19 @@ class Guard:
             await self._app(scope, receive, send)
             return
         connection: Connection | None = scope["state"].get("connection")
-        with ExitStack() as stack:
-            try:
-                headers = Headers(scope=scope)
-                self._hosts.check(headers)
-                self._check_origin(headers)
-                app, scope["state"]["owner"], proven = self._identify(scope, headers)
-                if proven and connection is not None and not connection.prove(app):
-                    raise rate_limit_error("this app has too many connections. Close some, and try again.")
-                held = stack.enter_context(self._admission.hold_bytes(app, hinted_priority(headers)))
-                self._hold_length(headers, held)
-            except ApiError as refusal:
-                await _closing(refusal).response(scope["path"])(scope, receive, send)
-                return
+        try:
+            headers = Headers(scope=scope)
+            check_host(self._config, headers)
+            self._check_origin(headers)
+            app, scope["state"]["owner"], proven = self._identify(scope, headers)
+            if proven and connection is not None and not connection.prove(app):
+                raise rate_limit_error("this app has too many connections. Close some, and try again.")
+            held = self._admission.hold_bytes(app, hinted_priority(headers))
+            self._hold_length(headers, held)
+        except ApiError as refusal:
+            await _closing(refusal).response(scope["path"])(scope, receive, send)
+            return
+        with held:
             scope["state"] |= {"app": app, "held_bytes": held}
             send = in_pieces(send if proven else ending_connection(send), held, connection)
             await self._app(scope, self._limit_body(receive, held), send)

@@ -80,9 +80,7 @@ class Tokens:
         """
         if not os.path.lexists(path):
             _create(path)
-        pairs = _pairs(path, _read(path))
-        if all(app == METRICS_READER for app, _ in pairs):
-            raise ConfigurationError(f"{path} holds no token of an app. Delete it, and it is created afresh.")
+        pairs = _pairs_of(path)
         try:
             return cls(pairs)
         except ConfigurationError as error:
@@ -105,12 +103,7 @@ def owner_token(path: Path) -> str:
     Raises:
         ConfigurationError: there is no such file, or it cannot be used; see :meth:`Tokens.read`.
     """
-    token = next((token for app, token in _pairs(path, _read(path)) if app != METRICS_READER), None)
-    if token is None:
-        raise ConfigurationError(
-            f"{path} holds no token of an app. Delete it, and the server creates it afresh."
-        )
-    return token
+    return next(token for app, token in _pairs_of(path) if app != METRICS_READER)
 
 
 def peer_app(connection: socket.socket | None) -> str:
@@ -142,14 +135,12 @@ def _create(path: Path) -> None:
         ) from error
 
 
-def _read(path: Path) -> str:
+def _pairs_of(path: Path) -> list[tuple[str, str]]:
+    """Return the apps and tokens of a file, among which is one of an app."""
     try:
-        return read_own_file(path)
+        text = read_own_file(path)
     except OwnFileError as error:
         raise ConfigurationError(f"the token file {path} cannot be used: {error}.") from error
-
-
-def _pairs(path: Path, text: str) -> list[tuple[str, str]]:
     pairs = []
     faults: dict[str, list[int]] = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -165,6 +156,10 @@ def _pairs(path: Path, text: str) -> list[tuple[str, str]]:
     if faults:
         found = " ".join(f"{_lines(numbers)}: {fault}" for fault, numbers in faults.items())
         raise ConfigurationError(f"{path}, {found}")
+    if all(app == METRICS_READER for app, _ in pairs):
+        raise ConfigurationError(
+            f"{path} holds no token of an app. Delete it, and the server creates it afresh."
+        )
     return pairs
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -12,6 +13,11 @@ from .errors import ApiError
 
 _REMEMBERED_S = 60.0
 _MAX_REMEMBERED = 4096
+
+
+def new_completion_id() -> str:
+    """Return a fresh, unguessable id. With it a client can add to the response's tool cache."""
+    return f"chatcmpl-{secrets.token_hex(16)}"
 
 
 class OpenResponses:

@@ -1,15 +1,20 @@
-"""Access to what the middleware and the application attach to a request."""
+"""What the middleware and the application attach to a request, and the priority that its header names."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 from fastapi import Request
+from starlette.datastructures import Headers
 
 from agentrt.concurrency.fair_threads import FairThreads
+from agentrt.errors import InvalidRequestError
+from agentrt.priority import PRIORITY_HEADER, Priority
 
-from .held_bytes import HeldBytes
 from .open_responses import OpenResponses
+
+_NAMES = {priority.name.lower(): priority for priority in Priority}
 
 
 def open_responses_of(request: Request) -> OpenResponses:
@@ -32,6 +37,32 @@ def is_owner(request: Request) -> bool:
     return cast(bool, request.state.owner)
 
 
-def held_bytes_of(request: Request) -> HeldBytes:
-    """Return the bytes that are held for ``request``, as the guard counts them."""
-    return cast(HeldBytes, request.state.held_bytes)
+def header_priority(request: Request) -> Priority | None:
+    """Return the priority that the header names; None if there is no such header.
+
+    Raises:
+        InvalidRequestError: the header is repeated or names no priority.
+    """
+    values: Sequence[str] = request.headers.getlist(PRIORITY_HEADER)
+    if not values:
+        return None
+    named = _NAMES.get(values[0].lower()) if len(values) == 1 else None
+    if named is None:
+        raise InvalidRequestError(
+            PRIORITY_HEADER,
+            f"{', '.join(values)!r} is no priority. Use one of {', '.join(_NAMES)}.",
+        )
+    return named
+
+
+def hinted_priority(headers: Headers) -> Priority:
+    """Return the priority that the header names; reactive if it names none.
+
+    It serves where the body, which may name one as well, is not read or is another engine's.
+    """
+    return _NAMES.get(headers.get(PRIORITY_HEADER, "").lower(), Priority.REACTIVE)
+
+
+def priority_headers(priority: Priority) -> dict[str, str]:
+    """Return the headers of a response to a request that was served with this priority."""
+    return {PRIORITY_HEADER: priority.name.lower()}

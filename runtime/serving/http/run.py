@@ -2,48 +2,142 @@
 
 from __future__ import annotations
 
+import asyncio
+import ctypes
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Final, cast
 
 import uvicorn
 from fastapi import FastAPI
 
-from .allocator import TRIM_S, give_back_freed
+from .acceptor import Acceptor
+from .application import AnswerInterrupted
 from .config import ListenConfig
 from .connection import Connection
 from .connection_table import ConnectionTable, connection_limit
-from .draining import DrainingServer
-from .interrupted import AnswerInterrupted
+
+_M_ARENA_MAX: Final = -8
+_ARENAS: Final = 2
+
+TRIM_S: Final = 30
+"""Seconds between two times that freed memory is given back."""
+_ENDING_S: Final = 5
+"""Seconds in which cancelled requests must have sent their errors; then their connections are closed."""
+_ENDED_S: Final = 1
+"""Seconds in which requests without a connection must have ended."""
 
 
-def make_server(
-    app: FastAPI,
-    config: ListenConfig,
-    ready: Callable[[], None] = lambda: None,
-    waiting: Callable[[int], None] = lambda requests: None,
-) -> DrainingServer:
-    """Return a server for ``app``. Its ``run`` takes the listener; ``should_exit`` stops it.
+def share_arenas() -> None:
+    """Let all threads of this process allocate from two arenas. Does nothing without glibc.
 
-    ``ready`` and ``waiting`` are those of :func:`serve`. If the state of ``app`` has a function
-    ``end_streams``, it is called when the server stops; see :class:`DrainingServer`.
+    glibc gives each thread an arena of its own. What one thread frees others cannot use, so a server with
+    many threads grows for hours. To be called before there are threads.
     """
-    table = ConnectionTable(connection_limit(config.max_connections), config.apps)
-    settings = uvicorn.Config(
-        AnswerInterrupted(app),
-        http=Connection.bound_to(config, table),
-        ws="none",
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_keep_alive=config.idle_timeout_s,
-        callback_notify=give_back_freed,
-        timeout_notify=TRIM_S,
-    )
-    end_streams = getattr(app.state, "end_streams", _no_streams)
-    return DrainingServer(settings, table, config.drain_s, ready, waiting, end_streams)
+    _in_glibc("mallopt", _M_ARENA_MAX, _ARENAS)
+
+
+async def give_back_freed() -> None:
+    """Give the pages that nothing is in any more back to the system. Does nothing without glibc.
+
+    glibc gives back the end of an arena only. Between what lives long, pages that requests have freed stay
+    with the process, and more of them the longer it serves.
+    """
+    await asyncio.to_thread(_in_glibc, "malloc_trim", 0)
+
+
+def _in_glibc(name: str, *arguments: int) -> None:
+    """Call a function of the C library, unless it is another one than glibc."""
+    with suppress(OSError, TypeError, AttributeError):
+        getattr(ctypes.CDLL(None), name)(*arguments)
+
+
+class DrainingServer(uvicorn.Server):
+    """Stops at the first signal, once its requests have ended or ``drain_s`` is over, or at a second SIGINT.
+
+    Requests that are in progress then are cancelled; :class:`AnswerInterrupted` answers them. Its ``run``
+    takes the listener; ``should_exit`` stops it, too.
+    """
+
+    def __init__(
+        self,
+        app: FastAPI,
+        config: ListenConfig,
+        ready: Callable[[], None] = lambda: None,
+        waiting: Callable[[int], None] = lambda requests: None,
+    ) -> None:
+        """``ready`` is called once clients can connect and signals stop the server.
+
+        ``waiting`` is called with the number of requests in progress when the server begins to wait for them.
+        Before, ``end_streams`` of the state of ``app`` is called if there is one: it ends the answers that
+        have no end of their own, and returns how many there are.
+        """
+        self._table = ConnectionTable(connection_limit(config.max_connections), config.apps)
+        super().__init__(
+            uvicorn.Config(
+                AnswerInterrupted(app),
+                http=Connection.bound_to(config, self._table),
+                ws="none",
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_keep_alive=config.idle_timeout_s,
+                callback_notify=give_back_freed,
+                timeout_notify=TRIM_S,
+            )
+        )
+        self._drain_s = config.drain_s
+        self._ready = ready
+        self._waiting = waiting
+        self._end_streams: Callable[[], int] = getattr(app.state, "end_streams", lambda: 0)
+        self._stop_now = asyncio.Event()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to stop at the first signal, and end the requests in progress at a second SIGINT."""
+        if self.should_exit and sig == signal.SIGINT and not self._stop_now.is_set():
+            self._stop_now.set()  # in the loop's thread, which uvicorn wakes ten times a second to look
+        else:
+            super().handle_exit(sig, frame)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start to accept connections, and say so."""
+        await super().startup([])
+        for listener in sockets or ():
+            acceptor = Acceptor(listener, self._new_connection, self._table.free_one)
+            self.servers.append(acceptor)  # type: ignore[arg-type]  # uvicorn closes it and waits for that
+        self._ready()
+
+    def _new_connection(self) -> asyncio.Protocol:
+        protocol = cast(type[Connection], self.config.http_protocol_class)
+        return protocol(self.config, self.server_state, self.lifespan.state)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept no more connections, and wait until the requests in progress have ended or were ended."""
+        requests = len(self.server_state.tasks) - self._end_streams()
+        if requests and self._drain_s and not self._stop_now.is_set():
+            self._waiting(requests)
+        ending = asyncio.create_task(self._end_requests())
+        try:
+            await super().shutdown(sockets)
+        finally:
+            ending.cancel()
+
+    async def _end_requests(self) -> None:
+        """Cancel the requests in progress when the time is over or a second SIGINT has come."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._drain_s):
+                await self._stop_now.wait()
+        for task in self.server_state.tasks:
+            task.cancel()
+        await asyncio.sleep(_ENDING_S)
+        for connection in list(self.server_state.connections):
+            cast(Connection, connection).abort()
+        await asyncio.sleep(_ENDED_S)
+        self.force_exit = True
 
 
 def serve(
@@ -58,13 +152,9 @@ def serve(
     Call it on the main thread. ``ready`` is called once clients can connect and signals stop the server;
     ``waiting`` with the number of requests in progress when the server begins to wait for them.
     """
-    server = make_server(app, config, ready, waiting)
+    server = DrainingServer(app, config, ready, waiting)
     with _signals_stop(server):
         server.run(sockets=[listener])
-
-
-def _no_streams() -> int:
-    return 0
 
 
 @contextmanager

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import AsyncGenerator, Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 from ..http.strict_json import compact_json
-from .frames import Frame, Frames
+from .frames import Frames
 
 INTERVAL_S: Final = 0.2
 """Seconds between two frames while there are few pages."""
@@ -20,6 +19,9 @@ HEARTBEAT_S: Final = 5.0
 MAX_BEHIND: Final = 4
 """Frames that wait for a page that reads slowly. It gets the newest ones, and sees by their numbers that
 others are missing."""
+
+_Page: TypeAlias = asyncio.Queue[bytes | None]
+"""The frames that one page has yet to get."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -52,19 +54,15 @@ class LiveFeed:
         """Yield server-sent events to one page, until it is closed, :meth:`end` is called or a fault."""
         if self._ended:
             return
-        page = _Page()
+        page = _Page(MAX_BEHIND)
         if self._newest is not None:
-            page.put(self._newest)
+            _put(page, self._newest)
         self._pages[page] = None
         if self._task is None:
             self._task = asyncio.create_task(self._make_frames())
         try:
-            while True:
-                await page.ready.wait()
-                if page.ended:
-                    return
-                for frame in page.take():
-                    yield frame
+            while (frame := await page.get()) is not None:
+                yield frame
         finally:
             self._pages.pop(page, None)
             if not self._pages and self._task is not None:
@@ -78,7 +76,7 @@ class LiveFeed:
 
     def _end_pages(self) -> int:
         for page in self._pages:
-            page.end()
+            _put(page, None)
         return len(self._pages)
 
     async def _make_frames(self) -> None:
@@ -88,13 +86,13 @@ class LiveFeed:
             while True:
                 begun = loop.time()
                 frame = await frames.next()
-                state = _without_time(frame)
+                state = {name: value for name, value in frame.items() if name != "t"}
                 if state != before or begun - sent >= HEARTBEAT_S:
                     number, sent, before = number + 1, begun, state
                     text = compact_json({"n": number, **frame})
                     self._newest = f"data: {text}\n\n".encode("utf-8", "replace")
                     for page in self._pages:
-                        page.put(self._newest)
+                        _put(page, self._newest)
                 await asyncio.sleep(max(0.0, begun + self.interval_s - loop.time()))
         except Exception:  # noqa: BLE001 - logged, and the pages are told
             _log.exception("The live page's events have ended. Pages connect again.")
@@ -104,30 +102,8 @@ class LiveFeed:
             frames.stop()
 
 
-def _without_time(frame: Frame) -> Frame:
-    return {name: value for name, value in frame.items() if name != "t"}
-
-
-class _Page:
-    """The frames that one page has yet to get."""
-
-    def __init__(self) -> None:
-        self._frames: deque[bytes] = deque(maxlen=MAX_BEHIND)
-        self.ready = asyncio.Event()
-        """Set while there are frames, and at the end."""
-        self.ended = False
-
-    def put(self, frame: bytes) -> None:
-        self._frames.append(frame)
-        self.ready.set()
-
-    def end(self) -> None:
-        self.ended = True
-        self.ready.set()
-
-    def take(self) -> list[bytes]:
-        """Return all of them."""
-        taken = list(self._frames)
-        self._frames.clear()
-        self.ready.clear()
-        return taken
+def _put(page: _Page, frame: bytes | None) -> None:
+    """Put the next frame, or None at the end, in the place of the oldest one if too many wait."""
+    if page.full():
+        page.get_nowait()
+    page.put_nowait(frame)

@@ -9,20 +9,27 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from ...engine.engine_status import EngineStatus, RequestStatus
 from ...engine.trace import TracedKernel, TracedRequest
 from ...heg.kernel import Role
 from ...local.service import LocalRuntime
 from ...pool.pooled_model import PooledModel
+from ...scheduler.block_manager import HeldContext
 from ...scheduler.sequence import SequenceState
 from .expectation import Expectation
-from .kv_memory import held_rows
-from .names import app_name, short_id
 
+_ID_CHARACTERS: Final = 12
+_APP_CHARACTERS: Final = 64
+MAX_ROWS: Final = 40
+"""Rows of each model that a frame lists, but for the last, which has the rest."""
+
+Key = TypeVar("Key")
+_Row: TypeAlias = tuple[str, str | None, str | None, int]
+"""What blocks are held for, app, context, and how many they are. Several apps or contexts are None."""
 Frame: TypeAlias = dict[str, Any]
 
 MAX_REQUESTS: Final = 100
@@ -38,6 +45,85 @@ _ANSWER_S: Final = 0.1
 """How long a frame waits for an engine, which answers between two kernels."""
 _ROLES: Final = list(Role)
 _STAGES: Final = ("prefill", "decode", "mixed")
+_COUNTED: Final = (
+    "sampled_tokens",
+    "drafted_tokens",
+    "accepted_tokens",
+    "answered_calls",
+    "given_tokens",
+    "finished",
+    "cancelled",
+    "failed",
+    "preemptions",
+    "evictions",
+)
+"""Counters of :class:`EngineStatistics`, of all times that the model was loaded together."""
+
+
+def short_id(unguessable: str) -> str:
+    """Return the beginning of an id, which tells it from others and opens nothing."""
+    return unguessable[:_ID_CHARACTERS]
+
+
+def app_name(text: str) -> str:
+    """Return the beginning of a name that a client has chosen."""
+    return text[:_APP_CHARACTERS]
+
+
+def held_rows(status: EngineStatus, blocks: int, block_bytes: int) -> list[dict[str, Any]]:
+    """Return a row for each app, context and purpose that any of the arena's ``blocks`` are held for.
+
+    Each block is counted once: for requests before the next turn, and where several contexts share it, in a
+    row of their app or of none. The largest row is the first. The last one, if there is one for ``"other"``,
+    is what remains: blocks of requests that end or are not in ``status``, those that hung kernels have left
+    unusable, and rows beyond :data:`MAX_ROWS`.
+    """
+    known: set[int] = set()
+    rows = [
+        *_rows_of("requests", status.requests, known),
+        *_rows_of("next turn", status.held_contexts, known),
+        ("disk", None, None, len(status.swapped_blocks - known)),
+    ]
+    largest = sorted((row for row in rows if row[-1]), key=lambda row: -row[-1])[:MAX_ROWS]
+    rest = blocks - status.free_blocks - sum(row[-1] for row in largest)
+    if rest:
+        largest.append(("other", None, None, rest))
+    return [
+        {
+            "held_for": purpose,
+            "app": None if app is None else app_name(app),
+            "context": None if context is None else short_id(context),
+            "bytes": count * block_bytes,
+        }
+        for purpose, app, context, count in largest
+    ]
+
+
+def _rows_of(purpose: str, holders: Iterable[RequestStatus | HeldContext], known: set[int]) -> list[_Row]:
+    """Return rows of the blocks of ``holders`` that are not ``known``, and add them to these."""
+    contexts: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+    apps: defaultdict[str, set[int]] = defaultdict(set)
+    for each in holders:
+        own = set(each.blocks) - known
+        contexts[each.app, each.context_id] |= own
+        apps[each.app] |= own
+    by_contexts, by_apps = _shared(contexts), _shared(apps)
+    known.update(*apps.values())
+    return [
+        *((purpose, app, context, len(own - by_contexts)) for (app, context), own in contexts.items()),
+        *((purpose, app, None, len((own & by_contexts) - by_apps)) for app, own in apps.items()),
+        (purpose, None, None, len(by_apps)),
+    ]
+
+
+def _shared(holders: Mapping[Key, set[int]]) -> set[int]:
+    """Return the blocks that more than one of ``holders`` has."""
+    seen: set[int] = set()
+    shared: set[int] = set()
+    for own in holders.values():
+        shared |= own & seen
+        seen |= own
+    return shared
 
 
 class Frames:
@@ -58,7 +144,7 @@ class Frames:
         models = self._models()
         loaded = [model.runtime for model in models if model.runtime is not None]
         for runtime in [each for each in self._watched if each not in loaded]:
-            self._watched.pop(runtime).close()
+            self._watched.pop(runtime).stack.close()
         for runtime in loaded:
             if runtime not in self._watched:
                 self._watched[runtime] = _Watched(runtime)
@@ -72,7 +158,7 @@ class Frames:
     def stop(self) -> None:
         """Record nothing any more, until the next frame is made."""
         for watched in self._watched.values():
-            watched.close()
+            watched.stack.close()
         self._watched.clear()
 
 
@@ -81,8 +167,8 @@ class _Watched:
 
     def __init__(self, runtime: LocalRuntime) -> None:
         self._runtime = runtime
-        self._stack = ExitStack()
-        self.trace = self._stack.enter_context(runtime.record_trace(_TRACE_LIMIT))
+        self.stack = ExitStack()
+        self.trace = self.stack.enter_context(runtime.record_trace(_TRACE_LIMIT))
         self.expectation = Expectation()
         self._asked: asyncio.Future[EngineStatus] | None = None
         self._answer: EngineStatus | None = None
@@ -110,9 +196,6 @@ class _Watched:
         if self._asked.done():
             self._answer, self._asked = self._asked.result(), None
         return self._answer or self._without_requests()
-
-    def close(self) -> None:
-        self._stack.close()
 
     def _without_requests(self) -> EngineStatus:
         statistics = self._runtime.statistics()
@@ -154,21 +237,6 @@ async def _part_of(model: PooledModel, watched: _Watched | None) -> Frame:
             for each in watched.trace.take_answers()[-MAX_ENDED:]
         ],
     }
-
-
-_COUNTED: Final = (
-    "sampled_tokens",
-    "drafted_tokens",
-    "accepted_tokens",
-    "answered_calls",
-    "given_tokens",
-    "finished",
-    "cancelled",
-    "failed",
-    "preemptions",
-    "evictions",
-)
-"""Counters of :class:`EngineStatistics`, of all times that the model was loaded together."""
 
 
 def _request_rows(

@@ -1,4 +1,4 @@
-"""``/``, the files of the live page, and ``/live/events``."""
+"""``/``, the files of the live page, and ``/live/events``; the page by itself."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Final, cast
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import Response
 
+from ..http.application import application
+from ..http.config import ListenConfig
 from ..http.streaming import ClosingStreamingResponse
 from .feed import LiveFeed
 
@@ -62,14 +64,9 @@ async def events(request: Request) -> Response:
     feed = cast(LiveFeed, request.app.state.live_feed)
     return ClosingStreamingResponse(
         feed.events(),
-        _nothing_to_close,
         media_type="text/event-stream",
         headers={"cache-control": "no-store", "x-content-type-options": "nosniff"},
     )
-
-
-async def _nothing_to_close() -> None:
-    """Do nothing: the stream holds nothing but its place in the feed."""
 
 
 def _sender(name: str) -> Callable[[], Awaitable[Response]]:
@@ -83,3 +80,14 @@ for _path, _name in _PATHS.items():
     router.add_api_route(
         _path, _sender(_name), methods=["GET", "HEAD"], include_in_schema=False, response_class=Response
     )
+
+
+def create_live_app(feed: LiveFeed, config: ListenConfig) -> FastAPI:
+    """Return an ASGI application that serves the live page and the events of ``feed``, and nothing else.
+
+    It is for programs that have runtimes of their own.
+    """
+    paths = {"public_paths": PUBLIC_PATHS, "owner_paths": OWNER_PATHS}
+    app = application("agentrt live page", config, **paths, openapi_url=None)
+    install(app, feed)
+    return app

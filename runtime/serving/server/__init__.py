@@ -6,6 +6,6 @@ with needs_extra("serve"):
     from ..http.listener import bind
     from ..http.run import serve
     from .app import create_app
-    from .config import ServerConfig
+    from .server_state import ServerConfig
 
 __all__ = ["ServerConfig", "bind", "create_app", "serve"]

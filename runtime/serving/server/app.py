@@ -12,21 +12,13 @@ from ...local.service import LocalRuntime
 from ...pool.embedding_model import EmbeddingModel
 from ...pool.model_pool import ModelPool
 from .. import tool_cache_route
-from ..http.admission import Admission
-from ..http.cors import allow_origins
-from ..http.errors import install_error_handlers
-from ..http.guard import Guard
-from ..http.open_responses import OpenResponses
-from ..http.trace_context import TraceContext, application
+from ..http.application import application
 from ..live import routes as live
 from ..live.feed import LiveFeed
 from ..live.frames import Frames
-from . import chat, completions, contexts, embeddings, responses, status, tokens
-from .config import ServerConfig
+from . import completions, contexts, embeddings, ollama, responses, status, tokens
 from .metrics import Metrics
-from .ollama import embeddings as ollama_embeddings
-from .ollama import routes as ollama
-from .server_state import ServerState
+from .server_state import ServerConfig, ServerState
 
 
 def create_app(
@@ -45,26 +37,22 @@ def create_app(
             f"the embedding model and another one have the name {embedding.name!r}. Give the other one a "
             "name of its own (--served-model-name)."
         )
-    metrics, admission = Metrics(pool), Admission(config)
     # No documentation pages: they would load scripts from other sites. The OpenAPI document is /openapi.json.
-    app = application("agentrt", docs_url=None, redoc_url=None, lifespan=lambda _: pool.running())
-    app.state.server = ServerState(pool, config, admission, metrics, embedding)
-    app.state.open_responses = OpenResponses()
-    app.state.threads = FairThreads("agentrt-serve")
-    live.install(app, LiveFeed(lambda: Frames(lambda: pool.models)))
-    answering = (chat, completions, contexts, embeddings, responses, tokens)
-    for routes in (*answering, ollama, ollama_embeddings, tool_cache_route, status):
-        app.include_router(routes.router)
-    install_error_handlers(app)
-    app.add_middleware(TraceContext, untraced=live.PUBLIC_PATHS | live.OWNER_PATHS)
-    app.add_middleware(
-        Guard,
-        config=config,
-        admission=admission,
+    app = application(
+        "agentrt",
+        config,
         public_paths=live.PUBLIC_PATHS,
         owner_paths=live.OWNER_PATHS,
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lambda _: pool.running(),
     )
-    allow_origins(app, config)
+    metrics = Metrics(pool)
+    app.state.server = ServerState(pool, config, metrics, embedding)
+    app.state.threads = FairThreads("agentrt-serve")
+    live.install(app, LiveFeed(lambda: Frames(lambda: pool.models)))
+    for routes in (completions, contexts, embeddings, responses, tokens, ollama, tool_cache_route, status):
+        app.include_router(routes.router)
     app.add_middleware(_ResponseCounter, metrics=metrics)
     return app
 

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal, cast
 
+from fastapi import Request
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
+from agentrt.errors import InvalidRequestError
 from agentrt.priority import PRIORITY_HEADER, Priority
 
 from ...request.options import GenerationOptions
-from ..http.errors import ApiError
+from ...request.sampling_params import MAX_BIASES
+from ..http.request_state import header_priority
 
 ServiceTier = Literal["auto", "default", "flex", "scale", "priority"]
 
-
-_SAMPLING: Final = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "frequency_penalty",
-                    "presence_penalty", "seed", "stop", "stop_token_ids", "ignore_eos")  # fmt: skip
+_PASSED_ON: Final = {"temperature", "top_p", "top_k", "min_p", "repetition_penalty", "frequency_penalty",
+                     "presence_penalty", "seed", "stop", "stop_token_ids", "ignore_eos",
+                     "parallel_tool_calls", "shared_prefix"}  # fmt: skip
+"""Fields that are options of the runtime, too, where a request has them."""
 
 MAX_ITEMS: Final = 64
 """Items of a list that are validated one by one. The runtime has lower limits, and clearer errors."""
+MAX_CHOICES: Final = 16
 
 
 def at_most(entries: int) -> BeforeValidator:
@@ -58,22 +63,18 @@ class PrioritizedRequest(BaseModel):
             return Priority.REACTIVE if self.priority <= Priority.REACTIVE else Priority.PROACTIVE
         return {"flex": Priority.PROACTIVE, "priority": Priority.REACTIVE}.get(self.service_tier or "")
 
-    def take_priority(self, header: Priority | None) -> None:
-        """Take the priority of the header; None is without effect.
+    def take_priority(self, request: Request) -> None:
+        """Take the priority that the header of ``request`` names, if it names one.
 
         Raises:
-            ApiError: 400, the body names another one.
+            InvalidRequestError: the body names another one, or the header names none.
         """
-        if header is None:
+        if (header := header_priority(request)) is None:
             return
-        named = self.named_priority
-        if named not in (None, header):
-            raise ApiError(
-                400,
-                f"{PRIORITY_HEADER}: it says {header.name.lower()}, and the body says otherwise. Send one of "
-                "them.",
-                param=PRIORITY_HEADER,
-                code="invalid_value",
+        if self.named_priority not in (None, header):
+            raise InvalidRequestError(
+                PRIORITY_HEADER,
+                f"it says {header.name.lower()}, and the body says otherwise. Send one of them.",
             )
         self.priority = int(header)
 
@@ -111,11 +112,8 @@ class GenerationRequest(PrioritizedRequest):
 
     def common_options(self) -> GenerationOptions:
         """Return the runtime's options of these fields."""
-        return cast(GenerationOptions, {"priority": self.runtime_priority, **self.given(*_SAMPLING)})
-
-    def given(self, *names: str) -> dict[str, Any]:
-        """Return the fields of these names that the request has."""
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
+        given = self.model_dump(include=_PASSED_ON, exclude_none=True)
+        return cast(GenerationOptions, {"priority": self.runtime_priority, **given})
 
 
 class CommonRequest(GenerationRequest):
@@ -127,7 +125,35 @@ class CommonRequest(GenerationRequest):
     shared_prefix: bool | None = None
     """agentrt's own: whether apps with the same system messages and tools, and this field, share them."""
 
+
+LogitBias = Annotated[dict[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], float], at_most(MAX_BIASES)]
+"""Token ids as texts, and the values added to their logits."""
+
+
+class StreamOptions(BaseModel):
+    """What a stream contains besides the answer."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+    include_usage: bool | None = None
+
+
+class ChoicesRequest(GenerationRequest):
+    """The fields that chat completions and completions share, and the responses API does not have."""
+
+    n: int | None = Field(default=None, ge=1, le=MAX_CHOICES)
+    """With ``seed``, choice ``i`` has seed ``seed + i``."""
+    logit_bias: LogitBias | None = None
+    stream_options: StreamOptions | None = None
+
+    @property
+    def includes_usage(self) -> bool:
+        """Whether a stream ends with a chunk that has the usage."""
+        return self.stream_options is not None and bool(self.stream_options.include_usage)
+
     def common_options(self) -> GenerationOptions:
-        """Return the runtime's options that are the same in both interfaces."""
-        given = self.given("parallel_tool_calls", "shared_prefix")
-        return cast(GenerationOptions, {**super().common_options(), **given})
+        """Return the runtime's options of these fields."""
+        options = super().common_options()
+        if self.logit_bias:
+            options["logit_bias"] = {int(token): bias for token, bias in self.logit_bias.items()}
+        return options

@@ -7,11 +7,12 @@ from typing import Annotated, Any, Final
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
+from agentrt.errors import InvalidRequestError
+
 from ...request.field_names import renamed
 from ...request.options import GenerationOptions
 from ...request.raw_prompt import RawPrompt
-from ..http.errors import ApiError
-from .choices_request import MAX_CHOICES, ChoicesRequest
+from .common_request import MAX_CHOICES, ChoicesRequest
 
 DEFAULT_TOKENS: Final = 16
 """Of an answer, where neither the request nor the server has a number. As for OpenAI."""
@@ -46,12 +47,12 @@ class CompletionRequest(ChoicesRequest):
         """Return the runtime's options for one answer.
 
         Raises:
-            ApiError: 400, ``best_of`` or ``echo`` asks for what there is not.
+            InvalidRequestError: ``best_of`` or ``echo`` asks for what there is not.
         """
         if self.best_of not in (None, self.n or 1):
-            raise _refused("best_of", "all answers are returned. Leave it out, and set n.")
+            raise InvalidRequestError("best_of", "all answers are returned. Leave it out, and set n.")
         if self.echo and self.logprobs is not None:
-            raise _refused(
+            raise InvalidRequestError(
                 "echo",
                 "log probabilities are computed of the answer only, not of the prompt. Leave out echo or "
                 "logprobs.",
@@ -65,23 +66,23 @@ class CompletionRequest(ChoicesRequest):
         """Return the prompts.
 
         Raises:
-            ApiError: 400, there are none, too many, or of several kinds.
+            InvalidRequestError: there are none, too many, or of several kinds.
         """
         several = self._several_prompts
         if several is None:
             several = [self.prompt]
         if not several:
-            raise _refused("prompt", "is empty. Give a text, or token ids.")
+            raise InvalidRequestError("prompt", "is empty. Give a text, or token ids.")
         if len(several) * (self.n or 1) > MAX_CHOICES:
-            raise _refused(
+            raise InvalidRequestError(
                 "prompt", f"times n there are more than {MAX_CHOICES} answers. Send several requests."
             )
         special = self.add_special_tokens is not False
         return [RawPrompt(each, special) for each in several]
 
-    def field_name_of_prompt(self, index: int, field: str) -> str:
-        """Return this request's name for a field that an error of its prompt ``index`` names."""
-        return renamed(field, {} if self._several_prompts is None else {"prompt": f"prompt[{index}]"})
+    def field_name(self, field: str, prompt: int) -> str:
+        """Return this request's name for a field that an error of its prompt of this index names."""
+        return renamed(field, {} if self._several_prompts is None else {"prompt": f"prompt[{prompt}]"})
 
     @property
     def _several_prompts(self) -> list[Any] | None:
@@ -89,7 +90,3 @@ class CompletionRequest(ChoicesRequest):
         if isinstance(self.prompt, str) or (self.prompt and type(self.prompt[0]) is int):
             return None
         return self.prompt
-
-
-def _refused(field: str, reason: str) -> ApiError:
-    return ApiError(400, f"{field}: {reason}", param=field, code="invalid_value")

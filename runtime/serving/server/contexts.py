@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal, Unpack
+from functools import partial
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict
 
-from agentrt.errors import ContextNotFoundError
+from agentrt.errors import ContextNotFoundError, InvalidRequestError
 from agentrt.priority import Priority
 
 from ...contexts.context import Context
-from ...contexts.service import ContextService, ContextStream
-from ...engine.output.generation import Generation
 from ...local.service import LocalRuntime
 from ...pool.pooled_model import PooledModel
 from ...pool.stored_contexts import delete_contexts, find_context
-from ...request.field_names import renamed, sender_names
-from ...request.options import GenerationOptions
 from ..http.errors import ApiError
 from ..http.request_state import app_of
 from ..http.strict_json import StrictJsonRoute
-from .chat import answer_chat
+from .answers import Generating, answer
+from .chat_answer import ChatWriter
 from .chat_request import ChatRequest
 from .paging import PageBody, PageQuery, page_of
-from .server_state import server_state_of
+from .server_state import loaded, server_state_of
 
 router = APIRouter(route_class=StrictJsonRoute)
 
@@ -86,19 +83,18 @@ class DeletedContexts(BaseModel):
     deleted: Literal[True] = True
 
 
-@router.post("/v1/contexts", summary="Make a context", response_model=ContextBody)
-async def create_context(body: NewContext, request: Request) -> Response:
+@router.post("/v1/contexts", summary="Make a context")
+async def create_context(body: NewContext, request: Request) -> ContextBody:
     """Return a new context of the app, which stays until it is deleted."""
     state = server_state_of(request)
     model = state.model(body.model)
-    with state.admission.admit(request, Priority.REACTIVE), state.pool.hold(model):
-        runtime = await state.load(model, request)
+    async with loaded(request, model, Priority.REACTIVE) as runtime:
         context = await runtime.bind(app_of(request)).anew_context(body.system_prompt)
-    return JSONResponse(_body(model, context).model_dump())
+    return _body(model, context)
 
 
-@router.get("/v1/contexts", summary="List the contexts", response_model=ContextList)
-async def list_contexts(request: Request, query: Annotated[PageQuery, Query()]) -> Response:
+@router.get("/v1/contexts", summary="List the contexts")
+async def list_contexts(request: Request, query: Annotated[PageQuery, Query()]) -> ContextList:
     """Return the app's contexts of all models, sessions and chains of responses among them.
 
     The one that was made last is the first, unless ``order`` is ``asc``: this order does not change while a
@@ -106,49 +102,44 @@ async def list_contexts(request: Request, query: Annotated[PageQuery, Query()]) 
     """
     app, models = app_of(request), server_state_of(request).pool.models
 
-    def listed() -> Response:
+    def listed() -> ContextList:
         found = [(model, context) for model in models for context in model.context_table.contexts(app)]
         found.sort(key=lambda each: (each[1].created, each[1].id))
-        page = page_of(found, lambda each: each[1].id, query)
-        return JSONResponse(ContextList(**page.fields([_body(*each) for each in page.items])).model_dump())
+        return ContextList(**page_of(found, lambda each: each[1].id, query, lambda each: _body(*each)))
 
     return await asyncio.to_thread(listed)  # there may be thousands
 
 
-@router.get("/v1/contexts/{context_id}", summary="Show a context", response_model=ContextWithMessages)
-async def get_context(context_id: str, request: Request) -> Response:
+@router.get("/v1/contexts/{context_id}", summary="Show a context")
+async def get_context(context_id: str, request: Request) -> ContextWithMessages:
     """Return a context and its messages; a session has none, since its requests have them."""
     model, context = await _find(request, context_id)
     messages = [dict(message) for message in context.messages]
-    fields = _body(model, context).model_dump() | {"messages": messages}
-    return JSONResponse(ContextWithMessages(**fields).model_dump())
+    return ContextWithMessages(**_body(model, context).model_dump(), messages=messages)
 
 
-@router.delete("/v1/contexts/{context_id}", summary="Delete a context", response_model=DeletedContext)
-async def delete_context(context_id: str, request: Request) -> Response:
+@router.delete("/v1/contexts/{context_id}", summary="Delete a context")
+async def delete_context(context_id: str, request: Request) -> DeletedContext:
     """Delete a context and its text. A call in progress ends with a 404, in its stream if it has begun."""
     model, context = await _find(request, context_id)
     await asyncio.to_thread(model.context_table.delete, app_of(request), context.id)
-    return JSONResponse(DeletedContext(id=context.id).model_dump())
+    return DeletedContext(id=context.id)
 
 
-@router.delete("/v1/contexts", summary="Delete all contexts", response_model=DeletedContexts)
-async def delete_all_contexts(request: Request) -> Response:
+@router.delete("/v1/contexts", summary="Delete all contexts")
+async def delete_all_contexts(request: Request) -> DeletedContexts:
     """Delete everything that the server keeps of the app, of all models, in memory and on disk.
 
     These are contexts, sessions, stored responses, and what was computed for requests without any of them.
     """
     if request.query_params:  # a filter that is ignored would delete too much
         name = next(iter(request.query_params))
-        raise ApiError(
-            400,
-            f"{name}: all contexts are deleted, and none is chosen. Leave it out, or delete one by its id.",
-            param=name,
-            code="invalid_value",
+        raise InvalidRequestError(
+            name, "all contexts are deleted, and none is chosen. Leave it out, or delete one by its id."
         )
     models = server_state_of(request).pool.models
     await asyncio.to_thread(delete_contexts, models, app_of(request))
-    return JSONResponse(DeletedContexts().model_dump())
+    return DeletedContexts()
 
 
 @router.delete("/v1/contexts/{context_id:path}", include_in_schema=False)
@@ -166,34 +157,18 @@ async def call_context(context_id: str, body: ChatRequest, request: Request) -> 
     """
     model, context = await _find(request, context_id)
     if body.model is not None and server_state_of(request).model(body.model) is not model:
-        message = f"the context is one of {model.name!r}. Leave the model out, or name this one."
-        raise ApiError(400, f"model: {message}", param="model", code="invalid_value")
+        reason = f"the context is one of {model.name!r}. Leave the model out, or name this one."
+        raise InvalidRequestError("model", reason)
     if body.n not in (None, 1):
         raise ApiError(400, "n: a context goes on with one answer. Leave it out.", param="n")
-    app = app_of(request)
-    return await answer_chat(
-        body, request, model, {}, lambda runtime: _ContextCalls(runtime, app, context.id)
-    )
+    body.take_priority(request)
 
+    def generating(runtime: LocalRuntime) -> Generating:
+        service = runtime.bind(app_of(request))
+        return Generating(partial(service.acall, context.id), partial(service.start, context.id))
 
-class _ContextCalls:
-    """One context in the place of a runtime."""
-
-    def __init__(self, runtime: LocalRuntime, app: str, context_id: str) -> None:
-        self._service: ContextService = runtime.bind(app)
-        self._context_id = context_id
-
-    async def agenerate(self, messages: Sequence[Any], **options: Unpack[GenerationOptions]) -> Generation:
-        with sender_names(_http_name):
-            return await self._service.acall(self._context_id, messages, **options)
-
-    async def start(self, messages: Sequence[Any], **options: Unpack[GenerationOptions]) -> ContextStream:
-        with sender_names(_http_name):
-            return await self._service.start(self._context_id, messages, **options)
-
-
-def _http_name(field: str) -> str:
-    return renamed(field, {"prompt": "messages", "context": "context_id"})
+    writer = ChatWriter(model.name, body)
+    return await answer(request, model, writer, [body.prompt], body.options(), generating)
 
 
 async def _find(request: Request, context_id: str) -> tuple[PooledModel, Context]:

@@ -5,29 +5,68 @@ from __future__ import annotations
 import base64
 import functools
 from collections.abc import Callable, Iterator
+from typing import Any, Final, Literal
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
+from pydantic import Field
 
 from agentrt.concurrency.fair_threads import Cancellation
+from agentrt.errors import InvalidRequestError
 
 from ...pool.embedding_model import EmbeddingModel, Embeddings, Vector
-from ...request.field_names import sender_names
-from ..http.disconnect import cancel_on_disconnect
-from ..http.priority_header import header_priority, priority_headers
-from ..http.request_state import app_of, threads_of
+from ...request.field_names import renamed, sender_names
+from ..http.admission import admit
+from ..http.request_state import app_of, priority_headers, threads_of
+from ..http.streaming import cancel_on_disconnect
 from ..http.strict_json import StrictJsonRoute, compact_json
-from .embeddings_request import EmbeddingRequest
+from .common_request import PrioritizedRequest
 from .server_state import server_state_of
 
+_MOST_TEXTS: Final = 2048
+"""As for OpenAI."""
+
+
 router = APIRouter(route_class=StrictJsonRoute)
+
+
+class EmbeddingRequest(PrioritizedRequest):
+    """OpenAI's fields. Unknown fields are ignored, as by other servers."""
+
+    input: str | list[Any]
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: int | None = Field(default=None, ge=1)
+
+    def texts(self) -> list[str]:
+        """Return the texts to be embedded.
+
+        Raises:
+            InvalidRequestError: there are none or too many, or one is empty or no text.
+        """
+        texts = self.input if isinstance(self.input, list) else [self.input]
+        if not 0 < len(texts) <= _MOST_TEXTS:
+            raise InvalidRequestError("input", f"has {len(texts)} texts. Send 1 to {_MOST_TEXTS}.")
+        for index, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise InvalidRequestError(
+                    f"input[{index}]",
+                    "is no text. Token ids would be those of another model's tokenizer: send texts (in "
+                    "LangChain, check_embedding_ctx_length=False).",
+                )
+            if not text:
+                raise InvalidRequestError(f"input[{index}]", "is empty. Leave it out.")
+        return texts
+
+    def field_name(self, field: str) -> str:
+        """Return this request's name for a field that an error of its texts names."""
+        return renamed(field, {"input[0]": "input"} if isinstance(self.input, str) else {})
 
 
 @router.post("/v1/embeddings", summary="Embed texts")
 async def embeddings(body: EmbeddingRequest, request: Request) -> Response:
     """OpenAI's embeddings, by the server's embedding model: vectors of length 1."""
     model = server_state_of(request).embedding_model(body.model)
-    body.take_priority(header_priority(request))
+    body.take_priority(request)
     write = functools.partial(_body, model.name, body.encoding_format == "base64")
     with sender_names(body.field_name):
         return await answer_embeddings(body, request, model, write)
@@ -45,7 +84,7 @@ async def answer_embeddings(
     other threads run between two of them, as millions of numbers take a second to write.
     """
     app, texts, priority = app_of(request), body.texts(), body.runtime_priority
-    with server_state_of(request).admission.admit(request, priority):
+    with admit(request, priority):
         embedding = model.aembed(texts, dimensions=body.dimensions, app=app, priority=priority)
         found = await cancel_on_disconnect(request, embedding)
 

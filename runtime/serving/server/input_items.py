@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...contexts.context import Message
@@ -68,15 +68,11 @@ def _items_of(message: Message) -> Iterator[Item]:
     if content or not calls:
         yield {"type": "message", "role": role, "content": [_part(role, content)], "status": "completed"}
     for call in calls:
-        yield {"type": "function_call", **_call(call), "status": "completed"}
+        function = {name: call["function"][name] for name in ("name", "arguments")}
+        yield {"type": "function_call", "call_id": call.get("id"), **function, "status": "completed"}
 
 
 def _part(role: str, text: str) -> Item:
     if role == "assistant":
         return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
     return {"type": "input_text", "text": text}
-
-
-def _call(call: Mapping[str, Any]) -> Item:
-    function = call["function"]
-    return {"call_id": call.get("id"), "name": function["name"], "arguments": function["arguments"]}

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from ...engine.output.generation import Generation
 from ...kv.store.store import StoreStatistics
 from ...local.service import RuntimeStatistics
 from ...pool.model_pool import ModelPool
 from ...pool.pooled_model import ModelStatus, PooledModel
-from .coarse_histogram import CoarseHistogram
 
 _TOKENS: Final = (64, 256, 1024, 4096, 16_384, 65_536)
 _TOKEN_STEP: Final = 256
@@ -59,16 +61,44 @@ _ENGINE_COUNTERS: Final = (
 """Name, help and field of :class:`EngineStatistics`."""
 
 
+class CoarseHistogram(Collector):
+    """Counts of values by bucket, without their sum. For one event loop.
+
+    Prometheus' own histograms have a sum, by which two scrapes tell the exact value that came between them.
+    """
+
+    def __init__(self, name: str, help_text: str, labels: Sequence[str], bounds: Sequence[float]) -> None:
+        """``bounds`` are the upper bounds of the buckets, ascending; a last one has the greater values."""
+        self._name = name
+        self._help = help_text
+        self._labels = labels
+        self._bounds = bounds
+        self._counts: dict[tuple[str, ...], list[int]] = {}
+
+    def observe(self, value: float, *labels: str) -> None:
+        """Count ``value`` under these values of the labels."""
+        counts = self._counts.setdefault(labels, [0] * (len(self._bounds) + 1))
+        counts[bisect_left(self._bounds, value)] += 1
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the histogram."""
+        family = HistogramMetricFamily(self._name, self._help, labels=self._labels)
+        names = [*map(floatToGoString, self._bounds), "+Inf"]
+        for labels, counts in self._counts.items():
+            buckets = list(zip(names, itertools.accumulate(counts), strict=True))
+            family.add_metric(labels, buckets, sum_value=None)
+        yield family
+
+
 class Metrics:
     """The metrics of one server. Those of its models are read whenever the text is generated."""
 
     def __init__(self, pool: ModelPool) -> None:
         """Create metrics for a server of ``pool``."""
-        self._registry = CollectorRegistry()
-        self._registry.register(_ModelCollector(pool))
-        labels = ("path", "status")
+        self._registry = registry = CollectorRegistry()
+        registry.register(_ModelCollector(pool))
         self.responses = Counter(
-            "agentrt_http_responses", "Responses by route and status.", labels, registry=self._registry
+            "agentrt_http_responses", "Responses by route and status.", ("path", "status"), registry=registry
         )
         self._tokens = CoarseHistogram(
             "agentrt_answer_tokens",
@@ -76,26 +106,25 @@ class Metrics:
             ("model", "kind"),
             _TOKENS,
         )
-        self._registry.register(self._tokens)
+        registry.register(self._tokens)
         self._repaired = Counter(
             "agentrt_repaired_tool_calls",
             "Tool calls whose name or arguments were repaired.",
             ("model",),
-            registry=self._registry,
+            registry=registry,
         )
-        self._first_token = Histogram(
-            "agentrt_time_to_first_token_seconds",
-            "Time from request to first token. Loading the model is not included.",
-            ("model",),
-            buckets=_SECONDS,
-            registry=self._registry,
-        )
-        self._total = Histogram(
-            "agentrt_answer_seconds",
-            "Time from request to last token. Loading the model is not included.",
-            ("model",),
-            buckets=_SECONDS,
-            registry=self._registry,
+        self._first_token, self._total = (
+            Histogram(
+                name,
+                f"Time from request to {end} token. Loading the model is not included.",
+                ("model",),
+                buckets=_SECONDS,
+                registry=registry,
+            )
+            for name, end in (
+                ("agentrt_time_to_first_token_seconds", "first"),
+                ("agentrt_answer_seconds", "last"),
+            )
         )
 
     def record(self, model: str, generation: Generation) -> None:

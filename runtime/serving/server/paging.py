@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..http.errors import ApiError
+from agentrt.errors import InvalidRequestError
 
-T = TypeVar("T")
+Item = TypeVar("Item")
 
 
 class PageQuery(BaseModel):
@@ -25,36 +24,26 @@ class PageQuery(BaseModel):
     """Whether the oldest item is the first, or the newest."""
 
 
-class PageBody(BaseModel, Generic[T]):
+class PageBody(BaseModel, Generic[Item]):
     """One page of a list."""
 
     object: Literal["list"] = "list"
-    data: list[T]
+    data: list[Item]
     first_id: str | None
     last_id: str | None
     """Give it as ``after`` to get the next page. None if the page is empty."""
     has_more: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Page(Generic[T]):
-    """Some items of a list, and where they are in it."""
+def page_of(
+    items: Sequence[Item], id_of: Callable[[Item], str], query: PageQuery, show: Callable[[Item], Any]
+) -> dict[str, Any]:
+    """Return the fields of a :class:`PageBody` of ``items``, which are in ascending order.
 
-    items: Sequence[T]
-    ids: Sequence[str]
-    has_more: bool
-
-    def fields(self, data: Sequence[Any]) -> dict[str, Any]:
-        """Return the fields of a :class:`PageBody`; ``data`` is what it has of each item."""
-        first, last = (self.ids[0], self.ids[-1]) if self.ids else (None, None)
-        return {"data": data, "first_id": first, "last_id": last, "has_more": self.has_more}
-
-
-def page_of(items: Sequence[T], id_of: Callable[[T], str], query: PageQuery) -> Page[T]:
-    """Return a page of ``items``, which are in ascending order.
+    ``show`` returns what the page has of an item.
 
     Raises:
-        ApiError: 400, no item has the id ``after``.
+        InvalidRequestError: no item has the id ``after``.
     """
     ordered = items if query.order == "asc" else items[::-1]
     begin = 0
@@ -62,12 +51,11 @@ def page_of(items: Sequence[T], id_of: Callable[[T], str], query: PageQuery) -> 
         places = (place for place, item in enumerate(ordered, 1) if id_of(item) == query.after)
         begin = next(places, 0)
         if not begin:
-            raise ApiError(
-                400,
-                f"after: the list has no {query.after!r}, or no longer. Begin again without it.",
-                param="after",
-                code="invalid_value",
+            raise InvalidRequestError(
+                "after", f"the list has no {query.after!r}, or no longer. Begin again without it."
             )
     end = begin + query.limit
     page = ordered[begin:end]
-    return Page(page, [id_of(item) for item in page], has_more=len(ordered) > end)
+    first, last = (id_of(page[0]), id_of(page[-1])) if page else (None, None)
+    data = [show(item) for item in page]
+    return {"data": data, "first_id": first, "last_id": last, "has_more": len(ordered) > end}

@@ -2,51 +2,97 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from typing import Any
 
 from agentrt.calls import CallArgumentsDelta, CallFinished, CallStarted, TextDelta
 
+from ...contexts.open_turn import OpenTurn
+from ...contexts.response_chains import ResponseChains, StoredResponse
 from ...engine.output.generation import CallAnswered, Finished, Generation, GenerationEvent, LogprobsDelta
 from ...engine.output.pending import LOGPROBS_AT_ONCE
 from ...local.service import LocalRuntime
-from .logprobs import format_logprobs
-from .responses_request import ResponsesRequest
+from ...request.options import GenerationOptions
+from ...request.validation import plain_messages
+from ..http.errors import ApiError
+from ..http.strict_json import compact_json, give_way, json_pieces
+from .answers import AnswerWriter, format_logprobs
+from .responses_request import BEGIN_ANEW, ResponsesRequest, output_messages
 
 Event = dict[str, Any]
 
 
-class ResponseWriter:
-    """Builds one response from a generation's events, and returns each step as OpenAI's typed events."""
+class ResponseWriter(AnswerWriter):
+    """Builds one response from a generation's events, writes each step as typed events, and stores it."""
 
-    def __init__(self, runtime: LocalRuntime, model: str, request: ResponsesRequest) -> None:
-        """Create an empty response to ``request``; ``model`` is the model's name in this server."""
-        self.model = model
-        self.id = f"resp_{secrets.token_hex(24)}"
-        self._runtime = runtime
+    def __init__(
+        self,
+        model: str,
+        request: ResponsesRequest,
+        previous: StoredResponse | None,
+        app: str,
+        session: str | None,
+    ) -> None:
+        """Create an empty response to ``request`` of ``app``, which continues ``previous``.
+
+        ``model`` is the model's name in this server. ``session`` names the conversation.
+        """
+        super().__init__(model, stream=bool(request.stream), id=f"resp_{secrets.token_hex(24)}")
+        self.shorten = "Shorten the input or the instructions"
+        if previous is not None:
+            self.shorten += f", or {BEGIN_ANEW}"
         self._request = request
+        self._input = request.input_messages()
+        self._previous = previous
+        self._app = app
+        self._session = session
+        self._turn: OpenTurn | None = None
         self._created = int(time.time())
         self._items: list[dict[str, Any]] = []
         self._text: list[str] = []
         self._logprobs: list[dict[str, Any]] = []
         self._pending_logprobs: list[dict[str, Any]] = []
-        self.has_logprobs = request.wants_logprobs
-        """Whether the text has log probabilities, which its last events have once more."""
         self._next_number = 0
         self._generation: Generation | None = None
 
-    def opening_events(self) -> Iterator[Event]:
+    @property
+    def prompt(self) -> list[Any]:
+        """The prompt: the instructions, the conversation that the response continues, and the input."""
+        instructions = self._request.instructions
+        system = [{"role": "system", "content": instructions}] if instructions else []
+        return [*system, *(self._previous.messages if self._previous else ()), *self._input]
+
+    def field_name(self, field: str, prompt: int) -> str:
+        """Return the request's name for a field that an error of the runtime names."""
+        return self._request.field_name(field, len(self.prompt) - len(self._input))
+
+    async def begin(self, runtime: LocalRuntime, stack: AsyncExitStack) -> GenerationOptions:
+        """Take the runtime, and open the turn that the response will be, if it is to be stored."""
+        await super().begin(runtime, stack)
+        if not self._request.is_stored:
+            return {"session": self._session}
+        chains = ResponseChains(runtime.context_table)
+        while self._turn is None:
+            context = await asyncio.to_thread(chains.context_for, self._app, self._previous, self._session)
+            # On the event loop, so that a cancelled request leaves no turn open.
+            self._turn = chains.begin(self._app, context)
+        stack.push_async_callback(asyncio.to_thread, chains.close, self._app, self._turn)
+        return {"context_id": self._turn.context_id}
+
+    def opening(self) -> Iterator[Event]:
         """Yield the events that are sent before anything is generated."""
         for kind in ("created", "in_progress"):
             yield self._event(f"response.{kind}", response=self.response())
 
-    def events(self, event: GenerationEvent) -> Iterator[Event]:
+    def chunks(self, index: int, event: GenerationEvent) -> Iterator[Event]:
         """Yield the events for one step of the generation."""
         if isinstance(event, LogprobsDelta):
-            self._pending_logprobs += format_logprobs(self._runtime, event.tokens)
+            self._pending_logprobs += format_logprobs(self.runtime, event.tokens)
             if len(self._pending_logprobs) >= LOGPROBS_AT_ONCE and self._open_item("message") is not None:
                 yield from self._add_text("")
         elif isinstance(event, TextDelta):
@@ -54,10 +100,10 @@ class ResponseWriter:
             if self._open_item("function_call") is None:
                 yield from self._add_text(event.text)
         elif isinstance(event, CallStarted):
-            if self._runtime.constrains_calls:
+            if self.runtime.constrains_calls:
                 yield from self._start_call(event.id, event.name)
         elif isinstance(event, CallArgumentsDelta):
-            if self._runtime.constrains_calls:
+            if self.runtime.constrains_calls:
                 yield from self._add_arguments(event.text)
         elif isinstance(event, CallFinished):
             if self._open_item("function_call") is None:
@@ -76,13 +122,53 @@ class ResponseWriter:
             kind = "incomplete" if cut else "completed"
             yield self._event(f"response.{kind}", response=self.response())
 
-    def failure(self, error: Mapping[str, Any]) -> Event:
+    def finish(self, generation: Generation) -> None:
+        """Store the response, if it is to be stored and was not cancelled with its context.
+
+        Raises:
+            ContextNotFoundError: its chain was deleted meanwhile.
+            ContextStoreError: it cannot be stored.
+        """
+        if self._turn is None:
+            return
+        if generation.finish_reason == "cancelled":
+            self._turn.check_context()
+            return
+        response = self.response()
+        tokens = generation.usage.prompt_tokens + generation.usage.completion_tokens
+        messages = [*self._input, *output_messages(response["output"])]
+        self._turn.commit(plain_messages(messages), tokens, response)
+
+    def failure(self, error: ApiError) -> Event:
         """Return the event that ends a response which failed."""
-        failed = self.response() | {
-            "status": "failed",
-            "error": {"code": "server_error", "message": error["message"]},
-        }
-        return self._event("response.failed", response=failed)
+        described = {"code": "server_error", "message": error.detail}
+        return self._event(
+            "response.failed", response=self.response() | {"status": "failed", "error": described}
+        )
+
+    def body(self, generations: Sequence[Generation]) -> dict[str, Any]:
+        """Return the body of a response that is not streamed."""
+        (generation,) = generations
+        steps: list[GenerationEvent] = [LogprobsDelta(generation.logprobs)]
+        if generation.text:
+            steps.append(TextDelta(generation.text))
+        for index, call in enumerate(generation.tool_calls):
+            arguments = json.dumps(call.arguments, ensure_ascii=False)
+            steps += [CallStarted(index, call.name, call.id), CallArgumentsDelta(index, arguments)]
+            steps.append(CallFinished(index, call))
+        for step in (*steps, Finished(generation)):
+            for _ in self.chunks(0, step):
+                pass
+        return self.response()
+
+    async def encode(self, chunk: Mapping[str, Any]) -> str:
+        """Return an event as it is sent; one that may repeat all log probabilities is encoded in a thread."""
+        kind = chunk["type"]
+        if self._request.wants_logprobs and not kind.endswith(".delta"):
+            data = await asyncio.to_thread(lambda: "".join(give_way(json_pieces(chunk))))
+        else:
+            data = compact_json(chunk)
+        return f"event: {kind}\ndata: {data}\n\n"
 
     def response(self) -> dict[str, Any]:
         """Return the response as far as it is generated."""
@@ -176,21 +262,6 @@ class ResponseWriter:
         event = {"type": kind, "sequence_number": self._next_number, **fields}
         self._next_number += 1
         return event
-
-
-def response_body(writer: ResponseWriter, generation: Generation) -> dict[str, Any]:
-    """Return the body of a response that is not streamed."""
-    steps: list[GenerationEvent] = [LogprobsDelta(generation.logprobs)]
-    if generation.text:
-        steps.append(TextDelta(generation.text))
-    for index, call in enumerate(generation.tool_calls):
-        arguments = json.dumps(call.arguments, ensure_ascii=False)
-        steps += [CallStarted(index, call.name, call.id), CallArgumentsDelta(index, arguments)]
-        steps.append(CallFinished(index, call))
-    for step in (*steps, Finished(generation)):
-        for _ in writer.events(step):
-            pass
-    return writer.response()
 
 
 def _part(text: str, logprobs: list[dict[str, Any]]) -> dict[str, Any]:

@@ -1,17 +1,19 @@
-"""The body of ``POST /v1/responses``, and the chat messages for its items."""
+"""The body of ``POST /v1/responses``, the chat messages for its items, and its names of fields."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 from pydantic_core import PydanticCustomError
 
+from agentrt.errors import InvalidRequestError
 from agentrt.finite import shown
 
+from ...request.field_names import renamed
 from ...request.options import GenerationOptions
-from ..http.errors import ApiError
 from .common_request import MAX_ITEMS, CommonRequest, at_most
 
 _TEXT_PARTS = ("input_text", "output_text", "text")
@@ -19,6 +21,26 @@ _TEXT_PARTS = ("input_text", "output_text", "text")
 _CHOICES = (None, "auto", "none", "required")
 _MAX_METADATA = 16
 """As for OpenAI."""
+
+BEGIN_ANEW: Final = "send what still matters of the conversation as input, without previous_response_id"
+"""How a conversation that has become too long goes on."""
+
+_NAMES: Final = {
+    "messages": "input",
+    "max_tokens": "max_output_tokens",
+    "logprobs": "include",
+    "response_format": "text.format",
+    "response_format.json_schema": "text.format",
+}
+_ITEM_NAMES: Final = {
+    ".tool_call_id": ".call_id",
+    ".id": ".call_id",
+    ".function.name": ".name",
+    ".function.arguments": ".arguments",
+}
+_MESSAGE: Final = re.compile(r"messages\[(\d+)\]")
+_CALL: Final = re.compile(r"\.tool_calls\[(\d+)\]")
+_FUNCTION: Final = re.compile(r"(tools\[\d+\])\.function")
 
 
 def _refuse_conversation(value: Any) -> None:
@@ -63,7 +85,7 @@ class ResponsesRequest(CommonRequest):
         """Return the runtime's options.
 
         Raises:
-            ApiError: 400, a tool is no function, or the choice of one is none.
+            InvalidRequestError: a tool is no function, or the choice of one is none.
         """
         options = self.common_options()
         options["tools"] = None if self.tools is None else _chat_tools(self.tools)
@@ -85,7 +107,7 @@ class ResponsesRequest(CommonRequest):
         """Return the input as chat messages.
 
         Raises:
-            ApiError: 400, an item's type is not supported.
+            InvalidRequestError: an item's type is not supported.
         """
         if isinstance(self.input, str):
             return [{"role": "user", "content": self.input}]
@@ -94,10 +116,18 @@ class ResponsesRequest(CommonRequest):
             append_item(messages, item, f"input[{index}]")
         return messages
 
-    def messages(self, earlier: Sequence[Any], added: Sequence[Any]) -> list[Any]:
-        """Return the prompt: the instructions, the messages of the previous response, and the input's."""
-        instructions = [{"role": "system", "content": self.instructions}] if self.instructions else []
-        return [*instructions, *earlier, *added]
+    def field_name(self, field: str, earlier: int = 0) -> str:
+        """Return this request's name for ``field``, one of the runtime's.
+
+        ``earlier`` messages come before those of the input.
+        """
+        message = _MESSAGE.match(field)
+        if message is None:
+            return renamed(_FUNCTION.sub(r"\1", field), _NAMES)
+        index = int(message[1])
+        if index >= earlier:
+            return _item_field_name(self.input, index - earlier, field[message.end() :])
+        return "instructions" if self.instructions and not index else "previous_response_id"
 
 
 def output_messages(items: Sequence[Any]) -> list[Any]:
@@ -114,12 +144,10 @@ def _chat_tools(tools: Sequence[Any]) -> list[Any]:
         if not isinstance(tool, Mapping) or tool.get("type") != "function":
             kind = tool.get("type") if isinstance(tool, Mapping) else None
             built_in = f"there is no tool {shown(kind)} in this server" if kind else "it has no type"
-            raise ApiError(
-                400,
-                f"tools[{index}]: {built_in}. Give functions: "
+            raise InvalidRequestError(
+                f"tools[{index}]",
+                f"{built_in}. Give functions: "
                 "{'type': 'function', 'name': …, 'description': …, 'parameters': {…}}.",
-                param=f"tools[{index}]",
-                code="invalid_value",
             )
     return [_chat_function(tool) for tool in tools]
 
@@ -127,12 +155,9 @@ def _chat_tools(tools: Sequence[Any]) -> list[Any]:
 def _chat_choice(choice: Any) -> Any:
     """Return the choice of a function in the form of chat completions."""
     if not isinstance(choice, Mapping) or choice.get("type") != "function":
-        raise ApiError(
-            400,
-            "tool_choice: must be 'auto', 'none', 'required' or {'type': 'function', 'name': …}. Use one of "
-            "these.",
-            param="tool_choice",
-            code="invalid_value",
+        raise InvalidRequestError(
+            "tool_choice",
+            "must be 'auto', 'none', 'required' or {'type': 'function', 'name': …}. Use one of these.",
         )
     return _chat_function(choice)
 
@@ -156,7 +181,7 @@ def append_item(messages: list[Any], item: Any, field: str) -> None:
     """Append an item of an input or an output to chat messages; a call may become part of the last one.
 
     Raises:
-        ApiError: 400, its type is not supported; ``field`` is its name.
+        InvalidRequestError: its type is not supported; ``field`` is its name.
     """
     kind = item.get("type", "message") if isinstance(item, Mapping) else None
     if kind == "message":
@@ -172,12 +197,9 @@ def append_item(messages: list[Any], item: Any, field: str) -> None:
         content = _content(item.get("output"))
         messages.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": content})
     elif kind != "reasoning":  # reasoning of earlier turns is not part of the prompt
-        raise ApiError(
-            400,
-            f"{field}: items of type {kind!r} are not supported. Use message, function_call and "
-            "function_call_output.",
-            param=field,
-            code="invalid_value",
+        raise InvalidRequestError(
+            field,
+            f"items of type {kind!r} are not supported. Use message, function_call and function_call_output.",
         )
 
 
@@ -191,3 +213,20 @@ def _content(content: Any) -> Any:
         else part
         for part in content
     ]
+
+
+def _item_field_name(items: str | list[Any], message: int, field: str) -> str:
+    """Return the name of a field of the input's message of this index."""
+    if isinstance(items, str):
+        return "input"
+    call = _CALL.match(field)
+    messages: list[Any] = []
+    for number, item in enumerate(items):
+        append_item(messages, item, "input")
+        if len(messages) <= message:
+            continue
+        if call is not None and len(messages[message].get("tool_calls", ())) <= int(call[1]):
+            continue
+        names = _ITEM_NAMES | ({".content": ".output"} if item.get("type") == "function_call_output" else {})
+        return f"input[{number}]{renamed(field[call.end() :] if call else field, names)}"
+    return "input"

@@ -22,29 +22,23 @@ _COUNTED: Final = ("running", "waiting", "sampled_tokens")
 router = APIRouter()
 
 
-def _describe_model(model: PooledModel, name: str, created: int) -> dict[str, Any]:
+def _describe(model: PooledModel | EmbeddingModel, name: str, created: int) -> dict[str, Any]:
+    """Return what a client is told of a model under one of its names."""
+    if isinstance(model, EmbeddingModel):
+        length: int | None = model.max_tokens
+        status, capabilities = ModelStatus.LOADED, [_EMBEDDINGS]
+    else:
+        status, length = model.status, model.context_length
+        capabilities = [CAPABILITY] if model.takes_tools else []
     return {
         "id": name,
         "object": "model",
         "created": created,
         "owned_by": "agentrt",
-        "status": model.status.value,
+        "status": status.value,
         "root": model.name,
-        "max_model_len": model.context_length,
-        "capabilities": [CAPABILITY] if model.takes_tools else [],
-    }
-
-
-def _describe_embedding(model: EmbeddingModel, created: int) -> dict[str, Any]:
-    return {
-        "id": model.name,
-        "object": "model",
-        "created": created,
-        "owned_by": "agentrt",
-        "status": ModelStatus.LOADED.value,
-        "root": model.name,
-        "max_model_len": model.max_tokens,
-        "capabilities": [_EMBEDDINGS],
+        "max_model_len": length,
+        "capabilities": capabilities,
     }
 
 
@@ -52,11 +46,9 @@ def _describe_embedding(model: EmbeddingModel, created: int) -> dict[str, Any]:
 async def models(request: Request) -> JSONResponse:
     """Return all names of all models, loaded or not, in the order in which they were given."""
     state = server_state_of(request)
-    listed = [
-        _describe_model(model, name, state.started) for model in state.pool.models for name in model.names
-    ]
+    listed = [_describe(model, name, state.started) for model in state.pool.models for name in model.names]
     if state.embedding is not None:
-        listed.append(_describe_embedding(state.embedding, state.started))
+        listed.append(_describe(state.embedding, state.embedding.name, state.started))
     return JSONResponse({"object": "list", "data": listed})
 
 
@@ -64,9 +56,9 @@ async def models(request: Request) -> JSONResponse:
 async def model(model: str, request: Request) -> JSONResponse:
     """Return the model of this name; 404 if it is not served."""
     state = server_state_of(request)
-    if state.embedding is not None and model == state.embedding.name:
-        return JSONResponse(_describe_embedding(state.embedding, state.started))
-    return JSONResponse(_describe_model(state.model(model), model, state.started))
+    embedding = state.embedding
+    found = embedding if embedding is not None and model == embedding.name else state.model(model)
+    return JSONResponse(_describe(found, model, state.started))
 
 
 @router.get("/health", summary="Say whether the engines make progress")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Literal, Self
 
 from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic_core import PydanticCustomError
 
@@ -13,10 +12,10 @@ from agentrt.priority import Priority
 
 from ...request.options import Prompt
 from ...request.raw_prompt import RawPrompt
-from ..http.disconnect import cancel_on_disconnect
 from ..http.request_state import app_of
+from ..http.streaming import cancel_on_disconnect
 from ..http.strict_json import StrictJsonRoute
-from .server_state import server_state_of
+from .server_state import loaded, server_state_of
 
 router = APIRouter(route_class=StrictJsonRoute)
 
@@ -42,9 +41,8 @@ class TokenizeRequest(BaseModel):
             raise PydanticCustomError("one_of_two", "give either prompt or messages.")
         return self
 
-    @property
-    def tokenized(self) -> Prompt:
-        """The prompt, as a generation would have it."""
+    def as_prompt(self) -> Prompt:
+        """Return the prompt as a generation would have it."""
         if self.messages is not None:
             return self.messages
         assert self.prompt is not None
@@ -77,28 +75,23 @@ class DetokenizeBody(BaseModel):
     prompt: str
 
 
-@router.post("/tokenize", summary="Return the tokens of a prompt", response_model=TokenizeBody)
-async def tokenize(body: TokenizeRequest, request: Request) -> Response:
+@router.post("/tokenize", summary="Return the tokens of a prompt")
+async def tokenize(body: TokenizeRequest, request: Request) -> TokenizeBody:
     """Return the tokens that a text, or messages with tools, have for the model.
 
     A prompt that is too long for the model is a 400, which says how many tokens it has at least.
     """
-    state, app = server_state_of(request), app_of(request)
-    model = state.model(body.model)
-    with state.admission.admit(request, Priority.REACTIVE), state.pool.hold(model):
-        runtime = await state.load(model, request)
-        work = runtime.atokenize(body.tokenized, tools=body.tools, app=app)
+    app, model = app_of(request), server_state_of(request).model(body.model)
+    async with loaded(request, model, Priority.REACTIVE) as runtime:
+        work = runtime.atokenize(body.as_prompt(), tools=body.tools, app=app)
         tokens = await cancel_on_disconnect(request, work)
-    answer = TokenizeBody(count=len(tokens), max_model_len=runtime.context_length, tokens=tokens)
-    return JSONResponse(answer.model_dump())
+    return TokenizeBody(count=len(tokens), max_model_len=runtime.context_length, tokens=tokens)
 
 
-@router.post("/detokenize", summary="Return the text of tokens", response_model=DetokenizeBody)
-async def detokenize(body: DetokenizeRequest, request: Request) -> Response:
+@router.post("/detokenize", summary="Return the text of tokens")
+async def detokenize(body: DetokenizeRequest, request: Request) -> DetokenizeBody:
     """Return the text of tokens, special tokens included."""
-    state, app = server_state_of(request), app_of(request)
-    model = state.model(body.model)
-    with state.admission.admit(request, Priority.REACTIVE), state.pool.hold(model):
-        runtime = await state.load(model, request)
+    app, model = app_of(request), server_state_of(request).model(body.model)
+    async with loaded(request, model, Priority.REACTIVE) as runtime:
         text = await cancel_on_disconnect(request, runtime.adetokenize(body.tokens, app=app))
-    return JSONResponse(DetokenizeBody(prompt=text).model_dump())
+    return DetokenizeBody(prompt=text)

@@ -31,7 +31,7 @@ GREEDY = ModelSettings(temperature=0, max_tokens=60)
 def url(exact_runtime: LocalRuntime) -> Iterator[str]:
     config = ServerConfig(port=0, drain_s=5)
     app = create_app(exact_runtime, config)
-    with listening(app, config, app.state.server.admission) as server:
+    with listening(app, config) as server:
         yield f"{server.url}/v1"
 
 

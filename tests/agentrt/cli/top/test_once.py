@@ -13,9 +13,9 @@ import pytest
 
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.serving.http.config import ListenConfig
-from agentrt.runtime.serving.live.app import create_live_app
 from agentrt.runtime.serving.live.feed import LiveFeed
 from agentrt.runtime.serving.live.frames import Frames
+from agentrt.runtime.serving.live.routes import create_live_app
 from tests.agentrt.cli.top.conftest import top
 from tests.agentrt.cli.top.frames import STREAM, event, frame, request
 from tests.runtime.serving.gateway.scripted import Scripted

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -11,8 +12,9 @@ from agentrt.runtime import LocalRuntime, ModelPool
 from agentrt.runtime.pool.pooled_model import PooledModel
 from agentrt.runtime.serving.gateway import GatewayConfig, create_gateway
 from agentrt.runtime.serving.server import status
-from tests.runtime.serving.gateway.scripted import Scripted
-from tests.runtime.serving.http.serving import Running, listening, until
+from tests.runtime.serving.gateway.redis_server import RedisServer
+from tests.runtime.serving.gateway.scripted import Script, Scripted
+from tests.runtime.serving.http.serving import Running, Start, listening, until
 from tests.runtime.serving.server.conftest import running
 
 
@@ -20,14 +22,14 @@ from tests.runtime.serving.server.conftest import running
 def gateway_before(upstream: str, **settings: Any) -> Iterator[Running]:
     config = GatewayConfig(**{"upstream": upstream, "port": 0, "drain_s": 5} | settings)
     app = create_gateway(config)
-    with listening(app, config, app.state.gateway.admission) as gateway:
+    with listening(app, config) as gateway:
         yield gateway
 
 
 @pytest.fixture(scope="session")
 def shared_engine(shared_runtime: LocalRuntime) -> Iterator[Running]:
     """A real engine that does not say that it has a tool cache; the ids of its own responses are unknown."""
-    describe = status._describe_model
+    describe = status._describe
     pool = ModelPool.of(shared_runtime)
     with pytest.MonkeyPatch.context() as patch, running(pool) as server:
 
@@ -35,7 +37,7 @@ def shared_engine(shared_runtime: LocalRuntime) -> Iterator[Running]:
             is_engine = model in pool.models
             return describe(model, name, created) | ({"capabilities": []} if is_engine else {})
 
-        patch.setattr(status, "_describe_model", describe_engine)
+        patch.setattr(status, "_describe", describe_engine)
         yield server
 
 
@@ -64,14 +66,22 @@ def http(gateway: Running) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture
-def start() -> Iterator[Callable[..., Running]]:
+def start() -> Iterator[Start]:
     """Starts gateways with settings of their own, until the test ends."""
     with ExitStack() as stack:
         yield lambda upstream, **settings: stack.enter_context(gateway_before(upstream, **settings))
 
 
 @pytest.fixture
-def scripted() -> Iterator[Callable[..., Scripted]]:
+def redis(tmp_path: Path) -> Iterator[RedisServer]:
+    server = RedisServer(tmp_path)
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def scripted() -> Iterator[Script]:
     """Starts scripted engines, until the test ends."""
     started: list[Scripted] = []
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import socket
 import threading
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 from tests.runtime.serving.server.conftest import HELLO
 
@@ -79,3 +80,7 @@ class Scripted:
         self._thread.join()
         for connection in self._connections:
             connection.close()
+
+
+Script: TypeAlias = Callable[..., Scripted]
+"""Starts a scripted engine."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import httpx
 import pytest
 
 from agentrt.errors import ConfigurationError
 from agentrt.runtime.serving.gateway import GatewayConfig
-from tests.runtime.serving.gateway.scripted import STREAMED, Scripted
-from tests.runtime.serving.http.serving import Running
+from tests.runtime.serving.gateway.scripted import STREAMED, Script
+from tests.runtime.serving.http.serving import Start
 
 
 @pytest.mark.parametrize(
@@ -84,9 +82,7 @@ def test_the_root_of_an_engine(upstream: str, root: str) -> None:
 
 
 @pytest.mark.parametrize("given", ["/tenant-a", "/tenant-a/", "/tenant-a/v1", "/tenant-a/v1/"])
-def test_every_request_has_the_prefix_of_the_address(
-    start: Callable[..., Running], scripted: Callable[..., Scripted], given: str
-) -> None:
+def test_every_request_has_the_prefix_of_the_address(start: Start, scripted: Script, given: str) -> None:
     engine = scripted(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
     gateway = start(engine.url + given)
     for method, path in (

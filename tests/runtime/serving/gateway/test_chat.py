@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,7 +15,7 @@ from agentrt.priority import Priority
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.serving.gateway.resumable_request import ResumableRequest
 from agentrt.runtime.serving.http.identity import Tokens
-from tests.runtime.serving.http.serving import Running, until
+from tests.runtime.serving.http.serving import Running, Start, until
 from tests.runtime.serving.server.conftest import HELLO, WEATHER
 
 OUTPUT: Any = {"name": "get_weather", "params": {"city": "Ljubljana"}, "output": "12 C, rain"}
@@ -172,9 +172,7 @@ def test_an_engine_that_does_not_continue(
     assert chunks[-1]["usage"]["completion_tokens"] > 0
 
 
-def test_ids_belong_to_their_app(
-    start: Callable[..., Running], engine: Running, gate: Any, weather_tool: Any
-) -> None:
+def test_ids_belong_to_their_app(start: Start, engine: Running, gate: Any, weather_tool: Any) -> None:
     gateway = start(engine.url, tokens=Tokens([("mine", "t" * 20), ("other", "u" * 20)]))
     mine, other = ({"authorization": f"Bearer {letter * 20}"} for letter in "tu")
     with httpx.Client(base_url=gateway.url, headers=mine, timeout=60) as http:
@@ -273,3 +271,25 @@ def test_the_official_client(gateway: Running) -> None:
         )
         with pytest.raises(openai.NotFoundError):
             client.models.retrieve("gone")
+
+
+REQUEST: dict[str, Any] = {"stream": True, "messages": [], "tools": [{}]}
+
+
+def test_a_body_of_too_many_values_is_left_to_the_engine() -> None:
+    assert ResumableRequest.parse(json.dumps(REQUEST).encode()) is not None
+    assert ResumableRequest.parse(json.dumps(REQUEST | {"stop": [1] * 100_000}).encode()) is None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"continue_final_message": True, "add_generation_prompt": False},
+        {"add_generation_prompt": False},
+        {"kv_transfer_params": {"do_remote_prefill": True}},
+    ],
+)
+def test_a_request_about_one_prompt_is_not_continued_with_the_next(fields: dict[str, Any]) -> None:
+    assert ResumableRequest.parse(json.dumps(REQUEST | fields).encode()) is None
+    unset = dict.fromkeys(fields, None)
+    assert ResumableRequest.parse(json.dumps(REQUEST | unset).encode()) is not None

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable
 from typing import Any
 
 import httpx
 import openai
 import pytest
 
-from agentrt.runtime.serving.gateway import turn_events
-from tests.runtime.serving.gateway.scripted import STREAMED, Scripted
-from tests.runtime.serving.http.serving import Running
+from agentrt.runtime.serving.gateway import sse
+from tests.runtime.serving.gateway.scripted import STREAMED, Script, Scripted
+from tests.runtime.serving.http.serving import Running, Start
 
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 1000\r\n\r\n"
@@ -41,7 +40,7 @@ def answered(gateway: Running, engine: Scripted) -> list[Any]:
         return [opening, *(data if data == "[DONE]" else json.loads(data) for data in lines)]
 
 
-def test_an_engine_that_is_too_slow(start: Callable[..., Running], scripted: Callable[..., Scripted]) -> None:
+def test_an_engine_that_is_too_slow(start: Start, scripted: Script) -> None:
     gateway = start(scripted(b"", stays=True).url, upstream_timeout_s=0.2)
     for method, path in (("POST", "/v1/chat/completions"), ("GET", "/v1/models"), ("GET", "/x")):
         answer = httpx.request(method, gateway.url + path, json=STREAMED)
@@ -52,9 +51,7 @@ def test_an_engine_that_is_too_slow(start: Callable[..., Running], scripted: Cal
 @pytest.mark.parametrize(
     "answer", [b"", b"nonsense\r\n\r\n", b"HTTP/1.1 999 Odd\r\ncontent-length: 0\r\n\r\n"]
 )
-def test_an_engine_that_does_not_speak_http(
-    start: Callable[..., Running], scripted: Callable[..., Scripted], answer: bytes
-) -> None:
+def test_an_engine_that_does_not_speak_http(start: Start, scripted: Script, answer: bytes) -> None:
     gateway = start(scripted(answer).url)
     assert httpx.post(f"{gateway.url}/v1/chat/completions", json=STREAMED).status_code == 502
     assert httpx.get(f"{gateway.url}/v1/models").status_code == 502
@@ -66,11 +63,7 @@ RELAYED = STREAMED | {"tools": None}
 
 @pytest.mark.parametrize(("stays", "code"), [(False, "upstream_unreachable"), (True, "upstream_timeout")])
 def test_an_engine_that_breaks_off_a_stream(
-    start: Callable[..., Running],
-    scripted: Callable[..., Scripted],
-    stays: bool,
-    code: str,
-    caplog: pytest.LogCaptureFixture,
+    start: Start, scripted: Script, stays: bool, code: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     gateway = start(scripted(HEAD + FIRST, stays=stays).url, upstream_timeout_s=0.5)
     for body in (STREAMED, RELAYED):
@@ -84,9 +77,7 @@ def test_an_engine_that_breaks_off_a_stream(
     assert "ASGI" not in caplog.text, "uvicorn takes the incomplete answer for a fault of the gateway"
 
 
-def test_stream_events_that_are_not_chunks(
-    start: Callable[..., Running], scripted: Callable[..., Scripted]
-) -> None:
+def test_stream_events_that_are_not_chunks(start: Start, scripted: Script) -> None:
     body = ': ping\n\nevent: odd\ndata: 7\n\ndata: [\n\ndata: {"error": {"message": "broken"}}\n\n'
     text = 'data: {"id": "x", "choices": [{"index": 0, "delta": {"content": "a\u2028b"}}]}\n\n'
     gateway = start(scripted(STREAM + (body + text).encode()).url)
@@ -100,7 +91,7 @@ def test_stream_events_that_are_not_chunks(
 @pytest.mark.parametrize("body", [STREAMED, RELAYED])
 @pytest.mark.parametrize("cut", [b"", FINISHED[:30], FINISHED.rstrip(), b": ping\n"])
 def test_an_engine_that_closes_before_the_answer_is_complete(
-    start: Callable[..., Running], scripted: Callable[..., Scripted], cut: bytes, body: Any
+    start: Start, scripted: Script, cut: bytes, body: Any
 ) -> None:
     """Without a length or chunks, HTTP takes any end of the connection for the end of the body."""
     gateway = start(scripted(STREAM + FIRST + cut).url)
@@ -116,7 +107,7 @@ def test_an_engine_that_closes_before_the_answer_is_complete(
 @pytest.mark.parametrize("before", [b"", FIRST, CALL])
 @pytest.mark.parametrize("body", [STREAMED, RELAYED])
 def test_a_stream_that_is_done_before_the_answer_is_complete(
-    start: Callable[..., Running], scripted: Callable[..., Scripted], body: Any, before: bytes, done: bytes
+    start: Start, scripted: Script, body: Any, before: bytes, done: bytes
 ) -> None:
     gateway = start(scripted(STREAM + before + done).url)
     answer = httpx.post(f"{gateway.url}/v1/chat/completions", json=body)
@@ -130,9 +121,7 @@ def test_a_stream_that_is_done_before_the_answer_is_complete(
         list(client.chat.completions.create(**body))
 
 
-def test_a_next_turn_that_is_done_before_it_is_complete(
-    start: Callable[..., Running], scripted: Callable[..., Scripted]
-) -> None:
+def test_a_next_turn_that_is_done_before_it_is_complete(start: Start, scripted: Script) -> None:
     engine = scripted(STREAM, held=CALL + FINISHED, next_answer=STREAM + FIRST + b"data: [DONE]\n\n")
     *_, result, word, error = answered(start(engine.url), engine)
     assert result["choices"][0]["delta"]["tool_results"][0]["content"] == "the text"
@@ -163,9 +152,7 @@ def call_of(arguments: bytes) -> bytes:
     ],
     ids=["deep call", "deep call that ends the turn", "cut", "half a character", "values", "digits", "lines"],
 )
-def test_an_event_that_cannot_be_read_is_an_error(
-    start: Callable[..., Running], scripted: Callable[..., Scripted], event: bytes
-) -> None:
+def test_an_event_that_cannot_be_read_is_an_error(start: Start, scripted: Script, event: bytes) -> None:
     """Relayed as it is, it would have the engine's id, and a call the number of one of another turn."""
     gateway = start(scripted(STREAM + FIRST + event + FINISHED + b"data: [DONE]\n\n").url)
     answer = httpx.post(f"{gateway.url}/v1/chat/completions", json=STREAMED)
@@ -175,9 +162,7 @@ def test_an_event_that_cannot_be_read_is_an_error(
     assert "without stream" in error["error"]["message"]
 
 
-def test_deep_arguments_arrive_as_the_text_that_they_are(
-    start: Callable[..., Running], scripted: Callable[..., Scripted]
-) -> None:
+def test_deep_arguments_arrive_as_the_text_that_they_are(start: Start, scripted: Script) -> None:
     call = call_of(json.dumps(DEEP.decode()).encode())
     gateway = start(scripted(STREAM + call + FINISHED + b"data: [DONE]\n\n").url)
     _, sent, finish, done = events_of(httpx.post(f"{gateway.url}/v1/chat/completions", json=STREAMED))
@@ -185,9 +170,7 @@ def test_deep_arguments_arrive_as_the_text_that_they_are(
     assert (finish["choices"][0]["finish_reason"], done) == ("tool_calls", "[DONE]")
 
 
-def test_a_relayed_stream_that_ends_within_an_event_stays_incomplete(
-    start: Callable[..., Running], scripted: Callable[..., Scripted]
-) -> None:
+def test_a_relayed_stream_that_ends_within_an_event_stays_incomplete(start: Start, scripted: Script) -> None:
     gateway = start(scripted(STREAM + FIRST + FINISHED[:30]).url)
     with pytest.raises(httpx.RemoteProtocolError):
         httpx.post(f"{gateway.url}/v1/completions", json=RELAYED)
@@ -198,9 +181,7 @@ def test_a_relayed_stream_that_ends_within_an_event_stays_incomplete(
 
 
 @pytest.mark.parametrize("more", [{"tools": None}, {"n": 2}, {"tool_choice": "required"}])
-def test_streams_that_are_never_continued_pass_unchanged(
-    start: Callable[..., Running], scripted: Callable[..., Scripted], more: Any
-) -> None:
+def test_streams_that_are_never_continued_pass_unchanged(start: Start, scripted: Script, more: Any) -> None:
     body = b": ping\n\ndata: [\n\n" + FIRST + b'data: {"error": {"message": "x"}}\n\ndata: [DONE]\n\n'
     gateway = start(scripted(STREAM + body).url)
     assert httpx.post(f"{gateway.url}/v1/chat/completions", json=STREAMED | more).content == body
@@ -215,13 +196,9 @@ def test_streams_that_are_never_continued_pass_unchanged(
 @pytest.mark.parametrize("stays", [False, True])
 @pytest.mark.parametrize("end", [b"", b'data: {"usage": {"comp'])
 def test_a_complete_answer_needs_no_end_of_its_stream(
-    start: Callable[..., Running],
-    scripted: Callable[..., Scripted],
-    monkeypatch: pytest.MonkeyPatch,
-    stays: bool,
-    end: bytes,
+    start: Start, scripted: Script, monkeypatch: pytest.MonkeyPatch, stays: bool, end: bytes
 ) -> None:
-    monkeypatch.setattr(turn_events, "_END_S", 0.05)
+    monkeypatch.setattr(sse, "_END_S", 0.05)
     gateway = start(scripted(STREAM + CALL + FINISHED + end, stays=stays).url, upstream_timeout_s=2)
     *_, call, finish, done = events_of(httpx.post(f"{gateway.url}/v1/chat/completions", json=STREAMED))
     assert call["choices"][0]["delta"]["tool_calls"][0]["function"]["name"] == "read"
@@ -230,9 +207,9 @@ def test_a_complete_answer_needs_no_end_of_its_stream(
 
 
 def test_an_answered_call_is_continued_although_its_stream_does_not_end(
-    start: Callable[..., Running], scripted: Callable[..., Scripted], monkeypatch: pytest.MonkeyPatch
+    start: Start, scripted: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turn_events, "_END_S", 0.05)
+    monkeypatch.setattr(sse, "_END_S", 0.05)
     end = FINISHED.replace(b"tool_calls", b"stop")
     engine = scripted(STREAM, held=CALL + FINISHED, next_answer=STREAM + FIRST + end, stays=True)
     *events, done = answered(start(engine.url, upstream_timeout_s=20), engine)
@@ -244,9 +221,7 @@ def test_an_answered_call_is_continued_although_its_stream_does_not_end(
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/models", "/v1/models/m", "/x"])
-def test_a_compressed_answer_is_never_decompressed(
-    start: Callable[..., Running], scripted: Callable[..., Scripted], path: str
-) -> None:
+def test_a_compressed_answer_is_never_decompressed(start: Start, scripted: Script, path: str) -> None:
     """A few kilobytes could become gigabytes. The gateway has requested a plain answer."""
     kind = b"text/event-stream" if "chat" in path else b"application/json"
     body = gzip.compress(FIRST if "chat" in path else b'{"id": "m"}')
@@ -259,9 +234,7 @@ def test_a_compressed_answer_is_never_decompressed(
         assert b"".join(answer.iter_raw()) == body
 
 
-def test_an_answer_that_calls_itself_unencoded_is_read(
-    start: Callable[..., Running], scripted: Callable[..., Scripted]
-) -> None:
+def test_an_answer_that_calls_itself_unencoded_is_read(start: Start, scripted: Script) -> None:
     head = STREAM.replace(b"\r\n\r\n", b"\r\ncontent-encoding: identity\r\n\r\n")
     gateway = start(scripted(head + FIRST + FINISHED).url)
     *_, done = events_of(httpx.post(f"{gateway.url}/v1/chat/completions", json=STREAMED))
@@ -271,9 +244,7 @@ def test_an_answer_that_calls_itself_unencoded_is_read(
 @pytest.mark.parametrize(
     "more", [b"a:\r\n" * 9000, b"\r\nHTTP/1.1 103 \r\n" * 3000], ids=["head", "early hints"]
 )
-def test_an_engine_whose_head_is_too_large(
-    start: Callable[..., Running], scripted: Callable[..., Scripted], more: bytes
-) -> None:
+def test_an_engine_whose_head_is_too_large(start: Start, scripted: Script, more: bytes) -> None:
     head = b"HTTP/1.1 103 Early Hints\r\n" + more + b"\r\n" + STREAM
     gateway = start(scripted(head + FIRST + FINISHED).url)
     answer = httpx.post(f"{gateway.url}/v1/chat/completions", json=STREAMED)
@@ -281,9 +252,7 @@ def test_an_engine_whose_head_is_too_large(
     assert "the head of its answer has more than 32768 bytes" in answer.json()["error"]["message"]
 
 
-def test_a_list_of_too_many_models_passes_unchanged(
-    start: Callable[..., Running], scripted: Callable[..., Scripted]
-) -> None:
+def test_a_list_of_too_many_models_passes_unchanged(start: Start, scripted: Script) -> None:
     body = b'{"data": [' + b"{}," * 100_000 + b"{}]}"
     gateway = start(scripted(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n" + body).url)
     assert httpx.get(f"{gateway.url}/v1/models").content == body

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 import httpx
 import pytest
 
-from tests.runtime.serving.gateway.scripted import STREAMED, Scripted
-from tests.runtime.serving.http.serving import Running
+from tests.runtime.serving.gateway.scripted import STREAMED, Script
+from tests.runtime.serving.http.serving import Start
 
 KEPT = {
     "cache-control": "no-store",
@@ -67,12 +66,7 @@ def answer_of(kind: str, body: bytes) -> bytes:
 
 @pytest.mark.parametrize(("method", "path", "kind", "body"), ROUTES)
 def test_only_the_headers_of_the_list_are_relayed(
-    start: Callable[..., Running],
-    scripted: Callable[..., Scripted],
-    method: str,
-    path: str,
-    kind: str,
-    body: bytes,
+    start: Start, scripted: Script, method: str, path: str, kind: str, body: bytes
 ) -> None:
     gateway = start(scripted(answer_of(kind, body)).url)
     answer = httpx.request(method, gateway.url + path, json=STREAMED)
@@ -84,12 +78,7 @@ def test_only_the_headers_of_the_list_are_relayed(
 
 @pytest.mark.parametrize(("method", "path", "kind", "body"), ROUTES)
 def test_the_policy_for_web_pages_is_the_gateways_own(
-    start: Callable[..., Running],
-    scripted: Callable[..., Scripted],
-    method: str,
-    path: str,
-    kind: str,
-    body: bytes,
+    start: Start, scripted: Script, method: str, path: str, kind: str, body: bytes
 ) -> None:
     origin = "https://chat.example"
     gateway = start(scripted(answer_of(kind, body)).url, cors_origins=frozenset([origin]))
@@ -103,9 +92,7 @@ def test_the_policy_for_web_pages_is_the_gateways_own(
     assert "set-cookie" not in answer.headers
 
 
-def test_an_error_and_a_redirection_keep_what_clients_need(
-    start: Callable[..., Running], scripted: Callable[..., Scripted]
-) -> None:
+def test_an_error_and_a_redirection_keep_what_clients_need(start: Start, scripted: Script) -> None:
     body = json.dumps({"error": {"message": "slow down"}}).encode()
     busy = answer_of("application/json", body).replace(b"200 OK", b"429 Busy")
     answer = httpx.post(f"{start(scripted(busy).url).url}/v1/completions", json={})
@@ -115,9 +102,7 @@ def test_an_error_and_a_redirection_keep_what_clients_need(
     assert (answer.status_code, answer.headers["location"]) == (307, "/elsewhere")
 
 
-def test_cookies_of_a_browser_do_not_reach_the_engine(
-    start: Callable[..., Running], scripted: Callable[..., Scripted]
-) -> None:
+def test_cookies_of_a_browser_do_not_reach_the_engine(start: Start, scripted: Script) -> None:
     """A browser sends those of all servers of the gateway's host, whatever their port."""
     engine = scripted(answer_of("application/json", b"{}"))
     headers = {"cookie": "session=of another server", "x-more": "1"}

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
 
 import httpx
 import pytest
 
 from agentrt.runtime.serving.http.identity import Tokens
-from tests.runtime.serving.http.serving import Running
+from tests.runtime.serving.http.serving import Running, Start
 
 TOKENS = Tokens([("owner", "o" * 20), ("notes", "n" * 20)])
 OWNER, NOTES = ({"authorization": f"Bearer {token * 20}"} for token in "on")
 
 
-def test_the_engine_is_asked_for_its_owner_only(engine: Running, start: Callable[..., Running]) -> None:
+def test_the_engine_is_asked_for_its_owner_only(engine: Running, start: Start) -> None:
     gateway = start(engine.url, tokens=TOKENS, upstream_key="secret")
     for headers in ({}, NOTES):
         assert httpx.get(f"{gateway.url}/health", headers=headers).json() == {"status": "ok"}
@@ -25,7 +24,7 @@ def test_the_engine_is_asked_for_its_owner_only(engine: Running, start: Callable
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_without_a_token_nothing_reaches_the_engine(start: Callable[..., Running], method: str) -> None:
+def test_without_a_token_nothing_reaches_the_engine(start: Start, method: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
     gateway = start(f"http://127.0.0.1:{port}", tokens=TOKENS)

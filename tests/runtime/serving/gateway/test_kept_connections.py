@@ -6,7 +6,7 @@ import socket
 import ssl
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,10 @@ from typing import Any
 import httpx
 import pytest
 
-from agentrt.runtime.serving.gateway import turn_events, upstream
-from tests.runtime.serving.gateway.scripted import STREAMED, Scripted
+from agentrt.runtime.serving.gateway import sse, upstream
+from tests.runtime.serving.gateway.scripted import STREAMED, Script
 from tests.runtime.serving.gateway.test_faulty_engines import FINISHED, FIRST
-from tests.runtime.serving.http.serving import Running, until
+from tests.runtime.serving.http.serving import Start, until
 
 CHAT = "/v1/chat/completions"
 DONE = b"data: [DONE]\n\n"
@@ -101,14 +101,12 @@ def keeping() -> Iterator[Engine]:
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What follows at once counts as such however busy the machine is, and nothing expires."""
-    monkeypatch.setattr(turn_events, "_REST_S", 60.0)
+    monkeypatch.setattr(sse, "_REST_S", 60.0)
     monkeypatch.setattr(upstream, "_KEEP_ALIVE_S", 600.0)
 
 
 @pytest.mark.parametrize("fields", [{}, {"tools": None}, {"stream": False}])
-def test_requests_one_after_another_share_a_connection(
-    start: Callable[..., Running], keeping: Engine, fields: Any
-) -> None:
+def test_requests_one_after_another_share_a_connection(start: Start, keeping: Engine, fields: Any) -> None:
     gateway = start(keeping.url)
     for _ in range(3):
         answer = httpx.post(gateway.url + CHAT, json=STREAMED | fields)
@@ -117,9 +115,7 @@ def test_requests_one_after_another_share_a_connection(
 
 
 @pytest.mark.parametrize(("method", "path"), [("HEAD", "/x"), ("GET", "/nothing"), ("GET", "/x")])
-def test_answers_without_a_body_end_as_well(
-    start: Callable[..., Running], keeping: Engine, method: str, path: str
-) -> None:
+def test_answers_without_a_body_end_as_well(start: Start, keeping: Engine, method: str, path: str) -> None:
     gateway = start(keeping.url)
     for _ in range(2):
         assert httpx.request(method, gateway.url + path).is_success
@@ -127,9 +123,9 @@ def test_answers_without_a_body_end_as_well(
 
 
 def test_a_stream_that_does_not_end_takes_its_connection_with_it(
-    start: Callable[..., Running], keeping: Engine, monkeypatch: pytest.MonkeyPatch
+    start: Start, keeping: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turn_events, "_REST_S", 0.0)
+    monkeypatch.setattr(sse, "_REST_S", 0.0)
     gateway = start(keeping.url)
     keeping.go_on.clear()
     for _ in range(2):
@@ -137,9 +133,7 @@ def test_a_stream_that_does_not_end_takes_its_connection_with_it(
     assert keeping.seen == [(0, 1), (1, 1)]
 
 
-def test_a_connection_that_the_engine_has_closed_is_not_used_again(
-    start: Callable[..., Running], keeping: Engine
-) -> None:
+def test_a_connection_that_the_engine_has_closed_is_not_used_again(start: Start, keeping: Engine) -> None:
     gateway = start(keeping.url)
     assert httpx.get(f"{gateway.url}/x").text == "ok"
     (connection,) = keeping.open
@@ -149,7 +143,7 @@ def test_a_connection_that_the_engine_has_closed_is_not_used_again(
 
 
 def test_an_idle_connection_is_closed_in_time(
-    start: Callable[..., Running], keeping: Engine, monkeypatch: pytest.MonkeyPatch
+    start: Start, keeping: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upstream, "_KEEP_ALIVE_S", 0.0)
     gateway = start(keeping.url)
@@ -158,9 +152,7 @@ def test_an_idle_connection_is_closed_in_time(
     assert keeping.seen == [(0, 1), (1, 1)]
 
 
-def test_heads_before_the_answer_are_passed_over(
-    start: Callable[..., Running], scripted: Callable[..., Scripted]
-) -> None:
+def test_heads_before_the_answer_are_passed_over(start: Start, scripted: Script) -> None:
     early = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n"
     assert httpx.get(start(scripted(early + OK).url).url + "/x").text == "ok"
 
@@ -169,16 +161,12 @@ HEAD = b"HTTP/1.1 200 OK\r\n"
 
 
 @pytest.mark.parametrize("answer", [HEAD + b"x: " + b"x" * 200_000, HEAD + b" bad\r\n\r\n", b"SSH-2.0-x\r\n"])
-def test_a_head_that_cannot_be_read_is_an_error(
-    start: Callable[..., Running], scripted: Callable[..., Scripted], answer: bytes
-) -> None:
+def test_a_head_that_cannot_be_read_is_an_error(start: Start, scripted: Script, answer: bytes) -> None:
     refused = httpx.get(start(scripted(answer).url).url + "/x")
     assert (refused.status_code, refused.json()["error"]["code"]) == (502, "upstream_unreachable")
 
 
-def test_large_bodies_pass_in_both_directions(
-    start: Callable[..., Running], scripted: Callable[..., Scripted]
-) -> None:
+def test_large_bodies_pass_in_both_directions(start: Start, scripted: Script) -> None:
     body = bytes(range(256)) * 40_000
     engine = scripted(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
     gateway = start(engine.url)
@@ -187,9 +175,7 @@ def test_large_bodies_pass_in_both_directions(
 
 
 @pytest.mark.needs("openssl")
-def test_a_certificate_is_checked(
-    start: Callable[..., Running], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_certificate_is_checked(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key, certificate = tmp_path / "key", tmp_path / "certificate"
     make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
     make += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", str(key)]

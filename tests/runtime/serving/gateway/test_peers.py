@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.runtime.serving.http.serving import Running
+from tests.runtime.serving.http.serving import Start
 from tests.runtime.serving.server.conftest import HELLO
 
 ENGINE = os.environ.get("AGENTRT_TEST_VLLM", "")
@@ -36,9 +35,7 @@ def request_body() -> dict[str, Any]:
     }
 
 
-def test_a_call_is_answered_in_front_of_vllm(
-    start: Callable[..., Running], request_body: dict[str, Any]
-) -> None:
+def test_a_call_is_answered_in_front_of_vllm(start: Start, request_body: dict[str, Any]) -> None:
     gateway = start(ENGINE)
     path = f"{gateway.url}/v1/chat/completions"
     with httpx.stream("POST", path, json=request_body, timeout=600) as response:
@@ -63,9 +60,7 @@ def test_a_call_is_answered_in_front_of_vllm(
     assert chunks[-1]["usage"]["completion_tokens"] >= 32
 
 
-def test_other_requests_are_relayed_to_vllm(
-    start: Callable[..., Running], request_body: dict[str, Any]
-) -> None:
+def test_other_requests_are_relayed_to_vllm(start: Start, request_body: dict[str, Any]) -> None:
     gateway = start(ENGINE)
     whole = request_body | {"stream": False, "stream_options": None, "temperature": 0, "max_tokens": 60}
     answers = [

@@ -6,7 +6,7 @@ import gzip
 import http.client
 import json
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 
 import httpx
@@ -19,7 +19,7 @@ from agentrt.runtime.serving.gateway import GatewayConfig
 from agentrt.runtime.serving.http.config import ListenConfig
 from agentrt.runtime.serving.http.identity import Tokens
 from tests.runtime.serving.gateway.scripted import STREAMED
-from tests.runtime.serving.http.serving import Running, listening, until
+from tests.runtime.serving.http.serving import Running, Start, listening, until
 
 TOKEN = "t" * 20
 
@@ -45,7 +45,7 @@ def mirror() -> Iterator[Running]:
         yield server
 
 
-def test_everything_is_relayed(mirror: Running, start: Callable[..., Running]) -> None:
+def test_everything_is_relayed(mirror: Running, start: Start) -> None:
     gateway = start(f"{mirror.url}/v1/")
     headers = {"authorization": "Bearer theirs", "x-more": "1", "te": "trailers", "accept-encoding": "gzip"}
     for method, path, body in (
@@ -77,9 +77,7 @@ def test_everything_is_relayed(mirror: Running, start: Callable[..., Running]) -
         assert answer.headers["x-request-id"] == "7"
 
 
-def test_the_engine_sees_its_own_key_and_no_token_of_the_gateway(
-    mirror: Running, start: Callable[..., Running]
-) -> None:
+def test_the_engine_sees_its_own_key_and_no_token_of_the_gateway(mirror: Running, start: Start) -> None:
     tokens = Tokens([("app", TOKEN)])
     for settings, seen in (
         ({"tokens": tokens}, None),
@@ -130,7 +128,7 @@ def raw_get(port: int, path: str) -> tuple[int, bytes]:
         "/v1/models/../../admin",
     ],
 )
-def test_no_path_leads_outside_the_engine(mirror: Running, start: Callable[..., Running], path: str) -> None:
+def test_no_path_leads_outside_the_engine(mirror: Running, start: Start, path: str) -> None:
     for root in ("", "/api/v1"):
         status, body = raw_get(start(mirror.url + root, upstream_key="secret").port, path)
         assert (status, json.loads(body)["error"]["code"]) == (404, "unknown_url")
@@ -140,21 +138,19 @@ def test_no_path_leads_outside_the_engine(mirror: Running, start: Callable[..., 
     "path",
     ["/x", "//elsewhere/x", "/v1/..a/.b./...", '/a|b^`{}"[]', "/a%zz?x=/../%2e%2e'", "/:80@elsewhere/"],
 )
-def test_other_paths_reach_the_engine_unchanged(
-    mirror: Running, start: Callable[..., Running], path: str
-) -> None:
+def test_other_paths_reach_the_engine_unchanged(mirror: Running, start: Start, path: str) -> None:
     _, body = raw_get(start(f"{mirror.url}/api/v1").port, path)
     received = json.loads(gzip.decompress(body))
     assert received["path"] + ("?" + received["query"] if received["query"] else "") == f"/api{path}"
 
 
 @pytest.mark.parametrize("path", ["/a#b", "/..#/x", "/x?a=#"])
-def test_a_fragment_is_refused(mirror: Running, start: Callable[..., Running], path: str) -> None:
+def test_a_fragment_is_refused(mirror: Running, start: Start, path: str) -> None:
     status, body = raw_get(start(mirror.url).port, path)
     assert (status, json.loads(body)["error"]["code"]) == (400, "invalid_url")
 
 
-def test_the_guard_stands_before_the_engine(mirror: Running, start: Callable[..., Running]) -> None:
+def test_the_guard_stands_before_the_engine(mirror: Running, start: Start) -> None:
     gateway = start(mirror.url, max_body_bytes=1000)
     assert httpx.post(f"{gateway.url}/x", content=b"x" * 1001).status_code == 413
     assert httpx.post(f"{gateway.url}/x", content=iter([b"x" * 600] * 2)).status_code == 413
@@ -162,7 +158,7 @@ def test_the_guard_stands_before_the_engine(mirror: Running, start: Callable[...
     assert httpx.get(f"{gateway.url}/x", headers={"origin": "http://evil.example"}).status_code == 403
 
 
-def test_pages_of_allowed_origins(mirror: Running, start: Callable[..., Running]) -> None:
+def test_pages_of_allowed_origins(mirror: Running, start: Start) -> None:
     origin = {"origin": "https://chat.example"}
     gateway = start(mirror.url, cors_origins=frozenset(origin.values()))
     answer = httpx.post(f"{gateway.url}/v1/completions", content=b"{}", headers=origin)
@@ -175,7 +171,7 @@ def test_pages_of_allowed_origins(mirror: Running, start: Callable[..., Running]
     assert other.status_code == 403
 
 
-def test_no_engine(start: Callable[..., Running]) -> None:
+def test_no_engine(start: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
     gateway = start(f"http://127.0.0.1:{port}")
@@ -193,7 +189,7 @@ def test_an_address_that_others_can_reach_needs_a_token() -> None:
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/x"])
 def test_a_client_that_leaves_within_its_body_is_no_fault(
-    mirror: Running, start: Callable[..., Running], path: str, caplog: pytest.LogCaptureFixture
+    mirror: Running, start: Start, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     gateway = start(f"{mirror.url}/v1")
     with gateway.connect() as connection:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import re
 import socket
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
 
-from agentrt.runtime.serving.gateway import retries
-from tests.runtime.serving.gateway.scripted import STREAMED, Scripted
+from agentrt.runtime.serving.gateway import upstream
+from tests.runtime.serving.gateway.scripted import STREAMED, Script, Scripted
 from tests.runtime.serving.gateway.test_faulty_engines import CALL, FINISHED, FIRST, HEAD, STREAM, events_of
-from tests.runtime.serving.http.serving import Running
+from tests.runtime.serving.http.serving import Start
 
 CHAT = "/v1/chat/completions"
 STOP = FINISHED.replace(b"tool_calls", b"stop")
@@ -28,14 +27,12 @@ def refusal(status: int, more: bytes = b"") -> bytes:
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retries, "_PAUSES_S", (0.0, 0.0))
+    monkeypatch.setattr(upstream, "_PAUSES_S", (0.0, 0.0))
 
 
 @pytest.mark.parametrize("status", [502, 503])
 @pytest.mark.parametrize("body", [STREAMED, PLAIN])
-def test_a_refused_request_is_sent_again(
-    start: Callable[..., Running], scripted: Callable[..., Scripted], status: int, body: Any
-) -> None:
+def test_a_refused_request_is_sent_again(start: Start, scripted: Script, status: int, body: Any) -> None:
     engine = scripted(refusal(status), next_answer=STREAM + FIRST + STOP)
     answer = httpx.post(start(engine.url).url + CHAT, json=body)
     assert answer.status_code == 200
@@ -43,9 +40,7 @@ def test_a_refused_request_is_sent_again(
     assert len(engine.heads) == 2
 
 
-def test_the_last_refusal_is_the_clients(
-    start: Callable[..., Running], scripted: Callable[..., Scripted]
-) -> None:
+def test_the_last_refusal_is_the_clients(start: Start, scripted: Script) -> None:
     engine = scripted(refusal(503))
     answer = httpx.post(start(engine.url).url + CHAT, json=STREAMED)
     assert (answer.status_code, answer.text) == (503, "no")
@@ -64,13 +59,7 @@ def test_the_last_refusal_is_the_clients(
         ("DELETE", "/v1/files/7", refusal(503)),
     ],
 )
-def test_what_is_not_repeated(
-    start: Callable[..., Running],
-    scripted: Callable[..., Scripted],
-    method: str,
-    path: str,
-    answer: bytes,
-) -> None:
+def test_what_is_not_repeated(start: Start, scripted: Script, method: str, path: str, answer: bytes) -> None:
     engine = scripted(answer, next_answer=STREAM + FIRST + STOP)
     assert httpx.request(method, start(engine.url).url + path, json=STREAMED).status_code >= 429
     assert len(engine.heads) == 1
@@ -79,7 +68,7 @@ def test_what_is_not_repeated(
 @pytest.mark.parametrize("body", [STREAMED, PLAIN])
 @pytest.mark.parametrize("begun", [HEAD, HEAD + FIRST])
 def test_no_answer_that_has_begun_is_repeated(
-    start: Callable[..., Running], scripted: Callable[..., Scripted], body: Any, begun: bytes
+    start: Start, scripted: Script, body: Any, begun: bytes
 ) -> None:
     engine = scripted(begun, next_answer=STREAM + FIRST + STOP)
     try:
@@ -91,7 +80,7 @@ def test_no_answer_that_has_begun_is_repeated(
 
 
 def test_an_engine_that_is_back_before_the_repetition(
-    start: Callable[..., Running], scripted: Callable[..., Scripted], monkeypatch: pytest.MonkeyPatch
+    start: Start, scripted: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
@@ -100,16 +89,14 @@ def test_an_engine_that_is_back_before_the_repetition(
     async def come_back(_: float) -> None:
         engines.append(scripted(STREAM + FIRST + STOP, port=port))
 
-    monkeypatch.setattr(retries, "asyncio", SimpleNamespace(sleep=come_back))
+    monkeypatch.setattr(upstream, "asyncio", SimpleNamespace(sleep=come_back))
     gateway = start(f"http://127.0.0.1:{port}")
     *_, done = events_of(httpx.post(gateway.url + CHAT, json=STREAMED))
     assert done == "[DONE]"
     assert len(engines[0].heads) == len(engines) == 1
 
 
-def test_the_next_turn_is_repeated_as_well(
-    start: Callable[..., Running], scripted: Callable[..., Scripted]
-) -> None:
+def test_the_next_turn_is_repeated_as_well(start: Start, scripted: Script) -> None:
     engine = scripted(STREAM, held=CALL + FINISHED, next_answer=refusal(503), then=STREAM + FIRST + STOP)
     gateway = start(engine.url)
     with httpx.stream("POST", gateway.url + CHAT, json=STREAMED, headers={"x-session-id": "7"}) as answer:
@@ -126,9 +113,7 @@ def test_the_next_turn_is_repeated_as_well(
     assert [re.search(rb"(?i)x-session-id: (\d)", head)[1] for head in engine.heads] == [b"7"] * 3  # type: ignore[index]
 
 
-def test_another_model_in_the_next_turn_ends_the_stream(
-    start: Callable[..., Running], scripted: Callable[..., Scripted]
-) -> None:
+def test_another_model_in_the_next_turn_ends_the_stream(start: Start, scripted: Script) -> None:
     named = [
         each.replace(b'{"id"', b'{"model": "%s", "id"' % name)
         for each, name in ((CALL, b"one"), (FIRST, b"two"))

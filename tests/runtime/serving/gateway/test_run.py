@@ -12,10 +12,7 @@ import pytest
 from tests.runtime.serving.http.serving import Running
 from tests.runtime.serving.server.test_run import Service
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(sys.platform == "win32", reason="signals"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="signals")]
 
 
 def test_it_serves_with_a_token_and_ends_on_sigterm(engine: Running) -> None:

@@ -15,8 +15,8 @@ import pytest
 from agentrt.runtime.serving.gateway.stored_ids import StoredIds
 from agentrt.runtime.serving.http.identity import Tokens
 from tests.runtime.serving.gateway.conftest import gateway_before
-from tests.runtime.serving.gateway.scripted import Scripted
-from tests.runtime.serving.http.serving import Running
+from tests.runtime.serving.gateway.scripted import Script, Scripted
+from tests.runtime.serving.http.serving import Running, Start
 from tests.runtime.serving.server.conftest import HELLO
 
 APPS: Any = {"tokens": Tokens([("owner", "o" * 20), ("mine", "m" * 20), ("other", "t" * 20)])}
@@ -31,7 +31,7 @@ def headers_of(app: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def shared(start: Callable[..., Running], engine: Running) -> Iterator[Running]:
+def shared(start: Start, engine: Running) -> Iterator[Running]:
     """A gateway of three apps with one key, in front of a real engine."""
     yield start(f"{engine.url}/v1", **APPS, **KEY)
     httpx.delete(f"{engine.url}/v1/contexts").raise_for_status()
@@ -161,9 +161,7 @@ DECIDED = {
 reached by the id of what an app has stored; or shows what all have stored, and stays refused."""
 
 
-def test_every_route_of_agentrt_serve_is_decided_on(
-    start: Callable[..., Running], scripted: Callable[..., Scripted], engine: Running
-) -> None:
+def test_every_route_of_agentrt_serve_is_decided_on(start: Start, scripted: Script, engine: Running) -> None:
     """A new one is decided on in ``separation.py``, and then here: until then it is refused."""
     silent = scripted(b"")
     gateway = start(silent.url, **APPS, **KEY)
@@ -185,7 +183,7 @@ def test_every_route_of_agentrt_serve_is_decided_on(
     ("method", "path"), [("GET", "/v1/files"), ("GET", "/v1/responses/r"), ("POST", "/v1/responses")]
 )
 def test_one_app_or_keys_of_the_clients_need_no_separation(
-    start: Callable[..., Running], scripted: Callable[..., Scripted], settings: Any, method: str, path: str
+    start: Start, scripted: Script, settings: Any, method: str, path: str
 ) -> None:
     engine = scripted(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
     body = b'{"previous_response_id": "x",  "conversation": "y"}'
@@ -256,9 +254,7 @@ FUNCTION = {
 }
 
 
-def test_items_with_their_content_are_sent(
-    start: Callable[..., Running], scripted: Callable[..., Scripted]
-) -> None:
+def test_items_with_their_content_are_sent(start: Start, scripted: Script) -> None:
     engine = scripted(b'HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n{"id":"r"}')
     gateway = start(engine.url, **APPS, **KEY)
     auto = {"type": "code_interpreter", "container": {"type": "auto"}}
@@ -320,9 +316,7 @@ def test_a_body_that_engines_may_read_otherwise_is_refused(
     assert engine.heads == []
 
 
-def test_of_a_repeated_name_the_engine_gets_what_was_checked(
-    start: Callable[..., Running], scripted: Callable[..., Scripted]
-) -> None:
+def test_of_a_repeated_name_the_engine_gets_what_was_checked(start: Start, scripted: Script) -> None:
     engine = scripted(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
     gateway = start(engine.url, **APPS, **KEY)
     body = b'{"previous_response_id": "resp_of_another", "previous_response_id": null}'
@@ -346,13 +340,7 @@ TYPES = {False: b"application/json", True: b"text/event-stream"}
     ],
 )
 def test_the_id_of_an_answer(
-    start: Callable[..., Running],
-    scripted: Callable[..., Scripted],
-    streamed: bool,
-    status: bytes,
-    body: bytes,
-    event: bytes,
-    found: bool,
+    start: Start, scripted: Script, streamed: bool, status: bytes, body: bytes, event: bytes, found: bool
 ) -> None:
     answer = event if streamed else body
     head = b"HTTP/1.1 %b X\r\ncontent-type: %b\r\n\r\n" % (status, TYPES[streamed])
@@ -369,9 +357,7 @@ def test_the_id_of_an_answer(
     assert httpx.get(f"{gateway.url}/v1/responses/resp_2", headers=mine).status_code == 404
 
 
-def test_an_id_stays_that_of_the_first_app(
-    start: Callable[..., Running], scripted: Callable[..., Scripted]
-) -> None:
+def test_an_id_stays_that_of_the_first_app(start: Start, scripted: Script) -> None:
     """An engine, or the text of an answer, cannot hand one app's response to another app."""
     gateway = start(
         scripted(b'HTTP/1.1 200 OK\r\ncontent-length: 15\r\n\r\n{"id":"resp_1"}').url, **APPS, **KEY

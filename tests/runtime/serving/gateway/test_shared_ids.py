@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import httpx
 import pytest
 
-from agentrt.runtime.serving.gateway import bounded_redis, shared_ids
+from agentrt.runtime.serving.gateway import bounded_redis, stored_ids
 from agentrt.runtime.serving.http.identity import Tokens
 from tests.runtime.serving.gateway.redis_server import RedisServer
-from tests.runtime.serving.gateway.scripted import Scripted
-from tests.runtime.serving.http.serving import Running
+from tests.runtime.serving.gateway.scripted import Script
+from tests.runtime.serving.http.serving import Running, Start
 
 pytestmark = pytest.mark.socket
 
@@ -24,30 +23,22 @@ MADE = b'{"id": "resp_1"}'
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b"
 
 
-@pytest.fixture
-def redis(tmp_path: Path) -> Iterator[RedisServer]:
-    server = RedisServer(tmp_path)
-    server.start()
-    yield server
-    server.stop()
-
-
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A healthy Redis counts as such however busy the machine is."""
     for module, name in (
-        (shared_ids, "_ADD_TIMEOUT_S"),
-        (shared_ids, "_LOOK_UP_TIMEOUT_S"),
+        (stored_ids, "_ADD_TIMEOUT_S"),
+        (stored_ids, "_LOOK_UP_TIMEOUT_S"),
         (bounded_redis, "_SOCKET_TIMEOUT_S"),
     ):
         monkeypatch.setattr(module, name, 60.0)
 
 
-Replica = Callable[..., Running]
+Replica = Start
 
 
 @pytest.fixture
-def replica(redis: RedisServer, start: Callable[..., Running], scripted: Callable[..., Scripted]) -> Replica:
+def replica(redis: RedisServer, start: Start, scripted: Script) -> Replica:
     """Starts replicas in front of one engine."""
     engine = scripted(ANSWER % (len(MADE), MADE))
     return lambda apps=APPS: start(engine.url, tokens=Tokens(apps), redis=redis.url)
@@ -94,7 +85,7 @@ def test_no_client_of_redis_can_read_or_make_an_id(replica: Replica, redis: Redi
 def test_the_ids_of_an_app_are_bounded(
     replica: Replica, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_ids, "MAX_IDS", 3)
+    monkeypatch.setattr(stored_ids, "MAX_IDS", 3)
     make(replica())
     with redis.client() as client:
         (key,) = client.keys()
@@ -117,7 +108,7 @@ def test_without_redis_each_replica_knows_its_own(
 ) -> None:
     monkeypatch.setattr(bounded_redis, "_SOCKET_TIMEOUT_S", 0.1)
     for name in ("_ADD_TIMEOUT_S", "_LOOK_UP_TIMEOUT_S"):
-        monkeypatch.setattr(shared_ids, name, 0.02)
+        monkeypatch.setattr(stored_ids, name, 0.02)
     first, second = replica(), replica()
     fails(redis)
     make(first)

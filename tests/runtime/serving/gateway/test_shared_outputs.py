@@ -12,12 +12,12 @@ import httpx
 import pytest
 
 from agentrt.errors import ConfigurationError
-from agentrt.runtime.serving.gateway import GatewayConfig, app_seal, bounded_redis, shared_outputs
+from agentrt.runtime.serving.gateway import GatewayConfig, bounded_redis, shared_outputs
 from agentrt.runtime.serving.http.identity import Tokens
 from tests.runtime.serving.gateway.redis_server import RedisServer
-from tests.runtime.serving.gateway.scripted import STREAMED, Scripted
+from tests.runtime.serving.gateway.scripted import STREAMED, Script, Scripted
 from tests.runtime.serving.gateway.test_faulty_engines import FINISHED, FIRST, STREAM
-from tests.runtime.serving.http.serving import Running, until
+from tests.runtime.serving.http.serving import Running, Start, until
 
 PATH = {"type": "string"}
 TOOL = {
@@ -42,14 +42,6 @@ def calling(*arguments: str) -> bytes:
 
 READ_A = '{"path": "a"}'
 CALL = calling(READ_A)
-
-
-@pytest.fixture
-def redis(tmp_path: Path) -> Iterator[RedisServer]:
-    server = RedisServer(tmp_path)
-    server.start()
-    yield server
-    server.stop()
 
 
 @pytest.fixture(autouse=True)
@@ -98,9 +90,7 @@ Replicas = Callable[..., tuple[Running, Running, Scripted]]
 
 
 @pytest.fixture
-def replicas(
-    redis: RedisServer, start: Callable[..., Running], scripted: Callable[..., Scripted]
-) -> Replicas:
+def replicas(redis: RedisServer, start: Start, scripted: Script) -> Replicas:
     """Two replicas and the engine behind them, which calls a tool once and then answers."""
 
     def both(call: bytes = CALL, then: bytes = FIRST + STOP, **settings: Any) -> Any:
@@ -210,7 +200,7 @@ def test_an_output_is_kept_as_long_as_its_client_says(replicas: Replicas, redis:
 
 
 def test_an_app_has_its_own_responses_and_outputs(
-    replicas: Replicas, redis: RedisServer, start: Callable[..., Running]
+    replicas: Replicas, redis: RedisServer, start: Start
 ) -> None:
     here, elsewhere, engine = replicas(tokens=Tokens(TOKENS))
     namesake = start(engine.url, redis=redis.url, tokens=Tokens([("mine", "v" * 20)]))
@@ -244,7 +234,7 @@ def test_gateways_of_different_versions_miss(replicas: Replicas, monkeypatch: py
     here, elsewhere, engine = replicas()
     with streaming(here, engine) as (id, rest):
         with monkeypatch.context() as newer:
-            newer.setattr(app_seal, "FORMAT", app_seal.FORMAT + 1)
+            newer.setattr(bounded_redis, "FORMAT", bounded_redis.FORMAT + 1)
             assert submit(elsewhere, id) == 404
         assert results(rest()) == []
 
@@ -355,7 +345,7 @@ def test_invalid_addresses(url: str, reason: str) -> None:
 @pytest.mark.needs("redis-server")
 @pytest.mark.parametrize("fault", ["password", "database", "down"])
 def test_a_redis_that_cannot_be_used_is_said_at_the_start(
-    tmp_path: Path, start: Callable[..., Running], caplog: pytest.LogCaptureFixture, fault: str
+    tmp_path: Path, start: Start, caplog: pytest.LogCaptureFixture, fault: str
 ) -> None:
     """And at ``/health``; the gateway serves."""
     redis = RedisServer(tmp_path)
@@ -379,7 +369,7 @@ def test_a_redis_that_cannot_be_used_is_said_at_the_start(
 
 
 @pytest.mark.needs("redis-server")
-def test_health_says_that_redis_answers(tmp_path: Path, start: Callable[..., Running]) -> None:
+def test_health_says_that_redis_answers(tmp_path: Path, start: Start) -> None:
     redis = RedisServer(tmp_path)
     redis.start()
     try:

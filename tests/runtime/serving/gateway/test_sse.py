@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentrt.runtime.serving.gateway import sse
-from agentrt.runtime.serving.gateway.answer_id import noting_event_id
-from agentrt.runtime.serving.gateway.sse import UnreadableEventError, event_data, split_events
-from agentrt.runtime.serving.gateway.turn_events import whole_turn
+from agentrt.runtime.serving.gateway.separation import noting_event_id
+from agentrt.runtime.serving.gateway.sse import UnreadableEventError, event_data, split_events, whole_turn
 from agentrt.runtime.serving.gateway.upstream import _EngineStream
 
 FINISHED = b'data: {"choices": [{"finish_reason": "stop"}]}\n\n'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
 import httpx
@@ -11,10 +11,10 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from agentrt.otel import api, propagation
 from agentrt.otel.propagation import served
-from agentrt.runtime.serving.http import trace_context
+from agentrt.runtime.serving.http import application
 from tests.recorded_telemetry import Recorded, attributes, telemetry
-from tests.runtime.serving.gateway.scripted import STREAMED, Scripted
-from tests.runtime.serving.http.serving import Running
+from tests.runtime.serving.gateway.scripted import STREAMED, Script
+from tests.runtime.serving.http.serving import Start
 from tests.runtime.serving.server.conftest import HELLO
 from tests.runtime.serving.server.test_trace_context import PARENT, TRACE, TRACEPARENT
 
@@ -65,7 +65,7 @@ def test_a_trace_passes_a_gateway_that_does_not_trace(
         seen.append(headers["traceparent"])
         return served(headers)
 
-    monkeypatch.setattr(trace_context, "served", noting)
+    monkeypatch.setattr(application, "served", noting)
     for module in (api, propagation):
         monkeypatch.setattr(module, "installed", lambda: installed)
     assert http.post("/v1/chat/completions", json=BODY, headers=TRACEPARENT).status_code == 200
@@ -82,12 +82,7 @@ def test_a_trace_passes_a_gateway_that_does_not_trace(
     ],
 )
 def test_an_engine_that_breaks_off_is_a_failed_span_of_its_whole_length(
-    start: Callable[..., Running],
-    scripted: Callable[..., Scripted],
-    telemetry: Recorded,
-    head: bytes,
-    rest: bytes,
-    continued: bool,
+    start: Start, scripted: Script, telemetry: Recorded, head: bytes, rest: bytes, continued: bool
 ) -> None:
     """In a stream that the gateway continues after calls, and in one that it relays."""
     begins = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n" + head + b'data: {"choices": []}\n\n'
@@ -111,9 +106,7 @@ def test_an_engine_that_breaks_off_is_a_failed_span_of_its_whole_length(
         assert attributes(span)["http.response.status_code"] == 200
 
 
-def test_an_engine_that_is_not_there_is_a_failed_span(
-    start: Callable[..., Running], telemetry: Recorded
-) -> None:
+def test_an_engine_that_is_not_there_is_a_failed_span(start: Start, telemetry: Recorded) -> None:
     gateway = start("http://127.0.0.1:9")
     assert httpx.get(f"{gateway.url}/v1/models").status_code == 502
     sent, served = telemetry.wait_for("GET", 2)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -9,21 +9,18 @@ import pytest
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
 
-from agentrt.runtime.serving.http.admission import Admission
+from agentrt.runtime.serving.http.application import application
 from agentrt.runtime.serving.http.config import ListenConfig
-from agentrt.runtime.serving.http.cors import allow_origins
-from agentrt.runtime.serving.http.errors import install_error_handlers
-from agentrt.runtime.serving.http.guard import Guard
 from agentrt.runtime.serving.http.request_state import app_of, is_owner
-from tests.runtime.serving.http.serving import Running, listening
+from tests.runtime.serving.http.serving import Running, Start, listening
 
 LARGE = 4 * 2**20
 """Bytes of the answer to ``/large``."""
 
 
-def guarded(config: ListenConfig, admission: Admission) -> FastAPI:
+def guarded(config: ListenConfig) -> FastAPI:
     """An application behind the guard, without a runtime or an engine."""
-    app = FastAPI()
+    app = application("guarded", config)
 
     @app.get("/health")
     @app.get("/metrics")
@@ -46,27 +43,23 @@ def guarded(config: ListenConfig, admission: Admission) -> FastAPI:
         return Response(bytes(LARGE))
 
     app.state.large_answers = 0
-    install_error_handlers(app)
-    app.add_middleware(Guard, config=config, admission=admission)
-    allow_origins(app, config)
     return app
 
 
 @pytest.fixture
-def start() -> Iterator[Callable[..., Running]]:
+def start() -> Iterator[Start]:
     """Starts guarded applications with settings of their own, until the test ends."""
     with ExitStack() as stack:
 
         def start(**settings: Any) -> Running:
             config = ListenConfig(**{"port": 0, "drain_s": 5} | settings)
-            admission = Admission(config)
-            return stack.enter_context(listening(guarded(config, admission), config, admission))
+            return stack.enter_context(listening(guarded(config), config))
 
         yield start
 
 
 @pytest.fixture
-def server(start: Callable[..., Running]) -> Running:
+def server(start: Start) -> Running:
     return start()
 
 

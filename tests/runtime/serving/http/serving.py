@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from fastapi import FastAPI
 
 from agentrt.runtime.serving.http.config import ListenConfig
-from agentrt.runtime.serving.http.draining import DrainingServer
 from agentrt.runtime.serving.http.listener import bind
-from agentrt.runtime.serving.http.run import make_server
+from agentrt.runtime.serving.http.run import DrainingServer
 from tests.patience import PATIENCE_S
 from tests.patience import until as until  # for those who serve
 
@@ -40,15 +39,19 @@ class Running:
         return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S)
 
 
+Start: TypeAlias = Callable[..., Running]
+"""Starts a server with settings of its own."""
+
+
 @contextmanager
-def listening(app: FastAPI, config: ListenConfig, admission: Any = None) -> Iterator[Running]:
+def listening(app: FastAPI, config: ListenConfig) -> Iterator[Running]:
     with bind(config) as listener:
-        server = make_server(app, config)
+        server = DrainingServer(app, config)
         port = 0 if config.uds else listener.getsockname()[1]
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()
         try:
-            yield Running(port, admission, server)
+            yield Running(port, getattr(app.state, "admission", None), server)
         finally:
             server.should_exit = True
             thread.join(PATIENCE_S)

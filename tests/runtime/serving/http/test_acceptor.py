@@ -13,13 +13,12 @@ pytest.importorskip("resource", reason="this system has no limit on descriptors"
 
 SERVER = """
 import os, resource, sys
-from agentrt.runtime.serving.http.admission import Admission
 from agentrt.runtime.serving.http.config import ListenConfig
 from tests.runtime.serving.http.conftest import guarded
 from tests.runtime.serving.http.serving import listening
 
 config = ListenConfig(port=0)
-with listening(guarded(config, admission := Admission(config)), config, admission) as server:
+with listening(guarded(config), config) as server:
     room = len(os.listdir("/dev/fd")) + 4
     resource.setrlimit(resource.RLIMIT_NOFILE, (room, room))
     print(server.port, flush=True)

@@ -12,10 +12,10 @@ import pytest
 
 from agentrt.errors import ConfigurationError
 from agentrt.priority import PRIORITY_HEADER
+from agentrt.runtime.serving.http.admission import FREE_BYTES
 from agentrt.runtime.serving.http.config import ListenConfig
-from agentrt.runtime.serving.http.held_bytes import FREE_BYTES
 from agentrt.runtime.serving.http.identity import Tokens
-from tests.runtime.serving.http.serving import Running, until
+from tests.runtime.serving.http.serving import Running, Start, until
 
 BODY = 2**20
 TOKENS = Tokens([("mail", "m" * 20), ("notes", "n" * 20)])
@@ -23,7 +23,7 @@ MAIL, NOTES = ({"authorization": f"Bearer {letter * 20}"} for letter in "mn")
 
 
 @pytest.fixture
-def server(start: Callable[..., Running]) -> Running:
+def server(start: Start) -> Running:
     """A server that holds eight large bodies: two of each app, and four of those that come first."""
     return start(tokens=TOKENS, max_body_bytes=BODY + FREE_BYTES, max_held_bytes=8 * BODY)
 

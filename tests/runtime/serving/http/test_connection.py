@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from collections.abc import Callable
 
 import pytest
 from fastapi import FastAPI
@@ -13,7 +12,7 @@ from fastapi import FastAPI
 from agentrt.runtime.serving.http.config import ListenConfig
 from agentrt.runtime.serving.http.connection import Connection
 from agentrt.runtime.serving.http.http11 import MAX_HEAD_BYTES
-from tests.runtime.serving.http.serving import Running, listening
+from tests.runtime.serving.http.serving import Running, Start, listening
 
 
 def read_all(connection: socket.socket) -> bytes:
@@ -24,7 +23,7 @@ def read_all(connection: socket.socket) -> bytes:
 
 
 @pytest.mark.parametrize("sent", [b"", b"POST /v1/chat", b"GET /health HTTP/1.1\r\nhost: loc"])
-def test_a_head_that_never_ends(start: Callable[..., Running], sent: bytes) -> None:
+def test_a_head_that_never_ends(start: Start, sent: bytes) -> None:
     server = start(header_timeout_s=0.2)
     with server.connect() as connection:
         connection.sendall(sent)
@@ -33,9 +32,7 @@ def test_a_head_that_never_ends(start: Callable[..., Running], sent: bytes) -> N
     assert json.loads(received.split(b"\r\n\r\n", 1)[1])["error"]["type"] == "invalid_request_error"
 
 
-def test_a_second_head_that_never_ends(
-    start: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_head_that_never_ends(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     connections: list[Connection] = []
     start_timer = Connection._start_timer
 
@@ -54,7 +51,7 @@ def test_a_second_head_that_never_ends(
         assert b"408" in read_all(connection)
 
 
-def test_a_body_that_never_ends(start: Callable[..., Running]) -> None:
+def test_a_body_that_never_ends(start: Start) -> None:
     server = start(body_timeout_s=0.2)
     with server.connect() as connection:
         connection.sendall(
@@ -118,7 +115,7 @@ def test_the_size_of_a_head_counts_every_byte(server: Running, filler: bytes) ->
         b"HTTP/1.0\r\ntransfer-encoding: chunked\r\n",
     ],
 )
-def test_a_body_that_ends_in_two_places(start: Callable[..., Running], head: bytes) -> None:
+def test_a_body_that_ends_in_two_places(start: Start, head: bytes) -> None:
     server = start(body_timeout_s=600)
     with server.connect() as connection:
         connection.sendall(b"POST /body " + head + b"host: localhost\r\n\r\n")
@@ -155,7 +152,7 @@ def test_bytes_behind_the_last_request(monkeypatch: pytest.MonkeyPatch) -> None:
         assert read_all(connection).endswith(b'"answer"')
 
 
-def test_pipelined_requests_of_which_the_last_has_no_end(start: Callable[..., Running]) -> None:
+def test_pipelined_requests_of_which_the_last_has_no_end(start: Start) -> None:
     server = start(header_timeout_s=0.2, idle_timeout_s=600)
     with server.connect() as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\nGET /hea")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import httpx
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from agentrt.errors import ConfigurationError
 from agentrt.runtime.serving.http.config import ListenConfig
 from agentrt.runtime.serving.http.identity import Tokens
-from tests.runtime.serving.http.serving import Running
+from tests.runtime.serving.http.serving import Running, Start
 
 ALLOWED = "https://chat.example"
 TOKEN = {"authorization": "Bearer " + "t" * 20}
@@ -25,7 +25,7 @@ OTHERS = [
 
 
 @pytest.fixture
-def allowing(start: Callable[..., Running]) -> Iterator[httpx.Client]:
+def allowing(start: Start) -> Iterator[httpx.Client]:
     server = start(tokens=Tokens([("mine", "t" * 20)]), cors_origins=frozenset([ALLOWED]))
     with httpx.Client(base_url=server.url, timeout=60) as client:
         yield client

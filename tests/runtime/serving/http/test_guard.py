@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from http.client import HTTPConnection
 from typing import Any
 
 import httpx
 import pytest
 
+from agentrt.errors import ConfigurationError
+from agentrt.runtime.serving.http.config import ListenConfig
 from agentrt.runtime.serving.http.identity import Tokens
-from tests.runtime.serving.http.serving import Running
+from tests.runtime.serving.http.serving import Running, Start
 
 
 def error_of(response: httpx.Response) -> dict[str, Any]:
@@ -39,7 +40,7 @@ def test_pages_of_other_sites(http: httpx.Client, server: Running) -> None:
     assert "access-control-allow-origin" not in response.headers
 
 
-def test_tokens(start: Callable[..., Running]) -> None:
+def test_tokens(start: Start) -> None:
     server = start(tokens=Tokens([("notes", "t" * 20), ("mail", "u" * 20)]))
     with httpx.Client(base_url=server.url) as http:
         for header in ({}, {"authorization": "Bearer " + "x" * 20}, {"authorization": "Basic " + "t" * 20}):
@@ -52,7 +53,7 @@ def test_tokens(start: Callable[..., Running]) -> None:
         assert http.get("/health").json() == "local"
 
 
-def test_the_app_of_the_first_token_is_the_owner(start: Callable[..., Running]) -> None:
+def test_the_app_of_the_first_token_is_the_owner(start: Start) -> None:
     assert httpx.get(f"{start().url}/owner").json() is True, "without tokens there is one user"
     server = start(tokens=Tokens([("mine", "t" * 20), ("notes", "u" * 20), ("mine", "v" * 20)]))
     for token, is_owner in (("t", True), ("u", False), ("v", True)):
@@ -62,10 +63,9 @@ def test_the_app_of_the_first_token_is_the_owner(start: Callable[..., Running]) 
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["/metrics", "/metrics/", "//metrics", "/./metrics", "/app/../metrics", "/%6detrics"],
+    "path", ["/metrics", "/metrics/", "//metrics", "/./metrics", "/app/../metrics", "/%6detrics"]
 )
-def test_no_spelling_of_the_path_shows_metrics_to_others(start: Callable[..., Running], path: str) -> None:
+def test_no_spelling_of_the_path_shows_metrics_to_others(start: Start, path: str) -> None:
     server = start(tokens=Tokens([("mine", "t" * 20), ("notes", "u" * 20)]))
     connection = HTTPConnection("127.0.0.1", server.port)
     connection.request("GET", path, headers={"authorization": "Bearer " + "u" * 20})
@@ -73,7 +73,7 @@ def test_no_spelling_of_the_path_shows_metrics_to_others(start: Callable[..., Ru
     connection.close()
 
 
-def test_a_token_of_metrics_reads_them_and_nothing_else(start: Callable[..., Running]) -> None:
+def test_a_token_of_metrics_reads_them_and_nothing_else(start: Start) -> None:
     server = start(tokens=Tokens([("@metrics", "r" * 20), ("mine", "t" * 20), ("notes", "u" * 20)]))
     reader = {"authorization": "Bearer " + "r" * 20}
     owner = {"authorization": "Bearer " + "t" * 20}
@@ -87,7 +87,7 @@ def test_a_token_of_metrics_reads_them_and_nothing_else(start: Callable[..., Run
 
 
 @pytest.mark.parametrize("path", ["/metrics/", "//metrics", "/app/../metrics", "/metrics/../app"])
-def test_a_token_of_metrics_reads_them_at_their_own_path(start: Callable[..., Running], path: str) -> None:
+def test_a_token_of_metrics_reads_them_at_their_own_path(start: Start, path: str) -> None:
     """What an engine behind a gateway makes of another spelling is not known here."""
     server = start(tokens=Tokens([("mine", "t" * 20), ("@metrics", "r" * 20)]))
     connection = HTTPConnection("127.0.0.1", server.port)
@@ -97,12 +97,12 @@ def test_a_token_of_metrics_reads_them_at_their_own_path(start: Callable[..., Ru
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
-def test_only_reading_health_needs_no_token(start: Callable[..., Running], method: str) -> None:
+def test_only_reading_health_needs_no_token(start: Start, method: str) -> None:
     server = start(tokens=Tokens([("mine", "t" * 20)]))
     assert httpx.request(method, f"{server.url}/health").status_code == 401
 
 
-def test_bodies_that_are_too_large(start: Callable[..., Running]) -> None:
+def test_bodies_that_are_too_large(start: Start) -> None:
     server = start(max_body_bytes=1000)
     large = b"x" * 1001
     with httpx.Client(base_url=server.url) as http:
@@ -110,3 +110,23 @@ def test_bodies_that_are_too_large(start: Callable[..., Running]) -> None:
             response = http.post("/body", content=content)
             assert (response.status_code, error_of(response)["code"]) == (413, "request_too_large")
         assert http.post("/body", content=large[:1000]).json() == 1000
+
+
+@pytest.mark.parametrize(
+    ("settings", "allowed"),
+    [
+        ({}, True),
+        ({"host": "localhost"}, True),
+        ({"host": "::1"}, True),
+        ({"host": "0.0.0.0"}, False),
+        ({"host": "example.org"}, False),
+        ({"host": "0.0.0.0", "tokens": Tokens([("a", "b")])}, True),
+    ],
+)
+def test_only_this_machine_needs_no_token(settings: dict[str, Any], allowed: bool) -> None:
+    config = ListenConfig(**settings)
+    if allowed:
+        config.check()
+    else:
+        with pytest.raises(ConfigurationError, match="token"):
+            config.check()

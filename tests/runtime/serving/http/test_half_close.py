@@ -17,9 +17,8 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 
 from agentrt.runtime.serving.http.config import ListenConfig
-from agentrt.runtime.serving.http.disconnect import cancel_on_disconnect
 from agentrt.runtime.serving.http.errors import install_error_handlers
-from agentrt.runtime.serving.http.streaming import ClosingStreamingResponse
+from agentrt.runtime.serving.http.streaming import ClosingStreamingResponse, cancel_on_disconnect
 from tests.runtime.serving.http.serving import Running, listening, until
 from tests.runtime.serving.http.test_connection import read_all
 

@@ -57,8 +57,7 @@ def test_every_wrong_line_of_a_token_file_is_named(tmp_path: Path) -> None:
     )
     for read in (Tokens.read, owner_token):
         with pytest.raises(
-            ConfigurationError,
-            match=r"tokens, lines 1, 5: not an app's name .* lines 6, 7: no app",
+            ConfigurationError, match=r"tokens, lines 1, 5: not an app's name .* lines 6, 7: no app"
         ) as caught:
             read(path)
         assert not any(word in str(caught.value) for word in ("secret", "b" * 16, "c" * 16, "d" * 16))

@@ -5,8 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrt.runtime.serving.http.large_json import json_pieces
-from agentrt.runtime.serving.http.strict_json import compact_json
+from agentrt.runtime.serving.http.strict_json import compact_json, json_pieces
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 VALUES = st.recursive(

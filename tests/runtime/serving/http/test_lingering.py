@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Callable
 from http.client import HTTPConnection
 from typing import Any
 
@@ -13,11 +12,10 @@ import pytest
 
 from agentrt.runtime.serving.http import connection as connection_module
 from agentrt.runtime.serving.http import lingering
-from agentrt.runtime.serving.http.admission import Admission
 from agentrt.runtime.serving.http.config import ListenConfig
 from agentrt.runtime.serving.http.identity import Tokens
 from tests.runtime.serving.http.conftest import guarded
-from tests.runtime.serving.http.serving import Running, listening, until
+from tests.runtime.serving.http.serving import Start, listening, until
 from tests.runtime.serving.http.test_connection import read_all
 
 MIB = 2**20
@@ -37,7 +35,7 @@ REFUSED = b"POST /body HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\naut
     ids=["a length", "chunks", "as much as is discarded", "no token", "a foreign host"],
 )
 def test_a_client_that_sends_all_before_it_reads(
-    start: Callable[..., Running], headers: dict[str, str], body: Any, status: int, code: str
+    start: Start, headers: dict[str, str], body: Any, status: int, code: str
 ) -> None:
     server = start(tokens=Tokens([("mine", "t" * 20)]))
     client = HTTPConnection("127.0.0.1", server.port, timeout=60)
@@ -48,7 +46,7 @@ def test_a_client_that_sends_all_before_it_reads(
     client.close()
 
 
-def test_a_client_that_never_stops_sending(start: Callable[..., Running]) -> None:
+def test_a_client_that_never_stops_sending(start: Start) -> None:
     server = start(max_body_bytes=1000)
     with server.connect() as connection:
         connection.sendall(b"POST /body HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9999\r\n\r\n")
@@ -57,9 +55,7 @@ def test_a_client_that_never_stops_sending(start: Callable[..., Running]) -> Non
     until(lambda: server.connections == 0)
 
 
-def test_a_client_that_neither_sends_nor_closes(
-    start: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_client_that_neither_sends_nor_closes(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lingering, "LINGER_S", 0.2)
     server = start(tokens=Tokens([("mine", "t" * 20)]))
     with server.connect() as connection:
@@ -69,7 +65,7 @@ def test_a_client_that_neither_sends_nor_closes(
 
 
 def test_a_new_connection_takes_the_place_of_one_that_lingers(
-    start: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+    start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lingering, "LINGER_S", 600)
     server = start(tokens=Tokens([("mine", "t" * 20)]), max_connections=8)
@@ -88,8 +84,7 @@ def test_a_stop_waits_for_no_client_that_does_not_close(monkeypatch: pytest.Monk
     monkeypatch.setattr(lingering, "LINGER_S", 600)
     monkeypatch.setattr(connection_module, "STOPPING_WRITE_S", 0.1)
     config = ListenConfig(port=0, drain_s=600, tokens=Tokens([("mine", "t" * 20)]))
-    admission = Admission(config)
-    with listening(guarded(config, admission), config, admission) as server:  # ends when the server has
+    with listening(guarded(config), config) as server:  # ends when the server has
         connection = server.connect()
         connection.sendall(REFUSED)
         assert read_all(connection).startswith(b"HTTP/1.1 401")
@@ -100,8 +95,7 @@ def test_a_stop_closes_connections_without_requests_at_once(monkeypatch: pytest.
     monkeypatch.setattr(lingering, "LINGER_S", 600)
     monkeypatch.setattr(connection_module, "STOPPING_WRITE_S", 600)
     config = ListenConfig(port=0, drain_s=600)
-    admission = Admission(config)
-    with listening(guarded(config, admission), config, admission) as server:
+    with listening(guarded(config), config) as server:
         connection = server.connect()
         connection.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
         assert connection.recv(65536).startswith(b"HTTP/1.1 200")

@@ -9,10 +9,9 @@ import pytest
 from starlette.types import Message
 
 from agentrt.priority import Priority
+from agentrt.runtime.serving.http.admission import FREE_BYTES, HeldBytes, Shares
 from agentrt.runtime.serving.http.errors import ApiError
-from agentrt.runtime.serving.http.held_bytes import FREE_BYTES, HeldBytes
-from agentrt.runtime.serving.http.sending import PIECE_BYTES, ending_connection, in_pieces
-from agentrt.runtime.serving.http.shares import Shares
+from agentrt.runtime.serving.http.streaming import PIECE_BYTES, ending_connection, in_pieces
 
 HEAD: Message = {"type": "http.response.start", "status": 200, "headers": [(b"a", b"b")]}
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrt.runtime.serving.http.shares import Shares
+from agentrt.runtime.serving.http.admission import Shares
 
 
 def taken_by(shares: Shares, app: str) -> int:

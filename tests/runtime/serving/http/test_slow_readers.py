@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import select
 import socket
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -13,11 +12,10 @@ import pytest
 
 from agentrt.runtime.serving.http import connection as connection_module
 from agentrt.runtime.serving.http import lingering
-from agentrt.runtime.serving.http.admission import Admission
 from agentrt.runtime.serving.http.config import ListenConfig
 from agentrt.runtime.serving.http.identity import Tokens
 from tests.runtime.serving.http.conftest import LARGE, guarded
-from tests.runtime.serving.http.serving import Running, listening, until
+from tests.runtime.serving.http.serving import Running, Start, listening, until
 from tests.runtime.serving.http.test_connection import read_all
 
 TOKENS = Tokens([("mail", "m" * 20), ("notes", "n" * 20)])
@@ -43,7 +41,7 @@ def wait_for_reset(connection: socket.socket) -> None:
     assert poll.poll(30_000)
 
 
-def test_a_client_that_never_reads_is_disconnected(start: Callable[..., Running]) -> None:
+def test_a_client_that_never_reads_is_disconnected(start: Start) -> None:
     server = start(write_timeout_s=0.2)
     with connect(server, ASK) as connection:
         wait_for_reset(connection)
@@ -51,7 +49,7 @@ def test_a_client_that_never_reads_is_disconnected(start: Callable[..., Running]
 
 
 def test_a_refused_client_that_never_reads_is_disconnected(
-    start: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+    start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lingering, "LINGER_S", 0.2)
     server = start(tokens=TOKENS)
@@ -60,9 +58,7 @@ def test_a_refused_client_that_never_reads_is_disconnected(
 
 
 @pytest.mark.parametrize(("path", "status"), [("/health", b"200"), ("/app", b"401"), ("/large", b"401")])
-def test_a_request_without_a_token_ends_its_connection(
-    start: Callable[..., Running], path: str, status: bytes
-) -> None:
+def test_a_request_without_a_token_ends_its_connection(start: Start, path: str, status: bytes) -> None:
     server = start(tokens=TOKENS)
     asked = f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()
     with server.connect() as connection:
@@ -72,10 +68,10 @@ def test_a_request_without_a_token_ends_its_connection(
     assert b"connection: close" in received
 
 
-def test_pipelined_requests_wait_until_the_answers_are_read(start: Callable[..., Running]) -> None:
+def test_pipelined_requests_wait_until_the_answers_are_read(start: Start) -> None:
     config = ListenConfig(port=0, write_timeout_s=0.2)
-    app = guarded(config, admission := Admission(config))
-    with listening(app, config, admission) as server, connect(server, ASK * 100) as connection:
+    app = guarded(config)
+    with listening(app, config) as server, connect(server, ASK * 100) as connection:
         wait_for_reset(connection)
     assert app.state.large_answers == 1
 
@@ -83,14 +79,14 @@ def test_pipelined_requests_wait_until_the_answers_are_read(start: Callable[...,
 def test_a_stop_waits_for_no_client_that_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_module, "STOPPING_WRITE_S", 0.1)
     config = ListenConfig(port=0, drain_s=600)
-    app = guarded(config, admission := Admission(config))
-    with listening(app, config, admission) as server:  # ends when the server has
+    app = guarded(config)
+    with listening(app, config) as server:  # ends when the server has
         connection = connect(server, ASK)
         until(lambda: app.state.large_answers)
     connection.close()
 
 
-def test_unread_answers_count_as_bytes_of_their_app(start: Callable[..., Running]) -> None:
+def test_unread_answers_count_as_bytes_of_their_app(start: Start) -> None:
     server = start(tokens=TOKENS, max_held_bytes=5 * LARGE, max_body_bytes=LARGE)
     ask = ASK.replace(b"\r\n\r\n", b"\r\nauthorization: " + MAIL["authorization"].encode() + b"\r\n\r\n")
     slow = [connect(server, ask) for _ in range(4)]
@@ -103,7 +99,7 @@ def test_unread_answers_count_as_bytes_of_their_app(start: Callable[..., Running
         connection.close()
 
 
-def test_clients_without_a_token_leave_room_for_others(start: Callable[..., Running]) -> None:
+def test_clients_without_a_token_leave_room_for_others(start: Start) -> None:
     server = start(tokens=TOKENS, max_connections=8)
     with httpx.Client(base_url=server.url, headers=MAIL) as mail:
         assert mail.get("/app").json() == "mail"
@@ -118,7 +114,7 @@ def test_clients_without_a_token_leave_room_for_others(start: Callable[..., Runn
         connection.close()
 
 
-def test_connections_of_one_app_leave_room_for_those_of_others(start: Callable[..., Running]) -> None:
+def test_connections_of_one_app_leave_room_for_those_of_others(start: Start) -> None:
     server = start(tokens=TOKENS, max_connections=16)
     busy = b"POST /body HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\nauthorization: "
     busy += MAIL["authorization"].encode() + b"\r\n\r\nx"

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from agentrt.runtime.serving.http.unreachable import why_unreachable
+from agentrt.runtime.serving.http.address import why_unreachable
 
 
 def why(url: str, uds: Path | None = None) -> str:

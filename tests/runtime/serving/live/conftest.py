@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.serving.http.identity import Tokens
 from tests.external_commands import require
-from tests.runtime.serving.http.serving import Running
+from tests.runtime.serving.http.serving import Running, Start
 from tests.runtime.serving.server.conftest import running
 
 HOSTILE = "<img/src=x/onerror=window.ran=1>"
@@ -21,14 +21,14 @@ OWNER, OTHER = ({"authorization": f"Bearer {letter * 20}"} for letter in "on")
 
 
 @pytest.fixture
-def start(runtime: LocalRuntime) -> Iterator[Callable[..., Running]]:
+def start(runtime: LocalRuntime) -> Iterator[Start]:
     """Starts servers with settings of their own on the shared runtime, until the test ends."""
     with ExitStack() as stack:
         yield lambda **settings: stack.enter_context(running(runtime, **settings))
 
 
 @pytest.fixture
-def server(start: Callable[..., Running]) -> Running:
+def server(start: Start) -> Running:
     return start(tokens=TOKENS)
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.runtime.serving.http.serving import Running
+from tests.runtime.serving.http.serving import Running, Start
 from tests.runtime.serving.live.conftest import HOSTILE
 from tests.runtime.serving.live.page_driver import TOKEN, apply, asking, frame, open_live, wait
 
@@ -152,7 +151,7 @@ def test_a_stream_that_has_ended_is_not_ended_again(page: Any, server: Running) 
     wait(page, "window.waiting.size === 0")
 
 
-def test_without_tokens_it_asks_for_none(page: Any, start: Callable[..., Running]) -> None:
+def test_without_tokens_it_asks_for_none(page: Any, start: Start) -> None:
     server = start()
     page.goto(server.url)
     wait(page, "live.state.t !== null")

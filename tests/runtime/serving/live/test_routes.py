@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.serving.live.routes import PUBLIC_PATHS
-from tests.runtime.serving.http.serving import Running, until
+from tests.runtime.serving.http.serving import Running, Start, until
 from tests.runtime.serving.http.test_slow_readers import connect
 from tests.runtime.serving.live.conftest import OTHER, OWNER, TOKENS, frames_of
 from tests.runtime.serving.server.conftest import HELLO, running
@@ -101,7 +100,7 @@ def test_an_open_page_does_not_delay_the_end_of_the_server(runtime: LocalRuntime
 
 
 @pytest.mark.check
-def test_a_thousand_pages_and_one_that_does_not_read(start: Callable[..., Running]) -> None:
+def test_a_thousand_pages_and_one_that_does_not_read(start: Start) -> None:
     server = start(tokens=TOKENS, write_timeout_s=0.5)
     stuck = connect(server, ASK)
     pages: list[socket.socket] = []

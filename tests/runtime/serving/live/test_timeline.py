@@ -151,10 +151,9 @@ def test_shares_are_of_the_time_that_was_seen(drawing: Any) -> None:
 
     part = "Use of each XPU over {} s: no more of the 10 s shown has been seen".format
     apply(drawing, at(100, bar(99, 0.5)) | {"n": 1})
-    assert use(100) == [
-        "Use of each XPU: nothing of the 10 s shown has been seen",
-        *["\N{EM DASH}"] * 4,
-    ], "what was before the first frame is not known, also where it tells the end"
+    assert use(100) == ["Use of each XPU: nothing of the 10 s shown has been seen", *["\N{EM DASH}"] * 4], (
+        "what was before the first frame is not known, also where it tells the end"
+    )
     apply(drawing, at(102, bar(101, 1)) | {"n": 2})
     assert use(102) == [part("2.0"), "0 %", "50 %", "50 %", "1"]
     apply(drawing, at(106, bar(105.5, 0.25)) | {"n": 5}, at(108, bar(106, 1)) | {"n": 6})

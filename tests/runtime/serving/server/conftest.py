@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 
 from agentrt.runtime import EmbeddingModel, LocalRuntime, ModelPool
 from agentrt.runtime.serving.server import ServerConfig, create_app
-from tests.runtime.serving.http.serving import Running, listening
+from tests.runtime.serving.http.serving import Running, Start, listening
 from tests.runtime.tiny import tiny_folder
 
 __all__ = ["tiny_folder"]
@@ -25,7 +25,7 @@ def running(
 ) -> Iterator[Running]:
     config = ServerConfig(**{"port": 0, "drain_s": 5} | settings)
     app = create_app(runtime, config, embedding)
-    with listening(app, config, app.state.server.admission) as server:
+    with listening(app, config) as server:
         yield server
 
 
@@ -42,7 +42,7 @@ def server(shared_server: Running, runtime: LocalRuntime) -> Running:
 
 
 @pytest.fixture
-def start(runtime: LocalRuntime) -> Iterator[Callable[..., Running]]:
+def start(runtime: LocalRuntime) -> Iterator[Start]:
     """Starts servers with settings of their own on the shared runtime, until the test ends."""
     with ExitStack() as stack:
         yield lambda **settings: stack.enter_context(running(runtime, **settings))

@@ -11,12 +11,11 @@ import pytest
 from fastapi.routing import APIRoute
 
 from agentrt.runtime.serving import tool_cache_route
-from agentrt.runtime.serving.server import chat, completions, contexts, embeddings, responses, tokens
-from agentrt.runtime.serving.server.ollama import routes as ollama
+from agentrt.runtime.serving.server import completions, contexts, embeddings, ollama, responses, tokens
 from tests.runtime.serving.server.conftest import HELLO
 
 ROUTERS = (
-    *(chat.router, completions.router, contexts.router, embeddings.router, responses.router),
+    *(completions.router, contexts.router, embeddings.router, responses.router),
     *(tokens.router, tool_cache_route.router, ollama.router),
 )
 ROUTES = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]

@@ -7,7 +7,6 @@ import re
 import selectors
 import socket
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPResponse
 from typing import Any
@@ -17,7 +16,7 @@ import pytest
 
 from agentrt.runtime import EngineStatistics, LocalRuntime
 from agentrt.runtime.serving.http.connection import Connection
-from tests.runtime.serving.http.serving import Running
+from tests.runtime.serving.http.serving import Running, Start
 from tests.runtime.serving.server.conftest import HELLO
 
 LONG: dict[str, Any] = {"model": "nano", "messages": HELLO, "max_tokens": 2000, "ignore_eos": True}
@@ -86,7 +85,7 @@ def test_a_client_that_ends_its_sending_gets_its_whole_answer(
     assert "".join(map(json.loads, contents)) == runtime.generate(HELLO, max_tokens=40).text
 
 
-def test_a_body_that_never_ends(start: Callable[..., Running]) -> None:
+def test_a_body_that_never_ends(start: Start) -> None:
     server = start(body_timeout_s=0.2)
     with server.connect() as connection:
         connection.sendall(request(LONG)[:-10])
@@ -94,7 +93,7 @@ def test_a_body_that_never_ends(start: Callable[..., Running]) -> None:
 
 
 def test_the_time_limit_of_a_head_does_not_limit_answers(
-    start: Callable[..., Running], gate: Any, monkeypatch: pytest.MonkeyPatch
+    start: Start, gate: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connections: list[Connection] = []
     start_timer = Connection._start_timer

@@ -6,17 +6,20 @@ import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import httpx
 import openai
 import pytest
+from openai.pagination import SyncCursorPage
 
 from agentrt.runtime import LocalRuntime
-from agentrt.runtime.serving.http.identity import Tokens
+from agentrt.runtime.contexts.context import ContextKind
+from agentrt.runtime.serving.http.identity import LOCAL_APP, Tokens
 from tests.patience import until
 from tests.runtime.conftest import Gate
-from tests.runtime.serving.http.serving import Running
+from tests.runtime.serving.http.serving import Running, Start
 from tests.runtime.serving.server.conftest import HELLO, running
 
 SYSTEM = "You help with notes, mail and the calendar."
@@ -217,7 +220,7 @@ def test_the_quota(open_runtime: Callable[..., LocalRuntime]) -> None:
 
 
 @pytest.fixture
-def two_apps(start: Callable[..., Running]) -> Iterator[list[httpx.Client]]:
+def two_apps(start: Start) -> Iterator[list[httpx.Client]]:
     tokens = [("one", "token-of-the-first-app"), ("two", "token-of-the-second-app")]
     server = start(tokens=Tokens(tokens))
     clients = [
@@ -269,3 +272,171 @@ def test_apps_share_a_prefix_that_they_declare_public(two_apps: list[httpx.Clien
     assert cached(two, "A public catalogue of tools. ", shared_prefix=True) > 0
     assert cached(one, "A private catalogue of tools. ") == 0
     assert cached(two, "A private catalogue of tools. ", shared_prefix=True) == 0
+
+
+SHORT = {"model": "nano", "messages": HELLO, "max_tokens": 2}
+
+
+def everything(http: httpx.Client) -> str:
+    """Make a context, a session and a response; return the id of the response."""
+    context = new(http)
+    http.post(f"/v1/contexts/{context['id']}/chat/completions", json=SHORT).raise_for_status()
+    http.post("/v1/chat/completions", json=SHORT, headers={"x-session-id": "7"}).raise_for_status()
+    body = {"input": "Hello!", "max_output_tokens": 2}
+    return str(http.post("/v1/responses", json=body).raise_for_status().json()["id"])
+
+
+def kinds(http: httpx.Client) -> list[str]:
+    return sorted(context["kind"] for context in http.get("/v1/contexts").json()["data"])
+
+
+def test_everything_of_one_app_is_deleted(two_apps: list[httpx.Client]) -> None:
+    one, two = two_apps
+    responses = [everything(http) for http in two_apps]
+    before = two.get("/v1/contexts").json()
+    deleted = one.delete("/v1/contexts")
+    assert (deleted.status_code, deleted.json()) == (200, {"object": "list", "deleted": True})
+    assert kinds(one) == []
+    assert one.get(f"/v1/responses/{responses[0]}").status_code == 404
+    assert two.get("/v1/contexts").json() == before
+    assert two.get(f"/v1/responses/{responses[1]}").status_code == 200
+    assert one.delete("/v1/contexts").status_code == 200  # there is nothing left, which is no error
+    everything(one)
+    assert kinds(one) == ["context", "responses", "session"]
+
+
+def test_what_was_computed_is_not_found_again(two_apps: list[httpx.Client]) -> None:
+    def cached(http: httpx.Client) -> int:
+        body = SHORT | {"messages": [{"role": "user", "content": "Find my notes about lasagne. " * 20}]}
+        usage = http.post("/v1/chat/completions", json=body).raise_for_status().json()["usage"]
+        return int(usage["prompt_tokens_details"]["cached_tokens"])
+
+    one, two = two_apps
+    assert [cached(http) for http in two_apps] == [0, 0]
+    one.delete("/v1/contexts")
+    assert cached(one) == 0
+    assert cached(one) > 0
+    assert cached(two) > 0
+
+
+def test_calls_in_progress_end(http: httpx.Client, gate: Gate) -> None:
+    context = new(http)
+    with continuing(http, context) as client, ThreadPoolExecutor(1) as pool:
+        call = pool.submit(ask, client, "Hello!", **LONG)
+        gate.arrived()
+        assert http.delete("/v1/contexts").status_code == 200
+        gate.allow(400)
+        with pytest.raises(openai.NotFoundError):
+            call.result(60)
+    assert kinds(http) == []
+
+
+@pytest.mark.parametrize("path", ["/v1/contexts/", "/v1/contexts//", "/v1/contexts/%2F", "/v1/contexts/a/b"])
+def test_an_id_that_is_none_deletes_nothing(http: httpx.Client, path: str) -> None:
+    new(http)
+    response = http.delete(path, follow_redirects=True)
+    assert response.status_code == 404
+    assert response.json()["error"]["code"] == "context_not_found"
+    assert kinds(http) == ["context"]
+
+
+@pytest.mark.parametrize("query", [{"kind": "session"}, {"limit": 1}, {"id": ""}])
+def test_a_choice_is_refused(http: httpx.Client, query: dict[str, Any]) -> None:
+    new(http)
+    response = http.delete("/v1/contexts", params=query)
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == next(iter(query))
+    assert kinds(http) == ["context"]
+
+
+class Listed(openai.BaseModel):
+    id: str
+
+
+@pytest.fixture
+def made(server: Running, runtime: LocalRuntime) -> list[str]:
+    """Seven contexts of three kinds, the oldest first."""
+    table = runtime.context_table
+    for number in range(7):
+        kind = list(ContextKind)[number % 3]
+        session = str(number) if kind is ContextKind.SESSION else None
+        table.create(LOCAL_APP, kind, session=session)
+    return [context.id for context in sorted(table.contexts(LOCAL_APP), key=lambda each: each.created)]
+
+
+def listed(http: httpx.Client, **query: Any) -> dict[str, Any]:
+    page: dict[str, Any] = http.get("/v1/contexts", params=query).raise_for_status().json()
+    assert [page["first_id"], page["last_id"]] == [each["id"] for each in (page["data"][0], page["data"][-1])]
+    return page
+
+
+def pages(
+    http: httpx.Client, between: Callable[[], None] = lambda: None, **query: Any
+) -> Iterator[list[str]]:
+    page = listed(http, **query)
+    while True:
+        yield [each["id"] for each in page["data"]]
+        if not page["has_more"]:
+            return
+        between()
+        page = listed(http, after=page["last_id"], **query)
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+@pytest.mark.parametrize("limit", [1, 3, 6, 7, 100])
+def test_every_context_is_on_one_page(http: httpx.Client, made: list[str], order: str, limit: int) -> None:
+    found = list(pages(http, order=order, limit=limit))
+    assert [len(page) for page in found[:-1]] == [limit] * (len(found) - 1)
+    assert list(chain(*found)) == (made if order == "asc" else made[::-1])
+
+
+def test_what_is_used_and_made_meanwhile_hides_nothing(
+    http: httpx.Client, runtime: LocalRuntime, made: list[str]
+) -> None:
+    oldest = made[0]
+
+    def use() -> None:
+        with runtime.context_table.begin_turn(LOCAL_APP, oldest) as turn:
+            turn.commit(HELLO, 1)
+        runtime.context_table.create(LOCAL_APP)
+
+    found = list(pages(http, use, limit=2))
+    assert list(chain(*found)) == made[::-1]
+
+
+def test_the_official_client_reads_all_pages(client: openai.OpenAI, made: list[str]) -> None:
+    found = client.get_api_list(
+        "/contexts", model=Listed, page=SyncCursorPage[Listed], options={"params": {"limit": 2}}
+    )
+    assert [each.id for each in found] == made[::-1]
+
+
+def test_another_apps_context_is_no_place_to_begin(http: httpx.Client, runtime: LocalRuntime) -> None:
+    foreign = runtime.bind("other").new_context().id
+    try:
+        answers = [http.get("/v1/contexts", params={"after": id}) for id in (foreign, "ctx_" + "0" * 48)]
+        assert [answer.status_code for answer in answers] == [400, 400]
+        errors = [answer.text.replace(foreign, "ctx_" + "0" * 48) for answer in answers]
+        assert errors[0] == errors[1]
+    finally:
+        runtime.bind("other").delete(foreign)
+
+
+def test_ten_thousand_contexts(open_runtime: Callable[..., LocalRuntime]) -> None:
+    runtime = open_runtime(contexts_per_app=10_000)
+    ids = [runtime.context_table.create(LOCAL_APP).id for _ in range(10_000)]
+    with running(runtime) as server, httpx.Client(base_url=server.url, timeout=60) as http:
+        page = listed(http)
+        assert [each["id"] for each in page["data"]] == ids[:-21:-1]
+        assert page["has_more"]
+        last = listed(http, after=ids[3], limit=100)
+        assert [each["id"] for each in last["data"]] == ids[2::-1]
+        assert not last["has_more"]
+
+
+def test_a_session_shows_the_tokens_of_its_last_request(http: httpx.Client) -> None:
+    body = {"messages": HELLO, "max_tokens": 2}
+    answer = http.post("/v1/chat/completions", json=body, headers={"x-session-id": "thread 7"}).json()
+    until(lambda: listed(http)["data"][0]["status"] != "running")
+    session = listed(http)["data"][0]
+    assert session["tokens"] == answer["usage"]["total_tokens"] > 0

@@ -10,7 +10,8 @@ import pytest
 
 from agentrt import Priority, priority, speculable
 from agentrt.adapters.openai import speculate
-from agentrt.runtime import LocalRuntime
+from agentrt.runtime import ContextService, LocalRuntime
+from agentrt.runtime.serving.http.identity import LOCAL_APP
 from agentrt.testing import ScriptedSpeculator
 from tests.runtime.serving.gateway.conftest import gateway_before
 from tests.runtime.serving.http.serving import Running
@@ -116,3 +117,91 @@ def test_a_speculated_client_recognises_the_server(
     else:
         ask(server.url)
     assert served == [Priority.REACTIVE, Priority.PROACTIVE]
+
+
+BODY = {"model": "nano", "messages": HELLO, "max_tokens": 2}
+
+
+@pytest.fixture
+def contexts(server: Running, runtime: LocalRuntime) -> ContextService:
+    return runtime.bind(LOCAL_APP)
+
+
+def test_a_session_is_a_context_of_the_app(client: openai.OpenAI, contexts: ContextService) -> None:
+    headers = {"X-Session-ID": "thread 7"}
+    plain = client.chat.completions.create(model="nano", messages=HELLO, max_tokens=4)  # type: ignore[arg-type]
+    assert contexts.contexts() == []
+    for streamed in (False, True, True):
+        answer = client.with_options(default_headers=headers).chat.completions.create(
+            model="nano",
+            messages=HELLO,
+            max_tokens=4,
+            stream=streamed,  # type: ignore[call-overload]
+        )
+        if streamed:
+            text = "".join(chunk.choices[0].delta.content or "" for chunk in answer)
+        else:
+            text = answer.choices[0].message.content
+        assert text == plain.choices[0].message.content
+    (context,) = contexts.contexts()
+    assert context.session == "thread 7"
+
+
+@pytest.mark.parametrize("name", ["Grüße 7", "会話", "🦓", "x" * 256, "é" * 256])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])
+def test_the_name_is_utf_8(http: httpx.Client, contexts: ContextService, path: str, name: str) -> None:
+    body = BODY | {"input": "Hello!", "store": False, "max_output_tokens": 2}
+    response = http.post(path, json=body, headers={b"X-Session-ID": name.encode()})
+    assert response.status_code == 200, response.text
+    (context,) = contexts.contexts()
+    assert context.session == name
+    (listed,) = http.get("/v1/contexts").json()["data"]
+    assert listed["session"] == name
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [[b""], [b"x" * 257], [b"a", b"b"], [b"a\tb"], ["é".encode("latin-1")], [b"\xf0\x9f\xa6"]],
+    ids=["empty", "long", "twice", "control", "Latin-1", "cut"],
+)
+def test_a_wrong_header_is_refused(
+    http: httpx.Client, contexts: ContextService, headers: list[bytes]
+) -> None:
+    response = http.post("/v1/chat/completions", json=BODY, headers=[(b"X-Session-ID", h) for h in headers])
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == "x-session-id"
+    assert response.json()["error"]["code"] == "invalid_value"
+    assert contexts.contexts() == []
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "kind"),
+    [
+        ("/v1/chat/completions", BODY, "session"),
+        ("/v1/completions", {"prompt": ["Hi", [5, 6]], "n": 2, "max_tokens": 2}, "session"),
+        ("/v1/responses", {"input": "Hello!", "max_output_tokens": 2}, "responses"),
+        ("/v1/responses", {"input": "Hello!", "max_output_tokens": 2, "store": False}, "session"),
+        ("/api/chat", BODY, "session"),
+        ("/api/generate", {"model": "nano", "prompt": "Hello!", "options": {"num_predict": 2}}, "session"),
+    ],
+)
+@pytest.mark.parametrize("streamed", [False, True])
+def test_every_route_that_answers_takes_the_name(
+    http: httpx.Client, path: str, body: dict[str, Any], kind: str, streamed: bool
+) -> None:
+    headers = {"x-session-id": "thread 7"}
+    for _ in range(2):
+        assert http.post(path, json=body | {"stream": streamed}, headers=headers).status_code == 200
+    listed = http.get("/v1/contexts").json()["data"]
+    assert {(context["kind"], context["session"]) for context in listed} == {(kind, "thread 7")}
+    assert len(listed) == (2 if kind == "responses" else 1)  # each chain is a context of its own
+    assert http.post(path, json=body, headers={"x-session-id": ""}).status_code == 400
+
+
+def test_a_chain_has_the_name_of_its_first_request(http: httpx.Client) -> None:
+    body = {"input": "Hello!", "max_output_tokens": 2}
+    first = http.post("/v1/responses", json=body, headers={"x-session-id": "thread 7"}).json()
+    following = body | {"previous_response_id": first["id"]}
+    assert http.post("/v1/responses", json=following, headers={"x-session-id": "other"}).status_code == 200
+    (chain,) = http.get("/v1/contexts").json()["data"]
+    assert (chain["session"], chain["turns"]) == ("thread 7", 2)

@@ -87,7 +87,7 @@ def serve(tiny_folder: Path) -> Iterator[Callable[..., Service]]:
         with ModelPool(models, PoolConfig(**settings), open_runtime=opener) as pool:
             pool.open_first()
             app = create_app(pool, config)
-            with listening(app, config, app.state.server.admission) as running:
+            with listening(app, config) as running:
                 service = Service(running, pool, opener)
                 yield service
                 service.http.close()

@@ -17,7 +17,7 @@ from agentrt.errors import InvalidRequestError
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.serving.http.identity import Tokens
 from agentrt.runtime.toolcache.renderer import ToolTurnRenderer
-from tests.runtime.serving.http.serving import Running
+from tests.runtime.serving.http.serving import Running, Start
 from tests.runtime.serving.server.conftest import HELLO, WEATHER, running
 from tests.runtime.serving.server.test_tool_cache import being_written
 
@@ -87,7 +87,7 @@ def send(
     return connection
 
 
-def test_other_apps_find_a_thread(start: Callable[..., Running], endless: Endless) -> None:
+def test_other_apps_find_a_thread(start: Start, endless: Endless) -> None:
     server = start(tokens=TOKENS)
     connections = [send(server, ENDLESS, GREEDY) for _ in range(20)]
     endless.wait(lambda endless: endless.begun >= 2)
@@ -115,7 +115,7 @@ def test_other_apps_find_a_thread(start: Callable[..., Running], endless: Endles
     ],
 )
 def test_the_work_ends_when_the_client_has_gone(
-    start: Callable[..., Running], endless: Endless, path: str, body: Any, stream: bool
+    start: Start, endless: Endless, path: str, body: Any, stream: bool
 ) -> None:
     server = start(tokens=TOKENS)
     connections = [send(server, body | {"stream": stream}, GREEDY, path) for _ in range(20)]
@@ -137,7 +137,7 @@ def test_the_work_ends_when_the_server_stops(runtime: LocalRuntime, endless: End
 
 
 def test_outputs_of_a_client_that_has_gone_are_not_tokenized(
-    start: Callable[..., Running], gate: Any, weather_tool: Any, monkeypatch: pytest.MonkeyPatch
+    start: Start, gate: Any, weather_tool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = start()
     tokenized: list[str] = []

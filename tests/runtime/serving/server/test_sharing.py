@@ -10,7 +10,7 @@ import httpx
 
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.serving.http.identity import Tokens
-from tests.runtime.serving.http.serving import Running, until
+from tests.runtime.serving.http.serving import Start, until
 from tests.runtime.serving.server.conftest import HELLO
 
 POST = "/v1/chat/completions"
@@ -18,7 +18,7 @@ MANY = 40
 
 
 def test_a_chat_does_not_wait_for_another_apps_answers(
-    start: Callable[..., Running], runtime: LocalRuntime, gate: Any
+    start: Start, runtime: LocalRuntime, gate: Any
 ) -> None:
     server = start(tokens=Tokens([("mail", "m" * 20), ("chat", "c" * 20)]))
     known = runtime._engine._outputs._requests

@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.serving.http.identity import Tokens
 from tests.patience import until
-from tests.runtime.serving.http.serving import Running
+from tests.runtime.serving.http.serving import Start
 from tests.runtime.serving.server.conftest import HELLO, running
 
 
@@ -30,9 +30,7 @@ def test_models(client: openai.OpenAI, runtime: LocalRuntime) -> None:
     assert model.model_extra["status"] == "loaded"
 
 
-def test_health_reports_a_stalled_engine(
-    start: Callable[..., Running], runtime: LocalRuntime, gate: Any
-) -> None:
+def test_health_reports_a_stalled_engine(start: Start, runtime: LocalRuntime, gate: Any) -> None:
     server = start(stalled_s=0.05)
     assert httpx.get(f"{server.url}/health").json()["status"] == "ok"
     body = {"model": "nano", "messages": HELLO, "max_tokens": 3, "stream": True}
@@ -59,7 +57,7 @@ def samples_in(text: str) -> dict[tuple[str, ...], float]:
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_metrics(start: Callable[..., Running], streamed: bool) -> None:
+def test_metrics(start: Start, streamed: bool) -> None:
     server = start()
     body = {"model": "nano", "messages": HELLO, "max_tokens": 3, "stream": streamed}
     httpx.post(f"{server.url}/v1/chat/completions", json=body, timeout=60)
@@ -76,7 +74,7 @@ def test_metrics(start: Callable[..., Running], streamed: bool) -> None:
     assert samples["agentrt_engine_sampled_tokens_total", "nano"] % 256 == 0
 
 
-def test_the_queries_of_the_documentation_name_metrics_that_exist(start: Callable[..., Running]) -> None:
+def test_the_queries_of_the_documentation_name_metrics_that_exist(start: Start) -> None:
     page = Path(__file__).parents[4] / "docs" / "how-to" / "prometheus.md"
     server = start()
     httpx.post(f"{server.url}/v1/chat/completions", json={"model": "nano", "messages": HELLO}, timeout=60)
@@ -90,7 +88,7 @@ def test_the_queries_of_the_documentation_name_metrics_that_exist(start: Callabl
     assert set(re.findall(r"agentrt_\w+", families)) <= set(re.findall(r"^# TYPE (\w+)", exported, re.M))
 
 
-def test_metrics_do_not_tell_the_length_of_one_prompt(start: Callable[..., Running]) -> None:
+def test_metrics_do_not_tell_the_length_of_one_prompt(start: Start) -> None:
     server = start()
     for words in (50, 111, 213):
         before = samples_in(httpx.get(f"{server.url}/metrics").text)
@@ -102,9 +100,7 @@ def test_metrics_do_not_tell_the_length_of_one_prompt(start: Callable[..., Runni
         assert not changes & {usage["prompt_tokens"], usage["total_tokens"]}
 
 
-def test_what_grows_with_a_text_is_coarse(
-    start: Callable[..., Running], runtime: LocalRuntime, gate: Any
-) -> None:
+def test_what_grows_with_a_text_is_coarse(start: Start, runtime: LocalRuntime, gate: Any) -> None:
     """Also while it is used: one answer is one forward pass a token, and blocks of 32 tokens."""
     server = start()
     with ThreadPoolExecutor() as threads:
@@ -130,7 +126,7 @@ def test_the_bytes_of_contexts_are_coarse(open_runtime: Callable[..., LocalRunti
     assert samples["agentrt_context_disk_bytes", "nano"] == 2**20
 
 
-def test_the_dashboard_queries_metrics_that_exist(start: Callable[..., Running]) -> None:
+def test_the_dashboard_queries_metrics_that_exist(start: Start) -> None:
     file = Path(__file__).parents[4] / "deploy" / "grafana-dashboard.json"
     dashboard = json.loads(file.read_text(encoding="utf-8"))
     server = start()
@@ -155,7 +151,7 @@ def test_the_dashboard_queries_metrics_that_exist(start: Callable[..., Running])
             assert grouped | matched <= labels[metric], query
 
 
-def test_what_apps_do_is_for_the_owner_only(start: Callable[..., Running]) -> None:
+def test_what_apps_do_is_for_the_owner_only(start: Start) -> None:
     server = start(tokens=Tokens([("owner", "o" * 20), ("notes", "n" * 20)]))
     owner, notes = ({"authorization": f"Bearer {token * 20}"} for token in "on")
     for headers in ({}, notes):
@@ -167,9 +163,7 @@ def test_what_apps_do_is_for_the_owner_only(start: Callable[..., Running]) -> No
     assert "agentrt_kv_blocks" in httpx.get(f"{server.url}/metrics", headers=owner).text
 
 
-def test_a_stalled_engine_is_not_alive_for_anybody(
-    start: Callable[..., Running], runtime: LocalRuntime, gate: Any
-) -> None:
+def test_a_stalled_engine_is_not_alive_for_anybody(start: Start, runtime: LocalRuntime, gate: Any) -> None:
     server = start(stalled_s=0.05, tokens=Tokens([("owner", "o" * 20)]))
     with ThreadPoolExecutor() as threads:
         answer = threads.submit(runtime.generate, HELLO, max_tokens=3)
@@ -179,3 +173,16 @@ def test_a_stalled_engine_is_not_alive_for_anybody(
         assert (stalled.status_code, stalled.json()) == (503, {"status": "stalled"})
         gate.open()
         answer.result(60)
+
+
+PAGE = Path(__file__).parents[4] / "docs/how-to/prometheus.md"
+
+
+def test_every_metric_is_explained(http: httpx.Client) -> None:
+    named = re.findall(r"^# HELP (agentrt_\w+)", http.get("/metrics").text, re.MULTILINE)
+    exported = {
+        name for name in named if not name.endswith("_created")
+    }  # the time of a counter's first value
+    explained = set(re.findall(r"`(agentrt_\w+)`", PAGE.read_text(encoding="utf-8")))
+    assert exported
+    assert exported <= explained

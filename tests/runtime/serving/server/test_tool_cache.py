@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from agentrt.runtime.serving.http.identity import Tokens
-from tests.runtime.serving.http.serving import Running
+from tests.runtime.serving.http.serving import Start
 from tests.runtime.serving.server.conftest import HELLO, WEATHER
 
 OUTPUT: Any = {"name": "get_weather", "params": {"city": "Ljubljana"}, "output": "12 C, rain"}
@@ -76,7 +76,7 @@ def test_outputs_reach_responses_too(http: httpx.Client, gate: Any, weather_tool
     assert items == done[-1]["response"]["output"]
 
 
-def test_ids_belong_to_their_app(start: Callable[..., Running], gate: Any, weather_tool: Any) -> None:
+def test_ids_belong_to_their_app(start: Start, gate: Any, weather_tool: Any) -> None:
     server = start(tokens=Tokens([("mine", "t" * 20), ("other", "u" * 20)]))
     mine, other = ({"authorization": f"Bearer {letter * 20}"} for letter in "tu")
     with httpx.Client(base_url=server.url, headers=mine) as http:

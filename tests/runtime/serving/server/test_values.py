@@ -157,8 +157,7 @@ def test_numbers_that_a_response_repeats(http: httpx.Client, number: str, stream
 
 @pytest.mark.hypothesis
 @pytest.mark.parametrize(
-    ("path", "body"),
-    [(CHAT, CHAT_BODY), (RESPONSES, RESPONSES_BODY), (COMPLETIONS, COMPLETIONS_BODY)],
+    ("path", "body"), [(CHAT, CHAT_BODY), (RESPONSES, RESPONSES_BODY), (COMPLETIONS, COMPLETIONS_BODY)]
 )
 def test_any_shape_anywhere_in_a_request(http: httpx.Client, path: str, body: dict[str, Any]) -> None:
     @given(st.sampled_from(list(places(body))), st.sampled_from(SHAPES))

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from ....request.field_names import renamed
-from ....request.options import GenerationOptions
-from ....request.raw_prompt import RawPrompt
-from ..common_request import MAX_ITEMS, at_most
-from ..embeddings_request import EmbeddingRequest
+from ...request.field_names import renamed
+from ...request.options import GenerationOptions, Prompt
+from ...request.raw_prompt import RawPrompt
+from .common_request import MAX_ITEMS, at_most
+from .embeddings import EmbeddingRequest
 
 _TAG: Final = ":latest"
-_RENAMED = {"repeat_penalty": "repetition_penalty", "num_predict": "max_tokens"}
-"""Options of Ollama that the runtime has under another name."""
 _FIELDS: Final = {"response_format": "format", "response_format.json_schema": "format"}
 _IMAGES: Final = re.compile(r"messages\[(\d+)\]\.content\[0\]")
 _TOOL_NAME: Final = re.compile(r"messages\[(\d+)\]\.name")
@@ -33,17 +32,20 @@ Refused = Annotated[None, BeforeValidator(_refuse)]
 
 
 class OllamaOptions(BaseModel):
-    """How tokens are sampled. Options of the model's loading are ignored, as are unknown ones."""
+    """How tokens are sampled, by alias as the runtime says it.
+
+    Options of the model's loading are ignored, as are unknown ones.
+    """
 
     model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 
-    num_predict: int | None = Field(default=None, ge=-2)
+    num_predict: int | None = Field(default=None, ge=-2, serialization_alias="max_tokens")
     """Tokens of the answer; below 0 as without it."""
     temperature: float | None = None
     top_k: int | None = None
     top_p: float | None = None
     min_p: float | None = None
-    repeat_penalty: float | None = None
+    repeat_penalty: float | None = Field(default=None, serialization_alias="repetition_penalty")
     frequency_penalty: float | None = None
     presence_penalty: float | None = None
     seed: int | None = None
@@ -51,9 +53,7 @@ class OllamaOptions(BaseModel):
 
     def options(self) -> GenerationOptions:
         """Return the runtime's options."""
-        given = {
-            _RENAMED.get(name, name): value for name, value in self.model_dump().items() if value is not None
-        }
+        given = self.model_dump(by_alias=True, exclude_none=True)
         if given.get("max_tokens", 0) < 0:
             del given["max_tokens"]
         return cast(GenerationOptions, given)
@@ -61,10 +61,12 @@ class OllamaOptions(BaseModel):
     @classmethod
     def field_names(cls) -> dict[str, str]:
         """Return the name in a request of each option, by the runtime's name."""
-        return {_RENAMED.get(name, name): f"options.{name}" for name in cls.model_fields}
+        return {
+            field.serialization_alias or name: f"options.{name}" for name, field in cls.model_fields.items()
+        }
 
 
-class OllamaRequest(BaseModel):
+class OllamaRequest(BaseModel, ABC):
     """The fields of every request for an answer. Unknown fields are ignored."""
 
     model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
@@ -85,6 +87,10 @@ class OllamaRequest(BaseModel):
             options["response_format"] = _response_format(self.format)
         return options
 
+    @abstractmethod
+    def as_prompt(self) -> Prompt:
+        """Return what is to be answered, in OpenAI's form."""
+
     def field_name(self, field: str) -> str:
         """Return this request's name for a field that an error of the runtime names."""
         return renamed(field, OllamaOptions.field_names() | _FIELDS)
@@ -97,7 +103,11 @@ class OllamaChatRequest(OllamaRequest):
     """The runtime validates them; its errors name the wrong message."""
     tools: list[Any] | None = None
 
-    def prompt(self) -> list[Any]:
+    def generation_options(self) -> GenerationOptions:
+        """Return the runtime's options."""
+        return {**super().generation_options(), "tools": self.tools}
+
+    def as_prompt(self) -> list[Any]:
         """Return the messages in OpenAI's form."""
         return [_message(message) for message in self.messages]
 
@@ -126,7 +136,7 @@ class OllamaGenerateRequest(OllamaRequest):
     images: Refused = None
     context: Refused = None
 
-    def messages(self) -> list[Any] | RawPrompt:
+    def as_prompt(self) -> list[Any] | RawPrompt:
         """Return the prompt as messages, or as it is."""
         if self.raw:
             return RawPrompt(self.prompt)

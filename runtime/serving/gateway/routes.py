@@ -1,25 +1,43 @@
-"""``/v1/models`` in front of an engine: its answer, with the gateway's capability added to each model."""
+"""What a gateway answers itself: health, the list of models, and tool outputs."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import httpx
 from fastapi import APIRouter, Request
-from fastapi.responses import Response
+from fastapi.responses import JSONResponse, Response
+from pydantic import Field
 from pydantic_core import to_json
 
-from ..http.disconnect import cancel_on_disconnect
-from ..tool_cache_route import CAPABILITY
-from .gateway_state import gateway_state_of
+from .. import tool_cache_route
+from ..http.errors import ApiError
+from ..http.request_state import app_of, is_owner
+from ..http.streaming import cancel_on_disconnect
+from ..http.strict_json import StrictJsonRoute
+from ..tool_cache_route import CAPABILITY, MAX_ENTRIES, ToolOutputEntry
 from .headers import client_headers
-from .relay import send_to_engine
+from .relay import admitted, gateway_state_of, relay_request, send_to_engine
 from .sse import parse_engine_json
 from .upstream import is_encoded, trace_failure, upstream_error
 
 _MAX_BYTES = 8 * 2**20
 
-router = APIRouter()
+router = APIRouter(route_class=StrictJsonRoute)
+
+
+@router.api_route("/health", methods=["GET", "HEAD"])
+async def health(request: Request) -> Response:
+    """Return the engine's answer to the owner, and to all others that the gateway runs.
+
+    The engine's answer may tell what all apps do, and no request without a token reaches the engine. Where
+    replicas share Redis, ``redis`` says whether it answered the last time: ``ok`` or ``failing``.
+    """
+    if is_owner(request):
+        return await relay_request(request)
+    redis = gateway_state_of(request).redis
+    shared = {} if redis is None else {"redis": "ok" if redis.answers else "failing"}
+    return JSONResponse({"status": "ok", **shared})
 
 
 @router.get("/v1/models")
@@ -29,7 +47,7 @@ async def models(request: Request) -> Response:
 
     A compressed answer is returned unchanged.
     """
-    with gateway_state_of(request).admit(request):
+    with admitted(request):
         return await cancel_on_disconnect(request, _models_response(request))
 
 
@@ -86,3 +104,24 @@ def _with_capability(listing: dict[str, Any]) -> dict[str, Any]:
         return {**listing, "capabilities": {**capabilities, CAPABILITY: True}}
     others = capabilities if isinstance(capabilities, list) else []
     return {**listing, "capabilities": [*(name for name in others if name != CAPABILITY), CAPABILITY]}
+
+
+@router.post("/v1/cache-tool-output/{response_id}")
+@router.post("/cache-tool-output/{response_id}")
+async def cache_tool_output(
+    response_id: str,
+    body: Annotated[list[ToolOutputEntry], Field(max_length=MAX_ENTRIES)],
+    request: Request,
+) -> JSONResponse:
+    """Store tool outputs as the server does, or for the replica that streams the response."""
+    try:
+        return await tool_cache_route.cache_tool_output(response_id, body, request)
+    except ApiError as error:
+        shared = gateway_state_of(request).shared
+        if shared is None or error.status_code != 404:
+            raise
+        submission = shared.submit(app_of(request), response_id, body)
+        cached = await cancel_on_disconnect(request, submission)
+        if cached is None:
+            raise
+        return JSONResponse({"cached": cached})

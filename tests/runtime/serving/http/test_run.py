@@ -1,22 +1,28 @@
+"""How a process serves: its memory, and the streams that end because the server stops."""
+
 from __future__ import annotations
 
 import asyncio
+import json
 import platform
 import subprocess
 import sys
 import threading
+from collections.abc import AsyncGenerator
+from typing import Any
 
 import pytest
 from fastapi import FastAPI
+from fastapi.responses import StreamingResponse
 
-from agentrt.runtime.serving.http.allocator import give_back_freed, share_arenas
 from agentrt.runtime.serving.http.config import ListenConfig
-
-from .serving import listening
+from agentrt.runtime.serving.http.run import give_back_freed, share_arenas
+from tests.runtime.serving.http.serving import listening
+from tests.runtime.serving.http.test_connection import read_all
 
 THREADS = """
 import ctypes, threading
-from agentrt.runtime.serving.http.allocator import share_arenas
+from agentrt.runtime.serving.http.run import share_arenas
 {call}
 barrier = threading.Barrier(9)
 def allocate():
@@ -56,7 +62,7 @@ def test_other_c_libraries_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> No
 FREED = """
 import asyncio
 from pathlib import Path
-from agentrt.runtime.serving.http.allocator import give_back_freed
+from agentrt.runtime.serving.http.run import give_back_freed
 def private_mib():
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("RssAnon:"))
@@ -84,3 +90,41 @@ def test_a_server_gives_freed_memory_back(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("agentrt.runtime.serving.http.run.give_back_freed", give_back)
     with listening(FastAPI(), ListenConfig(port=0)):
         assert given_back.wait(30)
+
+
+def interrupted(path: str, media_type: str, sent: str) -> str:
+    """The body of a stream that has sent this, and then nothing, until the server stops."""
+    app = FastAPI()
+
+    @app.get(path)
+    async def endless() -> StreamingResponse:
+        async def body() -> AsyncGenerator[str, None]:
+            yield sent
+            await asyncio.Event().wait()
+
+        return StreamingResponse(body(), media_type=media_type)
+
+    received = b""
+    with listening(app, ListenConfig(port=0, drain_s=0)) as server:
+        connection = server.connect()
+        connection.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+        while sent.encode() not in received:
+            received += connection.recv(65536)
+    received += read_all(connection)
+    connection.close()
+    return received.split(b"\r\n\r\n", 1)[1].decode()
+
+
+@pytest.mark.parametrize("sent", ['{"done": false}\n', '{"done": fal'])
+def test_the_last_line_of_a_stream_in_ollamas_form_is_the_error(sent: str) -> None:
+    lines = interrupted("/api/chat", "application/x-ndjson", sent).splitlines()
+    assert lines[0] == sent.strip()
+    (error,) = (json.loads(line)["error"] for line in lines[1:])
+    assert "the server has stopped" in error
+
+
+@pytest.mark.parametrize("sent", ["data: {}\n\n", "data: {"])
+def test_the_last_event_of_a_stream_in_openais_form_is_the_error(sent: str) -> None:
+    *_, last = interrupted("/v1/chat/completions", "text/event-stream", sent).split("\n\n")[:-1]
+    error: dict[str, Any] = json.loads(last.removeprefix("data: "))["error"]
+    assert error["code"] == "server_stopping"

@@ -1,1 +1,0 @@
-"""Chat, completions and models in the form of Ollama, for programs that speak no other."""

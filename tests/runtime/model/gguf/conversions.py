@@ -15,9 +15,9 @@ from gguf.constants import GGMLQuantizationType as Type
 from gguf.quants import dequantize
 from numpy.typing import NDArray
 
+from agentrt.bench.common.random_gguf import write_gguf
 from agentrt.errors import ModelFormatError
-
-from .families import VOCABULARY, vocabulary, write_gguf
+from tests.runtime.model.gguf.families import VOCABULARY, vocabulary
 
 Floats = NDArray[np.float32]
 

@@ -12,44 +12,35 @@ import pytest
 from agentrt.bench.common.bench_model import BenchModel
 from agentrt.bench.common.prompts import RandomWords
 from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
-from agentrt.bench.scheduler.agent_conversation import conversation, tools
-from agentrt.bench.scheduler.agent_turn import (
+from agentrt.bench.engines.endpoint import Endpoint
+from agentrt.bench.engines.side import Answer, Request
+from agentrt.bench.scheduler.agent import (
     AgentRun,
-    AgentRuns,
-    _Agent,
-    agent_figures,
+    _ratios,
     agent_tables,
+    conversation,
+    converse,
     has_agent_turns,
     measure_agent_turns,
 )
-from agentrt.bench.scheduler.streaming_client import StreamedAnswer, StreamingClient
-from agentrt.bench.scheduler.texts import ChatFields
 from agentrt.errors import BenchPeerError
 
 pytestmark = pytest.mark.bench
 
 
 def run(*seconds: float) -> AgentRun:
-    return AgentRun(tuple(StreamedAnswer(each / 2, each, 2000, 32) for each in seconds))
+    return AgentRun(tuple(Answer(Request("", 32), 2000, 32, each / 2, each) for each in seconds))
 
 
 def test_the_figure_is_to_the_fastest_peer_of_each_repetition() -> None:
-    alone = run(1, 1)
-    found = {
-        "agentrt": [AgentRuns(run(1, 2), alone), AgentRuns(run(2, 4), alone), AgentRuns(run(1, 2), alone)],
-        "openvino_genai": [
-            AgentRuns(run(2, 4), alone),
-            AgentRuns(run(12, 12), alone),
-            AgentRuns(run(4, 5), alone),
-        ],
-        "llama_cpp": [
-            AgentRuns(run(4, 5), alone),
-            AgentRuns(run(6, 6), alone),
-            AgentRuns(run(2, 2), run(8, 8)),
-        ],
+    beside = {
+        "agentrt": [run(1, 2), run(2, 4), run(1, 2)],
+        "openvino_genai": [run(2, 4), run(12, 12), run(4, 5)],
+        "llama_cpp": [run(4, 5), run(6, 6), run(2, 2)],
     }
-    assert agent_figures(found) == {"agent_turn_ratio_vs_best_peer": 0.5}
-    totals, turns = agent_tables(found)
+    alone = {name: [run(1, 1)] * 3 for name in beside}
+    assert _ratios(beside) == [0.5, 0.5, 0.75]
+    totals, turns = agent_tables({"digest": beside, "none": alone})
     rows = {(row[0], row[1]): row[2:] for row in totals.rows}
     assert rows["digest", "agentrt"] == (3, 3, 6, 0.5)
     assert rows["none", "agentrt"] == (2, 2, 2, 1)
@@ -58,22 +49,18 @@ def test_the_figure_is_to_the_fastest_peer_of_each_repetition() -> None:
 
 
 def test_a_conversation_goes_on_with_calls_of_its_tools_and_their_results() -> None:
-    schemas = {each["function"]["name"]: each["function"]["parameters"] for each in tools()}
     *calling, last = conversation(3)
+    schemas = {each["function"]["name"]: each["function"]["parameters"] for each in last.tools or ()}
     assert len(calling) == 2
     for turn, following in zip(calling, [*calling[1:], last], strict=True):
         *before, called, result = following.messages
-        assert tuple(before) == turn.messages, "the turn before is a prefix"
+        assert before == turn.messages, "the turn before is a prefix"
         (call,) = called["tool_calls"]
         jsonschema.validate(json.loads(call["function"]["arguments"]), schemas[call["function"]["name"]])
         assert result["tool_call_id"] == call["id"]
     for schema in schemas.values():
         jsonschema.Draft202012Validator.check_schema(schema)
-
-
-def test_no_two_conversations_begin_alike() -> None:
-    beginnings = {next(iter(conversation(number))).messages[0]["content"][:20] for number in range(40)}
-    assert len(beginnings) == 40
+    assert len({next(conversation(number)).messages[0]["content"][:20] for number in range(40)}) == 40
 
 
 def test_a_model_without_tools_or_room_has_no_agent_turns(tiny: BenchModel) -> None:
@@ -83,10 +70,9 @@ def test_a_model_without_tools_or_room_has_no_agent_turns(tiny: BenchModel) -> N
     assert not has_agent_turns(dataclasses.replace(nano, context_length=512))
 
 
-def test_a_server_that_does_not_answer_is_named(tiny: BenchModel) -> None:
-    agent = _Agent(StreamingClient("llama_cpp", "http://127.0.0.1:9"), ChatFields(tiny))
+def test_a_server_that_does_not_answer_is_named() -> None:
     with pytest.raises(BenchPeerError, match=r"llama_cpp at http://127\.0\.0\.1:9 broke off an answer"):
-        agent.run(0)
+        converse(Endpoint("llama_cpp", "http://127.0.0.1:9"), 0)
 
 
 def test_all_servers_answer_the_same_conversations(tiny: BenchModel) -> None:

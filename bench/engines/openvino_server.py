@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ..common.openvino_genai import continuous_batching
+from .openvino_genai import continuous_batching, encode, generation_config
+from .side import Request as Asked
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -43,15 +44,11 @@ class OpenVINOGenAIServer:
         self._wanted = asyncio.Event()
         self._listening()
 
-    def url(self) -> str:
-        """Return the server's address, without ``/v1``."""
-        return self._url
-
     def _listening(self) -> None:
         import uvicorn
 
         listener = socket.create_server(("127.0.0.1", 0))
-        self._url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         server = uvicorn.Server(uvicorn.Config(self._app(), log_config=None, access_log=False))
         threading.Thread(target=server.run, args=([listener],), daemon=True).start()
 
@@ -96,13 +93,11 @@ class OpenVINOGenAIServer:
                 await asyncio.sleep(0)
 
     async def _answer(self, body: Mapping[str, Any]) -> AsyncIterator[str]:
-        prompt = self._tokenizer.apply_chat_template(
-            body["messages"], add_generation_prompt=True, tools=body.get("tools")
-        )
-        tokens = self._tokenizer.encode(prompt, add_special_tokens=False).input_ids
+        asked = Asked(body["messages"], body["max_tokens"], body.get("tools"), body["ignore_eos"])
+        tokens = encode(self._tokenizer, asked).input_ids
         made: asyncio.Queue[_Made] = asyncio.Queue()
         number = next(self._ids)
-        handle = self._pipeline.add_request(number, tokens, self._config(body))
+        handle = self._pipeline.add_request(number, tokens, generation_config(asked))
         self._unread[number] = handle, made
         self._wanted.set()
         answered = 0
@@ -113,13 +108,6 @@ class OpenVINOGenAIServer:
             yield _event(choices=[{"index": 0, "delta": {"content": self._tokenizer.decode(new)}}])
         yield _event(choices=[], usage={"prompt_tokens": tokens.shape[1], "completion_tokens": answered})
         yield "data: [DONE]\n\n"
-
-    def _config(self, body: Mapping[str, Any]) -> Any:
-        config = self._genai.GenerationConfig()
-        config.max_new_tokens = body["max_tokens"]
-        config.ignore_eos = body["ignore_eos"]
-        config.do_sample = False
-        return config
 
 
 def _event(**fields: Any) -> str:

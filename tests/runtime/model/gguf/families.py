@@ -8,16 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import gguf
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.random_gguf import CHAT_TEMPLATE, byte_level_vocabulary
+from agentrt.bench.common.random_gguf import vocabulary_metadata, write_gguf
 
 HIDDEN, INTERMEDIATE, LAYERS, HEADS, KEY_VALUE_HEADS, HEAD_SIZE, VOCABULARY = 64, 96, 6, 4, 2, 16, 320
 PROMPT = [int(token) for token in np.random.default_rng(5).integers(3, VOCABULARY, 40)]
 """Longer than the sliding windows."""
 WINDOW = 9
+EXPECTED_TOKENS = Path(__file__).with_name("expected_tokens.json")
+"""What Transformers answers, by family; ``write_expected_tokens.py`` wrote it."""
 
 
 @dataclass(frozen=True)
@@ -125,49 +126,7 @@ def write_family(file: Path, name: str) -> Path:
 
 def vocabulary() -> dict[str, Any]:
     """Return the metadata of a byte-level vocabulary with a chat template."""
-    tokens, types, merges = byte_level_vocabulary(VOCABULARY)
-    return {
-        "tokenizer.ggml.model": "gpt2",
-        "tokenizer.ggml.pre": "qwen2",
-        "tokenizer.ggml.tokens": tokens,
-        "tokenizer.ggml.token_type": types,
-        "tokenizer.ggml.merges": merges,
-        "tokenizer.ggml.bos_token_id": 0,
-        "tokenizer.ggml.eos_token_id": 2,
-        "tokenizer.ggml.padding_token_id": 0,
-        "tokenizer.ggml.add_bos_token": False,
-        "tokenizer.chat_template": CHAT_TEMPLATE,
-    }
-
-
-def write_gguf(
-    file: Path,
-    metadata: Mapping[str, Any],
-    tensors: Mapping[str, NDArray[Any]],
-    type: gguf.GGMLQuantizationType | None = None,
-) -> Path:
-    """Write a GGUF file and return it. Tensors are float32, or bytes of weights of ``type``."""
-    writer = gguf.GGUFWriter(file, str(metadata["general.architecture"]))
-    for key, value in metadata.items():
-        if key == "general.architecture":
-            continue
-        if isinstance(value, bool):
-            writer.add_bool(key, value)
-        elif isinstance(value, int):
-            writer.add_uint32(key, value)
-        elif isinstance(value, float):
-            writer.add_float32(key, value)
-        elif isinstance(value, str):
-            writer.add_string(key, value)
-        else:
-            writer.add_array(key, value)
-    for name, values in tensors.items():
-        writer.add_tensor(name, values, raw_dtype=type if values.dtype == np.uint8 else None)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return file
+    return vocabulary_metadata(VOCABULARY)
 
 
 def _metadata(family: Family) -> dict[str, Any]:

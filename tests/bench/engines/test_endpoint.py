@@ -1,4 +1,4 @@
-"""The scheduler bench's peers: a server of the same words on a real socket, its priorities and its faults."""
+"""Servers over HTTP: one of the same words on a real socket, its priorities and its faults."""
 
 from __future__ import annotations
 
@@ -14,17 +14,11 @@ import pytest
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from agentrt.bench.common.bench_model import BenchModel
-from agentrt.bench.common.prompts import RandomWords
+from agentrt.bench.engines import endpoint
+from agentrt.bench.engines.endpoint import PeerAddress, open_peer
+from agentrt.bench.engines.side import Request as Asked
 from agentrt.bench.scheduler import main as scheduler
-from agentrt.bench.scheduler import peer as peer_module
-from agentrt.bench.scheduler import streaming_client
-from agentrt.bench.scheduler.live import Live, LiveSize
-from agentrt.bench.scheduler.load import Lengths
-from agentrt.bench.scheduler.peer import Peer, PeerAddress
-from agentrt.bench.scheduler.sides import Arrival, open_sides
-from agentrt.bench.scheduler.texts import ChatFields, count_tokens, load_tokenizer
-from agentrt.errors import AgentRTError, BenchPeerError, ConfigurationError
+from agentrt.errors import BenchPeerError, ConfigurationError
 from agentrt.runtime.serving.server import ServerConfig
 from tests.patience import PATIENCE_S, until
 from tests.runtime.serving.http.serving import listening
@@ -40,7 +34,7 @@ class Shaped:
         self.priorities = priorities
         self.short_by = short_by
         self.opened = lambda: None
-        """Called between a chat answer's opening and its first token."""
+        """Called between an answer's opening and its first token."""
         self.app = FastAPI()
 
         @self.app.get("/v1/models")
@@ -51,7 +45,6 @@ class Shaped:
         def properties() -> dict[str, Any]:
             return {"default_generation_settings": {"n_ctx": context}}
 
-        @self.app.post("/v1/completions")
         @self.app.post("/v1/chat/completions")
         async def complete(request: Request) -> Response:
             body = await request.json()
@@ -62,15 +55,13 @@ class Shaped:
 
     async def _stream(self, body: dict[str, Any]) -> AsyncIterator[str]:
         tokens = body["max_tokens"] - self.short_by
-        choice: dict[str, Any] = {"index": 0, "text": ""}
-        if "messages" in body:
-            choice = {"index": 0, "delta": {"content": "a"}}
-            opening = {"index": 0, "delta": {"role": "assistant", "content": ""}}
-            yield f"data: {json.dumps({'choices': [opening]})}\n\n"
-            self.opened()
+        opening = {"index": 0, "delta": {"role": "assistant", "content": ""}}
+        yield f"data: {json.dumps({'choices': [opening]})}\n\n"
+        self.opened()
         for _ in range(tokens):
+            choice = {"index": 0, "delta": {"content": "a"}}
             yield f"data: {json.dumps({'choices': [choice], 'usage': None})}\n\n"
-        usage = {"completion_tokens": tokens, "prompt_tokens": len(body.get("prompt", body.get("messages")))}
+        usage = {"completion_tokens": tokens, "prompt_tokens": len(body["messages"][0]["content"])}
         yield f"data: {json.dumps({'choices': [], 'usage': usage})}\n\n"
         yield "data: [DONE]\n\n"
 
@@ -88,12 +79,11 @@ def address() -> Iterator[Callable[..., PeerAddress]]:
 
 
 class Clock:
-    """The peer's clock, which leaps over what it waits for and what a server is to take."""
+    """The client's clock, which leaps over what it waits for and what a server is to take."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._leapt_s = 0.0
-        for module in (peer_module, streaming_client):
-            monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=self.now))
+        monkeypatch.setattr(endpoint, "time", SimpleNamespace(perf_counter=self.now))
 
     def now(self) -> float:
         return time.perf_counter() + self._leapt_s
@@ -102,7 +92,7 @@ class Clock:
         self._leapt_s += seconds
 
     def sleep_until(self, true: Callable[[], bool], monkeypatch: pytest.MonkeyPatch) -> None:
-        """Let the peer sleep until something is true, and then for no longer."""
+        """Let the client sleep until something is true, and then for no longer."""
 
         async def sleep(seconds: float) -> None:
             if seconds > 0:
@@ -110,7 +100,7 @@ class Clock:
                 self.leap(seconds)
 
         names = {"run": asyncio.run, "gather": asyncio.gather, "sleep": sleep}
-        monkeypatch.setattr(peer_module, "asyncio", SimpleNamespace(**names))
+        monkeypatch.setattr(endpoint, "asyncio", SimpleNamespace(**names))
 
 
 @pytest.fixture
@@ -122,41 +112,35 @@ def test_a_peer_serves_a_schedule(
     address: Callable[..., PeerAddress], clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = Shaped(context=2000)
-    peer = Peer(address(server))
-    assert (peer.context_length, peer.computes) == (2000, "bf16 on 2 threads")
+    peer = open_peer(address(server))
+    assert peer.context_length == 2000
     server.bodies.clear()
     clock.sleep_until(lambda: bool(server.bodies), monkeypatch)
-    arrivals = [Arrival(3600.0, 30, 3, False), Arrival(0.0, 20, 2, True)]
-    run = peer.serve(arrivals)
-    assert [one.arrival for one in run.served] == arrivals
-    assert [one.prompt_tokens for one in run.served] == [30, 20]
-    for one in run.served:
+    requests = [Asked("x" * 30, 3, at_s=3600.0, reactive=False), Asked("x" * 20, 2)]
+    run = peer.stream(requests)
+    assert [one.request for one in run.answers] == requests
+    assert [one.prompt_tokens for one in run.answers] == [30, 20]
+    for one in run.answers:
         assert 0 < one.first_s <= one.total_s <= run.elapsed_s
     assert run.elapsed_s > 3600, "the second came when it was meant to"
     first, second = server.bodies
-    assert (len(first["prompt"]), first["priority"]) == (20, 0), "the user's goes first"
-    assert (len(second["prompt"]), second["priority"]) == (30, 1)
+    assert (first["messages"][0]["role"], first["priority"]) == ("user", 0), "the user's goes first"
+    assert second["priority"] == 1
     assert all(body["ignore_eos"] and body["model"] == "random" for body in server.bodies)
 
 
 def test_llama_cpp_knows_no_priorities(address: Callable[..., PeerAddress]) -> None:
     server = Shaped(context=3000)
-    assert Peer(address(server, "llama_cpp")).context_length == 3000
+    assert open_peer(address(server, "llama_cpp")).context_length == 3000
     assert all("priority" not in body and body["cache_prompt"] is False for body in server.bodies)
 
 
-def test_a_given_model_gets_chat_messages_and_their_opening_is_no_token(
-    address: Callable[..., PeerAddress], clock: Clock
-) -> None:
-    server, nano = Shaped(), BenchModel.of("nano", "nano", RandomWords)
-    peer = Peer(address(server), ChatFields(nano))
-    server.bodies.clear()
+def test_the_opening_of_a_chat_is_no_token(address: Callable[..., PeerAddress], clock: Clock) -> None:
+    server = Shaped()
+    peer = open_peer(address(server))
     server.opened = lambda: clock.leap(3600)
-    (served,) = peer.serve([Arrival(0.0, 40, 3, True)]).served
-    assert 3600 <= served.first_s <= served.total_s
-    ((message,),) = (body["messages"] for body in server.bodies)
-    assert message["role"] == "user"
-    assert 30 < count_tokens(load_tokenizer(nano), message["content"]) < 50
+    answer = peer.generate(Asked("Hello!", 3))
+    assert 3600 <= answer.first_s <= answer.total_s
 
 
 def test_all_that_has_arrived_is_sent_however_long_others_take(address: Callable[..., PeerAddress]) -> None:
@@ -175,10 +159,10 @@ def test_all_that_has_arrived_is_sent_however_long_others_take(address: Callable
 
     all_here = asyncio.Event()
     server = Gathering()
-    peer = Peer(address(server))
+    peer = open_peer(address(server))
     server.bodies.clear()
     server.gathering = True
-    assert len(peer.serve([Arrival(0.0, 9, 1, True)] * 110).served) == 110
+    assert len(peer.stream([Asked("Hello!", 1)] * 110).answers) == 110
 
 
 @pytest.mark.parametrize(
@@ -193,7 +177,7 @@ def test_a_peer_that_does_not_do_the_work_is_refused(
     address: Callable[..., PeerAddress], server: Shaped, problem: str
 ) -> None:
     with pytest.raises(BenchPeerError, match=problem):
-        Peer(address(server))
+        open_peer(address(server))
 
 
 def test_a_server_of_another_kind_is_refused(address: Callable[..., PeerAddress]) -> None:
@@ -204,24 +188,20 @@ def test_a_server_of_another_kind_is_refused(address: Callable[..., PeerAddress]
     with pytest.raises(
         BenchPeerError, match=r"answers /props with 404\. Start it as docs/scheduling-figures\.md"
     ):
-        Peer(address(server, "llama_cpp"))
+        open_peer(address(server, "llama_cpp"))
 
 
-def test_a_peer_that_is_down_is_refused_before_any_work() -> None:
+def test_a_peer_that_is_down_is_refused() -> None:
     down = r"llama_cpp at http://127\.0\.0\.1:9 cannot be reached: nothing listens there\. Start it"
     with pytest.raises(BenchPeerError, match=down):
-        scheduler.run(
-            quick=True,
-            workloads=None,
-            progress=lambda line: None,
-            peers=[PeerAddress.parse("llama_cpp=http://127.0.0.1:9,Q8_0 on 2 threads")],
-        )
+        open_peer(PeerAddress.parse("llama_cpp=http://127.0.0.1:9,Q8_0 on 2 threads"))
 
 
-def test_two_peers_of_one_name_are_refused() -> None:
-    address = PeerAddress.parse("vllm=http://127.0.0.1:9,bf16")
-    with pytest.raises(ConfigurationError, match="twice"):
-        scheduler.run(quick=True, workloads=None, progress=lambda line: None, peers=[address] * 2)
+@pytest.mark.parametrize(("count", "problem"), [(2, "twice"), (1, "--model FILE")])
+def test_peers_that_cannot_be_measured_are_refused(count: int, problem: str) -> None:
+    peers = [PeerAddress.parse("vllm=http://127.0.0.1:9,bf16")] * count
+    with pytest.raises(ConfigurationError, match=problem):
+        scheduler.run(quick=True, workloads=None, progress=lambda line: None, peers=peers)
 
 
 @pytest.mark.parametrize("url", ["h:1", "http://", "http://127.0.0.1:port", "http://h:99999", "http://h?x"])
@@ -233,22 +213,5 @@ def test_an_impossible_url_is_refused(url: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "vllm", "vllm=http://h:1", "tgi=http://h:1,bf16", "vllm=http://h:1, "])
 def test_an_address_that_cannot_be_read_says_how_to_write_it(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="NAME=URL,PRECISION AND THREADS") as raised:
+    with pytest.raises(ConfigurationError, match="NAME=URL,PRECISION AND THREADS"):
         PeerAddress.parse(text)
-    assert isinstance(raised.value, AgentRTError)
-
-
-def test_peers_have_their_figure_and_their_row(address: Callable[..., PeerAddress]) -> None:
-    lengths = Lengths(((40, 4),), {"short": ((60, 4),)}, "made up")
-    peers = {"llama_cpp": Peer(address(Shaped(), "llama_cpp")), "vllm": Peer(address(Shaped()))}
-    with open_sides(BenchModel.of("nano", "nano", RandomWords)) as sides:
-        live = Live("nano", lengths, None, LiveSize(1, 1, 1), {**sides, **peers}, lambda line: None)
-        figures, (table, waits) = live.measure()
-    for name in ("openvino_genai", "llama_cpp", "vllm"):
-        assert figures[f"reactive_p95_ttft_ratio_vs_{name}"] > 0
-    assert [row[0] for row in table.rows] == ["agentrt", "openvino_genai", "llama_cpp", "vllm"]
-    precisions = dict(zip([row[0] for row in table.rows], [row[1] for row in table.rows], strict=True))
-    assert precisions["agentrt"] == precisions["openvino_genai"]
-    assert "threads" in str(precisions["agentrt"])
-    assert precisions["llama_cpp"] == "bf16 on 2 threads"
-    assert {(row[0], row[2], row[3]) for row in waits.rows} == {("70%", name, 1) for name in precisions}

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .spans import SpanRecord
+from tests.bench.traces.spans import SpanRecord
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan

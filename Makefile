@@ -4,7 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
-BENCHES ?= speculation toolcache scheduler engine models drafting context traces attack
+BENCHES ?= speculation toolcache scheduler engine models drafting context attack
 # The tests of a file share what they open, so a file stays on one worker. A worker that ends with a test is not
 # replaced: the next one would begin with the same test.
 WORKERS ?= 2

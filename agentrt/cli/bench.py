@@ -37,7 +37,6 @@ class BenchName(enum.StrEnum):
     SCHEDULER = "scheduler"
     SPECULATION = "speculation"
     TOOLCACHE = "toolcache"
-    TRACES = "traces"
 
 
 NEEDED_EXTRAS: dict[BenchName, tuple[Extra, ...]] = {
@@ -51,13 +50,15 @@ NEEDED_EXTRAS: dict[BenchName, tuple[Extra, ...]] = {
     BenchName.SCHEDULER: ("runtime",),
     BenchName.SPECULATION: ("bench",),
     BenchName.TOOLCACHE: ("serve", "openai"),
-    BenchName.TRACES: ("bench",),
 }
 """What a bench imports. It is asked for before the bench begins its work."""
 
 _BENCHES_WITH: dict[str, set[BenchName]] = {
-    "--draft": {BenchName.DRAFTING, BenchName.SPECULATION, BenchName.TOOLCACHE},
-    "--model": set(BenchName) - {BenchName.ATTACK, BenchName.GATEWAY, BenchName.PAGE, BenchName.TRACES},
+    "--draft": {BenchName.DRAFTING, BenchName.SPECULATION},
+    "--model": {
+        *(BenchName.CONTEXT, BenchName.DRAFTING, BenchName.ENGINE),
+        *(BenchName.MODELS, BenchName.SCHEDULER, BenchName.SPECULATION),
+    },
     "--part": {BenchName.ATTACK, BenchName.CONTEXT, BenchName.SPECULATION},
     "--peer": {BenchName.SCHEDULER},
     "--seed": {BenchName.SCHEDULER, BenchName.SPECULATION, BenchName.TOOLCACHE},
@@ -140,7 +141,7 @@ def bench(
     options: dict[str, Any] = {}
     if peer:
         require_extra("bench")
-        from agentrt.bench.scheduler.peer import PeerAddress
+        from agentrt.bench.engines.endpoint import PeerAddress
 
         options["peers"] = [PeerAddress.parse(text) for text in peer]
     if name in _BENCHES_WITH["--seeds"]:

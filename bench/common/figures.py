@@ -7,45 +7,59 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from agentrt.errors import AgentRTError, InvalidRequestError
+from agentrt.errors import AgentRTError, InvalidRequestError, MissingExtraError
 
 from .report import BenchReport, Table
 
 
-def draw(report: BenchReport, folder: Path) -> list[Path]:
-    """Draw the figures of a report of the speculation or toolcache bench into ``folder``; return the files.
+@contextmanager
+def drawn(picture: Path, size: tuple[float, float] = (5.2, 3.4)) -> Iterator[Any]:
+    """Yield a ``matplotlib.figure.Figure`` of this size in inches, and write it to ``picture``.
 
     Raises:
-        InvalidRequestError: the report has no such tables.
         MissingExtraError: matplotlib is not installed.
     """
     try:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
-        from agentrt.errors import MissingExtraError
-
         raise MissingExtraError("matplotlib", "bench") from error
+    # The same report gives the same files: no dates, no random ids.
+    with rc_context({"svg.hashsalt": "agentrt", "svg.fonttype": "none", "font.size": 9}):
+        figure = Figure(figsize=size, layout="constrained")
+        yield figure
+        metadata = {"Date": None} if picture.suffix == ".svg" else None
+        figure.savefig(picture, metadata=metadata, dpi=150)
+
+
+def draw(report: BenchReport, folder: Path) -> list[Path]:
+    """Draw the figures of a report into ``folder``; return the files.
+
+    Raises:
+        InvalidRequestError: the report has no such tables.
+        MissingExtraError: matplotlib is not installed.
+    """
     if report.bench not in _DRAWINGS:
         raise InvalidRequestError(
             "report", f"no figures of the bench {report.bench!r}. Use one of {[*_DRAWINGS]}."
         )
-    written = []
-    # The same report gives the same files: no dates, no random ids.
-    with rc_context({"svg.hashsalt": "agentrt", "svg.fonttype": "none", "font.size": 9}):
-        for name, drawing in _DRAWINGS[report.bench].items():
-            figure = Figure(figsize=(5.2, 3.4), layout="constrained")
+    for name, drawing in _DRAWINGS[report.bench].items():
+        with drawn(folder / name) as figure:
             drawing(figure.add_subplot(), report)
-            figure.savefig(folder / name, metadata={"Date": None})
-            written.append(folder / name)
-    return written
+    return [folder / name for name in _DRAWINGS[report.bench]]
 
 
-def _table(report: BenchReport, title: str) -> Table:
+def find_table(report: BenchReport, title: str) -> Table:
+    """Return the first table whose title begins so.
+
+    Raises:
+        InvalidRequestError: there is none.
+    """
     for table in report.tables:
         if table.title.startswith(title):
             return table
@@ -54,11 +68,26 @@ def _table(report: BenchReport, title: str) -> Table:
     )
 
 
+def _rows(table: Table) -> list[dict[str, Any]]:
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+
+
+def _bars(
+    axes: Any, place: int, of: int, values: Sequence[Any], label: str, spread: Any = None, total: float = 0.8
+) -> Any:
+    """Draw one of several series of bars beside each other; where there is no value there is no bar."""
+    width = total / of
+    shown = [(at, value) for at, value in enumerate(values) if value is not None]
+    lefts = [at - total / 2 + (place + 0.5) * width for at, _ in shown]
+    heights = [value for _, value in shown]
+    return axes.bar(lefts, heights, width * 0.95, yerr=spread, capsize=2, label=label)
+
+
 def _series(table: Table) -> dict[str, list[dict[str, Any]]]:
     """Return the rows of each kind of drafts, the table's first column, as mappings from column to cell."""
     series: dict[str, list[dict[str, Any]]] = {}
-    for row in table.rows:
-        series.setdefault(str(row[0]), []).append(dict(zip(table.columns, row, strict=True)))
+    for row in _rows(table):
+        series.setdefault(str(row[table.columns[0]]), []).append(row)
     return series
 
 
@@ -78,7 +107,7 @@ def _annotate_samples(axes: Any, rows: Sequence[Mapping[str, Any]], x: str, y: s
 
 
 def _throughput(axes: Any, report: BenchReport) -> None:
-    for drafts, rows in _series(_table(report, "samples a turn")).items():
+    for drafts, rows in _series(find_table(report, "samples a turn")).items():
         _line(axes, rows, "claim rate", "more tokens/s", drafts)
         _annotate_samples(axes, rows, "claim rate", "more tokens/s")
     axes.set(xlabel="claim rate", ylabel="more tokens per second, mean of the agents")
@@ -87,7 +116,7 @@ def _throughput(axes: Any, report: BenchReport) -> None:
 
 
 def _time_saved(axes: Any, report: BenchReport) -> None:
-    for drafts, rows in _series(_table(report, "time saved by tool latency")).items():
+    for drafts, rows in _series(find_table(report, "time saved by tool latency")).items():
         _line(axes, rows, "tool s", "saved %", drafts)
     axes.set(xlabel="mean tool latency, s", ylabel="time saved, %")
     axes.set_title("Time saved by tool latency, one sample a turn (SpecTools, Fig. 6)", fontsize=9)
@@ -95,7 +124,7 @@ def _time_saved(axes: Any, report: BenchReport) -> None:
 
 
 def _cost(axes: Any, report: BenchReport) -> None:
-    for drafts, rows in _series(_table(report, "samples a turn")).items():
+    for drafts, rows in _series(find_table(report, "samples a turn")).items():
         _line(axes, rows, "added cost %", "saved %", drafts)
         _annotate_samples(axes, rows, "added cost %", "saved %")
     axes.set(xlabel="added cost, % of the main model's", ylabel="time saved, %")
@@ -104,22 +133,18 @@ def _cost(axes: Any, report: BenchReport) -> None:
 
 
 def _engine_side(axes: Any, report: BenchReport) -> None:
-    table = _table(report, "time a task")
-    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    rows = _rows(find_table(report, "time a task"))
     tools = list(dict.fromkeys(str(row["tools"]) for row in rows))
     sides = list(dict.fromkeys(str(row["side"]) for row in rows))[1:]  # the first one is what is saved from
     found = {(row["tools"], row["side"]): row for row in rows}
     saved = "time saved, % of vanilla"
-    width = 0.8 / len(sides)
     for place, side in enumerate(sides):
-        lefts = [number - 0.4 + (place + 0.5) * width for number in range(len(tools))]
         of_side: list[Any] = [found[tool, side] for tool in tools]
-        medians = [row[saved] for row in of_side]
         spread = (
             [row[saved] - row[f"{saved} min"] for row in of_side],
             [row[f"{saved} max"] - row[saved] for row in of_side],
         )
-        bars = axes.bar(lefts, medians, width * 0.95, yerr=spread, capsize=2, label=side)
+        bars = _bars(axes, place, len(sides), [row[saved] for row in of_side], side, spread)
         axes.bar_label(bars, fmt="%.1f", fontsize=7, label_type="center")
     axes.set_xticks(range(len(tools)), tools)
     axes.set(xlabel="tool latency", ylabel="time saved, % of vanilla")
@@ -130,7 +155,7 @@ def _engine_side(axes: Any, report: BenchReport) -> None:
 def _sides(axes: Any, report: BenchReport) -> None:
     """Draw Figure 8 for given models, whose tools take a multiple of the main model's time."""
     sides: dict[str, list[dict[str, Any]]] = {}
-    for rows in _series(_table(report, "time saved by where speculation ends")).values():
+    for rows in _series(find_table(report, "time saved by where speculation ends")).values():
         for row in rows:
             sides.setdefault(f"{row['side']}, {row['drafts']}", []).append(row)
     for side, rows in sides.items():
@@ -141,14 +166,10 @@ def _sides(axes: Any, report: BenchReport) -> None:
 
 
 def _drafting_latency(axes: Any, report: BenchReport) -> None:
-    table = _table(report, "ms a token by set")
-    sides = [side for side in table.columns[1:] if not str(side).startswith("ours without")]
-    width = 0.85 / len(sides)
+    table = find_table(report, "ms a token by set")
+    sides = [side for side in table.columns[1:] if not side.startswith("ours without")]
     for place, side in enumerate(sides):
-        column = table.columns.index(side)
-        bars = [(number, row[column]) for number, row in enumerate(table.rows) if row[column] is not None]
-        lefts = [number - 0.425 + (place + 0.5) * width for number, _ in bars]
-        axes.bar(lefts, [value for _, value in bars], width, label=side)
+        _bars(axes, place, len(sides), [row[side] for row in _rows(table)], side, total=0.85)
     axes.set_xticks(range(len(table.rows)), [str(row[0]) for row in table.rows], rotation=45, fontsize=7)
     axes.set(ylabel="ms a token")
     axes.set_title("Decoding by set and drafts (sd.npu, Fig. 10)", fontsize=9)
@@ -156,7 +177,7 @@ def _drafting_latency(axes: Any, report: BenchReport) -> None:
 
 
 def _drafting_breakdown(axes: Any, report: BenchReport) -> None:
-    table = _table(report, "a request's time in ms")
+    table = find_table(report, "a request's time in ms")
     labels = [f"{row[0]}, {row[1]}" for row in table.rows]
     begins = [0.0] * len(labels)
     for part in table.columns[2:]:
@@ -171,15 +192,11 @@ def _drafting_breakdown(axes: Any, report: BenchReport) -> None:
 
 
 def _switching_latency(axes: Any, report: BenchReport) -> None:
-    table = _table(report, "switching latency in ms (LLMS, Fig. 9)")
-    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    rows = _rows(find_table(report, "switching latency in ms (LLMS, Fig. 9)"))
     for side in dict.fromkeys(str(row["side"]) for row in rows):
-        points: list[Any] = [
-            (row["contexts"], row["mean"])
-            for row in rows
-            if (row["side"], row["pattern"]) == (side, "random")
-        ]
-        axes.plot(*zip(*points, strict=True), "o-", markersize=4, label=side)
+        points = [row for row in rows if (row["side"], row["pattern"]) == (side, "random")]
+        contexts, means = [row["contexts"] for row in points], [row["mean"] for row in points]
+        axes.plot(contexts, means, "o-", markersize=4, label=side)
     axes.set_yscale("symlog", linthresh=1)
     axes.set(xlabel="active contexts", ylabel="mean switching latency, ms")
     axes.set_title("Switching latency of random traces (LLMS, Fig. 9)", fontsize=9)
@@ -187,15 +204,11 @@ def _switching_latency(axes: Any, report: BenchReport) -> None:
 
 
 def _restart(axes: Any, report: BenchReport) -> None:
-    table = _table(report, "time to the first token after a restart")
+    rows = _rows(find_table(report, "time to the first token after a restart"))
     ways = ("restored", "computed", "llama.cpp restored")
-    width = 0.8 / len(ways)
     for place, way in enumerate(ways):
-        column = table.columns.index(way)
-        bars: list[Any] = [(at, row[column]) for at, row in enumerate(table.rows) if row[column] is not None]
-        lefts = [at - 0.4 + (place + 0.5) * width for at, _ in bars]
-        axes.bar_label(axes.bar(lefts, [value for _, value in bars], width * 0.95, label=way), fontsize=7)
-    axes.set_xticks(range(len(table.rows)), [f"{row[0]} tokens" for row in table.rows])
+        axes.bar_label(_bars(axes, place, len(ways), [row[way] for row in rows], way), fontsize=7)
+    axes.set_xticks(range(len(rows)), [f"{row['tokens']} tokens" for row in rows])
     axes.set_yscale("log")
     axes.set(ylabel="s to the first token")
     axes.set_title("After a restart", fontsize=9)
@@ -203,7 +216,7 @@ def _restart(axes: Any, report: BenchReport) -> None:
 
 
 def _soak(axes: Any, report: BenchReport) -> None:
-    table = _table(report, "soak")
+    table = find_table(report, "soak")
     seconds = [row[0] for row in table.rows]
     beside = axes.twinx()
     for column in table.columns[1:]:

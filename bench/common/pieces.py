@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from agentrt.runtime.heg.kernel import KernelKind
+    from agentrt.runtime.model.directory import ModelDirectory
 
 
 class Pieces:
@@ -84,6 +85,26 @@ class Pieces:
         assert logits is not None
         return logits.copy()
 
+    def log_probabilities(self, tokens: list[int], past: int) -> tuple[list[float], list[int]]:
+        """Return the log-probability of each of ``tokens`` but the first, and the likeliest token there."""
+        import numpy as np
+
+        logits = self.forward(tokens, past, rows=len(tokens))[:-1].astype(np.float64)
+        chosen = logits[np.arange(len(tokens) - 1), tokens[1:]]
+        found: list[float] = (chosen - np.logaddexp.reduce(logits, axis=1)).tolist()
+        return found, logits.argmax(axis=1).tolist()
+
     def counters(self) -> list[ov.ProfilingInfo]:
         """Time of each operation in the last forward pass, if the pieces were compiled with counters."""
         return [each for inference in self._inferences for each in inference.request.get_profiling_info()]
+
+
+def open_whole(directory: ModelDirectory, properties: Mapping[str, Any], tokens: int) -> Pieces:
+    """Return the whole model of a directory in one piece, with a KV cache for ``tokens`` tokens."""
+    from agentrt.runtime.heg.kernel import KernelKind
+    from agentrt.runtime.heg.partition import Partition
+    from agentrt.runtime.model.openvino_core import load_on_own_thread
+    from agentrt.runtime.model.paged import read_paged_graph
+
+    pieces = {KernelKind.LAYERS: Partition(read_paged_graph(directory)).layer_segments(())}
+    return load_on_own_thread(lambda: Pieces(pieces, properties, tokens))

@@ -53,7 +53,7 @@ class SideProcess:
             raise
 
     def call(self, method: str, *arguments: object) -> Any:
-        """Call a method of the object and return its result; raise what it raises."""
+        """Call a method of the object and return its result, or read an attribute; raise what it raises."""
         try:
             self._connection.send((method, arguments))
         except OSError as error:
@@ -138,6 +138,7 @@ def _serve(
                 method, passed = connection.recv()
             except EOFError:
                 return
-            connection.send(getattr(side, method)(*passed))
+            found = getattr(side, method)
+            connection.send(found(*passed) if callable(found) else found)
     except Exception as error:  # noqa: BLE001 - it is raised again where the call was made
         connection.send(error)

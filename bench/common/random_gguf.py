@@ -5,19 +5,15 @@ Their output is meaningless; their speed is that of a trained model of the same 
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 if TYPE_CHECKING:
-    import numpy as np
+    from gguf import GGMLQuantizationType
     from numpy.typing import NDArray
 
-_ALIGNMENT: Final = 32
-_F32, _Q8_0 = 0, 8
-_UINT32, _INT32, _FLOAT32, _BOOL, _STRING, _ARRAY = 4, 5, 6, 7, 8, 9
 _CONTROL, _NORMAL, _UNUSED = 3, 1, 5
 _SPECIAL: Final = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 CHAT_TEMPLATE: Final = (
@@ -52,52 +48,76 @@ class ModelShape:
         return self.vocabulary * self.hidden + self.layers * (attention + 3 * self.hidden * self.intermediate)
 
 
-HALF_BILLION: Final = ModelShape("qwen2", 24, 896, 4864, 14, 2, 32000)
-"""Qwen2.5-0.5B, but for its vocabulary: 388 million parameters."""
-
-
 def write_random_gguf(file: Path, shape: ModelShape, seed: int = 0) -> None:
     """Write a model of ``shape`` with normally distributed weights in 8 bits (Q8_0), the same for each seed.
 
-    Holds one tensor in memory at a time; the file has about 1.07 bytes a parameter.
+    The file has about 1.07 bytes a parameter.
     """
-    tensors = list(_tensors(shape))
-    with file.open("wb") as stream:
-        metadata = _metadata(shape)
-        stream.write(struct.pack("<4sIQQ", b"GGUF", 3, len(tensors), len(metadata)))
-        for key, (kind, value) in metadata.items():
-            stream.write(_text(key) + struct.pack("<I", kind) + _value(kind, value))
-        offset = 0
-        for name, extents in tensors:
-            kind = _Q8_0 if len(extents) == 2 else _F32
-            # GGUF counts the innermost extent first.
-            stream.write(_text(name) + struct.pack(f"<I{len(extents)}Q", len(extents), *reversed(extents)))
-            stream.write(struct.pack("<IQ", kind, offset))
-            offset += _aligned(_size(extents))
-        stream.write(bytes(-stream.tell() % _ALIGNMENT))
-        for data in _weights(tensors, seed):
-            stream.write(data.tobytes())
-            stream.write(bytes(-data.nbytes % _ALIGNMENT))
+    import numpy as np
+    from gguf import GGMLQuantizationType as Type
+    from gguf.quants import quantize
+
+    random = np.random.default_rng(seed)
+    tensors: dict[str, NDArray[Any]] = {}
+    for name, extents in _tensors(shape):
+        if name.endswith("norm.weight"):
+            tensors[name] = np.ones(extents, np.float32)
+            continue
+        values = random.standard_normal(extents, np.float32) * np.float32(0.02)
+        tensors[name] = values if len(extents) == 1 else quantize(values, Type.Q8_0)
+    write_gguf(file, _metadata(shape), tensors, Type.Q8_0)
 
 
-def random_model_directory(folder: Path, shape: ModelShape, progress: Callable[[str], None]) -> Path:
-    """Write a model of ``shape`` to ``folder`` and return its OpenVINO directory, for all sides of a bench.
+def write_gguf(
+    file: Path,
+    metadata: Mapping[str, Any],
+    tensors: Mapping[str, NDArray[Any]],
+    type: GGMLQuantizationType | None = None,
+) -> Path:
+    """Write a GGUF file and return it. Tensors are float32, or bytes of weights of ``type``."""
+    import gguf
+    import numpy as np
 
-    The conversion is kept in the cache of converted models; ``folder`` may be deleted afterwards.
-    """
-    from agentrt.runtime.model.directory import open_model_directory
+    writer = gguf.GGUFWriter(file, str(metadata["general.architecture"]))
+    adders: dict[Any, Callable[[str, Any], None]] = {
+        bool: writer.add_bool,
+        int: writer.add_uint32,
+        float: writer.add_float32,
+        str: writer.add_string,
+    }
+    for key, value in metadata.items():
+        if key != "general.architecture":  # which the writer has written
+            add: Callable[[str, Any], None] = adders.get(value.__class__, writer.add_array)
+            add(key, value)
+    for name, values in tensors.items():
+        writer.add_tensor(name, values, raw_dtype=type if values.dtype == np.uint8 else None)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return file
 
-    progress(f"writing a model of {shape.parameters / 1e6:.0f} million random weights in 8 bits")
-    file = folder / "random.gguf"
-    write_random_gguf(file, shape)
-    return open_model_directory(file).path
+
+def vocabulary_metadata(size: int) -> dict[str, Any]:
+    """Return the metadata of a byte-level vocabulary with a chat template."""
+    tokens, kinds, merges = _byte_level_vocabulary(size)
+    return {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "qwen2",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.token_type": kinds,
+        "tokenizer.ggml.merges": merges,
+        "tokenizer.ggml.bos_token_id": 0,
+        "tokenizer.ggml.eos_token_id": 2,
+        "tokenizer.ggml.padding_token_id": 0,
+        "tokenizer.ggml.add_bos_token": False,
+        "tokenizer.chat_template": CHAT_TEMPLATE,
+    }
 
 
-def _metadata(shape: ModelShape) -> Mapping[str, tuple[int, Any]]:
-    architecture = shape.architecture
-    tokens, kinds, merges = byte_level_vocabulary(shape.vocabulary)
+def _metadata(shape: ModelShape) -> dict[str, Any]:
     head = {"attention.key_length": shape.head_size, "attention.value_length": shape.head_size}
-    numbers = {
+    values: dict[str, Any] = {
         "context_length": shape.context,
         "embedding_length": shape.hidden,
         "block_count": shape.layers,
@@ -105,30 +125,21 @@ def _metadata(shape: ModelShape) -> Mapping[str, tuple[int, Any]]:
         "attention.head_count": shape.heads,
         "attention.head_count_kv": shape.key_value_heads,
         "vocab_size": shape.vocabulary,
-        **({"rope.dimension_count": shape.head_size} if architecture == "llama" else {}),
-        **(head if architecture == "qwen3" else {}),
+        **({"rope.dimension_count": shape.head_size} if shape.architecture == "llama" else {}),
+        **(head if shape.architecture == "qwen3" else {}),
+        "rope.freq_base": 1e6,
+        "attention.layer_norm_rms_epsilon": 1e-6,
     }
     return {
-        "general.architecture": (_STRING, architecture),
-        "general.name": (_STRING, "random"),
-        "general.file_type": (_UINT32, 7),  # mostly Q8_0
-        **{f"{architecture}.{name}": (_UINT32, number) for name, number in numbers.items()},
-        f"{architecture}.rope.freq_base": (_FLOAT32, 1e6),
-        f"{architecture}.attention.layer_norm_rms_epsilon": (_FLOAT32, 1e-6),
-        "tokenizer.ggml.model": (_STRING, "gpt2"),
-        "tokenizer.ggml.pre": (_STRING, "qwen2"),
-        "tokenizer.ggml.tokens": (_ARRAY, (_STRING, tokens)),
-        "tokenizer.ggml.token_type": (_ARRAY, (_INT32, kinds)),
-        "tokenizer.ggml.merges": (_ARRAY, (_STRING, merges)),
-        "tokenizer.ggml.bos_token_id": (_UINT32, 0),
-        "tokenizer.ggml.eos_token_id": (_UINT32, 2),
-        "tokenizer.ggml.padding_token_id": (_UINT32, 0),
-        "tokenizer.ggml.add_bos_token": (_BOOL, False),
-        "tokenizer.chat_template": (_STRING, CHAT_TEMPLATE),
+        "general.architecture": shape.architecture,
+        "general.name": "random",
+        "general.file_type": 7,  # mostly Q8_0
+        **{f"{shape.architecture}.{name}": value for name, value in values.items()},
+        **vocabulary_metadata(shape.vocabulary),
     }
 
 
-def byte_level_vocabulary(size: int) -> tuple[list[str], list[int], list[str]]:
+def _byte_level_vocabulary(size: int) -> tuple[list[str], list[int], list[str]]:
     """Tokens, their types, and merges: byte-level BPE as in GPT-2."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in printable]
@@ -164,53 +175,3 @@ def _tensors(shape: ModelShape) -> Iterator[tuple[str, tuple[int, ...]]]:
         yield f"{block}.ffn_gate.weight", (shape.intermediate, hidden)
         yield f"{block}.ffn_up.weight", (shape.intermediate, hidden)
         yield f"{block}.ffn_down.weight", (hidden, shape.intermediate)
-
-
-def _weights(tensors: Sequence[tuple[str, tuple[int, ...]]], seed: int) -> Iterator[NDArray[Any]]:
-    import numpy as np
-
-    random = np.random.default_rng(seed)
-    for name, extents in tensors:
-        if name.endswith("norm.weight"):
-            yield np.ones(extents, np.float32)
-            continue
-        values = random.standard_normal(extents, np.float32) * np.float32(0.02)
-        yield values if len(extents) == 1 else _quantise(values)
-
-
-def _quantise(values: NDArray[np.float32]) -> NDArray[Any]:
-    """Q8_0: 32 weights share a float16 scale."""
-    import numpy as np
-
-    blocks = values.reshape(-1, 32)
-    scales = (np.abs(blocks).max(axis=1, keepdims=True) / 127).astype(np.float16)
-    packed = np.empty(len(blocks), np.dtype([("scale", np.float16), ("weights", np.int8, 32)]))
-    packed["scale"] = scales[:, 0]
-    packed["weights"] = np.rint(blocks / np.maximum(scales.astype(np.float32), 1e-12))
-    return packed
-
-
-def _size(extents: tuple[int, ...]) -> int:
-    elements = 1
-    for extent in extents:
-        elements *= extent
-    return elements * 34 // 32 if len(extents) == 2 else elements * 4
-
-
-def _aligned(size: int) -> int:
-    return -(-size // _ALIGNMENT) * _ALIGNMENT
-
-
-def _text(text: str) -> bytes:
-    encoded = text.encode()
-    return struct.pack("<Q", len(encoded)) + encoded
-
-
-def _value(kind: int, value: Any) -> bytes:
-    if kind == _STRING:
-        return _text(value)
-    if kind == _ARRAY:
-        inner, items = value
-        return struct.pack("<IQ", inner, len(items)) + b"".join(_value(inner, item) for item in items)
-    layouts = {_UINT32: "<I", _INT32: "<i", _FLOAT32: "<f", _BOOL: "<?"}
-    return struct.pack(layouts[kind], value)

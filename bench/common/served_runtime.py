@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from .process import SideProcess
 
@@ -16,16 +16,19 @@ if TYPE_CHECKING:
     from agentrt.runtime.serving.server import ServerConfig
 
 
+EXACT: Final[Mapping[str, Any]] = {
+    "inference_precision": "f32",
+    "kv_cache_precision": "f32",
+    "dynamic_quantization_group_size": 0,
+}
+"""Settings under which equal histories give equal tokens in any batch (decision 0028)."""
+
+
 def exact(threads: int | None = None) -> RuntimeConfig:
-    """Return the configuration under which equal histories give equal tokens in any batch."""
+    """Return the configuration of :data:`EXACT`."""
     from agentrt.runtime import RuntimeConfig
 
-    return RuntimeConfig(
-        threads=threads,
-        inference_precision="f32",
-        kv_cache_precision="f32",
-        dynamic_quantization_group_size=0,
-    )
+    return RuntimeConfig(threads=threads, **EXACT)
 
 
 class ServedRuntime(SideProcess):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ from agentrt.errors import WorkloadFormatError, WorkloadNotFoundError
 
 Record = TypeVar("Record", bound=BaseModel)
 _REFERENCE = re.compile(r"\$var\d")  # to the result of an earlier call, which was not recorded
-_CHANGES = re.compile(
+_CHANGES = (
     r"(^|_|\.)(create|add|post|update|delete|send|remove|set|insert|upload|edit|submit|write|cancel|book"
     r"|modify|register|schedule|Buy\w*)(_|$)|^Finish$|^invalid_hallucination_function_name$"
 )
@@ -54,14 +54,11 @@ def traced(folder: Path) -> dict[str, list[Conversation]]:
         WorkloadNotFoundError: there is none in that folder.
         WorkloadFormatError: a line cannot be read; the message names file and line.
     """
-    found = {
-        name: conversations
-        for name, load in _LOADERS.items()
-        if (conversations := [each for path in load.files(folder) for each in load.read(path)])
-    }
+    loaded = {name: list(workload.conversations(folder)) for name, workload in _WORKLOADS.items()}
+    found = {name: conversations for name, conversations in loaded.items() if conversations}
     if not found:
         raise WorkloadNotFoundError(
-            f"{folder} holds none of {', '.join(file for load in _LOADERS.values() for file in load.names)}. "
+            f"{folder} holds none of {', '.join(each.file for each in _WORKLOADS.values())}. "
             "Name the folder in which the workloads lie."
         )
     return found
@@ -166,109 +163,86 @@ class _Plan(BaseModel):
 
 
 @dataclass(frozen=True)
-class _Loader:
-    """How the conversations of one benchmark are read."""
+class _Workload:
+    """A benchmark's file, how it is read, and the names of its tools that only look something up."""
 
-    names: tuple[str, ...]
-    reads: re.Pattern[str]
-    """Names of tools that only look something up."""
-    writes: re.Pattern[str] = re.compile(r"(?!)")
+    file: str
+    read: Callable[[Path], Iterator[tuple[_Trace, list[dict[str, Any]]]]]
+    """Yields each conversation with the tools that were on offer for it."""
+    reads: str = ""
+    writes: str = r"(?!)"
 
-    def files(self, folder: Path) -> list[Path]:
-        return [path for name in self.names if (path := folder / name).is_file()]
+    def conversations(self, folder: Path) -> Iterator[Conversation]:
+        path = folder / self.file
+        for trace, tools in self.read(path) if path.is_file() else ():
+            names = (str(tool["function"]["name"]) for tool in tools)
+            read_only = (
+                name for name in names if re.search(self.reads, name) and not re.search(self.writes, name)
+            )
+            yield _conversation(trace, tools, frozenset(read_only))
 
-    def read(self, path: Path) -> Iterator[Conversation]:
-        raise NotImplementedError
 
-    def read_only(self, tools: Iterable[Mapping[str, Any]]) -> frozenset[str]:
-        names = (str(tool["function"]["name"]) for tool in tools)
-        return frozenset(name for name in names if self.reads.search(name) and not self.writes.search(name))
-
-
-@dataclass(frozen=True)
-class _Dialogues(_Loader):
-    """Conversations whose tools are documented beside them or, failing that, gathered from all calls.
+def _dialogues(path: Path) -> Iterator[tuple[_Trace, list[dict[str, Any]]]]:
+    """Read conversations whose tools are gathered from all calls.
 
     Names, parameters and types are gathered: what an agent knows of its tools before it calls them.
     """
-
-    documented: tuple[str, str] | None = None
-    """The file of the tools' schemas and the key in it."""
-
-    def read(self, path: Path) -> Iterator[Conversation]:
-        traces = list(read_records(path, _Trace))
-        tools = self._tools(path.parent) if self.documented is not None else _gathered(traces)
-        for trace in traces:
-            yield _conversation(trace, tools, self.read_only(tools))
-
-    def _tools(self, folder: Path) -> list[dict[str, Any]]:
-        assert self.documented is not None
-        path = folder / self.documented[0]
-        try:
-            tools: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))[self.documented[1]]
-        except FileNotFoundError:
-            raise WorkloadNotFoundError(f"there is no file {path}. Copy the whole folder.") from None
-        except (ValueError, KeyError, TypeError) as error:
-            raise WorkloadFormatError(path, 1, f"it holds no tools ({error})") from error
-        return tools
+    traces = list(read_records(path, _Trace))
+    tools = _gathered(traces)
+    yield from ((trace, tools) for trace in traces)
 
 
-@dataclass(frozen=True)
-class _Sequences(_Loader):
-    """Sequences of calls, each with the tools that were on offer for it; results were not recorded."""
+def _documented_dialogues(path: Path) -> Iterator[tuple[_Trace, list[dict[str, Any]]]]:
+    """Read conversations whose tools are documented beside them."""
+    documents = path.parent / "common" / "tau_tools.json"
+    try:
+        tools: list[dict[str, Any]] = json.loads(documents.read_text(encoding="utf-8"))["airline"]
+    except FileNotFoundError:
+        raise WorkloadNotFoundError(f"there is no file {documents}. Copy the whole folder.") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise WorkloadFormatError(documents, 1, f"it holds no tools ({error})") from error
+    yield from ((trace, tools) for trace in read_records(path, _Trace))
 
-    def read(self, path: Path) -> Iterator[Conversation]:
-        for record in read_records(path, _Sequence):
-            tools = [
-                _schema(tool.name, dict.fromkeys(tool.params, None), tool.required) for tool in record.tools
-            ]
-            yield _conversation(record, tools, self.read_only(tools))
+
+def _sequences(path: Path) -> Iterator[tuple[_Trace, list[dict[str, Any]]]]:
+    """Read sequences of calls, each with the tools that were on offer for it; results were not recorded."""
+    for record in read_records(path, _Sequence):
+        yield record, [_schema(tool.name, dict.fromkeys(tool.params), tool.required) for tool in record.tools]
 
 
-@dataclass(frozen=True)
-class _Plans(_Loader):
-    """Requests with the calls that fulfil them, one a turn; nothing was run, so there are no results.
+def _plans(path: Path) -> Iterator[tuple[_Trace, list[dict[str, Any]]]]:
+    """Read requests with the calls that fulfil them, one a turn; nothing was run, so there are no results.
 
     Where a plan has no tools beside it, they are gathered from all plans of its domain.
     """
-
-    def read(self, path: Path) -> Iterator[Conversation]:
-        plans = list(read_records(path, _Plan))
-        domains: dict[str, list[_Trace]] = {}
-        for plan in plans:
-            domains.setdefault(plan.domain, []).append(plan.trace())
-        gathered = {domain: _gathered(traces) for domain, traces in domains.items()}
-        for plan in plans:
-            tools = plan.tools or gathered[plan.domain]
-            yield _conversation(plan.trace(), tools, self.read_only(tools))
+    plans = list(read_records(path, _Plan))
+    domains: dict[str, list[_Trace]] = {}
+    for plan in plans:
+        domains.setdefault(plan.domain, []).append(plan.trace())
+    gathered = {domain: _gathered(traces) for domain, traces in domains.items()}
+    yield from ((plan.trace(), plan.tools or gathered[plan.domain]) for plan in plans)
 
 
-_LOADERS: dict[str, _Loader] = {
-    "tau": _Dialogues(
-        ("tau_airline_traces.jsonl",),
-        re.compile(r"^(get|search|find|list|calculate)_"),
-        documented=("common/tau_tools.json", "airline"),
+_LOOKS_UP = r"^(get|search|find|list|calculate)"
+_WORKLOADS: dict[str, _Workload] = {
+    "tau": _Workload("tau_airline_traces.jsonl", _documented_dialogues, _LOOKS_UP + "_"),
+    "apibank": _Workload(
+        "apibank_traces.jsonl",
+        _dialogues,
+        r"^(Get|Query|Search|Find|List|Check)|Search(er|Engine)?$|Knowledge$|Recognition$|Caption$"
+        r"|^(Translate|Calculator|Wiki|Dictionary)$",
     ),
-    "apibank": _Dialogues(
-        ("apibank_traces.jsonl",),
-        re.compile(
-            r"^(Get|Query|Search|Find|List|Check)|Search(er|Engine)?$|Knowledge$|Recognition$|Caption$"
-            r"|^(Translate|Calculator|Wiki|Dictionary)$"
-        ),
+    "toolbench": _Workload("toolbench_eval_sequences.jsonl", _sequences, writes=_CHANGES),
+    "nestful": _Workload("nestful.jsonl", _plans, writes=_CHANGES),
+    "tau_plans": _Workload("tau_gold_plans.jsonl", _plans, _LOOKS_UP + "(_|$)"),
+    "autodroid": _Workload("autodroid_tasks.jsonl", _dialogues, r"^tap$"),
+    "swe_agent": _Workload(
+        "swe_agent_traces.jsonl",
+        _dialogues,
+        r"^(open|goto|scroll_(up|down)|search_(file|dir)|find_file|ls|cat|grep|find|head|tail|pwd|file"
+        r"|strings)$",
     ),
-    "toolbench": _Sequences(
-        ("toolbench_eval_sequences.jsonl",),
-        re.compile(r""),
-        _CHANGES,
-    ),
-    "nestful": _Plans(("nestful.jsonl",), re.compile(r""), _CHANGES),
-    "tau_plans": _Plans(("tau_gold_plans.jsonl",), re.compile(r"^(get|search|find|list|calculate)(_|$)")),
-    "autodroid": _Dialogues(("autodroid_tasks.jsonl",), re.compile(r"^tap$")),
-    "swe_agent": _Dialogues(
-        ("swe_agent_traces.jsonl",),
-        re.compile(r"^(open|goto|scroll_(up|down)|search_(file|dir)|find_file|ls|cat|grep|find|head|tail|pwd|file|strings)$"),
-    ),
-}  # fmt: skip
+}
 
 
 def _conversation(trace: _Trace, tools: list[dict[str, Any]], read_only: frozenset[str]) -> Conversation:
@@ -347,10 +321,5 @@ def _schema(name: str, types: Mapping[str, str | None], required: Iterable[str])
 
 
 def _type_name(value: Any) -> str | None:
-    for kind, name in (
-        (bool, "boolean"), (str, "string"), (int, "integer"), (float, "number"),
-        (list, "array"), (dict, "object"),
-    ):  # fmt: skip
-        if isinstance(value, kind):
-            return name
-    return None
+    names = {bool: "boolean", str: "string", int: "integer", float: "number", list: "array", dict: "object"}
+    return names.get(type(value))

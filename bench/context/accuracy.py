@@ -11,6 +11,7 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, Final
 
 from ..common.process import SideProcess
+from ..common.report import Table
 
 if TYPE_CHECKING:
     from agentrt.runtime.kv.store.chunks import Chunk
@@ -95,6 +96,34 @@ def accuracy_of(name: str, predicted: Sequence[Predicted], plain: Sequence[Predi
     )
 
 
+def accuracy_figures(accuracies: Sequence[Accuracy]) -> dict[str, float]:
+    """Return the figure of contexts that are compressed as the runtime does it."""
+    increases = [each.increase_pct for each in accuracies if each.name == COMPRESSED]
+    return {"compressed_ppl_increase_pct": increases[0]} if increases else {}
+
+
+def accuracy_table(accuracies: Sequence[Accuracy]) -> Table:
+    """Figure 12: what contexts in fewer bits cost."""
+    return Table(
+        title="accuracy by stored bits (LLMS, Fig. 12)",
+        columns=(
+            *("stored", "share of the bytes", "perplexity", "increase, %", "standard error, points"),
+            "equal likeliest tokens, %",
+        ),
+        rows=tuple(
+            (
+                each.name,
+                round(each.bytes_share, 3),
+                round(each.perplexity, 3),
+                round(each.increase_pct, 2),
+                round(each.standard_error_pct, 2),
+                round(100 * each.agreement, 1),
+            )
+            for each in accuracies
+        ),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Window:
     """The tokens of a text in the chat template, and what the runtime stores of its first half."""
@@ -113,36 +142,31 @@ class _Scorer:
         from tempfile import TemporaryDirectory
 
         from agentrt.runtime import LocalRuntime, RuntimeConfig
-        from agentrt.runtime.heg.kernel import KernelKind
-        from agentrt.runtime.heg.partition import Partition
         from agentrt.runtime.kv.compression.codec import BlockCodec
         from agentrt.runtime.model.directory import open_model_directory
-        from agentrt.runtime.model.openvino_core import load_on_own_thread
-        from agentrt.runtime.model.paged import read_paged_graph
 
-        from ..common.pieces import Pieces
+        from ..common.pieces import open_whole
 
         self._folder = TemporaryDirectory(ignore_cleanup_errors=True)
         settings = RuntimeConfig(context_folder=Path(self._folder.name), context_compression=RATIO)
         self._runtime = LocalRuntime.open(model, settings)
-        directory = open_model_directory(model)
         self._window = window
-        pieces = {KernelKind.LAYERS: Partition(read_paged_graph(directory)).layer_segments(())}
-        properties = settings.device_properties()
-        self._model = load_on_own_thread(lambda: Pieces(pieces, properties, window))
+        self._model = open_whole(open_model_directory(model), settings.device_properties(), window)
         self._codec = BlockCodec(self._model.layout)
         self._windows: list[_Window] = []
 
     def window(self, text: str) -> int | None:
         """Store the first half of ``text``; return the number of its window, None if it is too short."""
-        from .replay import wait_until_stored
+        from ..engines.local import wait_until_stored
 
         half = [{"role": "user", "content": text[: len(text) // 2]}]
         tokens = self._tokens(text)
         if len(tokens) < self._window:
             return None
         tokens = tokens[: self._window]
-        common = _common_prefix(tokens[: self._window // 2], self._tokens(text[: len(text) // 2]))
+        of_half = self._tokens(text[: len(text) // 2])
+        pairs = zip(tokens[: self._window // 2], of_half, strict=False)
+        common = len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
         app = f"text {len(self._windows)}"
         self._runtime.generate(half, app=app, max_tokens=1)
         wait_until_stored(self._runtime)
@@ -174,13 +198,8 @@ class _Scorer:
         return self._predicted(window, [chunk.payload for chunk in window.chunks])
 
     def _predicted(self, window: _Window, payloads: Sequence[bytes]) -> Predicted:
-        import numpy as np
-
-        rest = list(window.rest)
-        logits = self._model.forward(rest, len(window.stored), rows=len(rest))[:-1].astype(np.float64)
-        chosen = logits[np.arange(len(rest) - 1), rest[1:]]
-        found: list[float] = (chosen - np.logaddexp.reduce(logits, axis=1)).tolist()
-        return Predicted(tuple(found), tuple(logits.argmax(axis=1).tolist()), sum(map(len, payloads)))
+        found, likeliest = self._model.log_probabilities(list(window.rest), len(window.stored))
+        return Predicted(tuple(found), tuple(likeliest), sum(map(len, payloads)))
 
     def _tokens(self, text: str) -> list[int]:
         """The token ids of a user's message in the chat template."""
@@ -207,11 +226,3 @@ class _Scorer:
             cache.data.view(np.uint8).reshape(cache.shape[0], -1)[: len(window.chunks)]
             for _, cache in sorted(self._model.caches.items())
         ]
-
-
-def _common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
-    """Return how many tokens two sequences have in common at the begin."""
-    for place, (ours, theirs) in enumerate(zip(first, second, strict=False)):
-        if ours != theirs:
-            return place
-    return min(len(first), len(second))

@@ -12,7 +12,7 @@ from agentrt.runtime.kv.swap.context_files import ContextFiles
 from agentrt.runtime.kv.swap.costs import LinearCost
 from agentrt.runtime.kv.swap.swapper import Swapper
 
-from .arena import free_blocks, run_on_engine
+from ..engines.local import run_on_engine
 from .policies import SwapPolicy
 
 if TYPE_CHECKING:
@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 Key: TypeAlias = tuple[str, str]
 """The app of a context, and its id."""
 _Blocks = list[tuple[bytes, int, int]]
+
+
+def free_blocks(pool: BlockPool, blocks: list[int]) -> None:
+    """Make cached blocks that no request holds free; called on the engine thread."""
+    for block in blocks:
+        del pool._idle[block]
+        pool._uncache(block)
+        pool._free.append(block)
 
 
 class PolicySwapper(Swapper):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -11,24 +11,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from unittest.mock import patch
 
-from agentrt.runtime import LocalRuntime, RuntimeConfig
-from agentrt.runtime.contexts import kept_contexts
+from agentrt.runtime import LocalRuntime
 from agentrt.runtime.kv.store.store import ContextStore
 
-from .arena import run_on_engine
+from ..engines.local import wait_until_stored
 from .baseline_swapper import OnDemandSwapper, PolicySwapper
 from .disk import SlowDisk, drop_page_cache
+from .open_runtime import open_with_swapper
 from .policies import SwapPolicy
-from .switch import switch_seconds
 from .texts import TaskTexts
 from .traces import Call
 
 if TYPE_CHECKING:
     from agentrt.runtime.engine.output.generation import Generation
+    from agentrt.runtime.engine.trace import TracedKernel
 
 _ANSWER_TOKENS: Final = 4
 _APP: Final = "trace"
-_POLL_S: Final = 0.005
 _SPARE_BLOCKS: Final = 2
 
 
@@ -42,9 +41,6 @@ class Setting:
     """Of a context of full length at 8 bits."""
     max_tokens: int
     """Of one context: one that would become longer is deleted and begun again."""
-    waits: bool = True
-    """Whether a call waits until all contexts are stored, as it does in a trace with minutes between calls.
-    Otherwise it waits for its time in the trace."""
     disk: float | None = None
     """Bytes a second of the disk; None for that of the machine."""
 
@@ -53,7 +49,6 @@ class Setting:
 class Switch:
     """One call of a context that had been called before."""
 
-    context: int
     tokens: int
     """Of the context before the call."""
     seconds: float
@@ -81,15 +76,12 @@ def replay(
 ) -> list[Switch]:
     """Make the calls of a trace one after the other, with contexts in ``folder``; return the switches.
 
-    ``texts`` returns the prompts for a counter of tokens. The first call of a context is no switch. Nothing
-    of ``folder`` is in memory before a call, as minutes lie between two of them.
+    ``texts`` returns the prompts for a counter of tokens. The first call of a context is no switch. Minutes
+    lie between two calls: all is stored by then, and nothing of ``folder`` is in memory.
     """
     with _open(model, policy, setting, folder) as runtime:
         replayed = _Replay(runtime, setting, texts(runtime.count_tokens), folder)
-        begun = time.monotonic()
         for call in trace:
-            if not setting.waits:
-                time.sleep(max(0.0, begun + call.at_s - time.monotonic()))
             replayed.call(call)
         return replayed.switches
 
@@ -98,17 +90,14 @@ def replay(
 def _open(model: str, policy: SwapPolicy, setting: Setting, folder: Path) -> Iterator[LocalRuntime]:
     """Open the model with a swapper of the policy, and a disk of the setting."""
     swapper: Any = PolicySwapper if policy.ahead_of_time else OnDemandSwapper
-    settings = policy.settings(setting.budget_bytes, setting.context_bytes)
-    known = {name: value for name, value in settings.items() if name in RuntimeConfig.model_fields}
+    settings, store = policy.settings(setting.budget_bytes, setting.context_bytes), None
     with ExitStack() as stack:
         if setting.disk is None:
-            known["context_folder"] = folder
-            store = None
+            settings["context_folder"] = folder
         else:
             store = stack.enter_context(ContextStore(folder, disk=SlowDisk(setting.disk)))
-        with patch.object(kept_contexts, "Swapper", partial(swapper, policy)):
-            runtime = LocalRuntime.open(model, RuntimeConfig(**known), context_store=store)
-        yield stack.enter_context(runtime)
+        opened = open_with_swapper(model, partial(swapper, policy), store, **settings)
+        yield stack.enter_context(opened)
 
 
 class _Replay:
@@ -126,23 +115,16 @@ class _Replay:
         """Make one call."""
         called = self._called_by(call)
         prompt = self._texts.take(call.task, max(1, call.tokens - _ANSWER_TOKENS))
-        if self._setting.waits:
-            wait_until_stored(self._runtime)
+        wait_until_stored(self._runtime)
         drop_page_cache(self._folder)
         begun = time.perf_counter()
         self._make_room(called, call.tokens)
         freeing_s = time.perf_counter() - begun
         made, seconds = self._measured(called, prompt)
         if called.tokens:
-            self.switches.append(
-                Switch(
-                    call.context,
-                    called.tokens,
-                    freeing_s + seconds,
-                    freeing_s + made.timing.time_to_first_token_s,
-                    made.usage.cached_tokens,
-                )
-            )
+            first_s = freeing_s + made.timing.time_to_first_token_s
+            switch = Switch(called.tokens, freeing_s + seconds, first_s, made.usage.cached_tokens)
+            self.switches.append(switch)
         called.tokens = made.usage.prompt_tokens
 
     def _called_by(self, call: Call) -> _Called:
@@ -182,8 +164,23 @@ class _Replay:
         return made, switch_seconds(trace.kernels, submitted[-1], lost)
 
 
-def wait_until_stored(runtime: LocalRuntime) -> None:
-    """Block until all that ended requests have computed is stored."""
-    run_on_engine(runtime, lambda: None)  # a request ends for its caller before its blocks are handed over
-    while (contexts := runtime.statistics().contexts) is not None and contexts.waiting_chunks:
-        time.sleep(_POLL_S)
+def switch_seconds(kernels: Iterable[TracedKernel], submitted: float, lost: int) -> float:
+    """Return the seconds from ``submitted`` until the first new token of a prompt could be computed.
+
+    ``kernels`` are those of one request, which was served alone. The first ``lost`` tokens that they compute
+    were known before: of a batch that computes both, they take their share of the time.
+    """
+    batches: dict[int, list[TracedKernel]] = {}
+    for kernel in kernels:
+        batches.setdefault(kernel.batch_id, []).append(kernel)
+    end = submitted
+    for batch in batches.values():
+        begun, tokens = batch[0].started, batch[0].tokens
+        if not lost:
+            return begun - submitted
+        known = min(lost, tokens)
+        end = begun + (batch[-1].ended - begun) * known / tokens
+        lost -= known
+        if known < tokens:
+            return end - submitted
+    return end - submitted

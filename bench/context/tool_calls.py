@@ -8,11 +8,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
+from ..engines.local import wait_until_stored
 from ..models.bfcl import Task
 from .accuracy import RATIO
-from .arena import forget_cached
-from .exact_runtime import open_loading
-from .replay import wait_until_stored
+from .open_runtime import forget_cached, open_loading
 
 if TYPE_CHECKING:
     from agentrt.runtime import LocalRuntime
@@ -27,8 +26,6 @@ class ToolCalls:
     tasks: int
     plain: int
     compressed: int
-    restored_tokens: int
-    """Prompt tokens that were loaded, over all tasks."""
 
     @property
     def loss_points(self) -> float:
@@ -41,25 +38,23 @@ def measure_tool_calls(
 ) -> ToolCalls:
     """Answer every task twice: with a prompt that is computed, and with one that is loaded, compressed."""
     everything = [task for group in tasks.values() for task in group]
-    plain = compressed = restored = 0
+    plain = compressed = 0
     with (
         TemporaryDirectory(ignore_cleanup_errors=True) as folder,
         open_loading(model, Path(folder), context_compression=RATIO) as runtime,
     ):
         for number, task in enumerate(everything, 1):
             progress(f"tool calls with compressed prompts, task {number} of {len(everything)}")
-            plain += _solved(runtime, task, "")[0]
+            plain += _solved(runtime, task, "")
             app = f"task {number}"
             runtime.generate(task.messages, tools=task.tools, app=app, max_tokens=1)
             wait_until_stored(runtime)
             forget_cached(runtime)
-            solved, tokens = _solved(runtime, task, app)
-            compressed += solved
-            restored += tokens
-    return ToolCalls(len(everything), plain, compressed, restored)
+            compressed += _solved(runtime, task, app)
+    return ToolCalls(len(everything), plain, compressed)
 
 
-def _solved(runtime: LocalRuntime, task: Task, app: str) -> tuple[bool, int]:
+def _solved(runtime: LocalRuntime, task: Task, app: str) -> bool:
     options: dict[str, Any] = {"tools": task.tools, "app": app, "max_tokens": _ANSWER_TOKENS}
     made = runtime.generate(task.messages, temperature=0, **options)
-    return task.solved_by(made.tool_calls), made.usage.cached_tokens
+    return task.solved_by(made.tool_calls)

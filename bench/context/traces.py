@@ -43,7 +43,7 @@ class Call:
     """One call of a trace."""
 
     at_s: float
-    """Seconds since the begin of the trace."""
+    """Seconds since the begin of the trace; a replay cuts the time between two calls short."""
     context: int
     task: Task
     tokens: int

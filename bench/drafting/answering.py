@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from ..engines import side as engines
 from .prompt_sets import Prompt
 from .sides import Side, Vanilla
 
@@ -48,6 +49,11 @@ class Answer:
     """Draft tokens in them."""
     drafting_s: float
     """Time in the drafters, which is part of the decode time."""
+
+    @classmethod
+    def of_peer(cls, answer: engines.Answer) -> Answer:
+        """Return the answer of another engine, which does not tell its forward passes."""
+        return cls(answer.token_ids, answer.decode_s, answer.total_s, passes=0, verified=0, drafting_s=0.0)
 
     @property
     def decoded(self) -> int:
@@ -143,14 +149,15 @@ class _SideSelector:
 
     def select(self, request: Request, tool_cache: Drafter | None) -> RequestDrafters:
         own = self._selector.select(request, tool_cache)
-        completer = None if own.completer is None else _TimedCompleter(own.completer, self.counts)
+        completer: Any = None if own.completer is None else _Timed(own.completer, self.counts)
         return replace(own, drafters=self._drafters(request, own), completer=completer)
 
     def _drafters(self, request: Request, own: RequestDrafters) -> list[Drafter]:
         drafters = self._side.drafters(request, own.drafters)
         if not drafters:
             return []
-        return [_PassCounter(self.counts), *(_TimedDrafter(each, self.counts) for each in drafters)]
+        timed: list[Any] = [_Timed(each, self.counts) for each in drafters]
+        return [_PassCounter(self.counts), *timed]
 
 
 def _keep_all(*_: object) -> None:
@@ -181,44 +188,20 @@ class _PassCounter:
         return self._no_draft
 
 
-class _TimedDrafter:
-    """A drafter, with the time that it takes."""
+class _Timed:
+    """A drafter, or what completes drafts, with the time that its methods take."""
 
-    def __init__(self, drafter: Drafter, counts: Counts) -> None:
-        self._drafter = drafter
-        self._counts = counts
+    def __init__(self, timed: Drafter | DraftCompleter, counts: Counts) -> None:
+        for name in ("observe", "append", "draft", "complete"):
+            if (method := getattr(timed, name, None)) is not None:
+                setattr(self, name, _timed(method, counts))
 
-    def observe(self, verified: Sequence[int], logits: Any) -> None:
+
+def _timed(method: Callable[..., Any], counts: Counts) -> Callable[..., Any]:
+    def call(*arguments: Any) -> Any:
         begun = time.perf_counter()
-        self._drafter.observe(verified, logits)
-        self._counts.seconds += time.perf_counter() - begun
+        returned = method(*arguments)
+        counts.seconds += time.perf_counter() - begun
+        return returned
 
-    def append(self, token: int) -> None:
-        begun = time.perf_counter()
-        self._drafter.append(token)
-        self._counts.seconds += time.perf_counter() - begun
-
-    def draft(self) -> Draft:
-        begun = time.perf_counter()
-        drafted = self._drafter.draft()
-        self._counts.seconds += time.perf_counter() - begun
-        return drafted
-
-
-class _TimedCompleter:
-    """What completes drafts, with the time that it takes."""
-
-    def __init__(self, completer: DraftCompleter, counts: Counts) -> None:
-        self._completer = completer
-        self._counts = counts
-
-    def append(self, token: int) -> None:
-        begun = time.perf_counter()
-        self._completer.append(token)
-        self._counts.seconds += time.perf_counter() - begun
-
-    def complete(self, draft: Draft) -> Draft:
-        begun = time.perf_counter()
-        completed = self._completer.complete(draft)
-        self._counts.seconds += time.perf_counter() - begun
-        return completed
+    return call

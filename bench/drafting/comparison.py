@@ -1,16 +1,28 @@
-"""All sides answer the prompts of all sets, taking turns at every prompt."""
+"""All sides answer the prompts of all sets, taking turns at every prompt; and the figures of that."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
+from ..common.repetitions import spread_cells
+from ..common.report import Cell, Table
+from ..engines import side as engines
+from ..engines.llama_cpp import LlamaCpp
+from ..engines.openvino_genai import OpenVINOGenAI
 from .answering import Answer, AnsweringRuntime
-from .peers import Peer
+from .equal_width import sam_tokens_a_pass
 from .prompt_sets import PromptSet
-from .sides import VANILLA, BaselineSide, Side
+from .sides import OURS, SUFFIX_DECODING, VANILLA, BaselineSide, Side
 
+GENAI_LOOKUP: Final = "OpenVINO GenAI prompt lookup"
+GENAI_DRAFT_MODEL: Final = "OpenVINO GenAI draft model"
+LLAMA_CPP_NGRAM: Final = "llama.cpp n-gram map"
+_LLAMA_CPP_CONTEXT: Final = 4096
 _MOST_DRAFT_TOKENS: Final = 32
 """The longest drafts of any side, nearly always."""
 _WARM_UP_TOKENS: Final = 80
@@ -38,46 +50,32 @@ class SetResult:
         decoded = sum(each.decoded for each in answers)
         return 1e3 * sum(each.decode_s for each in answers) / max(1, decoded)
 
-    def speedup(self, side: str, over: str = VANILLA) -> float:
-        """Return how many times as fast as ``over`` a side decodes."""
-        return self.ms_per_token(over) / self.ms_per_token(side)
 
-    def speedups(self, side: str) -> list[float]:
-        """Return the same of each prompt, over vanilla, without those whose answer is a single token."""
-        pairs = zip(self.answers[VANILLA], self.answers[side], strict=True)
-        return [
-            (vanilla.decode_s / vanilla.decoded) / (other.decode_s / other.decoded)
-            for vanilla, other in pairs
-            if vanilla.decoded and other.decoded
-        ]
+@contextmanager
+def open_peers(
+    directory: str, draft: str | None, gguf: str | None
+) -> Iterator[dict[str, engines.EngineProcess]]:
+    """Open other engines that draft, with the model in an OpenVINO ``directory``.
 
-    def tokens_a_pass(self, side: str) -> float:
-        """Return the tokens of a forward pass behind prefill: the accepted ones and the sampled one."""
-        answers = self.answers[side]
-        return sum(each.decoded for each in answers) / max(1, sum(each.passes for each in answers))
-
-    def verified_a_pass(self, side: str) -> float:
-        """Return the draft tokens of a forward pass."""
-        answers = self.answers[side]
-        return sum(each.verified for each in answers) / max(1, sum(each.passes for each in answers))
-
-    def drafting_ms_a_pass(self, side: str) -> float:
-        """Return the time in the drafters for each forward pass."""
-        answers = self.answers[side]
-        passes = max(1, sum(each.passes for each in answers))
-        return 1e3 * sum(each.drafting_s for each in answers) / passes
-
-    def equal_answers(self, side: str) -> int:
-        """Return how many answers have exactly vanilla's tokens."""
-        pairs = zip(self.answers[VANILLA], self.answers[side], strict=True)
-        return sum(ours.token_ids == other.token_ids for ours, other in pairs)
+    ``draft`` is the directory of a draft model with the same vocabulary, ``gguf`` the model's GGUF file for
+    llama.cpp; without them these peers are left out.
+    """
+    opened: dict[str, tuple[Any, ...]] = {
+        GENAI_LOOKUP: (partial(OpenVINOGenAI, prompt_lookup=True), directory)
+    }
+    if draft is not None:
+        opened[GENAI_DRAFT_MODEL] = (partial(OpenVINOGenAI, draft=draft), directory)
+    if gguf is not None:
+        opened[LLAMA_CPP_NGRAM] = (partial(LlamaCpp, ngram_map=True), gguf, _LLAMA_CPP_CONTEXT)
+    with ExitStack() as stack:
+        yield {name: stack.enter_context(engines.EngineProcess(*each)) for name, each in opened.items()}
 
 
 def compare_sides(
     runtime: AnsweringRuntime,
     sets: Sequence[PromptSet],
     sides: Sequence[Side],
-    peers: Mapping[str, Peer],
+    peers: Mapping[str, engines.EngineProcess],
     max_tokens: int,
     progress: Callable[[str], None],
 ) -> list[SetResult]:
@@ -99,7 +97,8 @@ def compare_sides(
                 answer = runtime.answer(side, prompt, max_tokens)
                 result.answers.setdefault(side.name, []).append(answer)
             for name, peer in ({} if each.calls else peers).items():
-                result.answers.setdefault(name, []).append(peer.answer(tokens, max_tokens))
+                asked = engines.Request(tokens, max_tokens, ignore_eos=False)
+                result.answers.setdefault(name, []).append(Answer.of_peer(peer.generate(asked)))
         results.append(result)
     return results
 
@@ -128,3 +127,107 @@ class _Descending:
     def predict(self) -> Sequence[int]:
         self._left = max(0, self._left - 1)
         return [self._token] * (self._left + 1)
+
+
+@dataclass
+class Measured:
+    """All that was measured of one model."""
+
+    results: list[SetResult]
+    at_width: str
+    """Name of our side of fixed width."""
+    max_tokens: int
+    identical: float = 0.0
+    no_match_slowdowns: list[float] = field(default_factory=list)
+    batch_ratios: list[float] = field(default_factory=list)
+    agent_turn_ratio: float | None = None
+
+    def figures(self) -> dict[str, float]:
+        """Return the figures; those that were not measured are left out."""
+        heavy = [each for each in self.results if each.context_heavy]
+        calls = [each for each in self.results if each.calls]
+        found = {"tokens_identical": self.identical, "speedup_vs_vanilla": _ratio(heavy, VANILLA)}
+        if calls:
+            found["tool_call_speedup"] = _ratio(calls, VANILLA)
+        if all(GENAI_LOOKUP in each.answers for each in heavy):
+            found["ratio_vs_openvino_prompt_lookup"] = _ratio(heavy, GENAI_LOOKUP)
+        found["accept_len_vs_sam_equal_width"] = self._acceptance_ratio(heavy)
+        found["speed_vs_suffix_rule"] = _ratio(heavy, SUFFIX_DECODING)
+        found["slowest_set_vs_vanilla"] = min(
+            each.ms_per_token(VANILLA) / each.ms_per_token(OURS) for each in self.results
+        )
+        found |= {name: statistics.median(values) for name, values in self._repetitions().items()}
+        if self.agent_turn_ratio is not None:
+            found["agent_turn_end_to_end_ratio"] = self.agent_turn_ratio
+        return found
+
+    def tables(self) -> tuple[Table, ...]:
+        """Return the decode times by set, the parts of a request, and the spread of the repetitions."""
+        repetitions = Table(
+            title="repetitions",
+            columns=("figure", "median", "min", "max", "repetitions"),
+            rows=tuple(
+                (figure, *spread_cells(values, 3), len(values))
+                for figure, values in self._repetitions().items()
+            ),
+        )
+        return latency_table(self.results), breakdown_table(self.results), repetitions
+
+    def _repetitions(self) -> dict[str, list[float]]:
+        return {
+            "no_match_slowdown_pct": self.no_match_slowdowns,
+            "batch8_drafting_ratio": self.batch_ratios,
+        }
+
+    def _acceptance_ratio(self, heavy: Sequence[SetResult]) -> float:
+        """Return our tokens a pass at a width over SAM's where it verifies as many draft tokens."""
+        answers = [answer for each in heavy for answer in each.answers[self.at_width]]
+        passes = max(1, sum(each.passes for each in answers))
+        apps = [
+            [
+                (prompt, answer.token_ids)
+                for prompt, answer in zip(each.prompts, each.answers[VANILLA], strict=True)
+            ]
+            for each in heavy
+        ]
+        sam = sam_tokens_a_pass(apps, self.max_tokens, sum(each.verified for each in answers) / passes)
+        return sum(each.decoded for each in answers) / passes / sam
+
+
+def _ratio(results: Sequence[SetResult], side: str) -> float:
+    """Return our speed over that of a side: the decode times of a token, of which every set counts alike."""
+    ours = sum(each.ms_per_token(OURS) for each in results)
+    return sum(each.ms_per_token(side) for each in results) / ours
+
+
+def latency_table(results: Sequence[SetResult]) -> Table:
+    """Figure 10: the decode time of a token by set, in milliseconds."""
+    sides = list(dict.fromkeys(side for result in results for side in result.answers))
+    return Table(
+        title="ms a token by set (sd.npu, Fig. 10)",
+        columns=("set", *sides),
+        rows=tuple(
+            (
+                result.name,
+                *(round(result.ms_per_token(side), 2) if side in result.answers else None for side in sides),
+            )
+            for result in results
+        ),
+    )
+
+
+def breakdown_table(results: Sequence[SetResult]) -> Table:
+    """Figure 13: where the time of a request goes, the mean over a set's prompts, in milliseconds."""
+    rows: list[tuple[Cell, ...]] = []
+    for result in results:
+        for side in (VANILLA, OURS):
+            answers = result.answers[side]
+            drafting = 1e3 * sum(each.drafting_s for each in answers) / len(answers)
+            decoding = 1e3 * sum(each.decode_s for each in answers) / len(answers)
+            prefill = 1e3 * result.prefill_s / len(answers)
+            rows.append((result.name, side, round(prefill), round(decoding - drafting), round(drafting, 1)))
+    return Table(
+        title="a request's time in ms (sd.npu, Fig. 13)",
+        columns=("set", "side", "prefill", "decode", "drafting"),
+        rows=tuple(rows),
+    )

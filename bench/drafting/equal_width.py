@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Final, TypeAlias
 
 from .baselines.predictor import Predictor
 from .baselines.suffix_automaton import SuffixAutomatonDecoding
@@ -42,12 +42,8 @@ class Replayed:
         return self.verified / max(1, self.passes)
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedAnswer:
-    """An answer that a model has given."""
-
-    prompt: Sequence[int]
-    tokens: Sequence[int]
+RecordedAnswer: TypeAlias = tuple[Sequence[int], Sequence[int]]
+"""The prompt of an answer that a model has given, and its tokens."""
 
 
 def replay(predictor: Predictor, answer: Sequence[int], max_tokens: int) -> Replayed:
@@ -89,4 +85,4 @@ def sam_tokens_a_pass(
 
 def _replay_app(width: int, answers: Sequence[RecordedAnswer], max_tokens: int) -> Replayed:
     sam = SuffixAutomatonDecoding(width)
-    return sum((replay(sam(each.prompt), each.tokens, max_tokens) for each in answers), Replayed())
+    return sum((replay(sam(prompt), tokens, max_tokens) for prompt, tokens in answers), Replayed())

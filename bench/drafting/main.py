@@ -6,35 +6,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ..common.bench_model import open_given_models
-from ..common.machine import Machine, describe_machine
-from ..common.report import BenchReport, Table
-from .agent_turns import FILE as AGENT_TURNS
-from .agent_turns import measure_agent_turns
+from ..common.bench_model import BenchModel, open_given_models
+from ..common.machine import describe_machine
+from ..common.report import BenchReport
 from .answering import DRAFTS, AnsweringRuntime
-from .comparison import compare_sides
-from .exactness import share_of_identical_answers
-from .extremes import BATCH, batch_ratios, no_match_slowdowns
-from .figures import Measured
-from .graph_switch import MACHINE, PROMPT_TOKENS, measure_graph_switch
-from .index_costs import index_costs
-from .peers import open_peers
-from .prompt_sets import LoadedSets, Prompt, PromptSet, load_sets
-from .sides import NEEDED, Ours, OursAtWidth, Side, Vanilla, baselines, reduced
-from .tables import (
-    ablation_table,
-    acceptance_table,
-    agent_table,
-    breakdown_table,
-    latency_table,
-    repetitions_table,
-    sides_table,
+from .comparison import Measured, compare_sides, open_peers
+from .extremes import (
+    AGENTS_FILE,
+    BATCH,
+    agent_turn_ratio,
+    batch_ratios,
+    no_match_slowdowns,
+    share_of_identical_answers,
 )
-
-if TYPE_CHECKING:
-    from ..common.bench_model import BenchModel
+from .graph_switch import MACHINE, PROMPT_TOKENS, graph_switch_hidden_fraction
+from .index_costs import index_costs
+from .prompt_sets import LoadedSets, Prompt, PromptSet, load_sets
+from .sides import NEEDED, Ours, OursAtWidth, Side, Vanilla, baselines
 
 Progress = Callable[[str], None]
 
@@ -98,9 +88,9 @@ def run(
     with LocalRuntime.open(models[model].path, config) as opened:
         runtime = AnsweringRuntime(opened)
         loaded = _fitting(loaded, runtime, size)
-        measured = _measure(runtime, models, model, drafts, loaded, machine, size, progress)
-        if workloads is not None and (workloads / AGENT_TURNS).is_file():
-            measured.agent_turns = measure_agent_turns(
+        measured = _measure(runtime, models, model, drafts, loaded, size, progress)
+        if workloads is not None and (workloads / AGENTS_FILE).is_file():
+            measured.agent_turn_ratio = agent_turn_ratio(
                 runtime, workloads, size.conversations, size.max_tokens, progress
             )
         shortest = sorted(loaded.sets, key=lambda each: len(runtime.prompt_tokens(each.prompts[0])))
@@ -113,14 +103,14 @@ def run(
         progress,
     )
     progress("graphs that change during prefill, simulated")
-    graphs = measure_graph_switch()
+    hidden = graph_switch_hidden_fraction()
     progress("retrieval from a prompt of 32,768 tokens")
     costs = index_costs()
     return BenchReport(
         bench="drafting",
         machine=machine,
-        figures=measured.figures() | costs.figures() | graphs.figures,
-        tables=(*_tables(models[model].title, measured), costs.table(), *graphs.tables),
+        figures={**measured.figures(), **costs, "graph_switch_hidden_fraction": hidden},
+        tables=measured.tables(),
         method=_method(size, loaded, measured),
     )
 
@@ -153,17 +143,16 @@ def _measure(
     model: str,
     drafts: Sequence[str],
     loaded: LoadedSets,
-    machine: Machine,
     size: Size,
     progress: Progress,
 ) -> Measured:
     at_width = OursAtWidth(WIDTH, runtime.vocabulary_size)
-    sides: list[Side] = [Vanilla(), *baselines(), Ours(), at_width, *reduced()]
+    sides: list[Side] = [Vanilla(), *baselines(), Ours(), at_width]
     if not size.all_sides:
         sides = [side for side in sides if side.name in (*NEEDED, at_width.name)]
     draft = str(models[drafts[0]].path) if drafts else None
     gguf = model if size.all_sides and model.endswith(".gguf") else None
-    with open_peers(str(models[model].path), draft, gguf, machine.usable_cores) as peers:
+    with open_peers(str(models[model].path), draft, gguf) as peers:
         results = compare_sides(runtime, loaded.sets, sides, peers, size.max_tokens, progress)
     heavy = [prompt for each in loaded.sets if each.context_heavy for prompt in each.prompts]
     return Measured(
@@ -177,22 +166,8 @@ def _measure(
     )
 
 
-def _tables(model: str, measured: Measured) -> tuple[Table, ...]:
-    results, heavy = measured.results, measured.context_heavy
-    engine = [side for side, answers in heavy[0].answers.items() if any(each.passes for each in answers)]
-    return (
-        sides_table(results),
-        latency_table(results),
-        ablation_table(model, heavy, engine),
-        acceptance_table(heavy, measured.at_width, [measured.sam_at_equal_width([each]) for each in heavy]),
-        breakdown_table(results),
-        repetitions_table(measured.repetitions()),
-        *([agent_table(measured.agent_turns)] if measured.agent_turns else []),
-    )
-
-
 def _method(size: Size, loaded: LoadedSets, measured: Measured) -> str:
-    heavy = ", ".join(each.name for each in measured.context_heavy)
+    heavy = ", ".join(each.name for each in measured.results if each.context_heavy)
     others = ", ".join(each.name for each in measured.results if not each.context_heavy)
     left_out = "; ".join((*loaded.left_out, _NO_LOGITS))
     return (
@@ -209,8 +184,8 @@ def _method(size: Size, loaded: LoadedSets, measured: Measured) -> str:
         f"of {size.no_match_tokens} tokens sampled at temperature 2, in which nothing repeats; "
         f"batch8_drafting_ratio compares the tokens a second of {BATCH} prompts at once, the median of "
         f"{size.repetitions}. tokens_identical is the share of answers in float32, of {size.exact_tokens} "
-        f"tokens, of every side to one prompt of each of {size.exact_sets} sets, that have vanilla's tokens; "
-        "at the default precision the first table counts them. agent_turn_end_to_end_ratio is the time of "
+        f"tokens, of every side to one prompt of each of {size.exact_sets} sets, that have vanilla's tokens. "
+        "agent_turn_end_to_end_ratio is the time of "
         f"all turns of {size.conversations} recorded conversations (API-Bank) without drafts over that with "
         "drafts, prefill included, with the prefix cache on both sides. graph_switch_hidden_fraction is "
         f"computed in virtual time, on {MACHINE} with a prompt of {PROMPT_TOKENS} tokens. "

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -12,7 +14,6 @@ from pydantic import BaseModel
 from ..common.workloads import read_records
 from ..models.bfcl import FILE as BFCL
 from ..models.bfcl import load_tasks
-from .own_texts import code_edits, replies
 
 _SPEC_BENCH: Final = "spec_bench.jsonl"
 _MTRAG: Final = "mtrag_human_subset.jsonl"
@@ -77,9 +78,26 @@ def load_sets(folder: Path | None, context_heavy: int, others: int) -> LoadedSet
             continue
         prompts = load(folder, context_heavy if heavy else others)
         found.append(PromptSet(name, tuple(prompts), heavy))
-    found.append(PromptSet("reply", tuple(_of_user(replies()[:context_heavy])), True))
-    found.append(PromptSet("edit", tuple(_of_user(code_edits()[:context_heavy])), True))
+    for name, texts in _own_texts().items():
+        found.append(PromptSet(name, tuple(_of_user(texts[:context_heavy])), True))
     return LoadedSets(tuple(each for each in found if each.prompts), tuple(left_out))
+
+
+def _own_texts() -> dict[str, list[str]]:
+    """Return messages to reply to in the style of earlier replies, and code to return with one change."""
+    own = json.loads(resources.files(__package__).joinpath("own_texts.json").read_text("utf-8"))
+    earlier = "\n\n".join(own["style"])
+    replies = [
+        f"These are replies that I wrote:\n\n{earlier}\n\n"
+        f"Write my reply to this message in the same style:\n\n{message}"
+        for message in own["messages"]
+    ]
+    edits = [
+        f"Return this code {change}. Change nothing else and explain nothing.\n\n"
+        f"```python\n{own['code'][place]}\n```"
+        for place, change in own["changes"]
+    ]
+    return {"reply": replies, "edit": edits}
 
 
 def _of_user(texts: Iterable[str]) -> list[Prompt]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from .baselines.ngram_lookup import ngram_map, prompt_lookup
 from .baselines.predictor import Baseline, FixedWidthDrafter
@@ -25,15 +25,15 @@ NGRAM_MAP: Final = "n-gram map"
 TOKEN_RECYCLING: Final = "Token Recycling"
 
 
-class Side(Protocol):
-    """How requests are drafted for."""
+class Side:
+    """How requests are drafted for; not at all, unless a subclass says otherwise."""
 
-    name: str
-    histories: Any
+    name = VANILLA
+    histories: Any = None
     """What takes the place of the runtime's histories of apps; None for no history."""
-    follows_grammar: bool
+    follows_grammar = False
     """Whether drafts are completed by what the grammar of an answer forces."""
-    verifies_all: bool
+    verifies_all = False
     """Whether all that is drafted is verified, rather than what the scheduler chooses."""
 
     def begin_app(self) -> None:
@@ -41,29 +41,16 @@ class Side(Protocol):
 
     def drafters(self, request: Request, own: Sequence[Drafter]) -> Sequence[Drafter]:
         """Return the drafters of one request, for which the runtime selects its ``own``."""
-
-
-class Vanilla:
-    """Decoding one token after the other."""
-
-    name = VANILLA
-    histories = None
-    follows_grammar = False
-    verifies_all = False
-
-    def begin_app(self) -> None:
-        """See :meth:`Side.begin_app`."""
-
-    def drafters(self, request: Request, own: Sequence[Drafter]) -> Sequence[Drafter]:
-        """See :meth:`Side.drafters`: none."""
         return []
 
 
-class BaselineSide:
+class Vanilla(Side):
+    """Decoding one token after the other."""
+
+
+class BaselineSide(Side):
     """A published way to draft; the engine verifies all that it drafts."""
 
-    histories = None
-    follows_grammar = False
     verifies_all = True
 
     def __init__(self, name: str, begin: Callable[[], Baseline]) -> None:
@@ -81,45 +68,43 @@ class BaselineSide:
         return [FixedWidthDrafter(self._baseline(request.prompt_token_ids))]
 
 
-class Ours:
-    """The runtime's own drafters, without those of some techniques."""
+class Ours(Side):
+    """The runtime's own drafters."""
 
-    verifies_all = False
+    name = OURS
+    follows_grammar = True
 
-    def __init__(self, name: str = OURS, *, without: str | None = None) -> None:
-        """``without`` is one of :data:`TECHNIQUES`."""
-        from agentrt.runtime.drafting.app_history import AppHistories
-
-        self.name = name
-        self.follows_grammar = without != GRAMMAR
-        self._without = without
-        self._new_histories: Callable[[], Any] = _NoAnswers if without == HISTORY else AppHistories
-        self.histories = self._new_histories()
+    def __init__(self) -> None:
+        """Begin without history."""
+        self.begin_app()
 
     def begin_app(self) -> None:
         """See :meth:`Side.begin_app`."""
-        self.histories = self._new_histories()
+        from agentrt.runtime.drafting.app_history import AppHistories
+
+        self.histories = AppHistories()
 
     def drafters(self, request: Request, own: Sequence[Drafter]) -> Sequence[Drafter]:
-        """See :meth:`Side.drafters`."""
-        dropped = TECHNIQUES.get(self._without or "")
-        return [each for each in own if type(each).__name__ != dropped]
+        """See :meth:`Side.drafters`: its own."""
+        return own
 
 
 class OursAtWidth(Ours):
     """The runtime's own drafters, of whose drafts the first ``width`` tokens are verified, likely or not."""
 
+    follows_grammar = False
     verifies_all = True
 
     def __init__(self, width: int, vocabulary_size: int) -> None:
         """The scheduler chooses nothing: this is what the drafts are worth, not what is verified of them."""
-        super().__init__(f"{OURS}, {width} tokens", without=GRAMMAR)
+        super().__init__()
+        self.name = f"{OURS}, {width} tokens"
         self._width = width
         self._vocabulary_size = vocabulary_size
 
     def drafters(self, request: Request, own: Sequence[Drafter]) -> Sequence[Drafter]:
         """See :meth:`Side.drafters`."""
-        return [_FirstTokens(super().drafters(request, own), self._width, self._vocabulary_size)]
+        return [_FirstTokens(own, self._width, self._vocabulary_size)]
 
 
 class _FirstTokens:
@@ -140,25 +125,6 @@ class _FirstTokens:
         return self._new_draft(tokens, (1.0,) * len(tokens))
 
 
-class _NoAnswers:
-    """Histories that keep no answers; what was learned about the acceptance of drafts stays."""
-
-    def __init__(self) -> None:
-        from agentrt.runtime.drafting.app_history import AppHistory
-
-        self._history = AppHistory()
-        self._history.add = lambda answer: None  # type: ignore[method-assign]
-
-    def of(self, *app: Any) -> Any:
-        return self._history
-
-
-HISTORY: Final = "history"
-GRAMMAR: Final = "grammar"
-TECHNIQUES: Final[Mapping[str, str]] = {HISTORY: "", GRAMMAR: "", "retrieval": "RetrievalDrafter"}
-"""The techniques that can be left out, and the class of the drafter of each, if it has one of its own."""
-
-
 NEEDED: Final = (VANILLA, PROMPT_LOOKUP, SAM, SUFFIX_DECODING, OURS)
 """The sides whose answers figures and tables need, by name."""
 
@@ -172,8 +138,3 @@ def baselines() -> list[Side]:
         BaselineSide(NGRAM_MAP, lambda: ngram_map),
         BaselineSide(TOKEN_RECYCLING, TokenRecycling),
     ]
-
-
-def reduced() -> list[Side]:
-    """Return a new side without each technique."""
-    return [Ours(f"{OURS} without {technique}", without=technique) for technique in TECHNIQUES]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ..common.bench_model import BenchModel
 from ..common.pieces import Pieces
-from ..common.report import Cell, Table
-from ..common.token_prompts import TokenPrompts
+from ..common.report import Table
+from ..common.texts import TokenPrompts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -85,28 +85,22 @@ def compare_cuts(
             )
 
 
-def agreement_table(found: list[Agreement]) -> Table:
+def agreement_table(found: Sequence[Agreement]) -> Table:
     """One row for each cut and precision."""
-    rows: list[tuple[Cell, ...]] = [
-        (
-            each.model,
-            each.precision,
-            each.cut,
-            each.positions,
-            each.max_abs_diff,
-            each.largest_logit,
-            each.equal_argmax,
-        )
-        for each in found
-    ]
     return Table(
         title="logits of a model that is cut, beside those of the whole",
         columns=(
             *("model", "precision", "cut", "positions", "largest difference", "largest logit"),
             "equal argmax",
         ),
-        rows=tuple(rows),
+        rows=tuple(astuple(each) for each in found),
     )
+
+
+def largest_difference(found: Sequence[Agreement]) -> dict[str, float]:
+    """Return the figure; none for a model that cannot be cut, as the runtime says with a warning."""
+    exact = [each.max_abs_diff for each in found if each.precision == EXACT]
+    return {"logits_max_abs_diff_cut": max(exact)} if exact else {}
 
 
 def _whole(partition: Partition) -> dict[KernelKind, list[ov.Model]]:

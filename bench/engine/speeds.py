@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import functools
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from ..common.prompts import Prompts
 from ..common.report import Cell
-from .sides import EngineSide, Settings, SideName
+from ..engines.local import OURS
+from ..engines.side import EngineProcess, Request
 
 DECODE: Final = "decode, one stream"
-_FEW_WORDS: Final = 30
-_MANY_WORDS: Final = 150
+_FEW_WORDS, _MANY_WORDS = 30, 150
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,25 +37,22 @@ class Rates:
     """Tokens per second of agentrt and of one opponent, one value per repetition."""
 
     what: str
-    agentrt: list[float]
-    opponent: SideName
+    ours: list[float]
+    opponent: str
     theirs: list[float]
 
     @property
     def ratio(self) -> float:
         """Median over repetitions of our rate divided by theirs; each pair was measured back to back."""
-        return statistics.median(
-            ours / theirs for ours, theirs in zip(self.agentrt, self.theirs, strict=True)
-        )
+        return statistics.median(ours / theirs for ours, theirs in zip(self.ours, self.theirs, strict=True))
 
     def row(self, settings: str) -> tuple[Cell, ...]:
-        """Return settings, workload, our rate, opponent, their rate, ratio."""
-        ours, theirs = statistics.median(self.agentrt), statistics.median(self.theirs)
+        """Return the cells under :data:`COLUMNS`."""
+        ours, theirs = statistics.median(self.ours), statistics.median(self.theirs)
         return (settings, self.what, round(ours, 1), self.opponent, round(theirs, 1), round(self.ratio, 3))
 
 
 COLUMNS: Final = ("precision", "what", "agentrt", "beside", "its", "ratio")
-"""Of :meth:`Rates.row`."""
 
 
 def answers_of(batch: int) -> str:
@@ -69,43 +65,31 @@ def least_ratio(rates: Sequence[Rates], what: str, opponents: str = "") -> float
     return min(each.ratio for each in rates if each.what == what and each.opponent.startswith(opponents))
 
 
-@contextmanager
-def warm_sides(
-    models: Mapping[SideName, str], settings: Settings, warm_up: Callable[[EngineSide], None]
-) -> Iterator[dict[SideName, EngineSide]]:
-    """The sides, each loaded with its model and warmed up in a process of its own."""
-    with ExitStack() as stack:
-        sides = {
-            name: stack.enter_context(EngineSide(name, model, settings)) for name, model in models.items()
-        }
-        for side in sides.values():
-            warm_up(side)
-        yield sides
-
-
-def words_for(tokens: int, side: EngineSide, prompts: Prompts) -> int:
+def words_for(tokens: int, side: EngineProcess, prompts: Prompts) -> int:
     """Return the number of words of a prompt of about ``tokens`` tokens, chat template included."""
-    few, many = (side.time_one(prompts.take(words), 1).prompt_tokens for words in (_FEW_WORDS, _MANY_WORDS))
+    few, many = (
+        side.generate(Request(prompts.take(words), 1)).prompt_tokens for words in (_FEW_WORDS, _MANY_WORDS)
+    )
     more = (_MANY_WORDS - _FEW_WORDS) * (tokens - few) / (many - few)
     return max(1, round(_FEW_WORDS + more))
 
 
 def compare(
-    sides: Mapping[SideName, EngineSide], work: Work, prompts: Prompts, progress: Callable[[str], None]
+    sides: Mapping[str, EngineProcess], work: Work, prompts: Prompts, progress: Callable[[str], None]
 ) -> list[Rates]:
     """Return prefill rates in the order of the work, then decode, then batches; one row per opponent."""
 
-    def prefill(side: EngineSide, prompt: str) -> float:
-        timed = side.time_one(prompt, 1)
-        return timed.prompt_tokens / timed.total_s
+    def prefill(side: EngineProcess, prompt: str) -> float:
+        answer = side.generate(Request(prompt, 1))
+        return answer.prompt_tokens / answer.total_s
 
-    def decode(side: EngineSide, prompt: str) -> float:
-        timed = side.time_one(prompt, work.decode_tokens)
-        return (timed.new_tokens - 1) / timed.decode_s
+    def decode(side: EngineProcess, prompt: str) -> float:
+        answer = side.generate(Request(prompt, work.decode_tokens))
+        return (answer.new_tokens - 1) / answer.decode_s
 
-    def answers(batch: int, side: EngineSide, prompt: str) -> float:
-        batched = [f"{number} {prompt}" for number in range(batch)]
-        return batch * work.batch_tokens / side.time_batch(batched, work.batch_tokens)
+    def answers(batch: int, side: EngineProcess, prompt: str) -> float:
+        batched = [Request(f"{number} {prompt}", work.batch_tokens) for number in range(batch)]
+        return batch * work.batch_tokens / side.stream(batched).elapsed_s
 
     plan = [(what, words, prefill) for what, words in work.prefills.items()]
     plan.append((DECODE, work.decode_words, decode))
@@ -115,12 +99,12 @@ def compare(
     compared: list[Rates] = []
     for what, words, measure in plan:
         progress(f"  {what}")
-        rates: dict[SideName, list[float]] = {name: [] for name in sides}
+        rates: dict[str, list[float]] = {name: [] for name in sides}
         for repetition in range(work.repetitions):
             prompt = prompts.take(words)
             # Alternate the order: the second side runs on caches and clocks that the first has changed.
             for name in list(sides)[:: 1 if repetition % 2 else -1]:
                 rates[name].append(measure(sides[name], prompt))
-        ours = rates.pop("agentrt")
+        ours = rates.pop(OURS)
         compared += [Rates(what, ours, name, theirs) for name, theirs in rates.items()]
     return compared

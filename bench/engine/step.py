@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..common.pieces import Pieces
 from ..common.report import Cell, Table
@@ -15,7 +15,6 @@ from ..common.report import Cell, Table
 if TYPE_CHECKING:
     import openvino as ov
 
-    from agentrt.runtime import RuntimeConfig
     from agentrt.runtime.model.kv_layout import KVLayout
 
 _SMALL: Final = 0.01
@@ -91,11 +90,13 @@ class DecodeStep:
         return (what, round(seconds * 1e3, 3), round(read / 1e6, 1) if read else None, speed)
 
 
-def measure_decode_step(path: Path, config: RuntimeConfig, *, past: int, steps: int) -> DecodeStep:
+def measure_decode_step(path: Path, settings: Mapping[str, Any], *, past: int, steps: int) -> DecodeStep:
     """Time ``steps`` decode steps after ``past`` tokens, in the pieces that a runtime would load.
 
-    Measures the model's profile where ``config.profile_folder`` has none yet.
+    ``settings`` are those of :class:`RuntimeConfig`. Measures the model's profile where their
+    ``profile_folder`` has none yet.
     """
+    from agentrt.runtime import RuntimeConfig
     from agentrt.runtime.heg.kernel import KernelKind
     from agentrt.runtime.heg.partition import Partition
     from agentrt.runtime.model.directory import open_model_directory
@@ -103,6 +104,7 @@ def measure_decode_step(path: Path, config: RuntimeConfig, *, past: int, steps: 
     from agentrt.runtime.xpu.loading import load_model
     from agentrt.runtime.xpu.machine import measure_read_bandwidth
 
+    config = RuntimeConfig(**settings)
     directory = open_model_directory(path)
     loaded = load_model(
         directory,

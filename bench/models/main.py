@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from ..common.machine import Machine, describe_machine
+from agentrt.calls import CallFinished, MessageParser, ToolCall, ToolCallFormat, ToolDefinitions
+
+from ..common.machine import describe_machine
 from ..common.report import BenchReport, Table
-from .architectures import ArchitectureResult, compare_architectures
-from .bfcl import load_tasks
-from .calls import CallResults, measure_calls, recall_of_recorded_answers
-from .conversions import ConvertedType, compare_conversions
-from .greedy import GreedyAnswer, compare_greedy_answers
-from .llama_cpp import LlamaCpp
-from .opening import CACHE_GIB, LONG_TOKENS, Openings, measure_openings
-from .perplexity import Perplexities, compare_perplexities, load_texts
-from .recorded_answers import RECORDED_ANSWERS
-from .runtime_side import RuntimeSide
+from ..common.served_runtime import EXACT
+from ..engines.llama_cpp import LlamaCpp
+from ..engines.local import AgentRT
+from ..engines.openvino_genai import OpenVINOGenAI
+from ..engines.side import EngineProcess, Request, with_cache
+from .bfcl import Task, load_tasks
+from .opening import CACHE_GIB, LONG_TOKENS, converted, opening_figures
+from .perplexity import load_texts, perplexity_figures
 
 Progress = Callable[[str], None]
 
@@ -44,20 +45,20 @@ class _Size:
 _FULL: Final = _Size({"simple": 16, "multiple": 8, "parallel": 8, "irrelevance": 4}, 8, 256, 8, 32, 3)
 _QUICK: Final = _Size({"simple": 3, "multiple": 2, "parallel": 2, "irrelevance": 1}, 4, 96, 3, 16, 1)
 _CONTEXT: Final = 8192
+_MOST_TOKENS: Final = 256
+"""Of an answer with calls."""
+PROMPTS: Final = (
+    "Write a short poem about rain.",
+    "def fibonacci(n):",
+    "What is 7 times 8? Answer briefly.",
+    "Translate to German, French and Japanese: Good morning, how are you?",
+    'Return {"city": ..., "days": ...} as JSON for three days in Oslo.',
+    "Explain how a hash table works, with an example in Python.",
+    "Plan a weekend in Lisbon 🇵🇹 in a table with times, places and prices in €.",
+    "Name all planets\n\n1. Mercury\n2. Venus\n3.",
+)
+"""Prose, code, numbers, other scripts, JSON, markup."""
 _METHOD: Final = {
-    "gguf_types_faithful": (
-        "gguf_types_faithful counts the types of weights that a tiny model of each has, after conversion, as "
-        "the gguf package reads them from the file, to half a step of 8 bits; gguf_types_largest_error is "
-        "the largest difference, relative to the largest weight of a matrix."
-    ),
-    "architectures_equal": (
-        "architectures_equal counts the tiny random models whose 24 greedy tokens in float32 are those that "
-        "Transformers gave with the same weights."
-    ),
-    "tool_call_recall": (
-        "tool_call_recall is the share of recorded answers, in {dialects} dialects, whose calls are read as "
-        "recorded; false_calls counts the calls read in 1,000 answers that make none."
-    ),
     "bfcl_": (
         "bfcl_*_exact is the share of BFCL's single-turn tasks (simple, multiple: one call; parallel: "
         "several; irrelevance: none) answered greedily with exactly the accepted calls, {tasks}, spread "
@@ -91,107 +92,6 @@ _NO_WORKLOADS: Final = "Exact tool calls (BFCL) and perplexity were left out: th
 _NO_PEER: Final = "Perplexity and llama.cpp's tool calls were left out: they need a GGUF file."
 
 
-@dataclass(frozen=True)
-class _Runtime:
-    """What was measured of a runtime, whatever the model."""
-
-    types: Sequence[ConvertedType]
-    architectures: Sequence[ArchitectureResult]
-    recall: float
-    false_calls: int
-
-    def figures(self) -> dict[str, float]:
-        errors = [each.error for each in self.types if each.error is not None]
-        return {
-            "gguf_types_faithful": sum(each.faithful for each in self.types),
-            "gguf_types_tried": len(self.types),
-            "gguf_types_largest_error": max(errors),
-            "architectures_equal": sum(each.is_equal for each in self.architectures),
-            "architectures_tried": len(self.architectures),
-            "tool_call_recall": self.recall,
-            "false_calls": self.false_calls,
-        }
-
-    def tables(self) -> tuple[Table, ...]:
-        return (
-            Table(
-                title="weights of each GGUF type after conversion",
-                columns=("type", "to half a step of 8 bits", "largest relative error"),
-                rows=tuple((each.name, each.faithful, each.error) for each in self.types),
-            ),
-            Table(
-                title="greedy tokens of each architecture",
-                columns=("family", "tokens", "equal to Transformers'"),
-                rows=tuple((each.family, each.tokens, each.equal) for each in self.architectures),
-            ),
-        )
-
-
-@dataclass
-class _Model:
-    """What was measured of one model."""
-
-    name: str
-    openings: Openings
-    greedy: Sequence[GreedyAnswer]
-    calls: CallResults = field(default_factory=CallResults)
-    perplexities: Perplexities | None = None
-
-    def figures(self) -> dict[str, float]:
-        """Its figures; those that were not measured are left out."""
-        found: dict[str, float] = {}
-        for name, group in self.calls.groups.items():
-            if not group.tasks:
-                continue
-            found[f"bfcl_{name}_exact"] = group.exact / group.tasks
-            if group.llama_cpp is not None and group.llama_cpp_reread is not None:
-                found[f"bfcl_{name}_exact_llama_cpp"] = group.llama_cpp / group.tasks
-                found[f"bfcl_{name}_exact_llama_cpp_reread"] = group.llama_cpp_reread / group.tasks
-        if self.perplexities is not None:
-            found["ppl"] = self.perplexities.ours
-            found["ppl_ratio_vs_llama_cpp"] = self.perplexities.ours / self.perplexities.llama_cpp
-        ratio = self.openings.second.peak_mib / self.openings.genai.peak_mib
-        first = self.openings.first
-        if first.weights_mib:
-            found["first_open_peak_ratio_vs_weights"] = first.peak_mib / first.weights_mib
-        return found | {
-            "greedy_equal_openvino_genai": sum(each.is_equal for each in self.greedy),
-            "greedy_tried": len(self.greedy),
-            "first_open_s": self.openings.first.seconds,
-            "second_open_s": self.openings.second.seconds,
-            "first_open_profile_s": self.openings.first.profile_s,
-            "first_open_peak_mib": self.openings.first.peak_mib,
-            "second_open_peak_mib": self.openings.second.peak_mib,
-            "peak_rss_ratio_vs_openvino_genai": ratio,
-        }
-
-    def tables(self) -> tuple[Table, ...]:
-        greedy = Table(
-            title=f"greedy answers of {self.name}",
-            columns=("prompt", "characters", "equal to OpenVINO GenAI's"),
-            rows=tuple((each.prompt, each.characters, each.equal) for each in self.greedy),
-        )
-        return (self._opening_table(), greedy, *([self._call_table()] if self.calls.groups else []))
-
-    def _opening_table(self) -> Table:
-        sides = {
-            "agentrt, first time": self.openings.first,
-            "agentrt, second time": self.openings.second,
-            "OpenVINO GenAI, converted model": self.openings.genai,
-        }
-        rows = tuple((name, round(each.seconds, 2), round(each.peak_mib)) for name, each in sides.items())
-        columns = ("side", "s to first token", "peak MiB")
-        return Table(title=f"opening {self.name}", columns=columns, rows=rows)
-
-    def _call_table(self) -> Table:
-        columns = ("tasks", "number", "exact", "calls repaired", "llama.cpp exact", "llama.cpp, reread")
-        rows = tuple(
-            (name, each.tasks, each.exact, each.repaired, each.llama_cpp, each.llama_cpp_reread)
-            for name, each in self.calls.groups.items()
-        )
-        return Table(title=f"BFCL tasks of {self.name}", columns=columns, rows=rows)
-
-
 def run(*, quick: bool, workloads: Path | None, progress: Progress, model: str = "nano") -> BenchReport:
     """Measure ``model``.
 
@@ -202,43 +102,56 @@ def run(*, quick: bool, workloads: Path | None, progress: Progress, model: str =
         ModelNotFoundError, ModelFormatError: the model is missing or damaged. Nothing was measured.
         WorkloadError: a workload is missing or damaged. Nothing was measured.
     """
-    machine, size = describe_machine(), _QUICK if quick else _FULL
-    model = _find_model(model)
-    left_out = _check_workloads([model], workloads, size)
-    for note in left_out:
-        progress(note)
-    runtime = _measure_runtime(progress)
-    measured = _measure_model(model, workloads, size, machine, progress)
-    figures = runtime.figures() | measured.figures()
-    return _report(machine, size, figures, (*runtime.tables(), *measured.tables()), left_out)
+    return _run([model], quick, workloads, progress, named=False)
 
 
 def run_all(
     models: Sequence[Path], *, quick: bool, workloads: Path | None, progress: Progress
 ) -> BenchReport:
-    """Measure several models, of which one table shows all figures side by side.
-
-    The report's figures are those of the runtime, and those of each model with its name in front.
+    """Measure several models; the report's figures have the name of a model in front.
 
     Raises:
         ModelNotFoundError, ModelFormatError, WorkloadError: as :func:`run`.
     """
+    return _run([str(model) for model in models], quick, workloads, progress, named=True)
+
+
+def _run(
+    models: Sequence[str], quick: bool, workloads: Path | None, progress: Progress, *, named: bool
+) -> BenchReport:
     machine, size = describe_machine(), _QUICK if quick else _FULL
-    found = [_find_model(str(model)) for model in models]
+    found = [_find_model(model) for model in models]
     left_out = _check_workloads(found, workloads, size)
     for note in left_out:
         progress(note)
-    runtime = _measure_runtime(progress)
-    measured = [_measure_model(model, workloads, size, machine, progress) for model in found]
-    figures = runtime.figures()
-    for each in measured:
-        figures |= {f"{each.name}: {name}": value for name, value in each.figures().items()}
-    tables = [
-        *runtime.tables(),
-        *(table for each in measured for table in each.tables()),
-        _side_by_side(measured),
-    ]
-    return _report(machine, size, figures, tables, left_out)
+    measured = {Path(model).stem: _measure_model(model, workloads, size, progress) for model in found}
+    figures: dict[str, float] = {}
+    for name, of_model in measured.items():
+        figures |= {f"{name}: {each}" if named else each: value for each, value in of_model.items()}
+    explained = [text for part, text in _METHOD.items() if any(part in figure for figure in figures)]
+    method = " ".join(explained).format(
+        tasks=", ".join(f"{count} {name}" for name, count in size.tasks.items()),
+        window=size.window,
+        texts=size.texts,
+        tokens=size.tokens,
+        answer=LONG_TOKENS,
+        cache=CACHE_GIB,
+        repeats=size.repeats,
+    )
+    names = dict.fromkeys(name for each in measured.values() for name in each)
+    return BenchReport(
+        bench="models",
+        machine=machine,
+        figures=figures,
+        tables=(
+            Table(
+                title="real models",
+                columns=("figure", *measured),
+                rows=tuple((f"`{name}`", *(each.get(name) for each in measured.values())) for name in names),
+            ),
+        ),
+        method=" ".join([method, *left_out]),
+    )
 
 
 def _find_model(model: str) -> str:
@@ -271,71 +184,72 @@ def _has_peer(model: str) -> bool:
     return model.endswith(".gguf")
 
 
-def _measure_runtime(progress: Progress) -> _Runtime:
-    progress("converting tiny models of every type and architecture")
-    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        types, architectures = compare_conversions(Path(folder)), compare_architectures(Path(folder))
-    return _Runtime(types, architectures, *recall_of_recorded_answers())
-
-
-def _measure_model(
-    model: str, workloads: Path | None, size: _Size, machine: Machine, progress: Progress
-) -> _Model:
+def _measure_model(model: str, workloads: Path | None, size: _Size, progress: Progress) -> dict[str, float]:
+    """Return the figures of a model; those that were not measured are left out."""
     with TemporaryDirectory(ignore_cleanup_errors=True) as cache:
-        found = _Model(
-            Path(model).stem,
-            measure_openings(model, cache, size.repeats, progress),
-            compare_greedy_answers(model, cache, size.prompts, size.tokens, progress),
-        )
-        if workloads is None:
-            return found
-        with ExitStack() as stack:
-            peer = None
+        opening = opening_figures(model, cache, size.repeats, progress)
+        greedy = greedy_figures(model, cache, size, progress)
+        found: dict[str, float] = {}
+        if workloads is not None:
+            found |= _call_figures(model, cache, load_tasks(workloads, size.tasks), progress)
             if _has_peer(model):
-                peer = stack.enter_context(LlamaCpp(model, machine.usable_cores, _CONTEXT))
-            runtime = stack.enter_context(RuntimeSide(model, cache))
-            found.calls = measure_calls(runtime, peer, load_tasks(workloads, size.tasks), progress)
-        if peer is not None:
-            texts = load_texts(workloads, size.texts)
-            found.perplexities = compare_perplexities(
-                model, cache, texts, size.window, machine.usable_cores, progress
-            )
+                texts = load_texts(workloads, size.texts)
+                found |= perplexity_figures(model, cache, texts, size.window, progress)
+    return {**found, **greedy, **opening}
+
+
+def greedy_figures(model: str, cache: str, size: _Size, progress: Progress) -> dict[str, float]:
+    """Return how many greedy answers in float32 are, to the character, those of OpenVINO GenAI."""
+    asked = [
+        Request([{"role": "user", "content": prompt}], size.tokens, ignore_eos=False)
+        for prompt in PROMPTS[: size.prompts]
+    ]
+    progress(f"greedy answers of {model} in float32")
+    with EngineProcess(with_cache, cache, AgentRT, model, EXACT) as runtime:
+        ours = [runtime.generate(each).text for each in asked]
+    with EngineProcess(with_cache, cache, converted, OpenVINOGenAI, model, EXACT) as genai:
+        theirs = [genai.generate(each).text for each in asked]
+    for request, own, other in zip(asked, ours, theirs, strict=True):
+        if own != other:
+            same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(own, other, strict=False)))
+            progress(f"{request.prompt}: another answer behind {same} characters")
+    equal = sum(own == other for own, other in zip(ours, theirs, strict=True))
+    return {"greedy_equal_openvino_genai": equal, "greedy_tried": len(asked)}
+
+
+def _call_figures(
+    model: str, cache: str, tasks: Mapping[str, Sequence[Task]], progress: Progress
+) -> dict[str, float]:
+    """Put every task to the model, greedily, in both engines one after the other."""
+    found: dict[str, float] = {}
+    with ExitStack() as stack:
+        peer = None
+        if _has_peer(model):
+            opened = (LlamaCpp, model, _CONTEXT, 1, {"use_jinja": True})
+            peer = stack.enter_context(EngineProcess(*opened))
+        runtime = stack.enter_context(EngineProcess(with_cache, cache, AgentRT, model))
+        format = runtime.call("call_format") or "hermes"
+        for name, group in ((name, group) for name, group in tasks.items() if group):
+            solved: dict[str, list[bool]] = {}
+            for number, task in enumerate(group, 1):
+                progress(f"{name} calls, task {number} of {len(group)}")
+                request = Request(task.messages, _MOST_TOKENS, task.tools, ignore_eos=False)
+                calls = {"": runtime.generate(request).calls}
+                if peer is not None:
+                    answer = peer.generate(request)
+                    calls["_llama_cpp"] = answer.calls
+                    reread = answer.calls or calls_in(answer.text, format, task.tools)
+                    calls["_llama_cpp_reread"] = tuple(reread)
+                for suffix, made in calls.items():
+                    solved.setdefault(suffix, []).append(task.solved_by(made))
+            for suffix, each in solved.items():
+                found[f"bfcl_{name}_exact{suffix}"] = sum(each) / len(each)
     return found
 
 
-def _side_by_side(models: Sequence[_Model]) -> Table:
-    figures = [each.figures() for each in models]
-    names = dict.fromkeys(name for each in figures for name in each)
-    return Table(
-        title="real models",
-        columns=("figure", *(each.name for each in models)),
-        rows=tuple((f"`{name}`", *(each.get(name) for each in figures)) for name in names),
-    )
-
-
-def _report(
-    machine: Machine,
-    size: _Size,
-    figures: Mapping[str, float],
-    tables: Sequence[Table],
-    left_out: Sequence[str],
-) -> BenchReport:
-    """Return the report, whose method explains the figures that it has."""
-    explained = [text for part, text in _METHOD.items() if any(part in figure for figure in figures)]
-    method = " ".join(explained).format(
-        dialects=len({answer.dialect for answer in RECORDED_ANSWERS}),
-        tasks=", ".join(f"{count} {name}" for name, count in size.tasks.items()),
-        window=size.window,
-        texts=size.texts,
-        tokens=size.tokens,
-        answer=LONG_TOKENS,
-        cache=CACHE_GIB,
-        repeats=size.repeats,
-    )
-    return BenchReport(
-        bench="models",
-        machine=machine,
-        figures=dict(figures),
-        tables=tuple(tables),
-        method=" ".join([method, *left_out]),
-    )
+def calls_in(text: str, format: str, tools: Sequence[Mapping[str, object]]) -> list[ToolCall]:
+    """Return the calls of ``tools`` in the whole answer of a model with this format."""
+    own: ToolCallFormat = getattr(ToolCallFormat, format.upper())
+    parser = MessageParser(own, ToolDefinitions(tools, trusted=own))
+    events = parser.feed(text) + parser.close()
+    return [event.call for event in events if isinstance(event, CallFinished)]

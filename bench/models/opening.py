@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 from ..common.machine import peak_memory_bytes
-from ..common.openvino_genai import continuous_batching
 from ..common.process import SideProcess
-from .runtime_side import use_cache
+from ..engines.local import AgentRT
+from ..engines.openvino_genai import ContinuousBatching
+from ..engines.side import Request, Side, with_cache
 
 CACHE_GIB = 1
 """Size of the KV cache on both sides."""
 LONG_TOKENS = 16
-_SHORT = [{"role": "user", "content": "Say hello."}]
-_LONG = [{"role": "user", "content": "Summarize: " + "the quick brown fox jumps over the lazy dog. " * 40}]
+_SHORT = Request("Say hello.", 1)
+_LONG = Request("Summarize: " + "the quick brown fox jumps over the lazy dog. " * 40, LONG_TOKENS)
 """About 400 tokens."""
 _MIB = 2**20
 
@@ -37,105 +38,72 @@ class Opening:
     """Size of the converted weights, where this is measured."""
 
 
-@dataclass(frozen=True)
-class Openings:
-    """The first opening, with conversion and profile; later ones; and OpenVINO GenAI's of the same model."""
-
-    first: Opening
-    second: Opening
-    genai: Opening
-
-
-def measure_openings(model: str, cache: str, repeats: int, progress: Callable[[str], None]) -> Openings:
+def opening_figures(
+    model: str, cache: str, repeats: int, progress: Callable[[str], None]
+) -> dict[str, float]:
     """Open ``model`` with the empty folder ``cache``, then ``repeats`` times on each side in turn."""
     progress(f"opening {model} for the first time")
-    first = _in_process(_Ours, model, cache)
+    first = _in_process("open_ours", model, cache)
     ours, genai = [], []
     for number in range(1, repeats + 1):
         progress(f"opening {model} again and in OpenVINO GenAI, {number} of {repeats}")
-        ours.append(_in_process(_Ours, model, cache))
-        genai.append(_in_process(_GenAI, model, cache))
-    return Openings(first, _median(ours), _median(genai))
+        ours.append(_in_process("open_ours", model, cache))
+        genai.append(_in_process("open_genai", model, cache))
+    found = (
+        {"first_open_peak_ratio_vs_weights": first.peak_mib / first.weights_mib} if first.weights_mib else {}
+    )
+    peak_mib = median(each.peak_mib for each in ours)
+    return found | {
+        "first_open_s": first.seconds,
+        "second_open_s": median(each.seconds for each in ours),
+        "first_open_profile_s": first.profile_s,
+        "first_open_peak_mib": first.peak_mib,
+        "second_open_peak_mib": peak_mib,
+        "peak_rss_ratio_vs_openvino_genai": peak_mib / median(each.peak_mib for each in genai),
+    }
 
 
-def _median(openings: list[Opening]) -> Opening:
-    return Opening(median(each.seconds for each in openings), median(each.peak_mib for each in openings))
-
-
-def _in_process(side: type, model: str, cache: str) -> Opening:
-    with SideProcess(side, cache) as process:
-        result: Opening = process.call("open", model)
-    return result
-
-
-class _Side:
-    def __init__(self, cache: str) -> None:
-        use_cache(cache)
-
-    def open(self, model: str) -> Opening:
-        """Open the model, write one token, then a longer answer."""
-        began = time.perf_counter()
-        generate = self._opened(model)
-        generate(_SHORT, 1)
-        seconds = time.perf_counter() - began
-        generate(_LONG, LONG_TOKENS)
-        return self._result(Opening(seconds, (peak_memory_bytes() or 0) / _MIB), model)
-
-    def _result(self, opening: Opening, model: str) -> Opening:
+def _in_process(method: str, model: str, cache: str) -> Opening:
+    with SideProcess(with_cache, cache, _Opener) as process:
+        opening: Opening = process.call(method, model)
         return opening
 
-    def _opened(self, model: str) -> Callable[[list[dict[str, str]], int], None]:
-        """Open the model and return what answers messages with a number of tokens."""
-        raise NotImplementedError
+
+def converted(make: Callable[..., object], model: str, *arguments: Any) -> object:
+    """Return a side that opens the directory to which ``model`` was converted."""
+    from agentrt.runtime.model.directory import open_model_directory
+
+    return make(str(open_model_directory(model).path), *arguments)
 
 
-class _Ours(_Side):
-    def _opened(self, model: str) -> Callable[[list[dict[str, str]], int], None]:
-        from agentrt.runtime import LocalRuntime, RuntimeConfig
+class _Opener:
+    """Opens a model in a new process, and writes one token, then a longer answer."""
 
-        self._steps: list[tuple[str, float]] = []
-        runtime = LocalRuntime.open(
-            model,
-            RuntimeConfig(memory_bytes=CACHE_GIB * 2**30),
-            on_step=lambda step: self._steps.append((step.name, time.perf_counter())),
-        )
-
-        def generate(messages: list[dict[str, str]], tokens: int) -> None:
-            runtime.generate(messages, max_tokens=tokens, ignore_eos=True)
-
-        return generate
-
-    def _result(self, opening: Opening, model: str) -> Opening:
+    def open_ours(self, model: str) -> Opening:
+        """Open it in agentrt."""
         from agentrt.runtime.model.directory import open_model_directory
 
-        weights = open_model_directory(model).graph.with_suffix(".bin").stat().st_size
-        ends = [end for _, end in self._steps[1:]] + [self._steps[-1][1]]
+        begun = time.perf_counter()
+        side = AgentRT(model, {"memory_bytes": CACHE_GIB * 2**30})
+        seconds, peak_mib = _answered(side, begun)
+        ends = [begun for _, begun in side.steps[1:]] + [side.steps[-1][1]]
         measured = (
-            end - begin
-            for (name, begin), end in zip(self._steps, ends, strict=True)
+            end - began
+            for (name, began), end in zip(side.steps, ends, strict=True)
             if name.startswith("measuring")
         )
-        return replace(opening, profile_s=sum(measured), weights_mib=weights / _MIB)
+        weights = open_model_directory(model).graph.with_suffix(".bin").stat().st_size
+        return Opening(seconds, peak_mib, sum(measured), weights / _MIB)
+
+    def open_genai(self, model: str) -> Opening:
+        """Open the converted model in OpenVINO GenAI's continuous batching."""
+        begun = time.perf_counter()
+        side: Any = converted(ContinuousBatching, model, CACHE_GIB)
+        return Opening(*_answered(side, begun))
 
 
-class _GenAI(_Side):
-    """OpenVINO GenAI's continuous batching on the converted model."""
-
-    def _opened(self, model: str) -> Callable[[list[dict[str, str]], int], None]:
-        import openvino_genai
-
-        from agentrt.runtime.model.directory import open_model_directory
-
-        directory: Path = open_model_directory(model).path
-        pipeline = openvino_genai.ContinuousBatchingPipeline(
-            str(directory), continuous_batching(CACHE_GIB), "CPU"
-        )
-
-        def generate(messages: list[dict[str, str]], tokens: int) -> None:
-            config = openvino_genai.GenerationConfig()
-            config.max_new_tokens = tokens
-            config.ignore_eos = True
-            prompt = pipeline.get_tokenizer().apply_chat_template(messages, add_generation_prompt=True)
-            pipeline.generate([prompt], [config])
-
-        return generate
+def _answered(side: Side, begun: float) -> tuple[float, float]:
+    side.generate(_SHORT)
+    seconds = time.perf_counter() - begun
+    side.generate(_LONG)
+    return seconds, (peak_memory_bytes() or 0) / _MIB

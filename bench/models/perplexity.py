@@ -3,34 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
 from math import exp
 from pathlib import Path
-from typing import Final
+from statistics import fmean
+from typing import Any, Final
 
 from pydantic import BaseModel
 
+from ..common.pieces import Pieces, open_whole
 from ..common.process import SideProcess
 from ..common.workloads import read_records
-from .llama_cpp import LlamaCpp
-from .runtime_side import use_cache
+from ..engines.llama_cpp import LlamaCpp
+from ..engines.side import EngineProcess, with_cache
 
 FILE: Final = "spec_bench.jsonl"
 """Its records have news articles and passages of an encyclopedia as their contexts."""
+_FORCED: Final = 1000.0
+"""A bias beyond the range of logits."""
 
 
 class _Record(BaseModel):
     context: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Perplexities:
-    """Exponentials of the mean negative log-probability of a token after those before it in its window."""
-
-    tokens: int
-    """How many tokens were predicted."""
-    ours: float
-    llama_cpp: float
 
 
 def load_texts(folder: Path, count: int) -> list[str]:
@@ -44,56 +38,70 @@ def load_texts(folder: Path, count: int) -> list[str]:
     return texts[:: max(1, len(texts) // count)][:count]
 
 
-def compare_perplexities(
-    model: str,
-    cache: str,
-    texts: Sequence[str],
-    window: int,
-    threads: int,
-    progress: Callable[[str], None],
-) -> Perplexities:
-    """Predict every token of the first ``window`` tokens of each text but its first."""
+def perplexity_figures(
+    model: str, cache: str, texts: Sequence[str], window: int, progress: Callable[[str], None]
+) -> dict[str, float]:
+    """Predict every token of the first ``window`` tokens of each text but its first.
+
+    A perplexity is the exponential of the mean negative log-probability of a token after those before it.
+    """
     progress(f"perplexity of {len(texts)} texts")
-    with SideProcess(_Scorer, model, cache, window) as scorer:
+    with SideProcess(with_cache, cache, Scorer, model, window) as scorer:
         windows: list[list[int]] = [scorer.call("tokens", text) for text in texts]
         ours = [value for each in windows for value in scorer.call("log_probabilities", each)]
     progress(f"perplexity of {len(texts)} texts in llama.cpp")
-    with LlamaCpp(model, threads, window + 1, sequences=len(windows)) as peer:
-        theirs = [value for each in peer.log_probabilities(windows) for value in each]
-    return Perplexities(len(ours), exp(-sum(ours) / len(ours)), exp(-sum(theirs) / len(theirs)))
+    with EngineProcess(_LlamaCpp, model, (window + 1) * len(windows), len(windows)) as peer:
+        theirs = [value for each in peer.call("log_probabilities", windows) for value in each]
+    perplexity = exp(-fmean(ours))
+    return {"ppl": perplexity, "ppl_ratio_vs_llama_cpp": perplexity / exp(-fmean(theirs))}
 
 
-class _Scorer:
+class Scorer:
     """The kernels of the runtime with its default settings, on paged attention."""
 
-    def __init__(self, model: str, cache: str, window: int) -> None:
+    def __init__(self, model: str, window: int) -> None:
+        """Open ``model`` for ``window`` tokens."""
         from agentrt.runtime import RuntimeConfig
-        from agentrt.runtime.heg.kernel import KernelKind
-        from agentrt.runtime.heg.partition import Partition
         from agentrt.runtime.model.directory import open_model_directory
-        from agentrt.runtime.model.openvino_core import load_on_own_thread
-        from agentrt.runtime.model.paged import read_paged_graph
         from agentrt.runtime.model.tokenizer import Tokenizer
 
-        from ..common.pieces import Pieces
-
-        use_cache(cache)
         directory = open_model_directory(model)
         self._window = window
-        pieces = {KernelKind.LAYERS: Partition(read_paged_graph(directory)).layer_segments(())}
-        properties = RuntimeConfig().device_properties()
-        self._model = load_on_own_thread(lambda: Pieces(pieces, properties, window))
+        self._model: Pieces = open_whole(directory, RuntimeConfig().device_properties(), window)
         self._tokenizer = Tokenizer(directory, self._model.vocabulary_size)
 
     def tokens(self, text: str) -> list[int]:
-        """The first tokens of ``text``."""
+        """Return the first tokens of ``text``."""
         return self._tokenizer.encode(text)[: self._window]
 
     def log_probabilities(self, tokens: list[int]) -> list[float]:
-        """Of each token after those before it, without the first."""
-        import numpy as np
+        """Return that of each token after those before it, without the first."""
+        return self._model.log_probabilities(tokens, 0)[0]
 
-        logits = self._model.forward(tokens, 0, rows=len(tokens))[:-1].astype(np.float64)
-        chosen = logits[np.arange(len(tokens) - 1), tokens[1:]]
-        found: list[float] = (chosen - np.logaddexp.reduce(logits, axis=1)).tolist()
-        return found
+
+class _LlamaCpp(LlamaCpp):
+    """llama.cpp's server, which tells the log-probabilities of given tokens.
+
+    It tells only those of tokens that it samples. So each token is a request of its own, in which a bias
+    makes the server sample that token; it tells the log-probabilities before biases.
+    """
+
+    def log_probabilities(self, windows: Sequence[Sequence[int]]) -> list[list[float]]:
+        """Return that of each token of each window after those before it, without the first."""
+
+        def of_window(slot: int, tokens: Sequence[int]) -> list[float]:
+            return [self._log_probability(slot, tokens[:at], tokens[at]) for at in range(1, len(tokens))]
+
+        # All windows at once: the server decodes them in one batch.
+        with ThreadPoolExecutor(len(windows)) as pool:
+            return list(pool.map(of_window, range(len(windows)), windows))
+
+    def _log_probability(self, slot: int, before: Sequence[int], token: int) -> float:
+        body: dict[str, Any] = {
+            "prompt": list(before), "id_slot": slot, "cache_prompt": True, "n_predict": 1, "n_probs": 1,
+            "temperature": 0, "logit_bias": [[token, _FORCED]],
+        }  # fmt: skip
+        [sampled] = self.post("/completion", body)["completion_probabilities"]
+        if sampled["id"] != token:
+            raise ValueError(f"llama.cpp sampled token {sampled['id']} and not {token}, which was forced.")
+        return float(sampled["logprob"])

@@ -1,64 +1,68 @@
-"""Requests to a server: answers in the background, and questions whose first token is waited for."""
+"""nano's server in a process of its own, and requests to it: background answers, and timed questions."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
-_PATH: Final = "/v1/chat/completions"
+from ..common.served_runtime import RuntimeService, ServedRuntime
+from ..engines.endpoint import Endpoint
+from ..engines.local import OURS
+from ..engines.side import Request
+
 _WRITERS: Final = 2
 _ANSWER_TOKENS: Final = 400
+_QUESTION_TOKENS: Final = 8
 _TEXT: Final = "The ferry leaves the harbour at noon and returns before the evening. " * 8
+
+
+@contextmanager
+def serve_nano() -> Iterator[str]:
+    """Yield the address of ``agentrt serve``'s server with nano, for requests without a token."""
+    with ServedRuntime(_serve) as server:
+        yield f"http://127.0.0.1:{server.port}"
+
+
+def _serve() -> RuntimeService:
+    from agentrt.runtime import RuntimeConfig
+    from agentrt.runtime.serving.server import ServerConfig
+
+    # One thread, as the demo has: the other cores are the browser's.
+    return RuntimeService("nano", RuntimeConfig(threads=1), ServerConfig(port=0))
 
 
 @contextmanager
 def background(url: str) -> Iterator[None]:
     """Have proactive answers written without a pause until the block ends."""
-    import httpx
-
-    stop = threading.Event()
+    server, stop = Endpoint(OURS, url), threading.Event()
 
     def write() -> None:
-        with httpx.Client(base_url=url, timeout=60) as client:
-            while not stop.is_set():
-                body = _body(_TEXT, _ANSWER_TOKENS, "flex")
-                client.post(_PATH, json=body).raise_for_status()
+        while not stop.is_set():
+            # Answers of one length: the page is to have as much to show whatever nano says.
+            server.generate(Request(_TEXT, _ANSWER_TOKENS, reactive=False))
 
-    writers = [threading.Thread(target=write, daemon=True) for _ in range(_WRITERS)]
-    for writer in writers:
-        writer.start()
-    try:
-        yield
-    finally:
-        stop.set()
+    with ThreadPoolExecutor(_WRITERS) as threads:
+        writers = [threads.submit(write) for _ in range(_WRITERS)]
+        try:
+            yield
+        finally:
+            stop.set()
         for writer in writers:
-            writer.join()
+            writer.result()
 
 
 def first_token_s(url: str, questions: int, pause_s: float) -> list[float]:
     """Ask questions one after the other; return the seconds that each waits for its first token."""
-    import httpx
+    server = Endpoint(OURS, url)
 
-    waits = []
-    with httpx.Client(base_url=url, timeout=60) as client:
-        for number in range(questions):
-            time.sleep(pause_s)
-            body = _body(f"Question {number}: {_TEXT}", 8, "priority") | {"stream": True}
-            began, waited = time.perf_counter(), None
-            with client.stream("POST", _PATH, json=body) as response:
-                response.raise_for_status()
-                for line in response.iter_lines():
-                    if waited is None and '"content":"' in line and '"content":""' not in line:
-                        waited = time.perf_counter() - began
-            if waited is not None:
-                waits.append(waited)
-    return waits
+    def ask(number: int) -> float:
+        time.sleep(pause_s)
+        return server.generate(Request(f"Question {number}: {_TEXT}", _QUESTION_TOKENS)).first_s
 
-
-def _body(text: str, tokens: int, tier: str) -> dict[str, Any]:
-    messages = [{"role": "user", "content": text}]
-    # Answers of one length: the page is to have as much to show whatever nano says.
-    return {"messages": messages, "max_tokens": tokens, "ignore_eos": True, "service_tier": tier}
+    # Not on this thread: Playwright runs an event loop on it.
+    with ThreadPoolExecutor(1) as asking:
+        return list(asking.map(ask, range(questions)))

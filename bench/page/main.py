@@ -10,8 +10,7 @@ from pathlib import Path
 from ..common.machine import describe_machine
 from ..common.report import BenchReport, Table
 from .browser import Drawn, LivePage, open_browser
-from .load import background, first_token_s
-from .server import PageServer
+from .load import background, first_token_s, serve_nano
 
 _PAUSE_S = 0.05
 _METHOD = """\
@@ -48,12 +47,12 @@ def run(*, quick: bool, workloads: Path | None, progress: Callable[[str], None])
     """
     size = SIZES[quick]
     with (
-        PageServer() as server,
-        open_browser(server.url) as (page, version),
-        background(server.url),
+        serve_nano() as url,
+        open_browser(url) as (page, version),
+        background(url),
     ):
         page.open()
-        first_token_s(server.url, 3, _PAUSE_S)  # warms up the browser and the kernels
+        first_token_s(url, 3, _PAUSE_S)  # warms up the browser and the kernels
         drawn = page.watch(size.seconds)
         page.close()
         empty = page.watch(size.seconds)
@@ -61,7 +60,7 @@ def run(*, quick: bool, workloads: Path | None, progress: Callable[[str], None])
             f"{drawn.events / drawn.seconds:.0f} events/s, {drawn.dropped} frames dropped, "
             f"{empty.dropped} by an empty page"
         )
-        pairs = [_pair(server.url, page, size, place % 2 == 1, progress) for place in range(size.blocks)]
+        pairs = [_pair(url, page, size, place % 2 == 1, progress) for place in range(size.blocks)]
     method = _METHOD.format(
         version=version, seconds=size.seconds, blocks=size.blocks, questions=size.questions
     )

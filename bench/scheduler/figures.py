@@ -9,7 +9,7 @@ from typing import Final
 
 from ..common.report import Cell, Table
 from .load import Lengths
-from .simulated import CPU, GPU_ALONE, OURS, SAME_XPUS, SYSTEMS, LengthPairs, Load, SimulatedRun, run_load
+from .simulated import CPU, GPU_ALONE, OURS, SAME_XPUS, SYSTEMS, Load, SimulatedRun, run_load
 
 _SUSTAINED: Final = 2.0
 """A rate is sustained while the latency is at most this many times the baseline's at its lowest rate."""
@@ -109,16 +109,11 @@ def figure7(lengths: Lengths, sweep: Sweep, progress: Callable[[str], None]) -> 
     for interval in sweep.intervals:
         for rate in sweep.rates:
             progress(f"simulated Core Ultra: a question every {interval:g} s, {rate:g} requests/s")
-            load = _with_user(lengths.any_proactive(), lengths.reactive, rate, interval, sweep)
+            asking = sweep.answers / len(sweep.seeds) * (interval + _ANSWER_S)
+            seconds = max(sweep.proactive / rate, asking)
+            load = Load(lengths.any_proactive(), rate, seconds, lengths.reactive, interval)
             points += [_point(system, "mixed", load, sweep.seeds) for system in SYSTEMS]
     return points
-
-
-def _with_user(
-    proactive: LengthPairs, reactive: LengthPairs, rate: float, interval: float, sweep: Sweep
-) -> Load:
-    seconds = max(sweep.proactive / rate, sweep.answers / len(sweep.seeds) * (interval + _ANSWER_S))
-    return Load(proactive, rate, seconds, reactive, interval)
 
 
 def _point(system: str, workload: str, load: Load, seeds: Sequence[int]) -> Point:

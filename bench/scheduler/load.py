@@ -7,8 +7,10 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
+LengthPairs: TypeAlias = Sequence[tuple[int, int]]
+"""Prompt and answer tokens to draw from."""
 _CHARACTERS_A_TOKEN: Final = 4
 """English text in a tokenizer of some tens of thousands of tokens."""
 

@@ -9,9 +9,9 @@ from typing import Final
 
 from ..common.repetitions import spread_cells, spread_columns
 from ..common.report import Cell, Table
-from .agent_servers import OURS
-from .peer import Peer
-from .sides import Arrival, Served, Side
+from ..engines.local import OURS
+from ..engines.side import Answer
+from .engines import Arrival, Engine
 
 PREFILL_TOKENS: Final = 2048
 _PROMPT_SHARE: Final = 0.8
@@ -35,56 +35,42 @@ _BEGUN_SHARE: Final = 1.2
 class Answered:
     """One repetition on one engine: the question alone, beside the prefill, and beside the answers."""
 
-    alone: Served
-    beside_prefill: Served
-    beside_answers: Served
+    alone: Answer
+    beside_prefill: Answer
+    beside_answers: Answer
 
 
-class Reactive:
-    """The measurement on ``engines`` by name, of which one is :data:`OURS`."""
-
-    def __init__(
-        self, engines: Mapping[str, Side | Peer], repetitions: int, progress: Callable[[str], None]
-    ) -> None:
-        """Every engine is measured ``repetitions`` times."""
-        self._engines = engines
-        self._repetitions = repetitions
-        self._progress = progress
-        longest = min(engine.context_length for engine in engines.values())
-        self._prefill_tokens = min(PREFILL_TOKENS, int(_PROMPT_SHARE * longest))
-
-    def measure(self) -> tuple[dict[str, float], Table]:
-        """Return the figures, and the table of all engines."""
-        # The second time, when the engine is warm.
-        begin = {
-            name: [_first_tokens_s(engine) for _ in range(2)][1] for name, engine in self._engines.items()
-        }
-        found: dict[str, list[Answered]] = {name: [] for name in self._engines}
-        for repetition in range(self._repetitions):
-            for name in list(self._engines)[:: 1 if repetition % 2 == 0 else -1]:
-                self._progress(f"{name}: a question beside a prefill and beside answers, {repetition + 1}")
-                at_s = _BEGUN_S + _QUANTUM_S * repetition / self._repetitions
-                found[name].append(self._answered(self._engines[name], at_s, begin[name]))
-        return reactive_figures(found), reactive_table(found, self._prefill_tokens)
-
-    def _answered(self, engine: Side | Peer, prefill_begun_s: float, answers_begun_s: float) -> Answered:
-        prefill = [Arrival(0.0, self._prefill_tokens, 1, False)]
-        answers = [Arrival(0.0, _ANSWERED_PROMPT_TOKENS, _ANSWERED_TOKENS, False)] * ANSWERS
-        return Answered(
-            _ask(engine, [], 0.0),
-            _ask(engine, prefill, prefill_begun_s),
-            _ask(engine, answers, answers_begun_s),
-        )
+def measure_reactive(
+    engines: Mapping[str, Engine], repetitions: int, progress: Callable[[str], None]
+) -> tuple[dict[str, float], Table]:
+    """Return the figures, and the table of all ``engines`` by name, of which one is :data:`OURS`."""
+    longest = min(engine.context_length for engine in engines.values())
+    prefill_tokens = min(PREFILL_TOKENS, int(_PROMPT_SHARE * longest))
+    # The second time, when the engine is warm.
+    begin = {name: [_first_tokens_s(engine) for _ in range(2)][1] for name, engine in engines.items()}
+    found: dict[str, list[Answered]] = {name: [] for name in engines}
+    prefill = [Arrival(0.0, prefill_tokens, 1, False)]
+    answers = [Arrival(0.0, _ANSWERED_PROMPT_TOKENS, _ANSWERED_TOKENS, False)] * ANSWERS
+    for repetition in range(repetitions):
+        for name in list(engines)[:: 1 if repetition % 2 == 0 else -1]:
+            progress(f"{name}: a question beside a prefill and beside answers, {repetition + 1}")
+            at_s, engine = _BEGUN_S + _QUANTUM_S * repetition / repetitions, engines[name]
+            schedules: tuple[tuple[list[Arrival], float], ...] = (
+                ([], 0.0),
+                (prefill, at_s),
+                (answers, begin[name]),
+            )
+            found[name].append(Answered(*(_ask(engine, beside, at) for beside, at in schedules)))
+    return reactive_figures(found), reactive_table(found, prefill_tokens)
 
 
-def _ask(engine: Side | Peer, background: Sequence[Arrival], at_s: float) -> Served:
+def _ask(engine: Engine, background: Sequence[Arrival], at_s: float) -> Answer:
     """Ask the question beside the background."""
     question = Arrival(at_s, QUESTION_TOKENS, _ANSWER_TOKENS, True)
-    *_, served = engine.serve([*background, question]).served
-    return served
+    return engine.serve([*background, question]).answers[-1]
 
 
-def _first_tokens_s(engine: Side | Peer) -> float:
+def _first_tokens_s(engine: Engine) -> float:
     """Return the time in which the background answers have begun."""
     begun = engine.serve([Arrival(0.0, _ANSWERED_PROMPT_TOKENS, 2, False)] * ANSWERS)
     return _BEGUN_SHARE * begun.elapsed_s

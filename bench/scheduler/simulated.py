@@ -1,4 +1,4 @@
-"""Simulated machines: Agent.xpu's Figure 4, one run under load, and the cost of a decision."""
+"""Simulated machines: runs under load, Agent.xpu's Figure 4, waits of questions, the cost of a decision."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import random
 import statistics
 import time
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from .load import LengthPairs
 
 if TYPE_CHECKING:
     from agentrt.bench.simulation.simulation import Simulation
@@ -18,18 +20,28 @@ OURS: Final = "agentrt on NPU and GPU"
 SAME_XPUS: Final = "order of arrival on NPU and GPU"
 GPU_ALONE: Final = "batching on the GPU"
 CPU: Final = "batching on the CPU"
+_MACHINE: Final = "core-ultra-5-125h"
 
 SYSTEMS: Final = {
-    OURS: ("core-ultra-5-125h", "agent-xpu"),
-    SAME_XPUS: ("core-ultra-5-125h", "fcfs-disaggregated"),
-    GPU_ALONE: ("core-ultra-5-125h", "fcfs"),
-    CPU: ("core-ultra-5-125h-cpu", "fcfs"),
+    OURS: (_MACHINE, "agent-xpu"),
+    SAME_XPUS: (_MACHINE, "fcfs-disaggregated"),
+    GPU_ALONE: (_MACHINE, "fcfs"),
+    CPU: (f"{_MACHINE}-cpu", "fcfs"),
 }
 """What is compared: a machine and a policy. The second differs from the first in nothing but priorities. The
 last stands for llama.cpp, the paper's baseline."""
 
-LengthPairs = Sequence[tuple[int, int]]
-"""Prompt and answer tokens to draw from."""
+WAIT_LENGTHS: Final = (
+    *(1, 8, 32, 64, 96, 100, 127, 128, 129, 160, 192, 224, 240, 255, 256, 257, 288, 320, 384, 448),
+    *(496, 512, 600, 640, 768, 900, 1024, 1100, 1280, 1500, 1792, 2047, 2048),
+)
+"""Background prompt tokens: around the sizes of blocks and static chunks, and between."""
+FEW_WAIT_LENGTHS: Final = (1, 32, 64, 160, 240, 255, 256, 257, 496, 512, 1100, 2048)
+_WAIT_PROMPTS: Final = 4
+"""Background prompts that arrive together."""
+_WAIT_ANSWER: Final = 6
+_QUESTIONS: Final = (60, 300)
+"""Prompt tokens of questions: one that the GPU computes alone, and one with a chunk for the NPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +70,17 @@ class SimulatedRun:
     """Share of the time in which the busiest XPU is busy while requests arrive."""
 
 
-def simulation(system: str) -> Simulation:
-    """Return an empty simulation of one of :data:`SYSTEMS`."""
+def simulation(machine: str, policy: str) -> Simulation:
+    """Return an empty simulation of a machine under a policy, as in :data:`SYSTEMS`."""
     from agentrt.bench.simulation.platform import simulate
     from agentrt.bench.simulation.simulation import Simulation
+    from agentrt.runtime.engine.trace import Trace
     from agentrt.runtime.scheduler.policy import POLICIES
 
-    machine, policy = SYSTEMS[system]
     platform, graph = simulate(f"simulated:{machine}", max_chunk_tokens=256, quantum_s=0.025)
-    return Simulation(platform, graph, POLICIES[policy], blocks=8192, max_batch_size=8)
+    found = Simulation(platform, graph, POLICIES[policy], blocks=8192, max_batch_size=8)
+    found.trace = Trace(limit=10_000_000)
+    return found
 
 
 def run_load(system: str, load: Load, seed: int) -> SimulatedRun:
@@ -74,8 +88,7 @@ def run_load(system: str, load: Load, seed: int) -> SimulatedRun:
     from agentrt.bench.simulation.simulation import SimulatedOutput, SimulatedRequest
     from agentrt.priority import Priority
 
-    simulated = simulation(system)
-    simulated.trace = _unbounded_trace()
+    simulated = simulation(*SYSTEMS[system])
     rng = random.Random(f"background {seed}")
     now = rng.expovariate(load.rate)
     while now < load.seconds:
@@ -136,23 +149,14 @@ def _busiest(kernels: Iterable[TracedKernel], seconds: float) -> float:
     return max(busy.values(), default=0.0) / seconds
 
 
-def _unbounded_trace() -> Trace:
-    from agentrt.runtime.engine.trace import Trace
-
-    return Trace(limit=10_000_000)
-
-
 def figure4() -> dict[str, Trace]:
     """Simulate a background request preempted in its prefill, under each policy of Fig. 4."""
-    from agentrt.bench.simulation.platform import simulate
-    from agentrt.bench.simulation.simulation import SimulatedRequest, Simulation
+    from agentrt.bench.simulation.simulation import SimulatedRequest
     from agentrt.priority import Priority
-    from agentrt.runtime.scheduler.policy import POLICIES
 
     traces = {}
     for policy in ("preempt-restart", "time-share", "iteration-level", "agent-xpu"):
-        platform, graph = simulate(f"simulated:{SYSTEMS[OURS][0]}", max_chunk_tokens=256, quantum_s=0.025)
-        simulated = Simulation(platform, graph, POLICIES[policy], blocks=8192, max_batch_size=8)
+        simulated = simulation(_MACHINE, policy)
         simulated.submit(SimulatedRequest(1024, 8, Priority.PROACTIVE), 0.0)
         simulated.submit(SimulatedRequest(300, 8, Priority.REACTIVE), 0.7)
         simulated.run()
@@ -160,12 +164,61 @@ def figure4() -> dict[str, Trace]:
     return traces
 
 
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """The waits of questions for their first kernel beside background prompts of one length."""
+
+    prompt_tokens: int
+    seconds: tuple[float, ...]
+    """For each arrival of a question."""
+    longest_kernel_s: float
+    """Of the background."""
+
+
+def measure_waits(lengths: Iterable[int], arrivals: int) -> Iterator[Waits]:
+    """Let a question arrive at ``arrivals`` times, evenly spread over all that the background does."""
+    for tokens in lengths:
+        alone = _background(tokens)
+        alone.run()
+        total = alone.clock.now
+        waits = tuple(
+            _wait(tokens, total * (number + 0.5) / arrivals, _QUESTIONS[number % len(_QUESTIONS)])
+            for number in range(arrivals)
+        )
+        longest = max(kernel.ended - kernel.started for kernel in alone.trace.kernels)
+        yield Waits(tokens, waits, longest)
+
+
+def _background(tokens: int) -> Simulation:
+    """Return a simulation in which background prompts of one length arrive together."""
+    from agentrt.bench.simulation.simulation import SimulatedRequest
+    from agentrt.priority import Priority
+
+    simulated = simulation(*SYSTEMS[OURS])
+    for _ in range(_WAIT_PROMPTS):
+        simulated.submit(SimulatedRequest(tokens, _WAIT_ANSWER, Priority.PROACTIVE), 0.0)
+    return simulated
+
+
+def _wait(tokens: int, at: float, question: int) -> float:
+    """Return the seconds that a question which arrives at ``at`` waits for its first kernel."""
+    from agentrt.bench.simulation.simulation import SimulatedRequest
+    from agentrt.priority import Priority
+
+    simulated = _background(tokens)
+    simulated.submit(SimulatedRequest(question, 1, Priority.REACTIVE), at)
+    simulated.run(until=at)
+    while not (kernels := [kernel for kernel in simulated.trace.kernels if kernel.reactive]):
+        simulated.clock.advance()
+    return kernels[0].started - at
+
+
 def decision_us(waiting: int, decisions: int) -> float:
     """Return the median microseconds of a scheduling decision with ``waiting`` requests queued."""
     from agentrt.bench.simulation.simulation import SimulatedRequest
     from agentrt.priority import Priority
 
-    simulated = simulation(OURS)
+    simulated = simulation(*SYSTEMS[OURS])
     rng = random.Random(5)
     for _ in range(waiting):
         simulated.submit(SimulatedRequest(rng.randint(30, 900), 40, rng.choice(list(Priority))))

@@ -14,9 +14,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from agentrt.errors import AgentRTError, InvalidRequestError, MissingExtraError
+from agentrt.errors import AgentRTError
 
-from ..common.report import BenchReport, Table
+from ..common.figures import drawn, find_table
+from ..common.report import BenchReport
 
 _COLOURS: Final = {
     ("reactive", "prefill"): "#c0392b",
@@ -36,14 +37,11 @@ def draw_trace(trace: Mapping[str, Any], picture: Path) -> None:
     Raises:
         MissingExtraError: matplotlib is not installed.
     """
-    figure_type, rc_context = _matplotlib()
     events = [event for event in trace["traceEvents"] if event["ph"] == "X"]
     lanes = {e["tid"]: e["args"]["name"] for e in trace["traceEvents"] if e["ph"] == "M"}
     order = sorted(lanes)
-    with rc_context({"svg.hashsalt": "agentrt", "svg.fonttype": "none", "font.size": 9}):
-        figure = figure_type(figsize=(9, 0.9 + 0.7 * max(1, len(order))), layout="constrained")
-        axes = figure.add_subplot()
-        shown = set()
+    with drawn(picture, (9, 0.9 + 0.7 * max(1, len(order)))) as figure:
+        axes, shown = figure.add_subplot(), set[str]()
         for ((who, stage), colour), interrupted, promoted in itertools.product(
             _COLOURS.items(), (False, True), (False, True)
         ):
@@ -71,7 +69,6 @@ def draw_trace(trace: Mapping[str, Any], picture: Path) -> None:
         axes.set_xlabel("ms")
         if shown:
             axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.35), ncols=len(shown), frameon=False)
-        figure.savefig(picture, metadata={"Date": None} if picture.suffix == ".svg" else None, dpi=150)
 
 
 def draw_figures(report: BenchReport, folder: Path) -> list[Path]:
@@ -84,18 +81,16 @@ def draw_figures(report: BenchReport, folder: Path) -> list[Path]:
         InvalidRequestError: the report is another bench's.
         MissingExtraError: matplotlib is not installed.
     """
-    figure_type, rc_context = _matplotlib()
     written = []
-    with rc_context({"svg.hashsalt": "agentrt", "svg.fonttype": "none", "font.size": 9}):
-        for name, title, column in (
-            ("agent-xpu-figure-6.svg", "Fig. 6", "proactive ms a token p50"),
-            ("agent-xpu-figure-7.svg", "Fig. 7", "reactive ms a token p50"),
-        ):
-            table = _table(report, title)
-            panels: dict[Any, list[Sequence[Any]]] = {}
-            for row in table.rows:
-                panels.setdefault(row[0], []).append(row)
-            figure = figure_type(figsize=(3.3 * len(panels), 3.3), layout="constrained")
+    for name, title, column in (
+        ("agent-xpu-figure-6.svg", "Fig. 6", "proactive ms a token p50"),
+        ("agent-xpu-figure-7.svg", "Fig. 7", "reactive ms a token p50"),
+    ):
+        table = find_table(report, title)
+        panels: dict[Any, list[Sequence[Any]]] = {}
+        for row in table.rows:
+            panels.setdefault(row[0], []).append(row)
+        with drawn(folder / name, (3.3 * len(panels), 3.3)) as figure:
             for number, (panel, rows) in enumerate(panels.items(), 1):
                 axes = figure.add_subplot(1, len(panels), number)
                 _panel(axes, rows, table.columns.index(column))  # mean, lowest and highest follow it
@@ -104,8 +99,7 @@ def draw_figures(report: BenchReport, folder: Path) -> list[Path]:
                 if number == 1:
                     axes.set_ylabel("time to first token, ms a prompt token")
                     axes.legend(fontsize=6)
-            figure.savefig(folder / name, metadata={"Date": None})
-            written.append(folder / name)
+        written.append(folder / name)
     return written
 
 
@@ -115,42 +109,20 @@ def _panel(axes: Any, rows: Sequence[Sequence[Any]], value: int) -> None:
         systems.setdefault(str(row[1]), []).append(row)
     for system, own in systems.items():
         points = [row for row in own if row[value] is not None]
-        medians = [row[value] for row in points]
-        below = [row[value] - row[value + 2] for row in points]
-        above = [row[value + 3] - row[value] for row in points]
+        rates, medians = [row[2] for row in points], [row[value] for row in points]
+        # The median over all answers may lie outside of those of the seeds.
+        below = [max(0.0, row[value] - row[value + 2]) for row in points]
+        above = [max(0.0, row[value + 3] - row[value]) for row in points]
         (line, *_) = axes.errorbar(
-            [row[2] for row in points],
-            medians,
-            # The median over all answers may lie outside of those of the seeds.
-            yerr=[[max(0.0, each) for each in below], [max(0.0, each) for each in above]],
-            fmt="o-",
-            markersize=3,
-            capsize=2,
-            label=system,
+            rates, medians, yerr=[below, above], fmt="o-", markersize=3, capsize=2, label=system
         )
         means = [row[value + 1] for row in points]
-        axes.plot([row[2] for row in points], means, ":", color=line.get_color(), linewidth=1)
+        axes.plot(rates, means, ":", color=line.get_color(), linewidth=1)
     axes.set_xscale("log")
     axes.set_yscale("log")
     rates = sorted({row[2] for row in rows})
     axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
     axes.minorticks_off()
-
-
-def _table(report: BenchReport, title: str) -> Table:
-    for table in report.tables:
-        if table.title.startswith(title):
-            return table
-    raise InvalidRequestError("report", f"no table {title!r} in it. Run: agentrt bench scheduler --json F")
-
-
-def _matplotlib() -> tuple[Any, Any]:
-    try:
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("matplotlib", "bench") from error
-    return Figure, rc_context
 
 
 def main(arguments: Sequence[str]) -> None:

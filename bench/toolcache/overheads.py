@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .clients import Clients
+from .agents import Clients
 from .server import BenchServer
 
 _HELLO: Any = [{"role": "user", "content": "Hello!"}]

@@ -24,18 +24,10 @@ def token_of(app: int) -> str:
 class BenchServer(ServedRuntime):
     """Serves a model on a free port inside a ``with`` block."""
 
-    def __init__(self, model: str, reasoning_tokens: int | None, threads: int | None = None) -> None:
-        """``reasoning_tokens`` tokens precede a call in requests that offer tools and hold no result yet.
-
-        None leaves what precedes a call, and whether there is one, to the model. ``threads`` are those of the
-        model, None for OpenVINO's choice.
-        """
-        super().__init__(_Service, model, reasoning_tokens, threads)
+    def __init__(self, model: str, reasoning_tokens: int) -> None:
+        """``reasoning_tokens`` tokens precede a call in requests that offer tools and hold no result yet."""
+        super().__init__(_Service, model, reasoning_tokens)
         self.model_id = str(self.call("model_id"))
-
-    def count_tokens(self, text: str) -> int:
-        """Return the number of tokens of ``text``."""
-        return int(self.call("count_tokens", text))
 
     def use(self, optimizations: Optimizations) -> None:
         """Set what the tool cache does for the requests that start from now on."""
@@ -58,23 +50,19 @@ class BenchServer(ServedRuntime):
 class _Service(RuntimeService):
     """The object in the server's process."""
 
-    def __init__(self, model: str, reasoning_tokens: int | None, threads: int | None) -> None:
+    def __init__(self, model: str, reasoning_tokens: int) -> None:
         from agentrt.runtime.serving.http.identity import Tokens
         from agentrt.runtime.serving.server import ServerConfig
 
         tokens = Tokens((f"app {app}", token_of(app)) for app in range(APPS))
-        super().__init__(model, exact(threads), ServerConfig(port=0, tokens=tokens))
+        super().__init__(model, exact(), ServerConfig(port=0, tokens=tokens))
         self._listener.listen(1024)
         self._switches = ToolCacheSwitches(self._runtime)
-        if reasoning_tokens is not None:
-            reason_before_calls(self._runtime, reasoning_tokens)
+        reason_before_calls(self._runtime, reasoning_tokens)
         self._loop = asyncio.new_event_loop()
 
     def model_id(self) -> str:
         return self._runtime.model_id
-
-    def count_tokens(self, text: str) -> int:
-        return len(self._runtime._tokenizer.encode(text))
 
     def use(self, optimizations: Optimizations) -> None:
         self._switches.optimizations = optimizations

@@ -6,12 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrt.bench.models.recorded_answers import (
-    RECORDED_ANSWERS,
-    TOOLS,
-    RecordedAnswer,
-    answers_without_calls,
-)
 from agentrt.calls import (
     CallFinished,
     CallStarted,
@@ -22,6 +16,12 @@ from agentrt.calls import (
     ToolCallFormat,
     ToolDefinitions,
     find_tool_call_format,
+)
+from tests.agentrt.calls.recorded_answers import (
+    RECORDED_ANSWERS,
+    TOOLS,
+    RecordedAnswer,
+    answers_without_calls,
 )
 from tests.agentrt.calls.test_parser import merged, split
 

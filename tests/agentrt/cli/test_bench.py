@@ -44,7 +44,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     [
         (["engine", "--peer", "vllm=http://127.0.0.1:8000,bf16"], "bench scheduler only"),
         (["scheduler", "--peer", "vllm"], "NAME=URL,PRECISION AND THREADS"),
-        (["scheduler", "--peer", "vllm=http://127.0.0.1:9,bf16"], "cannot be reached"),
+        (["scheduler", "--model", "nano", "--peer", "vllm=http://127.0.0.1:9,bf16"], "cannot be reached"),
     ],
 )
 def test_a_peer_that_cannot_be_measured_is_refused_before_the_work(
@@ -101,7 +101,7 @@ def test_a_model_is_passed_to_the_bench(monkeypatch: pytest.MonkeyPatch) -> None
         given.append(model)
         return REPORT
 
-    for name in ("engine", "scheduler", "toolcache"):
+    for name in ("engine", "scheduler", "context"):
         module = types.ModuleType(f"agentrt.bench.{name}.main")
         module.run = run  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, module.__name__, module)

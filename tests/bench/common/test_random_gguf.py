@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agentrt.bench.common.random_gguf import HALF_BILLION, ModelShape, write_random_gguf
+from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
 
 
 def test_the_same_seed_writes_the_same_file(tmp_path: Path) -> None:
@@ -20,8 +20,3 @@ def test_the_file_is_about_a_byte_for_each_parameter(tmp_path: Path) -> None:
     shape = ModelShape("llama", 2, 256, 512, 4, 2, 2000)
     write_random_gguf(tmp_path / "model", shape)
     assert (tmp_path / "model").stat().st_size == pytest.approx(shape.parameters * 34 / 32, rel=0.05)
-
-
-def test_half_a_billion() -> None:
-    assert HALF_BILLION.parameters == pytest.approx(387e6, rel=0.01)
-    assert HALF_BILLION.head_size == 64

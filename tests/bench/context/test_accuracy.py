@@ -15,10 +15,10 @@ from agentrt.bench.context.accuracy import (
     COMPRESSED,
     STATIC,
     Predicted,
+    accuracy_figures,
     accuracy_of,
     measure_accuracy,
 )
-from agentrt.bench.context.figures import Measured
 from agentrt.bench.context.tool_calls import ToolCalls
 from agentrt.runtime.kv.block_hashes import BlockHashes, PrefixSalts
 
@@ -32,12 +32,12 @@ def test_perplexities_are_compared_over_all_texts() -> None:
     assert found.increase_pct == pytest.approx(100 * (2 ** (1 / 3) - 1))
     assert found.agreement == pytest.approx(2 / 3)
     assert found.standard_error_pct == pytest.approx(100 * log(2) / 4)  # log(2) / 2 and 0, over two texts
-    figures = Measured(accuracies=[found, accuracy_of(COMPRESSED, plain, plain)]).figures()
+    figures = accuracy_figures([found, accuracy_of(COMPRESSED, plain, plain)])
     assert figures == {"compressed_ppl_increase_pct": 0.0}
 
 
 def test_lost_tool_calls_are_points() -> None:
-    assert Measured(tool_calls=ToolCalls(8, 4, 3, 900)).figures() == {"compressed_bfcl_loss_points": 12.5}
+    assert ToolCalls(tasks=8, plain=4, compressed=3).loss_points == 12.5
 
 
 def test_chunks_are_those_of_the_first_blocks_in_order() -> None:

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from agentrt.bench.common.crash_points import CrashPoints
-from agentrt.bench.context.figures import Measured, active_contexts
-from agentrt.bench.context.poison import Poisoned
-from agentrt.bench.context.recompute import Recomputed
-from agentrt.bench.context.replay import Switch
-from agentrt.bench.context.replayed import Replayed, percentile
+from agentrt.bench.context.damage import largest_difference
+from agentrt.bench.context.main import restart_figures
+from agentrt.bench.context.open_runtime import Content
+from agentrt.bench.context.replay import Switch, switch_seconds
 from agentrt.bench.context.restart import Restart
-from agentrt.bench.context.slowdown import Slowdown
+from agentrt.bench.context.storage import percent_slower
+from agentrt.bench.context.sweeps import Replayed, active_contexts, switch_figures
+from agentrt.runtime.engine.trace import TracedKernel
+from agentrt.runtime.heg.kernel import Role
 
 
 def replayed(side: str, contexts: int, *ms: float, pattern: str = "random") -> Replayed:
-    return Replayed(side, pattern, contexts, tuple(Switch(0, 100, each / 1e3, 1.0, 96) for each in ms))
+    return Replayed(side, pattern, contexts, tuple(Switch(100, each / 1e3, 1.0, 96) for each in ms))
 
 
 def test_ratios_compare_the_means_over_all_switches() -> None:
-    measured = Measured(
+    figures = switch_figures(
         [
             replayed("ours", 4, 1, 3),
             replayed("VLLM-SQ", 4, 8, 8),
@@ -30,13 +32,13 @@ def test_ratios_compare_the_means_over_all_switches() -> None:
             replayed("VLLM-SQ", 8, 60, pattern="markov"),
         ]
     )
-    figures = measured.figures()
     assert figures["switch_latency_ratio_vs_vllm_sq_mean"] == pytest.approx((16 + 80 + 60) / (4 + 40 + 10))
     assert figures["switch_latency_ratio_vs_lmk_mean"] == pytest.approx(100)
     assert "switch_latency_ratio_vs_swapping_mean" not in figures
     assert figures["switch_p95_ms"] == pytest.approx(20)
     # VLLM-SQ crosses 25 ms between 4 contexts (8 ms) and 8 (40 ms).
     assert figures["active_contexts_ratio_at_25ms"] == pytest.approx(8 / (4 + 4 * 17 / 32))
+    assert switch_figures([]) == {}
 
 
 @pytest.mark.parametrize(
@@ -47,34 +49,54 @@ def test_active_contexts_end_where_the_limit_is_crossed(means_ms: dict[int, floa
     assert active_contexts({contexts: ms / 1e3 for contexts, ms in means_ms.items()}) == pytest.approx(active)
 
 
-def test_percentiles_are_interpolated() -> None:
-    assert percentile([3.0], 0.95) == 3.0
-    assert percentile([1.0, 2.0, 3.0, 4.0, 5.0], 0.5) == 3.0
-    assert percentile([0.0, 10.0], 0.95) == pytest.approx(9.5)
-
-
-def test_other_figures() -> None:
-    assert Measured().figures() == {}
+def test_medians_are_compared() -> None:
     restarts = [
         Restart(1000, [1.0, 2.0, 1.0], [40.0, 30.0, 50.0], [2.0, 2.0, 9.0]),
         Restart(8000, [2.0], [400.0], [3.0]),
     ]
-    figures = Measured(
-        restarts=restarts,
-        slowdown=Slowdown((1.1, 1.2, 9.0), (1.0, 1.0, 1.0)),
-        recomputed=Recomputed(8, 4, 4, 0.25),
-        poisoned=[Poisoned("a bit", 10, 10, 1, 0), Poisoned("a cut", 10, 9, 0, 0)],
-        crashes=CrashPoints(20, 19, ("mail after load 3",)),
-    ).figures()
-    assert figures == pytest.approx(
-        {
-            "restart_ttft_ratio_vs_recompute_1k": 40.0,
-            "restart_ttft_ratio_vs_recompute_8k": 200.0,
-            "restart_ttft_ratio_vs_llama_cpp_restore": 1.5,
-            "inference_slowdown_pct": 20.0,
-            "recompute_max_abs_diff": 0.25,
-            "poison_free_completions": 0.95,
-            "crash_points_survived": 19,
-            "crash_points_tried": 20,
-        }
-    )
+    assert restart_figures(restarts) == {
+        "restart_ttft_ratio_vs_recompute_1k": 40.0,
+        "restart_ttft_ratio_vs_recompute_8k": 200.0,
+        "restart_ttft_ratio_vs_llama_cpp_restore": 1.5,
+    }
+    assert percent_slower([1.1, 1.2, 9.0], [1.0, 1.0, 1.0]) == pytest.approx(20.0)
+
+
+def content(*values: float) -> Content:
+    return {bytes([at]): [np.array([each, 0], np.float32).view(np.uint8)] for at, each in enumerate(values)}
+
+
+def test_the_largest_difference_of_keys_and_values_counts() -> None:
+    assert largest_difference(content(1, 2, 3), content(1, 2, 3, 4)) == 0
+    assert largest_difference(content(1, 2, 3), content(1, 2.5, 2.75)) == 0.5
+    assert largest_difference(content(1, 2), content(1)) is None, "a block that is gone is no equal block"
+    assert largest_difference({}, content(1)) is None
+
+
+def kernel(batch: int, started: float, ended: float, tokens: int) -> TracedKernel:
+    return TracedKernel(Role.PREFILL, started, ended, batch, 0, 1, "layers", "prefill", True, ("a",), tokens)
+
+
+KERNELS = [
+    kernel(1, 10.0, 11.0, 64),
+    kernel(1, 11.0, 12.0, 64),
+    kernel(2, 13.0, 17.0, 40),
+    kernel(3, 17.0, 18.0, 1),
+]
+
+
+@pytest.mark.parametrize(
+    ("kernels", "lost", "seconds"),
+    [
+        pytest.param(KERNELS, 0, 0.5, id="ready when the first kernel begins"),
+        pytest.param(KERNELS, 32, 1.5, id="half of the first batch is computed again"),
+        pytest.param(KERNELS, 64 + 10, 13 + 4 * 10 / 40 - 9.5, id="and a part of the second"),
+        pytest.param(KERNELS, 64, 3.5, id="between two batches it waits for loads"),
+        pytest.param(KERNELS[:2], 64, 2.5, id="nothing but known tokens"),
+        pytest.param([], 0, 0.0, id="no kernel"),
+    ],
+)
+def test_a_switch_ends_where_the_first_new_token_could_be_computed(
+    kernels: list[TracedKernel], lost: int, seconds: float
+) -> None:
+    assert switch_seconds(kernels, 9.5, lost) == pytest.approx(seconds)

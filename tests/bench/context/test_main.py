@@ -51,11 +51,6 @@ def test_every_figure_of_a_small_run(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert {row[:3] for row in latency.rows} >= {("random", 3, "ours"), ("random", 3, "LMK")}
     (restart,) = tables["time to the first token after a restart, in s"].rows
     assert restart[4] >= 96, "tokens that were restored"
-    (recomputed,) = tables["recompute between loaded chunks, in float32"].rows
-    assert recomputed[1] > 0, "chunks that were loaded"
-    assert recomputed[2] > 0, "chunks that were computed"
-    poisoned = tables["answers after damage, in float32"]
-    assert sum(int(row[3] or 0) + int(row[4] or 0) for row in poisoned.rows) >= 4, "damage that was noticed"
     assert [row[0] for row in tables["accuracy by stored bits (LLMS, Fig. 12)"].rows] == [
         "as in the arena", "8 bits", "4 bits", "2 bits", "by density, half the bytes",
     ]  # fmt: skip

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from agentrt.bench.common.served_runtime import EXACT
 from agentrt.bench.drafting.answering import AnsweringRuntime
 from agentrt.bench.drafting.baselines.suffix_automaton import SuffixAutomatonDecoding
-from agentrt.bench.drafting.equal_width import RecordedAnswer, replay, sam_tokens_a_pass
-from agentrt.bench.drafting.exactness import EXACT
+from agentrt.bench.drafting.equal_width import replay, sam_tokens_a_pass
 from agentrt.bench.drafting.prompt_sets import Prompt
 from agentrt.bench.drafting.sides import BaselineSide, Vanilla
 
@@ -27,7 +27,7 @@ def test_passes_of_an_answer_that_repeats_its_prompt() -> None:
 
 
 def test_tokens_a_pass_between_two_widths() -> None:
-    answers = [RecordedAnswer([0, *range(1, 60)], list(range(1, 60)))]
+    answers = [([0, *range(1, 60)], list(range(1, 60)))]
     low, middle, high = (sam_tokens_a_pass([answers], 100, verified) for verified in (1.0, 1.5, 2.0))
     assert low < middle < high
     assert sam_tokens_a_pass([answers], 100, 0.0) == 1.0

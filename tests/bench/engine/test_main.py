@@ -2,130 +2,89 @@
 
 from __future__ import annotations
 
-import dataclasses
 import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from agentrt.bench.common.bench_model import BenchModel
 from agentrt.bench.common.prompts import Passages, Prompts, RandomWords
 from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
-from agentrt.bench.common.report import Table
 from agentrt.bench.engine import cuts as _engine_cuts
-from agentrt.bench.engine import greedy, larger, nano
 from agentrt.bench.engine import main as engine
 from agentrt.bench.engine.cuts import EXACT, ForwardPasses
-from agentrt.bench.engine.greedy import PROMPTS
-from agentrt.bench.engine.nano import NanoResult
-from agentrt.bench.engine.sides import Cache, EngineSide, Settings, Timed
-from agentrt.bench.engine.speeds import COLUMNS, DECODE, Rates, Work, answers_of, least_ratio, words_for
-from agentrt.bench.engine.step import DecodeStep, Operation, _operations
-from agentrt.errors import ModelNotFoundError
+from agentrt.bench.engine.main import bandwidth_fraction, rest_between_steps
+from agentrt.bench.engine.speeds import DECODE, Rates, Work, answers_of, least_ratio, words_for
+from agentrt.bench.engine.step import DecodeStep, Operation, _operations, measure_decode_step
+from agentrt.bench.engines.local import AgentRT
+from agentrt.bench.engines.side import Answer, EngineProcess, Request
+from agentrt.runtime.engine.trace import TracedKernel
+from agentrt.runtime.heg.kernel import Role
 from agentrt.runtime.model.kv_layout import KVLayout
+from agentrt.runtime.nano import MODEL_DIRECTORY
 from agentrt.runtime.xpu import machine
 
 pytestmark = pytest.mark.bench
 
 TINY = ModelShape("qwen2", 3, 64, 128, 2, 1, 512)
 NANO = BenchModel.of("nano", "nano", RandomWords)
-RATIOS = ("decode", "prefill", "batch8")
-OF_LARGER = (*RATIOS, "batch16")
+RATIOS = ("decode", "prefill", "batch8", "batch16")
 
 
-def test_figures_on_next_to_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    little = dataclasses.replace(nano.QUICK, repetitions=2, decode_tokens=8, batch_tokens=4)
-    monkeypatch.setattr(nano, "QUICK", little)
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "COMPARED", ForwardPasses(chunks=2, chunk_tokens=20, decode_steps=3))
+    monkeypatch.setattr(engine, "SIZES", {True: engine.Size(1, 0, 6, 3), False: engine.Size(1, 1, 6, 3)})
+    monkeypatch.setattr(engine, "_NANO_TIMES", 1)
+    monkeypatch.setattr(engine, "PREFILL_TOKENS", (100, 2000))
+    monkeypatch.setattr(engine, "PROMPTS", 4)
+
+
+@pytest.mark.usefixtures("small")
+def test_nano_is_measured_on_next_to_no_work() -> None:
     said: list[str] = []
-    report = engine.run(quick=True, workloads=None, progress=said.append)
+    report = engine.run(quick=False, workloads=None, progress=said.append)
     assert report.bench == "engine"
-    assert set(report.figures) == {
-        "greedy_equal_prompts",
-        "decode_ratio_vs_openvino_genai",
-        "prefill_ratio_vs_openvino_genai",
-    }
-    assert report.figures["greedy_equal_prompts"] == PROMPTS
-    assert min(report.figures.values()) > 0
-    (table,) = report.tables
-    assert len(table.rows) == 2 * (len(nano.PREFILLS) + 2)
-    assert said, "a run that takes long shows its progress"
-
-
-def test_the_whole_bench_on_a_larger_model_that_is_tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    ratios = {"decode": 1.5, "prefill": 2.0, "batch8": 2.5}
-    quick = NanoResult(50, ratios, Table(title="nano", columns=COLUMNS, rows=()))
-    monkeypatch.setattr(nano, "measure_nano", lambda work, threads, progress: quick)
-    monkeypatch.setattr(engine, "_SHAPE", TINY)
-    monkeypatch.setattr(engine, "COMPARED", ForwardPasses(chunks=2, chunk_tokens=20, decode_steps=3))
-    monkeypatch.setattr(larger, "FULL", larger.LargerWork(1, 1, decode_tokens=6, batch_tokens=3))
-    monkeypatch.setattr(larger, "PREFILL_TOKENS", (300, 600))
-    report = engine.run(quick=False, workloads=None, progress=lambda line: None)
-    figures = dict(report.figures)
-    assert {name: figures.pop(f"nano_{name}_ratio_vs_openvino_genai") for name in RATIOS} == ratios
-    assert figures.pop("greedy_equal_prompts") == 50
-    assert figures.pop("logits_max_abs_diff_cut") == 0
-    for name in OF_LARGER:
-        assert figures.pop(f"{name}_ratio_vs_openvino_genai") > 0
-    assert 0 < figures.pop("decode_bandwidth_fraction") < 1
-    assert figures.pop("rest_between_steps_ms") > 0
-    if sys.platform == "linux":
-        # An interpreter and OpenVINO are the most of either.
-        assert 0.3 < figures.pop("peak_rss_ratio_vs_openvino_genai") < 3
-    assert not figures
-
-    _, speeds, memory, step, agreement = report.tables
-    assert {row[3] for row in speeds.rows} == {"openvino_genai", "openvino_genai_batching"}
-    assert {row[0] for row in speeds.rows} == {"groups of 128", "each side's choice"}
-    assert len(speeds.rows) == 2 * 2 * 5
-    assert [row[0] for row in memory.rows] == ["agentrt", "openvino_genai", "openvino_genai_batching"]
-    parts = {str(row[0]) for row in step.rows}
-    assert {"between operations", "all of OpenVINO", "a step"} <= parts
-    # Cut in two ways at two precisions, two models.
-    assert len(agreement.rows) == 8
-    exact = [row for row in agreement.rows if row[1] == EXACT]
-    assert [(row[3], row[4], row[6]) for row in exact] == [(43, 0.0, 1.0)] * 4
-
-
-def test_a_given_model_is_measured_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "COMPARED", ForwardPasses(chunks=2, chunk_tokens=20, decode_steps=3))
-    monkeypatch.setattr(larger, "QUICK", larger.LargerWork(1, 0, decode_tokens=6, batch_tokens=3))
-    monkeypatch.setattr(larger, "PREFILL_TOKENS", (100, 2000))
-    monkeypatch.setattr(greedy, "PROMPTS", 4)
-    report = engine.run(quick=True, workloads=None, progress=lambda line: None, model="nano")
     assert report.figures.keys() - {"peak_rss_ratio_vs_openvino_genai"} == {
-        *(f"{name}_ratio_vs_openvino_genai" for name in OF_LARGER),
+        *(f"{name}_ratio_vs_openvino_genai" for name in RATIOS),
         "greedy_equal_prompts",
         "decode_bandwidth_fraction",
         "rest_between_steps_ms",
         "logits_max_abs_diff_cut",
     }
-    assert report.figures["greedy_equal_prompts"] == 4
-    assert report.figures["logits_max_abs_diff_cut"] == 0
-    speeds, *_ = report.tables
+    figures = report.figures
+    assert (figures["greedy_equal_prompts"], figures["logits_max_abs_diff_cut"]) == (4, 0)
+    assert 0 < figures["decode_bandwidth_fraction"] < 1
+    if sys.platform == "linux":
+        # An interpreter and OpenVINO are the most of either.
+        assert 0.3 < figures["peak_rss_ratio_vs_openvino_genai"] < 3
+    speeds, step, agreement = report.tables
+    assert {row[0] for row in speeds.rows} == {"groups of 128", "each side's choice"}
+    assert {row[3] for row in speeds.rows} == {"openvino_genai", "openvino_genai_batching"}
     # nano's context has no room for the longer prompt.
     assert {row[1] for row in speeds.rows} == {"prefill, 100 tokens", DECODE, answers_of(8), answers_of(16)}
-    assert "nano in the same OpenVINO directory" in report.method
+    assert {"between operations", "all of OpenVINO", "a step"} <= {str(row[0]) for row in step.rows}
+    # Cut in two ways at two precisions.
+    exact = [row for row in agreement.rows if row[1] == EXACT]
+    assert [(row[3], row[4], row[6]) for row in exact] == [(43, 0.0, 1.0)] * 2
+    assert len(agreement.rows) == 4
+    assert said, "a run that takes long shows its progress"
 
 
-def test_a_gguf_file_is_measured_beside_llama_cpp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("small")
+def test_a_gguf_file_is_measured_beside_llama_cpp(tmp_path: Path) -> None:
     pytest.importorskip("xllamacpp")
-    monkeypatch.setattr(engine, "COMPARED", ForwardPasses(chunks=2, chunk_tokens=20, decode_steps=3))
-    monkeypatch.setattr(larger, "QUICK", larger.LargerWork(1, 0, decode_tokens=6, batch_tokens=3))
-    monkeypatch.setattr(larger, "PREFILL_TOKENS", (200,))
-    monkeypatch.setattr(greedy, "PROMPTS", 2)
     file = tmp_path / "tiny.gguf"
     write_random_gguf(file, TINY)
     report = engine.run(quick=True, workloads=None, progress=lambda line: None, model=str(file))
-    for name in OF_LARGER:
+    for name in RATIOS:
         best = report.figures[f"{name}_ratio_vs_best_peer"]
         assert 0 < best <= report.figures[f"{name}_ratio_vs_openvino_genai"]
-    speeds, memory, *_ = report.tables
-    assert len([row for row in speeds.rows if row[3] == "llama_cpp"]) == 4
-    assert memory.rows[-1][0] == "llama_cpp"
+    assert len([row for row in report.tables[0].rows if row[3] == "llama_cpp"]) == 5
     assert "llama.cpp's server" in report.method
 
 
@@ -167,12 +126,16 @@ def test_a_figure_is_the_ratio_to_the_best_opponent() -> None:
     assert least_ratio(found, "decode", "openvino_genai") == 0.8
 
 
-@pytest.mark.parametrize("tokens", [64, 512, 2048])
+def answered(prompt_tokens: int, new_tokens: int, decode_s: float) -> Answer:
+    return Answer(Request("", new_tokens), prompt_tokens, new_tokens, 0.0, 0.0, decode_s)
+
+
+@pytest.mark.parametrize("tokens", [64, 2048])
 @pytest.mark.parametrize("prompts", [RandomWords(1), Passages(1)])
 def test_prompts_have_the_tokens_that_are_asked_for(prompts: Prompts, tokens: int) -> None:
     class Side:
-        def time_one(self, prompt: str, new_tokens: int) -> Timed:
-            return Timed(11 + 3 * len(prompt.split()), new_tokens, 1.0, 1.0)
+        def generate(self, request: Request) -> Answer:
+            return answered(11 + 3 * len(str(request.prompt).split()), 1, 1.0)
 
     side: Any = Side()
     words = words_for(tokens, side, prompts)
@@ -231,30 +194,41 @@ def test_where_a_step_goes_adds_up() -> None:
 def test_the_bandwidth_fraction_compares_a_decode_with_the_bandwidth_of_its_moment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    speeds = iter([100.0, 50.0, 50.0])
-    bandwidths = iter([80e9, 40e9, 20e9])
+    speeds, bandwidths = iter([100.0, 50.0, 50.0]), iter([80e9, 40e9, 20e9])
     monkeypatch.setattr(machine, "measure_read_bandwidth", lambda: next(bandwidths))
 
     class Side:
-        def time_one(self, prompt: str, new_tokens: int) -> Timed:
-            return Timed(10, new_tokens, 0.0, (new_tokens - 1) / next(speeds))
+        def generate(self, request: Request) -> Answer:
+            return answered(10, request.max_tokens, (request.max_tokens - 1) / next(speeds))
 
     work = Work(3, {}, decode_words=10, decode_tokens=33, batch_words=1, batch_tokens=1, batches=())
-    side = cast("EngineSide", Side())
-    assert larger._bandwidth_fraction(side, 400_000_000, RandomWords(1), work) == pytest.approx(0.5)
+    side: Any = Side()
+    assert bandwidth_fraction(side, 400_000_000, RandomWords(1), work) == pytest.approx(0.5)
+
+
+def test_a_rest_is_what_a_step_takes_beyond_its_kernels() -> None:
+    def kernel(batch: int, started: float, seconds: float, stage: str = "decode") -> TracedKernel:
+        ended = started + seconds
+        return TracedKernel(Role.DECODE, started, ended, batch, 0, 1, "layers", stage, True, ("gen_1",), 1)
+
+    kernels = [
+        kernel(0, 0.0, 5.0, "prefill"),
+        *(kernel(1, 10.0, 1.0), kernel(1, 11.5, 2.0)),  # 0.5 between, 0.25 after
+        *(kernel(2, 13.75, 1.0), kernel(2, 15.0, 2.0)),  # 0.25 and 0.5
+        *(kernel(3, 17.5, 1.0), kernel(3, 18.5, 2.0)),  # and 4 once, when something else had the machine
+        kernel(4, 24.5, 1.0),
+    ]
+    assert rest_between_steps(kernels) == 0.75
 
 
 @pytest.mark.usefixtures("measured_costs")  # as those of the side, which is another process
 def test_a_side_finds_the_profile_that_the_decode_step_was_measured_with(tmp_path: Path) -> None:
-    from agentrt.bench.engine.step import measure_decode_step
-    from agentrt.runtime.nano import MODEL_DIRECTORY
-
-    settings = Settings(cache=Cache(1024, 2**26), profile_folder=tmp_path)
-    step = measure_decode_step(MODEL_DIRECTORY, settings.runtime_config(), past=40, steps=4)
+    settings = {"platform": "cpu", "memory_bytes": 2**26, "profile_folder": tmp_path}
+    step = measure_decode_step(MODEL_DIRECTORY, settings, past=40, steps=4)
     measured = {file: file.stat().st_mtime_ns for file in tmp_path.iterdir()}
     assert measured
-    with EngineSide("agentrt", str(MODEL_DIRECTORY), settings) as side:
-        assert side.time_one("hello", 3).new_tokens == 3
+    with EngineProcess(AgentRT, str(MODEL_DIRECTORY), settings) as side:
+        assert side.generate(Request("hello", 3)).new_tokens == 3
     assert {file: file.stat().st_mtime_ns for file in tmp_path.iterdir()} == measured
     # It reads all weights but the embedding, which is as large as the head, and little beside them.
     weights = MODEL_DIRECTORY.joinpath("openvino_model.bin").stat().st_size
@@ -262,15 +236,6 @@ def test_a_side_finds_the_profile_that_the_decode_step_was_measured_with(tmp_pat
     assert step.cache_bytes(step.layout.block_tokens + 1) == 2 * step.layout.block_bytes
     matrices = sum(each.bytes for each in step.operations)
     assert 0.5 * step.bytes < matrices < 1.5 * step.bytes
-
-
-def test_settings_are_the_same_for_both_sides() -> None:
-    settings = Settings(2, "f32", "f32", 128, cache=Cache(1024, 2**26))
-    config = settings.runtime_config()
-    ours = {name: value for name, value in config.device_properties().items() if name != "PERFORMANCE_HINT"}
-    assert ours == settings.device_properties()
-    assert config.memory_bytes == 2**26
-    assert Settings().device_properties() == {}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is counted on Linux only")
@@ -283,8 +248,3 @@ def test_peak_memory_is_kept_when_memory_is_freed() -> None:
     grown, after = map(int, said.stdout.split())
     assert grown > 0.9 * 2**28
     assert after > -0.1 * 2**28, "the kernel counts pages a little late"
-
-
-def test_a_side_that_fails_raises_here() -> None:
-    with pytest.raises(ModelNotFoundError, match="no model '/no/such/model'"):
-        EngineSide("agentrt", "/no/such/model", Settings(1))

@@ -9,8 +9,7 @@ import pytest
 
 from agentrt.bench.page import browser
 from agentrt.bench.page.browser import LivePage
-from agentrt.bench.page.load import background
-from agentrt.bench.page.server import PageServer
+from agentrt.bench.page.load import background, first_token_s, serve_nano
 from tests.external_commands import require
 
 pytestmark = pytest.mark.bench
@@ -28,9 +27,10 @@ def tab() -> Iterator[LivePage]:
     pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     require("chromium")
     with ExitStack() as stack:
-        server = stack.enter_context(PageServer())
-        opened, _ = stack.enter_context(browser.open_browser(server.url))
-        stack.enter_context(background(server.url))
+        url = stack.enter_context(serve_nano())
+        opened, _ = stack.enter_context(browser.open_browser(url))
+        stack.enter_context(background(url))
+        assert min(first_token_s(url, 2, 0.0)) > 0
         yield opened
 
 

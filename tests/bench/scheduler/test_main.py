@@ -11,8 +11,10 @@ import pytest
 from agentrt.bench.common.bench_model import BenchModel
 from agentrt.bench.common.prompts import RandomWords
 from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
-from agentrt.bench.scheduler import live as _scheduler_live
+from agentrt.bench.common.repetitions import Seeds
+from agentrt.bench.engines.side import Answer, Request, Run
 from agentrt.bench.scheduler import main as _scheduler_main
+from agentrt.bench.scheduler.engines import Arrival, describe_precision
 from agentrt.bench.scheduler.figures import (
     Point,
     Sweep,
@@ -22,9 +24,8 @@ from agentrt.bench.scheduler.figures import (
     latency_ratios,
     sustained_ratio,
 )
-from agentrt.bench.scheduler.live import LiveSize
+from agentrt.bench.scheduler.live import LiveSize, one_by_one, over_unloaded
 from agentrt.bench.scheduler.load import Lengths, recorded_arrivals, recorded_lengths
-from agentrt.bench.scheduler.sides import Arrival, Run, Served, Side, describe_precision
 from agentrt.bench.scheduler.simulated import (
     CPU,
     GPU_ALONE,
@@ -34,10 +35,10 @@ from agentrt.bench.scheduler.simulated import (
     Load,
     SimulatedRun,
     decision_us,
+    measure_waits,
     overlap_fraction,
     run_load,
 )
-from agentrt.bench.scheduler.waits import measure_waits, waits_table
 from agentrt.runtime.engine.trace import TracedKernel
 from agentrt.runtime.heg.kernel import Role
 from agentrt.runtime.model.directory import open_model_directory
@@ -84,17 +85,15 @@ def test_lengths_of_the_public_sets() -> None:
     )
 
 
-def served(first: float, waited: float, tokens: int = 600) -> Served:
-    return Served(Arrival(0.0, tokens, 5, True), tokens, first, first + 1, waited)
+def served(first: float, tokens: int = 600, *, reactive: bool = True) -> Answer:
+    return Answer(Request("", 5, reactive=reactive), tokens, 5, first, first + 1)
 
 
 def test_a_user_is_compared_with_the_same_user_alone() -> None:
-    alone = Run((served(1.0, 0.1), served(2.0, 0.1, tokens=100)), 5)
-    background = Served(Arrival(0.0, 9, 9, False), 9, 1, 1, 1)
-    mixed = Run((served(1.2, 0.15), background, served(3.0, 0.05, tokens=100)), 5)
-    assert list(_scheduler_live._over_unloaded([(alone, mixed)], 512)) == [1.2]
-    assert list(_scheduler_live._over_unloaded([(alone, mixed)], 0)) == [1.2, 1.5]
-    assert list(_scheduler_live._added_waits([(alone, mixed)])) == pytest.approx([0.05, 0.0])
+    alone = Run((served(1.0), served(2.0, tokens=100)), 5)
+    mixed = Run((served(1.2), served(1.0, reactive=False), served(3.0, tokens=100)), 5)
+    assert list(over_unloaded([(alone, mixed, alone)], 512)) == [1.2]
+    assert list(over_unloaded([(alone, mixed, alone)], 0)) == [1.2, 1.5]
 
 
 def test_alone_a_user_asks_at_once_and_one_after_the_other() -> None:
@@ -102,11 +101,11 @@ def test_alone_a_user_asks_at_once_and_one_after_the_other() -> None:
         def serve(self, arrivals: list[Arrival]) -> Run:
             (only,) = arrivals
             assert only.at_s == 0
-            return Run((Served(only, only.prompt_tokens, 0.5, 2.0, 0.1),), 2.0)
+            return Run((served(0.5, only.prompt_tokens),), 2.0)
 
     idle: Any = Idle()
-    alone = _scheduler_live._one_by_one(idle, [Arrival(3.0, 10, 5, True), Arrival(9.0, 20, 5, True)])
-    assert [one.arrival.prompt_tokens for one in alone.served] == [10, 20]
+    alone = one_by_one(idle, [Arrival(3.0, 10, 5, True), Arrival(9.0, 20, 5, True)])
+    assert [one.prompt_tokens for one in alone.answers] == [10, 20]
     assert alone.elapsed_s == 4.0
 
 
@@ -205,7 +204,6 @@ def test_questions_wait_for_one_kernel_at_most() -> None:
     for each in waits:
         assert 0 < each.longest_kernel_s <= 0.1
         assert 0 <= max(each.seconds) <= 0.035
-    assert len(waits_table(waits).rows) == 2
 
 
 def test_decisions_are_timed_while_many_wait() -> None:
@@ -214,11 +212,8 @@ def test_decisions_are_timed_while_many_wait() -> None:
 
 def test_a_gguf_file_is_measured_beside_llama_cpp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("xllamacpp")
-    monkeypatch.setattr(
-        _scheduler_main,
-        "_GIVEN",
-        {True: _scheduler_main._GivenSize(LiveSize(1, 1, 1), 1, 1, every_policy=False)},
-    )
+    size = _scheduler_main.GivenSize(LiveSize(1, 1, 1), 1, 1)
+    monkeypatch.setattr(_scheduler_main, "GIVEN", {True: size})
     monkeypatch.setattr(_scheduler_main, "recorded_lengths", lambda folder: LENGTHS)
     file = tmp_path / "tiny.gguf"
     write_random_gguf(file, ModelShape("qwen2", 3, 64, 128, 2, 1, 512))
@@ -235,16 +230,25 @@ def test_a_gguf_file_is_measured_beside_llama_cpp(tmp_path: Path, monkeypatch: p
     assert "llama.cpp's server" in report.method
 
 
-@pytest.mark.parametrize("name", ["agentrt", "openvino_genai"])
-def test_a_side_serves_a_schedule(name: str) -> None:
-    arrivals = [Arrival(0.0, 30, 3, False), Arrival(0.05, 20, 2, True)]
-    side_name = "agentrt" if name == "agentrt" else "openvino_genai"
-    with Side(side_name, NANO) as side:
-        run = side.serve(arrivals)
-    assert [one.arrival for one in run.served] == arrivals
-    for one in run.served:
-        assert 0 < one.first_s <= one.total_s <= run.elapsed_s
-        assert abs(one.prompt_tokens - one.arrival.prompt_tokens) < 30
+def test_nano_and_simulated_machines_on_next_to_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_scheduler_main, "NANO", {True: LiveSize(1, 1, 1)})
+    sweep = Sweep((0.2, 0.4), (10.0,), range(1), 3, 3)
+    monkeypatch.setattr(_scheduler_main, "SIMULATED", {True: _scheduler_main.SimulatedSize(sweep, (64,), 2)})
+    monkeypatch.setattr(_scheduler_main, "_DECISIONS", 5)
+    monkeypatch.setattr(_scheduler_main, "recorded_lengths", lambda folder: LENGTHS)
+    report = _scheduler_main.run(quick=True, workloads=None, progress=lambda line: None, seeds=Seeds(2, 5))
+    assert {
+        *("reactive_p95_ttft_ms", "reactive_p95_ttft_ratio_vs_openvino_genai"),
+        *("reactive_p95_ttft_over_unloaded", "proactive_throughput_ratio_vs_openvino_genai"),
+        *("sim_reactive_latency_ratio", "sim_proactive_kernel_max_ms", "sim_reactive_wait_max_ms"),
+        *("decision_us_p50_at_1000", "decision_us_p50_at_10000"),
+    } <= report.figures.keys()
+    user, waits, alone, mixed = report.tables
+    assert [row[0] for row in user.rows] == ["agentrt", "openvino_genai"]
+    assert user.rows[0][1] == user.rows[1][1], "both compute nano alike"
+    assert {(row[0], row[3]) for row in waits.rows} == {("70%", 1)}
+    assert (len(alone.rows), len(mixed.rows)) == (8, 8)
+    assert "2 runs a point" in report.method
 
 
 def test_the_groups_of_activations_are_those_of_each_side(tmp_path: Path) -> None:

@@ -9,16 +9,23 @@ import pytest
 
 from agentrt.bench.common.bench_model import BenchModel
 from agentrt.bench.common.prompts import RandomWords
-from agentrt.bench.scheduler.reactive import ANSWERS, Answered, Reactive, reactive_figures, reactive_table
-from agentrt.bench.scheduler.sides import Arrival, Run, Served, open_sides
+from agentrt.bench.engines.side import Answer, Request, Run
+from agentrt.bench.scheduler.engines import Arrival, open_engines
+from agentrt.bench.scheduler.reactive import (
+    ANSWERS,
+    Answered,
+    measure_reactive,
+    reactive_figures,
+    reactive_table,
+)
 
 pytestmark = pytest.mark.bench
 
 
-def served(first_ms: float, token_ms: float) -> Served:
+def served(first_ms: float, token_ms: float) -> Answer:
     """An answer of eleven tokens."""
     first = first_ms / 1e3
-    return Served(Arrival(0.0, 32, 11, True), 60, first, first + 10 * token_ms / 1e3)
+    return Answer(Request("", 11), 60, 11, first, first + 10 * token_ms / 1e3)
 
 
 def answered(alone: tuple[float, float], prefill_ms: float, token_ms: float) -> Answered:
@@ -58,10 +65,11 @@ def test_a_question_comes_into_a_prefill_and_after_all_answers_have_begun() -> N
 
         def serve(self, arrivals: Sequence[Arrival]) -> Run:
             self.runs.append(list(arrivals))
-            return Run(tuple(Served(each, each.prompt_tokens, 0.1, 0.2) for each in arrivals), 2.0)
+            answer = Answer(Request("", 2), 60, 2, 0.1, 0.2)
+            return Run((answer,) * len(arrivals), 2.0)
 
     engines: dict[str, Any] = {"agentrt": Engine(), "openvino_genai": Engine()}
-    Reactive(engines, 2, lambda line: None).measure()
+    measure_reactive(engines, 2, lambda line: None)
     first, _, alone, prefill, answers, *_ = engines["agentrt"].runs
     assert [(each.reactive, each.answer_tokens) for each in first] == [(False, 2)] * ANSWERS
     (question,) = alone
@@ -78,8 +86,8 @@ def test_a_question_comes_into_a_prefill_and_after_all_answers_have_begun() -> N
 
 
 def test_both_sides_answer_a_question_beside_their_background() -> None:
-    with open_sides(BenchModel.of("nano", "nano", RandomWords)) as engines:
-        figures, table = Reactive(engines, 1, lambda line: None).measure()
+    with open_engines(BenchModel.of("nano", "nano", RandomWords)) as engines:
+        figures, table = measure_reactive(engines, 1, lambda line: None)
     assert min(figures.values()) > 0
     assert [row[0] for row in table.rows] == ["agentrt", "openvino_genai"]
     assert "1638 tokens" in table.title, "nano's context has no room for 2,048"

@@ -7,8 +7,7 @@ import dataclasses
 import pytest
 
 from agentrt.bench.toolcache.agents import Done
-from agentrt.bench.toolcache.attainment import attainments, predictions
-from agentrt.bench.toolcache.repetition import Case, Repetition
+from agentrt.bench.toolcache.figures import Case, Repetition, attainments, predictions
 from agentrt.bench.toolcache.sides import CLIENT_SIDE, ENGINE_SIDE, PREFIX_CACHED
 from agentrt.bench.toolcache.tasks import Task
 from agentrt.calls import ToolCall

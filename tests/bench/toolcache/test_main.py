@@ -1,15 +1,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from agentrt.bench.common.figures import draw
 from agentrt.bench.common.repetitions import Seeds
-from agentrt.bench.toolcache import given, tools
 from agentrt.bench.toolcache import main as toolcache
-from agentrt.errors import BenchModelError
+from agentrt.bench.toolcache import tools
 
 from .bfcl import write_bfcl
 
@@ -45,7 +43,7 @@ def test_the_bench_on_next_to_no_work(monkeypatch: pytest.MonkeyPatch, tmp_path:
         "server_overhead_ms_p50",
         "stream_ttft_overhead_ms_p50",
     } <= set(figures)
-    sides, optimizations, _, spread = report.tables
+    sides, optimizations, spread = report.tables
     assert [row[:2] for row in sides.rows[:4]] == [
         ("short", side) for side in ("vanilla", "prefix-cached", "client-side", "engine-side")
     ]
@@ -65,37 +63,3 @@ def test_the_bench_on_next_to_no_work(monkeypatch: pytest.MonkeyPatch, tmp_path:
     (drawn,) = draw(report, tmp_path)
     picture = drawn.read_text(encoding="utf-8")
     assert all(word in picture for word in ("prefix-cached", "client-side", "engine-side", "short", "long"))
-
-
-def test_a_given_model_makes_its_own_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    size = toolcache.Size(1, {"short": 2, "long": 1}, requests=2, throughput_tasks=2, alphas=(1.0,))
-    monkeypatch.setattr(toolcache, "GIVEN_SIZES", {True: size})
-    monkeypatch.setattr(toolcache, "LATENCIES", {"short": 0.0, "long": 0.2})
-    monkeypatch.setattr(tools, "DRAFT_S", 0.0)
-    monkeypatch.setattr(given, "_REASON", "")  # nano does not reason
-    monkeypatch.setattr(given, "_CITIES", ("Oslo", "Rome", "Bergen", "Porto", "Turin", "Ljubljana"))
-    report = toolcache.run(
-        quick=True, workloads=None, progress=lambda line: None, model="nano", drafts=["nano-draft"]
-    )
-    figures = report.figures
-    assert figures["tokens_identical"] == 1
-    assert 0 < figures["call_share"] <= 1
-    assert 0 <= figures["draft_right_share"] <= 1
-    assert figures["draft_s"] > 0
-    # nano writes nothing before a call.
-    assert not {"eq6_attainment", "o2_call_ms_saved", "reasoning_slowdown_pct"} & figures.keys()
-    *_, drafts = report.tables
-    assert [row[:2] for row in drafts.rows] == [
-        ("nano-draft", "client-side"),
-        ("nano-draft", "engine-side"),
-    ]
-    assert "questions about the weather" in report.method
-
-
-def test_a_model_that_calls_no_tool_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def no_call(*asked: Any) -> None:
-        return None
-
-    monkeypatch.setattr(given.GivenTasks, "_task", no_call)
-    with pytest.raises(BenchModelError, match="is trained to call tools"):
-        toolcache.run(quick=True, workloads=None, progress=lambda line: None, model="nano")

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
-from agentrt.bench.traces.main import recorded_spans
-from agentrt.bench.traces.spans import SpanRecord, of_agentrt, unlinked
+from tests.bench.traces.spans import SpanRecord, of_agentrt, unlinked
+from tests.house.project import ROOT
 
 
 def span(
@@ -47,8 +53,13 @@ def test_others_are_not(others: list[SpanRecord], apart: list[str]) -> None:
 
 
 @pytest.mark.bench
-@pytest.mark.parametrize("script", ["travel_planner", "openai_agents_sdk"])
-def test_the_spans_of_a_script_are_linked(script: str) -> None:
-    spans = recorded_spans(script)
+@pytest.mark.parametrize("script", ["travel_planner", "openai_agents_sdk", "cluster_gateway", "mcp_client"])
+def test_the_spans_of_a_script_are_linked(script: str, tmp_path: Path) -> None:
+    file = tmp_path / "spans.json"
+    command = [sys.executable, "-m", "tests.bench.traces.recorded_script", script, str(file)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    spans = [SpanRecord.model_validate(each) for each in json.loads(file.read_text(encoding="utf-8"))]
     assert any(each.outcome == "claimed" for each in of_agentrt(spans))
     assert unlinked(spans) == []

@@ -13,11 +13,18 @@ import openvino as ov
 import pytest
 from numpy.typing import NDArray
 
-from agentrt.bench.models.architectures import EXPECTED_TOKENS
-from agentrt.bench.models.families import FAMILIES, PROMPT, vocabulary, weights, write_family, write_gguf
+from agentrt.bench.common.random_gguf import write_gguf
 from agentrt.errors import ModelFormatError
 from agentrt.runtime.model.directory import ModelDirectory, open_model_directory
 from tests.hypothesis_profiles import first_of
+from tests.runtime.model.gguf.families import (
+    EXPECTED_TOKENS,
+    FAMILIES,
+    PROMPT,
+    vocabulary,
+    weights,
+    write_family,
+)
 from tests.runtime.tiny import EXACT, Piece, forward, load, uncut
 
 pytestmark = pytest.mark.real_model

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrt.bench.models.families import write_family
 from agentrt.errors import ModelFormatError
 from agentrt.runtime.model.directory import open_model_directory
 from agentrt.runtime.model.gguf.file_format import read_header
 from tests.hypothesis_profiles import examples
+from tests.runtime.model.gguf.families import write_family
 
 U32, U64, STRING, ARRAY, F32 = 4, 10, 8, 9, 0
 HUGE = 2**63

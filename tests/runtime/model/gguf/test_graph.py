@@ -9,11 +9,11 @@ import numpy as np
 import openvino as ov
 import pytest
 
-from agentrt.bench.models import families
-from agentrt.bench.models.families import FAMILIES, LAYERS, write_family
 from agentrt.runtime.model.directory import open_model_directory
 from agentrt.runtime.model.fuse_matmuls import fuse_matmuls
 from agentrt.runtime.model.openvino_core import openvino_core
+from tests.runtime.model.gguf import families
+from tests.runtime.model.gguf.families import FAMILIES, LAYERS, write_family
 
 
 def converted(file: Path, folder: Path) -> ov.Model:

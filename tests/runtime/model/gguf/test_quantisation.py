@@ -11,7 +11,6 @@ import pytest
 from gguf.constants import GGMLQuantizationType as Type
 from gguf.quants import dequantize
 
-from agentrt.bench.models.conversions import PLAIN, random_blocks
 from agentrt.runtime.model.gguf.file_format import Tensor
 from agentrt.runtime.model.gguf.graph import project
 from agentrt.runtime.model.gguf.quantisation import (
@@ -23,6 +22,7 @@ from agentrt.runtime.model.gguf.quantisation import (
     unpack_four_bits,
 )
 from agentrt.runtime.model.gguf.weights_file import Rows, WeightsFile, write_graph
+from tests.runtime.model.gguf.conversions import PLAIN, random_blocks
 
 ROWS, COLUMNS = 24, 512
 ROUNDING = 3e-7

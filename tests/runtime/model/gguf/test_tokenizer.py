@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from agentrt.bench.models.families import VOCABULARY, vocabulary, weights, write_family, write_gguf
+from agentrt.bench.common.random_gguf import write_gguf
 from agentrt.runtime.model.directory import open_model_directory
 from agentrt.runtime.model.tokenizer import Tokenizer
+from tests.runtime.model.gguf.families import VOCABULARY, vocabulary, weights, write_family
 from tests.runtime.model.gguf.test_families import numbers
 
 pytestmark = pytest.mark.real_model

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 import transformers
 
-from agentrt.bench.models.architectures import EXPECTED_TOKENS
-from agentrt.bench.models.families import (
+from tests.runtime.model.gguf.families import (
+    EXPECTED_TOKENS,
     FAMILIES,
     HEAD_SIZE,
     HEADS,

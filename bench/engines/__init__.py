@@ -1,0 +1,1 @@
+"""The engines that benches compare, each behind the same interface."""

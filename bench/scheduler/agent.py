@@ -1,0 +1,214 @@
+"""An agent's turns over HTTP, with a digest in the background and without, on each server in turn."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, Final
+
+from ..common.bench_model import BenchModel
+from ..common.repetitions import spread_cells, spread_columns
+from ..common.report import Cell, Table
+from ..common.texts import Texts, TokenPrompts
+from ..engines.endpoint import Endpoint
+from ..engines.local import OURS
+from ..engines.side import Answer, Request
+from .engines import SLOTS, open_servers
+
+CALL_TOKENS: Final = 32
+"""Of the answers before the last one: as long as a call."""
+ANSWER_TOKENS: Final = 64
+"""Of the last answer."""
+_DIGESTED: Final = 3
+"""Texts of the digest that are with the server at once: with the agent's as many as llama.cpp has slots."""
+_DIGESTED_TOKENS: Final = 256
+_DIGEST_TOKENS: Final = 48
+"""Of what is said about each text."""
+
+
+@cache
+def _assistant() -> dict[str, Any]:
+    text = resources.files(__package__).joinpath("assistant.json").read_text("utf-8")
+    read: dict[str, Any] = json.loads(text)
+    return read
+
+
+def conversation(number: int) -> Iterator[Request]:
+    """Yield the turns of conversation ``number``, of which no two begin alike.
+
+    What the model answers is not in the messages of the next turn: a call that was written beforehand is, and
+    its result, so that all models and all servers have the same messages.
+    """
+    assistant = _assistant()
+    user, tools = assistant["users"][number % len(assistant["users"])], assistant["tools"]
+    messages: list[dict[str, Any]] = [
+        {"role": "system", "content": assistant["system"].format(number=number, user=user)},
+        {"role": "user", "content": assistant["question"]},
+    ]
+    for place, call in enumerate(assistant["calls"]):
+        yield Request(tuple(messages), CALL_TOKENS, tools)
+        made = {
+            "id": f"call_{number}_{place}",
+            "type": "function",
+            "function": {"name": call["name"], "arguments": json.dumps(call["arguments"])},
+        }
+        messages += [
+            {"role": "assistant", "content": "", "tool_calls": [made]},
+            {"role": "tool", "tool_call_id": made["id"], "content": json.dumps(call["result"])},
+        ]
+    yield Request(tuple(messages), ANSWER_TOKENS, tools)
+
+
+def has_agent_turns(model: BenchModel) -> bool:
+    """Whether the chat template of ``model`` takes tools, and a conversation fits in its context."""
+    tokens = TokenPrompts(model, 0)
+    if "tools" not in tokens.tokenizer.chat_template:
+        return False
+    *_, last = conversation(0)
+    prompt = tokens.tokenizer.apply_chat_template(last.messages, add_generation_prompt=True, tools=last.tools)
+    return tokens.count(prompt) + last.max_tokens <= model.context_length
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRun:
+    """One conversation on one server, beside the digest or alone."""
+
+    turns: tuple[Answer, ...]
+
+    @property
+    def total_s(self) -> float:
+        """Time of all turns. The tools take none."""
+        return sum(turn.total_s for turn in self.turns)
+
+
+Runs = Mapping[str, Mapping[str, Sequence[AgentRun]]]
+"""By background ("digest", or "none"), then by server, one for each repetition."""
+
+
+def measure_agent_turns(
+    model: BenchModel, repetitions: int, progress: Callable[[str], None]
+) -> tuple[dict[str, float], list[Table]]:
+    """Return the figures and the tables of conversations on the servers of ``model``.
+
+    Raises:
+        BenchPeerError: a server does not answer in full.
+    """
+    progress(f"{model.title}: starting the servers for an agent")
+    with open_servers(model) as servers:
+        texts = {name: Texts(model, 3) for name in servers}
+        for name, server in servers.items():
+            server.generate(_digest_request(texts[name]))
+        found: dict[str, dict[str, list[AgentRun]]] = {
+            background: {name: [] for name in servers} for background in ("digest", "none")
+        }
+        for repetition in range(repetitions):
+            for name in list(servers)[:: 1 if repetition % 2 == 0 else -1]:
+                progress(f"{name}: an agent's turns, {repetition + 1}")
+                with _digesting(servers[name], texts[name]):
+                    found["digest"][name].append(converse(servers[name], 2 * repetition))
+                found["none"][name].append(converse(servers[name], 2 * repetition + 1))
+    ratios = _ratios(found["digest"])
+    return {"agent_turn_ratio_vs_best_peer": statistics.median(ratios)}, agent_tables(found)
+
+
+def converse(server: Endpoint, number: int) -> AgentRun:
+    """Have one conversation on a server."""
+    return AgentRun(tuple(server.generate(turn) for turn in conversation(number)))
+
+
+def _digest_request(texts: Texts, tokens: int = _DIGEST_TOKENS) -> Request:
+    return Request(texts.take(_DIGESTED_TOKENS), tokens, reactive=False)
+
+
+@contextmanager
+def _digesting(server: Endpoint, texts: Texts) -> Iterator[None]:
+    """Digest texts without a pause; the block begins when the first ones have been answered."""
+    ended = threading.Event()
+
+    def digest(begun: threading.Event, tokens: int) -> None:
+        try:
+            while not ended.is_set():
+                server.generate(_digest_request(texts, tokens))
+                tokens = _DIGEST_TOKENS
+                begun.set()
+        finally:
+            begun.set()
+
+    begun = [threading.Event() for _ in range(_DIGESTED)]
+    with ThreadPoolExecutor(_DIGESTED) as threads:
+        # The first answers have other lengths, so that they do not end all at once.
+        digests = [
+            threads.submit(digest, each, _DIGEST_TOKENS * (place + 1) // _DIGESTED)
+            for place, each in enumerate(begun)
+        ]
+        try:
+            for each in begun:
+                each.wait()
+            yield
+        finally:
+            ended.set()
+        for done in digests:
+            done.result()
+
+
+def _ratios(runs: Mapping[str, Sequence[AgentRun]]) -> list[float]:
+    """Return our time over that of the fastest peer, for each repetition."""
+    peers = [of_peer for name, of_peer in runs.items() if name != OURS]
+    return [
+        ours.total_s / min(each.total_s for each in theirs)
+        for ours, *theirs in zip(runs[OURS], *peers, strict=True)
+    ]
+
+
+def agent_tables(found: Runs) -> list[Table]:
+    """Return the times of conversations, and of their turns, with a digest in the background and without."""
+    totals: list[tuple[Cell, ...]] = []
+    turns: list[tuple[Cell, ...]] = []
+    for background, of_background in found.items():
+        for name, runs in of_background.items():
+            ratio = None if name != OURS else statistics.median(_ratios(of_background))
+            totals.append((background, name, *spread_cells([run.total_s for run in runs], 3), ratio))
+            for place, made in enumerate(zip(*(run.turns for run in runs), strict=True), 1):
+                first = spread_cells([1e3 * each.first_s for each in made], 1)
+                whole = spread_cells([each.total_s for each in made], 3)
+                turns.append((background, name, place, made[0].prompt_tokens, *first, *whole))
+    return [
+        Table(
+            title="an agent's conversation over HTTP",
+            columns=("background", "engine", *spread_columns("total s"), "ratio to the fastest peer"),
+            rows=tuple(totals),
+        ),
+        Table(
+            title="turns of an agent's conversation",
+            columns=(
+                *("background", "engine", "turn", "prompt tokens"),
+                *spread_columns("TTFT ms"),
+                *spread_columns("seconds"),
+            ),
+            rows=tuple(turns),
+        ),
+    ]
+
+
+AGENT_METHOD: Final = (
+    "An agent's conversation: three model requests with ten tools in the prompt, streamed over HTTP, with "
+    f"answers of {CALL_TOKENS} tokens and of {ANSWER_TOKENS} at the end. Behind each answer but the last "
+    "follow a call that was written beforehand and its result, so that all servers compute the same "
+    "messages. Each conversation begins with another system message: its first turn is computed, and later "
+    f"ones find the turn before in the prefix cache. Meanwhile a digest has {_DIGESTED} texts of "
+    f"{_DIGESTED_TOKENS} tokens answered at all times, {_DIGEST_TOKENS} tokens each, or there is no other "
+    "work. Every server gets the same bodies, in which the digest's say service_tier flex, and has its own "
+    "defaults: `agentrt serve` takes flex for proactive; llama.cpp's server (f16 cache, "
+    f"{SLOTS} slots in one cache, cache_prompt) and openvino_genai's continuous batching (prefix cache on, "
+    "256 tokens a step, behind a server of the bench that steps it) know no priorities. "
+    "agent_turn_ratio_vs_best_peer is the median over the repetitions of our time of a conversation beside "
+    "the digest over that of the fastest peer. The time to the first token is that of the first part that "
+    "the client gets; agentrt sends a call in bare JSON when it is whole. "
+)

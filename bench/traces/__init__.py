@@ -1,1 +1,0 @@
-"""Whether the spans of the example scripts are linked to each other."""

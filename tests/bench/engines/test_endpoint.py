@@ -1,0 +1,217 @@
+"""Servers over HTTP: one of the same words on a real socket, its priorities and its faults."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse, StreamingResponse
+
+from agentrt.bench.engines import endpoint
+from agentrt.bench.engines.endpoint import PeerAddress, open_peer
+from agentrt.bench.engines.side import Request as Asked
+from agentrt.bench.scheduler import main as scheduler
+from agentrt.errors import BenchPeerError, ConfigurationError
+from agentrt.runtime.serving.server import ServerConfig
+from tests.patience import PATIENCE_S, until
+from tests.runtime.serving.http.serving import listening
+
+pytestmark = pytest.mark.bench
+
+
+class Shaped:
+    """Answers as llama.cpp's server and vLLM do, and keeps what it was asked."""
+
+    def __init__(self, *, context: int = 4096, priorities: bool = True, short_by: int = 0) -> None:
+        self.bodies: list[dict[str, Any]] = []
+        self.priorities = priorities
+        self.short_by = short_by
+        self.opened = lambda: None
+        """Called between an answer's opening and its first token."""
+        self.app = FastAPI()
+
+        @self.app.get("/v1/models")
+        def models() -> dict[str, Any]:
+            return {"data": [{"id": "random", "max_model_len": context}]}
+
+        @self.app.get("/props")
+        def properties() -> dict[str, Any]:
+            return {"default_generation_settings": {"n_ctx": context}}
+
+        @self.app.post("/v1/chat/completions")
+        async def complete(request: Request) -> Response:
+            body = await request.json()
+            self.bodies.append(body)
+            if body.get("priority") and not self.priorities:
+                return JSONResponse({"error": "Priority scheduling is not enabled."}, 400)
+            return StreamingResponse(self._stream(body), media_type="text/event-stream")
+
+    async def _stream(self, body: dict[str, Any]) -> AsyncIterator[str]:
+        tokens = body["max_tokens"] - self.short_by
+        opening = {"index": 0, "delta": {"role": "assistant", "content": ""}}
+        yield f"data: {json.dumps({'choices': [opening]})}\n\n"
+        self.opened()
+        for _ in range(tokens):
+            choice = {"index": 0, "delta": {"content": "a"}}
+            yield f"data: {json.dumps({'choices': [choice], 'usage': None})}\n\n"
+        usage = {"completion_tokens": tokens, "prompt_tokens": len(body["messages"][0]["content"])}
+        yield f"data: {json.dumps({'choices': [], 'usage': usage})}\n\n"
+        yield "data: [DONE]\n\n"
+
+
+@pytest.fixture
+def address() -> Iterator[Callable[..., PeerAddress]]:
+    """Starts a server and says where it is."""
+    with ExitStack() as stack:
+
+        def start(server: Shaped, name: str = "vllm") -> PeerAddress:
+            running = stack.enter_context(listening(server.app, ServerConfig(port=0)))
+            return PeerAddress.parse(f"{name}={running.url}/v1/,bf16 on 2 threads")
+
+        yield start
+
+
+class Clock:
+    """The client's clock, which leaps over what it waits for and what a server is to take."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._leapt_s = 0.0
+        monkeypatch.setattr(endpoint, "time", SimpleNamespace(perf_counter=self.now))
+
+    def now(self) -> float:
+        return time.perf_counter() + self._leapt_s
+
+    def leap(self, seconds: float) -> None:
+        self._leapt_s += seconds
+
+    def sleep_until(self, true: Callable[[], bool], monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let the client sleep until something is true, and then for no longer."""
+
+        async def sleep(seconds: float) -> None:
+            if seconds > 0:
+                await asyncio.to_thread(until, true)
+                self.leap(seconds)
+
+        names = {"run": asyncio.run, "gather": asyncio.gather, "sleep": sleep}
+        monkeypatch.setattr(endpoint, "asyncio", SimpleNamespace(**names))
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+def test_a_peer_serves_a_schedule(
+    address: Callable[..., PeerAddress], clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Shaped(context=2000)
+    peer = open_peer(address(server))
+    assert peer.context_length == 2000
+    server.bodies.clear()
+    clock.sleep_until(lambda: bool(server.bodies), monkeypatch)
+    requests = [Asked("x" * 30, 3, at_s=3600.0, reactive=False), Asked("x" * 20, 2)]
+    run = peer.stream(requests)
+    assert [one.request for one in run.answers] == requests
+    assert [one.prompt_tokens for one in run.answers] == [30, 20]
+    for one in run.answers:
+        assert 0 < one.first_s <= one.total_s <= run.elapsed_s
+    assert run.elapsed_s > 3600, "the second came when it was meant to"
+    first, second = server.bodies
+    assert (first["messages"][0]["role"], first["priority"]) == ("user", 0), "the user's goes first"
+    assert second["priority"] == 1
+    assert all(body["ignore_eos"] and body["model"] == "random" for body in server.bodies)
+
+
+def test_llama_cpp_knows_no_priorities(address: Callable[..., PeerAddress]) -> None:
+    server = Shaped(context=3000)
+    assert open_peer(address(server, "llama_cpp")).context_length == 3000
+    assert all("priority" not in body and body["cache_prompt"] is False for body in server.bodies)
+
+
+def test_the_opening_of_a_chat_is_no_token(address: Callable[..., PeerAddress], clock: Clock) -> None:
+    server = Shaped()
+    peer = open_peer(address(server))
+    server.opened = lambda: clock.leap(3600)
+    answer = peer.generate(Asked("Hello!", 3))
+    assert 3600 <= answer.first_s <= answer.total_s
+
+
+def test_all_that_has_arrived_is_sent_however_long_others_take(address: Callable[..., PeerAddress]) -> None:
+    class Gathering(Shaped):
+        """Answers none of them before all are here."""
+
+        gathering = False
+
+        async def _stream(self, body: dict[str, Any]) -> AsyncIterator[str]:
+            if len(self.bodies) == 110:
+                all_here.set()
+            if self.gathering:
+                await asyncio.wait_for(all_here.wait(), PATIENCE_S)
+            async for event in super()._stream(body):
+                yield event
+
+    all_here = asyncio.Event()
+    server = Gathering()
+    peer = open_peer(address(server))
+    server.bodies.clear()
+    server.gathering = True
+    assert len(peer.stream([Asked("Hello!", 1)] * 110).answers) == 110
+
+
+@pytest.mark.parametrize(
+    ("server", "problem"),
+    [
+        (Shaped(priorities=False), "refused a request with 400.*Priority scheduling is not enabled"),
+        (Shaped(short_by=1), "answered 1 of 2 tokens"),
+        (Shaped(short_by=2), "answered 0 of 2 tokens"),
+    ],
+)
+def test_a_peer_that_does_not_do_the_work_is_refused(
+    address: Callable[..., PeerAddress], server: Shaped, problem: str
+) -> None:
+    with pytest.raises(BenchPeerError, match=problem):
+        open_peer(address(server))
+
+
+def test_a_server_of_another_kind_is_refused(address: Callable[..., PeerAddress]) -> None:
+    server = Shaped()
+    server.app.router.routes[:] = [
+        route for route in server.app.router.routes if getattr(route, "path", "") != "/props"
+    ]
+    with pytest.raises(
+        BenchPeerError, match=r"answers /props with 404\. Start it as docs/scheduling-figures\.md"
+    ):
+        open_peer(address(server, "llama_cpp"))
+
+
+def test_a_peer_that_is_down_is_refused() -> None:
+    down = r"llama_cpp at http://127\.0\.0\.1:9 cannot be reached: nothing listens there\. Start it"
+    with pytest.raises(BenchPeerError, match=down):
+        open_peer(PeerAddress.parse("llama_cpp=http://127.0.0.1:9,Q8_0 on 2 threads"))
+
+
+@pytest.mark.parametrize(("count", "problem"), [(2, "twice"), (1, "--model FILE")])
+def test_peers_that_cannot_be_measured_are_refused(count: int, problem: str) -> None:
+    peers = [PeerAddress.parse("vllm=http://127.0.0.1:9,bf16")] * count
+    with pytest.raises(ConfigurationError, match=problem):
+        scheduler.run(quick=True, workloads=None, progress=lambda line: None, peers=peers)
+
+
+@pytest.mark.parametrize("url", ["h:1", "http://", "http://127.0.0.1:port", "http://h:99999", "http://h?x"])
+def test_an_impossible_url_is_refused(url: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"--peer: .* is not the address of a server") as raised:
+        PeerAddress.parse(f"vllm={url},bf16")
+    assert ("Did you mean http://h:1?" in str(raised.value)) is (url == "h:1")
+
+
+@pytest.mark.parametrize("text", ["", "vllm", "vllm=http://h:1", "tgi=http://h:1,bf16", "vllm=http://h:1, "])
+def test_an_address_that_cannot_be_read_says_how_to_write_it(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="NAME=URL,PRECISION AND THREADS"):
+        PeerAddress.parse(text)

@@ -23,7 +23,7 @@ from .profile import profile
 from .pull import pull
 from .serve import serve
 from .timeline import timeline
-from .top.command import top
+from .top import top
 
 app = typer.Typer(name="agentrt", no_args_is_help=True, pretty_exceptions_enable=False)
 

@@ -34,13 +34,12 @@ def top(
     url: Annotated[
         str | None,
         typer.Option(
-            help=f"The address of agentrt serve or of another live page. The default is {_ADDRESS}.",
-            show_default=False,
+            help=f"The address of agentrt serve or of another live page. The default is {_ADDRESS}."
         ),
     ] = None,
     uds: Annotated[
         Path | None,
-        typer.Option(help="The Unix socket of agentrt serve, instead of --url.", show_default=False),
+        typer.Option(help="The Unix socket of agentrt serve, instead of --url."),
     ] = None,
     token_file: Annotated[
         Path | None,
@@ -49,7 +48,6 @@ def top(
             "default is the file 'tokens' beside the config file, if there is one; otherwise the token is "
             "asked for where one is needed.",
             dir_okay=False,
-            show_default=False,
         ),
     ] = None,
 ) -> None:

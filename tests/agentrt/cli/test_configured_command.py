@@ -13,7 +13,7 @@ import typer
 from typer.main import get_group
 from typer.testing import CliRunner
 
-from agentrt.cli.configured_command import CONFIGURED, ConfiguredCommand
+from agentrt.cli.command import CONFIGURED, ConfiguredCommand
 from agentrt.cli.main import app
 from agentrt.errors import ConfigFileError
 

@@ -11,7 +11,7 @@ import typer
 from typer.main import get_group
 from typer.testing import CliRunner
 
-from agentrt.cli.configured_command import ConfiguredCommand
+from agentrt.cli.command import ConfiguredCommand
 from agentrt.cli.main import app
 from agentrt.runtime import PoolConfig, PooledModel, RuntimeConfig
 from agentrt.runtime.serving.server import ServerConfig

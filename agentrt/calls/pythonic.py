@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
+from .arguments import json_text
 from .events import ParserEvent, ToolCall, call_events
 from .format import ToolCallFormat
-from .writing import json_text
 
 _SPACE = " \t\r\n"
 _MAX_DEPTH = 64
@@ -236,4 +237,22 @@ PYTHONIC: Final = ToolCallFormat(
     template_markers=("[func_name1(params_name1=params_value1",),  # Llama 3.2 pythonic, Llama 4
     write=write_pythonic,
     # No shape: a bracket may also begin ordinary text.
+)
+
+
+# LFM2: ``<|tool_call_start|>[name(key="value")]<|tool_call_end|>`` anywhere in the text.
+def _write_lfm2(call: ToolCall) -> str | None:
+    written = write_pythonic(call)
+    return None if written is None else f"<|tool_call_start|>{written}<|tool_call_end|>"
+
+
+LFM2: Final = ToolCallFormat(
+    name="lfm2",
+    scanner=functools.partial(PythonicCallScanner, in_list=True),
+    opening_tag="<|tool_call_start|>",
+    separator=",",
+    closing="]<|tool_call_end|>",
+    inner_markup=("<|tool_call_end|>",),
+    template_markers=("<|tool_call_start|>",),
+    write=_write_lfm2,
 )

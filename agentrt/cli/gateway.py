@@ -80,7 +80,7 @@ def gateway(
     if redis is not None:
         require_extra("redis")
     begin_serving()
-    from agentrt.runtime.gateway import GatewayConfig, bind, create_gateway, serve
+    from agentrt.runtime.serving.gateway import GatewayConfig, bind, create_gateway, serve
 
     tokens, access = choose_tokens(token_file, no_auth, uds)
     config = GatewayConfig(

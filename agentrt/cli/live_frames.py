@@ -52,7 +52,7 @@ class Server:
         Raises:
             ConfigurationError: it is not the plain address of an HTTP server.
         """
-        from agentrt.runtime.http.address import server_root
+        from agentrt.runtime.serving.http.address import server_root
 
         return cls(server_root(address, "--url", "a server", "the token is given by --token-file"))
 
@@ -68,7 +68,7 @@ class Server:
     @property
     def is_local(self) -> bool:
         """Whether it is on this machine."""
-        from agentrt.runtime.http.config import ListenConfig
+        from agentrt.runtime.serving.http.config import ListenConfig
 
         return self.uds is not None or ListenConfig(host=self.root.host).loopback
 
@@ -83,7 +83,7 @@ class Server:
         Raises:
             ConfigurationError: there is no such file, or it cannot be used.
         """
-        from agentrt.runtime.http.identity import owner_token
+        from agentrt.runtime.serving.http.identity import owner_token
 
         if self.typed is not None or self.token_file is None:
             return self.typed
@@ -98,7 +98,7 @@ async def open_frames(server: Server) -> AsyncIterator[AsyncIterator[Frame]]:
         TokenNeededError: the server needs another token.
         ConfigurationError: nothing answers there, what answers has no live page, or the server ends.
     """
-    from agentrt.runtime.http.unreachable import NO_SOCKET, NOTHING_LISTENS, why_unreachable
+    from agentrt.runtime.serving.http.unreachable import NO_SOCKET, NOTHING_LISTENS, why_unreachable
 
     token = await server.token()
     headers = {} if token is None else {b"authorization": f"Bearer {token.text}".encode()}

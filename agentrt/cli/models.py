@@ -67,7 +67,7 @@ def pull(
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
-    from agentrt.runtime.hub.pull import pull_model
+    from agentrt.runtime.model.hub.pull import pull_model
 
     lines = Console(stderr=True)
     columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())

@@ -21,7 +21,7 @@ def complete_model(incomplete: str) -> list[str]:
     """Return the names that begin with ``incomplete``; where there is none, shells complete a path."""
     names = ["nano"]
     with contextlib.suppress(ImportError, OSError):  # a completion prints no errors
-        from agentrt.runtime.hub.pulled import pulled_models
+        from agentrt.runtime.model.hub.pulled import pulled_models
 
         names += pulled_models()
     return [name for name in names if name.startswith(incomplete)]
@@ -48,7 +48,7 @@ def positive(value: float | None) -> float | None:
 
 def origins(values: list[str] | None) -> list[str] | None:
     """Refuse what is no origin of web pages."""
-    from agentrt.runtime.http.config import check_origin
+    from agentrt.runtime.serving.http.config import check_origin
 
     for origin in values or ():
         check_origin(origin)
@@ -59,7 +59,7 @@ def engine_address(value: str) -> str:
     """Refuse what is no address of an engine; without the extra that parses it, nothing."""
     if not missing_modules("gateway"):
         check_variables()  # FastAPI's import reads them
-        from agentrt.runtime.gateway import GatewayConfig
+        from agentrt.runtime.serving.gateway import GatewayConfig
 
         GatewayConfig(upstream=value).root()
     return value
@@ -69,7 +69,7 @@ def redis_address(value: str | None) -> str | None:
     """Refuse what is no address of a Redis server; without the extra of the gateway, nothing."""
     if value is not None and not missing_modules("gateway"):
         check_variables()
-        from agentrt.runtime.gateway.bounded_redis import check_redis_url
+        from agentrt.runtime.serving.gateway.bounded_redis import check_redis_url
 
         check_redis_url(value)
     return value
@@ -106,7 +106,7 @@ def check_options(command: str, options: Mapping[str, Any]) -> None:
 
 
 def _check_access(options: Mapping[str, Any]) -> None:
-    from agentrt.runtime.http.config import ListenConfig
+    from agentrt.runtime.serving.http.config import ListenConfig
 
     if not options["no_auth"]:
         return

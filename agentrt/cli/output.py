@@ -15,7 +15,7 @@ from ..errors import ConfigurationError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from agentrt.runtime.opening import OnOpeningStep, OpeningStep
+    from agentrt.runtime.model.opening import OnOpeningStep, OpeningStep
 
 _WIDE: Final = 10_000  # columns
 

@@ -19,8 +19,8 @@ from .options import origins
 from .output import say
 
 if TYPE_CHECKING:
-    from agentrt.runtime.http.config import ListenConfig
-    from agentrt.runtime.http.identity import Tokens
+    from agentrt.runtime.serving.http.config import ListenConfig
+    from agentrt.runtime.serving.http.identity import Tokens
 
 _DAY_S = 86_400
 
@@ -65,7 +65,7 @@ def begin_serving() -> None:
         ConfigurationError: one of the ``OTEL_*`` variables cannot be used.
     """
     check_variables()
-    from agentrt.runtime.http.allocator import share_arenas
+    from agentrt.runtime.serving.http.allocator import share_arenas
 
     signal.signal(signal.SIGTERM, _exit)
     share_arenas()
@@ -82,7 +82,7 @@ def choose_tokens(
     Raises:
         ConfigurationError: the token file cannot be used.
     """
-    from agentrt.runtime.http.identity import Tokens
+    from agentrt.runtime.serving.http.identity import Tokens
 
     if token_file is None and (no_auth or uds is not None):
         return None, None

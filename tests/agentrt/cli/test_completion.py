@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from agentrt.cli.main import app
 from agentrt.cli.options import complete_model
-from agentrt.runtime.hub.pulled import remember_pulled
+from agentrt.runtime.model.hub.pulled import remember_pulled
 
 START = "import sys; sys.argv[0] = 'agentrt'; from agentrt.__main__ import main; main()"
 

@@ -23,15 +23,15 @@ from agentrt.cli.main import app
 from agentrt.cli.top_view import _owners, draw
 from agentrt.errors import ConfigurationError
 from agentrt.runtime import LocalRuntime
-from agentrt.runtime.http.config import ListenConfig
-from agentrt.runtime.http.identity import METRICS_READER, Tokens
-from agentrt.runtime.live.app import create_live_app
-from agentrt.runtime.live.feed import LiveFeed
-from agentrt.runtime.live.frames import Frames
+from agentrt.runtime.serving.http.config import ListenConfig
+from agentrt.runtime.serving.http.identity import METRICS_READER, Tokens
+from agentrt.runtime.serving.live.app import create_live_app
+from agentrt.runtime.serving.live.feed import LiveFeed
+from agentrt.runtime.serving.live.frames import Frames
 from tests.runtime.conftest import open_exact
-from tests.runtime.gateway.scripted import Scripted
-from tests.runtime.http.serving import Running, listening
-from tests.runtime.server.conftest import HELLO, running
+from tests.runtime.serving.gateway.scripted import Scripted
+from tests.runtime.serving.http.serving import Running, listening
+from tests.runtime.serving.server.conftest import HELLO, running
 
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
 ROW = {
@@ -282,7 +282,9 @@ def test_the_token_of_this_user_is_for_servers_on_this_machine(
     assert METRICS_READER in tokens.apps
     with running(nano, tokens=tokens, host="0.0.0.0") as server:
         assert "nano" in top("--url", server.url)
-        monkeypatch.setattr("agentrt.runtime.http.config.ListenConfig.loopback", False)  # another machine's
+        monkeypatch.setattr(
+            "agentrt.runtime.serving.http.config.ListenConfig.loopback", False
+        )  # another machine's
         assert "none was sent" in problem("--url", server.url)
 
 

@@ -12,11 +12,11 @@ import httpx
 import pytest
 
 from agentrt.runtime import LocalRuntime
-from agentrt.runtime.http.identity import Tokens
+from agentrt.runtime.serving.http.identity import Tokens
 from tests.agentrt.cli.chat.pseudo_terminal import CTRL_C, PseudoTerminal, terminal
 from tests.agentrt.cli.test_top import nano, server, token_file, tokens
-from tests.runtime.http.serving import Running
-from tests.runtime.server.conftest import HELLO, running
+from tests.runtime.serving.http.serving import Running
+from tests.runtime.serving.server.conftest import HELLO, running
 
 __all__ = ["nano", "server", "tokens"]
 

@@ -17,15 +17,19 @@ _TOOL_COLUMNS: Final = (
 _PREDICTOR_COLUMNS: Final = ("predictor", "drafts right", "turns started", "tokens", "failures")
 
 
-class CallReport(BaseModel):
+class _Report(BaseModel):
+    """A report, which does not change."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class CallReport(_Report):
     """One call of a speculable tool; times in seconds, see :class:`~agentrt.reports.events.CallClaimed`.
 
     ``could_save_s`` is what Eq. 1 of SpecTools gives for a call that was drafted and not run speculatively,
     as all are in shadow mode. ``called_s`` is when the call reached the tool, in seconds since the first
     event, and ``run`` the number of the speculative run that it claimed.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     tool: str
     hit: bool
@@ -39,13 +43,11 @@ class CallReport(BaseModel):
     run: int = 0
 
 
-class RunReport(BaseModel):
+class RunReport(_Report):
     """One speculative run of a tool that has ended.
 
     ``started_s`` is in seconds since the first event, and the tool ran ``ran_s``.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     run: int
     tool: str
@@ -55,14 +57,12 @@ class RunReport(BaseModel):
     reason: str = ""
 
 
-class TurnReport(BaseModel):
+class TurnReport(_Report):
     """One model request: its time in seconds (G), its drafts, and the calls in its answer.
 
     ``started_s``, when it was sent, and ``drafted_s``, when its first drafts came, are in seconds since the
     first event. ``wasted_s`` is how long the model worked on it if it was sent ahead in vain.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     turn: int
     started_s: float = 0.0
@@ -85,7 +85,7 @@ class TurnReport(BaseModel):
         return sum(call.saved_s for call in self.calls)
 
 
-class ToolReport(BaseModel):
+class ToolReport(_Report):
     """Totals of one tool, or of all. Seconds and the cost of wasted runs are sums.
 
     ``could_save_s`` is what running all drafted calls could have saved in addition. ``unclaimed`` counts the
@@ -94,8 +94,6 @@ class ToolReport(BaseModel):
     ``disclosures`` counts the wasted runs that passed new values to a tool declared ``discloses``.
     ``refused_submissions`` counts the results that an engine's tool cache did not take.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     claims: int = 0
     misses: int = 0
@@ -121,15 +119,13 @@ class ToolReport(BaseModel):
         return self.claims / self.calls if self.calls else 0.0
 
 
-class PredictorReport(BaseModel):
+class PredictorReport(_Report):
     """Totals of one predictor, or of all.
 
     ``started`` and ``skipped`` count turns. ``drafts`` and ``correct`` count the different calls of
     speculable tools that it drafted in answered turns, run or not, and how many of them the model made.
     ``invalid`` counts the drafts that are no call of a speculable tool.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     started: int = 0
     skipped: int = 0
@@ -147,10 +143,8 @@ class PredictorReport(BaseModel):
         return self.correct / self.drafts if self.drafts else 0.0
 
 
-class AheadReport(BaseModel):
+class AheadReport(_Report):
     """Totals of the model requests sent ahead. Seconds are sums."""
-
-    model_config = ConfigDict(frozen=True)
 
     kept: int = 0
     wasted: int = 0
@@ -158,14 +152,12 @@ class AheadReport(BaseModel):
     wasted_s: float = 0.0
 
 
-class SpeculationReport(BaseModel):
+class SpeculationReport(_Report):
     """The report so far. ``turns`` holds the latest ones only; the totals cover all.
 
     ``refusals`` has the reasons for which an engine's tool cache did not take submitted results, with how
     many results each: see :class:`~agentrt.reports.events.SubmissionRefused`.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     turns: tuple[TurnReport, ...] = ()
     tools: dict[str, ToolReport] = {}

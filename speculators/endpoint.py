@@ -23,7 +23,7 @@ from agentrt.dialects.openai_client import PrioritizedAsyncClient
 from agentrt.drafts import DraftCharge, DraftCost, DraftRequest, estimated_tokens
 from agentrt.errors import ConfigurationError, MissingExtraError, PredictorPausedError
 
-from .voting import CallVotes
+from .ensemble import CallVotes
 
 _LONGEST_PAUSE_S = 3600.0
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
-from . import api, conventions
+from . import api
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, SpanKind
@@ -35,7 +35,7 @@ def _begin(method: str, kind: SpanKind, attributes: Mapping[str, Any]) -> Span:
 
 
 def _fail(span: Span, error: BaseException) -> None:
-    span.set_attributes(conventions.failure(error))
+    span.set_attributes(api.failure(error))
     span.set_status(api.failed())
 
 

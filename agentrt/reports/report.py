@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
-from .tables import Table, html_of, rich_of
 from .timeline import Span, TimedTurn, Timeline
 
 _TOOL_COLUMNS: Final = (
@@ -209,7 +211,7 @@ class SpeculationReport(_Report):
 
     def _repr_html_(self) -> str:
         """Return the summary as HTML, which notebooks show."""
-        return html_of(self._summary(), self._tables(), self._notes())
+        return _html_of(self._summary(), self._tables(), self._notes())
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """Print the summary in IPython."""
@@ -217,7 +219,7 @@ class SpeculationReport(_Report):
 
     def __rich__(self) -> Any:
         """Return the summary for :func:`rich.print`."""
-        return rich_of(self._summary(), self._tables(), self._notes())
+        return _rich_of(self._summary(), self._tables(), self._notes())
 
     def _summary(self) -> list[str]:
         """Return lines about all tools together."""
@@ -248,7 +250,7 @@ class SpeculationReport(_Report):
             texts.append(f"cost: {self.cost:.6g}")
         return texts
 
-    def _tables(self) -> list[Table]:
+    def _tables(self) -> list[_Table]:
         """Return a table of the tools and one of the predictors; none if there are none."""
         tools = [
             (
@@ -273,7 +275,7 @@ class SpeculationReport(_Report):
             )
             for name, each in sorted(self.predictors.items())
         ]
-        tables = Table(_TOOL_COLUMNS, tools), Table(_PREDICTOR_COLUMNS, predictors)
+        tables = _Table(_TOOL_COLUMNS, tools), _Table(_PREDICTOR_COLUMNS, predictors)
         return [table for table in tables if table.rows]
 
 
@@ -305,3 +307,46 @@ def _timed(turn: TurnReport) -> TimedTurn:
     plain_s = max((call.called_s + call.tool_s for call in turn.calls), default=0.0)
     waited_s = max((call.called_s + call.waited_s for call in turn.calls), default=0.0)
     return TimedTurn(tuple(spans), max(0.0, plain_s - waited_s) + turn.ahead_s)
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """Rows of text under named columns. The first column has names, the others numbers and remarks."""
+
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+
+
+def _html_of(before: Sequence[str], tables: Sequence[_Table], after: Sequence[str]) -> str:
+    """Return HTML of tables with paragraphs around them. No text in it becomes markup."""
+
+    def paragraphs(texts: Sequence[str]) -> list[str]:
+        return [f"<p>{escape(text)}</p>" for text in texts]
+
+    return "\n".join(
+        ["<div>", *paragraphs(before), *map(_html_of_table, tables), *paragraphs(after), "</div>"]
+    )
+
+
+def _html_of_table(table: _Table) -> str:
+    head = "".join(f"<th>{escape(column)}</th>" for column in table.columns)
+    rows = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in table.rows]
+    body = "\n".join(f"<tr>{row}</tr>" for row in rows)
+    return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+
+
+def _rich_of(before: Sequence[str], tables: Sequence[_Table], after: Sequence[str]) -> Any:
+    """Return the same for :mod:`rich`, which is installed where this is called."""
+    from rich.console import Group
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    shown = []
+    for table in tables:
+        drawn = RichTable()
+        for number, column in enumerate(table.columns):
+            drawn.add_column(Text(column), justify="right" if number else "left")
+        for row in table.rows:
+            drawn.add_row(*map(Text, row))
+        shown.append(drawn)
+    return Group(*map(Text, before), *shown, *map(Text, after))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..drafts import DraftCost
-from ..otel import api, conventions
+from ..otel import api
 from . import events
 from .events import SpeculationEvent
 
@@ -167,7 +167,7 @@ class SpanObserver:
                 yield
         except BaseException as error:
             if not traced_already:
-                span.set_attributes(conventions.failure(error))
+                span.set_attributes(api.failure(error))
                 span.set_status(self._failed)
             raise
         finally:

@@ -28,14 +28,6 @@ class TokenNeededError(ConfigurationError):
     """The server refuses the token, or the lack of one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A token, and where it is from: "of PATH" or "that was typed"."""
-
-    text: str = field(repr=False)
-    source: str
-
-
 @dataclass(slots=True)
 class Server:
     """Where a server is, at an address or on a Unix socket, and where its owner's token is from."""
@@ -43,23 +35,7 @@ class Server:
     root: httpx.URL
     uds: Path | None = None
     token_file: Path | None = None
-    typed: Token | None = None
-
-    @classmethod
-    def at(cls, address: str) -> Server:
-        """Return the server at an address.
-
-        Raises:
-            ConfigurationError: it is not the plain address of an HTTP server.
-        """
-        from agentrt.runtime.serving.http.address import server_root
-
-        return cls(server_root(address, "--url", "a server", "the token is given by --token-file"))
-
-    @classmethod
-    def on(cls, uds: Path) -> Server:
-        """Return the server on a Unix socket."""
-        return cls(httpx.URL("http://localhost"), uds)
+    typed: str | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         """Return the address, or the path of the socket."""
@@ -77,7 +53,7 @@ class Server:
         """The option by which it is named."""
         return "--uds" if self.uds else "--url"
 
-    async def token(self) -> Token | None:
+    async def token(self) -> str | None:
         """Return the token that was typed, or the owner's in the token file; None if there is neither.
 
         Raises:
@@ -87,7 +63,20 @@ class Server:
 
         if self.typed is not None or self.token_file is None:
             return self.typed
-        return Token(await asyncio.to_thread(owner_token, self.token_file), f"of {self.token_file}")
+        return await asyncio.to_thread(owner_token, self.token_file)
+
+
+def server_at(address: str, uds: Path | None) -> Server:
+    """Return the server at an address, or on the Unix socket if there is one.
+
+    Raises:
+        ConfigurationError: it is not the plain address of an HTTP server.
+    """
+    from agentrt.runtime.serving.http.address import server_root
+
+    if uds is not None:
+        return Server(httpx.URL("http://localhost"), uds)
+    return Server(server_root(address, "--url", "a server", "the token is given by --token-file"))
 
 
 @asynccontextmanager
@@ -101,7 +90,7 @@ async def open_frames(server: Server) -> AsyncIterator[AsyncIterator[Frame]]:
     from agentrt.runtime.serving.http.unreachable import NO_SOCKET, NOTHING_LISTENS, why_unreachable
 
     token = await server.token()
-    headers = {} if token is None else {b"authorization": f"Bearer {token.text}".encode()}
+    headers = {} if token is None else {b"authorization": f"Bearer {token}".encode()}
     transport = None if server.uds is None else httpx.AsyncHTTPTransport(uds=str(server.uds))
     try:
         async with (
@@ -110,7 +99,7 @@ async def open_frames(server: Server) -> AsyncIterator[AsyncIterator[Frame]]:
             ) as client,
             client.stream("GET", "/live/events", headers=headers) as response,
         ):
-            await _check_answer(response, server, token)
+            await _check_answer(response, server)
             yield _frames_in(response, server)
     except httpx.HTTPError as error:
         why = why_unreachable(error, server.uds)
@@ -139,7 +128,7 @@ async def _frames_in(response: httpx.Response, server: Server) -> AsyncIterator[
     raise ConfigurationError(f"{server} has ended. Start it again, and agentrt top after it.")
 
 
-async def _check_answer(response: httpx.Response, server: Server, token: Token | None) -> None:
+async def _check_answer(response: httpx.Response, server: Server) -> None:
     """Raise :class:`ConfigurationError` unless a stream of events begins."""
     if response.is_success and "text/event-stream" in response.headers.get("content-type", ""):
         return
@@ -149,10 +138,10 @@ async def _check_answer(response: httpx.Response, server: Server, token: Token |
             f"what answers at {server} has no live page (status {response.status_code}{reason}). Name the "
             f"address of agentrt serve, not that of agentrt gateway or of another server: {server.option}."
         )
-    if token is None:
-        problem = f"{server} needs the token of its owner, and none was sent"
-    else:
-        problem = f"{server} refuses the token {token.source}{reason}"
+    problem = f"{server} needs the token of its owner, and none was sent"
+    if server.typed is not None or server.token_file is not None:
+        source = f"of {server.token_file}" if server.typed is None else "that was typed"
+        problem = f"{server} refuses the token {source}{reason}"
     raise TokenNeededError(
         f"{problem}. Name the server's token file with --token-file: its first app's token is the owner's. A "
         "token that the server has printed is typed: without that option, agentrt top asks for it in a "

@@ -58,11 +58,11 @@ def top(
     require_extra("gateway")
     from rich.console import Console
 
-    from .live_frames import Server, Token, TokenNeededError
+    from .live_frames import TokenNeededError, server_at
 
     if url is not None and uds is not None:
         raise typer.BadParameter("give one of the two.", param_hint="--url and --uds")
-    server = Server.at(url or _ADDRESS) if uds is None else Server.on(uds)
+    server = server_at(url or _ADDRESS, uds)
     if token_file is not None:
         server.token_file = token_file
     elif server.is_local and os.path.lexists(tokens_path()):
@@ -78,7 +78,7 @@ def top(
                 raise
             print(f"agentrt: {error}", file=sys.stderr)
             answer = typer.prompt("Token of the server's owner", hide_input=True, err=True)
-            server.typed = Token("".join(filter(str.isprintable, answer)).strip(), "that was typed")
+            server.typed = "".join(filter(str.isprintable, answer)).strip()
 
 
 def _print_once(server: Server) -> None:

@@ -13,7 +13,8 @@ from ..concurrency.clock import monotonic
 from ..concurrency.contained import is_own_failure
 from ..errors import ConfigurationError
 from ..lookahead.starter import AheadStarter
-from ..reports.events import DiscardFailed, DraftArrived, DraftRefused, SubmissionRefused, error_kind
+from ..reports.error_kind import error_kind
+from ..reports.events import DiscardFailed, DraftArrived, DraftRefused, SubmissionRefused
 from ..reports.turn_recorder import TurnRecorder
 from ..toolcache import FinishedCall, TakeResult, result_text
 from ..tools.claims import PendingClaim

@@ -41,6 +41,7 @@ from ..errors import InvalidRequestError
 from ..lookahead.ahead import AheadRequest
 from ..lookahead.model_request import ModelRequest, after_draft
 from ..lookahead.starter import AheadStarter
+from ..reports.error_kind import error_kind
 from ..reports.events import (
     DraftJudged,
     PredictorCharged,
@@ -51,7 +52,6 @@ from ..reports.events import (
     PredictorStopped,
     TurnAnswered,
     WorkAbandoned,
-    error_kind,
 )
 from ..toolcache import TakeResult
 from ..tools.restrictions import UNRESTRICTED, Restrictions

@@ -1,13 +1,57 @@
-"""JSON texts and values of calls: parsed, written and copied."""
+"""Texts and values of calls: read, parsed, written and copied."""
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any, NoReturn
 
 from ..finite import parse_problem
 from .events import ToolCall
+
+
+class TextReader:
+    """A position in a text, for recursive descent; whitespace is skipped before marks."""
+
+    def __init__(self, text: str, position: int = 0) -> None:
+        """Begin to read at ``position``."""
+        self._text = text
+        self._position = position
+
+    def at(self, mark: str) -> bool:
+        """Whether ``mark`` is next."""
+        while self._position < len(self._text) and self._text[self._position] in " \t\r\n":
+            self._position += 1
+        return self._text.startswith(mark, self._position)
+
+    def take(self, mark: str) -> bool:
+        """Read ``mark`` if it is next; return whether it was."""
+        found = self.at(mark)
+        self._position += found * len(mark)
+        return found
+
+    def match(self, pattern: re.Pattern[str]) -> str:
+        """Read what ``pattern`` matches; return its first group, or all if it has none.
+
+        Raises:
+            ValueError: something else is next.
+        """
+        self.at("")
+        match = pattern.match(self._text, self._position)
+        if match is None:
+            raise ValueError(pattern.pattern)
+        self._position = match.end()
+        return match[1] if pattern.groups else match[0]
+
+    def comma_or(self, closing: str) -> None:
+        """Read a comma, unless ``closing`` is next.
+
+        Raises:
+            ValueError: something else is next.
+        """
+        if not self.take(",") and not self.at(closing):
+            raise ValueError(closing)
 
 
 def load_json(text: str) -> Any:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from .arguments import json_text
+from .arguments import TextReader, json_text
 from .events import ToolCall
 from .format import CallScanner, ToolCallFormat
 from .tagged_formats import BufferedCallScanner
@@ -27,16 +27,15 @@ def _scanner(quote: str, end: str) -> Callable[[int], CallScanner]:
     )
 
 
-class _Reader:
+class _Reader(TextReader):
     """Recursive descent over the text of one call. Every method raises ValueError for other text."""
 
     def __init__(self, text: str, quote: str) -> None:
-        self._text = text
+        super().__init__(text)
         self._quote = quote
-        self._position = 0
 
     def call(self) -> ToolCall:
-        name = self._match(_NAME)
+        name = self.match(_NAME)
         arguments = self._value(0)
         if not isinstance(arguments, dict) or self._text[self._position :].strip(_SPACE):
             raise ValueError("text after the arguments")
@@ -45,52 +44,31 @@ class _Reader:
     def _value(self, depth: int) -> Any:
         if depth > _MAX_DEPTH:
             raise ValueError("nested too deeply")
-        if self._take(self._quote):
+        if self.take(self._quote):
             end = self._text.find(self._quote, self._position)
             if end < 0:
                 raise ValueError("a text without an end")
             start, self._position = self._position, end + len(self._quote)
             return self._text[start:end]
-        if self._take("{"):
+        if self.take("{"):
             return self._mapping(depth)
-        if self._take("["):
+        if self.take("["):
             items: list[Any] = []
-            while not self._take("]"):
+            while not self.take("]"):
                 items.append(self._value(depth + 1))
-                self._comma_or("]")
+                self.comma_or("]")
             return items
-        return json.loads(self._match(_SCALAR))
+        return json.loads(self.match(_SCALAR))
 
     def _mapping(self, depth: int) -> dict[str, Any]:
         items: dict[str, Any] = {}
-        while not self._take("}"):
-            key = self._match(_KEY)
+        while not self.take("}"):
+            key = self.match(_KEY)
             if key in items:
                 raise ValueError(key)
             items[key] = self._value(depth + 1)
-            self._comma_or("}")
+            self.comma_or("}")
         return items
-
-    def _comma_or(self, closing: str) -> None:
-        if not self._take(",") and not self._at(closing):
-            raise ValueError(closing)
-
-    def _at(self, mark: str) -> bool:
-        while self._position < len(self._text) and self._text[self._position] in _SPACE:
-            self._position += 1
-        return self._text.startswith(mark, self._position)
-
-    def _take(self, mark: str) -> bool:
-        found = self._at(mark)
-        self._position += found * len(mark)
-        return found
-
-    def _match(self, pattern: re.Pattern[str]) -> str:
-        match = pattern.match(self._text, self._position)
-        if match is None:
-            raise ValueError(pattern.pattern)
-        self._position = match.end()
-        return match[1]
 
 
 def _write(call: ToolCall, *, start: str, quote: str, end: str) -> str:

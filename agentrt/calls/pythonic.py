@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from .arguments import json_text
+from .arguments import TextReader, json_text
 from .events import ParserEvent, ToolCall, call_events
 from .format import ToolCallFormat
 
@@ -114,38 +114,15 @@ def _parse(text: str) -> ToolCall:
         if keyword in arguments or not reader.take("="):
             raise ValueError(keyword)
         arguments[keyword] = reader.literal()
-        if not reader.take(",") and not reader.at(")"):
-            raise ValueError(keyword)
+        reader.comma_or(")")
     return ToolCall(name.group(), arguments)
 
 
-class _LiteralReader:
+class _LiteralReader(TextReader):
     """Recursive descent over Python literals, whose depth the scanner has limited.
 
     :func:`ast.literal_eval` is not used because it prints SyntaxWarnings for invalid escapes in model text.
     """
-
-    def __init__(self, text: str, position: int) -> None:
-        self._text = text
-        self._position = position
-
-    def at(self, character: str) -> bool:
-        while self._position < len(self._text) and self._text[self._position] in _SPACE:
-            self._position += 1
-        return self._text.startswith(character, self._position)
-
-    def take(self, character: str) -> bool:
-        found = self.at(character)
-        self._position += found
-        return found
-
-    def match(self, pattern: re.Pattern[str]) -> str:
-        self.at("")
-        match = pattern.match(self._text, self._position)
-        if not match:
-            raise ValueError(pattern.pattern)
-        self._position = match.end()
-        return match.group()
 
     def literal(self) -> Any:
         if self.take("["):
@@ -173,8 +150,7 @@ class _LiteralReader:
         items = []
         while not self.take(closing):
             items.append(self.literal())
-            if not self.take(",") and not self.at(closing):
-                raise ValueError(closing)
+            self.comma_or(closing)
         return items
 
     def _mapping(self) -> dict[str, Any]:
@@ -184,8 +160,7 @@ class _LiteralReader:
             if not isinstance(key, str) or not self.take(":"):
                 raise ValueError("JSON objects have string keys")
             items[key] = self.literal()
-            if not self.take(",") and not self.at("}"):
-                raise ValueError("}")
+            self.comma_or("}")
         return items
 
     def _string(self) -> str:

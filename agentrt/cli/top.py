@@ -139,10 +139,8 @@ async def _follow(server: Server, console: Console) -> None:
                         connected = True
                         _add(frames, frame)
                         live.update(draw(frames, f"{server}   Ctrl-C ends"), refresh=True)
-            except TokenNeededError:
-                raise
             except ConfigurationError as error:
-                if not frames:
+                if not frames or isinstance(error, TokenNeededError):
                     raise
                 status = f"{error} Trying again; what follows is old.   Ctrl-C ends"
                 live.update(draw(frames, status), refresh=True)

@@ -141,7 +141,7 @@ def _xpus(frames: Sequence[Mapping[str, Any]]) -> list[Sequence[str]]:
     span_s = frames[-1]["t"] - frames[0]["t"]
     seconds: Counter[tuple[str, bool]] = Counter()
     kernels: Counter[str] = Counter()
-    for frame in [*frames][1:]:  # what was before the first frame is not known
+    for frame in [*frames][1:] if span_s else ():  # what was before the first frame is not known
         for model in frame["models"]:
             for xpu, _, took_s, _, reactive, count, *_ in model.get("kernels", ()):
                 name = f"{model['name']}: {model['xpus'][xpu]}"

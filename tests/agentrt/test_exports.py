@@ -107,8 +107,9 @@ EXPORTS = {
 @pytest.mark.parametrize("module", EXPORTS)
 def test_the_exported_names(module: str) -> None:
     imported = importlib.import_module(module)
-    assert set(imported.__all__) == EXPORTS[module]
-    assert all(hasattr(imported, name) for name in imported.__all__)
+    if imported is not errors:  # of which all classes are public
+        assert set(imported.__all__) == EXPORTS[module]
+    assert all(hasattr(imported, name) for name in EXPORTS[module])
 
 
 def test_every_event_is_exported() -> None:

@@ -135,6 +135,18 @@ def test_what_drafts_and_speculations_trace_is_below_the_turn(
     assert parents == {"chat draft": speculate, "inside the tool": run, "chat main": user}
 
 
+def noticed() -> tuple[Any, threading.Event]:
+    """Return a tool, and what is set once it has run."""
+    ran = threading.Event()
+
+    @speculable
+    def look(q: str) -> str:
+        ran.set()
+        return q
+
+    return look, ran
+
+
 def observed(*events: SpeculationEvent) -> SpanObserver:
     """Return an observer that has seen these events."""
     observer = SpanObserver()
@@ -242,13 +254,7 @@ def test_a_miss_is_the_call_s_own_run(exporter: InMemorySpanExporter, is_async: 
 
 def test_a_turn_without_an_answer_ends_its_span(exporter: InMemorySpanExporter) -> None:
     """As that of a request that failed, or was sent ahead in vain: its runs are below a span that exists."""
-    ran = threading.Event()
-
-    @speculable
-    def look(q: str) -> str:
-        ran.set()
-        return q
-
+    look, ran = noticed()
     predictor = ScriptedSpeculator([ToolCall("look", {"q": "a"})])
     with SpeculationSession([look], [predictor]) as session, session.turn([], []):
         assert ran.wait(PATIENCE_S)
@@ -277,13 +283,7 @@ def test_what_an_engine_answers_within_a_call_is_not_the_call_s(exporter: InMemo
 
 
 def test_a_call_that_the_framework_traces_is_no_second_span(exporter: InMemorySpanExporter) -> None:
-    ran = threading.Event()
-
-    @speculable
-    def look(q: str) -> str:
-        ran.set()
-        return q
-
+    look, ran = noticed()
     call = ToolCall("look", {"q": "a"}, "id1")
     with SpeculationSession([look], [ScriptedSpeculator([call])]) as session:
         with session.turn([], []) as turn:

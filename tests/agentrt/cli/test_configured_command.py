@@ -139,7 +139,6 @@ def test_the_command_line_replaces_what_contradicts_it(
             "'socket' is a relative path. Write it from / or ~. Correct it.",
         ),
         ("[serve]\nhelp = true\n", 2, "'help' is no option"),
-        ("[server]\n", 1, "Did you mean serve?"),
     ],
 )
 def test_what_cannot_be_used_is_named_with_its_line(

@@ -87,12 +87,6 @@ def test_every_setting_of_contexts_has_an_option() -> None:
     assert {f"--{field.replace('_', '-').replace('-bytes', '-mib')}" for field in fields} <= options
 
 
-@pytest.mark.parametrize("option", ["--context-compression", "--context-tolerance"])
-def test_a_share_that_cannot_be_is_refused(option: str) -> None:
-    with pytest.raises(typer.BadParameter, match="it is 0"):
-        get_group(app).commands["serve"].make_context("serve", [option, "0"])
-
-
 FIELDS: dict[str, tuple[type[Settings], str, int]] = {
     "port": (ServerConfig, "port", 1),
     "default_max_tokens": (ServerConfig, "default_max_tokens", 1),

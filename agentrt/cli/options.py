@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, TypeAlias
 import typer
 
 from ..extras import missing_modules
-from ..otel.variables import check_variables
+from ..otel.exporting import check_variables
 
 
 def complete_model(incomplete: str) -> list[str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..otel.variables import check_variables
+from ..otel.exporting import check_variables
 from .config_file import tokens_path
 from .options import origins
 from .output import say

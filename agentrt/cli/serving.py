@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..otel.exporting import check_variables
+from ..otel.exporting import check_variables, exporting
 from .config_file import tokens_path
 from .options import origins
 from .output import say
@@ -97,8 +97,6 @@ def choose_tokens(
 @contextmanager
 def serving(bound: AbstractContextManager[socket.socket]) -> Iterator[socket.socket]:
     """Listen in the block, and export spans and metrics if the user has named an exporter; say so."""
-    from ..otel.exporting import exporting
-
     with exporting("agentrt") as signals, bound as listener:
         if signals:
             say(f"exporting {' and '.join(signals)} as the OTEL_* variables say")

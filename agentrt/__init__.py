@@ -11,10 +11,10 @@ The public names load on first use, so that the command line begins, and can be 
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from .priority import Priority, current_priority, priority
-from .telemetry import keep_openvino_quiet
 
 if TYPE_CHECKING:
     from .calls import ToolCall
@@ -50,7 +50,11 @@ _DEFINED_IN = {
     "speculable": ".tools.speculable",
 }
 
-keep_openvino_quiet()
+# import openvino sends an event to Google Analytics, creates an intel folder with a client id in the user's
+# home, and can delay the end of the process by three seconds on a machine without a network. It treats its
+# telemetry package as optional, and None blocks that package's import, as documented; the type of sys.modules
+# omits it. Where OpenVINO was imported before agentrt, the event has already been sent.
+sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
 
 
 def __getattr__(name: str) -> Any:

@@ -3,57 +3,33 @@
 ::
 
     AgentRTError
-    ├── MissingExtraError            an optional dependency is not installed (also an ImportError)
-    ├── ConfigurationError           a setting cannot work (also a ValueError)
-    │   └── ConfigFileError          one of the config file; ``.path`` and ``.line``
-    ├── NotSpeculableError           this tool must not be run speculatively (also a TypeError)
-    ├── SpeculationError             the speculative run failed or was stopped
-    ├── NotRecordedError             a replay needs what was not recorded
-    ├── RecordedToolError            in a replay, the error of a tool in the recorded run
-    ├── StructuredOutputError        an answer has no value of its schema (also a ValueError)
+    ├── MissingExtraError, StructuredOutputError
+    ├── ConfigurationError
+    │   └── ConfigFileError
+    ├── NotSpeculableError, SpeculationError, NotRecordedError, RecordedToolError
     ├── ModelError
-    │   ├── ModelNotFoundError       no model at that name or path
-    │   ├── ModelFormatError         the model is incomplete or unsupported
-    │   ├── ModelLoadError           a model of a pool cannot be opened; ``.model`` names it
-    │   ├── ModelBudgetError         a model of a pool does not fit beside those in use; ``.model`` names it
-    │   ├── ModelTooLargeError       a model of a pool exceeds the whole budget; ``.model`` names it
-    │   ├── ModelDownloadError       the model cannot be downloaded, or is not what it should be
-    │   └── ProfileFormatError       the stored profile of a model is damaged
-    ├── RequestError                 this request cannot be served (also a ValueError)
-    │   ├── InvalidRequestError      a field has a wrong value; ``.field`` names it
-    │   ├── PromptTooLongError       the prompt exceeds the model's context or the KV arena
-    │   ├── DeadlineExceededError    the request's own deadline passed (also a TimeoutError)
-    │   ├── ContextNotFoundError     the app has no such context (also a LookupError); ``.context_id``
-    │   ├── ContextQuotaError        the app has as much as it may have; ``.quota`` and ``.limit``
-    │   └── ContextBusyError         a call of the context is in progress; ``.context_id``
+    │   ├── ModelNotFoundError, ModelFormatError, ModelDownloadError, ProfileFormatError
+    │   └── ModelLoadError, ModelBudgetError, ModelTooLargeError        of a pool
+    ├── RequestError
+    │   ├── InvalidRequestError, PromptTooLongError, DeadlineExceededError
+    │   └── ContextNotFoundError, ContextQuotaError, ContextBusyError
     ├── PredictorError
-    │   ├── PredictorPausedError     its endpoint is rate limited for ``.seconds``
-    │   └── HistoryStoreError        the file of what a predictor has learned is unusable
-    │       ├── HistoryCorruptError  the file is damaged or no history
-    │       └── HistoryLockedError   another process holds the file
-    ├── ContextStoreError            the contexts on disk cannot be used (also an OSError)
-    │   ├── ContextStoreLockedError  another runtime holds the folder
-    │   ├── ContextKeyError          the key of encrypted contexts is missing, wrong or readable by others
-    │   ├── ContextDamagedError      the text of a context is damaged
-    │   └── ChunkDamagedError        stored KV is damaged or gone, and computed again
-    ├── WorkloadError                recorded conversations cannot be loaded
-    │   ├── WorkloadNotFoundError    no recorded conversations at that path
-    │   └── WorkloadFormatError      a line is malformed: ``.path`` and ``.line``
-    ├── ChunkFormatError             a stored KV block cannot be decoded; it is computed again
+    │   ├── PredictorPausedError
+    │   └── HistoryStoreError
+    │       └── HistoryCorruptError, HistoryLockedError
+    ├── ContextStoreError
+    │   ├── ContextStoreLockedError, ContextKeyError
+    │   └── ContextDamagedError, ChunkDamagedError
+    ├── ChunkFormatError
     ├── EngineError
-    │   ├── RuntimeClosedError       the runtime was closed before or during the request
-    │   ├── ForkedProcessError       a forked child uses the runtime or OpenVINO of its parent
-    │   ├── EngineFailedError        the engine thread died; ``__cause__`` says why
-    │   ├── OverloadedError          the queue is full
-    │   ├── KernelFailedError        kernels of this request failed or hung repeatedly
-    │   ├── LogitsError              the model computed no finite logits for the next token
-    │   ├── GraphLoadError           a graph for an NPU cannot be loaded; ``.group`` keeps its former one
-    │   └── DeviceLostError          a device is gone or cannot be reset; ``.device`` names it
-    ├── BenchModelError              a model cannot do what a bench measures
-    ├── BenchPeerError               a server that a bench compares with does not work
-    └── BenchProcessError            a process of a bench has died; ``.exit_code`` and ``.last_lines``
+    │   ├── RuntimeClosedError, ForkedProcessError, EngineFailedError, DeviceLostError
+    │   ├── OverloadedError, KernelFailedError, LogitsError             of one request
+    │   └── GraphLoadError
+    ├── WorkloadError
+    │   └── WorkloadNotFoundError, WorkloadFormatError
+    └── BenchModelError, BenchPeerError, BenchProcessError
 
-Each message ends with what to do next. Cancellation is not an error: it stays
+All of them are public. Each message ends with what to do next. Cancellation is not an error: it stays
 :class:`asyncio.CancelledError` (or a generation whose ``finish_reason`` is ``"cancelled"``).
 """
 
@@ -63,59 +39,6 @@ import math
 import os
 from collections.abc import Sequence
 from typing import Any
-
-__all__ = [
-    "AgentRTError",
-    "BenchModelError",
-    "BenchPeerError",
-    "BenchProcessError",
-    "ChunkDamagedError",
-    "ChunkFormatError",
-    "ConfigFileError",
-    "ConfigurationError",
-    "ContextBusyError",
-    "ContextDamagedError",
-    "ContextKeyError",
-    "ContextNotFoundError",
-    "ContextQuotaError",
-    "ContextStoreError",
-    "ContextStoreLockedError",
-    "DeadlineExceededError",
-    "DeviceLostError",
-    "EngineError",
-    "EngineFailedError",
-    "ForkedProcessError",
-    "GraphLoadError",
-    "HistoryCorruptError",
-    "HistoryLockedError",
-    "HistoryStoreError",
-    "InvalidRequestError",
-    "KernelFailedError",
-    "LogitsError",
-    "MissingExtraError",
-    "ModelBudgetError",
-    "ModelDownloadError",
-    "ModelError",
-    "ModelFormatError",
-    "ModelLoadError",
-    "ModelNotFoundError",
-    "ModelTooLargeError",
-    "NotRecordedError",
-    "NotSpeculableError",
-    "OverloadedError",
-    "PredictorError",
-    "PredictorPausedError",
-    "ProfileFormatError",
-    "PromptTooLongError",
-    "RecordedToolError",
-    "RequestError",
-    "RuntimeClosedError",
-    "SpeculationError",
-    "StructuredOutputError",
-    "WorkloadError",
-    "WorkloadFormatError",
-    "WorkloadNotFoundError",
-]
 
 
 class AgentRTError(Exception):

@@ -12,8 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from agentrt.calls import ToolCall
 from agentrt.concurrency.merge import merge
 from agentrt.concurrency.threads import run_in_thread
-from agentrt.draft_charge import DraftCharge, estimated_tokens
-from agentrt.drafts import DraftRequest
+from agentrt.drafts import DraftCharge, DraftRequest, estimated_tokens
 
 
 class ChatModelSpeculator:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from ..errors import ConfigurationError
+from .arguments import json_text
 from .events import ParserEvent, ToolCall
-from .writing import json_text
 
 
 class CallScanner(Protocol):

@@ -5,65 +5,37 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from .events import ParserEvent, ToolCall, call_events
-from .format import ToolCallFormat
-from .writing import json_text
+from .arguments import TextReader, json_text
+from .events import ToolCall
+from .format import CallScanner, ToolCallFormat
+from .tagged_formats import BufferedCallScanner
 
 _SPACE: Final = " \t\r\n"
-_HEAD: Final = "call:"
 _NAME: Final = re.compile(r"\s*call:\s*([A-Za-z_][\w.\-]*)\s*(?=\{)")
 _KEY: Final = re.compile(r'\s*"?([^\s:"{}\[\],]+)"?\s*:')
 _SCALAR: Final = re.compile(r"\s*(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|true|false|null)")
 _MAX_DEPTH: Final = 64
 
 
-class GemmaCallScanner:
-    """A push parser for one call; the events come with its end."""
-
-    def __init__(self, index: int, *, quote: str, end: str) -> None:
-        """``index`` is the call's index in its message. ``quote`` encloses texts; ``end`` ends the call."""
-        self.done = False
-        self.malformed = False
-        self._index = index
-        self._quote = quote
-        self._end = end
-        self._text = ""
-
-    def feed(self, text: str, position: int, end: int) -> tuple[int, list[ParserEvent]]:
-        """Read ``text[position:end]``; return where reading stopped, and the events of what was read."""
-        before = len(self._text)
-        self._text += text[position:end]
-        space = len(self._text) - len(self._text.lstrip(_SPACE))
-        for offset, (read, expected) in enumerate(zip(self._text[space:], _HEAD, strict=False), space):
-            if read != expected:
-                self.malformed = True
-                return position + offset - before, []
-        found = self._text.find(self._end, max(0, before - len(self._end)))
-        if found < 0:
-            return end, []
-        stopped = position + found + len(self._end) - before
-        try:
-            call = _Reader(self._text[:found], self._quote).call()
-        except ValueError:
-            self.malformed = True
-            return stopped, []
-        self.done = True
-        return stopped, call_events(self._index, call)
+def _scanner(quote: str, end: str) -> Callable[[int], CallScanner]:
+    """Create scanners of calls whose texts ``quote`` encloses, up to ``end``."""
+    return functools.partial(
+        BufferedCallScanner, start="call:", end=end, parse=lambda text: _Reader(text, quote).call()
+    )
 
 
-class _Reader:
+class _Reader(TextReader):
     """Recursive descent over the text of one call. Every method raises ValueError for other text."""
 
     def __init__(self, text: str, quote: str) -> None:
-        self._text = text
+        super().__init__(text)
         self._quote = quote
-        self._position = 0
 
     def call(self) -> ToolCall:
-        name = self._match(_NAME)
+        name = self.match(_NAME)
         arguments = self._value(0)
         if not isinstance(arguments, dict) or self._text[self._position :].strip(_SPACE):
             raise ValueError("text after the arguments")
@@ -72,52 +44,31 @@ class _Reader:
     def _value(self, depth: int) -> Any:
         if depth > _MAX_DEPTH:
             raise ValueError("nested too deeply")
-        if self._take(self._quote):
+        if self.take(self._quote):
             end = self._text.find(self._quote, self._position)
             if end < 0:
                 raise ValueError("a text without an end")
             start, self._position = self._position, end + len(self._quote)
             return self._text[start:end]
-        if self._take("{"):
+        if self.take("{"):
             return self._mapping(depth)
-        if self._take("["):
+        if self.take("["):
             items: list[Any] = []
-            while not self._take("]"):
+            while not self.take("]"):
                 items.append(self._value(depth + 1))
-                self._comma_or("]")
+                self.comma_or("]")
             return items
-        return json.loads(self._match(_SCALAR))
+        return json.loads(self.match(_SCALAR))
 
     def _mapping(self, depth: int) -> dict[str, Any]:
         items: dict[str, Any] = {}
-        while not self._take("}"):
-            key = self._match(_KEY)
+        while not self.take("}"):
+            key = self.match(_KEY)
             if key in items:
                 raise ValueError(key)
             items[key] = self._value(depth + 1)
-            self._comma_or("}")
+            self.comma_or("}")
         return items
-
-    def _comma_or(self, closing: str) -> None:
-        if not self._take(",") and not self._at(closing):
-            raise ValueError(closing)
-
-    def _at(self, mark: str) -> bool:
-        while self._position < len(self._text) and self._text[self._position] in _SPACE:
-            self._position += 1
-        return self._text.startswith(mark, self._position)
-
-    def _take(self, mark: str) -> bool:
-        found = self._at(mark)
-        self._position += found * len(mark)
-        return found
-
-    def _match(self, pattern: re.Pattern[str]) -> str:
-        match = pattern.match(self._text, self._position)
-        if match is None:
-            raise ValueError(pattern.pattern)
-        self._position = match.end()
-        return match[1]
 
 
 def _write(call: ToolCall, *, start: str, quote: str, end: str) -> str:
@@ -136,7 +87,7 @@ def _literal(value: Any, quote: str) -> str:
 
 FUNCTION_GEMMA: Final = ToolCallFormat(
     name="function_gemma",
-    scanner=functools.partial(GemmaCallScanner, quote="<escape>", end="<end_function_call>"),
+    scanner=_scanner("<escape>", "<end_function_call>"),
     opening_tag="<start_function_call>",
     inner_markup=("<escape>", "<end_function_call>"),
     write=functools.partial(
@@ -147,7 +98,7 @@ FUNCTION_GEMMA: Final = ToolCallFormat(
 
 GEMMA4: Final = ToolCallFormat(
     name="gemma4",
-    scanner=functools.partial(GemmaCallScanner, quote='<|"|>', end="<tool_call|>"),
+    scanner=_scanner('<|"|>', "<tool_call|>"),
     opening_tag="<|tool_call>",
     inner_markup=('<|"|>', "<tool_call|>"),
     write=functools.partial(_write, start="<|tool_call>", quote='<|"|>', end="<tool_call|>"),

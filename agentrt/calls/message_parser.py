@@ -8,7 +8,7 @@ from typing import Final
 
 from .events import CallFinished, ParserEvent, TextDelta
 from .format import ToolCallFormat
-from .json_message import JSON_MESSAGE
+from .json_formats import JSON_MESSAGE
 from .parser import MAX_CALL_CHARACTERS, ToolCallParser
 from .pythonic import PYTHONIC
 from .registry import tool_call_formats

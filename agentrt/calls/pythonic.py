@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
+from .arguments import TextReader, json_text
 from .events import ParserEvent, ToolCall, call_events
 from .format import ToolCallFormat
-from .writing import json_text
 
 _SPACE = " \t\r\n"
 _MAX_DEPTH = 64
@@ -113,38 +114,15 @@ def _parse(text: str) -> ToolCall:
         if keyword in arguments or not reader.take("="):
             raise ValueError(keyword)
         arguments[keyword] = reader.literal()
-        if not reader.take(",") and not reader.at(")"):
-            raise ValueError(keyword)
+        reader.comma_or(")")
     return ToolCall(name.group(), arguments)
 
 
-class _LiteralReader:
+class _LiteralReader(TextReader):
     """Recursive descent over Python literals, whose depth the scanner has limited.
 
     :func:`ast.literal_eval` is not used because it prints SyntaxWarnings for invalid escapes in model text.
     """
-
-    def __init__(self, text: str, position: int) -> None:
-        self._text = text
-        self._position = position
-
-    def at(self, character: str) -> bool:
-        while self._position < len(self._text) and self._text[self._position] in _SPACE:
-            self._position += 1
-        return self._text.startswith(character, self._position)
-
-    def take(self, character: str) -> bool:
-        found = self.at(character)
-        self._position += found
-        return found
-
-    def match(self, pattern: re.Pattern[str]) -> str:
-        self.at("")
-        match = pattern.match(self._text, self._position)
-        if not match:
-            raise ValueError(pattern.pattern)
-        self._position = match.end()
-        return match.group()
 
     def literal(self) -> Any:
         if self.take("["):
@@ -172,8 +150,7 @@ class _LiteralReader:
         items = []
         while not self.take(closing):
             items.append(self.literal())
-            if not self.take(",") and not self.at(closing):
-                raise ValueError(closing)
+            self.comma_or(closing)
         return items
 
     def _mapping(self) -> dict[str, Any]:
@@ -183,8 +160,7 @@ class _LiteralReader:
             if not isinstance(key, str) or not self.take(":"):
                 raise ValueError("JSON objects have string keys")
             items[key] = self.literal()
-            if not self.take(",") and not self.at("}"):
-                raise ValueError("}")
+            self.comma_or("}")
         return items
 
     def _string(self) -> str:
@@ -236,4 +212,22 @@ PYTHONIC: Final = ToolCallFormat(
     template_markers=("[func_name1(params_name1=params_value1",),  # Llama 3.2 pythonic, Llama 4
     write=write_pythonic,
     # No shape: a bracket may also begin ordinary text.
+)
+
+
+# LFM2: ``<|tool_call_start|>[name(key="value")]<|tool_call_end|>`` anywhere in the text.
+def _write_lfm2(call: ToolCall) -> str | None:
+    written = write_pythonic(call)
+    return None if written is None else f"<|tool_call_start|>{written}<|tool_call_end|>"
+
+
+LFM2: Final = ToolCallFormat(
+    name="lfm2",
+    scanner=functools.partial(PythonicCallScanner, in_list=True),
+    opening_tag="<|tool_call_start|>",
+    separator=",",
+    closing="]<|tool_call_end|>",
+    inner_markup=("<|tool_call_end|>",),
+    template_markers=("<|tool_call_start|>",),
+    write=_write_lfm2,
 )

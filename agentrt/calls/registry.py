@@ -15,22 +15,22 @@ import functools
 from typing import TYPE_CHECKING, Final
 
 from ..errors import ConfigurationError
-from .deepseek import DEEPSEEK_V3, DEEPSEEK_V31
 from .format import ToolCallFormat
-from .function_tag import FUNCTION_TAG
 from .gemma import FUNCTION_GEMMA, GEMMA4
-from .glm4 import GLM4
-from .hermes import HERMES
-from .json_message import JSON_MESSAGE
-from .kimi_k2 import KIMI_K2
-from .lfm2 import LFM2
-from .llama3_json import LLAMA3_JSON
-from .mistral import MISTRAL, MISTRAL_ARGS
-from .phi4 import FUNCTOOLS, GRANITE, PHI4_MINI
-from .pythonic import PYTHONIC
-from .qwen3_coder import QWEN3_CODER, QWEN3_CODER_BARE
-from .tools_tag import TOOLS_TAG
-from .xlam import XLAM
+from .json_formats import (
+    FUNCTOOLS,
+    GRANITE,
+    HERMES,
+    JSON_MESSAGE,
+    LLAMA3_JSON,
+    MISTRAL,
+    PHI4_MINI,
+    TOOLS_TAG,
+    XLAM,
+)
+from .named_formats import DEEPSEEK_V3, DEEPSEEK_V31, FUNCTION_TAG, KIMI_K2, MISTRAL_ARGS
+from .pythonic import LFM2, PYTHONIC
+from .tagged_formats import GLM4, QWEN3_CODER, QWEN3_CODER_BARE
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

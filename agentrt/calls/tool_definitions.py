@@ -8,7 +8,7 @@ from typing import Any
 from .argument_types import ArgumentTypes, UnfitArgumentsError
 from .events import ToolCall
 from .format import ToolCallFormat
-from .json_message import JSON_MESSAGE
+from .json_formats import JSON_MESSAGE
 
 
 class ToolDefinitions:

@@ -17,8 +17,7 @@ import typer
 from ..concurrency.interrupts import interrupts_deferred
 from ..errors import WorkloadNotFoundError
 from ..extras import Extra, needs_extra, require_extra
-from .json_file import JsonFile, write_errors
-from .output import output_console
+from .output import JsonFile, output_console, write_errors
 
 if TYPE_CHECKING:
     from agentrt.bench.common.report import BenchReport
@@ -87,7 +86,7 @@ def bench(
         list[str] | None,
         typer.Option(
             help="A server to compare the scheduler with, as NAME=URL,PRECISION AND THREADS, where NAME is "
-            "llama_cpp or vllm. docs/scheduling-figures.md says how to start it. Can be given several times.",
+            "llama_cpp or vllm. docs/scheduling-figures.md says how to start it. Can be given several times."
         ),
     ] = None,
     model: Annotated[

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import ConfigurationError
+from .command import CONFIGURED, ConfiguredCommand
 from .config_file import ConfigFile, config_path, tokens_path
-from .configured_command import CONFIGURED, ConfiguredCommand
 
 
 def config(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +12,6 @@ from typing import Any, Self
 
 from ..errors import ConfigFileError
 from ..finite import parse_problem
-from .nearest import did_you_mean
 
 
 def config_folder() -> Path:
@@ -98,3 +98,9 @@ class ConfigFile:
                 return begin
             begin = end + 1
         return 0
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a question with the most similar of ``known``, after a space; empty if none is similar."""
+    similar = difflib.get_close_matches(name, list(known), n=1)
+    return f" Did you mean {similar[0]}?" if similar else ""

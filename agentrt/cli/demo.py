@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..extras import require_extra
-from .assistant_options import AssistantModel
-from .json_file import JsonFile, write_errors
-from .output import output_console
+from .options import AssistantModel
+from .output import JsonFile, output_console, write_errors
 
 if TYPE_CHECKING:
     from rich.console import Console

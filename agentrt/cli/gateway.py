@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 from ..errors import ConfigurationError
 from ..extras import require_extra
-from .option_checks import engine_address, redis_address
+from .options import engine_address, redis_address
 from .serving import (
     CorsOrigins,
     Drain,
@@ -20,65 +21,46 @@ from .serving import (
     Uds,
     announce,
     begin_serving,
-    check_telemetry,
     choose_tokens,
-    exporting_telemetry,
-    say,
     say_waiting,
+    serving,
 )
 
 _DAY_S = 86_400
 
-_PANEL = "Engine"
-_REPLICAS = "Replicas"
+_of_engine = functools.partial(typer.Option, rich_help_panel="Engine")
+_of_replicas = functools.partial(typer.Option, rich_help_panel="Replicas")
 
 
 def gateway(
     upstream: Annotated[
         str,
-        typer.Option(
-            help="The engine's base URL, such as http://127.0.0.1:8000/v1.",
-            callback=engine_address,
-            show_default=False,
-            rich_help_panel=_PANEL,
-        ),
+        _of_engine(help="The engine's base URL, such as http://127.0.0.1:8000/v1.", callback=engine_address),
     ],
     upstream_key_file: Annotated[
         Path | None,
-        typer.Option(
+        _of_engine(
             help="A file with the engine's API key, which only you can read. Clients then need not have it.",
             dir_okay=False,
-            show_default=False,
-            rich_help_panel=_PANEL,
         ),
     ] = None,
     upstream_timeout: Annotated[
         float,
-        typer.Option(
-            help="Seconds without data from the engine after which a request fails.",
-            min=0.1,
-            max=_DAY_S,
-            rich_help_panel=_PANEL,
+        _of_engine(
+            help="Seconds without data from the engine after which a request fails.", min=0.1, max=_DAY_S
         ),
     ] = 600,
     redis: Annotated[
         str | None,
-        typer.Option(
+        _of_replicas(
             help="The URL of a Redis or Valkey server, such as redis://127.0.0.1:6379/0. Replicas of the "
             "gateway with the same token file share tool outputs in it.",
             callback=redis_address,
-            show_default=False,
-            rich_help_panel=_REPLICAS,
         ),
     ] = None,
     redis_password_file: Annotated[
         Path | None,
-        typer.Option(
-            help="A file with the password of Redis, which only you can read.",
-            dir_okay=False,
-            show_default=False,
-            rich_help_panel=_REPLICAS,
-        ),
+        _of_replicas(help="A file with the password of Redis, which only you can read.", dir_okay=False),
     ] = None,
     host: Host = "127.0.0.1",
     port: Port = 8001,
@@ -97,10 +79,9 @@ def gateway(
     require_extra("gateway")
     if redis is not None:
         require_extra("redis")
-    check_telemetry()
+    begin_serving()
     from agentrt.runtime.serving.gateway import GatewayConfig, bind, create_gateway, serve
 
-    begin_serving()
     tokens, access = choose_tokens(token_file, no_auth, uds)
     config = GatewayConfig(
         upstream=upstream,
@@ -115,7 +96,7 @@ def gateway(
         cors_origins=frozenset(cors_origin or ()),
         drain_s=drain,
     )
-    with exporting_telemetry(), bind(config) as listener:
+    with serving(bind(config)) as listener:
         serve(
             create_gateway(config),
             config,
@@ -123,7 +104,6 @@ def gateway(
             lambda: announce(f"the engine at {upstream}", config, listener, access),
             say_waiting,
         )
-    say("stopped")
 
 
 def _read_key(option: str, path: Path | None) -> str | None:

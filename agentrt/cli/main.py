@@ -12,18 +12,16 @@ import typer
 
 from .bench import bench
 from .chat.command import chat
-from .command import Command
+from .command import Command, ConfiguredCommand
 from .config import config
-from .configured_command import ConfiguredCommand
 from .demo import demo
 from .doctor import doctor
 from .gateway import gateway
-from .models import models
+from .models import models, pull
 from .profile import profile
-from .pull import pull
 from .serve import serve
 from .timeline import timeline
-from .top.command import top
+from .top import top
 
 app = typer.Typer(name="agentrt", no_args_is_help=True, pretty_exceptions_enable=False)
 

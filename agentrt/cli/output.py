@@ -1,12 +1,21 @@
-"""The console of a command's results."""
+"""What commands print and write: results, progress, reports."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from ..errors import ConfigurationError
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from agentrt.runtime.model.opening import OnOpeningStep, OpeningStep
 
 _WIDE: Final = 10_000  # columns
 
@@ -19,3 +28,55 @@ def output_console(**settings: Any) -> Console:
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() else _WIDE, **settings)
+
+
+def say(line: str) -> None:
+    """Print a message to standard error."""
+    print(line, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def opening_bar() -> Iterator[OnOpeningStep]:
+    """Show the steps of opening a model, with which the yielded function is called, on standard error.
+
+    Shows nothing where standard error is no terminal.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("opening", total=None)
+
+        def show(step: OpeningStep) -> None:
+            total = None if step.share is None else 1
+            bar.update(task, description=step.name, completed=step.share or 0, total=total)
+
+        yield show
+
+
+def _check_folder(path: Path | None) -> Path | None:
+    """Refuse a file in a missing folder before the work begins."""
+    if path is not None and not path.parent.is_dir():
+        raise typer.BadParameter(f"there is no folder {path.parent}. Create it, or choose another one.")
+    return path
+
+
+JsonFile = Annotated[
+    Path | None,
+    typer.Option("--json", help="Write the report to this file.", dir_okay=False, callback=_check_folder),
+]
+
+
+@contextmanager
+def write_errors(path: Path, option: str = "--json") -> Iterator[None]:
+    """Explain an :class:`OSError` of the block as a failure to write ``path``, the value of ``option``.
+
+    Raises:
+        ConfigurationError: the file cannot be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise ConfigurationError(f"cannot write {path} ({error}). Choose another {option}.") from error

@@ -9,8 +9,7 @@ import typer
 
 from ..concurrency.interrupts import interrupts_deferred
 from ..extras import require_extra
-from .json_file import JsonFile, write_errors
-from .output import output_console
+from .output import JsonFile, output_console, write_errors
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -9,10 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from ..extras import require_extra
-from .model_names import complete_model
-from .opening_bar import opening_bar
-from .option_checks import positive
-from .served_names import names_of_models
+from .options import complete_model, names_of_models, positive
+from .output import opening_bar, say
 from .serving import (
     CorsOrigins,
     Drain,
@@ -23,12 +22,10 @@ from .serving import (
     Uds,
     announce,
     begin_serving,
-    check_telemetry,
     choose_tokens,
-    exporting_telemetry,
-    say,
     say_page,
     say_waiting,
+    serving,
 )
 
 if TYPE_CHECKING:
@@ -38,40 +35,34 @@ _MAX_MEMORY_MIB = 2**30
 _MAX_CONTEXTS = 1_000_000
 _YEAR_S = 365 * 86_400
 
-_MODELS = "Models"
-_CONTEXTS = "Contexts"
-_DRAFTS = "Drafts"
+_of_models = functools.partial(typer.Option, rich_help_panel="Models")
+_of_contexts = functools.partial(typer.Option, rich_help_panel="Contexts")
+_of_drafts = functools.partial(typer.Option, rich_help_panel="Drafts")
 
 
 def serve(
     model: Annotated[
         list[str] | None,
-        typer.Option(
+        _of_models(
             help="A folder with an OpenVINO model, a GGUF file, a pulled name, or nano for the demonstration "
             "model, which is the default. May be given several times: requests choose by name. The first "
             "model is loaded at once, the others by their first requests.",
-            show_default=False,
             autocompletion=complete_model,
-            rich_help_panel=_MODELS,
         ),
     ] = None,
     served_model_name: Annotated[
         list[str] | None,
-        typer.Option(
+        _of_models(
             help="A name of the model for requests, instead of its own; may be given several times. With "
-            "several models: NAME=MODEL, where MODEL is a value of --model.",
-            show_default=False,
-            rich_help_panel=_MODELS,
+            "several models: NAME=MODEL, where MODEL is a value of --model."
         ),
     ] = None,
     default_max_tokens: Annotated[
         int | None,
-        typer.Option(
+        _of_models(
             help="Tokens of an answer whose request has no max_tokens. By default as many as fit the model's "
             "context, or 16 in /v1/completions.",
             min=1,
-            show_default=False,
-            rich_help_panel=_MODELS,
         ),
     ] = None,
     host: Host = "127.0.0.1",
@@ -82,154 +73,128 @@ def serve(
     cors_origin: CorsOrigins = None,
     memory_mib: Annotated[
         int,
-        typer.Option(
+        _of_models(
             help="Memory of the KV cache of each loaded model, besides the weights.",
             min=1,
             max=_MAX_MEMORY_MIB,
-            rich_help_panel=_MODELS,
         ),
     ] = 256,
     memory_budget_mib: Annotated[
         int | None,
-        typer.Option(
+        _of_models(
             help="Memory of all loaded models together: weights and KV caches. Models that are not in use "
             "are unloaded for others. By default the memory that is available at the start.",
             min=1,
             max=_MAX_MEMORY_MIB,
-            rich_help_panel=_MODELS,
         ),
     ] = None,
     idle_unload: Annotated[
         float | None,
-        typer.Option(
+        _of_models(
             help="Seconds without requests after which a model is unloaded. By default models stay loaded.",
             min=1,
             max=_YEAR_S,
-            rich_help_panel=_MODELS,
         ),
     ] = None,
     drafts: Annotated[
         bool | None,
-        typer.Option(
+        _of_drafts(
             "--drafts/--no-drafts",
             help="Draft tokens from prompts, earlier answers and grammars, and verify several in one forward "
             "pass. --no-drafts also leaves the history folder of the config file alone.",
-            show_default=False,
-            rich_help_panel=_DRAFTS,
         ),
     ] = None,
     history_folder: Annotated[
         Path | None,
-        typer.Option(
+        _of_drafts(
             help="Folder that keeps the answers of each app, as token ids, to draft later ones from after a "
-            "restart, with --drafts. By default they are kept in memory only.",
-            show_default=False,
-            rich_help_panel=_DRAFTS,
+            "restart, with --drafts. By default they are kept in memory only."
         ),
     ] = None,
     context_folder: Annotated[
         Path | None,
-        typer.Option(
+        _of_contexts(
             help="Folder that keeps the contexts of each app, also after a restart: texts, and what the "
-            "model has computed for them. By default they are kept in memory only.",
-            show_default=False,
-            rich_help_panel=_CONTEXTS,
+            "model has computed for them. By default they are kept in memory only."
         ),
     ] = None,
     context_disk_mib: Annotated[
         int | None,
-        typer.Option(
+        _of_contexts(
             help="Disk space of each model's contexts in --context-folder. By default without limit.",
             min=1,
             max=_MAX_MEMORY_MIB,
-            show_default=False,
-            rich_help_panel=_CONTEXTS,
         ),
     ] = None,
     context_app_mib: Annotated[
         int | None,
-        typer.Option(
+        _of_contexts(
             help="Disk space of each app's contexts of a model. By default without limit.",
             min=1,
             max=_MAX_MEMORY_MIB,
-            show_default=False,
-            rich_help_panel=_CONTEXTS,
         ),
     ] = None,
     context_key: Annotated[
         str | None,
-        typer.Option(
+        _of_contexts(
             help="Encrypts --context-folder: a file with the key, which is created with the folder, or "
-            "'keyring' for the keyring of the system.",
-            show_default=False,
-            rich_help_panel=_CONTEXTS,
+            "'keyring' for the keyring of the system."
         ),
     ] = None,
     contexts_per_app: Annotated[
         int,
-        typer.Option(
+        _of_contexts(
             help="Contexts that an app may make of a model. As many sessions and chains of stored responses "
             "are kept besides.",
             min=1,
             max=_MAX_CONTEXTS,
-            rich_help_panel=_CONTEXTS,
         ),
     ] = 256,
     max_context_tokens: Annotated[
         int | None,
-        typer.Option(
+        _of_contexts(
             help="Tokens of one context, prompts and answers together. By default what the model takes.",
             min=1,
-            show_default=False,
-            rich_help_panel=_CONTEXTS,
         ),
     ] = None,
     context_compression: Annotated[
         float | None,
-        typer.Option(
+        _of_contexts(
             help="Bytes of stored contexts over those that they have at 8 bits a number, such as 0.5. By "
             "default they are stored as they are.",
             min=0,
             max=1,
             callback=positive,
-            show_default=False,
-            rich_help_panel=_CONTEXTS,
         ),
     ] = None,
     context_tolerance: Annotated[
         float,
-        typer.Option(
+        _of_contexts(
             help="Share by which --context-compression may increase the model's perplexity.",
             min=0,
             max=1,
             callback=positive,
-            rich_help_panel=_CONTEXTS,
         ),
     ] = 0.005,
     context_memory_mib: Annotated[
         int,
-        typer.Option(
+        _of_contexts(
             help="Memory, beside the KV cache, for contexts of each loaded model that it has no room for.",
             min=0,
             max=_MAX_MEMORY_MIB,
-            rich_help_panel=_CONTEXTS,
         ),
     ] = 0,
     embedding_model: Annotated[
         str | None,
-        typer.Option(
-            help="A folder with an OpenVINO embedding model, or a pulled name, for requests of embeddings.",
-            show_default=False,
-            rich_help_panel=_MODELS,
+        _of_models(
+            help="A folder with an OpenVINO embedding model, or a pulled name, for requests of embeddings."
         ),
     ] = None,
     embedding_pooling: Annotated[
         Literal["cls", "mean", "last"] | None,
-        typer.Option(
+        _of_models(
             help="How the embedding model's vectors of tokens become one. By default as the file "
-            "1_Pooling/config.json in its folder says.",
-            show_default=False,
-            rich_help_panel=_MODELS,
+            "1_Pooling/config.json in its folder says."
         ),
     ] = None,
     drain: Drain = 30,
@@ -240,12 +205,11 @@ def serve(
     Unix socket needs none.
     """
     require_extra("serve")
-    check_telemetry()
+    begin_serving()
     from agentrt.runtime import EmbeddingModel, ModelPool, PoolConfig, PooledModel, Pooling, RuntimeConfig
     from agentrt.runtime.serving.server import ServerConfig, bind, create_app
     from agentrt.runtime.serving.server import serve as serve_app
 
-    begin_serving()
     given = model or ["nano"]
     names = names_of_models(given, served_model_name or [])
     tokens, access = choose_tokens(token_file, no_auth, uds)
@@ -273,7 +237,7 @@ def serve(
         max_context_tokens=max_context_tokens,
     )
     budget = None if memory_budget_mib is None else memory_budget_mib * 2**20
-    with exporting_telemetry(), bind(config) as listener:
+    with serving(bind(config)) as listener:
         embedding = None
         if embedding_model is not None:
             say(f"opening {embedding_model}")
@@ -293,7 +257,6 @@ def serve(
                 lambda: _announce(served, config, listener, access),
                 say_waiting,
             )
-    say("stopped")
 
 
 def _announce(served: str, config: ServerConfig, listener: socket.socket, access: str | None) -> None:

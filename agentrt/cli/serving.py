@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import socket
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..otel.exporting import check_variables, exporting
 from .config_file import tokens_path
-from .option_checks import origins
+from .options import origins
+from .output import say
 
 if TYPE_CHECKING:
     from agentrt.runtime.serving.http.config import ListenConfig
@@ -22,71 +24,47 @@ if TYPE_CHECKING:
 
 _DAY_S = 86_400
 
-_PANEL = "Address and access"
+_of_address = functools.partial(typer.Option, rich_help_panel="Address and access")
 
-Host = Annotated[str, typer.Option(help="The address to listen on.", rich_help_panel=_PANEL)]
-Port = Annotated[
-    int, typer.Option(help="The port; 0 takes a free one.", min=0, max=65535, rich_help_panel=_PANEL)
-]
+Host = Annotated[str, _of_address(help="The address to listen on.")]
+Port = Annotated[int, _of_address(help="The port; 0 takes a free one.", min=0, max=65535)]
 Uds = Annotated[
     Path | None,
-    typer.Option(
-        help="A Unix socket to listen on instead of host and port; only you can connect.",
-        show_default=False,
-        rich_help_panel=_PANEL,
-    ),
+    _of_address(help="A Unix socket to listen on instead of host and port; only you can connect."),
 ]
 TokenFile = Annotated[
     Path | None,
-    typer.Option(
+    _of_address(
         help="A file with a line APP TOKEN for each app. A missing file is created with a fresh token. By "
         "default the file 'tokens' beside the config file, if there is one.",
         dir_okay=False,
-        show_default=False,
-        rich_help_panel=_PANEL,
     ),
 ]
 CorsOrigins = Annotated[
     list[str] | None,
-    typer.Option(
+    _of_address(
         "--cors-origin",
         help="An origin such as https://chat.example whose web pages may send requests, with a token like "
         "other programs. May be given several times.",
         callback=origins,
-        show_default=False,
-        rich_help_panel=_PANEL,
     ),
 ]
-NoAuth = Annotated[
-    bool, typer.Option("--no-auth", help="Accept requests without a token.", rich_help_panel=_PANEL)
-]
+NoAuth = Annotated[bool, _of_address("--no-auth", help="Accept requests without a token.")]
 Drain = Annotated[
     int,
     typer.Option(help="Seconds that requests may continue after SIGTERM or Ctrl-C.", min=0, max=_DAY_S),
 ]
 
 
-def say(line: str) -> None:
-    """Print a message to standard error."""
-    print(line, file=sys.stderr, flush=True)
-
-
-def check_telemetry() -> None:
-    """Check the ``OTEL_*`` variables, before FastAPI is imported: it imports OpenTelemetry, which reads them.
-
-    Raises:
-        ConfigurationError: one of them cannot be used.
-    """
-    from ..otel.variables import check_variables
-
-    check_variables()
-
-
 def begin_serving() -> None:
-    """Prepare this process, before it opens or starts anything.
+    """Prepare this process, before it imports FastAPI, which imports OpenTelemetry, or opens anything.
 
     SIGTERM raises :class:`SystemExit` until the server installs its own handler.
+
+    Raises:
+        ConfigurationError: one of the ``OTEL_*`` variables cannot be used.
     """
+    check_variables()
     from agentrt.runtime.serving.http.run import share_arenas
 
     signal.signal(signal.SIGTERM, _exit)
@@ -117,14 +95,13 @@ def choose_tokens(
 
 
 @contextmanager
-def exporting_telemetry() -> Iterator[None]:
-    """Export spans and metrics in the block if the user has named an exporter, and print that it is done."""
-    from ..otel.exporting import exporting
-
-    with exporting("agentrt") as signals:
+def serving(bound: AbstractContextManager[socket.socket]) -> Iterator[socket.socket]:
+    """Listen in the block, and export spans and metrics if the user has named an exporter; say so."""
+    with exporting("agentrt") as signals, bound as listener:
         if signals:
             say(f"exporting {' and '.join(signals)} as the OTEL_* variables say")
-        yield
+        yield listener
+    say("stopped")
 
 
 def announce(served: str, config: ListenConfig, listener: socket.socket, access: str | None) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import ConfigurationError
-from .json_file import write_errors
+from .output import write_errors
 
 if TYPE_CHECKING:
     from ..reports import Timeline

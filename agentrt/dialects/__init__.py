@@ -1,17 +1,11 @@
-"""How a request's priority is written for an endpoint: one dialect for each engine or gateway.
+"""How a request's priority is written for an endpoint: a dialect for each engine or gateway.
 
 `speculate(…, dialect=…)` and `EndpointSpeculator(…, dialect=…)` take a dialect or its name. Without one an
-endpoint is recognised by the answers it has given; see :mod:`agentrt.dialects.registry`.
+endpoint is recognised by the answers it has given; see :mod:`agentrt.dialects.engines`.
 """
 
-from .agentrt_server import AgentRTServer
 from .dialect import Dialect, Evidence, PriorityFields
-from .dynamo import Dynamo
-from .litellm import LiteLLM
-from .llm_d import LlmD
-from .service_tier import ServiceTier
-from .sglang import SGLang
-from .vllm import VLLM
+from .engines import VLLM, AgentRTServer, Dynamo, LiteLLM, LlmD, ServiceTier, SGLang
 
 __all__ = [
     "VLLM",

@@ -11,7 +11,7 @@ from typing import Any
 from ..priority import Priority, named_priority
 from ..tools.scopes import current_scope
 from .dialect import MODEL_PATHS, Dialect, Evidence, PriorityFields
-from .registry import find_dialect, recognise
+from .engines import find_dialect, recognise
 
 logger = logging.getLogger("agentrt")
 

@@ -6,8 +6,7 @@ import functools
 from dataclasses import dataclass
 from typing import Any, Final
 
-from .api import meter
-from .conventions import follows_latest
+from .api import follows_latest, meter
 
 _TOKENS: Final = tuple(4**power for power in range(14))
 _OPERATION_S: Final = tuple(0.01 * 2**power for power in range(14))

@@ -3,63 +3,61 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from ..concurrency.clock import monotonic
 from ..drafts import DraftCost
 
 
 @dataclass(frozen=True, slots=True)
-class _Event:
-    """What all events have: ``at_s``, when it happened, in seconds of agentrt's monotonic clock."""
+class SpeculationEvent:
+    """What all events have: the turn, and ``at_s``, in seconds of agentrt's monotonic clock.
 
+    ``turn`` numbers the model requests of one report from 1.
+    """
+
+    turn: int
     at_s: float = field(default_factory=monotonic, kw_only=True, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class TurnStarted(_Event):
-    """A model request began; ``turn`` numbers the requests of one report from 1."""
-
-    turn: int
+class TurnStarted(SpeculationEvent):
+    """A model request began."""
 
 
 @dataclass(frozen=True, slots=True)
-class PredictorStarted(_Event):
+class PredictorStarted(SpeculationEvent):
     """A predictor was started, to draw ``samples`` drafts."""
 
-    turn: int
     predictor: str
     samples: int
 
 
 @dataclass(frozen=True, slots=True)
-class PredictorSkipped(_Event):
+class PredictorSkipped(SpeculationEvent):
     """A predictor was not started; ``reason`` says why."""
 
-    turn: int
     predictor: str
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class DraftArrived(_Event):
+class DraftArrived(SpeculationEvent):
     """A predictor drafted a call of ``tool``, ``after_s`` seconds into the turn."""
 
-    turn: int
     predictor: str
     tool: str
     after_s: float
 
 
 @dataclass(frozen=True, slots=True)
-class DraftRefused(_Event):
+class DraftRefused(SpeculationEvent):
     """A draft was not run; ``reason`` says why. Repeated drafts of one call are not refused.
 
     ``invalid`` says that it is no call of a speculable tool: not a :class:`ToolCall`, of an unknown tool, or
     with arguments that the tool does not take. ``tool`` is empty where it has no name.
     """
 
-    turn: int
     predictor: str
     tool: str
     reason: str
@@ -67,14 +65,13 @@ class DraftRefused(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class DraftJudged(_Event):
+class DraftJudged(SpeculationEvent):
     """The model has answered; ``correct`` says whether it made the drafted call of a speculable tool.
 
     Noted once for each different call that a predictor drafted in a turn, whether the draft was run, had
     been run for another predictor, or was only recorded; before the turn's :class:`TurnAnswered`.
     """
 
-    turn: int
     predictor: str
     tool: str
     correct: bool
@@ -82,49 +79,44 @@ class DraftJudged(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class PredictorCharged(_Event):
+class PredictorCharged(SpeculationEvent):
     """A predictor was charged ``cost`` for what it sent or computed; negative amounts correct estimates."""
 
-    turn: int
     predictor: str
     cost: DraftCost
 
 
 @dataclass(frozen=True, slots=True)
-class PredictorEnded(_Event):
+class PredictorEnded(SpeculationEvent):
     """A predictor has ended before the model has answered; it ran ``ran_s`` seconds."""
 
-    turn: int
     predictor: str
     ran_s: float
 
 
 @dataclass(frozen=True, slots=True)
-class PredictorStopped(_Event):
+class PredictorStopped(SpeculationEvent):
     """A predictor may send no more in this turn; ``reason`` says why."""
 
-    turn: int
     predictor: str
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class PredictorFailed(_Event):
+class PredictorFailed(SpeculationEvent):
     """A predictor raised; the model request is not affected."""
 
-    turn: int
     predictor: str
     error: str
 
 
 @dataclass(frozen=True, slots=True)
-class SpeculationStarted(_Event):
+class SpeculationStarted(SpeculationEvent):
     """A speculative run of ``tool`` began, for a draft of ``predictor``; a run costs ``cost``.
 
     ``run`` is its number in this process, which the event of its end repeats.
     """
 
-    turn: int
     tool: str
     predictor: str = ""
     cost: float = 0.0
@@ -132,27 +124,25 @@ class SpeculationStarted(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class TurnAnswered(_Event):
+class TurnAnswered(SpeculationEvent):
     """The main model answered after ``generation_s`` seconds, calling ``tools`` in this order.
 
     ``overhead_s`` is the CPU time of the SDK and of predictors on its event loop until then; None if unknown.
     """
 
-    turn: int
     generation_s: float
     tools: tuple[str, ...]
     overhead_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class CallClaimed(_Event):
+class CallClaimed(SpeculationEvent):
     """A call was answered by a speculation (a hit).
 
     The tool ran ``tool_s`` seconds, of which the agent waited ``waited_s``; the draft had come
     ``draft_s`` seconds into the turn, from ``predictor``. The run costs ``cost``, as without speculation.
     """
 
-    turn: int
     tool: str
     tool_s: float
     waited_s: float
@@ -168,14 +158,13 @@ class CallClaimed(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class CallMissed(_Event):
+class CallMissed(SpeculationEvent):
     """A call of a speculable tool was run for real and took ``tool_s`` seconds.
 
     ``draft_s`` is when in its turn the call was drafted, if it was drafted and not run: in shadow mode, or
     refused by the controller or a bound.
     """
 
-    turn: int
     tool: str
     tool_s: float
     reason: str
@@ -183,14 +172,13 @@ class CallMissed(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class SpeculationWasted(_Event):
+class SpeculationWasted(SpeculationEvent):
     """A speculation was not claimed; its tool had run ``ran_s`` seconds and costs ``cost`` a run.
 
     ``disclosed`` says that it had passed values to a tool that ``discloses`` them, and had not received them
     before.
     """
 
-    turn: int
     tool: str
     ran_s: float
     reason: str
@@ -201,7 +189,7 @@ class SpeculationWasted(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class DraftUnclaimed(_Event):
+class DraftUnclaimed(SpeculationEvent):
     """The model made a drafted call, and the call did not claim the speculation; ``reason`` says why.
 
     The speculation is wasted, and the tool runs again if the agent makes the call. ``called`` says that the
@@ -209,7 +197,6 @@ class DraftUnclaimed(_Event):
     as far as its history shows, did not make: a person has rejected it, or the run ended before it.
     """
 
-    turn: int
     tool: str
     predictor: str
     reason: str
@@ -218,97 +205,62 @@ class DraftUnclaimed(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class SpeculationStopped(_Event):
+class SpeculationStopped(SpeculationEvent):
     """No call of ``tool`` is run speculatively any more; ``reason`` says why."""
 
-    turn: int
     tool: str
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class DiscardFailed(_Event):
+class DiscardFailed(SpeculationEvent):
     """Discarding an unclaimed preparation of ``tool`` raised ``error``."""
 
-    turn: int
     tool: str
     error: str
 
 
 @dataclass(frozen=True, slots=True)
-class WorkAbandoned(_Event):
+class WorkAbandoned(SpeculationEvent):
     """A tool or predictor, ``name``, has not ended ``waited_s`` seconds after its cancellation.
 
     Nothing waits for it any longer, and nothing of it can be claimed.
     """
 
-    turn: int
     name: str
     waited_s: float
 
 
 @dataclass(frozen=True, slots=True)
-class SubmissionRefused(_Event):
+class SubmissionRefused(SpeculationEvent):
     """The engine's tool cache did not take the submitted result of ``tool``; the turn is not affected.
 
     ``reason`` is the error's type with its HTTP status, if it has one: the engine answered with an error,
     could not be reached, or the result cannot be sent.
     """
 
-    turn: int
     tool: str
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class AheadStarted(_Event):
+class AheadStarted(SpeculationEvent):
     """A model request was sent ahead, as the request of ``turn``."""
-
-    turn: int
 
 
 @dataclass(frozen=True, slots=True)
-class AheadKept(_Event):
+class AheadKept(SpeculationEvent):
     """The request of ``turn`` came as expected, ``saved_s`` seconds after it had been sent ahead."""
 
-    turn: int
     saved_s: float
 
 
 @dataclass(frozen=True, slots=True)
-class AheadWasted(_Event):
+class AheadWasted(SpeculationEvent):
     """The request of ``turn`` did not come; the model had worked on it for ``ran_s`` seconds."""
 
-    turn: int
     ran_s: float
     reason: str
-
-
-SpeculationEvent: TypeAlias = (
-    TurnStarted
-    | PredictorStarted
-    | PredictorSkipped
-    | DraftArrived
-    | DraftRefused
-    | DraftJudged
-    | PredictorCharged
-    | PredictorEnded
-    | PredictorStopped
-    | PredictorFailed
-    | SpeculationStarted
-    | TurnAnswered
-    | CallClaimed
-    | CallMissed
-    | SpeculationWasted
-    | DraftUnclaimed
-    | SpeculationStopped
-    | DiscardFailed
-    | WorkAbandoned
-    | SubmissionRefused
-    | AheadStarted
-    | AheadKept
-    | AheadWasted
-)
 
 
 @runtime_checkable

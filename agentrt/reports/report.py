@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
-from .tables import Table, html_of, rich_of
 from .timeline import Span, TimedTurn, Timeline
 
 _TOOL_COLUMNS: Final = (
@@ -17,15 +19,19 @@ _TOOL_COLUMNS: Final = (
 _PREDICTOR_COLUMNS: Final = ("predictor", "drafts right", "turns started", "tokens", "failures")
 
 
-class CallReport(BaseModel):
+class _Report(BaseModel):
+    """A report, which does not change."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class CallReport(_Report):
     """One call of a speculable tool; times in seconds, see :class:`~agentrt.reports.events.CallClaimed`.
 
     ``could_save_s`` is what Eq. 1 of SpecTools gives for a call that was drafted and not run speculatively,
     as all are in shadow mode. ``called_s`` is when the call reached the tool, in seconds since the first
     event, and ``run`` the number of the speculative run that it claimed.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     tool: str
     hit: bool
@@ -39,13 +45,11 @@ class CallReport(BaseModel):
     run: int = 0
 
 
-class RunReport(BaseModel):
+class RunReport(_Report):
     """One speculative run of a tool that has ended.
 
     ``started_s`` is in seconds since the first event, and the tool ran ``ran_s``.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     run: int
     tool: str
@@ -55,14 +59,12 @@ class RunReport(BaseModel):
     reason: str = ""
 
 
-class TurnReport(BaseModel):
+class TurnReport(_Report):
     """One model request: its time in seconds (G), its drafts, and the calls in its answer.
 
     ``started_s``, when it was sent, and ``drafted_s``, when its first drafts came, are in seconds since the
     first event. ``wasted_s`` is how long the model worked on it if it was sent ahead in vain.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     turn: int
     started_s: float = 0.0
@@ -85,7 +87,7 @@ class TurnReport(BaseModel):
         return sum(call.saved_s for call in self.calls)
 
 
-class ToolReport(BaseModel):
+class ToolReport(_Report):
     """Totals of one tool, or of all. Seconds and the cost of wasted runs are sums.
 
     ``could_save_s`` is what running all drafted calls could have saved in addition. ``unclaimed`` counts the
@@ -94,8 +96,6 @@ class ToolReport(BaseModel):
     ``disclosures`` counts the wasted runs that passed new values to a tool declared ``discloses``.
     ``refused_submissions`` counts the results that an engine's tool cache did not take.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     claims: int = 0
     misses: int = 0
@@ -121,15 +121,13 @@ class ToolReport(BaseModel):
         return self.claims / self.calls if self.calls else 0.0
 
 
-class PredictorReport(BaseModel):
+class PredictorReport(_Report):
     """Totals of one predictor, or of all.
 
     ``started`` and ``skipped`` count turns. ``drafts`` and ``correct`` count the different calls of
     speculable tools that it drafted in answered turns, run or not, and how many of them the model made.
     ``invalid`` counts the drafts that are no call of a speculable tool.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     started: int = 0
     skipped: int = 0
@@ -147,10 +145,8 @@ class PredictorReport(BaseModel):
         return self.correct / self.drafts if self.drafts else 0.0
 
 
-class AheadReport(BaseModel):
+class AheadReport(_Report):
     """Totals of the model requests sent ahead. Seconds are sums."""
-
-    model_config = ConfigDict(frozen=True)
 
     kept: int = 0
     wasted: int = 0
@@ -158,14 +154,12 @@ class AheadReport(BaseModel):
     wasted_s: float = 0.0
 
 
-class SpeculationReport(BaseModel):
+class SpeculationReport(_Report):
     """The report so far. ``turns`` holds the latest ones only; the totals cover all.
 
     ``refusals`` has the reasons for which an engine's tool cache did not take submitted results, with how
     many results each: see :class:`~agentrt.reports.events.SubmissionRefused`.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     turns: tuple[TurnReport, ...] = ()
     tools: dict[str, ToolReport] = {}
@@ -217,7 +211,7 @@ class SpeculationReport(BaseModel):
 
     def _repr_html_(self) -> str:
         """Return the summary as HTML, which notebooks show."""
-        return html_of(self._summary(), self._tables(), self._notes())
+        return _html_of(self._summary(), self._tables(), self._notes())
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """Print the summary in IPython."""
@@ -225,7 +219,7 @@ class SpeculationReport(BaseModel):
 
     def __rich__(self) -> Any:
         """Return the summary for :func:`rich.print`."""
-        return rich_of(self._summary(), self._tables(), self._notes())
+        return _rich_of(self._summary(), self._tables(), self._notes())
 
     def _summary(self) -> list[str]:
         """Return lines about all tools together."""
@@ -256,7 +250,7 @@ class SpeculationReport(BaseModel):
             texts.append(f"cost: {self.cost:.6g}")
         return texts
 
-    def _tables(self) -> list[Table]:
+    def _tables(self) -> list[_Table]:
         """Return a table of the tools and one of the predictors; none if there are none."""
         tools = [
             (
@@ -281,7 +275,7 @@ class SpeculationReport(BaseModel):
             )
             for name, each in sorted(self.predictors.items())
         ]
-        tables = Table(_TOOL_COLUMNS, tools), Table(_PREDICTOR_COLUMNS, predictors)
+        tables = _Table(_TOOL_COLUMNS, tools), _Table(_PREDICTOR_COLUMNS, predictors)
         return [table for table in tables if table.rows]
 
 
@@ -313,3 +307,46 @@ def _timed(turn: TurnReport) -> TimedTurn:
     plain_s = max((call.called_s + call.tool_s for call in turn.calls), default=0.0)
     waited_s = max((call.called_s + call.waited_s for call in turn.calls), default=0.0)
     return TimedTurn(tuple(spans), max(0.0, plain_s - waited_s) + turn.ahead_s)
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """Rows of text under named columns. The first column has names, the others numbers and remarks."""
+
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+
+
+def _html_of(before: Sequence[str], tables: Sequence[_Table], after: Sequence[str]) -> str:
+    """Return HTML of tables with paragraphs around them. No text in it becomes markup."""
+
+    def paragraphs(texts: Sequence[str]) -> list[str]:
+        return [f"<p>{escape(text)}</p>" for text in texts]
+
+    return "\n".join(
+        ["<div>", *paragraphs(before), *map(_html_of_table, tables), *paragraphs(after), "</div>"]
+    )
+
+
+def _html_of_table(table: _Table) -> str:
+    head = "".join(f"<th>{escape(column)}</th>" for column in table.columns)
+    rows = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in table.rows]
+    body = "\n".join(f"<tr>{row}</tr>" for row in rows)
+    return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+
+
+def _rich_of(before: Sequence[str], tables: Sequence[_Table], after: Sequence[str]) -> Any:
+    """Return the same for :mod:`rich`, which is installed where this is called."""
+    from rich.console import Group
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    shown = []
+    for table in tables:
+        drawn = RichTable()
+        for number, column in enumerate(table.columns):
+            drawn.add_column(Text(column), justify="right" if number else "left")
+        for row in table.rows:
+            drawn.add_row(*map(Text, row))
+        shown.append(drawn)
+    return Group(*map(Text, before), *shown, *map(Text, after))

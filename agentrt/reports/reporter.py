@@ -11,32 +11,8 @@ from dataclasses import dataclass, field
 
 from ..concurrency.contained import contained
 from ..perfmodel import saved_seconds
-from .events import (
-    AheadKept,
-    AheadStarted,
-    AheadWasted,
-    CallClaimed,
-    CallMissed,
-    DiscardFailed,
-    DraftArrived,
-    DraftJudged,
-    DraftRefused,
-    DraftUnclaimed,
-    PredictorCharged,
-    PredictorFailed,
-    PredictorSkipped,
-    PredictorStarted,
-    PredictorStopped,
-    SpeculationEvent,
-    SpeculationObserver,
-    SpeculationStarted,
-    SpeculationStopped,
-    SpeculationWasted,
-    SubmissionRefused,
-    TurnAnswered,
-    TurnStarted,
-    WorkAbandoned,
-)
+from . import events
+from .events import SpeculationEvent, SpeculationObserver
 from .report import (
     AheadReport,
     CallReport,
@@ -66,9 +42,9 @@ class _Turn:
     first_draft_s: float | None = None
     drafted_at: list[float] = field(default_factory=list)
     tools: tuple[str, ...] = ()
-    calls: list[CallClaimed | CallMissed] = field(default_factory=list)
+    calls: list[events.CallClaimed | events.CallMissed] = field(default_factory=list)
     runs_started_at: dict[int, float] = field(default_factory=dict)
-    runs: list[CallClaimed | SpeculationWasted] = field(default_factory=list)
+    runs: list[events.CallClaimed | events.SpeculationWasted] = field(default_factory=list)
     wasted: int = 0
     wasted_s: float = 0.0
     ahead_s: float = 0.0
@@ -76,30 +52,30 @@ class _Turn:
 
     def enter(self, event: SpeculationEvent) -> None:
         """Enter an event of this turn."""
-        if isinstance(event, AheadWasted):
+        if isinstance(event, events.AheadWasted):
             self.wasted_s = event.ran_s
         match event:
-            case DraftArrived(after_s=after_s):
+            case events.DraftArrived(after_s=after_s):
                 self.drafts += 1
                 if self.first_draft_s is None:
                     self.first_draft_s = after_s
                 if len(self.drafted_at) < _MAX_DRAFT_TIMES:
                     self.drafted_at.append(event.at_s)
-            case AheadStarted():  # the turn has begun with the drafts that came before its request
+            case events.AheadStarted():  # the turn has begun with the drafts that came before its request
                 self.started_at = event.at_s
-            case TurnAnswered():
+            case events.TurnAnswered():
                 self.generation_s, self.tools = event.generation_s, event.tools
-            case SpeculationStarted():
+            case events.SpeculationStarted():
                 self.runs_started_at[event.run] = event.at_s
-            case CallClaimed():
+            case events.CallClaimed():
                 self.calls.append(event)
                 self.runs.append(event)
-            case CallMissed():
+            case events.CallMissed():
                 self.calls.append(event)
-            case SpeculationWasted():
+            case events.SpeculationWasted():
                 self.wasted += 1
                 self.runs.append(event)
-            case AheadKept(saved_s=saved_s):
+            case events.AheadKept(saved_s=saved_s):
                 self.ahead_s = saved_s
             case _:
                 problem = _problem(event)
@@ -154,7 +130,7 @@ class Reporter:
         with self._lock:
             self._last_turn += 1
             turn = self._last_turn
-        self.note(TurnStarted(turn))
+        self.note(events.TurnStarted(turn))
         return turn
 
     def note(self, event: SpeculationEvent) -> None:
@@ -185,46 +161,46 @@ class Reporter:
     def _enter(self, event: SpeculationEvent) -> None:
         if self._zero is None:
             self._zero = event.at_s
-        if isinstance(event, TurnStarted):
+        if isinstance(event, events.TurnStarted):
             self._turns.append(_Turn(event.turn, event.at_s))
             return
         turn = self._turn(event.turn)
         if turn is not None:
             turn.enter(event)
         match event:
-            case CallClaimed():
+            case events.CallClaimed():
                 self._count(event.tool, claims=1, saved_s=event.saved_s)
-            case CallMissed():
+            case events.CallMissed():
                 generation_s = None if turn is None else turn.generation_s
                 self._count(event.tool, misses=1, could_save_s=_could_save_s(generation_s, event))
-            case SpeculationWasted():
+            case events.SpeculationWasted():
                 disclosed = int(event.disclosed)
                 self._count(
                     event.tool, wasted=1, wasted_s=event.ran_s, wasted_cost=event.cost, disclosures=disclosed
                 )
-            case DraftUnclaimed():
+            case events.DraftUnclaimed():
                 self._count(event.tool, unclaimed=1, unseen=int(event.made and not event.called))
-            case SpeculationStopped():
+            case events.SpeculationStopped():
                 self._count(event.tool)
                 self._stopped[event.tool] = event.reason
-            case SubmissionRefused():
+            case events.SubmissionRefused():
                 self._count(event.tool, refused_submissions=1)
                 self._refusals[event.reason] += 1
-            case PredictorStarted():
+            case events.PredictorStarted():
                 self._count_of(event.predictor, started=1)
-            case PredictorSkipped():
+            case events.PredictorSkipped():
                 self._count_of(event.predictor, skipped=1)
-            case DraftRefused(invalid=True):
+            case events.DraftRefused(invalid=True):
                 self._count_of(event.predictor, invalid=1)
-            case DraftJudged():
+            case events.DraftJudged():
                 self._count_of(event.predictor, drafts=1, correct=int(event.correct))
-            case PredictorFailed():
+            case events.PredictorFailed():
                 self._count_of(event.predictor, failures=1)
-            case AheadKept():
+            case events.AheadKept():
                 _add(self._ahead, {"kept": 1, "saved_s": event.saved_s})
-            case AheadWasted():
+            case events.AheadWasted():
                 _add(self._ahead, {"wasted": 1, "wasted_s": event.ran_s})
-            case PredictorCharged(cost=cost):
+            case events.PredictorCharged(cost=cost):
                 self._count_of(
                     event.predictor,
                     input_tokens=cost.input_tokens,
@@ -253,32 +229,34 @@ def _log_failure(event: SpeculationEvent, error: BaseException) -> None:
 def _problem(event: SpeculationEvent) -> str | None:
     """Return what an event says of a turn that did not go as wished."""
     match event:
-        case DraftRefused():
+        case events.DraftRefused():
             return f"{event.predictor} drafted {event.tool}: {event.reason}"
-        case PredictorFailed():
+        case events.PredictorFailed():
             return f"{event.predictor} failed: {event.error}"
-        case PredictorSkipped():
+        case events.PredictorSkipped():
             return f"{event.predictor} was not started: {event.reason}"
-        case PredictorStopped():
+        case events.PredictorStopped():
             return f"{event.predictor} was stopped: {event.reason}"
-        case DraftUnclaimed():
+        case events.DraftUnclaimed():
             return f"a right draft of {event.tool} was not claimed: {event.reason}"
-        case SpeculationStopped():
+        case events.SpeculationStopped():
             return f"speculation of {event.tool} has stopped: {event.reason}"
-        case AheadWasted():
+        case events.AheadWasted():
             return f"a model request sent ahead was wasted: {event.reason}"
-        case DiscardFailed():
+        case events.DiscardFailed():
             return f"a preparation of {event.tool} could not be discarded: {event.error}"
-        case WorkAbandoned():
+        case events.WorkAbandoned():
             return f"{event.name} did not end within {event.waited_s:g} s of its cancellation: abandoned"
-        case SubmissionRefused():
+        case events.SubmissionRefused():
             return f"the engine's tool cache refused a result of {event.tool}: {event.reason}"
         case _:
             return None
 
 
-def _call_report(call: CallClaimed | CallMissed, generation_s: float | None, zero: float) -> CallReport:
-    if isinstance(call, CallClaimed):
+def _call_report(
+    call: events.CallClaimed | events.CallMissed, generation_s: float | None, zero: float
+) -> CallReport:
+    if isinstance(call, events.CallClaimed):
         return CallReport(
             tool=call.tool,
             hit=True,
@@ -302,15 +280,15 @@ def _call_report(call: CallClaimed | CallMissed, generation_s: float | None, zer
     )
 
 
-def _run_report(run: CallClaimed | SpeculationWasted, started_s: float) -> RunReport:
-    ran_s, reason = (run.tool_s, "") if isinstance(run, CallClaimed) else (run.ran_s, run.reason)
-    claimed = isinstance(run, CallClaimed)
+def _run_report(run: events.CallClaimed | events.SpeculationWasted, started_s: float) -> RunReport:
+    ran_s, reason = (run.tool_s, "") if isinstance(run, events.CallClaimed) else (run.ran_s, run.reason)
+    claimed = isinstance(run, events.CallClaimed)
     return RunReport(
         run=run.run, tool=run.tool, started_s=started_s, ran_s=ran_s, claimed=claimed, reason=reason
     )
 
 
-def _could_save_s(generation_s: float | None, missed: CallMissed) -> float:
+def _could_save_s(generation_s: float | None, missed: events.CallMissed) -> float:
     if generation_s is None or missed.draft_s is None:
         return 0.0
     return saved_seconds(generation_s - missed.draft_s, missed.tool_s)

@@ -12,19 +12,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..drafts import DraftCost
-from ..otel import api, conventions
-from .events import (
-    CallClaimed,
-    CallMissed,
-    DraftArrived,
-    PredictorCharged,
-    SpeculationEvent,
-    SpeculationStarted,
-    SpeculationWasted,
-    SubmissionRefused,
-    TurnAnswered,
-    TurnStarted,
-)
+from ..otel import api
+from . import events
+from .events import SpeculationEvent
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
@@ -91,25 +81,25 @@ class SpanObserver:
 
     def on_event(self, event: SpeculationEvent) -> None:
         """Begin, describe or end a span."""
-        if isinstance(event, TurnStarted):
+        if isinstance(event, events.TurnStarted):
             self._begin(event.turn)
             return
         turn = self._turn(event.turn)
         if turn is None:
             return
         match event:
-            case DraftArrived():
+            case events.DraftArrived():
                 turn.drafts += 1
-            case PredictorCharged(predictor=predictor, cost=cost):
+            case events.PredictorCharged(predictor=predictor, cost=cost):
                 if turn.ended:  # a predictor that was stopped by the answer is charged last
                     self._mark(turn, "agentrt.draft", _spent(predictor, cost))
                 else:
                     turn.costs[predictor] = turn.costs.get(predictor, DraftCost()) + cost
-            case SpeculationStarted():
+            case events.SpeculationStarted():
                 self._begin_run(turn, event)
-            case TurnAnswered():
+            case events.TurnAnswered():
                 self._end_turn(turn, {"agentrt.tool_calls": event.tools})
-            case CallClaimed():
+            case events.CallClaimed():
                 # Calls that the engine answers from its tool cache reach no tool.
                 call = _call_of(turn)
                 kind = "answered" if call is None else "claimed"
@@ -117,14 +107,14 @@ class SpanObserver:
                 if call is not None:
                     call.set_attributes(outcome)
                 self._end_run(turn, event.run, event.tool_s, outcome)
-            case SpeculationWasted():
+            case events.SpeculationWasted():
                 reason = {"agentrt.reason": event.reason}
                 self._end_run(turn, event.run, event.ran_s, {"agentrt.speculation": "wasted"} | reason)
-            case CallMissed():
+            case events.CallMissed():
                 call = _call_of(turn)
                 if call is not None:
                     call.set_attributes({"agentrt.speculation": "missed", "agentrt.reason": event.reason})
-            case SubmissionRefused():
+            case events.SubmissionRefused():
                 refused = {"gen_ai.tool.name": event.tool, "agentrt.reason": event.reason}
                 self._mark(turn, "agentrt.submission_refused", refused)
 
@@ -177,7 +167,7 @@ class SpanObserver:
                 yield
         except BaseException as error:
             if not traced_already:
-                span.set_attributes(conventions.failure(error))
+                span.set_attributes(api.failure(error))
                 span.set_status(self._failed)
             raise
         finally:
@@ -210,7 +200,7 @@ class SpanObserver:
         turn.span.set_attributes({"agentrt.drafts": turn.drafts} | outcome)
         turn.span.end()
 
-    def _begin_run(self, turn: _OpenTurn, event: SpeculationStarted) -> None:
+    def _begin_run(self, turn: _OpenTurn, event: events.SpeculationStarted) -> None:
         started_ns = time.time_ns()
         span = self._tool_span(event.tool, turn.span, started_ns)
         span.set_attribute("agentrt.predictor", event.predictor)

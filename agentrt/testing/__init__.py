@@ -1,9 +1,8 @@
 """Test doubles for agents that speculate: predictors, endpoints, replays of runs, and virtual time."""
 
 from .endpoint import mock_endpoint
-from .prediction import free_prediction
 from .replay import RecordedSpeculator, Replayed, replay
-from .speculators import ScriptedSpeculator
+from .speculators import ScriptedSpeculator, free_prediction
 from .virtual_time import run_in_virtual_time
 
 __all__ = [

@@ -1,13 +1,15 @@
-"""A scripted predictor."""
+"""A scripted predictor, and predictions that cost nothing."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractContextManager
 
 import anyio
 
 from ..calls import ToolCall
 from ..drafts import DraftRequest
+from ..turns import payoff
 
 
 class ScriptedSpeculator:
@@ -31,3 +33,13 @@ class ScriptedSpeculator:
             if isinstance(draft, Exception):
                 raise draft
             yield draft
+
+
+def free_prediction() -> AbstractContextManager[None]:
+    """Take prediction to cost nothing, in the whole process, inside a ``with`` block.
+
+    A predictor is run only where it is expected to save more time than it costs, so tests whose models and
+    tools take no time see hardly any speculation. Inside the block the time of models and tools does not
+    matter. Predictors that are wrong are still stopped, and budgets still bind.
+    """
+    return payoff.free_prediction()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..calls import ToolCall
-from ..calls.copying import copied_call, copied_json
+from ..calls.arguments import copied_call, copied_json
 from ..concurrency.clock import monotonic
 from ..concurrency.contained import is_own_failure
 from ..errors import ConfigurationError

@@ -16,7 +16,7 @@ import anyio
 
 from ..argument_checks import check_call, check_field
 from ..calls import ParserEvent, ToolCall
-from ..calls.copying import copied_call
+from ..calls.arguments import copied_call
 from ..concurrency.clock import monotonic
 from ..concurrency.contained import contained
 from ..concurrency.detached import detached_context

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from agentrt.calls import ToolCall, ToolCallFormat, parse_tool_calls
-from agentrt.calls.writing import plain_text
+from agentrt.calls.arguments import plain_text
 from agentrt.errors import InvalidRequestError
 
 from ..model.tokenizer import Tokenizer

@@ -9,8 +9,7 @@ from typing import Any
 from .argument import ARGUMENT_PRIOR, LEFT_OUT, UNSEEN, ArgumentModel, Record
 from .events import CallEvent, Event
 from .memory import PatternMemory, call_digest
-from .tool_features import TOOL_PRIOR, ToolFeatures
-from .tool_schema import ToolSchema
+from .tool_features import TOOL_PRIOR, ToolFeatures, ToolSchema
 from .values import Values
 from .weights import softmax
 

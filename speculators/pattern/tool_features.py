@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from .events import CallEvent, Event, MessageEvent, ResultEvent
 from .memory import call_digest
-from .text import words
-from .tool_schema import ToolSchema
+from .text import name_words, words
 from .values import key_of
 from .weights import digest_of
 
@@ -25,6 +25,35 @@ TOOL_PRIOR = {
     "same call": -2.0, "recalled call": 1.0,
 }  # fmt: skip
 """Initial weights of features. The names are part of the store's format: it holds their digests."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSchema:
+    """Name, parameters and words of a tool; ``words`` includes those of its description."""
+
+    name: str
+    parameters: Mapping[str, Mapping[str, Any]]
+    required: frozenset[str]
+    name_words: frozenset[str]
+    words: frozenset[str]
+
+    @classmethod
+    def of(cls, schema: Mapping[str, Any]) -> ToolSchema | None:
+        """Read a function tool in OpenAI's shape; return None for any other tool."""
+        function = schema.get("function")
+        if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+            return None
+        parameters = function.get("parameters") or {}
+        properties = parameters.get("properties") or {}
+        name = function["name"]
+        words_of_name = frozenset(name_words(name))
+        return cls(
+            name,
+            {str(key): value if isinstance(value, Mapping) else {} for key, value in properties.items()},
+            frozenset(map(str, parameters.get("required") or ())),
+            words_of_name,
+            words_of_name | frozenset(words(str(function.get("description") or "")[:300])),
+        )
 
 
 class ToolFeatures:

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .events import CallEvent, Event, MessageEvent, ResultEvent
-from .leaves import Leaf, leaves
-from .spans import MAX_CHARACTERS, spans, tokens_in, words_before
-from .text import dates, name_words, times, words, years_in
+from .text import MAX_CHARACTERS, dates, name_words, spans, times, tokens_in, words, words_before, years_in
+from .tool_output import Leaf, leaves
 
 _MAX_LEAVES = 200  # of one result
 _MAX_VALUES = 300

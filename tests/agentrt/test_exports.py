@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import metadata
-from typing import get_args
 
 import pytest
 
@@ -108,12 +107,15 @@ EXPORTS = {
 @pytest.mark.parametrize("module", EXPORTS)
 def test_the_exported_names(module: str) -> None:
     imported = importlib.import_module(module)
-    assert set(imported.__all__) == EXPORTS[module]
-    assert all(hasattr(imported, name) for name in imported.__all__)
+    if imported is not errors:  # of which all classes are public
+        assert set(imported.__all__) == EXPORTS[module]
+    assert all(hasattr(imported, name) for name in EXPORTS[module])
 
 
 def test_every_event_is_exported() -> None:
-    assert {event.__name__ for event in get_args(reports.SpeculationEvent)} <= EXPORTS["agentrt.reports"]
+    events = {event.__name__ for event in reports.SpeculationEvent.__subclasses__()}
+    assert len(events) > 20
+    assert events <= EXPORTS["agentrt.reports"]
 
 
 def test_the_docstring_names_the_public_modules() -> None:

@@ -7,16 +7,17 @@ from agentrt import errors
 
 
 def drawn_tree() -> dict[str, str | None]:
-    """Class name -> name of the class it is drawn under."""
+    """Class name -> name of the class it is drawn under; classes without others below may share a line."""
     parents: dict[str, str | None] = {}
     path: list[str] = []
     for line in (errors.__doc__ or "").splitlines():
-        found = re.match(r"^ {4}((?:│ {3}| {4})*)(├── |└── |)([A-Za-z]+Error)\b", line)
+        found = re.match(r"^ {4}((?:│ {3}| {4})*)(├── |└── |)([A-Za-z]+Error\b.*)", line)
         if found is None:
             continue
         depth = len(found[1]) // 4 + bool(found[2])
-        path[depth:] = [found[3]]
-        parents[found[3]] = path[depth - 1] if depth else None
+        names = re.findall(r"[A-Za-z]+Error", found[3])
+        parents |= dict.fromkeys(names, path[depth - 1] if depth else None)
+        path[depth:] = [names[-1]]
     return parents
 
 

@@ -134,11 +134,11 @@ def held(speculator: LocalSpeculator, monkeypatch: pytest.MonkeyPatch) -> Held:
     return Held(speculator, monkeypatch)
 
 
-async def abandon(speculator: LocalSpeculator, once: threading.Event) -> None:
+async def abandon(speculator: LocalSpeculator, once: threading.Event, **request: Any) -> None:
     """Ask for drafts, and cancel that once the event is set."""
 
     async def ask() -> None:
-        async for _ in speculator.drafts(DraftRequest(MESSAGES, TOOLS, 3)):
+        async for _ in speculator.drafts(DraftRequest(MESSAGES, TOOLS, 3, **request)):
             raise AssertionError("there can be no draft yet")
 
     task = asyncio.create_task(ask())
@@ -197,19 +197,7 @@ def test_a_draft_that_is_stopped_has_cost_its_prompt_and_what_it_wrote(
     speculator: LocalSpeculator, held: Held
 ) -> None:
     spent: list[DraftCost] = []
-
-    async def ask() -> None:
-        async for _ in speculator.drafts(DraftRequest(MESSAGES, TOOLS, 3, spend=spent.append)):
-            raise AssertionError("there can be no draft yet")
-
-    async def main() -> None:
-        task = asyncio.create_task(ask())
-        await asyncio.to_thread(held.generating.wait, PATIENCE_S)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(main())
+    asyncio.run(abandon(speculator, held.generating, spend=spent.append))
     assert len(spent) == 1  # the prompt, charged before it was read
     held.go_on.set()
     join_drafts(speculator)

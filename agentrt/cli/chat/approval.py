@@ -1,13 +1,17 @@
-"""Approval of calls that change the user's data."""
+"""Approval of calls that change the user's data, and the clock that stands still meanwhile."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import signal
+import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain.agents.middleware import wrap_tool_call
 from langchain_core.messages import ToolMessage
+from prompt_toolkit import PromptSession
 
 from ...terminal_text import printable
 from ...tools.speculable import speculable_tool
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
     from langchain.agents.middleware import AgentMiddleware
     from langgraph.prebuilt.tool_node import ToolCallRequest
     from langgraph.types import Command
+    from prompt_toolkit.output import Output
 
 WhyNot: TypeAlias = Callable[[str], Awaitable[str | None]]
 """Returns why a call, written as text, may not run; None if it may."""
@@ -32,6 +37,65 @@ class RefusedWrites:
         """Refuse ``call``."""
         self.calls.append(call)
         return "this call was not run, because the user could not be asked"
+
+
+class Confirmation:
+    """Asks on the terminal, one question at a time. Anything but yes is no."""
+
+    def __init__(self, output: Output | None = None) -> None:
+        """Write the questions to ``output``, by default to standard output."""
+        self._session: PromptSession[str] = PromptSession(
+            output=output, interrupt_exception=_InterruptedError
+        )
+        self._one_at_a_time = asyncio.Lock()
+
+    async def why_not(self, call: str) -> str | None:
+        """Return why ``call`` may not run, None if it may. Ctrl-C ends the answer in progress."""
+        async with self._one_at_a_time:
+            try:
+                said = await self._session.prompt_async(f"  run {call}? [y/N] ", handle_sigint=False)
+            except EOFError:
+                said = ""
+            except _InterruptedError:
+                # The runner cancels the answer, as it does where no prompt is open.
+                signal.raise_signal(signal.SIGINT)
+                await asyncio.Event().wait()
+        return None if said.strip().lower() in ("y", "yes") else "the user has declined this call"
+
+
+class _InterruptedError(Exception):
+    """Ctrl-C was pressed."""
+
+
+class WorkClock:
+    """Returns seconds, as :func:`time.perf_counter` does, but stands still while the user is asked."""
+
+    def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
+        """``now`` is the clock that does not stand still."""
+        self._now = now
+        self._questions = 0
+        self._asked_since = 0.0
+        self._waited_s = 0.0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return (self._asked_since if self._questions else self._now()) - self._waited_s
+
+    def stopped_by(self, why_not: WhyNot) -> WhyNot:
+        """Return ``why_not`` as one that stops this clock until it has answered."""
+
+        async def ask(call: str) -> str | None:
+            if not self._questions:
+                self._asked_since = self._now()
+            self._questions += 1
+            try:
+                return await why_not(call)
+            finally:
+                self._questions -= 1
+                if not self._questions:
+                    self._waited_s += self._now() - self._asked_since
+
+        return ask
 
 
 def ask_before_writes(why_not: WhyNot) -> AgentMiddleware[Any, Any]:

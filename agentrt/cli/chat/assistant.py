@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..opening_bar import opening_bar
-from .work_clock import WorkClock
+from ..output import opening_bar
+from .approval import WhyNot, WorkClock, ask_before_writes
 
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from agentrt.examples.personal_assistant import Agent
     from agentrt.reports import SpeculationReport
     from agentrt.runtime import LocalRuntime
-
-    from .approval import WhyNot
 
 _MOST_TOKENS = 1024
 """Tokens of an answer of any model but nano."""
@@ -75,8 +73,6 @@ def open_assistant(
         speculative,
         system_prompt,
     )
-
-    from .approval import ask_before_writes
 
     clock = WorkClock()
     if max_tokens is None:

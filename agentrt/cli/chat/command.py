@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from ...extras import require_extra
-from ..assistant_options import AssistantModel, WeatherDelay
+from ..options import AssistantModel, WeatherDelay
 
 if TYPE_CHECKING:
     from .approval import RefusedWrites, WhyNot
@@ -41,7 +41,6 @@ def chat(
         typer.Option(
             help="Tokens that the model may write at once; 256 by default for nano, 1024 for other models.",
             min=1,
-            show_default=False,
         ),
     ] = None,
     as_json: Annotated[
@@ -70,8 +69,7 @@ def chat(
     from .assistant import open_assistant
     from .line_editor import LineEditor
     from .one_shot import answer_once, read_question
-    from .session import ChatSession
-    from .slash_commands import DESCRIPTIONS
+    from .session import DESCRIPTIONS, ChatSession
 
     if isinstance(sys.stdout, io.TextIOWrapper):  # an answer may have characters that its encoding lacks
         sys.stdout.reconfigure(errors="replace")
@@ -102,7 +100,7 @@ def _why_not(refused: RefusedWrites, *, talk: bool) -> WhyNot:
     """Return what asks the user about a call; ``refused.why_not`` where there is no terminal for that."""
     from prompt_toolkit.output import create_output
 
-    from .confirmation import Confirmation
+    from .approval import Confirmation
 
     if talk:
         return Confirmation().why_not

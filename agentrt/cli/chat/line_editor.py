@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.completion import CompleteEvent, Completer, Completion
-from prompt_toolkit.document import Document
+from prompt_toolkit.completion import WordCompleter
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.shortcuts import CompleteStyle
@@ -26,7 +25,7 @@ class LineEditor:
         self._runner = runner
         self._session: PromptSession[str] = PromptSession(
             multiline=True,
-            completer=_CommandCompleter(commands),
+            completer=WordCompleter([*commands], meta_dict=commands, sentence=True),
             complete_while_typing=False,
             complete_style=CompleteStyle.READLINE_LIKE,  # a menu would keep lines free below each prompt
             history=open_history(),
@@ -57,21 +56,6 @@ class _InterruptedError(Exception):
     def __init__(self, text: str = "") -> None:
         super().__init__(text)
         self.text = text
-
-
-class _CommandCompleter(Completer):
-    """Completes the names of commands at the beginning of a line."""
-
-    def __init__(self, commands: Mapping[str, str]) -> None:
-        self._commands = commands
-
-    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
-        """Yield the commands that begin with what is typed."""
-        typed = document.text_before_cursor
-        if typed.startswith("/"):
-            for name, description in self._commands.items():
-                if name.startswith(typed):
-                    yield Completion(name, start_position=-len(typed), display_meta=description)
 
 
 class _PrivateHistory(FileHistory):

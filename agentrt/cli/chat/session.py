@@ -1,16 +1,19 @@
-"""A conversation on the terminal: lines in, answers out, until the user leaves."""
+"""A conversation on the terminal: questions and commands in, answers out, until the user leaves."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from rich.table import Table
 from rich.text import Text
 
 from ...errors import PromptTooLongError, RequestError
 from ...terminal_text import printable
+from ...tools.speculable import speculable_tool
+from ..config_file import did_you_mean
 from .conversation import Conversation
-from .slash_commands import SlashCommands
 from .views import ConversationView
 
 if TYPE_CHECKING:
@@ -19,8 +22,19 @@ if TYPE_CHECKING:
     from .assistant import Assistant
 
 
+DESCRIPTIONS: Final = {
+    "/help": "this list",
+    "/model": "the model, and how to choose another one",
+    "/tools": "the tools that the model can call",
+    "/stats": "answers, tokens, predicted tool calls and memory so far",
+    "/new": "begin a new conversation",
+    "/exit": "leave, as Ctrl-D does",
+}
+"""The names of the commands, with their slash, and what each does."""
+
+
 class ChatSession:
-    """Reads lines, and answers them or runs their commands."""
+    """Reads lines, and answers them or runs their commands: a slash and a name."""
 
     def __init__(self, assistant: Assistant, console: Console, read_line: Callable[[], str]) -> None:
         """``read_line`` raises EOFError at the end of the input, and KeyboardInterrupt on Ctrl-C."""
@@ -28,7 +42,15 @@ class ChatSession:
         self._console = console
         self._read_line = read_line
         self._conversation = Conversation(assistant.agent, assistant.runtime.context_length, assistant.clock)
-        self.commands = SlashCommands(assistant, self._conversation, console)
+        self._left = False
+        self._commands: dict[str, Callable[[], None]] = {
+            "/help": self._help,
+            "/model": self._model,
+            "/tools": self._tools,
+            "/stats": self._stats,
+            "/new": self._new,
+            "/exit": self._exit,
+        }
 
     def introduce(self) -> None:
         """Print what can be asked, and how to leave."""
@@ -39,12 +61,12 @@ class ChatSession:
 
     def run(self) -> None:
         """Go on until the input ends or ``/exit`` is read. Ctrl-C ends an answer, not this."""
-        while not self.commands.left:
+        while not self._left:
             # An interrupt may come at any time, also a second one while an answer is being stopped.
             try:
                 self._console.print()
                 line = self._next_line()
-                if line and not self.commands.run(line):
+                if line and not self._run_command(line):
                     self._take_turn(line)
             except EOFError:
                 return
@@ -79,6 +101,64 @@ class ChatSession:
             self._print(f"\n{error}{forgotten}")
         except RequestError as error:
             self._print(f"\n{error}")
+
+    def _run_command(self, line: str) -> bool:
+        """Run the command in ``line``; return False if ``line`` is none, such as a path or a question."""
+        name = line.partition(" ")[0]
+        if not re.fullmatch(r"/[A-Za-z]*", name):
+            return False
+        command = self._commands.get(name)
+        if command is None:
+            hint = did_you_mean(name, self._commands)
+            self._print(f"There is no command {name}.{hint} /help lists the commands.")
+        else:
+            command()
+        return True
+
+    def _help(self) -> None:
+        table = Table.grid(padding=(0, 2))
+        for name, help in DESCRIPTIONS.items():
+            table.add_row(name, help)
+        self._console.print(table)
+        self._print("Ctrl-C stops an answer. Ctrl-D leaves.")
+
+    def _model(self) -> None:
+        runtime = self._assistant.runtime
+        self._print(f"{runtime.model_id}, {runtime.context_length} tokens of context")
+        self._print("Another one: agentrt chat --model NAME; agentrt models lists those on this machine.")
+
+    def _tools(self) -> None:
+        table = Table.grid(padding=(0, 2))
+        writes = "asks before it runs" if self._assistant.asks_before_writes else "runs when it is called"
+        for tool in self._assistant.tools:
+            ahead = "may run before it is called" if speculable_tool(tool) else writes
+            table.add_row(tool.name, Text(tool.description.partition("\n")[0]), ahead)
+        self._console.print(table)
+
+    def _stats(self) -> None:
+        totals, tools = self._conversation.totals, self._assistant.report().total
+        statistics = self._assistant.runtime.statistics()
+        self._print(f"answers:    {totals.answers} in {totals.seconds:.2f} s")
+        self._print(
+            f"tokens:     {totals.prompt_tokens} of prompts, {totals.cached_tokens} of them from the prefix "
+            f"cache; {totals.answer_tokens} of answers"
+        )
+        self._print(
+            f"tool calls: {tools.claims} of {tools.calls} predicted, {tools.saved_s:.2f} s saved, "
+            f"{tools.wasted} wasted runs"
+        )
+        running = statistics.engine.running + statistics.engine.waiting
+        self._print(
+            f"KV cache:   {statistics.arena_bytes / 2**20:.0f} MiB in {statistics.blocks} blocks, "
+            f"{statistics.free_blocks} of them free; {running} requests in progress"
+        )
+
+    def _new(self) -> None:
+        self._conversation.forget()
+        self._print("This is a new conversation.")
+
+    def _exit(self) -> None:
+        self._left = True
 
     def _print(self, line: str, style: str = "") -> None:
         self._console.print(Text(printable(line), style=style), soft_wrap=True)

@@ -11,32 +11,14 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-class ConversationView:
-    """Prints text while it is generated, and tool calls and results when they are complete."""
-
-    def __init__(self, console: Console) -> None:
-        """Print on ``console``."""
-        self._console = console
-        self._streamed = False
+class SilentView:
+    """Prints nothing."""
 
     def token(self, text: str) -> None:
-        """Print the text as it comes."""
-        write(self._console.file, text)
-        self._streamed = self._streamed or bool(text)
+        """Print nothing."""
 
     def message(self, message: AnyMessage) -> None:
-        """Print calls and results, and the text of a message that was not streamed."""
-        from rich.text import Text
-
-        from agentrt.examples.assistant.view import describe
-
-        if self._streamed:
-            self._console.print()
-        text = printable(" ".join(message.text.split()))
-        for line in describe(message):
-            if not self._streamed or line != text:
-                self._console.print(Text(f"  {line}", style="dim"), soft_wrap=True)
-        self._streamed = False
+        """Print nothing."""
 
 
 class StreamView:
@@ -48,29 +30,37 @@ class StreamView:
         self._streamed = False
 
     def token(self, text: str) -> None:
-        """Print the text."""
-        write(self._file, text)
+        """Print the text at once, without layout."""
+        # Rich would expand tabs, replace :names: by emoji, and pass escape sequences on.
+        self._file.write(printable(text))
+        self._file.flush()
         self._streamed = self._streamed or bool(text)
 
     def message(self, message: AnyMessage) -> None:
         """End the line of a text."""
         if self._streamed:
-            write(self._file, "\n")
+            self._file.write("\n")
+            self._file.flush()
         self._streamed = False
 
 
-class SilentView:
-    """Prints nothing."""
+class ConversationView(StreamView):
+    """Prints text while it is generated, and tool calls and results when they are complete."""
 
-    def token(self, text: str) -> None:
-        """Print nothing."""
+    def __init__(self, console: Console) -> None:
+        """Print on ``console``."""
+        super().__init__(console.file)
+        self._console = console
 
     def message(self, message: AnyMessage) -> None:
-        """Print nothing."""
+        """Print calls and results, and the text of a message that was not streamed."""
+        from rich.text import Text
 
+        from agentrt.examples.assistant.view import describe
 
-def write(terminal: IO[str], text: str) -> None:
-    """Write text of a model to a terminal at once, without layout."""
-    # Rich would expand tabs, replace :names: by emoji, and pass escape sequences on.
-    terminal.write(printable(text))
-    terminal.flush()
+        streamed = self._streamed
+        super().message(message)
+        text = printable(" ".join(message.text.split()))
+        for line in describe(message):
+            if not streamed or line != text:
+                self._console.print(Text(f"  {line}", style="dim"), soft_wrap=True)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
-from agentrt.otel import api, conventions
+from agentrt.otel import api
 from agentrt.otel.metrics import Measured, generation_metrics
 from agentrt.otel.propagation import is_served
 
@@ -47,7 +47,7 @@ class GenerationSpan:
         from opentelemetry.trace import SpanKind
 
         operation = "text_completion" if isinstance(prompt, RawPrompt) else "chat"
-        self._common = conventions.operation(operation, model)
+        self._common = api.operation(operation, model)
         self._prompt = prompt
         self._stream = stream
         self._served = is_served()
@@ -62,7 +62,7 @@ class GenerationSpan:
             kind=SpanKind.INTERNAL,
             attributes=self._common,
         )
-        self._records_texts = not self._served and conventions.captures_content()
+        self._records_texts = not self._served and api.captures_content()
         self._response_id = _response_id.get()
         if self._span.is_recording():
             self._span.set_attributes(_parameters(options, stream))
@@ -100,7 +100,7 @@ class GenerationSpan:
         """End the span of a request that failed with ``error``."""
         if not self._end():
             return
-        failure = conventions.failure(error)
+        failure = api.failure(error)
         self._span.set_attributes(failure)
         self._span.set_status(self._failed)
         self._span.end()
@@ -136,7 +136,7 @@ class GenerationSpan:
             "agentrt.preemptions": output.preemptions,
             "agentrt.evictions": output.evictions,
         }
-        if conventions.follows_latest():
+        if api.follows_latest():
             attributes["gen_ai.usage.cache_read.input_tokens"] = output.cached_tokens
             if self._stream:
                 attributes["gen_ai.response.time_to_first_chunk"] = output.time_to_first_token_s
@@ -190,7 +190,7 @@ def _parameters(options: GenerationOptions, stream: bool) -> dict[str, Any]:
     answer_format = given.get("response_format")
     if isinstance(answer_format, Mapping):
         attributes["gen_ai.output.type"] = "text" if answer_format.get("type") == "text" else "json"
-    if conventions.follows_latest():
+    if api.follows_latest():
         attributes["gen_ai.request.stream"] = stream
     return attributes
 

@@ -12,8 +12,7 @@ import httpcore
 import httpx
 from pydantic_core import to_json
 
-from agentrt.otel.http_client import HttpClientSpan, http_client_span
-from agentrt.otel.http_server import broke_off
+from agentrt.otel.http_spans import HttpClientSpan, broke_off, http_client_span
 from agentrt.otel.propagation import trace_header_names, trace_headers
 
 from ..http.errors import ApiError

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from agentrt.otel.http_server import http_server_span
+from agentrt.otel.http_spans import http_server_span
 from agentrt.otel.propagation import served
 
 from .admission import Admission

@@ -68,6 +68,8 @@ def test_validation_decides_whether_1_is_1_0() -> None:
         ({1: 2}, {"int:1": 2}),
         ({"a:b": 1}, {"str:a:b": 1}),
         (b"a", {"bytes": "61"}),
+        (True, 1),
+        ({1: 0}, {"1": 0}),
     ],
 )
 def test_values_that_a_tool_can_distinguish_have_different_keys(one: Any, other: Any) -> None:
@@ -78,14 +80,6 @@ def test_a_schema_with_tuples_makes_one_of_every_list() -> None:
     adapter = TypeAdapter(tuple[int, ...])
     of_json, of_python = (adapter.validate_python(value) for value in ([1, 2], (1, 2)))
     assert canonical_key("f", {"x": of_json}) == canonical_key("f", {"x": of_python})
-
-
-def test_true_is_not_1() -> None:
-    assert canonical_key("f", {"x": True}) != canonical_key("f", {"x": 1})
-
-
-def test_a_number_as_a_key_is_not_its_text() -> None:
-    assert canonical_key("f", {"x": {1: 0}}) != canonical_key("f", {"x": {"1": 0}})
 
 
 class Colour(enum.Enum):
@@ -130,13 +124,13 @@ def test_what_has_no_canonical_form_is_refused(value: Any) -> None:
         canonical_key("f", {"x": value})
 
 
-def test_a_structure_that_contains_itself_is_refused() -> None:
-    loop: list[Any] = []
-    loop.append(loop)
-    with pytest.raises(InvalidRequestError, match="nested deeper"):
-        canonical_key("f", {"x": loop})
+LOOP: list[Any] = []
+LOOP.append(LOOP)
 
 
-def test_a_megabyte_of_arguments_is_refused() -> None:
-    with pytest.raises(InvalidRequestError, match="by reference"):
-        canonical_key("f", {"x": "y" * MAX_KEY_CHARACTERS})
+@pytest.mark.parametrize(
+    ("value", "problem"), [(LOOP, "nested deeper"), ("y" * MAX_KEY_CHARACTERS, "by reference")]
+)
+def test_what_is_too_deep_or_too_long_is_refused(value: Any, problem: str) -> None:
+    with pytest.raises(InvalidRequestError, match=problem):
+        canonical_key("f", {"x": value})

@@ -60,43 +60,13 @@ plain_values = st.recursive(
 messages = st.builds(write_message, st.lists(plain_calls, max_size=2), formats)
 gemma_calls = st.builds(ToolCall, names, st.dictionaries(keywords, plain_values, max_size=3))
 # Pieces that often give text which is almost a call.
+WORDS = """<tool_call> </tool_call> <tool_ <|python_tag|> { } {{ }} [ ] ( ) " ' \\ : , ; x=1 1e999 NaN é text
+"name" "arguments" f(x=1) [f(x=1) f( [CALLS] [CALL] [CAL && & [END] [EN"""
 shards = st.sampled_from(
     [
-        *(
-            "<tool_call>",
-            "</tool_call>",
-            "<tool_",
-            "<|python_tag|>",
-            "{",
-            "}",
-            "{{",
-            "}}",
-            "[",
-            "]",
-            "(",
-            ")",
-            '"',
-            "'",
-        ),
-        *(
-            "\\",
-            ":",
-            ",",
-            ";",
-            "\n",
-            " ",
-            " " * 65,
-            "x=1",
-            "1e999",
-            "NaN",
-            "é",
-            "text",
-            '"name"',
-            '"arguments"',
-        ),
-        *('{"name": "a", "arguments": {', '{"name": "f", "arguments": {"x": 1}}', "f(x=1)", "[f(x=1)", "f("),
+        *WORDS.split(),
+        *("\n", " ", " " * 65, '{"name": "a", "arguments": {', '{"name": "f", "arguments": {"x": 1}}'),
         '[{"name": "f", "parameters": {}}',
-        *("[CALLS]", "[CALL]", "[CAL", "&&", "&", "[END]", "[EN"),
     ]
 )
 
@@ -217,35 +187,50 @@ def test_arguments_stream_before_the_call_ends() -> None:
     ]
 
 
-def test_a_missing_closing_tag_is_no_error() -> None:
-    assert parse_tool_calls('<tool_call>{"name":"f","arguments":{}}\n', ToolCallFormat.HERMES) == (
-        "",
-        (ToolCall("f", {}),),
-    )
+F = ToolCall("f", {})
 
 
-def test_arguments_before_the_name_and_arguments_as_a_string() -> None:
-    text = '<tool_call>{"arguments": "{\\"x\\": 1}", "id": 7, "name": "f"}</tool_call>'
-    assert parse_tool_calls(text, ToolCallFormat.HERMES) == ("", (ToolCall("f", {"x": 1}),))
-
-
-def test_doubled_braces() -> None:
-    text = '<tool_call>\n{{"name": "f", "arguments": {"x": {"y": 1}}}}\n</tool_call>'
-    assert parse_tool_calls(text, ToolCallFormat.HERMES) == ("", (ToolCall("f", {"x": {"y": 1}}),))
-
-
-def test_llama_calls_after_a_tag() -> None:
-    text = 'Sure. <|python_tag|>{"name": "f", "parameters": {}}; {"name": "g", "parameters": {}}'
-    plain, found = parse_tool_calls(text, ToolCallFormat.LLAMA3_JSON)
-    assert (plain, [call.name for call in found]) == ("Sure.", ["f", "g"])
-
-
-def test_pythonic_literals() -> None:
-    text = r"""[f(a='it\'s \u00e9', b=[1, -2.5, True, null], c={"k": (1,)}), g.h()]"""
-    assert parse_tool_calls(text, ToolCallFormat.PYTHONIC) == (
-        "",
-        (ToolCall("f", {"a": "it's é", "b": [1, -2.5, True, None], "c": {"k": [1]}}), ToolCall("g.h", {})),
-    )
+@pytest.mark.parametrize(
+    ("format", "text", "plain", "calls"),
+    [
+        ("hermes", '<tool_call>{"name":"f","arguments":{}}\n', "", [F]),  # without a closing tag
+        (
+            "hermes",
+            '<tool_call>{"arguments": "{\\"x\\": 1}", "id": 7, "name": "f"}</tool_call>',
+            "",
+            [ToolCall("f", {"x": 1})],
+        ),
+        (
+            "hermes",
+            '<tool_call>\n{{"name": "f", "arguments": {"x": {"y": 1}}}}\n</tool_call>',
+            "",
+            [ToolCall("f", {"x": {"y": 1}})],
+        ),
+        (
+            "hermes",
+            '<tool_call>{oops <tool_call>{"name": "f", "arguments": {}}</tool_call>',
+            "<tool_call>{oops",
+            [F],
+        ),
+        (
+            "llama3_json",
+            'Sure. <|python_tag|>{"name": "f", "parameters": {}}; {"name": "g", "parameters": {}}',
+            "Sure.",
+            [F, ToolCall("g", {})],
+        ),
+        (
+            "pythonic",
+            r"""[f(a='it\'s \u00e9', b=[1, -2.5, True, null], c={"k": (1,)}), g.h()]""",
+            "",
+            [
+                ToolCall("f", {"a": "it's é", "b": [1, -2.5, True, None], "c": {"k": [1]}}),
+                ToolCall("g.h", {}),
+            ],
+        ),
+    ],
+)
+def test_calls_are_found_in_every_spelling(format: str, text: str, plain: str, calls: list[ToolCall]) -> None:
+    assert parse_tool_calls(text, format) == (plain, tuple(calls))
 
 
 @pytest.mark.parametrize(
@@ -273,12 +258,6 @@ def test_pythonic_literals() -> None:
 )
 def test_malformed_calls_come_back_as_text(format: ToolCallFormat, text: str) -> None:
     assert parse_tool_calls(text, format) == (text, ())
-
-
-def test_a_good_call_after_a_malformed_one_is_found() -> None:
-    text = '<tool_call>{oops <tool_call>{"name": "f", "arguments": {}}</tool_call>'
-    plain, found = parse_tool_calls(text, ToolCallFormat.HERMES)
-    assert (plain, found) == ("<tool_call>{oops", (ToolCall("f", {}),))
 
 
 def test_indices_count_started_calls_only() -> None:

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentrt.calls import ToolCall, ToolCallFormat, find_tool_call_format, parse_tool_calls, tool_call_formats
+from agentrt.calls.arguments import plain_text
 from agentrt.calls.registry import BUILT_IN_FORMATS
-from agentrt.calls.writing import plain_text
 from tests.agentrt.calls.installed import ACME, InstallFormat
 
 from .writers import write_message

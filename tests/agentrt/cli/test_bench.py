@@ -12,7 +12,7 @@ from agentrt.bench.common.machine import describe_machine
 from agentrt.bench.common.parts import ContextPart
 from agentrt.bench.common.report import BenchReport, Table
 from agentrt.cli.main import app
-from agentrt.errors import ModelNotFoundError, WorkloadNotFoundError
+from agentrt.errors import AgentRTError
 
 REPORT = BenchReport(
     bench="engine",
@@ -39,19 +39,53 @@ def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return given
 
 
+@pytest.fixture
+def start(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    """Runs a bench that does nothing, and returns what the command has passed to it."""
+
+    def start(name: str, *arguments: str) -> dict[str, Any]:
+        given: dict[str, Any] = {}
+
+        def run(**options: Any) -> BenchReport:
+            given.update(options)
+            return REPORT
+
+        module = types.ModuleType(f"agentrt.bench.{name}.main")
+        module.run = run  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        result = CliRunner().invoke(app, ["bench", name, *arguments])
+        assert result.exit_code == 0, result.output
+        return given
+
+    return start
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
         (["engine", "--peer", "vllm=http://127.0.0.1:8000,bf16"], "bench scheduler only"),
         (["scheduler", "--peer", "vllm"], "NAME=URL,PRECISION AND THREADS"),
         (["scheduler", "--model", "nano", "--peer", "vllm=http://127.0.0.1:9,bf16"], "cannot be reached"),
+        (["engine", "--json", "FOLDER/nowhere/report.json"], "there is no folder"),
+        (["engine", "--workloads", "FOLDER"], "holds no *.jsonl file"),
+        (["engine", "--workloads", "FOLDER/nowhere"], "does not exist"),
+        *((["engine", option, "3"], option) for option in ("--seed", "--seeds", "--draft")),
+        (["speculation", "--model", "nano", "--draft", "nano-draft", "--part", "guards"], "--part"),
+        *((["speculation", option, "nano"], "--model and --draft") for option in ("--model", "--draft")),
+        (["speculation", "--model", "none.gguf", "--draft", "nano"], "none.gguf"),
+        (["speculation", "--model", "nano", "--draft", "none.gguf"], "none.gguf"),
+        (["context", "--part", "nothing"], "compression"),
+        (["attack", "--part", "nothing"], "soak"),
+        (["speculation", "--part", "nothing"], "guards"),
+        (["nonsense"], "speculation"),
     ],
 )
-def test_a_peer_that_cannot_be_measured_is_refused_before_the_work(
-    given: dict[str, Any], arguments: list[str], problem: str
+def test_what_cannot_be_measured_is_refused_before_the_work(
+    given: dict[str, Any], tmp_path: Path, arguments: list[str], problem: str
 ) -> None:
-    result = CliRunner().invoke(app, ["bench", *arguments])
-    assert result.exit_code != 0
+    said = [argument.replace("FOLDER", str(tmp_path)) for argument in arguments]
+    result = CliRunner().invoke(app, ["bench", *said], env={"COLUMNS": "500"})
+    assert result.exit_code == (1 if isinstance(result.exception, AgentRTError) else 2)
     assert problem in result.output + str(result.exception)
     assert given == {}
 
@@ -74,94 +108,11 @@ def test_it_writes_the_report(given: dict[str, Any], tmp_path: Path) -> None:
     assert json.loads(file.read_text()) == json.loads(REPORT.to_json())
 
 
-def test_a_report_that_cannot_be_written_is_refused_before_the_work(
-    given: dict[str, Any], tmp_path: Path
-) -> None:
-    result = CliRunner().invoke(app, ["bench", "engine", "--json", str(tmp_path / "nowhere" / "report.json")])
-    assert result.exit_code == 2
-    assert "there is no folder" in result.output
-    assert given == {}
+@pytest.mark.parametrize("name", ["engine", "scheduler", "context"])
+def test_a_model_is_passed_to_the_bench(start: Callable[..., dict[str, Any]], name: str) -> None:
+    assert start(name, "--model", "some.gguf")["model"] == "some.gguf"
 
 
-def test_a_folder_without_workloads_is_refused_before_the_work(given: dict[str, Any], tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["bench", "engine", "--workloads", str(tmp_path)])
-    assert isinstance(result.exception, WorkloadNotFoundError)
-    assert given == {}
-    result = CliRunner().invoke(
-        app, ["bench", "engine", "--workloads", str(tmp_path / "nowhere")], env={"COLUMNS": "200"}
-    )
-    assert (result.exit_code, given) == (2, {})
-    assert "does not exist" in result.output
-
-
-def test_a_model_is_passed_to_the_bench(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[Any] = []
-
-    def run(*, model: str | None = None, **options: Any) -> BenchReport:
-        given.append(model)
-        return REPORT
-
-    for name in ("engine", "scheduler", "context"):
-        module = types.ModuleType(f"agentrt.bench.{name}.main")
-        module.run = run  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, module.__name__, module)
-        result = CliRunner().invoke(app, ["bench", name, "--model", "some.gguf"])
-        assert result.exit_code == 0, result.output
-    assert given == ["some.gguf"] * 3
-
-
-def test_parts_are_passed_to_the_bench(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[Any] = []
-
-    def run(*, parts: Any, **options: Any) -> BenchReport:
-        given.extend(parts)
-        return REPORT
-
-    module = types.ModuleType("agentrt.bench.context.main")
-    module.run = run  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    result = CliRunner().invoke(app, ["bench", "context", "--part", "restarts", "--part", "storage"])
-    assert result.exit_code == 0, result.output
-    assert given == [ContextPart.RESTARTS, ContextPart.STORAGE]
-    for bench, known in (("context", "compression"), ("attack", "soak"), ("speculation", "guards")):
-        result = CliRunner().invoke(app, ["bench", bench, "--part", "nothing"])
-        assert result.exit_code == 2
-        assert known in result.output
-
-
-@pytest.mark.parametrize("option", ["--seed", "--seeds", "--draft"])
-def test_options_of_other_benches_are_refused(given: dict[str, Any], option: str) -> None:
-    result = CliRunner().invoke(app, ["bench", "engine", option, "3"])
-    assert result.exit_code == 2
-    assert option in result.output
-    assert given == {}
-
-
-def test_models_have_no_parts() -> None:
-    models = ["--model", "nano", "--draft", "nano-draft"]
-    result = CliRunner().invoke(app, ["bench", "speculation", *models, "--part", "guards"])
-    assert result.exit_code == 2
-    assert "--part" in result.output
-
-
-@pytest.mark.parametrize("option", ["--model", "--draft"])
-def test_a_main_model_needs_a_draft_model(option: str) -> None:
-    result = CliRunner().invoke(app, ["bench", "speculation", option, "nano"])
-    assert result.exit_code == 2
-    assert "--model and --draft" in result.output
-
-
-@pytest.mark.parametrize(
-    "missing", [["--model", "none.gguf", "--draft", "nano"], ["--model", "nano", "--draft", "none.gguf"]]
-)
-def test_a_model_that_does_not_exist_is_refused(missing: list[str]) -> None:
-    result = CliRunner().invoke(app, ["bench", "speculation", *missing])
-    assert isinstance(result.exception, ModelNotFoundError)
-    assert "none.gguf" in str(result.exception)
-
-
-def test_an_unknown_bench_is_a_usage_error_that_names_the_known_ones() -> None:
-    result = CliRunner().invoke(app, ["bench", "nonsense"])
-    assert result.exit_code == 2
-    assert "engine" in result.output
-    assert "speculation" in result.output
+def test_parts_are_passed_to_the_bench(start: Callable[..., dict[str, Any]]) -> None:
+    given = start("context", "--part", "restarts", "--part", "storage")
+    assert given["parts"] == [ContextPart.RESTARTS, ContextPart.STORAGE]

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from agentrt.cli.main import app
-from agentrt.cli.model_names import complete_model
+from agentrt.cli.options import complete_model
 from agentrt.runtime.model.hub.pulled import remember_pulled
 
 START = "import sys; sys.argv[0] = 'agentrt'; from agentrt.__main__ import main; main()"

@@ -10,7 +10,7 @@ import pytest
 from typer.main import get_group
 from typer.testing import CliRunner, Result
 
-from agentrt.cli.configured_command import CONFIGURED
+from agentrt.cli.command import CONFIGURED
 from agentrt.cli.main import app
 from agentrt.cli.serving import choose_tokens
 from agentrt.errors import ConfigFileError

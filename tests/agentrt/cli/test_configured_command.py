@@ -13,7 +13,7 @@ import typer
 from typer.main import get_group
 from typer.testing import CliRunner
 
-from agentrt.cli.configured_command import CONFIGURED, ConfiguredCommand
+from agentrt.cli.command import CONFIGURED, ConfiguredCommand
 from agentrt.cli.main import app
 from agentrt.errors import ConfigFileError
 
@@ -139,7 +139,6 @@ def test_the_command_line_replaces_what_contradicts_it(
             "'socket' is a relative path. Write it from / or ~. Correct it.",
         ),
         ("[serve]\nhelp = true\n", 2, "'help' is no option"),
-        ("[server]\n", 1, "Did you mean serve?"),
     ],
 )
 def test_what_cannot_be_used_is_named_with_its_line(

@@ -25,13 +25,6 @@ main()
 """
 
 
-def test_help_names_every_command(command: Command) -> None:
-    code, printed, _ = command("--help")
-    assert code == 0
-    for name in ("demo", "chat", "doctor", "bench"):
-        assert f" {name} " in printed
-
-
 def test_the_version_is_that_of_the_package(command: Command) -> None:
     assert command("--version") == (0, f"agentrt {metadata.version('agentrt')}\n", "")
 
@@ -198,7 +191,6 @@ def test_an_unexpected_error_keeps_its_traceback() -> None:
         (["profile", "FILE"], "is a file, but a model is"),
         (["profile", "--platform", "nonsense"], "there is no platform"),
         (["profile", "--json", "FILE/x"], "there is no folder"),
-        (["bench", "engine", "--json", "FILE/x"], "there is no folder"),
         (["demo", "--pace", "nan"], "--pace"),
         (["demo", "--latency", "nan"], "--latency"),
     ],

@@ -100,20 +100,12 @@ def test_recommended_and_removal_exclude_each_other(folder: Path, removal: list[
     assert "--recommended" in output
 
 
-def test_recommended_models_are_legible_in_80_columns() -> None:
+def test_recommended_models_are_legible_in_80_columns_and_can_be_pulled() -> None:
     listed = CliRunner().invoke(app, ["models", "--recommended"], env={"COLUMNS": "80"}).output
     assert max(map(len, listed.splitlines())) <= 80
     for model in RECOMMENDED:
+        assert isinstance(parse_name(model.name), HubName)
         assert f"{model.name}\n" in listed
         assert f"{model.license}: {model.good_for}\n" in listed
-
-
-def test_recommended_models_are_listed_with_names_that_can_be_pulled() -> None:
-    code, listed = run("--recommended")
-    assert code == 0
-    for model in RECOMMENDED:
-        assert isinstance(parse_name(model.name), HubName)
-        assert model.name in listed
-        assert model.good_for in listed
     assert [model.gigabytes for model in RECOMMENDED] == sorted(model.gigabytes for model in RECOMMENDED)
     assert "agentrt pull NAME" in listed

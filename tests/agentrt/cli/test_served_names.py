@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from agentrt.cli.served_names import names_of_models
+from agentrt.cli.options import names_of_models
 
 
 def test_whose_names_they_are() -> None:

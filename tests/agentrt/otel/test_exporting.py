@@ -84,6 +84,18 @@ def test_a_process_that_exports_already_is_left_alone(monkeypatch: pytest.Monkey
         assert signals == ()
 
 
+def run_exporting(program: str) -> str:
+    """Return what a process prints that exports its traces to the console."""
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        env={"OTEL_TRACES_EXPORTER": "console", "PATH": "", "PYTHONPATH": ":".join(sys.path)},
+    ).stdout
+
+
 def test_spans_of_a_process_are_exported_and_flushed() -> None:
     program = (
         "from agentrt.otel import api\n"
@@ -92,16 +104,10 @@ def test_spans_of_a_process_are_exported_and_flushed() -> None:
         "    api.tracer().start_span('one').end()\n"
         "print(signals)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"OTEL_TRACES_EXPORTER": "console", "PATH": "", "PYTHONPATH": ":".join(sys.path)},
-    )
-    assert '"name": "one"' in done.stdout
-    assert '"service.name": "fallback"' in done.stdout
-    assert done.stdout.strip().endswith("('traces',)")
+    printed = run_exporting(program)
+    assert '"name": "one"' in printed
+    assert '"service.name": "fallback"' in printed
+    assert printed.strip().endswith("('traces',)")
 
 
 @pytest.mark.check
@@ -119,15 +125,7 @@ def test_an_exporter_that_never_ends_does_not_hold_the_process() -> None:
         "        api.tracer().start_span('one').end()\n"
         "print('ended')"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-        env={"OTEL_TRACES_EXPORTER": "console", "PATH": "", "PYTHONPATH": ":".join(sys.path)},
-    )
-    assert done.stdout.strip() == "ended"
+    assert run_exporting(program).strip() == "ended"
 
 
 def test_traces_and_metrics_are_flushed_in_one_time(monkeypatch: pytest.MonkeyPatch) -> None:

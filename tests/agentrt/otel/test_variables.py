@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from agentrt.errors import ConfigurationError
-from agentrt.otel.variables import check_variables
+from agentrt.otel.exporting import check_variables
 
 BAD = {
     "OTEL_PROPAGATORS": "carrier_pigeon",

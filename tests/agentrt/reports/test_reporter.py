@@ -17,6 +17,7 @@ from agentrt.reports.events import (
     PredictorFailed,
     PredictorSkipped,
     PredictorStarted,
+    SpeculationEvent,
     SpeculationWasted,
     SubmissionRefused,
     TurnAnswered,
@@ -27,40 +28,40 @@ from agentrt.reports.turn_recorder import TurnRecorder
 from agentrt.tools.speculation import Draft, Speculation
 
 
+def noted(*events: SpeculationEvent) -> SpeculationReport:
+    """Return the report of these events of the first turn."""
+    reporter = Reporter(turns_kept=10)
+    reporter.next_turn()
+    for event in events:
+        reporter.note(event)
+    return reporter.report()
+
+
 def test_an_empty_report() -> None:
     assert Reporter(turns_kept=10).report() == SpeculationReport()
     assert ToolReport().claim_rate == 0.0
 
 
 def test_the_report_of_a_turn() -> None:
-    reporter = Reporter(turns_kept=10)
-    turn = reporter.next_turn()
-    for event in (
-        DraftArrived(turn, "p", "look", 0.25),
-        DraftArrived(turn, "p", "other", 0.5),
-        DraftRefused(turn, "p", "other", "not speculable"),
-        PredictorFailed(turn, "q", "down"),
-        TurnAnswered(turn, 1.0, ("look", "save")),
-        CallClaimed(turn, "look", tool_s=3.0, waited_s=2.0, draft_s=0.25),
-        CallMissed(turn, "look", tool_s=4.0, reason="not predicted"),
-        SpeculationWasted(turn, "look", ran_s=0.5, reason="loser", cost=0.25),
-    ):
-        reporter.note(event)
-    report = reporter.report()
-    (turn_report,) = report.turns
-    assert (turn_report.turn, turn_report.generation_s, turn_report.drafts, turn_report.first_draft_s) == (
-        1,
-        1.0,
-        2,
-        0.25,
+    report = noted(
+        DraftArrived(1, "p", "look", 0.25),
+        DraftArrived(1, "p", "other", 0.5),
+        DraftRefused(1, "p", "other", "not speculable"),
+        PredictorFailed(1, "q", "down"),
+        TurnAnswered(1, 1.0, ("look", "save")),
+        CallClaimed(1, "look", tool_s=3.0, waited_s=2.0, draft_s=0.25),
+        CallMissed(1, "look", tool_s=4.0, reason="not predicted"),
+        SpeculationWasted(1, "look", ran_s=0.5, reason="loser", cost=0.25),
     )
-    assert turn_report.tools == ("look", "save")
-    assert [(c.hit, c.tool_s, c.waited_s, c.saved_s, c.draft_s) for c in turn_report.calls] == [
+    (turn,) = report.turns
+    assert (turn.turn, turn.generation_s, turn.drafts, turn.first_draft_s) == (1, 1.0, 2, 0.25)
+    assert turn.tools == ("look", "save")
+    assert [(c.hit, c.tool_s, c.waited_s, c.saved_s, c.draft_s) for c in turn.calls] == [
         (True, 3.0, 2.0, 1.0, 0.25),
         (False, 4.0, 4.0, 0.0, None),
     ]
-    assert (turn_report.saved_s, turn_report.wasted) == (1.0, 1)
-    assert turn_report.problems == ("p drafted other: not speculable", "q failed: down")
+    assert (turn.saved_s, turn.wasted) == (1.0, 1)
+    assert turn.problems == ("p drafted other: not speculable", "q failed: down")
     expected = ToolReport(claims=1, misses=1, wasted=1, saved_s=1.0, wasted_s=0.5, wasted_cost=0.25)
     assert report.tools == {"look": expected}
     assert report.total == expected
@@ -68,8 +69,7 @@ def test_the_report_of_a_turn() -> None:
 
 
 def test_the_report_of_predictors_and_their_cost() -> None:
-    reporter = Reporter(turns_kept=10)
-    for event in (
+    report = noted(
         PredictorStarted(1, "p", 3),
         DraftJudged(1, "p", "look", True, 0.1),
         DraftJudged(1, "p", "look", False, 0.2),
@@ -77,9 +77,7 @@ def test_the_report_of_predictors_and_their_cost() -> None:
         PredictorFailed(1, "q", "down"),
         PredictorSkipped(2, "p", "not worth it"),
         SpeculationWasted(1, "look", 1.0, "loser", "p", 0.25),
-    ):
-        reporter.note(event)
-    report = reporter.report()
+    )
     assert report.predictors == {
         "p": PredictorReport(
             started=1, skipped=1, drafts=2, correct=1, input_tokens=100, output_tokens=20, money=0.5
@@ -93,24 +91,20 @@ def test_the_report_of_predictors_and_their_cost() -> None:
 
 
 def test_a_draft_that_was_not_run_could_have_saved_what_equation_1_says() -> None:
-    reporter = Reporter(turns_kept=10)
-    turn = reporter.next_turn()
-    reporter.note(TurnAnswered(turn, 2.0, ("look", "look", "look")))
-    reporter.note(CallMissed(turn, "look", 1.0, "shadow", draft_s=0.5))  # hidden behind the model whole
-    reporter.note(CallMissed(turn, "look", 5.0, "shadow", draft_s=0.5))
-    reporter.note(CallMissed(turn, "look", 5.0, "not predicted"))
-    report = reporter.report()
+    report = noted(
+        TurnAnswered(1, 2.0, ("look", "look", "look")),
+        CallMissed(1, "look", 1.0, "shadow", draft_s=0.5),  # hidden behind the model whole
+        CallMissed(1, "look", 5.0, "shadow", draft_s=0.5),
+        CallMissed(1, "look", 5.0, "not predicted"),
+    )
     assert [call.could_save_s for call in report.turns[0].calls] == [1.0, 1.5, 0.0]
     assert report.total.could_save_s == 2.5
     assert "2.50 s" in str(report)
 
 
 def test_refused_submissions_are_counted_by_tool_and_by_reason() -> None:
-    reporter = Reporter(turns_kept=10)
-    turn = reporter.next_turn()
-    for tool, reason in (("look", "NotFoundError 404"), ("look", "NotFoundError 404"), ("find", "Timeout")):
-        reporter.note(SubmissionRefused(turn, tool, reason))
-    report = reporter.report()
+    refused = ("look", "NotFoundError 404"), ("look", "NotFoundError 404"), ("find", "Timeout")
+    report = noted(*(SubmissionRefused(1, tool, reason) for tool, reason in refused))
     assert {name: each.refused_submissions for name, each in report.tools.items()} == {"look": 2, "find": 1}
     assert (report.total.refused_submissions, report.total.calls) == (3, 0)
     assert report.refusals == report.model_dump()["refusals"] == {"NotFoundError 404": 2, "Timeout": 1}
@@ -150,8 +144,6 @@ def test_old_turns_and_endless_problems_are_dropped_but_totals_are_not() -> None
 
 
 def test_a_lost_speculation_gives_its_own_reason() -> None:
-    reporter = Reporter(turns_kept=2)
-    recorder = TurnRecorder(reporter, reporter.next_turn())
     seen = []
 
     class Observer:

@@ -22,6 +22,7 @@ from agentrt.reports.events import (
     CallClaimed,
     DraftArrived,
     PredictorCharged,
+    SpeculationEvent,
     SpeculationStarted,
     SubmissionRefused,
     TurnAnswered,
@@ -134,15 +135,29 @@ def test_what_drafts_and_speculations_trace_is_below_the_turn(
     assert parents == {"chat draft": speculate, "inside the tool": run, "chat main": user}
 
 
-def test_the_cost_of_a_predictor_is_one_event_of_the_turn(exporter: InMemorySpanExporter) -> None:
+def noticed() -> tuple[Any, threading.Event]:
+    """Return a tool, and what is set once it has run."""
+    ran = threading.Event()
+
+    @speculable
+    def look(q: str) -> str:
+        ran.set()
+        return q
+
+    return look, ran
+
+
+def observed(*events: SpeculationEvent) -> SpanObserver:
+    """Return an observer that has seen these events."""
     observer = SpanObserver()
-    for event in (
-        TurnStarted(1),
-        PredictorCharged(1, "p", DraftCost(100, 0)),
-        PredictorCharged(1, "p", DraftCost(-10, 7)),
-        TurnAnswered(1, 1.0, ()),
-    ):
+    for event in events:
         observer.on_event(event)
+    return observer
+
+
+def test_the_cost_of_a_predictor_is_one_event_of_the_turn(exporter: InMemorySpanExporter) -> None:
+    charged = [PredictorCharged(1, "p", DraftCost(100, 0)), PredictorCharged(1, "p", DraftCost(-10, 7))]
+    observed(TurnStarted(1), *charged, TurnAnswered(1, 1.0, ()))
     (span,) = exporter.get_finished_spans()
     ((_, attributes),) = [(event.name, dict(event.attributes or {})) for event in span.events]
     assert attributes == {"agentrt.predictor": "p", "agentrt.input_tokens": 90, "agentrt.output_tokens": 7}
@@ -151,10 +166,8 @@ def test_the_cost_of_a_predictor_is_one_event_of_the_turn(exporter: InMemorySpan
 def test_what_a_predictor_costs_after_the_answer_is_a_span_below_the_turn_s(
     exporter: InMemorySpanExporter,
 ) -> None:
-    observer = SpanObserver()
     charged = [PredictorCharged(1, "p", DraftCost(100, 0)), PredictorCharged(1, "p", DraftCost(-10, 7))]
-    for event in (TurnStarted(1), charged[0], TurnAnswered(1, 1.0, ()), charged[1]):
-        observer.on_event(event)
+    observed(TurnStarted(1), charged[0], TurnAnswered(1, 1.0, ()), charged[1])
     turn, late = exporter.get_finished_spans()
     assert late.parent is not None
     assert (late.name, late.parent.span_id) == ("agentrt.draft", turn.context.span_id)
@@ -166,14 +179,12 @@ def test_what_a_predictor_costs_after_the_answer_is_a_span_below_the_turn_s(
 def test_what_comes_after_the_answer_is_a_span_below_the_turn_s(
     exporter: InMemorySpanExporter, caplog: pytest.LogCaptureFixture
 ) -> None:
-    observer = SpanObserver()
-    for event in (
+    observed(
         TurnStarted(1),
         SubmissionRefused(1, "look", "APIConnectionError"),
         TurnAnswered(1, 1.0, ("look",)),
         SubmissionRefused(1, "look", "NotFoundError 404"),
-    ):
-        observer.on_event(event)
+    )
     spans = exporter.get_finished_spans()
     (turn,) = [span for span in spans if span.name == "speculate"]
     below = [(span.name, dict(span.attributes or {})) for span in spans if span is not turn]
@@ -186,18 +197,15 @@ def test_what_comes_after_the_answer_is_a_span_below_the_turn_s(
 
 
 def test_events_of_turns_long_gone_are_no_problem(exporter: InMemorySpanExporter) -> None:
-    observer = SpanObserver()
-    for turn in range(1, 1000):
-        observer.on_event(TurnStarted(turn))
-    for event in (
+    observer = observed(
+        *map(TurnStarted, range(1, 1000)),
         DraftArrived(1, "p", "look", 0.1),
         SpeculationStarted(1, "look", "p", run=1),
         TurnAnswered(1, 1.0, ()),
         CallClaimed(1, "look", 1.0, 0.0, 0.1, "p", run=1),
         CallClaimed(999, "look", 1.0, 0.0, 0.1, "p", run=2),  # whose start was not seen
         SpeculationStarted(999, "look", "p", run=3),
-    ):
-        observer.on_event(event)
+    )
     with observer.calling(1, "look", "id1", 1), observer.running(1, 1):
         pass
     assert exporter.get_finished_spans() == ()
@@ -244,36 +252,9 @@ def test_a_miss_is_the_call_s_own_run(exporter: InMemorySpanExporter, is_async: 
     assert "secret" not in missed.to_json()
 
 
-def test_what_a_speculative_run_traces_is_below_its_span(exporter: InMemorySpanExporter) -> None:
-    ran = threading.Event()
-
-    @speculable
-    def look(q: str) -> str:
-        with trace.get_tracer("client").start_as_current_span("inside the tool"):
-            ran.set()
-        return q
-
-    call = ToolCall("look", {"q": "a"}, "id1")
-    with SpeculationSession([look], [ScriptedSpeculator([call])]) as session:
-        with session.turn([], []) as turn:
-            assert ran.wait(PATIENCE_S)
-            turn.bind([call])
-        session.call(call)
-    spans = exporter.get_finished_spans()
-    (inside,) = [span for span in spans if span.name == "inside the tool"]
-    (early,) = [span for span in spans if "agentrt.predictor" in (span.attributes or {})]
-    assert inside.parent.span_id == early.context.span_id  # type: ignore[union-attr]
-
-
 def test_a_turn_without_an_answer_ends_its_span(exporter: InMemorySpanExporter) -> None:
     """As that of a request that failed, or was sent ahead in vain: its runs are below a span that exists."""
-    ran = threading.Event()
-
-    @speculable
-    def look(q: str) -> str:
-        ran.set()
-        return q
-
+    look, ran = noticed()
     predictor = ScriptedSpeculator([ToolCall("look", {"q": "a"})])
     with SpeculationSession([look], [predictor]) as session, session.turn([], []):
         assert ran.wait(PATIENCE_S)
@@ -288,10 +269,10 @@ def test_a_turn_without_an_answer_ends_its_span(exporter: InMemorySpanExporter) 
 
 def test_what_an_engine_answers_within_a_call_is_not_the_call_s(exporter: InMemorySpanExporter) -> None:
     """A tool may be an agent of its own."""
-    outer, inner = SpanObserver(), SpanObserver()
-    for observer in (outer, inner):
-        observer.on_event(TurnStarted(1))
-    inner.on_event(SpeculationStarted(1, "look", "p", run=1))
+    outer, inner = (
+        observed(TurnStarted(1)),
+        observed(TurnStarted(1), SpeculationStarted(1, "look", "p", run=1)),
+    )
     with outer.calling(1, "ask", "id1", None):
         inner.on_event(CallClaimed(1, "look", 1.0, 0.0, 0.1, "p", run=1))
     outcomes = {
@@ -302,13 +283,7 @@ def test_what_an_engine_answers_within_a_call_is_not_the_call_s(exporter: InMemo
 
 
 def test_a_call_that_the_framework_traces_is_no_second_span(exporter: InMemorySpanExporter) -> None:
-    ran = threading.Event()
-
-    @speculable
-    def look(q: str) -> str:
-        ran.set()
-        return q
-
+    look, ran = noticed()
     call = ToolCall("look", {"q": "a"}, "id1")
     with SpeculationSession([look], [ScriptedSpeculator([call])]) as session:
         with session.turn([], []) as turn:

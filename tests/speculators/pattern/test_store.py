@@ -33,12 +33,17 @@ from tests.speculators.pattern.conversations import (
 )
 
 
+def taught(folder: Path, conversations: int) -> Path:
+    """Return the store of a predictor that was closed after so many conversations."""
+    predictor = PatternSpeculator(folder / "history.sqlite")
+    for number in range(conversations):
+        live_through(predictor, orders(number))
+    predictor.close()
+    return folder / "history.sqlite"
+
+
 def test_what_was_learned_outlives_the_process(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "history.sqlite"
-    first = PatternSpeculator(path)
-    for number in range(6):
-        live_through(first, orders(number))
-    first.close()
+    path = taught(tmp_path / "new", 6)
     second = PatternSpeculator(path)
     assert live_through(second, orders(77)) == [True] * 4
     second.forget()
@@ -107,10 +112,7 @@ def test_files_that_are_no_history_are_refused_and_left_alone(tmp_path: Path) ->
 def test_a_damaged_store_is_usable_or_refused(
     tmp_path_factory: pytest.TempPathFactory, at: float, damage: bytes
 ) -> None:
-    path = tmp_path_factory.mktemp("damaged") / "history.sqlite"
-    predictor = PatternSpeculator(path)
-    live_through(predictor, orders(1))
-    predictor.close()
+    path = taught(tmp_path_factory.mktemp("damaged"), 1)
     content = bytearray(path.read_bytes())
     start = int(at * len(content))
     content[start : start + len(damage)] = damage[: len(content) - start]
@@ -152,11 +154,7 @@ def test_a_locked_store_is_refused_at_the_start_and_retried_later(
 
 def test_the_format_of_the_store_stays(tmp_path: Path) -> None:
     """Features are known by digests of their names: renaming one would make stored weights useless."""
-    path = tmp_path / "history.sqlite"
-    predictor = PatternSpeculator(path)
-    for number in range(3):
-        live_through(predictor, orders(number))
-    predictor.close()
+    path = taught(tmp_path, 3)
     with closing(sqlite3.connect(path)) as store:
         digests = [number for (number,) in store.execute("SELECT feature FROM weights ORDER BY feature")]
         followers = [number for (number,) in store.execute("SELECT call FROM followers ORDER BY call")]
@@ -165,11 +163,7 @@ def test_the_format_of_the_store_stays(tmp_path: Path) -> None:
 
 
 def test_a_store_without_places_of_arguments_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "history.sqlite"
-    predictor = PatternSpeculator(path)
-    for number in range(3):
-        live_through(predictor, orders(number))
-    predictor.close()
+    path = taught(tmp_path, 3)
     with closing(sqlite3.connect(path)) as store:
         rows = store.execute("SELECT tool, parameter, content FROM places").fetchall()
         assert all(len(json.loads(content)) == 5 for _, _, content in rows)

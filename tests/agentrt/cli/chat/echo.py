@@ -17,9 +17,8 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_core.tools import tool
 
 from agentrt import SpeculationReport, speculable
-from agentrt.cli.chat.approval import WhyNot, ask_before_writes
+from agentrt.cli.chat.approval import WhyNot, WorkClock, ask_before_writes
 from agentrt.cli.chat.assistant import Assistant
-from agentrt.cli.chat.work_clock import WorkClock
 from agentrt.errors import InvalidRequestError, PromptTooLongError
 from agentrt.reports.report import ToolReport
 

@@ -6,10 +6,9 @@ import asyncio
 
 from rich.console import Console
 
-from agentrt.cli.chat.confirmation import Confirmation
+from agentrt.cli.chat.approval import Confirmation
 from agentrt.cli.chat.line_editor import LineEditor
-from agentrt.cli.chat.session import ChatSession
-from agentrt.cli.chat.slash_commands import DESCRIPTIONS
+from agentrt.cli.chat.session import DESCRIPTIONS, ChatSession
 from tests.agentrt.cli.chat.echo import Streaming, echo_assistant
 
 if __name__ == "__main__":

@@ -10,14 +10,12 @@ from pathlib import Path
 
 import pytest
 from prompt_toolkit.application import create_app_session
-from prompt_toolkit.completion import CompleteEvent
-from prompt_toolkit.document import Document
 from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from agentrt.cli.chat.line_editor import LineEditor, _CommandCompleter, open_history
-from agentrt.cli.chat.slash_commands import DESCRIPTIONS
+from agentrt.cli.chat.line_editor import LineEditor, open_history
+from agentrt.cli.chat.session import DESCRIPTIONS
 
 Editor = Callable[[bytes], LineEditor]
 
@@ -110,16 +108,13 @@ def test_a_history_that_cannot_be_written_does_not_end_the_chat(
 
 
 @pytest.mark.parametrize(
-    ("text", "completions"),
+    ("keys", "line"),
     [
-        ("/", list(DESCRIPTIONS)),
-        ("/st", ["/stats"]),
-        ("/x", []),
-        ("what about /st", []),
-        ("", []),
-        ("/model x", []),
+        (b"/st\t\r", "/stats"),
+        (b"/x\t\r", "/x"),
+        (b"what about /st\t\r", "what about /st"),
+        (b"/model x\t\r", "/model x"),
     ],
 )
-def test_commands_are_completed(text: str, completions: list[str]) -> None:
-    offered = _CommandCompleter(DESCRIPTIONS).get_completions(Document(text), CompleteEvent())
-    assert [each.text for each in offered] == completions
+def test_commands_are_completed(typed: Editor, keys: bytes, line: str) -> None:
+    assert typed(keys).read() == line

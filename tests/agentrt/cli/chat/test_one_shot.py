@@ -66,26 +66,23 @@ def test_bytes_that_are_no_utf8_are_replaced() -> None:
     assert read_question(None, piped(b"\xef\xbb\xbfwhy?")) == "why?"
 
 
-def test_what_is_no_text_is_refused() -> None:
+def test_what_is_no_text_is_refused_and_no_more_than_8_mib_are_read() -> None:
     with pytest.raises(ConfigurationError, match="not text"):
         read_question("what is this?", piped(b"\x7fELF\0\0"))
-
-
-def test_no_more_than_8_mib_are_read() -> None:
     stdin = piped(b"x" * (8 * 2**20 + 100))
     with pytest.raises(ConfigurationError, match="more than 8 MiB"):
         read_question("summarise", stdin)
     assert len(stdin.buffer.read()) == 99
 
 
-def test_the_answer_alone_is_printed(runner: asyncio.Runner, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ask(runner, "why?") == 0
-    assert capsys.readouterr() == ("you said why?\n", "")
-
-
-def test_tool_calls_are_not_printed(runner: asyncio.Runner, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ask(runner, "look") == 0
-    assert capsys.readouterr() == ("you said roof is a word\n", "")
+@pytest.mark.parametrize(
+    ("question", "answer"), [("why?", "you said why?\n"), ("look", "you said roof is a word\n")]
+)
+def test_the_answer_alone_is_printed(
+    runner: asyncio.Runner, capsys: pytest.CaptureFixture[str], question: str, answer: str
+) -> None:
+    assert ask(runner, question) == 0
+    assert capsys.readouterr() == (answer, "")
 
 
 def test_a_pipe_receives_the_answer_as_it_is(

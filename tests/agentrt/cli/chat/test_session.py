@@ -66,21 +66,17 @@ def chat() -> Iterator[Chat]:
 def test_it_answers_line_by_line_until_the_input_ends(chat: Chat) -> None:
     printed = chat.say("hello", "", "bye")
     assert "you said hello" in printed
-    assert "you said bye" in printed
     assert " s, 1 tool call predicted)" in printed
-    assert len(chat.model.requests) == 2  # no request for the empty lines
+    assert [[message.text for message in request] for request in chat.model.requests] == [
+        ["hello"],
+        ["hello", "you said hello", "bye"],
+    ], "no request for the empty line, and the conversation is remembered"
 
 
 def test_it_shows_tool_calls(chat: Chat) -> None:
     printed = chat.say("look")
-    assert '* look_up(word="roof")' in printed
-    assert "= roof is a word" in printed
-    assert "you said roof is a word" in printed
-
-
-def test_the_conversation_is_remembered(chat: Chat) -> None:
-    chat.say("one", "two")
-    assert [message.text for message in chat.model.requests[-1]] == ["one", "you said one", "two"]
+    for line in ('* look_up(word="roof")', "= roof is a word", "you said roof is a word"):
+        assert line in printed
 
 
 def test_only_as_many_whole_turns_as_fit_are_remembered(chat: Chat) -> None:
@@ -89,34 +85,25 @@ def test_only_as_many_whole_turns_as_fit_are_remembered(chat: Chat) -> None:
     assert [message.text for message in chat.model.requests[2]] == ["two", "you said two", "three"]
 
 
-def test_an_interrupt_stops_the_answer_and_not_the_chat(chat: Chat) -> None:
-    printed = chat.say("interrupt", "next")
-    assert "(stopped)" in printed
-    assert "you said next" in printed
-    assert [message.text for message in chat.model.requests[-1]] == ["next"]
-
-
-def test_a_second_interrupt_stops_the_answer_and_not_the_chat(chat: Chat) -> None:
-    printed = chat.say("one", "interrupt twice", "next")
-    assert "(stopped)" in printed
-    assert [message.text for message in chat.model.requests[-1]] == ["one", "you said one", "next"]
+@pytest.mark.parametrize(
+    ("line", "said", "remembered"),
+    [
+        ("interrupt", "(stopped)", True),
+        ("interrupt twice", "(stopped)", True),
+        ("refused", "cannot be read", True),
+        ("too long", "the prompt is too long: it has 9000 tokens", False),
+    ],
+)
+def test_a_turn_that_ends_early_is_explained_and_the_chat_goes_on(
+    chat: Chat, line: str, said: str, remembered: bool
+) -> None:
+    assert said in chat.say("one", line, "next")
+    before = ["one", "you said one"] if remembered else []
+    assert [message.text for message in chat.model.requests[-1]] == [*before, "next"]
 
 
 def test_an_interrupt_outside_of_an_answer_does_not_end_the_chat(chat: Chat) -> None:
-    printed = chat.say("one", "next", interrupt_after=1)
-    assert "you said next" in printed
-
-
-def test_a_request_that_is_refused_keeps_the_conversation(chat: Chat) -> None:
-    printed = chat.say("one", "refused", "next")
-    assert "cannot be read" in printed
-    assert [message.text for message in chat.model.requests[-1]] == ["one", "you said one", "next"]
-
-
-def test_a_prompt_that_is_too_long_is_explained_and_the_chat_goes_on(chat: Chat) -> None:
-    printed = chat.say("one", "too long", "next")
-    assert "the prompt is too long: it has 9000 tokens" in printed
-    assert [message.text for message in chat.model.requests[-1]] == ["next"]
+    assert "you said next" in chat.say("one", "next", interrupt_after=1)
 
 
 def test_ctrl_c_at_the_prompt_says_how_to_leave(chat: Chat) -> None:
@@ -135,28 +122,24 @@ def test_new_begins_a_new_conversation(chat: Chat) -> None:
     assert [message.text for message in chat.model.requests[-1]] == ["two"]
 
 
-def test_help_lists_every_command(chat: Chat) -> None:
-    printed = chat.say("/help")
-    for name in ("/help", "/model", "/tools", "/stats", "/new", "/exit"):
-        assert name in printed
-
-
-def test_the_model_is_shown(chat: Chat) -> None:
-    printed = chat.say("/model")
-    assert "echo, 20000 tokens" in printed
-    assert "agentrt chat --model" in printed
-
-
-def test_the_tools_are_shown(chat: Chat) -> None:
-    assert "look_up  Look up a word." in chat.say("/tools")
-
-
-def test_the_totals_are_shown(chat: Chat) -> None:
-    printed = chat.say("one", "two", "/stats")
-    assert "answers:    2 in" in printed
-    assert "14 of prompts" in printed
-    assert "6 of answers" in printed
-    assert "8 blocks, 7 of them free; 3 requests in progress" in printed
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (["/help"], ["/help", "/model", "/tools", "/stats", "/new", "/exit"]),
+        (["/model"], ["echo, 20000 tokens", "agentrt chat --model"]),
+        (["/tools"], ["look_up  Look up a word."]),
+        (
+            ["one", "two", "/stats"],
+            [
+                *("answers:    2 in", "14 of prompts", "6 of answers"),
+                "8 blocks, 7 of them free; 3 requests in progress",
+            ],
+        ),
+    ],
+)
+def test_commands_print(chat: Chat, lines: list[str], said: list[str]) -> None:
+    printed = chat.say(*lines)
+    assert [each for each in said if each not in printed] == []
 
 
 def test_an_unknown_command_names_the_nearest(chat: Chat) -> None:

@@ -34,16 +34,6 @@ def test_ctrl_c_ends_an_answer_and_ctrl_d_leaves(echo: PseudoTerminal) -> None:
 
 
 @pytest.mark.check
-def test_ctrl_c_twice_ends_an_answer(echo: PseudoTerminal) -> None:
-    echo.type("for ever\r")
-    echo.expect("it begins")
-    echo.type(CTRL_C + CTRL_C)
-    echo.expect(PROMPT)
-    echo.type("still there?\r")
-    echo.expect("you said still there?")
-
-
-@pytest.mark.check
 def test_ctrl_c_at_the_empty_prompt_says_how_to_leave(echo: PseudoTerminal) -> None:
     echo.type(CTRL_C)
     echo.expect("/exit or Ctrl-D leaves.")
@@ -95,15 +85,6 @@ def test_a_terminal_that_is_resized_shows_the_whole_answer(echo: PseudoTerminal)
     echo.expect(PROMPT)
     echo.type("long\r")
     assert echo.expect("predicted)").count("word ") == 40_000
-
-
-@pytest.mark.check
-def test_no_escape_sequence_of_the_model_reaches_the_terminal(echo: PseudoTerminal) -> None:
-    echo.type("escapes\r")
-    echo.expect("red")
-    echo.expect(PROMPT)
-    assert b"\x1b]0;" not in echo.output
-    assert b"\x1b[31m" not in echo.output
 
 
 @pytest.mark.check

@@ -10,9 +10,9 @@ import json
 import pytest
 from rich.console import Console
 
+from agentrt.cli.chat.approval import WorkClock
 from agentrt.cli.chat.one_shot import answer_once
 from agentrt.cli.chat.session import ChatSession
-from agentrt.cli.chat.work_clock import WorkClock
 from agentrt.testing import run_in_virtual_time
 from tests.agentrt.cli.chat.echo import Echo, echo_assistant
 

@@ -1,0 +1,162 @@
+"""Options that several commands share, checks of values, and rules between options.
+
+Types and ranges of options cannot express the checks. These are callbacks of the options: they hold on the
+command line and in the config file, also where ``agentrt config`` only shows it. They raise
+:class:`typer.BadParameter` or a setting's own :class:`ConfigurationError`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, TypeAlias
+
+import typer
+
+from ..extras import missing_modules
+from ..otel.exporting import check_variables
+
+
+def complete_model(incomplete: str) -> list[str]:
+    """Return the names that begin with ``incomplete``; where there is none, shells complete a path."""
+    names = ["nano"]
+    with contextlib.suppress(ImportError, OSError):  # a completion prints no errors
+        from agentrt.runtime.model.hub.pulled import pulled_models
+
+        names += pulled_models()
+    return [name for name in names if name.startswith(incomplete)]
+
+
+AssistantModel: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        help="A folder with an OpenVINO model, a GGUF file, a pulled name, or nano, the demonstration model.",
+        autocompletion=complete_model,
+    ),
+]
+WeatherDelay: TypeAlias = Annotated[
+    float, typer.Option(help="Seconds that the weather service takes to answer.", min=0, max=60)
+]
+
+
+def positive(value: float | None) -> float | None:
+    """Refuse 0, which a range of numbers includes."""
+    if value == 0:
+        raise typer.BadParameter("it is 0. Give more than that.")
+    return value
+
+
+def origins(values: list[str] | None) -> list[str] | None:
+    """Refuse what is no origin of web pages."""
+    from agentrt.runtime.serving.http.config import check_origin
+
+    for origin in values or ():
+        check_origin(origin)
+    return values
+
+
+def engine_address(value: str) -> str:
+    """Refuse what is no address of an engine; without the extra that parses it, nothing."""
+    if not missing_modules("gateway"):
+        check_variables()  # FastAPI's import reads them
+        from agentrt.runtime.serving.gateway import GatewayConfig
+
+        GatewayConfig(upstream=value).root()
+    return value
+
+
+def redis_address(value: str | None) -> str | None:
+    """Refuse what is no address of a Redis server; without the extra of the gateway, nothing."""
+    if value is not None and not missing_modules("gateway"):
+        check_variables()
+        from agentrt.runtime.serving.gateway.bounded_redis import check_redis_url
+
+        check_redis_url(value)
+    return value
+
+
+_NEEDS: Final[Mapping[str, Mapping[str, str]]] = {
+    "chat": {},
+    "gateway": {"redis_password_file": "redis"},
+    "serve": {
+        "context_key": "context_folder",
+        "context_disk_mib": "context_folder",
+        "context_app_mib": "context_folder",
+        "embedding_pooling": "embedding_model",
+        "history_folder": "drafts",
+    },
+}
+"""Of each command, options that mean nothing without another one."""
+
+
+def check_options(command: str, options: Mapping[str, Any]) -> None:
+    """Check that the options of ``command`` go together: their values, by the names of the parameters.
+
+    Raises:
+        BadParameter: an option needs another one, or contradicts it.
+        ConfigurationError: other machines could send requests without a token.
+    """
+    for name, needed in _NEEDS[command].items():
+        if options.get(name) is not None and options.get(needed) is None:
+            raise typer.BadParameter(f"only {_option(needed)} needs one. Add it.", param_hint=_option(name))
+    if "no_auth" in options:
+        _check_access(options)
+    if command == "serve" and not missing_modules("runtime"):
+        names_of_models(options.get("model") or ["nano"], options.get("served_model_name") or [])
+
+
+def _check_access(options: Mapping[str, Any]) -> None:
+    from agentrt.runtime.serving.http.config import ListenConfig
+
+    if not options["no_auth"]:
+        return
+    if options["token_file"] is not None:
+        raise typer.BadParameter(
+            "it cannot be combined with --token-file. Leave one of them out.", param_hint="--no-auth"
+        )
+    ListenConfig(host=options["host"], uds=options["uds"]).check()
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+_OPTION = "--served-model-name"
+
+
+def names_of_models(models: Sequence[str], served_names: Sequence[str]) -> list[list[str]]:
+    """Return the names given to each of ``models``, in their order; a model without any has its own.
+
+    A served name is ``NAME``, where there is one model, or ``NAME=MODEL``, where ``MODEL`` is one of them;
+    a ``~`` in it is expanded, as the shell expands only that of ``--model ~/FILE``.
+
+    Raises:
+        BadParameter: a name does not say whose it is, is that of a model that is not among ``models``, or is
+            given twice.
+    """
+    from agentrt.runtime.model.directory import path_of
+
+    paths = [path_of(model) for model in models]
+    names: list[list[str]] = [[] for _ in models]
+    for served in served_names:
+        name, separator, model = served.partition("=")
+        if not name or (separator and not model):
+            raise typer.BadParameter(
+                f"{served!r} is no name. Give NAME, or NAME=MODEL with several models.", param_hint=_OPTION
+            )
+        if not separator and len(models) > 1:
+            raise typer.BadParameter(
+                f"{name!r} does not say which model it names. Give {name}=MODEL, where MODEL is one of "
+                f"{', '.join(models)}.",
+                param_hint=_OPTION,
+            )
+        if separator and path_of(model) not in paths:
+            raise typer.BadParameter(
+                f"{model!r} in {served!r} is no value of --model. Give one of {', '.join(models)}.",
+                param_hint=_OPTION,
+            )
+        of_model = names[paths.index(path_of(model)) if separator else 0]
+        if name in of_model:
+            raise typer.BadParameter(f"{served!r} is given twice. Give it once.", param_hint=_OPTION)
+        of_model.append(name)
+    return names

@@ -1,1 +1,0 @@
-"""``agentrt top``: what a server does, in the terminal."""

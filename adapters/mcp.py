@@ -17,9 +17,9 @@ import functools
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, Unpack
 
+from agentrt.adapting import Invocation, SpeculableKeywords, SpeculableOptions, SpeculableTool
 from agentrt.argument_checks import check_setting
 from agentrt.errors import ConfigurationError, MissingExtraError, SpeculationError
-from agentrt.tools.speculable_tool import Invocation, SpeculableKeywords, SpeculableOptions, SpeculableTool
 
 from .trust import check_trusted
 

@@ -1,8 +1,9 @@
-"""The interface between turns and predictors of tool calls."""
+"""The interface between turns and predictors of tool calls, and what predictors share."""
 
 from __future__ import annotations
 
 import inspect
+import json
 import logging
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
@@ -13,9 +14,25 @@ from .argument_checks import check_setting
 from .calls import ParserEvent, ToolCall
 from .calls.copying import copied_json
 from .concurrency.handover import Handover
+from .concurrency.merge import merge
+from .concurrency.threads import run_in_thread
 from .errors import ConfigurationError
 
+__all__ = [
+    "AnswerStream",
+    "DraftCharge",
+    "DraftCost",
+    "DraftRequest",
+    "Learner",
+    "Speculator",
+    "estimated_tokens",
+    "merge",
+    "reads_calls",
+    "run_in_thread",
+]
+
 logger = logging.getLogger("agentrt")
+_BYTES_PER_TOKEN = 4  # of English and JSON in the vocabularies of current models; an answer corrects it
 
 
 class AnswerStream:
@@ -88,7 +105,7 @@ class DraftRequest:
     unknown: drafts of other tools are refused. ``ahead`` says that the last message is a call whose result is
     not known yet. Before a predictor sends or computes something that costs, it asks ``affords`` whether the
     budget allows that, and charges it by ``spend``, so that it counts also if the prediction is cut off; both
-    from any thread. See :class:`agentrt.draft_charge.DraftCharge`.
+    from any thread. See :class:`DraftCharge`.
     """
 
     messages: Sequence[Mapping[str, Any]]
@@ -224,3 +241,41 @@ def reads_answer(predictor: Speculator) -> bool:
 def shares_cores(predictor: Speculator) -> bool:
     """Whether running a predictor may slow a main model on this machine down."""
     return bool(getattr(predictor, "shares_cores", True))
+
+
+def estimated_tokens(request: DraftRequest) -> int:
+    """Return about how many tokens a model reads for ``request``: one for each four bytes of its JSON."""
+    text = json.dumps([request.messages, request.tools], ensure_ascii=False, default=str)
+    return -(-len(text.encode(errors="replace")) // _BYTES_PER_TOKEN)
+
+
+class DraftCharge:
+    """What one request of a predictor has been charged.
+
+    A request that is cut off has cost what it had read, and its usage is never known: so it is charged when
+    it is sent, and the charge is replaced by the usage when there is one.
+    """
+
+    def __init__(self, request: DraftRequest, price: Callable[[int, int], DraftCost] = DraftCost) -> None:
+        """``price`` returns the cost of tokens read and written; by default they cost no money."""
+        self._request = request
+        self._price = price
+        self._charged = DraftCost()
+
+    def send(self, input_tokens: int) -> bool:
+        """Charge the reading of ``input_tokens``; return False, without a charge, if no budget allows it."""
+        if not self._request.affords(self._price(input_tokens, 0)):
+            return False
+        self.correct(input_tokens, 0)
+        return True
+
+    def correct(self, input_tokens: int, output_tokens: int) -> None:
+        """Replace what has been charged by the cost of these tokens."""
+        cost = self._price(input_tokens, output_tokens)
+        if cost != self._charged:
+            self._request.spend(cost - self._charged)
+            self._charged = cost
+
+    def cancel(self) -> None:
+        """Take the charge back: the request did not reach the model."""
+        self.correct(0, 0)

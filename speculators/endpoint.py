@@ -20,8 +20,7 @@ from agentrt.concurrency.threads import wait_for
 from agentrt.dialects.dialect import Dialect
 from agentrt.dialects.endpoint import EndpointDialect
 from agentrt.dialects.openai_client import PrioritizedAsyncClient
-from agentrt.draft_charge import DraftCharge, estimated_tokens
-from agentrt.drafts import DraftCost, DraftRequest
+from agentrt.drafts import DraftCharge, DraftCost, DraftRequest, estimated_tokens
 from agentrt.errors import ConfigurationError, MissingExtraError, PredictorPausedError
 
 from .voting import CallVotes

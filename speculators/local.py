@@ -27,8 +27,7 @@ from agentrt.calls import (
 from agentrt.concurrency.handover import produced_elsewhere
 from agentrt.concurrency.native_calls import native_calls
 from agentrt.concurrency.threads import start_in_thread
-from agentrt.draft_charge import DraftCharge
-from agentrt.drafts import DraftRequest
+from agentrt.drafts import DraftCharge, DraftRequest
 from agentrt.errors import (
     ConfigurationError,
     MissingExtraError,

@@ -10,11 +10,8 @@ from typing import Any
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
+from agentrt.adapting import SpeculableTool, offered_tools, speculable_tool
 from agentrt.errors import NotSpeculableError
-from agentrt.tools.offered import offered_tools
-from agentrt.tools.restrictions import not_offered
-from agentrt.tools.speculable import speculable_tool
-from agentrt.tools.speculable_tool import SpeculableTool
 
 
 class BoundTools:
@@ -43,10 +40,9 @@ class BoundTools:
         """Return copies of the tools, with their speculations."""
         return BoundTools(copy.deepcopy(self.given, memo), self._choice)
 
-    def not_offered(self, options: Mapping[str, Any]) -> Mapping[str, str]:
-        """Return the speculable tools that a request with these options does not offer, with the reason."""
-        offered = offered_tools(options.get("tools", self.given), options.get("tool_choice", self._choice))
-        return not_offered(self.speculable, offered)
+    def offered(self, options: Mapping[str, Any]) -> set[str] | None:
+        """Return the tools that a request with these options offers; None if they cannot be read."""
+        return offered_tools(options.get("tools", self.given), options.get("tool_choice", self._choice))
 
     @functools.cached_property
     def submittable(self) -> set[str]:

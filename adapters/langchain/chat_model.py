@@ -18,9 +18,9 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import ConfigDict, Field, Strict, ValidationError, field_validator, model_validator
 
+from agentrt import Priority
 from agentrt.argument_checks import check_setting
 from agentrt.errors import ConfigurationError, InvalidRequestError
-from agentrt.priority import Priority
 from agentrt.settings import invalid_settings
 from agentrt.toolcache import ResultSource, current_result_source
 

@@ -10,13 +10,10 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from agentrt.calls import ToolCall
-from agentrt.concurrency.handover import produced_in_thread
-from agentrt.drafts import DraftRequest, Speculator
-from agentrt.lookahead.request_key import request_key
-from agentrt.priority import Priority, current_priority
+from agentrt import DraftRequest, Priority, ToolCall, current_priority
+from agentrt.adapting import current_scope, request_key, within_scope
+from agentrt.drafts import Speculator
 from agentrt.toolcache import result_text
-from agentrt.tools.scopes import current_scope, within_scope
 
 from .message_fields import message_fields
 from .messages import openai_messages
@@ -28,7 +25,7 @@ PredictorsFor = Callable[[Sequence[BaseMessage]], Sequence[Speculator]]
 
 @dataclass(frozen=True)
 class ChatModelRequest:
-    """One request by one method of the model; a :class:`agentrt.lookahead.model_request.ModelRequest`.
+    """One request by one method of the model; a :class:`agentrt.adapting.ModelRequest`.
 
     ``send`` is that method of the user's model, without speculation. ``model_key`` tells the model and its
     settings from others, as LangChain does to cache answers. ``scope`` is the run that the request is for.
@@ -41,7 +38,6 @@ class ChatModelRequest:
     messages: Sequence[BaseMessage]
     options: Mapping[str, Any]
     schemas: Sequence[Mapping[str, Any]]
-    samples: int
     predictors_for: PredictorsFor
     priority: Priority = field(default_factory=current_priority)
     scope: Hashable | None = field(default_factory=current_scope)
@@ -59,7 +55,7 @@ class ChatModelRequest:
 
     def request(self) -> DraftRequest:
         """Return the messages and tools in OpenAI's shape, for the predictors."""
-        return DraftRequest(openai_messages(self.messages), self.schemas, self.samples)
+        return DraftRequest(openai_messages(self.messages), self.schemas)
 
     def after(self, call: ToolCall, result: Any) -> ChatModelRequest | None:
         """Return the request that follows this call and result; None if the result is not text or JSON."""
@@ -72,14 +68,12 @@ class ChatModelRequest:
         output = ToolMessage(content=content, name=call.name, tool_call_id=call_id)
         return replace(self, messages=[*self.messages, answer, output])
 
-    def stream(self) -> AsyncGenerator[Any, None]:
+    def stream(self) -> AsyncGenerator[Any, None] | Generator[Any, None, None]:
         """Send the request; yield the one result, or the chunks.
 
         Yields nothing if the model's rate limiter would have to wait.
         """
-        if self.method.is_async:
-            return self._send_async()
-        return produced_in_thread(self._send_blocking, name=f"agentrt ahead {type(self.model).__name__}")
+        return self._send_async() if self.method.is_async else self._send_blocking()
 
     async def _send_async(self) -> AsyncGenerator[Any, None]:
         limiter = self.model.rate_limiter

@@ -9,11 +9,8 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 
-from agentrt.calls import ToolCall
-from agentrt.concurrency.merge import merge
-from agentrt.concurrency.threads import run_in_thread
-from agentrt.draft_charge import DraftCharge, estimated_tokens
-from agentrt.drafts import DraftRequest
+from agentrt import DraftRequest, ToolCall
+from agentrt.drafts import DraftCharge, estimated_tokens, merge, run_in_thread
 
 
 class ChatModelSpeculator:

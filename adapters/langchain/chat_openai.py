@@ -10,7 +10,8 @@ from langchain_core.outputs import ChatGenerationChunk
 from langchain_openai.chat_models.base import BaseChatOpenAI
 from openai.types.chat import ChatCompletionChunk
 
-from agentrt.calls import ToolCall
+from agentrt import ToolCall
+from agentrt.adapting import Turn
 from agentrt.toolcache import current_result_source
 
 from ..openai.tool_cache import ToolCacheEndpoint
@@ -18,7 +19,7 @@ from ..openai.tool_call_reader import ChatCompletionReader
 from .messages import answered_blocks, in_turns, text_block
 from .speculating_model import SpeculatingChatModel
 from .turn_sequence import TurnSequence
-from .turns import StartedTurn, TurnStarter
+from .turns import TurnStarter
 
 Convert = Callable[[Mapping[str, Any]], ChatGenerationChunk | None]
 
@@ -34,7 +35,7 @@ class ToolCacheChatOpenAI(_Base):
     """Mixin of a speculating ``ChatOpenAI`` that submits results and reads calls answered by the endpoint."""
 
     def _agentrt_turns(
-        self, first: StartedTurn, starter: TurnStarter, messages: Sequence[BaseMessage]
+        self, first: Turn, starter: TurnStarter, messages: Sequence[BaseMessage]
     ) -> TurnSequence:
         endpoint = starter.state.tool_cache
         assert endpoint is not None
@@ -66,7 +67,7 @@ class ChatCompletionTurns(TurnSequence):
         self,
         endpoint: ToolCacheEndpoint,
         client: Any,
-        first: StartedTurn,
+        first: Turn,
         starter: TurnStarter,
         messages: Sequence[BaseMessage],
     ) -> None:

@@ -71,9 +71,18 @@ class AnswerFormat:
 
     def logprobs(self, tokens: Iterable[TokenLogprobs]) -> dict[str, Any]:
         """Return log probabilities in OpenAI's format, which LangChain adds to the ``response_metadata``."""
-        from agentrt.runtime.serving.server.logprobs import format_logprobs
+        content = [
+            {
+                **self._token(entry.token, entry.logprob),
+                "top_logprobs": [self._token(token, logprob) for token, logprob in entry.top],
+            }
+            for entry in tokens
+        ]
+        return {"logprobs": {"content": content}}
 
-        return {"logprobs": {"content": format_logprobs(self.runtime, tokens)}}
+    def _token(self, token: int, logprob: float) -> dict[str, Any]:
+        text = self.runtime.token_text(token)
+        return {"token": text.decode("utf-8", "replace"), "logprob": logprob, "bytes": list(text)}
 
 
 def usage_metadata(generations: Sequence[Generation]) -> UsageMetadata:

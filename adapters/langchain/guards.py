@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import functools
-import logging
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
+from agentrt.adapting import Guards, SpeculableTool, speculable_tool
 from agentrt.errors import ConfigurationError
-from agentrt.tools.restrictions import Restrictions
-from agentrt.tools.speculable import speculable_tool
-from agentrt.tools.speculable_tool import SpeculableTool
 
 from .callbacks import current_callbacks, raises_before_tools
 from .graph import EnclosingGraph, enclosing_graphs
@@ -29,12 +26,10 @@ from .node_code import (
     written_functions,
 )
 
-logger = logging.getLogger("agentrt")
 Guard = TypeVar("Guard")
 Decides: TypeAlias = "Callable[[_Function, str], bool]"
 """Whether a function that a call or its result passes may decide on it, by the name of the tool."""
 
-_UNREADABLE = "this version of LangGraph does not show the guards of its graphs"
 _HARMLESS = (
     "ContextEditingMiddleware",
     "FilesystemFileSearchMiddleware",
@@ -71,32 +66,17 @@ def allow_speculation(guard: Guard) -> Guard:
     return guard
 
 
-def restrictions_in_graph(tools: Mapping[str, SpeculableTool], refused: Mapping[str, str]) -> Restrictions:
-    """Return the restrictions on ``tools`` for a model request that is about to be sent.
+def guards_in_graph(tools: Mapping[str, SpeculableTool]) -> Guards:
+    """Return the guards of ``tools`` in the running graph, for a model request that is about to be sent.
 
-    ``refused`` are those that must not run for other reasons. A tool that declares ``before_approval`` may
-    run before the guards of the graph have let its call pass, but its result must wait for them.
+    Raises:
+        Exception: this version of LangGraph does not show them.
     """
-    try:
-        guards = _enclosing_guards()
-        guarded = {
-            name: why for name, tool in tools.items() if (why := next(_before_run(guards, tool), None))
-        }
-        unapproved = frozenset(name for name, tool in tools.items() if any(_before_result(guards, tool)))
-    except Exception as error:  # noqa: BLE001 - unknown guards count as guards
-        _warn_of(type(error).__name__)
-        guarded, unapproved = dict.fromkeys(tools, _UNREADABLE), frozenset(tools)
-    withheld = {name: why for name, why in guarded.items() if not tools[name].options.before_approval}
-    return Restrictions({**withheld, **refused}, unapproved)
-
-
-@functools.cache  # once for each kind of error; the report has it for each turn
-def _warn_of(error: str) -> None:
-    logger.warning(
-        "no tool runs speculatively, but those with before_approval=True: %s (%s). "
-        "Use a version of langgraph that agentrt's constraints.txt names.",
-        _UNREADABLE,
-        error,
+    guards = _enclosing_guards()
+    before = {name: next(_before_run(guards, tool), None) for name, tool in tools.items()}
+    return Guards(
+        {name: why for name, why in before.items() if why is not None},
+        [name for name, tool in tools.items() if any(_before_result(guards, tool))],
     )
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from agentrt.argument_checks import check_setting
-from agentrt.errors import ConfigurationError
-from agentrt.extras import needs_extra
+from agentrt.errors import ConfigurationError, MissingExtraError
 
 from .chat_model import ChatAgentRT
 
@@ -36,8 +35,10 @@ def init_chat_model(
     check_setting("model", model, (str, type(None)), 'a name such as "agentrt:nano"')
     name = _own_name(model, model_provider)
     if name is None:
-        with needs_extra("langgraph"):
+        try:
             from langchain.chat_models import init_chat_model as init
+        except ModuleNotFoundError as error:
+            raise MissingExtraError("langchain", "langgraph") from error
         return init(
             model,
             model_provider=model_provider,

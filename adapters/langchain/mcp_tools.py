@@ -7,9 +7,8 @@ from typing import Any, Unpack
 
 from langchain_core.tools import BaseTool
 
+from agentrt.adapting import SpeculableKeywords, SpeculableOptions, speculable_tool
 from agentrt.argument_checks import check_collection, check_setting
-from agentrt.tools.speculable import speculable_tool
-from agentrt.tools.speculable_tool import SpeculableKeywords, SpeculableOptions
 
 from ..trust import check_trusted
 from .tools import make_speculable

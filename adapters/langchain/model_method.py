@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from agentrt.concurrency.hosts import Host, running_loop, worker_loop
-
 
 class ModelMethod(StrEnum):
     """One of the four methods that a chat model may implement, by its name."""
@@ -24,8 +22,3 @@ class ModelMethod(StrEnum):
     def is_streamed(self) -> bool:
         """Whether the method yields chunks, not one result."""
         return self in (ModelMethod.STREAM, ModelMethod.ASTREAM)
-
-    @property
-    def host(self) -> Host:
-        """Where turns beside a request by this method run."""
-        return running_loop if self.is_async else worker_loop

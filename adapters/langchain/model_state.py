@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from langchain_core.language_models import BaseChatModel
 
+from agentrt.adapting import Turns
 from agentrt.drafts import Speculator
-from agentrt.turns.shared import SharedState
 
 from .bound_tools import LastBoundTools
 
@@ -20,10 +20,9 @@ Predictor = Speculator | BaseChatModel
 
 @dataclass(frozen=True)
 class ModelState:
-    """Predictors, settings and reports of a speculating model; shared by its copies."""
+    """Predictors, settings and report of a speculating model; shared by its copies."""
 
-    predictors: tuple[Predictor, ...]
-    shared: SharedState
+    turns: Turns
     tool_cache: ToolCacheEndpoint | None = None
     """The endpoint to submit results to; None if results are not submitted over HTTP."""
     tools: LastBoundTools = field(default_factory=LastBoundTools)

@@ -7,8 +7,6 @@ import threading
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
-from agentrt.concurrency.native_calls import native_calls
-
 if TYPE_CHECKING:
     from agentrt.runtime import LocalRuntime
 
@@ -19,8 +17,13 @@ class NamedRuntimes:
     def __init__(self) -> None:
         """Without runtimes."""
         self._opening = threading.Lock()
+        if hasattr(os, "register_at_fork"):  # where processes fork
+            os.register_at_fork(after_in_child=self._after_fork)
         self._opened: WeakValueDictionary[str, LocalRuntime] = WeakValueDictionary()
         self._kept: dict[str, LocalRuntime] = {}
+
+    def _after_fork(self) -> None:
+        self._opening = threading.Lock()  # a thread that the child does not have may hold the other one
 
     def open(self, model: str) -> LocalRuntime:
         """Return the runtime of ``model``, a name or a path; it is opened unless it is open.
@@ -30,7 +33,6 @@ class NamedRuntimes:
         """
         from agentrt.runtime import LocalRuntime
 
-        native_calls.check()  # a forked child may find the lock held by a thread that it does not have
         name = _lasting_name(model)
         with self._opening:
             runtime = self._opened.get(name)
@@ -54,7 +56,7 @@ class NamedRuntimes:
 
 def _lasting_name(model: str) -> str:
     """Return a path as an absolute one, which is the same in every folder; other names as they are."""
-    from agentrt.runtime.model.directory import find_model
+    from agentrt.runtime import find_model
 
     if not model:
         return model  # not the current folder, which realpath() makes of it: opening it raises

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.language_models import BaseChatModel
 
-from agentrt.dialects.dialect import Dialect
-from agentrt.dialects.endpoint import EndpointDialect
+from agentrt.dialects import Dialect, EndpointDialect
 from agentrt.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from anyio.from_thread import start_blocking_portal
 
-from agentrt.calls import ToolCall
-from agentrt.concurrency.threads import loop_caller
+from agentrt import ToolCall
 from agentrt.toolcache import FinishedCall, ResultSource, TakeResult
 
 from .generation_request import GenerationRequest
@@ -104,7 +102,7 @@ def _blocking(events: AsyncGenerator[GenerationEvent, None]) -> Generator[Genera
 
 def _submitter(put: Callable[..., bool]) -> TakeResult:
     """Return a function that puts results into the cache in a thread: tokenizing them takes time."""
-    loop, call_soon = asyncio.get_running_loop(), loop_caller()
+    loop = asyncio.get_running_loop()
 
     def take(result: FinishedCall) -> None:
         def keep() -> None:
@@ -114,6 +112,7 @@ def _submitter(put: Callable[..., bool]) -> TakeResult:
             except Exception as error:  # noqa: BLE001 - reported; the agent then makes the call itself
                 result.refused(error)
 
-        call_soon(functools.partial(loop.run_in_executor, None, keep))
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(loop.run_in_executor, None, keep)
 
     return take

@@ -8,14 +8,12 @@ from typing import Any, Literal, TypeVar
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableBinding
 
+from agentrt.adapting import Turns
 from agentrt.argument_checks import check_setting
 from agentrt.config import SpeculationConfig
-from agentrt.dialects.dialect import Dialect
-from agentrt.drafts import predictors_of
+from agentrt.dialects import Dialect
 from agentrt.errors import ConfigurationError
-from agentrt.reports.events import SpeculationObserver
-from agentrt.reports.report import SpeculationReport
-from agentrt.turns.shared import SharedState
+from agentrt.reports import SpeculationObserver, SpeculationReport
 
 from ..transparent_subclass import plain_class
 from .model_state import ModelState, Predictor
@@ -68,14 +66,13 @@ def speculate(
             "speculate() needs the chat model itself. Call it first and bind_tools() on what it returns."
         )
     check_setting("model", model, BaseChatModel, "a LangChain chat model, such as ChatAgentRT()")
-    given = predictors_of(predictors, others=(BaseChatModel,))
-    if not given:
+    turns = Turns(predictors, samples=samples, config=config, observers=observers, others=(BaseChatModel,))
+    if not turns.predictors:
         raise ConfigurationError("speculate() needs at least one predictor. Give a Speculator.")
     openai = find_openai_part(model, tool_cache=tool_cache, dialect=dialect)
     copy = model.model_copy(update=openai.clients)
     object.__setattr__(copy, "__class__", speculating_class(plain_class(type(model)), *openai.mixins))
-    shared = SharedState.create(samples, config, observers)
-    copy._agentrt_state = ModelState(given, shared, openai.tool_cache)  # type: ignore[attr-defined]
+    copy._agentrt_state = ModelState(turns, openai.tool_cache)  # type: ignore[attr-defined]
     copy._agentrt_tools = None  # type: ignore[attr-defined]
     return copy
 
@@ -91,5 +88,5 @@ def report_of(model: Any) -> SpeculationReport:
     state = getattr(model, "_agentrt_state", None)
     if state is None:
         raise ConfigurationError(f"{type(model).__name__} does not speculate. Pass it to speculate() first.")
-    report: SpeculationReport = state.shared.reporter.report()
+    report: SpeculationReport = state.turns.report()
     return report

@@ -13,19 +13,18 @@ from langchain_core.outputs import ChatGenerationChunk, ChatResult, LLMResult
 from langchain_core.runnables import RunnableConfig
 from pydantic import PrivateAttr
 
+from agentrt.adapting import Turn, reserve_turn
 from agentrt.errors import ConfigurationError
-from agentrt.tools.scopes import reserve_turn
 
 from ..transparent_subclass import transparent_subclass
 from .bound_tools import BoundTools
-from .guards import restrictions_in_graph
 from .model_method import ModelMethod
 from .model_state import ModelState
 from .nesting import agenerate_within, generate_within, is_inside_turn_of
 from .request_config import in_run_of_request, names_unseen_run, request_with
 from .streaming import astream_beside, stream_beside
 from .turn_sequence import TurnSequence
-from .turns import StartedTurn, TurnStarter
+from .turns import TurnStarter
 
 # At run time the user's model is the base class: a mixin with BaseChatModel's own fields would reset those
 # that the model's class has changed.
@@ -134,18 +133,17 @@ class SpeculatingChatModel(_Base):
         state, tools = self._agentrt_state, self._agentrt_tools
         if state is None or tools is None or not tools.speculable or is_inside_turn_of(state):
             return None
-        not_offered = tools.not_offered(options)
-        if len(not_offered) == len(tools.speculable):
+        offered = tools.offered(options)
+        if offered is not None and offered.isdisjoint(tools.speculable):
             return None
-        restrictions = functools.partial(restrictions_in_graph, tools.speculable, not_offered)
-        starter = TurnStarter(state, tools, method, restrictions)
+        starter = TurnStarter(state, tools, method, offered)
         send = getattr(super(), method.value)
-        request = None if args else starter.model_request(self, send, messages, options)
+        ahead = None if args else functools.partial(starter.model_request, self, send, messages, options)
         with in_run_of_request():
-            return self._agentrt_turns(starter.start(messages, request), starter, messages)
+            return self._agentrt_turns(starter.start(messages, ahead), starter, messages)
 
     def _agentrt_turns(
-        self, first: StartedTurn, starter: TurnStarter, messages: Sequence[BaseMessage]
+        self, first: Turn, starter: TurnStarter, messages: Sequence[BaseMessage]
     ) -> TurnSequence:
         """Return the turns of the answer that begins with the turn ``first``."""
         return TurnSequence(first, starter, messages)

@@ -13,10 +13,15 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.tools import Tool as SingleInputTool
 from pydantic import PrivateAttr
 
+from agentrt.adapting import (
+    Invocation,
+    SpeculableOptions,
+    SpeculableTool,
+    claiming_function,
+    plain_function,
+    running,
+)
 from agentrt.errors import ConfigurationError, NotSpeculableError
-from agentrt.tools.claiming_function import claiming_function, plain_function, running
-from agentrt.tools.scopes import current_scope
-from agentrt.tools.speculable_tool import Invocation, SpeculableOptions, SpeculableTool
 
 from ..transparent_subclass import plain_class, transparent_subclass
 from .injected_arguments import NO_INJECTED_ARGUMENTS, InjectedArguments, injected_arguments, standing_in
@@ -129,7 +134,7 @@ class SpeculableMixin(_Base):
         if call is None:
             return run()
         key = functools.partial(self._agentrt.call_key, call.invocation, kwargs)
-        return self._agentrt.claim(call.id, key, run, current_scope())
+        return self._agentrt.claim(call.id, key, run)
 
 
 class SpeculableAsyncMixin(SpeculableMixin):
@@ -146,7 +151,7 @@ class SpeculableAsyncMixin(SpeculableMixin):
         if call is None:
             return await run()
         key = functools.partial(self._agentrt.call_key, call.invocation, kwargs)
-        return await self._agentrt.aclaim(call.id, key, run, current_scope())
+        return await self._agentrt.aclaim(call.id, key, run)
 
 
 @functools.cache

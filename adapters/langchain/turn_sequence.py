@@ -10,11 +10,13 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
+from agentrt.adapting import Turn
 from agentrt.calls import ParserEvent, ToolCall
 from agentrt.toolcache import FinishedCall, TakeResult, offering_results
 
+from .chat_model_speculator import tool_calls
 from .nesting import inside_turn_of
-from .turns import StartedTurn, TurnStarter
+from .turns import TurnStarter
 
 
 class TurnSequence:
@@ -24,7 +26,7 @@ class TurnSequence:
     does, there is one turn.
     """
 
-    def __init__(self, first: StartedTurn, starter: TurnStarter, messages: Sequence[BaseMessage]) -> None:
+    def __init__(self, first: Turn, starter: TurnStarter, messages: Sequence[BaseMessage]) -> None:
         """``first`` is the turn on the history ``messages``; ``starter`` starts those on longer ones."""
         self._current = first
         self._starter = starter
@@ -43,7 +45,7 @@ class TurnSequence:
         traceback: TracebackType | None,
     ) -> None:
         """Discard the speculations of the current turn if it was not bound."""
-        self._current.turn.discard()
+        self._current.discard()
 
     @contextmanager
     def generating(self) -> Iterator[None]:
@@ -61,20 +63,20 @@ class TurnSequence:
 
     def observe(self, event: ParserEvent) -> None:
         """Show the predictors of the current turn what the model has written."""
-        self._current.turn.observe(event)
+        self._current.observe(event)
 
     def bind(self, message: BaseMessage) -> None:
         """Bind the last turn to the calls that the agent has to make."""
-        self._current.bind(message)
+        self._current.bind(tool_calls(message))
 
     def take_results(self, take: TakeResult) -> None:
         """Hand the results of speculations to ``take``, in this turn and those that follow."""
         self._take = take
-        self._current.turn.on_finished(self._submit)
+        self._current.on_finished(self._submit)
 
     def answered(self, calls: Sequence[tuple[ToolCall, str]]) -> None:
         """End the current turn, whose calls the server has answered, and start the next."""
-        self._current.turn.bind_answered([call for call, _ in calls])
+        self._current.bind_answered([call for call, _ in calls])
         made: Any = [
             {"name": call.name, "args": dict(call.arguments), "id": call.id, "type": "tool_call"}
             for call, _ in calls
@@ -83,7 +85,7 @@ class TurnSequence:
         self._messages += [ToolMessage(output, tool_call_id=str(call.id)) for call, output in calls]
         # This runs in the model's own code, which starts no turns: the context before it does.
         self._current = self._outside.run(self._starter.start, list(self._messages))
-        self._current.turn.on_finished(self._submit)
+        self._current.on_finished(self._submit)
 
     def _submit(self, result: FinishedCall) -> None:
         if self._take is not None and result.call.name in self._starter.tools.submittable:

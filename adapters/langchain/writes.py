@@ -11,8 +11,7 @@ from uuid import UUID
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.tracers.context import register_configure_hook
 
-from agentrt.tools.scopes import current_scope
-from agentrt.tools.writes import write_log
+from agentrt.adapting import current_scope, write_log
 
 
 class WriteObserver(BaseCallbackHandler):

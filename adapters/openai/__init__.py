@@ -10,7 +10,7 @@
 A sync client works alike, with :func:`run_tool`.
 """
 
-from agentrt.tools.scopes import register_scope_source
+from agentrt.adapting import register_scope_source
 
 from .scopes import pydantic_ai_run
 from .speculate import arun_tool, report_of, run_tool, speculate

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentrt.drafts import Speculator, reads_calls
+from agentrt.adapting import Toolbox, Turns
+from agentrt.drafts import reads_calls
 from agentrt.errors import ConfigurationError
-from agentrt.tools.toolbox import Toolbox
-from agentrt.turns.shared import SharedState
 
 from .response_history import ResponseHistory
 from .tool_cache import ToolCacheEndpoint
@@ -16,11 +15,10 @@ from .tool_cache import ToolCacheEndpoint
 
 @dataclass(frozen=True, slots=True)
 class ClientState:
-    """Predictors, tools, settings and reports of a speculating client; shared by its copies."""
+    """Predictors, settings, tools and report of a speculating client; shared by its copies."""
 
-    predictors: tuple[Speculator, ...]
+    turns: Turns
     toolbox: Toolbox
-    shared: SharedState
     tool_cache: ToolCacheEndpoint | None = None
     """The endpoint to submit results to; None if results are not submitted."""
     history: ResponseHistory = field(default_factory=ResponseHistory)
@@ -28,7 +26,7 @@ class ClientState:
     @property
     def reads_calls(self) -> bool:
         """Whether a predictor reads calls off answers that have them in another form, such as code."""
-        return any(map(reads_calls, self.predictors))
+        return any(map(reads_calls, self.turns.predictors))
 
 
 def state_of(client: Any) -> ClientState:

@@ -10,12 +10,10 @@ from typing import Any
 
 import openai
 
-from agentrt.calls import ToolCall
-from agentrt.concurrency.handover import produced_in_thread
-from agentrt.dialects.dialect import CHAT_COMPLETIONS
-from agentrt.drafts import DraftRequest, Speculator
-from agentrt.lookahead.request_key import request_key
-from agentrt.priority import Priority, current_priority
+from agentrt import DraftRequest, Priority, ToolCall, current_priority
+from agentrt.adapting import request_key
+from agentrt.dialects import CHAT_COMPLETIONS
+from agentrt.drafts import Speculator
 from agentrt.toolcache import result_text
 
 from .client_state import ClientState, state_of
@@ -25,7 +23,7 @@ from .request_body import body_after_calls, history_and_rest
 
 @dataclass(frozen=True)
 class OpenAIModelRequest:
-    """One request by the client's ``post``; a :class:`agentrt.lookahead.model_request.ModelRequest`.
+    """One request by the client's ``post``; a :class:`agentrt.adapting.ModelRequest`.
 
     ``send`` is ``post`` of the user's client, without speculation, and ``options`` its other arguments.
     """
@@ -52,7 +50,7 @@ class OpenAIModelRequest:
     @property
     def predictors(self) -> Sequence[Speculator]:
         """The client's predictors."""
-        return state_of(self.client).predictors
+        return state_of(self.client).turns.predictors
 
     @property
     def parser(self) -> Parser | None:
@@ -81,14 +79,13 @@ class OpenAIModelRequest:
         made = ToolCall(call.name, call.arguments, "ahead")
         return replace(self, body=body_after_calls(self.path, self.body, [(made, text)]))
 
-    def stream(self) -> AsyncGenerator[Any, None]:
+    def stream(self) -> AsyncGenerator[Any, None] | Generator[Any, None, None]:
         """Send the request, once; yield a :class:`LookaheadResponse`, and then its events if it is streamed.
 
         A request that fails is not retried here: it is sent again when it is due.
         """
-        if isinstance(self.client, openai.AsyncOpenAI):
-            return self._stream_async()
-        return produced_in_thread(self._stream_blocking, name="agentrt ahead OpenAI")
+        is_async = isinstance(self.client, openai.AsyncOpenAI)
+        return self._stream_async() if is_async else self._stream_blocking()
 
     def _post(self, response: LookaheadResponse) -> Any:
         options = {**self._request_options, "max_retries": 0}
@@ -123,6 +120,6 @@ class OpenAIModelRequest:
 def draft_request(state: ClientState, path: str, body: Mapping[str, Any]) -> DraftRequest:
     """Return a request of either API for the predictors of a client."""
     if path != CHAT_COMPLETIONS:
-        return state.history.draft_request(body, state.shared.samples)
+        return state.history.draft_request(body)
     tools = [tool for tool in body.get("tools") or () if tool.get("type") == "function"]
-    return DraftRequest(list(body["messages"]), tools, state.shared.samples)
+    return DraftRequest(list(body["messages"]), tools)

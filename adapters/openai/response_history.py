@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from agentrt.drafts import DraftRequest
+from agentrt import DraftRequest
 
 _MAX_REMEMBERED = 256
 
@@ -26,7 +26,7 @@ class ResponseHistory:
         self._lock = threading.Lock()
         self._messages: OrderedDict[str, list[dict[str, Any]]] = OrderedDict()
 
-    def draft_request(self, body: Mapping[str, Any], samples: int) -> DraftRequest:
+    def draft_request(self, body: Mapping[str, Any]) -> DraftRequest:
         """Return the request in ``body`` for the predictors."""
         tools = [
             {
@@ -41,7 +41,7 @@ class ResponseHistory:
         messages = self._messages_of(body)
         if body.get("instructions"):
             messages.insert(0, {"role": "system", "content": body["instructions"]})
-        return DraftRequest(messages, tools, samples)
+        return DraftRequest(messages, tools)
 
     def remember(self, body: Mapping[str, Any], response_id: str, output: Sequence[BaseModel]) -> None:
         """Keep a request and the items of its response, for requests that continue the response."""

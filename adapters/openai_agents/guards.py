@@ -4,26 +4,20 @@ from __future__ import annotations
 
 from agents import FunctionTool
 
-from agentrt.tools.restrictions import Restrictions
+from agentrt.adapting import Guards
 
 from .model_request import ModelRequest
 from .runs import why_input_is_unapproved
 
 
-def restrictions_of(request: ModelRequest) -> Restrictions:
-    """Return the restrictions on the speculable tools of a request that is about to be sent.
-
-    A tool that declares ``before_approval`` may run before its call is approved, but its result must wait.
-    """
+def guards_of(request: ModelRequest) -> Guards:
+    """Return the guards of the speculable tools of a request that is about to be sent."""
     # Guardrails of the input run beside the first request, whose history ends with the user's words.
     of_input = None if request.answered_ids else why_input_is_unapproved()
     tools = {name: request.function_tools[name] for name in request.speculable}
     guarded = {name: why for name, tool in tools.items() if (why := of_input or _why_guarded(tool))}
     judged = {name for name, tool in tools.items() if tool.tool_output_guardrails}
-    withheld = {
-        name: why for name, why in guarded.items() if not request.speculable[name].options.before_approval
-    }
-    return Restrictions({**withheld, **request.not_offered}, frozenset(judged.union(guarded)))
+    return Guards(guarded, judged)
 
 
 def _why_guarded(tool: FunctionTool) -> str | None:

@@ -11,12 +11,12 @@ from mcp.types import CallToolResult, ToolAnnotations
 from mcp.types import Tool as McpTool
 from pydantic import PrivateAttr
 
+from agentrt.adapting import Invocation, SpeculableKeywords, SpeculableOptions, SpeculableTool
 from agentrt.argument_checks import check_setting
-from agentrt.errors import ConfigurationError, SpeculationError
-from agentrt.tools.scopes import current_scope
-from agentrt.tools.speculable_tool import Invocation, SpeculableKeywords, SpeculableOptions, SpeculableTool
+from agentrt.errors import SpeculationError
 
 from ..transparent_subclass import plain_class, transparent_subclass
+from ..trust import check_trusted
 
 Server = TypeVar("Server", bound=MCPServer)
 
@@ -34,11 +34,7 @@ def speculable_server(server: Server, *, trusted: bool, **options: Unpack[Specul
     Raises:
         ConfigurationError: ``server`` is none, it is not trusted, or an option is unknown or cannot work.
     """
-    if trusted is not True:
-        raise ConfigurationError(
-            "an untrusted server can claim anything of its tools. Pass trusted=True if you trust it, or do "
-            "not speculate on its tools."
-        )
+    check_trusted(trusted)
     check_setting("server", server, MCPServer, "an MCPServer, such as MCPServerStdio(...)")
     declared = _DeclaredTools(dict[str, Any](options))
     base = plain_class(type(server))
@@ -108,7 +104,7 @@ class SpeculableServer(_Base):
         if described is None or args or kwargs:
             return await run()
         key = functools.partial(_key, described, arguments or {})
-        return await described.aclaim(None, key, run, current_scope())
+        return await described.aclaim(None, key, run)
 
     def _agentrt_described(self, tool: McpTool) -> McpTool:
         assert tool.annotations is not None

@@ -12,13 +12,10 @@ from agents import FunctionTool, Handoff, ModelSettings
 from agents.models.interface import Model
 from agents.tool import Tool
 
-from agentrt.dialects.dialect import RESPONSES
-from agentrt.drafts import DraftRequest
+from agentrt import DraftRequest
+from agentrt.adapting import SpeculableTool, offered_tools, speculable_tool
+from agentrt.dialects import RESPONSES
 from agentrt.errors import NotSpeculableError
-from agentrt.tools.offered import offered_tools
-from agentrt.tools.restrictions import not_offered
-from agentrt.tools.speculable import speculable_tool
-from agentrt.tools.speculable_tool import SpeculableTool
 
 from ..openai.request_body import answered_ids
 from ..openai.response_history import ResponseHistory
@@ -70,12 +67,11 @@ class ModelRequest:
         return {name: described for name, described in found.items() if described is not None}
 
     @property
-    def not_offered(self) -> Mapping[str, str]:
-        """The speculable tools that the ``tool_choice`` rules out, with the reason."""
+    def offered(self) -> set[str] | None:
+        """The names of the tools that the model may call; None if they cannot be read."""
         names = [getattr(tool, "name", None) for tool in self.tools]
         names += [handoff.tool_name for handoff in self.handoffs]
-        offered = offered_tools([name for name in names if name], self.settings.tool_choice)
-        return not_offered(self.speculable, offered)
+        return offered_tools([name for name in names if name], self.settings.tool_choice)
 
     @property
     def answered_ids(self) -> list[str]:
@@ -92,9 +88,9 @@ class ModelRequest:
             "previous_response_id": self.previous_response_id,
         }
 
-    def draft_request(self, history: ResponseHistory, samples: int) -> DraftRequest:
+    def draft_request(self, history: ResponseHistory) -> DraftRequest:
         """Return the request in the form that predictors take; handoffs are tools there, as for the model."""
-        return history.draft_request(self.body, samples)
+        return history.draft_request(self.body)
 
 
 def _described(tool: FunctionTool) -> SpeculableTool | None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from agentrt.drafts import Speculator
-from agentrt.turns.shared import SharedState
+from agentrt.adapting import Turns
 
 from ..openai.response_history import ResponseHistory
 
@@ -14,8 +13,7 @@ from ..openai.response_history import ResponseHistory
 class ModelState:
     """Predictors, settings and reports of a speculating model, or of all models of a provider."""
 
-    predictors: tuple[Speculator, ...]
-    shared: SharedState
+    turns: Turns
     history: ResponseHistory = field(default_factory=ResponseHistory)
     classes: dict[type, type] = field(default_factory=dict)
     """The speculating classes by those of the user's models and providers."""

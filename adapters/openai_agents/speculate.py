@@ -7,13 +7,12 @@ from typing import Any, TypeVar
 
 from agents.models.interface import Model, ModelProvider
 
+from agentrt.adapting import Turns
 from agentrt.argument_checks import check_setting
 from agentrt.config import SpeculationConfig
-from agentrt.drafts import Speculator, predictors_of
+from agentrt.drafts import Speculator
 from agentrt.errors import ConfigurationError
-from agentrt.reports.events import SpeculationObserver
-from agentrt.reports.report import SpeculationReport
-from agentrt.turns.shared import SharedState
+from agentrt.reports import SpeculationObserver, SpeculationReport
 
 from .model_state import ModelState
 from .speculating_class import speculating, state_of
@@ -51,15 +50,17 @@ def speculate(
     """
     wanted = "a Model such as OpenAIResponsesModel(...), or a ModelProvider such as MultiProvider()"
     check_setting("model", model, (Model, ModelProvider), wanted)
-    given = predictors_of(predictors)
-    if not given:
+    turns = Turns(
+        predictors,
+        samples=samples,
+        config=config,
+        observers=observers,
+        without_ahead="turn_ahead is not supported for models of the Agents SDK. Leave it out of the "
+        "SpeculationConfig.",
+    )
+    if not turns.predictors:
         raise ConfigurationError("speculate() needs at least one predictor. Give a Speculator.")
-    shared = SharedState.create(samples, config, observers)
-    if shared.config.turn_ahead is not None:
-        raise ConfigurationError(
-            "turn_ahead is not supported for models of the Agents SDK. Leave it out of the SpeculationConfig."
-        )
-    return speculating(model, ModelState(given, shared))
+    return speculating(model, ModelState(turns))
 
 
 def report_of(model: Any) -> SpeculationReport:
@@ -68,4 +69,4 @@ def report_of(model: Any) -> SpeculationReport:
     Raises:
         ConfigurationError: it does not speculate.
     """
-    return state_of(model).shared.reporter.report()
+    return state_of(model).turns.report()

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from agents import ModelResponse
 from agents.models.interface import Model
 
-from agentrt.concurrency.hosts import running_loop
-from agentrt.tools.scopes import current_scope
-from agentrt.turns.turn import Turn
+from agentrt.adapting import Turn
 
 from .answers import StreamedAnswer, tool_calls
-from .guards import restrictions_of
+from .guards import guards_of
 from .model_request import ModelRequest
 from .model_state import ModelState
-
-logger = logging.getLogger("agentrt")
 
 # At run time the user's model is the base class.
 if TYPE_CHECKING:
@@ -44,7 +39,7 @@ class SpeculatingModel(_Base):
             return await super().get_response(*args, **kwargs)  # type: ignore[safe-super]
         with _start_turn(self._agentrt_state, request) as turn:
             response = await super().get_response(*args, **kwargs)  # type: ignore[safe-super]
-            with _discarding_on_error(turn):
+            with turn.reading():
                 _bind(self._agentrt_state, turn, request, response.output, response.response_id)
         return response
 
@@ -60,7 +55,7 @@ class SpeculatingModel(_Base):
         with _start_turn(self._agentrt_state, request) as turn:
             async with _closing(super().stream_response(*args, **kwargs)) as events:  # type: ignore[safe-super]
                 async for event in events:
-                    with _discarding_on_error(turn):
+                    with turn.reading():
                         for seen in answer.read(event):
                             turn.observe(seen)
                         # Before the event is handed on: with the last one the SDK may make the calls.
@@ -72,17 +67,13 @@ class SpeculatingModel(_Base):
 
 def _start_turn(state: ModelState, request: ModelRequest) -> Turn:
     """Start a turn beside a request that is about to be sent in this context."""
-    turn = Turn(
-        state.shared,
+    return state.turns.start(
+        lambda: request.draft_request(state.history),
         tools=request.speculable,
-        predictors=state.predictors,
-        request=lambda: request.draft_request(state.history, state.shared.samples),
-        scope=current_scope(),
-        restrictions=lambda: restrictions_of(request),
+        offered=request.offered,
+        guards=lambda: guards_of(request),
+        answered=request.answered_ids,
     )
-    turn.begin(request.answered_ids)
-    turn.start(running_loop)
-    return turn
 
 
 def _bind(
@@ -92,16 +83,6 @@ def _bind(
     if response_id is not None:
         state.history.remember(request.body, response_id, items)
     turn.bind(tool_calls(items))
-
-
-@contextmanager
-def _discarding_on_error(turn: Turn) -> Iterator[None]:
-    """Discard the turn if the answer cannot be read; the SDK gets the answer as it is."""
-    try:
-        yield
-    except Exception as error:  # noqa: BLE001 - models of other packages may return anything
-        turn.discard()
-        logger.warning("an answer could not be read for its tool calls: %s", type(error).__name__)
 
 
 @asynccontextmanager

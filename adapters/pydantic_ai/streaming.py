@@ -18,8 +18,8 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models import ModelRequestParameters, StreamedResponse
 
+from agentrt.adapting import Turn
 from agentrt.calls import CallArgumentsDelta, CallStarted, ParserEvent, TextDelta
-from agentrt.turns.turn import Turn
 
 from .messages import calls_of
 

@@ -10,9 +10,8 @@ from typing import Any
 from pydantic_ai.tools import RunContext, ToolDefinition, ToolSelector, matches_tool_selector
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
 
+from agentrt.adapting import SpeculableOptions, speculable_tool
 from agentrt.errors import ConfigurationError
-from agentrt.tools.speculable import speculable_tool
-from agentrt.tools.speculable_tool import SpeculableOptions
 
 from .claiming_toolset import ClaimingTool, leaves
 

@@ -16,7 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from ..calls import ToolCall
 from ..concurrency.clock import monotonic
 from ..concurrency.contained import contained
-from ..concurrency.handover import Handover
+from ..concurrency.handover import Handover, produced_in_thread
 from ..concurrency.tasks import CLEAN_UP_SECONDS, TaskSet
 from ..concurrency.threads import loop_caller, wait_for
 from ..config import TurnAhead
@@ -150,7 +150,7 @@ class AheadRequest(Generic[TurnT]):
             return
         self.turn.take_request(request)
         self._table.reporter.note(AheadStarted(self.turn.number))
-        async with aclosing(request.stream()) as pieces:
+        async with aclosing(_pieces(request)) as pieces:
             async for piece in pieces:
                 self._answer.put(piece)
 
@@ -216,6 +216,15 @@ class AheadRequest(Generic[TurnT]):
 
     def _until(self) -> float:
         return monotonic() if self._answered_at is None else self._answered_at
+
+
+def _pieces(request: ModelRequest) -> AsyncGenerator[Any, None]:
+    """Send the request, in a thread of its own if that blocks, and yield the answer."""
+    pieces = request.stream()
+    if isinstance(pieces, Generator):
+        blocking = pieces
+        return produced_in_thread(lambda: blocking, name="agentrt ahead")
+    return pieces
 
 
 class AheadTable(Generic[TurnT]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Generator, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -32,8 +32,11 @@ class ModelRequest(Protocol):
         """Return the next request if the model makes only this call, with this result; None if unknown."""
         ...
 
-    def stream(self) -> AsyncGenerator[Any, None]:
-        """Send the request and yield the answer, in pieces if it is streamed."""
+    def stream(self) -> AsyncGenerator[Any, None] | Generator[Any, None, None]:
+        """Send the request and yield the answer, in pieces if it is streamed.
+
+        A generator that is not async blocks, and runs in a thread of its own.
+        """
         ...
 
 

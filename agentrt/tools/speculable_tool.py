@@ -21,7 +21,7 @@ from ..settings import Settings
 from .claim_table import ClaimTable
 from .claims import PendingClaim, aclaim, claim
 from .received import ReceivedValues
-from .scopes import current_turn
+from .scopes import current_scope, current_turn
 from .writes import write_log
 
 logger = logging.getLogger("agentrt")
@@ -290,8 +290,9 @@ class SpeculableTool:
         """Answer a call from its speculation, or else with ``run()``.
 
         ``call_id`` is None if the call reaches the tool without its id. ``key`` returns its canonical key; if
-        it raises, nothing matches. ``scope`` is that of the run, None if it has none.
+        it raises, nothing matches. ``scope`` is that of the run; None is the one of this context, if any.
         """
+        scope = current_scope() if scope is None else scope
         pending, key_made = self._take(call_id, key, scope)
         commit = self.options.commit
         if pending is not None and inspect.iscoroutinefunction(commit):
@@ -309,6 +310,7 @@ class SpeculableTool:
         scope: Hashable = None,
     ) -> R:
         """:meth:`claim` for coroutines."""
+        scope = current_scope() if scope is None else scope
         pending, key_made = self._take(call_id, key, scope)
         commit = None if self.options.commit is None else functools.partial(self._phase, self.options.commit)
         try:

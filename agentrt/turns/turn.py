@@ -7,10 +7,20 @@ import dataclasses
 import functools
 import logging
 import threading
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Collection,
+    Generator,
+    Hashable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import aclosing, closing, contextmanager, nullcontext
 from contextvars import Context
 from types import TracebackType
+from typing import Any
 
 import anyio
 
@@ -96,9 +106,10 @@ class Turn:
         depth: int = 0,
         restrictions: Callable[[], Restrictions] = lambda: UNRESTRICTED,
     ) -> None:
-        """``request`` returns the request for the predictors; the turn copies it and adds what only it knows.
+        """Adapters start turns by :meth:`~agentrt.adapting.Turns.start`.
 
-        It is called on the host's loop, so that building it does not delay the model request. ``scope``
+        ``request`` returns the request for the predictors; the turn copies it and adds what only it knows. It
+        is called on the host's loop, so that building it does not delay the model request. ``scope``
         identifies the run, if it is known. ``main`` is the model request, where ahead requests may follow
         it. A turn that is ``depth`` turns ahead follows ``earlier`` and receives its own model request by
         :meth:`take_request`; until then it runs only predictors that look ahead. ``restrictions`` returns
@@ -109,11 +120,13 @@ class Turn:
         self._reporter = shared.reporter
         self._tools = tools
         self._predictors = predictors
-        self._request = _once(request)
+        self._request = self._once(request)
         self._scope = scope
         self._mark = TurnMark()
         self._main = main
         self._earlier = earlier
+        self._taken: AheadRequest[Turn] | None = None
+        """The request ahead whose answer is that of this turn."""
         self._known = anyio.Event() if earlier is not None else None
         self._host: Host | None = None
         self._caller_context = Context()
@@ -212,10 +225,58 @@ class Turn:
     def take_request(self, request: ModelRequest) -> None:
         """Take the model request of a turn that is ahead, now that it is known and about to be sent."""
         self._predictors = request.predictors
-        self._request = _once(request.request)
+        self._request = self._once(request.request)
         self._started_at = monotonic()
         if self._known is not None:
             self._known.set()
+
+    def take_answer_of(self, ahead: AheadRequest[Turn]) -> None:
+        """Take the answer to a request that was sent ahead, as that of the equal request which is due now."""
+        self._taken = ahead
+
+    async def lookahead_answer(self) -> AsyncGenerator[Any, None]:
+        """Yield the answer of a request that was sent ahead, in the pieces of ``ModelRequest.stream``.
+
+        It yields nothing if there is no such request, or if that has failed: then send the request. An error
+        after the first piece is raised, as by any stream that breaks off.
+        """
+        if self._taken is None:
+            return
+        yielded = False
+        try:
+            async with aclosing(self._taken.answer()) as pieces:
+                async for piece in pieces:
+                    yielded = True
+                    yield piece
+        except Exception:
+            if yielded:
+                raise
+
+    def lookahead_answer_blocking(self) -> Generator[Any, None, None]:
+        """:meth:`lookahead_answer` for code without an event loop."""
+        if self._taken is None:
+            return
+        yielded = False
+        try:
+            with closing(self._taken.answer_blocking()) as pieces:
+                for piece in pieces:
+                    yielded = True
+                    yield piece
+        except Exception:
+            if yielded:
+                raise
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Read the answer in this block: an error in it discards the turn and is logged, not raised.
+
+        The user then gets the answer as it is.
+        """
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - servers and models of others may answer anything
+            self.discard()
+            logger.warning("an answer could not be read for its tool calls: %s", type(error).__name__)
 
     def set_depth(self, depth: int) -> None:
         """Lower the number of turns by which this turn is ahead, so that further requests may follow it."""
@@ -225,18 +286,16 @@ class Turn:
         """Pass the next piece of a streamed answer to the predictors."""
         self._answer.put(event)
 
-    def bind(self, calls: Sequence[ToolCall], *, generation_s: float | None = None) -> None:
+    def bind(self, calls: Sequence[ToolCall]) -> None:
         """Take the calls of the answer: each called tool keeps a pending claim; drop the other speculations.
-
-        ``generation_s`` is the model's time in seconds, where that is not the time since the start.
 
         Raises:
             InvalidRequestError: ``calls`` is no list of tool calls with parsed arguments, or the turn is
                 bound already. Nothing was bound.
         """
-        self._bind(calls, generation_s=generation_s, leave_claims=True)
+        self._bind(calls, leave_claims=True)
 
-    def _bind(self, calls: Sequence[ToolCall], *, generation_s: float | None, leave_claims: bool) -> None:
+    def _bind(self, calls: Sequence[ToolCall], *, leave_claims: bool) -> None:
         check_field("calls", calls, Sequence, "a list of ToolCall")
         for call in calls:
             check_call("calls", call)
@@ -244,8 +303,8 @@ class Turn:
             raise InvalidRequestError(
                 "calls", "the turn is bound already. Bind it once, to the calls that you are going to make."
             )
-        if generation_s is None:
-            generation_s = monotonic() - self._started_at
+        ahead_s = None if self._taken is None else self._taken.generation_s
+        generation_s = monotonic() - self._started_at if ahead_s is None else ahead_s
         # Reading a thread's CPU time is a system call: left out where there is nothing to charge.
         made = [*calls, *self._calls_read] if leave_claims else calls
         with self._work.running() if self._runs_predictors else nullcontext():
@@ -279,7 +338,7 @@ class Turn:
         keys = [self._key_of(call) for call in calls]
         used = [self._speculations.cache.take(key) for key in keys if key is not None]
         self._starter.close("the engine answered the call")
-        self._bind(calls, generation_s=None, leave_claims=False)  # the agent will not make them
+        self._bind(calls, leave_claims=False)  # the agent will not make them
         for speculation in used:
             if speculation is not None and speculation.done and speculation.result().usable:
                 self._speculations.recorder.claimed(speculation, tool_s=speculation.seconds, waited_s=0.0)
@@ -293,7 +352,9 @@ class Turn:
         self._speculations.on_finished(take)
 
     def discard(self) -> None:
-        """Drop the speculations that were not bound."""
+        """Drop the speculations that were not bound; stop reading an answer that was requested ahead."""
+        if self._taken is not None:
+            self._taken.stop()
         if not self._speculations.cache.closed:
             self._close("the model gave no answer")
 
@@ -303,6 +364,11 @@ class Turn:
         for tool in self._tools.values():
             tool.pending_claims.drop_turn(self._mark, "the session was closed")
         self._speculations.drop("the session was closed")
+
+    def _once(self, request: Callable[[], DraftRequest]) -> Callable[[], DraftRequest]:
+        """Return a function that builds the request of a turn once, for predictors that may change it."""
+        samples = self._shared.samples
+        return functools.cache(lambda: copied_request(dataclasses.replace(request(), samples=samples)))
 
     def _key_of(self, call: ToolCall) -> str | None:
         """Return a call's key; None if its tool is not speculable or refuses the arguments."""
@@ -475,8 +541,3 @@ class Turn:
         self._caller_context.run(ahead.turn.start, self._host)
         self._caller_context.run(self._host.start, ahead.run)
         return ahead
-
-
-def _once(request: Callable[[], DraftRequest]) -> Callable[[], DraftRequest]:
-    """Return a function that builds the request of a turn once, for predictors that may change it."""
-    return functools.cache(lambda: copied_request(request()))

@@ -21,8 +21,7 @@ import pytest
 from agentrt import DraftRequest, SpeculationConfig, SpeculationSession, ToolCall, speculable
 from agentrt.calls import ToolCallFormat
 from agentrt.config import Budget
-from agentrt.draft_charge import estimated_tokens
-from agentrt.drafts import DraftCost
+from agentrt.drafts import DraftCost, estimated_tokens
 from agentrt.errors import ConfigurationError, PredictorPausedError
 from agentrt.reports.events import PredictorCharged, PredictorSkipped, PredictorStopped
 from agentrt.speculators import EndpointSpeculator, Speculator

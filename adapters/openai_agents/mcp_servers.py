@@ -103,7 +103,7 @@ class SpeculableServer(_Base):
         described = self._agentrt_declared.found.get(tool_name)
         if described is None or args or kwargs:
             return await run()
-        key = functools.partial(_key, described, arguments or {})
+        key = functools.partial(described.key_of, arguments or {})
         return await described.aclaim(None, key, run)
 
     def _agentrt_described(self, tool: McpTool) -> McpTool:
@@ -127,10 +127,6 @@ def _hint(tool: McpTool, name: str, first_name: str) -> bool:
 def _bind(arguments: Mapping[str, Any]) -> Invocation:
     # The server validates the arguments: its error is a result that the model must see.
     return Invocation(kwargs={"arguments": dict(arguments)}, named=arguments)
-
-
-def _key(described: SpeculableTool, arguments: Mapping[str, Any]) -> str:
-    return described.key(described.bind(arguments))
 
 
 async def _speculate(server: MCPServer, name: str, arguments: dict[str, Any]) -> CallToolResult:

@@ -131,4 +131,4 @@ def _claiming_class(base: type) -> type:
 
 
 def _key(described: SpeculableTool, arguments: str) -> str:
-    return described.key(described.bind(json.loads(arguments) if arguments else {}))
+    return described.key_of(json.loads(arguments) if arguments else {})

@@ -218,6 +218,14 @@ class SpeculableTool:
             return canonical_key(self.name, {"*": invocation.args, **kwargs})
         return canonical_key(self.name, kwargs)
 
+    def key_of(self, arguments: Mapping[str, Any]) -> str:
+        """Return the canonical key of a call with these arguments, which are not validated yet.
+
+        Raises:
+            Exception: as :meth:`key`, or as the tool raises it that refuses the arguments.
+        """
+        return self.key(self.bind(arguments))
+
     def call_key(
         self, invocation: Invocation, arguments: Mapping[str, Any], unclaimable: str | None = None
     ) -> CallKey:
@@ -234,7 +242,7 @@ class SpeculableTool:
     def why_no_key(self, arguments: Mapping[str, Any]) -> str:
         """Return why a call with these arguments has no canonical key."""
         try:
-            self.key(self.bind(arguments))
+            self.key_of(arguments)
         except ConfigurationError as error:
             return str(error)
         except BaseException as error:  # validators are the user's

@@ -34,7 +34,7 @@ class CallHistory:
                     if str(call.id) in answered:
                         self.called.add(call.name)
                     with suppress(Exception):  # validators and canonicalisers are the user's
-                        holding[called.key(called.bind(call.arguments))] = called
+                        holding[called.key_of(call.arguments)] = called
             # Calls of one answer may run at once: a read beside a write may be from before it.
             written = {call.name for call in calls}
             for key, tool in list(holding.items()):

@@ -375,7 +375,7 @@ class Turn:
         tool = self._tools.get(call.name)
         if tool is not None:
             with contained(lambda error: None):
-                return tool.key(tool.bind(call.arguments))
+                return tool.key_of(call.arguments)
         return None
 
     def _teach(self, calls: Sequence[ToolCall]) -> None:

@@ -5,11 +5,15 @@
     model = speculate(ChatOpenAI(...), LocalSpeculator(directory))
     agent = create_agent(model, [search_notes, read_note])      # tools decorated with @speculable
 
+or, without a change of the model, ``middleware=[SpeculationMiddleware(LocalSpeculator(directory))]``.
+
 Importing this module also makes :func:`agentrt.speculable` accept LangChain's tools, and keeps what
 LangChain does in the speculation of any session or adapter out of the user's callbacks and traces.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from agentrt.adapting import register_context_source, register_scope_source, register_tool_type
 from agentrt.errors import MissingExtraError
@@ -29,9 +33,13 @@ from .silent_context import silent_context
 from .speculate import report_of, speculate
 from .tools import make_speculable
 
+if TYPE_CHECKING:
+    from .middleware import SpeculationMiddleware
+
 __all__ = [
     "ChatAgentRT",
     "RunRecorder",
+    "SpeculationMiddleware",
     "allow_speculation",
     "init_chat_model",
     "report_of",
@@ -42,3 +50,12 @@ __all__ = [
 register_tool_type(BaseTool, make_speculable)
 register_scope_source(langgraph_run)
 register_context_source(silent_context)
+
+
+def __getattr__(name: str) -> Any:
+    """Load the middleware with LangChain's agents, which cost as much as all else here (PEP 562)."""
+    if name != "SpeculationMiddleware":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .middleware import SpeculationMiddleware
+
+    return SpeculationMiddleware

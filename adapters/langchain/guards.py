@@ -39,12 +39,13 @@ _HARMLESS = (
     "ModelRetryMiddleware",
     "ProviderToolSearchMiddleware",
     "ShellToolMiddleware",
+    "SpeculationMiddleware",
     "SummarizationMiddleware",
     "TodoListMiddleware",
     "ToolErrorMiddleware",
     "ToolRetryMiddleware",
 )
-"""LangChain's middleware that neither prevents nor changes a call of a speculable tool."""
+"""LangChain's middleware that neither prevents nor changes a call of a speculable tool, and agentrt's."""
 _NOT_AFTER_THE_MODEL = (".before_agent", ".before_model", ".after_agent")
 
 
@@ -304,11 +305,13 @@ def _concerns_result(each: _Function, tool: str) -> bool:
 
 
 def _kind(middleware: Any) -> str | None:
-    """Return the name of LangChain's own class of a middleware; None for any other, also for subclasses."""
+    """Return the name of a class of LangChain's or agentrt's; None for any other, also for a subclass."""
     if middleware is None:
         return None
     name = type(middleware).__name__
-    known = getattr(sys.modules.get("langchain.agents.middleware"), name, None)
+    own = name == "SpeculationMiddleware"
+    module = "agentrt.adapters.langchain.middleware" if own else "langchain.agents.middleware"
+    known = getattr(sys.modules.get(module), name, None)
     return name if isinstance(known, type) and is_exactly(middleware, known) else None
 
 

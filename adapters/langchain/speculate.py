@@ -69,6 +69,13 @@ def speculate(
     turns = Turns(predictors, samples=samples, config=config, observers=observers, others=(BaseChatModel,))
     if not turns.predictors:
         raise ConfigurationError("speculate() needs at least one predictor. Give a Speculator.")
+    return speculating_copy(model, turns, tool_cache=tool_cache, dialect=dialect)
+
+
+def speculating_copy(
+    model: Model, turns: Turns, *, tool_cache: object = False, dialect: Dialect | str | None = None
+) -> Model:
+    """Return a copy of ``model`` that opens its turns in ``turns``; see :func:`speculate`."""
     openai = find_openai_part(model, tool_cache=tool_cache, dialect=dialect)
     copy = model.model_copy(update=openai.clients)
     object.__setattr__(copy, "__class__", speculating_class(plain_class(type(model)), *openai.mixins))

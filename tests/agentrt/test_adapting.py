@@ -94,7 +94,8 @@ def test_guards_that_cannot_be_read_are_said_once(caplog: pytest.LogCaptureFixtu
     for _ in range(2):
         one_turn(toolbox([]), guards=unreadable)
     (record,) = caplog.records
-    assert "KeyError" in record.getMessage() and record.levelno == logging.WARNING
+    assert "KeyError" in record.getMessage()
+    assert record.levelno == logging.WARNING
 
 
 def test_guards_are_read_only_if_a_predictor_is_worth_running() -> None:

@@ -31,6 +31,7 @@ EXPORTS = {
     "agentrt.adapters.langchain": {
         "ChatAgentRT",
         "RunRecorder",
+        "SpeculationMiddleware",
         "allow_speculation",
         "init_chat_model",
         "report_of",

@@ -37,9 +37,7 @@ class _Model(NamedTuple):
     def unchanged(self) -> bool:
         """Whether the fields of the model are those that were copied."""
         now = self.plain.__dict__
-        return len(now) == len(self.fields) and all(
-            now.get(name) is self.fields[name] for name in self.fields
-        )
+        return now.keys() == self.fields.keys() and all(now[name] is self.fields[name] for name in now)
 
 
 class SpeculationMiddleware(AgentMiddleware[Any, Any, Any]):
@@ -103,8 +101,8 @@ class SpeculationMiddleware(AgentMiddleware[Any, Any, Any]):
             return request
         if not isinstance(model, BaseChatModel):
             logger.warning(
-                "%s is no chat model, and its answers are not speculated on. Give create_agent the chat model "
-                "itself.",
+                "%s is no chat model, and its answers are not speculated on. Give create_agent the chat "
+                "model itself.",
                 type(model).__name__,
             )
             return request

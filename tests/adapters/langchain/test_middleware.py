@@ -1,4 +1,4 @@
-"""`SpeculationMiddleware` in front of and behind other middleware: the transcript is that of the plain agent."""
+"""`SpeculationMiddleware` in front of and behind other middleware: the transcript of the plain agent."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def turn_after(history: Sequence[Any]) -> int:
 
 
 class Chat(ScriptedChat):
-    """Calls ``look`` with q0, q1 and q2, also if its history is summarised; every ``fails``-th request fails."""
+    """Calls ``look`` with q0, q1 and q2, also if its history is summarised; request 1 of ``fails`` fails."""
 
     fails: int = 0
     requests: list[int] = []  # noqa: RUF012 - a field of pydantic, copied for each model

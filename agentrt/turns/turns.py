@@ -21,6 +21,7 @@ from ..tools.speculable_tool import SpeculableTool
 from .run import Run
 from .shared import SharedState
 from .turn import Turn
+from .turn_input import TurnInput
 
 _NOT_OFFERED = "the tool is not offered in this turn"
 
@@ -103,15 +104,15 @@ class Turns:
             turn: Turn = taken.turn
             turn.take_answer_of(taken)
         else:
-            turn = Turn(
-                shared,
+            input = TurnInput(
+                shared.reporter.next_turn(),
                 tools=tools,
-                predictors=self.predictors if predictors is None else predictors,
-                request=request,
                 scope=scope,
-                main=main,
+                samples=shared.samples,
+                request=request,
                 restrictions=functools.partial(restrictions, tools, {**refused, **missing}, guards),
             )
+            turn = Turn(shared, input, self.predictors if predictors is None else predictors, main=main)
         if run is not None:
             run.add(turn)
         turn.begin(answered, rejected)

@@ -23,18 +23,16 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtraError("langchain-core", "langgraph") from error
 
-from .chat_model import ChatAgentRT
-from .guards import allow_speculation
-from .init_chat_model import init_chat_model
-from .mcp_tools import speculable_mcp_tools
+from .chat_model.chat_agentrt import ChatAgentRT, init_chat_model
+from .guards.guards import allow_speculation
 from .recorder import RunRecorder
-from .scopes import langgraph_run
-from .silent_context import silent_context
-from .speculate import report_of, speculate
-from .tools import make_speculable
+from .runs import langgraph_run, silent_context
+from .speculation.speculate import report_of, speculate
+from .tools.mcp_tools import speculable_mcp_tools
+from .tools.tools import make_speculable
 
 if TYPE_CHECKING:
-    from .middleware import SpeculationMiddleware
+    from .speculation.middleware import SpeculationMiddleware
 
 __all__ = [
     "ChatAgentRT",
@@ -56,6 +54,6 @@ def __getattr__(name: str) -> Any:
     """Load the middleware with LangChain's agents, which cost as much as all else here (PEP 562)."""
     if name != "SpeculationMiddleware":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .middleware import SpeculationMiddleware
+    from .speculation.middleware import SpeculationMiddleware
 
     return SpeculationMiddleware

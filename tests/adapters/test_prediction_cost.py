@@ -17,7 +17,7 @@ from langchain_core.tools import tool
 
 from agentrt import DraftRequest, SpeculationSession, ToolCall, speculable
 from agentrt.adapters.langchain import speculate as speculate_langchain
-from agentrt.adapters.langchain import turns
+from agentrt.adapters.langchain.speculation import turns
 from agentrt.adapters.openai import arun_tool
 from agentrt.adapters.openai import speculate as speculate_openai
 from agentrt.concurrency.hosts import RunningLoopHost

@@ -26,7 +26,8 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command, interrupt
 
 from agentrt import SpeculationConfig, SpeculationSession, ToolCall, speculable
-from agentrt.adapters.langchain import allow_speculation, guards, report_of, speculate
+from agentrt.adapters.langchain import allow_speculation, report_of, speculate
+from agentrt.adapters.langchain.guards import guards
 from agentrt.bench.speculation.guards import (
     GUARDED,
     UNGUARDED,

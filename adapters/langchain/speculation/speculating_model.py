@@ -16,15 +16,13 @@ from pydantic import PrivateAttr
 from agentrt.adapting import Turn, reserve_turn
 from agentrt.errors import ConfigurationError
 
-from ..transparent_subclass import transparent_subclass
+from ...transparent_subclass import transparent_subclass
+from ..runs import in_run_of_request, names_unseen_run, request_with
 from .bound_tools import BoundTools
-from .model_method import ModelMethod
-from .model_state import ModelState
-from .nesting import agenerate_within, generate_within, is_inside_turn_of
-from .request_config import in_run_of_request, names_unseen_run, request_with
+from .chat_model_request import ModelMethod
+from .model_state import ModelState, agenerate_within, generate_within, is_inside_turn_of
 from .streaming import astream_beside, stream_beside
-from .turn_sequence import TurnSequence
-from .turns import TurnStarter
+from .turns import TurnSequence, TurnStarter
 
 # At run time the user's model is the base class: a mixin with BaseChatModel's own fields would reset those
 # that the model's class has changed.

@@ -17,8 +17,7 @@ from langchain_core.tools import Tool as SingleInputTool
 
 from agentrt.errors import NotSpeculableError, SpeculationError
 
-from .known_values import ReadArguments
-from .stand_in import StandIn
+from .known_values import ReadArguments, StandIn
 
 _CALL_ID = "tool_call_id"
 

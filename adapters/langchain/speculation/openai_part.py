@@ -15,7 +15,7 @@ from agentrt.errors import ConfigurationError
 if TYPE_CHECKING:
     from langchain_openai.chat_models.base import BaseChatOpenAI
 
-    from ..openai.tool_cache import ToolCacheEndpoint
+    from ...openai.tool_cache import ToolCacheEndpoint
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def find_openai_part(
                     "out; ChatAgentRT needs no dialect, and has its own tool_cache."
                 )
         return OpenAIPart()
-    from ..openai.tool_cache import ToolCacheEndpoint
+    from ...openai.tool_cache import ToolCacheEndpoint
     from .chat_openai import ToolCacheChatOpenAI
 
     cache = ToolCacheEndpoint.if_wanted(tool_cache)
@@ -64,7 +64,7 @@ def _prioritized_clients(model: BaseChatOpenAI, endpoint: EndpointDialect) -> di
     """Return copies of the model's clients that send priorities, by the names of its fields."""
     import openai
 
-    from ..openai.client_class import prioritized_copy
+    from ...openai.client_class import prioritized_copy
 
     clients: dict[str, Any] = {}
     for root, resource in (("root_client", "client"), ("root_async_client", "async_client")):

@@ -15,7 +15,7 @@ from agentrt.dialects import Dialect
 from agentrt.errors import ConfigurationError
 from agentrt.reports import SpeculationObserver, SpeculationReport
 
-from ..transparent_subclass import plain_class
+from ...transparent_subclass import plain_class
 from .model_state import ModelState, Predictor
 from .openai_part import find_openai_part
 from .speculating_model import speculating_class

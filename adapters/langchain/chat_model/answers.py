@@ -15,7 +15,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 
 from agentrt.calls import CallArgumentsDelta, CallFinished, CallStarted, TextDelta
 
-from .messages import answered_blocks, text_block
+from ..messages import answered_blocks, text_block
 
 if TYPE_CHECKING:
     from agentrt.runtime import (

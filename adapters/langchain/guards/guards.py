@@ -8,10 +8,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
+from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
+from langchain_core.runnables.config import var_child_runnable_config
+
 from agentrt.adapting import Guards, SpeculableTool, speculable_tool
 from agentrt.errors import ConfigurationError
 
-from .callbacks import current_callbacks, raises_before_tools
 from .graph import EnclosingGraph, enclosing_graphs
 from .interrupts import may_interrupt
 from .node_code import (
@@ -310,7 +312,7 @@ def _kind(middleware: Any) -> str | None:
         return None
     name = type(middleware).__name__
     own = name == "SpeculationMiddleware"
-    module = "agentrt.adapters.langchain.middleware" if own else "langchain.agents.middleware"
+    module = "agentrt.adapters.langchain.speculation.middleware" if own else "langchain.agents.middleware"
     known = getattr(sys.modules.get(module), name, None)
     return name if isinstance(known, type) and is_exactly(middleware, known) else None
 
@@ -326,3 +328,20 @@ def _keeps_answer(function: Any) -> bool:
     """Whether ``function`` is a method made by ``dynamic_prompt``, or one that a middleware does not have."""
     method: Any = getattr(layers(function)[-1], "__func__", None)
     return is_of_library(method) and method.__qualname__.startswith(("dynamic_prompt.", "AgentMiddleware."))
+
+
+_WITHOUT_EFFECT = (BaseCallbackHandler.on_tool_start, AsyncCallbackHandler.on_tool_start)
+
+
+def current_callbacks() -> Any:
+    """Return the callbacks of the running node or runnable: a list or manager of handlers, or None."""
+    return (var_child_runnable_config.get() or {}).get("callbacks")
+
+
+def raises_before_tools(callbacks: Any) -> bool:
+    """Whether one of these callbacks may raise before a tool runs, so that the tool does not."""
+    handlers = callbacks if isinstance(callbacks, list) else getattr(callbacks, "handlers", [])
+    return any(
+        each.raise_error and not each.ignore_agent and type(each).on_tool_start not in _WITHOUT_EFFECT
+        for each in handlers
+    )

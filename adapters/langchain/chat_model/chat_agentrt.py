@@ -1,4 +1,4 @@
-"""`ChatAgentRT`: the local runtime as a LangChain chat model."""
+"""`ChatAgentRT`: the local runtime as a LangChain chat model, made by its class or by its name."""
 
 from __future__ import annotations
 
@@ -20,18 +20,22 @@ from pydantic import ConfigDict, Field, Strict, ValidationError, field_validator
 
 from agentrt import Priority
 from agentrt.argument_checks import check_setting
-from agentrt.errors import ConfigurationError, InvalidRequestError
+from agentrt.errors import ConfigurationError, InvalidRequestError, MissingExtraError
 from agentrt.settings import invalid_settings
 from agentrt.toolcache import ResultSource, current_result_source
 
+from .answers import AnswerFormat, ChunkConverter, chat_result, chat_result_in_blocks
 from .errors import langchain_errors
-from .generation_request import FIELDS_OF_CHAT_OPENAI, GenerationRequest, generation_request, runtime_options
-from .generations import AnswerFormat, ChunkConverter, chat_result, chat_result_in_blocks
 from .named_runtimes import NAMED_RUNTIMES
-from .response_format import response_format_of
+from .requests import (
+    FIELDS_OF_CHAT_OPENAI,
+    GenerationRequest,
+    count_message_tokens,
+    generation_request,
+    runtime_options,
+)
 from .runtime_answers import RuntimeAnswers
-from .structured_output import Method, structured_output
-from .token_counts import count_message_tokens
+from .structured_output import Method, response_format_of, structured_output
 
 # As strict as a request is, in which "5" is no number either.
 Bool = Annotated[bool, Strict()]
@@ -453,3 +457,56 @@ def _unpickled(kind: type[ChatAgentRT], fields: dict[str, Any]) -> ChatAgentRT:
 def _in_key(value: Any) -> Any:
     """Return what stands for ``value`` in the key of a cached answer; two classes may have one name."""
     return response_format_of(value) if isinstance(value, type) else repr(value)
+
+
+PROVIDER: Final = "agentrt"
+
+
+def init_chat_model(
+    model: str | None = None,
+    *,
+    model_provider: str | None = None,
+    configurable_fields: Any = None,
+    config_prefix: str | None = None,
+    **fields: Any,
+) -> Any:
+    """Return the chat model that a text such as ``"agentrt:nano"`` or ``"openai:gpt-5.5"`` names.
+
+    ``"agentrt:NAME"``, or ``model_provider="agentrt"``, is ``ChatAgentRT(model=NAME, **fields)``; everything
+    else is LangChain's own ``init_chat_model``, whose list of providers is closed. So give agents the model,
+    not its name: ``create_agent(init_chat_model("agentrt:nano"), tools)``.
+
+    Raises:
+        ConfigurationError: ``model`` is no text, or ``configurable_fields`` or ``config_prefix`` is given for
+            a model of this provider.
+        AgentRTError: as :class:`ChatAgentRT` raises it.
+        ValueError, ImportError: as LangChain's function raises them.
+    """
+    check_setting("model", model, (str, type(None)), 'a name such as "agentrt:nano"')
+    name = _own_name(model, model_provider)
+    if name is None:
+        try:
+            from langchain.chat_models import init_chat_model as init
+        except ModuleNotFoundError as error:
+            raise MissingExtraError("langchain", "langgraph") from error
+        return init(
+            model,
+            model_provider=model_provider,
+            configurable_fields=configurable_fields,
+            config_prefix=config_prefix,
+            **fields,
+        )
+    if configurable_fields or config_prefix:
+        raise ConfigurationError(
+            "configurable_fields and config_prefix are for LangChain's own providers. Use "
+            "ChatAgentRT(...).configurable_fields(temperature=ConfigurableField('temperature'))."
+        )
+    return ChatAgentRT(model=name, **fields)
+
+
+def _own_name(model: str | None, provider: str | None) -> str | None:
+    """Return the name of a model of agentrt; None for other providers."""
+    if model is None or provider is not None:
+        return model if provider == PROVIDER else None
+    prefix, separator, name = model.partition(":")
+    return name if separator and prefix == PROVIDER else None

@@ -10,7 +10,7 @@ from langchain_core.tools import BaseTool
 from agentrt.adapting import SpeculableKeywords, SpeculableOptions, speculable_tool
 from agentrt.argument_checks import check_collection, check_setting
 
-from ..trust import check_trusted
+from ...trust import check_trusted
 from .tools import make_speculable
 
 _READ_ONLY = ("readOnlyHint", "read_only_hint")

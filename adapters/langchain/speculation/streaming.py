@@ -13,8 +13,8 @@ from langchain_core.outputs import ChatGenerationChunk
 
 from agentrt.calls import CallArgumentsDelta, CallStarted, TextDelta
 
-from .nesting import agenerate_within, generate_within
-from .turn_sequence import TurnSequence
+from .model_state import agenerate_within, generate_within
+from .turns import TurnSequence
 
 
 def stream_beside(turns: TurnSequence, send: Callable[[], Any]) -> Generator[ChatGenerationChunk, None, None]:

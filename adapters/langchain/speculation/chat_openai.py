@@ -14,12 +14,11 @@ from agentrt import ToolCall
 from agentrt.adapting import Turn
 from agentrt.toolcache import current_result_source
 
-from ..openai.tool_cache import ToolCacheEndpoint
-from ..openai.tool_call_reader import ChatCompletionReader
-from .messages import answered_blocks, in_turns, text_block
+from ...openai.tool_cache import ToolCacheEndpoint
+from ...openai.tool_call_reader import ChatCompletionReader
+from ..messages import answered_blocks, in_turns, text_block
 from .speculating_model import SpeculatingChatModel
-from .turn_sequence import TurnSequence
-from .turns import TurnStarter
+from .turns import TurnSequence, TurnStarter
 
 Convert = Callable[[Mapping[str, Any]], ChatGenerationChunk | None]
 

@@ -23,7 +23,7 @@ from agentrt.adapting import (
 )
 from agentrt.errors import ConfigurationError, NotSpeculableError
 
-from ..transparent_subclass import plain_class, transparent_subclass
+from ...transparent_subclass import plain_class, transparent_subclass
 from .injected_arguments import NO_INJECTED_ARGUMENTS, InjectedArguments, injected_arguments, standing_in
 from .writes import observe_writes
 

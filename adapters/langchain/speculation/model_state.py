@@ -1,17 +1,39 @@
-"""Telling a user's request to a chat model from those that the model sends to itself.
-
-Chat models implement one method by another (``_agenerate`` by ``_astream``, ``_astream`` by ``_stream`` in a
-thread). Only the outermost request speculates: the model's own code runs inside :func:`inside_turn_of`.
-"""
+"""What all copies of one speculating chat model share, and the requests that it sends to itself."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from contextlib import AbstractContextManager, aclosing, closing, contextmanager
 from contextvars import ContextVar
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from .model_state import ModelState
+from langchain_core.language_models import BaseChatModel
+
+from agentrt.adapting import Turns
+from agentrt.drafts import Speculator
+
+from .bound_tools import LastBoundTools
+
+if TYPE_CHECKING:
+    from ...openai.tool_cache import ToolCacheEndpoint
+
+Predictor = Speculator | BaseChatModel
+
+
+@dataclass(frozen=True)
+class ModelState:
+    """Predictors, settings and report of a speculating model; shared by its copies."""
+
+    turns: Turns
+    tool_cache: ToolCacheEndpoint | None = None
+    """The endpoint to submit results to; None if results are not submitted over HTTP."""
+    tools: LastBoundTools = field(default_factory=LastBoundTools)
+
+    def __deepcopy__(self, memo: object) -> ModelState:
+        """Return the state itself: its predictors may hold models of their own."""
+        return self
+
 
 OpenContext = Callable[[], AbstractContextManager[object]]
 """Returns a new context manager, such as that of :func:`inside_turn_of`."""

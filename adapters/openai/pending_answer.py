@@ -17,8 +17,7 @@ from agentrt.adapting import Turn, offered_tools
 from agentrt.dialects import CHAT_COMPLETIONS, MODEL_PATHS
 
 from .client_state import ClientState
-from .lookahead_response import Parser, is_unread_response, parsed
-from .openai_model_request import OpenAIModelRequest, draft_request
+from .openai_model_request import OpenAIModelRequest, Parser, draft_request, is_unread_response, parsed
 from .request_body import answered_ids, body_after_calls
 from .tool_call_reader import ChatCompletionReader, ResponseReader, ToolCallReader
 

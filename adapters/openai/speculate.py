@@ -20,8 +20,9 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtraError("openai", "openai") from error
 
+from ..transparent_subclass import state_of
 from .client_class import speculating_copy
-from .client_state import ClientState, state_of
+from .client_state import ClientState
 from .tool_cache import ToolCacheEndpoint
 
 Client = TypeVar("Client", openai.OpenAI, openai.AsyncOpenAI)
@@ -81,17 +82,17 @@ def run_tool(client: openai.OpenAI | openai.AsyncOpenAI, call: Any) -> Any:
         InvalidRequestError: ``call`` is no tool call, the client has no such tool, the tool refuses the
             arguments, or it is a coroutine function.
     """
-    return state_of(client).toolbox.call(_parsed(call))
+    return state_of(client, ClientState).toolbox.call(_parsed(call))
 
 
 async def arun_tool(client: openai.OpenAI | openai.AsyncOpenAI, call: Any) -> Any:
     """:func:`run_tool` for async code. A sync tool runs in a thread, so that it cannot block the loop."""
-    return await state_of(client).toolbox.acall(_parsed(call))
+    return await state_of(client, ClientState).toolbox.acall(_parsed(call))
 
 
 def report_of(client: openai.OpenAI | openai.AsyncOpenAI) -> SpeculationReport:
     """Return the report of a client that :func:`speculate` returned, or of a copy of it."""
-    return state_of(client).turns.report()
+    return state_of(client, ClientState).turns.report()
 
 
 def _parsed(call: Any) -> ToolCall:

@@ -25,8 +25,7 @@ except ModuleNotFoundError as error:
     raise MissingExtraError("openai-agents", "openai-agents") from error
 
 from .mcp_servers import speculable_server
-from .runs import agents_run
-from .silent_context import silent_context
+from .runs import agents_run, silent_context
 from .speculate import report_of, speculate
 from .tools import make_speculable
 

@@ -1,4 +1,4 @@
-"""A model request as the Agents SDK makes it."""
+"""A model request as the Agents SDK makes it, and what stands between its calls and their tools."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from agents.models.interface import Model
 from agents.tool import Tool
 
 from agentrt import DraftRequest
-from agentrt.adapting import SpeculableTool, offered_tools, speculable_tool
+from agentrt.adapting import Guards, SpeculableTool, offered_tools, speculable_tool
 from agentrt.dialects import RESPONSES
 from agentrt.errors import NotSpeculableError
 
 from ..openai.request_body import answered_ids
 from ..openai.response_history import ResponseHistory
 from .mcp_servers import described_by_annotations
+from .runs import why_input_is_unapproved
 from .tools import described_by
 
 _SIGNATURE = inspect.signature(Model.get_response)
@@ -117,3 +118,21 @@ def _schema_of(handoff: Handoff[Any, Any]) -> dict[str, Any]:
 
 def _schema(name: str, description: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "function", "name": name, "description": description, "parameters": parameters}
+
+
+def guards_of(request: ModelRequest) -> Guards:
+    """Return the guards of the speculable tools of a request that is about to be sent."""
+    # Guardrails of the input run beside the first request, whose history ends with the user's words.
+    of_input = None if request.answered_ids else why_input_is_unapproved()
+    tools = {name: request.function_tools[name] for name in request.speculable}
+    guarded = {name: why for name, tool in tools.items() if (why := of_input or _why_guarded(tool))}
+    judged = {name for name, tool in tools.items() if tool.tool_output_guardrails}
+    return Guards(guarded, judged)
+
+
+def _why_guarded(tool: FunctionTool) -> str | None:
+    if tool.needs_approval is not False:
+        return "a person may have to approve its call"
+    if tool.tool_input_guardrails:
+        return "its input guardrails have to let the call pass"
+    return None

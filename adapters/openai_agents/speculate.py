@@ -14,8 +14,9 @@ from agentrt.drafts import Speculator
 from agentrt.errors import ConfigurationError
 from agentrt.reports import SpeculationObserver, SpeculationReport
 
-from .model_state import ModelState
-from .speculating_class import speculating, state_of
+from ..transparent_subclass import state_of
+from .speculating_class import speculating
+from .speculating_model import ModelState
 
 ModelOrProvider = TypeVar("ModelOrProvider", bound=Model | ModelProvider)
 
@@ -69,4 +70,4 @@ def report_of(model: Any) -> SpeculationReport:
     Raises:
         ConfigurationError: it does not speculate.
     """
-    return state_of(model).turns.report()
+    return state_of(model, ModelState).turns.report()

@@ -6,11 +6,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from agents.models.interface import Model, ModelProvider
 
-from agentrt.errors import ConfigurationError
-
 from ..transparent_subclass import plain_class, transparent_subclass
-from .model_state import ModelState
-from .speculating_model import SpeculatingModel
+from .speculating_model import ModelState, SpeculatingModel
 
 T = TypeVar("T")
 
@@ -47,15 +44,3 @@ def speculating(plain: T, state: ModelState) -> T:
     same: Any = object.__new__(kind)
     object.__setattr__(same, "__dict__", plain.__dict__)  # also where the class is a frozen dataclass
     return same  # type: ignore[no-any-return]
-
-
-def state_of(model: Any) -> ModelState:
-    """Return the state of a speculating model or provider.
-
-    Raises:
-        ConfigurationError: it does not speculate.
-    """
-    state = getattr(model, "_agentrt_state", None)
-    if not isinstance(state, ModelState):
-        raise ConfigurationError(f"{type(model).__name__} does not speculate. Pass it to speculate() first.")
-    return state

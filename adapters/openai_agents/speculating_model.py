@@ -2,19 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from agents import ModelResponse
 from agents.models.interface import Model
 
-from agentrt.adapting import Turn
+from agentrt.adapting import Turn, Turns
+from agentrt.calls import ParserEvent, ToolCall, parse_arguments
 
-from .answers import StreamedAnswer, tool_calls
-from .guards import guards_of
-from .model_request import ModelRequest
-from .model_state import ModelState
+from ..openai.response_history import ResponseEvents, ResponseHistory
+from .model_request import ModelRequest, guards_of
+
+
+@dataclass(frozen=True, eq=False)
+class ModelState:
+    """Predictors, settings and reports of a speculating model, or of all models of a provider."""
+
+    turns: Turns
+    history: ResponseHistory = field(default_factory=ResponseHistory)
+    classes: dict[type, type] = field(default_factory=dict)
+    """The speculating classes by those of the user's models and providers."""
+
+    def __deepcopy__(self, memo: object) -> ModelState:
+        """Return the state itself: a copy of a model reports to, and learns with, the same state."""
+        return self
+
+
+def tool_calls(output: Sequence[Any]) -> list[ToolCall]:
+    """Return the calls of function tools in an answer's items, without those whose arguments are not JSON."""
+    calls = []
+    for item in output:
+        if getattr(item, "type", None) == "function_call":
+            with suppress(ValueError):
+                calls.append(ToolCall(item.name, parse_arguments(item.arguments), item.call_id))
+    return calls
+
+
+class StreamedAnswer:
+    """Reads the events of one streamed answer, which have the shape of the responses API."""
+
+    def __init__(self) -> None:
+        """Create a reader of one answer."""
+        self.response_id: str | None = None
+        """The id of the answer, once it is complete."""
+        self._items: list[Any] = []
+        self._events = ResponseEvents()
+
+    def read(self, event: Any) -> Iterator[ParserEvent]:
+        """Read the next event; yield it as the events that predictors take."""
+        yield from self._events.read(event)
+        if event.type == "response.output_item.done":
+            self._items.append(event.item)
+
+    def complete(self, event: Any) -> Sequence[Any] | None:
+        """Return all items of the answer if ``event`` ends it, else None.
+
+        Some endpoints leave them out of the last event; the SDK then takes those that came before, too.
+        """
+        if event.type != "response.completed":
+            return None
+        self.response_id = event.response.id
+        return event.response.output or self._items
+
 
 # At run time the user's model is the base class.
 if TYPE_CHECKING:

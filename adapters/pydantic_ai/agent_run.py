@@ -15,11 +15,10 @@ from agentrt import DraftRequest
 from agentrt.adapting import Run, Turn, Turns, offered_tools, write_log
 
 from .claiming_toolset import claiming_tool
-from .code_mode import reachable_tools
 from .guards import guards_of_run
 from .messages import answered_ids, function_schemas, openai_messages
 from .run_tool import RunTool
-from .tool_choice import SpeculableTools
+from .tool_choice import SpeculableTools, reachable_tools
 
 _SEQUENTIAL = "the tool is sequential: it runs when no other does"
 

@@ -15,7 +15,7 @@ from agentrt.dialects import Dialect
 from agentrt.errors import ConfigurationError
 from agentrt.reports import SpeculationObserver, SpeculationReport
 
-from ...transparent_subclass import plain_class
+from ...transparent_subclass import plain_class, state_of
 from .model_state import ModelState, Predictor
 from .openai_part import find_openai_part
 from .speculating_model import speculating_class
@@ -92,8 +92,4 @@ def report_of(model: Any) -> SpeculationReport:
     """
     while isinstance(model, RunnableBinding):
         model = model.bound
-    state = getattr(model, "_agentrt_state", None)
-    if state is None:
-        raise ConfigurationError(f"{type(model).__name__} does not speculate. Pass it to speculate() first.")
-    report: SpeculationReport = state.turns.report()
-    return report
+    return state_of(model, ModelState).turns.report()

@@ -7,15 +7,11 @@ from typing import Any, Unpack
 
 from langchain_core.tools import BaseTool
 
-from agentrt.adapting import SpeculableKeywords, SpeculableOptions, speculable_tool
+from agentrt.adapting import SpeculableKeywords, speculable_tool
 from agentrt.argument_checks import check_collection, check_setting
 
-from ...trust import check_trusted
+from ...server_tools import check_trusted, only_reads, options_of
 from .tools import make_speculable
-
-_READ_ONLY = ("readOnlyHint", "read_only_hint")
-_OPEN_WORLD = ("openWorldHint", "open_world_hint")
-"""Fields of a tool's annotations in versions 1 and 2 of the package ``mcp``."""
 
 
 def speculable_mcp_tools(
@@ -44,15 +40,11 @@ def speculable_mcp_tools(
     given = list(tools)
     for tool in given:
         check_setting("tools", tool, BaseTool, "the tools that langchain-mcp-adapters has loaded")
-    writers = tuple(tool.name for tool in given if not _has_hint(tool, _READ_ONLY))
+    writers = tuple(tool.name for tool in given if not only_reads(tool.metadata))
     chosen = {"invalidated_by": writers, **dict[str, Any](options)}
     return [
-        make_speculable(tool, SpeculableOptions(**{"discloses": _has_hint(tool, _OPEN_WORLD), **chosen}))
-        if _has_hint(tool, _READ_ONLY) and speculable_tool(tool) is None
+        make_speculable(tool, options_of(tool.metadata, chosen))
+        if only_reads(tool.metadata) and speculable_tool(tool) is None
         else tool
         for tool in given
     ]
-
-
-def _has_hint(tool: BaseTool, hints: tuple[str, str]) -> bool:
-    return any((tool.metadata or {}).get(hint) is True for hint in hints)

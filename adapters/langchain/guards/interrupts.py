@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
+import gc
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
-from types import CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from langchain_core.language_models import BaseLanguageModel
@@ -18,8 +19,10 @@ from .node_code import attribute, closure_of, is_marked, top_package
 _NAMES = frozenset({"interrupt", "GraphInterrupt", "NodeInterrupt"})
 _LIBRARIES = frozenset({"agentrt", "langchain", "langchain_core", "langgraph", "langsmith"})
 _INSTALLED = tuple(sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib"))
-_PARTS = ("func", "afunc", "bound", "steps", "steps__", "nodes", "args", "keywords", "fget", "__func__")
-"""The attributes in which runnables, graphs, partial functions and descriptors keep what they run."""
+_PARTS = ("func", "afunc", "bound", "steps", "steps__", "nodes")
+"""The attributes in which runnables and graphs keep what they run."""
+_PLAIN = ("builtins", "functools", "types")
+"""The modules of containers, methods, partial functions and descriptors."""
 _MAX_VISITED = 5000
 
 
@@ -68,32 +71,25 @@ class _Search:
         """Return what ``value`` uses and is not data."""
         if isinstance(value, BaseTool | BaseLanguageModel | ModuleType):
             return ()
-        if isinstance(value, dict):
-            return filter(_is_searched, list(value.values()))
-        if isinstance(value, list | tuple | set | frozenset):
-            return filter(_is_searched, list(value))
-        return filter(_is_searched, self._parts(value))
-
-    def _parts(self, value: Any) -> Iterator[Any]:
         own = self._is_own(_module_of(value))
         if isinstance(value, FunctionType):
-            yield from closure_of(value) if own else filter(_is_composed, closure_of(value))
-            yield from vars(value).values()  # with __wrapped__, which decorators set
-            if own:
-                yield from (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())
-                yield from self._named(value)
-        elif isinstance(value, MethodType):
-            yield from (value.__func__, value.__self__)
+            parts = self._parts(value, own=own)
         elif isinstance(value, type):
-            for each in value.__mro__ if own else ():
-                if self._is_own(each.__module__):
-                    yield from vars(each).values()
-        elif isinstance(value, _DESCRIPTORS) or (isinstance(value, Runnable) and not own):
-            yield from (getattr(value, name, None) for name in _PARTS)
-        elif own:
-            yield type(value)
-            yield from (attribute(value, "__dict__") or {}).values()
-            yield from _slots(value)
+            classes = [each for each in value.__mro__ if own and self._is_own(each.__module__)]
+            parts = (member for each in classes for member in vars(each).values())
+        elif isinstance(value, Runnable) and not own:
+            parts = (getattr(value, name, None) for name in _PARTS)
+        else:
+            # What the object refers to, without asking it: a proxy would answer for another.
+            parts = iter(gc.get_referents(value) if own or type(value).__module__ in _PLAIN else ())
+        return filter(_is_searched, parts)
+
+    def _parts(self, function: FunctionType, *, own: bool) -> Iterator[Any]:
+        yield from closure_of(function) if own else filter(_is_composed, closure_of(function))
+        yield from vars(function).values()  # with __wrapped__, which decorators set
+        if own:
+            yield from (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+            yield from self._named(function)
 
     def _named(self, function: FunctionType) -> Iterator[Any]:
         """Yield the globals that the code of ``function`` names, and the members of modules among them."""
@@ -113,16 +109,6 @@ class _Search:
             return False
         file = getattr(sys.modules.get(module), "__file__", None) or ""
         return package in self._packages or not file.startswith(_INSTALLED)
-
-
-_DESCRIPTORS = (
-    functools.partial,
-    functools.partialmethod,
-    functools.cached_property,
-    staticmethod,
-    classmethod,
-    property,
-)
 
 
 def _roots(node: Any) -> Iterator[Any]:
@@ -181,13 +167,6 @@ def _is_composed(value: Any) -> bool:
 
 def _is_searched(value: Any) -> bool:
     return value is not None and not isinstance(value, str | bytes | int | float)
-
-
-def _slots(value: Any) -> Iterator[Any]:
-    for each in type(value).__mro__:
-        for name, member in vars(each).items():
-            if isinstance(member, MemberDescriptorType):
-                yield attribute(value, name)
 
 
 def _names(code: CodeType) -> Iterator[str]:

@@ -18,8 +18,7 @@ A call is answered only within the run that has made it: see :func:`current_scop
 
 from .concurrency.detached import register_context_source
 from .concurrency.threads import start_in_thread
-from .lookahead.model_request import ModelRequest
-from .lookahead.request_key import request_key
+from .lookahead.model_request import ModelRequest, request_key
 from .tools.claiming_function import claiming_function, plain_function, running
 from .tools.offered import offered_tools
 from .tools.restrictions import Guards
@@ -28,10 +27,9 @@ from .tools.speculable import register_tool_type, speculable_tool
 from .tools.speculable_tool import Invocation, SpeculableKeywords, SpeculableOptions, SpeculableTool
 from .tools.toolbox import Toolbox
 from .tools.writes import write_log
-from .turns.run import Run
 from .turns.session_request import answered_ids
 from .turns.turn import Turn
-from .turns.turns import Turns
+from .turns.turns import Run, Turns
 
 __all__ = [
     "Guards",

@@ -17,10 +17,9 @@ from ..reports.report import SpeculationReport
 from ..tools.offered import offered_tools
 from ..tools.scopes import within_scope
 from ..tools.toolbox import Toolbox
-from .run import Run
 from .session_request import Message, Model, SessionRequest, answer_of, answered_ids, calls_of
 from .turn import Turn
-from .turns import Turns
+from .turns import Run, Turns
 
 
 class SpeculationSession:

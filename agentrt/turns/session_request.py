@@ -13,7 +13,7 @@ from ..argument_checks import check_field
 from ..calls import ToolCall, parse_arguments
 from ..drafts import DraftRequest, Speculator
 from ..errors import InvalidRequestError
-from ..lookahead.request_key import request_key
+from ..lookahead.model_request import request_key
 from ..toolcache import result_text
 
 Message: TypeAlias = Mapping[str, Any]

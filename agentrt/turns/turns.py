@@ -1,14 +1,15 @@
-"""The turns of one speculating model, client or agent."""
+"""The turns of one speculating model, client or agent, and the runs that they belong to."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Self
+from weakref import WeakSet
 
-from ..concurrency.hosts import running_loop, worker_loop
+from ..concurrency.hosts import Host, RunningLoopHost, running_loop, worker_loop
 from ..config import SpeculationConfig
 from ..drafts import DraftRequest, Speculator, predictors_of
 from ..errors import ConfigurationError
@@ -18,10 +19,44 @@ from ..reports.report import SpeculationReport
 from ..tools.restrictions import Guards, no_guards, restrictions
 from ..tools.scopes import current_scope
 from ..tools.speculable_tool import SpeculableTool
-from .run import Run
 from .shared import SharedState
 from .turn import Turn
 from .turn_input import TurnInput
+
+
+class Run:
+    """A run of an agent that ends what its turns have started.
+
+    Give it to :meth:`~agentrt.adapting.Turns.start` where the framework says when a run begins and ends. Its
+    calls are claimed with its ``scope``.
+    """
+
+    def __init__(self, scope: Hashable = None, *, blocking: bool = False) -> None:
+        """``scope`` None is one of its own. ``blocking`` as for :meth:`~agentrt.adapting.Turns.start`."""
+        self.scope = object() if scope is None else scope
+        self._own_host = None if blocking else RunningLoopHost()
+        self._turns: WeakSet[Turn] = WeakSet()
+
+    @property
+    def host(self) -> Host:
+        """Where the predictors of its turns run."""
+        return worker_loop if self._own_host is None else self._own_host
+
+    def add(self, turn: Turn) -> None:
+        """Take a turn that was started for the run."""
+        self._turns.add(turn)
+
+    def close(self) -> None:
+        """Cancel all speculations of the run, also those that could still be claimed."""
+        for turn in list(self._turns):
+            turn.abandon()
+
+    async def aclose(self) -> None:
+        """:meth:`close`, and wait until their coroutines have ended. Threads go on."""
+        self.close()
+        if self._own_host is not None:
+            await self._own_host.aclose()
+
 
 _NOT_OFFERED = "the tool is not offered in this turn"
 

@@ -28,8 +28,7 @@ from .guards.guards import allow_speculation
 from .recorder import RunRecorder
 from .runs import langgraph_run, silent_context
 from .speculation.speculate import report_of, speculate
-from .tools.mcp_tools import speculable_mcp_tools
-from .tools.tools import make_speculable
+from .tools.tools import make_speculable, speculable_mcp_tools
 
 if TYPE_CHECKING:
     from .speculation.middleware import SpeculationMiddleware

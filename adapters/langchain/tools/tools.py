@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool
@@ -15,14 +15,18 @@ from pydantic import PrivateAttr
 
 from agentrt.adapting import (
     Invocation,
+    SpeculableKeywords,
     SpeculableOptions,
     SpeculableTool,
     claiming_function,
     plain_function,
     running,
+    speculable_tool,
 )
+from agentrt.argument_checks import check_collection, check_setting
 from agentrt.errors import ConfigurationError, NotSpeculableError
 
+from ...server_tools import check_trusted, only_reads, options_of
 from ...transparent_subclass import plain_class, transparent_subclass
 from .injected_arguments import NO_INJECTED_ARGUMENTS, InjectedArguments, injected_arguments, standing_in
 from .writes import observe_writes
@@ -211,3 +215,39 @@ def _has_async(base: type[BaseTool], tool: BaseTool) -> bool:
     if isinstance(tool, (StructuredTool, SingleInputTool)):
         return tool.coroutine is not None
     return base._arun is not BaseTool._arun
+
+
+def speculable_mcp_tools(
+    tools: Iterable[BaseTool], *, trusted: bool, **options: Unpack[SpeculableKeywords]
+) -> list[BaseTool]:
+    """Return the tools of MCP servers, with those speculable that have a true ``readOnlyHint``.
+
+    ::
+
+        tools = speculable_mcp_tools(await client.get_tools(server_name="notes"), trusted=True)
+
+    The hint is the server's own claim, so it counts only for servers that you trust; for a tool of another
+    one use ``speculable(tool)``. All other tools are returned as they are, and so are tools that are
+    speculable already. A call of a tool without the hint outdates the speculations from before it, unless
+    ``invalidated_by`` says which tools do. A tool with a true ``openWorldHint`` passes its arguments on to
+    others: it ``discloses`` them, unless that option is given.
+
+    ``options`` are those of :func:`agentrt.speculable`, for all tools.
+
+    Raises:
+        ConfigurationError: the servers are not trusted, ``tools`` are none, or an option is unknown or has an
+            invalid value.
+    """
+    check_trusted(trusted)
+    check_collection("tools", tools, "the list of tools that langchain-mcp-adapters has loaded")
+    given = list(tools)
+    for tool in given:
+        check_setting("tools", tool, BaseTool, "the tools that langchain-mcp-adapters has loaded")
+    writers = tuple(tool.name for tool in given if not only_reads(tool.metadata))
+    chosen = {"invalidated_by": writers, **dict[str, Any](options)}
+    return [
+        make_speculable(tool, options_of(tool.metadata, chosen))
+        if only_reads(tool.metadata) and speculable_tool(tool) is None
+        else tool
+        for tool in given
+    ]

@@ -162,23 +162,35 @@ class AheadRequest(Generic[TurnT]):
         return self._answered_at - self._sent_at
 
     async def answer(self) -> AsyncGenerator[Any, None]:
-        """Yield the pieces of the answer as they come; raise the request's error.
+        """Yield the pieces of the answer as they come.
 
-        Leaving the iteration early stops the request.
+        A request that fails before its first piece yields nothing; a later error is raised, as by any stream
+        that breaks off. Leaving the iteration early stops the request.
         """
+        yielded = False
         try:
             async with aclosing(self._answer.batches()) as batches:
                 async for batch in batches:
                     for piece in batch:
+                        yielded = True
                         yield piece
+        except Exception:
+            if yielded:
+                raise
         finally:
             self.stop()
 
     def answer_blocking(self) -> Generator[Any, None, None]:
         """:meth:`answer` for code without an event loop."""
+        yielded = False
         try:
             for batch in self._answer.batches_blocking():
-                yield from batch
+                for piece in batch:
+                    yielded = True
+                    yield piece
+        except Exception:
+            if yielded:
+                raise
         finally:
             self.stop()
 

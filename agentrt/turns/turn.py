@@ -6,7 +6,7 @@ import functools
 import logging
 import threading
 from collections.abc import AsyncGenerator, Collection, Generator, Iterator, Sequence
-from contextlib import aclosing, closing, contextmanager, nullcontext
+from contextlib import aclosing, contextmanager, nullcontext
 from contextvars import Context
 from types import TracebackType
 from typing import Any
@@ -157,31 +157,15 @@ class Turn:
         It yields nothing if there is no such request, or if that has failed: then send the request. An error
         after the first piece is raised, as by any stream that breaks off.
         """
-        if self._taken is None:
-            return
-        yielded = False
-        try:
+        if self._taken is not None:
             async with aclosing(self._taken.answer()) as pieces:
                 async for piece in pieces:
-                    yielded = True
                     yield piece
-        except Exception:
-            if yielded:
-                raise
 
     def lookahead_answer_blocking(self) -> Generator[Any, None, None]:
         """:meth:`lookahead_answer` for code without an event loop."""
-        if self._taken is None:
-            return
-        yielded = False
-        try:
-            with closing(self._taken.answer_blocking()) as pieces:
-                for piece in pieces:
-                    yielded = True
-                    yield piece
-        except Exception:
-            if yielded:
-                raise
+        if self._taken is not None:
+            yield from self._taken.answer_blocking()
 
     @contextmanager
     def reading(self) -> Iterator[None]:

@@ -118,10 +118,11 @@ class DraftRequest:
     affords: Callable[[DraftCost], bool] = field(default=_always, compare=False, repr=False)
 
 
-def copied_request(request: DraftRequest) -> DraftRequest:
-    """Return a request with copies of the messages and tools, down to the values in their JSON."""
+def copied_request(request: DraftRequest, samples: int) -> DraftRequest:
+    """Return a request for ``samples`` samples, with copies of its messages and tools, down to their JSON."""
     messages = [copied_json(message) for message in request.messages]
-    return replace(request, messages=messages, tools=[copied_json(tool) for tool in request.tools])
+    tools = [copied_json(tool) for tool in request.tools]
+    return replace(request, messages=messages, tools=tools, samples=samples)
 
 
 @runtime_checkable

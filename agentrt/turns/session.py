@@ -118,16 +118,18 @@ class SpeculationSession:
         """
         _check_request(messages, tools)
         # Lists of its own: the caller's may grow before a predictor reads them.
-        return self._start(DraftRequest(list(messages), list(tools)))
+        return self._start(list(messages), list(tools))
 
-    def _start(self, request: DraftRequest, main: SessionRequest | None = None) -> Turn:
+    def _start(
+        self, messages: Sequence[Message], tools: Sequence[Message], main: SessionRequest | None = None
+    ) -> Turn:
         if self._run is None:
             raise ConfigurationError("the session is not open. Use it in a with or async with block.")
         return self._turns.start(
-            lambda: request,
+            lambda: DraftRequest(messages, tools),
             tools=self._toolbox.tools,
-            offered=offered_tools(request.tools) or None,
-            answered=answered_ids(request.messages),
+            offered=offered_tools(tools) or None,
+            answered=answered_ids(messages),
             run=self._run,
             ahead=lambda: main,
         )
@@ -152,7 +154,7 @@ class SpeculationSession:
         _check_request(messages, tools)
         # A copy: the caller's history grows before the next request is known.
         main = SessionRequest(model, list(messages), tools, self._turns.predictors)
-        with self._start(main.request(), main) as turn:
+        with self._start(main.messages, tools, main) as turn:
             ahead = [message async for message in turn.lookahead_answer()]
             answer = ahead[0] if ahead else await answer_of(model, messages, tools)
             turn.bind(calls_of(answer))

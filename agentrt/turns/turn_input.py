@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
@@ -88,9 +87,7 @@ class TurnInput:
     def take_request(self, request: Callable[[], DraftRequest]) -> None:
         """Replace the request: that of a turn which is ahead is known later."""
         # A copy, because predictors may change it.
-        self.request = functools.cache(
-            lambda: copied_request(dataclasses.replace(request(), samples=self._samples))
-        )
+        self.request = functools.cache(lambda: copied_request(request(), self._samples))
 
     def history(self) -> CallHistory:
         """Return the calls in the messages of the request."""

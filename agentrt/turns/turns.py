@@ -131,7 +131,8 @@ class Turns:
         :meth:`Turn.lookahead_answer`.
         """
         shared = self._shared
-        missing = {name: _NOT_OFFERED for name in tools if offered is not None and name not in offered}
+        if offered is not None:
+            refused = {**refused, **{name: _NOT_OFFERED for name in tools if name not in offered}}
         scope = current_scope() if run is None else run.scope
         main = self._sendable(ahead)
         taken = shared.ahead.take(scope, "" if main is None else main.key) if shared.ahead.enabled else None
@@ -145,7 +146,7 @@ class Turns:
                 scope=scope,
                 samples=shared.samples,
                 request=request,
-                restrictions=functools.partial(restrictions, tools, {**refused, **missing}, guards),
+                restrictions=functools.partial(restrictions, tools, refused, guards),
             )
             turn = Turn(shared, input, self.predictors if predictors is None else predictors, main=main)
         if run is not None:

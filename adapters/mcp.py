@@ -14,14 +14,14 @@ Works with versions 1 and 2 of the package ``mcp``. For the tools that ``langcha
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, Unpack
 
+from agentrt.adapting import SpeculableKeywords, SpeculableOptions, SpeculableTool
 from agentrt.argument_checks import check_setting
-from agentrt.errors import ConfigurationError, MissingExtraError, SpeculationError
-from agentrt.tools.speculable_tool import Invocation, SpeculableKeywords, SpeculableOptions, SpeculableTool
+from agentrt.errors import ConfigurationError, MissingExtraError
 
-from .trust import check_trusted
+from .server_tools import bind, check_trusted, only_reads, options_of, speculative_result
 
 try:
     import mcp
@@ -62,10 +62,10 @@ class McpTool:
         """The tool in the shape of OpenAI's function tools."""
         self.__speculable__ = SpeculableTool(
             tool.name,
-            bind=_bind,
+            bind=bind,
             call=None,
             acall=functools.partial(client.call_tool, tool.name),
-            speculative_acall=functools.partial(_speculate, _speculative_call(client), tool.name),
+            speculative_acall=functools.partial(speculative_result, _speculative_call(client), tool.name),
             options=options,
         )
 
@@ -91,12 +91,12 @@ async def speculable_tools(
     """
     check_trusted(trusted)
     listed = await _list(_session(client))
-    writers = tuple(tool.name for tool in listed if not _only_reads(tool))
+    writers = tuple(tool.name for tool in listed if not only_reads(tool.annotations))
     given = {"invalidated_by": writers, **dict[str, Any](options)}
     return [
-        McpTool(client, tool, SpeculableOptions(**{"discloses": _is_open_world(tool), **given}))
+        McpTool(client, tool, options_of(tool.annotations, given))
         for tool in listed
-        if _only_reads(tool)
+        if only_reads(tool.annotations)
     ]
 
 
@@ -130,15 +130,6 @@ async def _page(session: Any, cursor: str | None) -> mcp.types.ListToolsResult:
     return await session.list_tools(cursor)  # type: ignore[no-any-return]
 
 
-def _only_reads(tool: mcp.types.Tool) -> bool:
-    return tool.annotations is not None and _field(tool.annotations, "read_only_hint") is True
-
-
-def _is_open_world(tool: mcp.types.Tool) -> bool:
-    # The protocol takes a missing hint for true; but then nearly every tool of a trusted server would be.
-    return tool.annotations is not None and _field(tool.annotations, "open_world_hint") is True
-
-
 def _field(value: Any, name: str) -> Any:
     """Return a field of one of the protocol's types, by its name in version 2; version 1 has camelCase."""
     if _VERSION_2:
@@ -147,28 +138,8 @@ def _field(value: Any, name: str) -> Any:
     return getattr(value, first + "".join(map(str.capitalize, rest)))
 
 
-def _bind(arguments: Mapping[str, Any]) -> Invocation:
-    # The server validates the arguments: its error is a result that the model must see.
-    return Invocation(kwargs={"arguments": dict(arguments)}, named=arguments)
-
-
 def _speculative_call(client: McpClient) -> Callable[..., Awaitable[Any]]:
     """Return how a speculative run calls a tool: without showing a server's questions to the user."""
     if _VERSION_2 and isinstance(client, (mcp.Client, mcp.ClientSession)):
         return functools.partial(_session(client).call_tool, allow_input_required=True)
     return client.call_tool
-
-
-async def _speculate(call: Callable[..., Awaitable[Any]], name: str, arguments: dict[str, Any]) -> Any:
-    result = await call(name, arguments)
-    if _failed(result):
-        raise SpeculationError(
-            f"{name} failed or needs the user's input. It runs again when the model calls it."
-        )
-    return result
-
-
-def _failed(result: Any) -> bool:
-    if isinstance(result, mcp.types.CallToolResult):
-        return bool(_field(result, "is_error"))
-    return _VERSION_2 and isinstance(result, mcp.types.InputRequiredResult)

@@ -1,10 +1,15 @@
-"""Subclasses that pass for the class of a user's object: same name, documentation and signatures."""
+"""Subclasses that pass for the class of a user's object: same name, documentation and signatures.
+
+Their instances keep what they share with their copies in ``_agentrt_state``.
+"""
 
 from __future__ import annotations
 
 import functools
 import types
 from typing import Any, ClassVar, TypeVar
+
+from agentrt.errors import ConfigurationError
 
 T = TypeVar("T")
 
@@ -37,6 +42,18 @@ def plain_class(kind: type[T]) -> type[T]:
     """Return the class that :func:`transparent_subclass` made ``kind`` of; ``kind`` itself if it did not."""
     plain: type[T] = kind.__dict__.get("_agentrt_base", kind)
     return plain
+
+
+def state_of(value: Any, kind: type[T]) -> T:
+    """Return what a speculating object shares with its copies, which is a ``kind``.
+
+    Raises:
+        ConfigurationError: the object does not speculate.
+    """
+    state = getattr(value, "_agentrt_state", None)
+    if not isinstance(state, kind):
+        raise ConfigurationError(f"{type(value).__name__} does not speculate. Pass it to speculate() first.")
+    return state
 
 
 def _with_metadata_of(original: Any, override: types.FunctionType) -> Any:

@@ -8,6 +8,8 @@ from typing import Any
 from .calls import ToolCall
 from .errors import ConfigurationError, InvalidRequestError
 
+__all__ = ["check_collection", "check_field", "check_setting"]
+
 Kinds = type | tuple[type, ...]
 
 

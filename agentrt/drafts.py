@@ -1,4 +1,4 @@
-"""The interface between turns and predictors of tool calls."""
+"""The interface between turns and predictors of tool calls, and what predictors share."""
 
 from __future__ import annotations
 
@@ -14,9 +14,25 @@ from .argument_checks import check_setting
 from .calls import ParserEvent, ToolCall
 from .calls.arguments import copied_json
 from .concurrency.handover import Handover
+from .concurrency.merge import merge
+from .concurrency.threads import run_in_thread
 from .errors import ConfigurationError
 
+__all__ = [
+    "AnswerStream",
+    "DraftCharge",
+    "DraftCost",
+    "DraftRequest",
+    "Learner",
+    "Speculator",
+    "estimated_tokens",
+    "merge",
+    "reads_calls",
+    "run_in_thread",
+]
+
 logger = logging.getLogger("agentrt")
+_BYTES_PER_TOKEN = 4  # of English and JSON in the vocabularies of current models; an answer corrects it
 
 _BYTES_PER_TOKEN = 4  # of English and JSON in the vocabularies of current models; an answer corrects it
 
@@ -91,7 +107,7 @@ class DraftRequest:
     unknown: drafts of other tools are refused. ``ahead`` says that the last message is a call whose result is
     not known yet. Before a predictor sends or computes something that costs, it asks ``affords`` whether the
     budget allows that, and charges it by ``spend``, so that it counts also if the prediction is cut off; both
-    from any thread. See :class:`agentrt.draft_charge.DraftCharge`.
+    from any thread. See :class:`DraftCharge`.
     """
 
     messages: Sequence[Mapping[str, Any]]
@@ -104,10 +120,11 @@ class DraftRequest:
     affords: Callable[[DraftCost], bool] = field(default=_always, compare=False, repr=False)
 
 
-def copied_request(request: DraftRequest) -> DraftRequest:
-    """Return a request with copies of the messages and tools, down to the values in their JSON."""
+def copied_request(request: DraftRequest, samples: int) -> DraftRequest:
+    """Return a request for ``samples`` samples, with copies of its messages and tools, down to their JSON."""
     messages = [copied_json(message) for message in request.messages]
-    return replace(request, messages=messages, tools=[copied_json(tool) for tool in request.tools])
+    tools = [copied_json(tool) for tool in request.tools]
+    return replace(request, messages=messages, tools=tools, samples=samples)
 
 
 def estimated_tokens(request: DraftRequest) -> int:

@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from .errors import ConfigurationError
 
+__all__ = ["Settings", "invalid_settings"]
+
 
 class Settings(BaseModel):
     """Immutable, validated settings. Errors in them raise :class:`ConfigurationError`.

@@ -19,6 +19,15 @@ from typing import Any, Protocol, TypeAlias
 
 from .calls import ToolCall
 
+__all__ = [
+    "FinishedCall",
+    "ResultSource",
+    "TakeResult",
+    "current_result_source",
+    "offering_results",
+    "result_text",
+]
+
 
 def _ignore(error: Exception) -> None:
     """Report nothing."""

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from .engine.statistics import EngineStatistics
     from .kv.saved_contexts import SavedContexts
     from .local.service import LocalRuntime, RuntimeStatistics
+    from .model.directory import find_model
     from .model.opening import OpeningStep
     from .pool.embedding_directory import Pooling
     from .pool.embedding_model import EmbeddingModel, Embeddings
@@ -81,6 +82,7 @@ __all__ = [
     "Timing",
     "TokenLogprobs",
     "Usage",
+    "find_model",
 ]
 
 _DEFINED_IN = {
@@ -115,6 +117,7 @@ _DEFINED_IN = {
     "Timing": ".engine.output.generation",
     "TokenLogprobs": ".engine.logprobs",
     "Usage": ".engine.output.generation",
+    "find_model": ".model.directory",
 }
 
 

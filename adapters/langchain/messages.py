@@ -8,7 +8,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage, convert_to_openai_messages
 
-from agentrt.calls import ToolCall
+from agentrt import ToolCall
 
 
 def openai_messages(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:

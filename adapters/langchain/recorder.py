@@ -12,7 +12,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 
-from agentrt.reports.recording import RecordedAnswer, RecordedCall, Recording
+from agentrt.reports import RecordedAnswer, RecordedCall, Recording
 
 from .messages import openai_messages
 

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import openai
 
-from agentrt.concurrency.hosts import running_loop, worker_loop
-from agentrt.dialects.endpoint import EndpointDialect
-from agentrt.dialects.openai_client import PrioritizedAsyncClient, PrioritizedClient
+from agentrt.dialects import EndpointDialect, PrioritizedAsyncClient, PrioritizedClient
 
 from ..transparent_subclass import plain_class, transparent_subclass
 from .client_state import ClientState
@@ -49,7 +47,7 @@ class SpeculatingClient(_SpeculatingClient):
     def post(self, path: str, *, body: Any = None, **options: Any) -> Any:
         """Send a request; speculate beside it if it is for a model's answer."""
         send = self._agentrt_post()
-        answer = start_request(self, send, path, body, options, worker_loop)
+        answer = start_request(self, send, path, body, options)
         if answer is None:
             return send(path, body=body, **options)
         try:
@@ -69,7 +67,7 @@ class SpeculatingAsyncClient(_SpeculatingClient):
     async def post(self, path: str, *, body: Any = None, **options: Any) -> Any:
         """Send a request; speculate beside it if it is for a model's answer."""
         send = self._agentrt_post()
-        answer = start_request(self, send, path, body, options, running_loop)
+        answer = start_request(self, send, path, body, options)
         if answer is None:
             return await send(path, body=body, **options)
         try:

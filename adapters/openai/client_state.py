@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
-from agentrt.drafts import Speculator, reads_calls
-from agentrt.errors import ConfigurationError
-from agentrt.tools.toolbox import Toolbox
-from agentrt.turns.shared import SharedState
+from agentrt.adapting import Toolbox, Turns
+from agentrt.drafts import reads_calls
 
 from .response_history import ResponseHistory
 from .tool_cache import ToolCacheEndpoint
@@ -16,11 +13,10 @@ from .tool_cache import ToolCacheEndpoint
 
 @dataclass(frozen=True, slots=True)
 class ClientState:
-    """Predictors, tools, settings and reports of a speculating client; shared by its copies."""
+    """Predictors, settings, tools and report of a speculating client; shared by its copies."""
 
-    predictors: tuple[Speculator, ...]
+    turns: Turns
     toolbox: Toolbox
-    shared: SharedState
     tool_cache: ToolCacheEndpoint | None = None
     """The endpoint to submit results to; None if results are not submitted."""
     history: ResponseHistory = field(default_factory=ResponseHistory)
@@ -28,16 +24,4 @@ class ClientState:
     @property
     def reads_calls(self) -> bool:
         """Whether a predictor reads calls off answers that have them in another form, such as code."""
-        return any(map(reads_calls, self.predictors))
-
-
-def state_of(client: Any) -> ClientState:
-    """Return the state of a speculating client.
-
-    Raises:
-        ConfigurationError: the client does not speculate.
-    """
-    state = getattr(client, "_agentrt_state", None)
-    if not isinstance(state, ClientState):
-        raise ConfigurationError(f"{type(client).__name__} does not speculate. Pass it to speculate() first.")
-    return state
+        return any(map(reads_calls, self.turns.predictors))

@@ -1,31 +1,80 @@
-"""A model request of an OpenAI client that can be sent ahead of its turn."""
+"""A model request of an OpenAI client that can be sent ahead of its turn, and its answer."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
-from contextlib import aclosing, closing
+from contextlib import aclosing, closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import openai
+from openai import AsyncStream, Stream
+from openai._constants import RAW_RESPONSE_HEADER
+from openai._legacy_response import LegacyAPIResponse
 
-from agentrt.calls import ToolCall
-from agentrt.concurrency.handover import produced_in_thread
-from agentrt.dialects.dialect import CHAT_COMPLETIONS
-from agentrt.drafts import DraftRequest, Speculator
-from agentrt.lookahead.request_key import request_key
-from agentrt.priority import Priority, current_priority
+from agentrt import DraftRequest, Priority, ToolCall, current_priority
+from agentrt.adapting import request_key
+from agentrt.dialects import CHAT_COMPLETIONS
+from agentrt.drafts import Speculator
 from agentrt.toolcache import result_text
 
-from .client_state import ClientState, state_of
-from .lookahead_response import LookaheadResponse, Parser
+from ..transparent_subclass import state_of
+from .client_state import ClientState
 from .request_body import body_after_calls, history_and_rest
+
+Parser = Callable[[Any], Any]
+
+
+class LookaheadResponse:
+    """A response whose ``post_parser`` is that of a later request.
+
+    ``parse`` of chat completions has such a parser, and the request that was sent ahead cannot know it.
+    """
+
+    def __init__(self, *, streamed: bool) -> None:
+        """``streamed`` says whether the request asks for a stream; :meth:`events` corrects it."""
+        self.result: Any = None
+        """What the client returned."""
+        self.streamed = streamed
+        self._parser: Parser | None = None
+
+    def parse(self, value: Any) -> Any:
+        """Parse by the later request's parser; return ``value`` itself until that is known."""
+        return value if self._parser is None else self._parser(value)
+
+    def events(self) -> Any:
+        """Return the stream's generator of events, so that another can take its place; None if whole."""
+        stream = parsed(self.result) if self.streamed else None
+        self.streamed = isinstance(stream, (Stream, AsyncStream))
+        return stream._iterator if isinstance(stream, (Stream, AsyncStream)) else None
+
+    def parsed_by(self, parser: Parser | None) -> Any:
+        """Return what the client would have returned to a request with this parser."""
+        self._parser = parser
+        return self.result if isinstance(self.result, LegacyAPIResponse) else self.parse(self.result)
+
+
+def parsed(result: Any) -> Any:
+    """Return what the client returned, parsed if it is a raw response that can be parsed.
+
+    A raw response parses its body once and keeps the result, so the user gets the same object.
+    """
+    if isinstance(result, LegacyAPIResponse):
+        with suppress(Exception):  # raised again when the user parses it
+            return result.parse()
+    return result
+
+
+def is_unread_response(options: Mapping[str, Any]) -> bool:
+    """Whether the client leaves the HTTP response to the user to read (``with_streaming_response``)."""
+    headers = (options.get("options") or {}).get("headers") or {}
+    return bool(headers.get(RAW_RESPONSE_HEADER) == "stream")
 
 
 @dataclass(frozen=True)
 class OpenAIModelRequest:
-    """One request by the client's ``post``; a :class:`agentrt.lookahead.model_request.ModelRequest`.
+    """One request by the client's ``post``; a :class:`agentrt.adapting.ModelRequest`.
 
     ``send`` is ``post`` of the user's client, without speculation, and ``options`` its other arguments.
     """
@@ -52,7 +101,7 @@ class OpenAIModelRequest:
     @property
     def predictors(self) -> Sequence[Speculator]:
         """The client's predictors."""
-        return state_of(self.client).predictors
+        return state_of(self.client, ClientState).turns.predictors
 
     @property
     def parser(self) -> Parser | None:
@@ -66,7 +115,7 @@ class OpenAIModelRequest:
 
     def request(self) -> DraftRequest:
         """Return the request in the form that predictors take."""
-        return draft_request(state_of(self.client), self.path, self.body)
+        return draft_request(state_of(self.client, ClientState), self.path, self.body)
 
     def after(self, call: ToolCall, result: Any) -> OpenAIModelRequest | None:
         """Return the request that follows this call and result; None if it cannot be known.
@@ -81,14 +130,13 @@ class OpenAIModelRequest:
         made = ToolCall(call.name, call.arguments, "ahead")
         return replace(self, body=body_after_calls(self.path, self.body, [(made, text)]))
 
-    def stream(self) -> AsyncGenerator[Any, None]:
+    def stream(self) -> AsyncGenerator[Any, None] | Generator[Any, None, None]:
         """Send the request, once; yield a :class:`LookaheadResponse`, and then its events if it is streamed.
 
         A request that fails is not retried here: it is sent again when it is due.
         """
-        if isinstance(self.client, openai.AsyncOpenAI):
-            return self._stream_async()
-        return produced_in_thread(self._stream_blocking, name="agentrt ahead OpenAI")
+        is_async = isinstance(self.client, openai.AsyncOpenAI)
+        return self._stream_async() if is_async else self._stream_blocking()
 
     def _post(self, response: LookaheadResponse) -> Any:
         options = {**self._request_options, "max_retries": 0}
@@ -123,6 +171,6 @@ class OpenAIModelRequest:
 def draft_request(state: ClientState, path: str, body: Mapping[str, Any]) -> DraftRequest:
     """Return a request of either API for the predictors of a client."""
     if path != CHAT_COMPLETIONS:
-        return state.history.draft_request(body, state.shared.samples)
+        return state.history.draft_request(body)
     tools = [tool for tool in body.get("tools") or () if tool.get("type") == "function"]
-    return DraftRequest(list(body["messages"]), tools, state.shared.samples)
+    return DraftRequest(list(body["messages"]), tools)

@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import functools
-import logging
 import weakref
-from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
-from contextlib import aclosing, closing, contextmanager
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from contextlib import aclosing, closing
 from dataclasses import dataclass
 from typing import Any
 
+import openai
 from openai import AsyncStream, Stream
 
-from agentrt.calls import ToolCall
-from agentrt.concurrency.hosts import Host
-from agentrt.dialects.dialect import CHAT_COMPLETIONS, MODEL_PATHS
-from agentrt.lookahead.ahead import AheadRequest
-from agentrt.tools.offered import offered_tools
-from agentrt.tools.restrictions import Restrictions, not_offered
-from agentrt.tools.scopes import current_scope
-from agentrt.turns.turn import Turn
+from agentrt import ToolCall
+from agentrt.adapting import Turn, offered_tools
+from agentrt.dialects import CHAT_COMPLETIONS, MODEL_PATHS
 
 from .client_state import ClientState
-from .lookahead_response import is_unread_response, parsed
-from .openai_model_request import OpenAIModelRequest, draft_request
+from .openai_model_request import OpenAIModelRequest, Parser, draft_request, is_unread_response, parsed
 from .request_body import answered_ids, body_after_calls
 from .tool_call_reader import ChatCompletionReader, ResponseReader, ToolCallReader
-
-logger = logging.getLogger("agentrt")
 
 
 @dataclass(slots=True)
@@ -41,42 +33,33 @@ class PendingAnswer:
     client: Any
     path: str
     body: Mapping[str, Any]
-    host: Host
     turn: Turn
     reader: ToolCallReader
-    request: OpenAIModelRequest | None = None
-    """The request; None if none are sent ahead after it."""
-    ahead: AheadRequest[Turn] | None = None
-    """The equal request that was sent ahead, if there is one."""
+    parser: Parser | None = None
+    """The ``post_parser`` that the answer goes through."""
     response_id: str | None = None
 
     def lookahead_result_blocking(self) -> Any:
         """Return the result of the request that was sent ahead; None if there is none or it has failed."""
-        if self.request is None or self.ahead is None:
-            return None
-        pieces = self.ahead.answer_blocking()
-        try:
-            response = next(pieces)
-        except Exception:  # noqa: BLE001 - the real request raises its own error, if it fails as well
+        pieces = self.turn.lookahead_answer_blocking()
+        response = next(pieces, None)
+        if response is None:
             return None
         if not response.streamed:
             pieces.close()
-        result = response.parsed_by(self.request.parser)
+        result = response.parsed_by(self.parser)
         self.take_result(result, pieces)
         return result
 
     async def lookahead_result(self) -> Any:
         """:meth:`lookahead_result_blocking` for the async client."""
-        if self.request is None or self.ahead is None:
-            return None
-        pieces = self.ahead.answer()
-        try:
-            response = await anext(pieces)
-        except Exception:  # noqa: BLE001 - as above
+        pieces = self.turn.lookahead_answer()
+        response = await anext(pieces, None)
+        if response is None:
             return None
         if not response.streamed:
             await pieces.aclose()
-        result = response.parsed_by(self.request.parser)
+        result = response.parsed_by(self.parser)
         self.take_result(result, pieces)
         return result
 
@@ -87,17 +70,14 @@ class PendingAnswer:
         """
         result = parsed(result)
         if isinstance(result, (Stream, AsyncStream)):
-            weakref.finalize(result, self._abandon)  # a stream that is never read
+            weakref.finalize(result, self.turn.discard)  # a stream that is never read
             read: Any = self._read if isinstance(result, Stream) else self._read_async
             result._iterator = read(result._iterator if events is None else events)
             return
-        with self.turn, self._discarding_on_error():
+        with self.turn, self.turn.reading():
             calls = self.reader.read_whole(result)
             if calls is not None:
-                self._bind(calls)
-
-    def _bind(self, calls: Sequence[ToolCall]) -> None:
-        self.turn.bind(calls, generation_s=None if self.ahead is None else self.ahead.generation_s)
+                self.turn.bind(calls)
 
     def _read(self, events: Generator[Any, None, None]) -> Generator[Any, None, None]:
         try:
@@ -118,7 +98,7 @@ class PendingAnswer:
             self.turn.discard()
 
     def _observe(self, event: Any) -> None:
-        with self._discarding_on_error():
+        with self.turn.reading():
             if self.response_id is None:
                 self.response_id = getattr(getattr(event, "response", event), "id", None)
                 self._submit_results()
@@ -130,12 +110,7 @@ class PendingAnswer:
             # Before the event is handed on: with the last one the user may make the calls at once.
             calls = self.reader.take_complete()
             if calls is not None:
-                self._bind(calls)
-
-    def _abandon(self) -> None:
-        self.turn.discard()
-        if self.ahead is not None:
-            self.ahead.stop()
+                self.turn.bind(calls)
 
     def _submit_results(self) -> None:
         endpoint = self.state.tool_cache
@@ -146,24 +121,14 @@ class PendingAnswer:
         """End the turn, whose calls the endpoint has answered, and start one on the longer history."""
         self.turn.bind_answered([call for call, _ in answered])
         self.body = body_after_calls(self.path, self.body, answered)
-        self.turn = _start_turn(self.state, self.path, self.body, self.host)
-        self.ahead = None
+        self.turn = _start_turn(self.state, self.client, self.path, self.body)
         self._submit_results()
-
-    @contextmanager
-    def _discarding_on_error(self) -> Iterator[None]:
-        """Discard the turn if the answer cannot be read; the user gets the answer as it is."""
-        try:
-            yield
-        except Exception as error:  # noqa: BLE001 - the client does not validate what servers send
-            self.turn.discard()
-            logger.warning("an answer could not be read for its tool calls: %s", type(error).__name__)
 
 
 def start_request(
-    client: Any, send: Any, path: str, body: Any, options: Mapping[str, Any], host: Host
+    client: Any, send: Any, path: str, body: Any, options: Mapping[str, Any]
 ) -> PendingAnswer | None:
-    """Start a turn beside a request, or take over that of an equal request that was sent ahead.
+    """Start a turn beside a request.
 
     ``send`` is ``post`` of the user's client. Returns None if there is nothing to speculate on.
     """
@@ -174,53 +139,26 @@ def start_request(
     if not state.toolbox.tools or (offers_none and not state.reads_calls):
         return None
     reader = ChatCompletionReader() if path == CHAT_COMPLETIONS else ResponseReader(state.history, body)
-    table = state.shared.ahead
-    request = _model_request(client, send, path, body, options) if table.enabled else None
-    ahead = None
-    if table.enabled:
-        ahead = table.take(current_scope(), "" if request is None else request.key)
-        if ahead is not None:
-            ahead.turn.begin(answered_ids(path, body))
-    turn = _start_turn(state, path, body, host, request) if ahead is None else ahead.turn
-    return PendingAnswer(state, client, path, body, host, turn, reader, request, ahead)
-
-
-def _model_request(
-    client: Any, send: Any, path: str, body: dict[str, Any], options: Mapping[str, Any]
-) -> OpenAIModelRequest | None:
-    """Return the request, if others can be sent ahead after it."""
-    if is_unread_response(options):
-        return None
-    request = OpenAIModelRequest(client, send, path, body, options)
-    try:
-        return request if request.key else None
-    except Exception:  # noqa: BLE001 - a malformed history, which the endpoint will refuse
-        return None
-
-
-def _not_offered(state: ClientState, body: Mapping[str, Any]) -> dict[str, str]:
-    """Return the tools that the answer to a request cannot call; code can call all of them."""
-    if state.reads_calls:
-        return {}
-    return not_offered(state.toolbox.tools, offered_tools(body["tools"], body.get("tool_choice")))
+    # A response that the client leaves to the user to read is the answer to one request only.
+    sent = None if is_unread_response(options) else OpenAIModelRequest(client, send, path, body, options)
+    turn = _start_turn(state, client, path, body, sent)
+    return PendingAnswer(state, client, path, body, turn, reader, None if sent is None else sent.parser)
 
 
 def _start_turn(
     state: ClientState,
+    client: Any,
     path: str,
     body: Mapping[str, Any],
-    host: Host,
-    request: OpenAIModelRequest | None = None,
+    sent: OpenAIModelRequest | None = None,
 ) -> Turn:
-    turn = Turn(
-        state.shared,
+    """Start a turn beside a request, ``sent`` unless none can be sent ahead after it."""
+    any_tool = state.reads_calls  # code may call all of them
+    return state.turns.start(
+        functools.partial(draft_request, state, path, body),
         tools=state.toolbox.tools,
-        predictors=state.predictors,
-        request=functools.partial(draft_request, state, path, body),
-        scope=current_scope(),
-        main=request,
-        restrictions=lambda: Restrictions(_not_offered(state, body)),
+        offered=None if any_tool else offered_tools(body["tools"], body.get("tool_choice")),
+        answered=answered_ids(path, body),
+        blocking=isinstance(client, openai.OpenAI),
+        ahead=lambda: sent,
     )
-    turn.begin(answered_ids(path, body))
-    turn.start(host)
-    return turn

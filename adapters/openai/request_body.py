@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
-from agentrt.calls import ToolCall
-from agentrt.dialects.dialect import CHAT_COMPLETIONS
-from agentrt.turns.session_request import answered_ids as answered_in_messages
+from agentrt import ToolCall
+from agentrt.adapting import answered_ids as answered_in_messages
+from agentrt.dialects import CHAT_COMPLETIONS
 
 _RESULT = "function_call_output"
 

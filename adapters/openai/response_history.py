@@ -1,15 +1,16 @@
-"""Requests of the responses API as what predictors take: chat messages and function tools."""
+"""The responses API as predictors see it: chat messages, function tools and events of an answer."""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
 
-from agentrt.drafts import DraftRequest
+from agentrt import DraftRequest
+from agentrt.calls import CallArgumentsDelta, CallStarted, ParserEvent, TextDelta
 
 _MAX_REMEMBERED = 256
 
@@ -26,7 +27,7 @@ class ResponseHistory:
         self._lock = threading.Lock()
         self._messages: OrderedDict[str, list[dict[str, Any]]] = OrderedDict()
 
-    def draft_request(self, body: Mapping[str, Any], samples: int) -> DraftRequest:
+    def draft_request(self, body: Mapping[str, Any]) -> DraftRequest:
         """Return the request in ``body`` for the predictors."""
         tools = [
             {
@@ -41,7 +42,7 @@ class ResponseHistory:
         messages = self._messages_of(body)
         if body.get("instructions"):
             messages.insert(0, {"role": "system", "content": body["instructions"]})
-        return DraftRequest(messages, tools, samples)
+        return DraftRequest(messages, tools)
 
     def remember(self, body: Mapping[str, Any], response_id: str, output: Sequence[BaseModel]) -> None:
         """Keep a request and the items of its response, for requests that continue the response."""
@@ -83,3 +84,22 @@ def _text(content: Any) -> Any:
     if isinstance(content, str):
         return content
     return "".join(part.get("text", "") for part in content)
+
+
+class ResponseEvents:
+    """Translates the events of one response; calls are numbered in the order in which they begin."""
+
+    def __init__(self) -> None:
+        """Nothing was read yet."""
+        self._positions: dict[int, int] = {}
+
+    def read(self, event: Any) -> Iterator[ParserEvent]:
+        """Read the next event; those that are neither text nor part of a call yield nothing."""
+        match event.type:
+            case "response.output_text.delta":
+                yield TextDelta(event.delta)
+            case "response.output_item.added" if event.item.type == "function_call":
+                position = self._positions[event.output_index] = len(self._positions)
+                yield CallStarted(position, event.item.name)
+            case "response.function_call_arguments.delta" if event.output_index in self._positions:
+                yield CallArgumentsDelta(self._positions[event.output_index], event.delta)

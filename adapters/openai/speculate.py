@@ -6,26 +6,23 @@ from collections.abc import Callable, Sequence
 from types import NoneType
 from typing import Any, Literal, TypeVar
 
+from agentrt.adapting import Toolbox, Turns
 from agentrt.argument_checks import check_field, check_setting
 from agentrt.calls import ToolCall, parse_arguments
 from agentrt.config import SpeculationConfig
-from agentrt.dialects.dialect import Dialect
-from agentrt.dialects.endpoint import EndpointDialect
-from agentrt.drafts import Speculator, predictors_of
+from agentrt.dialects import Dialect, EndpointDialect
+from agentrt.drafts import Speculator
 from agentrt.errors import ConfigurationError, InvalidRequestError, MissingExtraError
-from agentrt.reports.events import SpeculationObserver
-from agentrt.reports.report import SpeculationReport
-from agentrt.tools.scopes import current_scope
-from agentrt.tools.toolbox import Toolbox
-from agentrt.turns.shared import SharedState
+from agentrt.reports import SpeculationObserver, SpeculationReport
 
 try:
     import openai
 except ModuleNotFoundError as error:
     raise MissingExtraError("openai", "openai") from error
 
+from ..transparent_subclass import state_of
 from .client_class import speculating_copy
-from .client_state import ClientState, state_of
+from .client_state import ClientState
 from .tool_cache import ToolCacheEndpoint
 
 Client = TypeVar("Client", openai.OpenAI, openai.AsyncOpenAI)
@@ -68,12 +65,10 @@ def speculate(
             not speculable, or there is no such dialect.
     """
     check_setting("client", client, (openai.OpenAI, openai.AsyncOpenAI), "an OpenAI or AsyncOpenAI client")
-    given = predictors_of(predictors)
-    if not given:
+    turns = Turns(predictors, samples=samples, config=config, observers=observers)
+    if not turns.predictors:
         raise ConfigurationError("speculate() needs at least one predictor. Give a Speculator.")
-    cache = ToolCacheEndpoint.if_wanted(tool_cache)
-    shared = SharedState.create(samples, config, observers)
-    state = ClientState(given, Toolbox(tools), shared, cache)
+    state = ClientState(turns, Toolbox(tools), ToolCacheEndpoint.if_wanted(tool_cache))
     return speculating_copy(client, state, EndpointDialect(dialect))
 
 
@@ -87,17 +82,17 @@ def run_tool(client: openai.OpenAI | openai.AsyncOpenAI, call: Any) -> Any:
         InvalidRequestError: ``call`` is no tool call, the client has no such tool, the tool refuses the
             arguments, or it is a coroutine function.
     """
-    return state_of(client).toolbox.call(_parsed(call), current_scope())
+    return state_of(client, ClientState).toolbox.call(_parsed(call))
 
 
 async def arun_tool(client: openai.OpenAI | openai.AsyncOpenAI, call: Any) -> Any:
     """:func:`run_tool` for async code. A sync tool runs in a thread, so that it cannot block the loop."""
-    return await state_of(client).toolbox.acall(_parsed(call), current_scope())
+    return await state_of(client, ClientState).toolbox.acall(_parsed(call))
 
 
 def report_of(client: openai.OpenAI | openai.AsyncOpenAI) -> SpeculationReport:
     """Return the report of a client that :func:`speculate` returned, or of a copy of it."""
-    return state_of(client).shared.reporter.report()
+    return state_of(client, ClientState).turns.report()
 
 
 def _parsed(call: Any) -> ToolCall:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Self
 
 import openai
 
-from agentrt.concurrency.threads import loop_caller, start_in_thread
+from agentrt.adapting import start_in_thread
 from agentrt.errors import ConfigurationError
 from agentrt.toolcache import FinishedCall, TakeResult
 
@@ -62,7 +61,7 @@ class ToolCacheEndpoint:
         """
         submit: Callable[[FinishedCall], object]
         if isinstance(client, openai.AsyncOpenAI):
-            call_soon, tasks = loop_caller(), set[asyncio.Task[None]]()
+            loop, tasks = asyncio.get_running_loop(), set[asyncio.Task[None]]()
 
             def start(result: FinishedCall) -> None:
                 task = asyncio.create_task(self._asubmit(client, response_id, result))
@@ -70,7 +69,8 @@ class ToolCacheEndpoint:
                 task.add_done_callback(tasks.discard)
 
             def submit(result: FinishedCall) -> None:
-                call_soon(functools.partial(start, result))
+                with suppress(RuntimeError):  # the loop is closed
+                    loop.call_soon_threadsafe(start, result)
         else:
 
             def submit(result: FinishedCall) -> None:

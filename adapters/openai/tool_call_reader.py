@@ -13,8 +13,7 @@ from openai.types.responses import Response
 
 from agentrt.calls import CallArgumentsDelta, CallStarted, ParserEvent, TextDelta, ToolCall, parse_arguments
 
-from .response_events import ResponseEvents
-from .response_history import ResponseHistory
+from .response_history import ResponseEvents, ResponseHistory
 
 
 class ToolCallReader(ABC):

@@ -16,10 +16,8 @@ what the SDK does in the speculation of any session or adapter out of the user's
 
 from __future__ import annotations
 
-from agentrt.concurrency.detached import register_context_source
+from agentrt.adapting import register_context_source, register_scope_source, register_tool_type
 from agentrt.errors import MissingExtraError
-from agentrt.tools.scopes import register_scope_source
-from agentrt.tools.speculable import register_tool_type
 
 try:
     from agents import FunctionTool
@@ -27,8 +25,7 @@ except ModuleNotFoundError as error:
     raise MissingExtraError("openai-agents", "openai-agents") from error
 
 from .mcp_servers import speculable_server
-from .runs import agents_run
-from .silent_context import silent_context
+from .runs import agents_run, silent_context
 from .speculate import report_of, speculate
 from .tools import make_speculable
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from agents.mcp import MCPServer
@@ -11,11 +11,10 @@ from mcp.types import CallToolResult, ToolAnnotations
 from mcp.types import Tool as McpTool
 from pydantic import PrivateAttr
 
+from agentrt.adapting import SpeculableKeywords, SpeculableOptions, SpeculableTool
 from agentrt.argument_checks import check_setting
-from agentrt.errors import ConfigurationError, SpeculationError
-from agentrt.tools.scopes import current_scope
-from agentrt.tools.speculable_tool import Invocation, SpeculableKeywords, SpeculableOptions, SpeculableTool
 
+from ..server_tools import bind, check_trusted, only_reads, options_of, speculative_result
 from ..transparent_subclass import plain_class, transparent_subclass
 
 Server = TypeVar("Server", bound=MCPServer)
@@ -34,11 +33,7 @@ def speculable_server(server: Server, *, trusted: bool, **options: Unpack[Specul
     Raises:
         ConfigurationError: ``server`` is none, it is not trusted, or an option is unknown or cannot work.
     """
-    if trusted is not True:
-        raise ConfigurationError(
-            "an untrusted server can claim anything of its tools. Pass trusted=True if you trust it, or do "
-            "not speculate on its tools."
-        )
+    check_trusted(trusted)
     check_setting("server", server, MCPServer, "an MCPServer, such as MCPServerStdio(...)")
     declared = _DeclaredTools(dict[str, Any](options))
     base = plain_class(type(server))
@@ -60,15 +55,15 @@ class _DeclaredTools:
         self._options = options
         self.found: dict[str, SpeculableTool] = {}
 
-    def declare(self, server: MCPServer, name: str, *, discloses: bool) -> SpeculableTool:
+    def declare(self, server: MCPServer, name: str, hints: ToolAnnotations) -> SpeculableTool:
         """Return the description of a tool: always the same one, which holds the tool's claims."""
         if name not in self.found:
             self.found[name] = SpeculableTool(
                 name,
-                bind=_bind,
+                bind=bind,
                 call=None,
-                acall=functools.partial(_speculate, server, name),
-                options=SpeculableOptions(**{"discloses": discloses, **self._options}),
+                acall=functools.partial(speculative_result, _plain_call(server), name),
+                options=options_of(hints, self._options),
             )
         return self.found[name]
 
@@ -97,7 +92,10 @@ class SpeculableServer(_Base):
         tools = await super().list_tools(*args, **kwargs)  # type: ignore[safe-super]
         if getattr(self, "tool_meta_resolver", None) is not None:
             return tools
-        return [self._agentrt_described(tool) if _only_reads(tool) else tool for tool in tools]
+        return [
+            self._agentrt_described(tool) if only_reads(tool.annotations) and not tool.meta else tool
+            for tool in tools
+        ]
 
     async def call_tool(
         self, tool_name: str, arguments: dict[str, Any] | None, *args: Any, **kwargs: Any
@@ -107,38 +105,16 @@ class SpeculableServer(_Base):
         described = self._agentrt_declared.found.get(tool_name)
         if described is None or args or kwargs:
             return await run()
-        key = functools.partial(_key, described, arguments or {})
-        return await described.aclaim(None, key, run, current_scope())
+        key = functools.partial(described.key_of, arguments or {})
+        return await described.aclaim(None, key, run)
 
     def _agentrt_described(self, tool: McpTool) -> McpTool:
         assert tool.annotations is not None
         described = _DescribedAnnotations.model_validate(tool.annotations.model_dump(by_alias=True))
-        described._agentrt = self._agentrt_declared.declare(
-            self, tool.name, discloses=_hint(tool, "open_world_hint", "openWorldHint")
-        )
+        described._agentrt = self._agentrt_declared.declare(self, tool.name, tool.annotations)
         return tool.model_copy(update={"annotations": described})
 
 
-def _only_reads(tool: McpTool) -> bool:
-    return _hint(tool, "read_only_hint", "readOnlyHint") and not tool.meta
-
-
-def _hint(tool: McpTool, name: str, first_name: str) -> bool:
-    """Whether a hint is true; ``first_name`` is its name in the package's first major version."""
-    return getattr(tool.annotations, name, getattr(tool.annotations, first_name, None)) is True
-
-
-def _bind(arguments: Mapping[str, Any]) -> Invocation:
-    # The server validates the arguments: its error is a result that the model must see.
-    return Invocation(kwargs={"arguments": dict(arguments)}, named=arguments)
-
-
-def _key(described: SpeculableTool, arguments: Mapping[str, Any]) -> str:
-    return described.key(described.bind(arguments))
-
-
-async def _speculate(server: MCPServer, name: str, arguments: dict[str, Any]) -> CallToolResult:
-    result = await plain_class(type(server)).call_tool(server, name, arguments)
-    if getattr(result, "is_error", getattr(result, "isError", False)):
-        raise SpeculationError(f"{name} failed. It runs again when the model calls it.")
-    return result
+def _plain_call(server: MCPServer) -> Callable[..., Any]:
+    """Return how the user's own server calls a tool."""
+    return functools.partial(plain_class(type(server)).call_tool, server)

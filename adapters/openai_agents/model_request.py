@@ -1,4 +1,4 @@
-"""A model request as the Agents SDK makes it."""
+"""A model request as the Agents SDK makes it, and what stands between its calls and their tools."""
 
 from __future__ import annotations
 
@@ -12,17 +12,15 @@ from agents import FunctionTool, Handoff, ModelSettings
 from agents.models.interface import Model
 from agents.tool import Tool
 
-from agentrt.dialects.dialect import RESPONSES
-from agentrt.drafts import DraftRequest
+from agentrt import DraftRequest
+from agentrt.adapting import Guards, SpeculableTool, offered_tools, speculable_tool
+from agentrt.dialects import RESPONSES
 from agentrt.errors import NotSpeculableError
-from agentrt.tools.offered import offered_tools
-from agentrt.tools.restrictions import not_offered
-from agentrt.tools.speculable import speculable_tool
-from agentrt.tools.speculable_tool import SpeculableTool
 
 from ..openai.request_body import answered_ids
 from ..openai.response_history import ResponseHistory
 from .mcp_servers import described_by_annotations
+from .runs import why_input_is_unapproved
 from .tools import described_by
 
 _SIGNATURE = inspect.signature(Model.get_response)
@@ -70,12 +68,11 @@ class ModelRequest:
         return {name: described for name, described in found.items() if described is not None}
 
     @property
-    def not_offered(self) -> Mapping[str, str]:
-        """The speculable tools that the ``tool_choice`` rules out, with the reason."""
+    def offered(self) -> set[str] | None:
+        """The names of the tools that the model may call; None if they cannot be read."""
         names = [getattr(tool, "name", None) for tool in self.tools]
         names += [handoff.tool_name for handoff in self.handoffs]
-        offered = offered_tools([name for name in names if name], self.settings.tool_choice)
-        return not_offered(self.speculable, offered)
+        return offered_tools([name for name in names if name], self.settings.tool_choice)
 
     @property
     def answered_ids(self) -> list[str]:
@@ -92,9 +89,9 @@ class ModelRequest:
             "previous_response_id": self.previous_response_id,
         }
 
-    def draft_request(self, history: ResponseHistory, samples: int) -> DraftRequest:
+    def draft_request(self, history: ResponseHistory) -> DraftRequest:
         """Return the request in the form that predictors take; handoffs are tools there, as for the model."""
-        return history.draft_request(self.body, samples)
+        return history.draft_request(self.body)
 
 
 def _described(tool: FunctionTool) -> SpeculableTool | None:
@@ -121,3 +118,21 @@ def _schema_of(handoff: Handoff[Any, Any]) -> dict[str, Any]:
 
 def _schema(name: str, description: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "function", "name": name, "description": description, "parameters": parameters}
+
+
+def guards_of(request: ModelRequest) -> Guards:
+    """Return the guards of the speculable tools of a request that is about to be sent."""
+    # Guardrails of the input run beside the first request, whose history ends with the user's words.
+    of_input = None if request.answered_ids else why_input_is_unapproved()
+    tools = {name: request.function_tools[name] for name in request.speculable}
+    guarded = {name: why for name, tool in tools.items() if (why := of_input or _why_guarded(tool))}
+    judged = {name for name, tool in tools.items() if tool.tool_output_guardrails}
+    return Guards(guarded, judged)
+
+
+def _why_guarded(tool: FunctionTool) -> str | None:
+    if tool.needs_approval is not False:
+        return "a person may have to approve its call"
+    if tool.tool_input_guardrails:
+        return "its input guardrails have to let the call pass"
+    return None

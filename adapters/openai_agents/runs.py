@@ -1,16 +1,16 @@
-"""The run of the Agents SDK that a model request or tool call belongs to, and the guardrails of its input.
-
-The SDK passes neither the run nor the agent to a model. It keeps both in a context variable of its own, from
-the beginning of each run to its end.
-"""
+"""The run of the Agents SDK that a model request or tool call belongs to, its guardrails and its traces."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Hashable
+from contextvars import Context, copy_context
 from typing import Any
 from uuid import uuid4
 from weakref import WeakKeyDictionary
+
+from agents.tracing.scope import Scope
+from agents.tracing.traces import NoOpTrace
 
 _UNREADABLE = "this version of the Agents SDK does not show the input guardrails of a run"
 _UNDECIDED = "an input guardrail of the agent decides while the model answers"
@@ -56,3 +56,18 @@ def _current_run() -> Any:
 def _record_of_first_agent(run: Any) -> Any:
     """Return what the SDK records of the agent that a run began with: one object for each run."""
     return None if run is None else next(iter(run.resolutions.values()), None)
+
+
+def silent_context() -> Context:
+    """Return a copy of this context in which the spans that a tool makes are in no trace.
+
+    A claimed speculation is one function span of the user's trace, as the call without speculation is.
+    """
+    context = copy_context()
+    context.run(_silence)
+    return context
+
+
+def _silence() -> None:
+    Scope.set_current_trace(NoOpTrace())  # type: ignore[no-untyped-call]
+    Scope.set_current_span(None)

@@ -3,20 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from agents.models.interface import Model, ModelProvider
 
+from agentrt.adapting import Turns
 from agentrt.argument_checks import check_setting
 from agentrt.config import SpeculationConfig
-from agentrt.drafts import Speculator, predictors_of
+from agentrt.drafts import Speculator
 from agentrt.errors import ConfigurationError
-from agentrt.reports.events import SpeculationObserver
-from agentrt.reports.report import SpeculationReport
-from agentrt.turns.shared import SharedState
+from agentrt.reports import SpeculationObserver, SpeculationReport
 
-from .model_state import ModelState
-from .speculating_class import speculating, state_of
+from ..transparent_subclass import plain_class, state_of, transparent_subclass
+from .speculating_model import ModelState, SpeculatingModel
+
+T = TypeVar("T")
+
+# At run time the user's provider is the base class.
+if TYPE_CHECKING:
+    _Base = ModelProvider
+else:
+    _Base = object
+
+
+class SpeculatingProvider(_Base):
+    """Mixin of a speculating provider; ``super()`` is the user's provider."""
+
+    if TYPE_CHECKING:
+        _agentrt_state: ModelState
+
+    def get_model(self, model_name: str | None) -> Model:
+        """Return a speculating model; one that speculates by itself is returned as it is."""
+        model = super().get_model(model_name)  # type: ignore[safe-super]
+        return model if hasattr(model, "_agentrt_state") else speculating(model, self._agentrt_state)
+
+
+def speculating(plain: T, state: ModelState) -> T:
+    """Return a model or a provider as one that speculates with ``state``.
+
+    The two share their attributes: a connection that one of them opens or closes is that of the other. The
+    state belongs to the class, so that it is not among them.
+    """
+    base = plain_class(type(plain))
+    kind = state.classes.get(base)
+    if kind is None:
+        mixin = SpeculatingModel if issubclass(base, Model) else SpeculatingProvider
+        kind = state.classes[base] = transparent_subclass(base, mixin, _agentrt_state=state)
+    same: Any = object.__new__(kind)
+    object.__setattr__(same, "__dict__", plain.__dict__)  # also where the class is a frozen dataclass
+    return same  # type: ignore[no-any-return]
+
 
 ModelOrProvider = TypeVar("ModelOrProvider", bound=Model | ModelProvider)
 
@@ -51,15 +87,17 @@ def speculate(
     """
     wanted = "a Model such as OpenAIResponsesModel(...), or a ModelProvider such as MultiProvider()"
     check_setting("model", model, (Model, ModelProvider), wanted)
-    given = predictors_of(predictors)
-    if not given:
+    turns = Turns(
+        predictors,
+        samples=samples,
+        config=config,
+        observers=observers,
+        without_ahead="turn_ahead is not supported for models of the Agents SDK. Leave it out of the "
+        "SpeculationConfig.",
+    )
+    if not turns.predictors:
         raise ConfigurationError("speculate() needs at least one predictor. Give a Speculator.")
-    shared = SharedState.create(samples, config, observers)
-    if shared.config.turn_ahead is not None:
-        raise ConfigurationError(
-            "turn_ahead is not supported for models of the Agents SDK. Leave it out of the SpeculationConfig."
-        )
-    return speculating(model, ModelState(given, shared))
+    return speculating(model, ModelState(turns))
 
 
 def report_of(model: Any) -> SpeculationReport:
@@ -68,4 +106,4 @@ def report_of(model: Any) -> SpeculationReport:
     Raises:
         ConfigurationError: it does not speculate.
     """
-    return state_of(model).shared.reporter.report()
+    return state_of(model, ModelState).turns.report()

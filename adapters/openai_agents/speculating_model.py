@@ -2,24 +2,71 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from agents import ModelResponse
 from agents.models.interface import Model
 
-from agentrt.concurrency.hosts import running_loop
-from agentrt.tools.scopes import current_scope
-from agentrt.turns.turn import Turn
+from agentrt.adapting import Turn, Turns
+from agentrt.calls import ParserEvent, ToolCall, parse_arguments
 
-from .answers import StreamedAnswer, tool_calls
-from .guards import restrictions_of
-from .model_request import ModelRequest
-from .model_state import ModelState
+from ..openai.response_history import ResponseEvents, ResponseHistory
+from .model_request import ModelRequest, guards_of
 
-logger = logging.getLogger("agentrt")
+
+@dataclass(frozen=True, eq=False)
+class ModelState:
+    """Predictors, settings and reports of a speculating model, or of all models of a provider."""
+
+    turns: Turns
+    history: ResponseHistory = field(default_factory=ResponseHistory)
+    classes: dict[type, type] = field(default_factory=dict)
+    """The speculating classes by those of the user's models and providers."""
+
+    def __deepcopy__(self, memo: object) -> ModelState:
+        """Return the state itself: a copy of a model reports to, and learns with, the same state."""
+        return self
+
+
+def tool_calls(output: Sequence[Any]) -> list[ToolCall]:
+    """Return the calls of function tools in an answer's items, without those whose arguments are not JSON."""
+    calls = []
+    for item in output:
+        if getattr(item, "type", None) == "function_call":
+            with suppress(ValueError):
+                calls.append(ToolCall(item.name, parse_arguments(item.arguments), item.call_id))
+    return calls
+
+
+class StreamedAnswer:
+    """Reads the events of one streamed answer, which have the shape of the responses API."""
+
+    def __init__(self) -> None:
+        """Create a reader of one answer."""
+        self.response_id: str | None = None
+        """The id of the answer, once it is complete."""
+        self._items: list[Any] = []
+        self._events = ResponseEvents()
+
+    def read(self, event: Any) -> Iterator[ParserEvent]:
+        """Read the next event; yield it as the events that predictors take."""
+        yield from self._events.read(event)
+        if event.type == "response.output_item.done":
+            self._items.append(event.item)
+
+    def complete(self, event: Any) -> Sequence[Any] | None:
+        """Return all items of the answer if ``event`` ends it, else None.
+
+        Some endpoints leave them out of the last event; the SDK then takes those that came before, too.
+        """
+        if event.type != "response.completed":
+            return None
+        self.response_id = event.response.id
+        return event.response.output or self._items
+
 
 # At run time the user's model is the base class.
 if TYPE_CHECKING:
@@ -44,7 +91,7 @@ class SpeculatingModel(_Base):
             return await super().get_response(*args, **kwargs)  # type: ignore[safe-super]
         with _start_turn(self._agentrt_state, request) as turn:
             response = await super().get_response(*args, **kwargs)  # type: ignore[safe-super]
-            with _discarding_on_error(turn):
+            with turn.reading():
                 _bind(self._agentrt_state, turn, request, response.output, response.response_id)
         return response
 
@@ -60,7 +107,7 @@ class SpeculatingModel(_Base):
         with _start_turn(self._agentrt_state, request) as turn:
             async with _closing(super().stream_response(*args, **kwargs)) as events:  # type: ignore[safe-super]
                 async for event in events:
-                    with _discarding_on_error(turn):
+                    with turn.reading():
                         for seen in answer.read(event):
                             turn.observe(seen)
                         # Before the event is handed on: with the last one the SDK may make the calls.
@@ -72,17 +119,13 @@ class SpeculatingModel(_Base):
 
 def _start_turn(state: ModelState, request: ModelRequest) -> Turn:
     """Start a turn beside a request that is about to be sent in this context."""
-    turn = Turn(
-        state.shared,
+    return state.turns.start(
+        lambda: request.draft_request(state.history),
         tools=request.speculable,
-        predictors=state.predictors,
-        request=lambda: request.draft_request(state.history, state.shared.samples),
-        scope=current_scope(),
-        restrictions=lambda: restrictions_of(request),
+        offered=request.offered,
+        guards=lambda: guards_of(request),
+        answered=request.answered_ids,
     )
-    turn.begin(request.answered_ids)
-    turn.start(running_loop)
-    return turn
 
 
 def _bind(
@@ -92,16 +135,6 @@ def _bind(
     if response_id is not None:
         state.history.remember(request.body, response_id, items)
     turn.bind(tool_calls(items))
-
-
-@contextmanager
-def _discarding_on_error(turn: Turn) -> Iterator[None]:
-    """Discard the turn if the answer cannot be read; the SDK gets the answer as it is."""
-    try:
-        yield
-    except Exception as error:  # noqa: BLE001 - models of other packages may return anything
-        turn.discard()
-        logger.warning("an answer could not be read for its tool calls: %s", type(error).__name__)
 
 
 @asynccontextmanager

@@ -12,11 +12,8 @@ from typing import TYPE_CHECKING, Any
 from agents import FunctionTool
 from agents.function_schema import FuncSchema, function_schema
 
+from agentrt.adapting import Invocation, SpeculableOptions, SpeculableTool, plain_function
 from agentrt.errors import NotSpeculableError
-from agentrt.tools.claiming_function import plain_function
-from agentrt.tools.scopes import current_scope
-from agentrt.tools.speculable import MARK
-from agentrt.tools.speculable_tool import Invocation, SpeculableOptions, SpeculableTool
 
 from ..transparent_subclass import plain_class, transparent_subclass
 
@@ -42,7 +39,7 @@ def make_speculable(tool: FunctionTool, options: SpeculableOptions) -> FunctionT
     )
     copied: Any = copy.copy(tool)
     copied.on_invoke_tool = _claiming(copied.on_invoke_tool, described)
-    setattr(copied, MARK, described)
+    copied.__speculable__ = described
     return copied  # type: ignore[no-any-return]
 
 
@@ -113,7 +110,7 @@ class ClaimingInvoker(_Base):
         """Return the tool's result for a call with the arguments ``input``, as JSON text."""
         run = functools.partial(super().__call__, ctx, input)
         key = functools.partial(_key, self._agentrt, input)
-        return await self._agentrt.aclaim(getattr(ctx, "tool_call_id", None), key, run, current_scope())
+        return await self._agentrt.aclaim(getattr(ctx, "tool_call_id", None), key, run)
 
     def __agents_bind_function_tool__(self, function_tool: FunctionTool) -> Any:
         """Return what runs ``function_tool``, a copy of the tool, and claims the same speculations."""
@@ -134,4 +131,4 @@ def _claiming_class(base: type) -> type:
 
 
 def _key(described: SpeculableTool, arguments: str) -> str:
-    return described.key(described.bind(json.loads(arguments) if arguments else {}))
+    return described.key_of(json.loads(arguments) if arguments else {})

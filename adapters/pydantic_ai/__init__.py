@@ -12,8 +12,8 @@ It works with every model and in every run: ``run``, ``run_sync``, ``run_stream`
 ``RunContext``.
 """
 
+from agentrt.adapting import register_tool_type
 from agentrt.errors import MissingExtraError
-from agentrt.tools.speculable import register_tool_type
 
 try:
     from pydantic_ai import RunContext

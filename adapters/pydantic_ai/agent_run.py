@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
-from weakref import WeakSet
 
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import RunContext
 
-from agentrt.concurrency.hosts import RunningLoopHost
-from agentrt.drafts import DraftRequest, Speculator
-from agentrt.tools.offered import offered_tools
-from agentrt.tools.restrictions import Restrictions, not_offered
-from agentrt.tools.writes import write_log
-from agentrt.turns.shared import SharedState
-from agentrt.turns.turn import Turn
+from agentrt import DraftRequest
+from agentrt.adapting import Run, Turn, Turns, offered_tools, write_log
 
 from .claiming_toolset import claiming_tool
-from .code_mode import reachable_tools
-from .guards import restrictions_of_run
+from .guards import guards_of_run
 from .messages import answered_ids, function_schemas, openai_messages
 from .run_tool import RunTool
-from .tool_choice import SpeculableTools
+from .tool_choice import SpeculableTools, reachable_tools
+
+_SEQUENTIAL = "the tool is sequential: it runs when no other does"
 
 
 class AgentRun:
@@ -34,22 +28,18 @@ class AgentRun:
 
     def __init__(
         self,
-        shared: SharedState,
-        predictors: Sequence[Speculator],
+        turns: Turns,
         speculable: SpeculableTools,
         slots: dict[str, threading.BoundedSemaphore],
     ) -> None:
         """``slots`` bound the speculative runs of each tool, over all runs of all agents."""
-        self._shared = shared
-        self._predictors = predictors
+        self._turns = turns
         self._speculable = speculable
         self._slots = slots
-        self._scope = object()
-        self._host = RunningLoopHost()
+        self._run = Run()
         self._known: dict[str, RunTool] = {}
         self._tools: dict[str, RunTool] = {}
         self._context: RunContext[Any] | None = None
-        self._turns: WeakSet[Turn] = WeakSet()
 
     async def take_tools(self, context: RunContext[Any]) -> None:
         """Take the tools of the next model request from the context in which it is prepared.
@@ -92,22 +82,21 @@ class AgentRun:
                 for name, tool in self._tools.items()
                 if tool.runner and tool.runner.tool_def.name in offered
             }
-        missing = not_offered(self._tools, offered)
-        if self._context is None or len(missing) == len(self._tools):
+        usable = self._tools if offered is None else offered.intersection(self._tools)
+        if self._context is None or not usable:
             return None
-        history = list(messages)
-        turn = Turn(
-            self._shared,
-            tools={name: tool.described for name, tool in self._tools.items()},
-            predictors=self._predictors,
-            request=functools.partial(self._draft_request, history, parameters),
-            scope=self._scope,
-            restrictions=functools.partial(self._restrictions, self._context, dict(self._tools), missing),
+        answered, rejected = answered_ids(messages)
+        history, context, tools = list(messages), self._context, dict(self._tools)
+        return self._turns.start(
+            lambda: DraftRequest(openai_messages(history), function_schemas(parameters)),
+            tools={name: tool.described for name, tool in tools.items()},
+            offered=offered,
+            refused={name: _SEQUENTIAL for name, tool in tools.items() if tool.definition.sequential},
+            guards=lambda: guards_of_run(context, tools),
+            answered=answered,
+            rejected=rejected,
+            run=self._run,
         )
-        self._turns.add(turn)
-        turn.begin(*answered_ids(history))
-        turn.start(self._host)
-        return turn
 
     async def call(
         self,
@@ -119,25 +108,14 @@ class AgentRun:
         """Answer a real call from its speculation, or else by ``run()``; note it as a possible write."""
         tool = self._known.get(name)
         if tool is not None:
-            return await tool.claim(arguments, context, run, self._scope)
-        write_log.note(self._scope, name)  # what is read until now is outdated, and what is read meanwhile
+            return await tool.claim(arguments, context, run, self._run.scope)
+        # What is read until now is outdated, and what is read meanwhile.
+        write_log.note(self._run.scope, name)
         try:
             return await run()
         finally:
-            write_log.note(self._scope, name)
+            write_log.note(self._run.scope, name)
 
     async def aclose(self) -> None:
         """End all speculations of the run; wait until their coroutines have ended. Threads go on."""
-        for turn in list(self._turns):
-            turn.abandon()
-        await self._host.aclose()
-
-    def _draft_request(
-        self, messages: Sequence[ModelMessage], parameters: ModelRequestParameters
-    ) -> DraftRequest:
-        return DraftRequest(openai_messages(messages), function_schemas(parameters), self._shared.samples)
-
-    def _restrictions(
-        self, context: RunContext[Any], tools: Mapping[str, RunTool], missing: Mapping[str, str]
-    ) -> Restrictions:
-        return restrictions_of_run(context, tools, missing)
+        await self._run.aclose()

@@ -14,13 +14,11 @@ from pydantic_ai.models import Model, ModelRequestContext
 from pydantic_ai.tools import AgentDepsT, RunContext, ToolSelector
 from pydantic_ai.toolsets import AbstractToolset
 
+from agentrt.adapting import SpeculableKeywords, SpeculableOptions, Turns
 from agentrt.config import SpeculationConfig
-from agentrt.drafts import Speculator, predictors_of
+from agentrt.drafts import Speculator
 from agentrt.errors import ConfigurationError
-from agentrt.reports.events import SpeculationObserver
-from agentrt.reports.report import SpeculationReport
-from agentrt.tools.speculable_tool import SpeculableKeywords, SpeculableOptions
-from agentrt.turns.shared import SharedState
+from agentrt.reports import SpeculationObserver, SpeculationReport
 
 from .agent_run import AgentRun
 from .claiming_toolset import ClaimingToolset
@@ -64,16 +62,16 @@ class SpeculateTools(AbstractCapability[AgentDepsT]):
             ConfigurationError: there is no predictor, ``tools`` is none of these, ``samples`` is below 1,
                 ``config`` sets ``turn_ahead``, or an option is unknown or has an invalid value.
         """
-        given = predictors_of(predictors)
-        if not given:
+        self._turns = Turns(
+            predictors,
+            samples=samples,
+            config=config,
+            observers=observers,
+            without_ahead="SpeculateTools sends no model request ahead. Leave turn_ahead out, or speculate "
+            "on the model's OpenAI client with agentrt.adapters.openai.",
+        )
+        if not self._turns.predictors:
             raise ConfigurationError("SpeculateTools() needs at least one predictor. Give a Speculator.")
-        if config is not None and config.turn_ahead is not None:
-            raise ConfigurationError(
-                "SpeculateTools sends no model request ahead. Leave turn_ahead out, or speculate on the "
-                "model's OpenAI client with agentrt.adapters.openai."
-            )
-        self._predictors = given
-        self._shared = SharedState.create(samples, config, observers)
         self._speculable = SpeculableTools(tools, SpeculableOptions(**dict[str, Any](options)))
         self._slots: dict[str, threading.BoundedSemaphore] = {}
         self._run: AgentRun | None = None
@@ -83,7 +81,7 @@ class SpeculateTools(AbstractCapability[AgentDepsT]):
 
     def report(self) -> SpeculationReport:
         """Return the report on the speculation in all runs so far."""
-        return self._shared.reporter.report()
+        return self._turns.report()
 
     @classmethod
     def get_serialization_name(cls) -> str | None:
@@ -97,7 +95,7 @@ class SpeculateTools(AbstractCapability[AgentDepsT]):
     async def for_run(self, ctx: RunContext[AgentDepsT]) -> Self:
         """Return a copy for one run, with claims of its own."""
         of_run = copy.copy(self)
-        of_run._run = AgentRun(self._shared, self._predictors, self._speculable, self._slots)
+        of_run._run = AgentRun(self._turns, self._speculable, self._slots)
         return of_run
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[AgentDepsT]) -> AbstractToolset[AgentDepsT]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -11,13 +9,12 @@ from pydantic_ai.capabilities import AbstractCapability, Hooks
 from pydantic_ai.tools import RunContext
 from pydantic_ai.toolsets import AbstractToolset, ApprovalRequiredToolset
 
+from agentrt.adapting import Guards
 from agentrt.errors import ConfigurationError
-from agentrt.tools.restrictions import Restrictions
 
 from .claiming_toolset import toolsets_around
 from .run_tool import RunTool
 
-logger = logging.getLogger("agentrt")
 Guard = TypeVar("Guard", bound=Callable[..., Any])
 
 _MARK = "__allows_speculation__"
@@ -31,9 +28,7 @@ _DECIDING = (
     "wrap_tool_execute",
 )
 """Hooks of capabilities that can stop or change a call before its tool runs."""
-_SEQUENTIAL = "the tool is sequential: it runs when no other does"
 _UNAPPROVED = "a person has to approve its calls"
-_UNREADABLE = "this version of pydantic-ai does not show the guards of its runs"
 
 
 def allow_speculation(guard: Guard) -> Guard:
@@ -53,37 +48,10 @@ def allow_speculation(guard: Guard) -> Guard:
     return guard
 
 
-def restrictions_of_run(
-    context: RunContext[Any], tools: Mapping[str, RunTool], refused: Mapping[str, str]
-) -> Restrictions:
-    """Return the restrictions on ``tools`` for a model request that is about to be sent.
-
-    ``refused`` are those that must not run for other reasons. A tool that declares ``before_approval`` may
-    run before its guards have let the call pass, but not if it is sequential.
-    """
-    try:
-        guarded = {name: reason for name, tool in tools.items() if (reason := _first(context, name, tool))}
-    except Exception as error:  # noqa: BLE001 - unknown guards count as guards
-        _warn_of(type(error).__name__)
-        guarded = dict.fromkeys(tools, _UNREADABLE)
-    sequential = {name: _SEQUENTIAL for name, tool in tools.items() if tool.definition.sequential}
-    early = {name for name, tool in tools.items() if tool.described.options.before_approval}
-    withheld = {name: reason for name, reason in guarded.items() if name not in early}
-    return Restrictions({**withheld, **sequential, **refused}, frozenset(guarded))
-
-
-@functools.cache  # once for each kind of error; the report has it for each turn
-def _warn_of(error: str) -> None:
-    logger.warning(
-        "no tool runs speculatively, but those with before_approval=True: %s (%s). "
-        "Use a version of pydantic-ai that agentrt's constraints.txt names.",
-        _UNREADABLE,
-        error,
-    )
-
-
-def _first(context: RunContext[Any], name: str, tool: RunTool) -> str | None:
-    return next(_reasons(context, name, tool), None)
+def guards_of_run(context: RunContext[Any], tools: Mapping[str, RunTool]) -> Guards:
+    """Return the guards of ``tools`` for a model request that is about to be sent."""
+    reasons = {name: next(_reasons(context, name, tool), None) for name, tool in tools.items()}
+    return Guards({name: reason for name, reason in reasons.items() if reason is not None})
 
 
 def _reasons(context: RunContext[Any], name: str, tool: RunTool) -> Iterator[str]:

@@ -18,7 +18,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models import ModelRequestParameters
 
-from agentrt.calls import ToolCall
+from agentrt import ToolCall
 
 
 def openai_messages(messages: Sequence[ModelMessage]) -> list[dict[str, Any]]:

@@ -17,10 +17,8 @@ from pydantic_ai.tools import RunContext, ToolDefinition
 from pydantic_ai.toolsets import ToolsetTool
 from pydantic_ai.usage import RunUsage
 
-from agentrt.concurrency.threads import start_in_thread
+from agentrt.adapting import Invocation, SpeculableOptions, SpeculableTool, start_in_thread
 from agentrt.errors import ConfigurationError
-from agentrt.tools.speculable import MARK
-from agentrt.tools.speculable_tool import Invocation, SpeculableOptions, SpeculableTool
 
 from .claiming_toolset import ClaimingTool
 from .context import speculative_context
@@ -134,5 +132,5 @@ def declare_with_context(function: Callable[..., Any], options: SpeculableOption
         )
 
     described = SpeculableTool(function.__name__, bind=refuse, call=None, acall=None, options=options)
-    setattr(function, MARK, described)
+    function.__speculable__ = described  # type: ignore[attr-defined]
     return function

@@ -1,18 +1,17 @@
-"""Which tools of an agent may run speculatively, and with what options."""
+"""Which tools of an agent may run speculatively, and with what options; also those that code calls."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic_ai.tools import RunContext, ToolDefinition, ToolSelector, matches_tool_selector
-from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
+from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool
 
+from agentrt.adapting import SpeculableOptions, speculable_tool
 from agentrt.errors import ConfigurationError
-from agentrt.tools.speculable import speculable_tool
-from agentrt.tools.speculable_tool import SpeculableOptions
 
 from .claiming_toolset import ClaimingTool, leaves
 
@@ -95,3 +94,29 @@ def _takes_two(function: Any) -> bool:
 def _all_shown(shown: Collection[str], root: AbstractToolset[Any]) -> bool:
     listed = [leaf.tools if isinstance(leaf, FunctionToolset) else None for leaf in leaves(root)]
     return None not in listed and sum(len(tools or ()) for tools in listed) <= len(shown)
+
+
+def reachable_tools(
+    shown: Mapping[str, ToolsetTool[Any]],
+) -> Iterator[tuple[str, ToolsetTool[Any], ToolsetTool[Any] | None]]:
+    """Yield each tool that an answer can lead to: its name, itself, and the tool whose code calls it, if any.
+
+    ``shown`` are the tools that the model sees. The name of a tool that code calls is the one it has there.
+    """
+    yield from ((name, tool, None) for name, tool in shown.items())
+    for runner in shown.values():
+        for name, tool in _called_by(runner).items():
+            if name not in shown:
+                yield name, tool, runner
+
+
+def _called_by(runner: ToolsetTool[Any]) -> dict[str, ToolsetTool[Any]]:
+    """Return the tools that the code of a call can call, which `CodeMode` keeps on its tool."""
+    if runner.tool_def.kind != "function":  # its own calls have to be approved
+        return {}
+    tools, names = getattr(runner, "wrapped_tools", None), getattr(runner, "callable_defs", None)
+    if not isinstance(tools, Mapping) or not isinstance(names, Mapping):
+        return {}
+    renamed = getattr(runner, "sanitized_to_original", {})
+    found = {name: tools.get(renamed.get(name, name)) for name in names}
+    return {name: tool for name, tool in found.items() if tool is not None}

@@ -4,17 +4,25 @@
 endpoint is recognised by the answers it has given; see :mod:`agentrt.dialects.engines`.
 """
 
-from .dialect import Dialect, Evidence, PriorityFields
+from .dialect import CHAT_COMPLETIONS, MODEL_PATHS, RESPONSES, Dialect, Evidence, PriorityFields
+from .endpoint import EndpointDialect
 from .engines import VLLM, AgentRTServer, Dynamo, LiteLLM, LlmD, ServiceTier, SGLang
+from .openai_client import PrioritizedAsyncClient, PrioritizedClient
 
 __all__ = [
+    "CHAT_COMPLETIONS",
+    "MODEL_PATHS",
+    "RESPONSES",
     "VLLM",
     "AgentRTServer",
     "Dialect",
     "Dynamo",
+    "EndpointDialect",
     "Evidence",
     "LiteLLM",
     "LlmD",
+    "PrioritizedAsyncClient",
+    "PrioritizedClient",
     "PriorityFields",
     "SGLang",
     "ServiceTier",

@@ -16,7 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from ..calls import ToolCall
 from ..concurrency.clock import monotonic
 from ..concurrency.contained import contained
-from ..concurrency.handover import Handover
+from ..concurrency.handover import Handover, produced_in_thread
 from ..concurrency.tasks import CLEAN_UP_SECONDS, TaskSet
 from ..concurrency.threads import loop_caller, wait_for
 from ..config import TurnAhead
@@ -150,7 +150,7 @@ class AheadRequest(Generic[TurnT]):
             return
         self.turn.take_request(request)
         self._table.reporter.note(AheadStarted(self.turn.number))
-        async with aclosing(request.stream()) as pieces:
+        async with aclosing(_pieces(request)) as pieces:
             async for piece in pieces:
                 self._answer.put(piece)
 
@@ -162,23 +162,35 @@ class AheadRequest(Generic[TurnT]):
         return self._answered_at - self._sent_at
 
     async def answer(self) -> AsyncGenerator[Any, None]:
-        """Yield the pieces of the answer as they come; raise the request's error.
+        """Yield the pieces of the answer as they come.
 
-        Leaving the iteration early stops the request.
+        A request that fails before its first piece yields nothing; a later error is raised, as by any stream
+        that breaks off. Leaving the iteration early stops the request.
         """
+        yielded = False
         try:
             async with aclosing(self._answer.batches()) as batches:
                 async for batch in batches:
                     for piece in batch:
+                        yielded = True
                         yield piece
+        except Exception:
+            if yielded:
+                raise
         finally:
             self.stop()
 
     def answer_blocking(self) -> Generator[Any, None, None]:
         """:meth:`answer` for code without an event loop."""
+        yielded = False
         try:
             for batch in self._answer.batches_blocking():
-                yield from batch
+                for piece in batch:
+                    yielded = True
+                    yield piece
+        except Exception:
+            if yielded:
+                raise
         finally:
             self.stop()
 
@@ -216,6 +228,15 @@ class AheadRequest(Generic[TurnT]):
 
     def _until(self) -> float:
         return monotonic() if self._answered_at is None else self._answered_at
+
+
+def _pieces(request: ModelRequest) -> AsyncGenerator[Any, None]:
+    """Send the request, in a thread of its own if that blocks, and yield the answer."""
+    pieces = request.stream()
+    if isinstance(pieces, Generator):
+        blocking = pieces
+        return produced_in_thread(lambda: blocking, name="agentrt ahead")
+    return pieces
 
 
 class AheadTable(Generic[TurnT]):

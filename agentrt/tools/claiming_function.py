@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from .scopes import current_scope
 from .speculable_tool import CallKey, SpeculableTool
 
 _INNER = "__agentrt_inner__"
@@ -43,7 +42,7 @@ def claiming_function(function: Callable[..., Any], tool: SpeculableTool) -> Cal
             if _running.get() is tool:
                 return await function(*args, **kwargs)
             run = functools.partial(function, *args, **kwargs)
-            return await tool.aclaim(None, functools.partial(key, args, kwargs), run, current_scope())
+            return await tool.aclaim(None, functools.partial(key, args, kwargs), run)
 
     else:
 
@@ -52,7 +51,7 @@ def claiming_function(function: Callable[..., Any], tool: SpeculableTool) -> Cal
             if _running.get() is tool:
                 return function(*args, **kwargs)
             run = functools.partial(function, *args, **kwargs)
-            return tool.claim(None, functools.partial(key, args, kwargs), run, current_scope())
+            return tool.claim(None, functools.partial(key, args, kwargs), run)
 
     setattr(claiming, _INNER, function)
     return claiming

@@ -104,7 +104,7 @@ def claim(
             if outcome.usable:
                 with _recorded_claim(pending, speculation, called_at):
                     return outcome.value if complete is None else complete(outcome.value)
-            reason = speculation.lost_because
+            reason = outcome.reason
         with _recorded_miss(pending, tool, reason):
             return run()
 
@@ -127,7 +127,7 @@ async def aclaim(
             if outcome.usable:
                 with _recorded_claim(pending, speculation, called_at):
                     return outcome.value if complete is None else await complete(outcome.value)
-            reason = speculation.lost_because
+            reason = outcome.reason
         with _recorded_miss(pending, tool, reason):
             return await run()
 
@@ -135,8 +135,9 @@ async def aclaim(
 def _match(pending: PendingClaim, key: str | None) -> tuple[Speculation | None, str]:
     if pending.speculation is None:
         return None, pending.reason
-    if not pending.speculation.usable:
-        return None, pending.speculation.lost_because
+    why = pending.speculation.why_unusable()
+    if why is not None:
+        return None, why
     if key is not None and key == pending.key:
         return pending.speculation, ""
     return None, "the arguments were edited"

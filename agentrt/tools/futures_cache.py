@@ -43,13 +43,16 @@ class FuturesCache:
             return True
 
     def take(self, key: str) -> Speculation | None:
-        """Remove and return the speculation of ``key`` if it is usable."""
+        """Remove and return the speculation of ``key`` if it is usable; drop it if it is not any more."""
         with self._lock:
             speculation = self._entries.get(key)
-            if speculation is None or not speculation.usable:
-                return None
-            del self._entries[key]
+            why = None if speculation is None else speculation.why_unusable()
+            if speculation is not None and why is None:
+                del self._entries[key]
+        if speculation is None or why is None:
             return speculation
+        speculation.drop(why)
+        return None
 
     def why_missing(self, key: str) -> str:
         """Return why :meth:`take` has returned None for ``key``."""

@@ -2,8 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import functools
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+
+from .speculable_tool import SpeculableTool
+
+logger = logging.getLogger("agentrt")
+_UNREADABLE = "this version of the framework does not show the guards of its runs"
+
+
+@dataclass(frozen=True, slots=True)
+class Guards:
+    """What stands between the model's calls and their tools in a run, by the names of the tools.
+
+    ``calls`` says why a call has to be approved before its tool runs: by a person, by middleware or by a
+    hook. A tool with ``before_approval=True`` may run before; its result waits for the approval. ``results``
+    are the tools whose result may still be changed or rejected: no model request is sent ahead with it, and
+    no engine gets it.
+    """
+
+    calls: Mapping[str, str] = field(default_factory=dict)
+    results: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,8 +34,7 @@ class Restrictions:
     refused: Mapping[str, str] = field(default_factory=dict)
     """Names of tools that must not run speculatively in this turn, each with the reason."""
     unapproved: frozenset[str] = frozenset()
-    """Names of tools whose result must not leave the process before their call is approved: no model request
-    is sent ahead with it, and no engine gets it."""
+    """Names of tools whose result must not leave the process before their call is approved."""
 
     def permitted(self, tools: Iterable[str]) -> list[str]:
         """Return those of ``tools`` that may run speculatively."""
@@ -24,8 +44,32 @@ class Restrictions:
 UNRESTRICTED = Restrictions()
 
 
-def not_offered(tools: Iterable[str], offered: Collection[str] | None) -> dict[str, str]:
-    """Return those of ``tools`` that are not in ``offered``, with the reason; None offers all of them."""
-    if offered is None:
-        return {}
-    return {name: "the tool is not offered in this turn" for name in tools if name not in offered}
+def no_guards() -> Guards:
+    """Return the guards of a framework that has none."""
+    return Guards()
+
+
+def restrictions(
+    tools: Mapping[str, SpeculableTool], refused: Mapping[str, str], guards: Callable[[], Guards]
+) -> Restrictions:
+    """Return the restrictions on ``tools``: those ``refused``, each with the reason, and the guarded ones.
+
+    If ``guards`` raises, each tool has one.
+    """
+    try:
+        found = guards()
+    except Exception as error:  # noqa: BLE001 - unknown guards count as guards
+        _warn_of(type(error).__name__)
+        found = Guards(dict.fromkeys(tools, _UNREADABLE))
+    withheld = {name: why for name, why in found.calls.items() if not tools[name].options.before_approval}
+    return Restrictions({**withheld, **refused}, frozenset({*found.calls, *found.results}))
+
+
+@functools.cache  # once for each kind of error; the report has it for each turn
+def _warn_of(error: str) -> None:
+    logger.warning(
+        "no tool runs speculatively, but those with before_approval=True: %s (%s). "
+        "Use a version of it that agentrt's constraints.txt names.",
+        _UNREADABLE,
+        error,
+    )

@@ -21,7 +21,7 @@ from ..settings import Settings
 from .claim_table import ClaimTable
 from .claims import PendingClaim, aclaim, claim
 from .received import ReceivedValues
-from .scopes import current_turn
+from .scopes import current_scope, current_turn
 from .writes import write_log
 
 logger = logging.getLogger("agentrt")
@@ -218,6 +218,14 @@ class SpeculableTool:
             return canonical_key(self.name, {"*": invocation.args, **kwargs})
         return canonical_key(self.name, kwargs)
 
+    def key_of(self, arguments: Mapping[str, Any]) -> str:
+        """Return the canonical key of a call with these arguments, which are not validated yet.
+
+        Raises:
+            Exception: as :meth:`key`, or as the tool raises it that refuses the arguments.
+        """
+        return self.key(self.bind(arguments))
+
     def call_key(
         self, invocation: Invocation, arguments: Mapping[str, Any], unclaimable: str | None = None
     ) -> CallKey:
@@ -234,7 +242,7 @@ class SpeculableTool:
     def why_no_key(self, arguments: Mapping[str, Any]) -> str:
         """Return why a call with these arguments has no canonical key."""
         try:
-            self.key(self.bind(arguments))
+            self.key_of(arguments)
         except ConfigurationError as error:
             return str(error)
         except BaseException as error:  # validators are the user's
@@ -290,8 +298,9 @@ class SpeculableTool:
         """Answer a call from its speculation, or else with ``run()``.
 
         ``call_id`` is None if the call reaches the tool without its id. ``key`` returns its canonical key; if
-        it raises, nothing matches. ``scope`` is that of the run, None if it has none.
+        it raises, nothing matches. ``scope`` is that of the run; None is the one of this context, if any.
         """
+        scope = current_scope() if scope is None else scope
         pending, key_made = self._take(call_id, key, scope)
         commit = self.options.commit
         if pending is not None and inspect.iscoroutinefunction(commit):
@@ -309,6 +318,7 @@ class SpeculableTool:
         scope: Hashable = None,
     ) -> R:
         """:meth:`claim` for coroutines."""
+        scope = current_scope() if scope is None else scope
         pending, key_made = self._take(call_id, key, scope)
         commit = None if self.options.commit is None else functools.partial(self._phase, self.options.commit)
         try:

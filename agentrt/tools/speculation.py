@@ -6,7 +6,7 @@ import enum
 import itertools
 import threading
 from collections.abc import Callable
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,13 +31,11 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a speculation: ``usable``, with its ``value``, or not."""
+    """The result of a speculation: ``usable``, with its ``value``, or not, with the ``reason``."""
 
     usable: bool
     value: Any = None
-
-
-LOST = Outcome(usable=False)
+    reason: str = ""
 
 
 class SpeculationState(enum.Enum):
@@ -65,6 +63,8 @@ class SpeculationState(enum.Enum):
 _FINAL = (SpeculationState.CLAIMED, SpeculationState.DROPPED)
 
 
+_NONE: Any = object()
+"""In place of the result of a run that has none."""
 _numbers = itertools.count(1)
 
 
@@ -111,17 +111,19 @@ class Speculation:
         self.needs_loop = needs_loop
         self.known = known
         self.discloses = discloses
-        self.lost_because = ""
-        """Why the result cannot be used, as soon as it cannot."""
         self._ttl = ttl
         self._outdated = outdated
         self._on_wasted = on_wasted
         self._clock = clock
         self._started_at = clock()
         self._ended_at: float | None = None
-        self._lock = threading.RLock()  # callbacks of the futures run under it
+        self._lock = threading.RLock()  # what follows is written under it; callbacks run under it, too
         self._state = SpeculationState.RUNNING
-        self._run: Future[Any] = Future()
+        self._value: Any = _NONE
+        self._cancelled = False
+        self._lost_because = ""
+        # Signals: what they wait for is in the fields above.
+        self._over: Future[None] = Future()
         self._settled: Future[None] = Future()
         self._expected: Future[None] = Future()
 
@@ -140,34 +142,41 @@ class Speculation:
 
     def finish(self, value: Any) -> bool:
         """Complete the run with its result; return False, without effect, if it is over already."""
-        return self._end(SpeculationState.FINISHED, "", lambda: self._run.set_result(value))
+        return self._end(SpeculationState.FINISHED, value=value)
 
     def fail(self, error: BaseException) -> None:
         """Record the tool's error; without effect if the run is over already."""
         # The text of any other error may hold secrets.
         why = f": {error}" if isinstance(error, SpeculationError) else f" with {type(error).__name__}"
-        reason = f"the speculation failed{why}"
-        if self._end(SpeculationState.LOST, reason, lambda: self._run.set_exception(error)):
-            self._resolve(self._settled)
+        if self._end(SpeculationState.LOST, lost_because=f"the speculation failed{why}"):
+            self._signal(self._settled)
 
-    def _end(self, state: SpeculationState, lost_because: str, resolve: Callable[[], object]) -> bool:
+    def _end(
+        self,
+        state: SpeculationState,
+        *,
+        value: Any = _NONE,
+        lost_because: str = "",
+        cancelled: bool = False,
+    ) -> bool:
+        """End the run in ``state``; return False, without effect, if it is over already."""
         with self._lock:
-            if self._run.done():
+            if self._over.done():
                 return False
             self._ended_at = self._clock()
-            self.lost_because = lost_because
-            self._state = state
-            resolve()
+            self._state, self._value = state, value
+            self._lost_because, self._cancelled = lost_because, cancelled
+            self._over.set_result(None)
         return True
 
-    def _resolve(self, future: Future[None]) -> None:
+    def _signal(self, future: Future[None]) -> None:
         with self._lock:
             if not future.done():
                 future.set_result(None)
 
     def when_over(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` when the run is over, in the thread that ends it; at once if it is over."""
-        self._run.add_done_callback(lambda _: callback())
+        self._over.add_done_callback(lambda _: callback())
 
     def when_expected(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` when :meth:`expect` is called, in its thread; at once if it has been."""
@@ -175,26 +184,26 @@ class Speculation:
 
     async def over(self) -> None:
         """Wait until the run is finished, failed or cancelled."""
-        await wait_for(self._run)
+        await wait_for(self._over)
 
     async def settled(self) -> Outcome:
         """Wait until the speculation is lost, claimed or dropped; return a result that was not claimed."""
         await wait_for(self._settled)
-        if self._state is SpeculationState.CLAIMED or not self._has_result():
-            return LOST
-        return Outcome(True, self._run.result())
+        if self._state is SpeculationState.CLAIMED or self._value is _NONE:
+            return Outcome(False, reason=self._lost_because)
+        return Outcome(True, self._value)
 
     # The claiming side.
 
     @property
     def done(self) -> bool:
         """Whether the run is finished, failed or cancelled."""
-        return self._run.done()
+        return self._over.done()
 
     @property
     def cancelled(self) -> bool:
         """Whether the run was ended without a result or an error."""
-        return self._run.cancelled()
+        return self._cancelled
 
     @property
     def seconds(self) -> float:
@@ -202,31 +211,29 @@ class Speculation:
         return (self._clock() if self._ended_at is None else self._ended_at) - self._started_at
 
     @property
-    def usable(self) -> bool:
-        """Whether the run is still going, or has a result that is fresh and not outdated."""
-        outdated = self._outdated()
-        if outdated is not None:
-            self.lost_because = outdated
-            return False
-        if not self._run.done():
-            return True
-        if not self._has_result():
-            return False
-        if self._ended_at is not None and self._clock() - self._ended_at > self._ttl:
-            self.lost_because = "the result was too old"
-            return False
-        return True
+    def lost_because(self) -> str:
+        """Why the run has no result, or why it was dropped; empty if neither is so."""
+        return self._lost_because
 
-    def _has_result(self) -> bool:
-        return not self._run.cancelled() and self._run.exception() is None
+    def why_unusable(self) -> str | None:
+        """Return why the result cannot be used; None if it is fresh and not outdated, or the run goes on."""
+        outdated = self._outdated()
+        if outdated is not None or not self._over.done():
+            return outdated
+        if self._value is _NONE:
+            return self._lost_because
+        if self._ended_at is not None and self._clock() - self._ended_at > self._ttl:
+            return "the result was too old"
+        return None
 
     def expect(self) -> None:
         """Record that the model has made this call: the run's own timeout no longer applies."""
-        self._resolve(self._expected)
+        self._signal(self._expected)
 
     def peek(self) -> Outcome:
         """Return a finished run's result without claiming it."""
-        return Outcome(True, self._run.result()) if self._run.done() and self.usable else LOST
+        usable = self._over.done() and self.why_unusable() is None
+        return Outcome(usable, self._value if usable else None)
 
     def cancel(self, reason: str) -> bool:
         """End the run without a result; return False, without effect, if it is over already.
@@ -234,9 +241,9 @@ class Speculation:
         The watcher of a coroutine cancels its task. A thread cannot be stopped: the tool runs to its end,
         counts against its ``max_concurrency`` until then, and its result is dropped.
         """
-        cancelled = self._end(SpeculationState.LOST, reason, self._run.cancel)
+        cancelled = self._end(SpeculationState.LOST, lost_because=reason, cancelled=True)
         if cancelled:
-            self._resolve(self._settled)
+            self._signal(self._settled)
         return cancelled
 
     def drop(self, reason: str) -> None:
@@ -244,18 +251,16 @@ class Speculation:
         with self._lock:
             if self._state in _FINAL:
                 return
-            self._end(SpeculationState.DROPPED, reason, self._run.cancel)
+            self._end(SpeculationState.DROPPED, lost_because=reason, cancelled=True)
             self._state = SpeculationState.DROPPED
-            self.lost_because = self.lost_because or reason
-        self._resolve(self._settled)
-        self._on_wasted(self, self.lost_because)
+            self._lost_because = self._lost_because or reason
+        self._signal(self._settled)
+        self._on_wasted(self, self._lost_because)
 
     def result(self) -> Outcome:
         """Wait for the run, blocking this thread, and claim it. Interrupting the wait drops it."""
         try:
-            self._run.exception()
-        except CancelledError:
-            return LOST
+            self._over.result()
         except BaseException:
             self.drop("the wait for it was cancelled")
             raise
@@ -264,7 +269,7 @@ class Speculation:
     async def aresult(self) -> Outcome:
         """Wait for the run without blocking the loop, and claim it. Cancelling the wait drops it."""
         try:
-            await wait_for(self._run)
+            await wait_for(self._over)
         except BaseException:
             self.drop("the wait for it was cancelled")
             raise
@@ -272,8 +277,9 @@ class Speculation:
 
     def _claim(self) -> Outcome:
         with self._lock:
-            if self._state in _FINAL or not self.usable:
-                return LOST
+            why = self._lost_because if self._state in _FINAL else self.why_unusable()
+            if why is not None:
+                return Outcome(False, reason=why)
             self._state = SpeculationState.CLAIMED
-            self._resolve(self._settled)
-        return Outcome(True, self._run.result())
+            self._signal(self._settled)
+        return Outcome(True, self._value)

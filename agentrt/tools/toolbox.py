@@ -29,10 +29,11 @@ class Toolbox:
                 raise ConfigurationError(f"{tool!r} is not speculable. Decorate it with @speculable.")
             self.tools[described.name] = described
 
-    def call(self, call: ToolCall, scope: Hashable) -> Any:
+    def call(self, call: ToolCall, scope: Hashable = None) -> Any:
         """Return the result of the call's speculation, or else run the tool.
 
-        Errors of the tool are raised as they are.
+        ``scope`` is that of the run; None is the one of this context, if any. Errors of the tool are raised
+        as they are.
 
         Raises:
             InvalidRequestError: there is no such tool, it refuses the arguments, or it is a coroutine
@@ -46,7 +47,7 @@ class Toolbox:
         run = functools.partial(tool.call, *invocation.args, **invocation.kwargs)
         return tool.claim(call.id, functools.partial(tool.key, invocation), run, scope)
 
-    async def acall(self, call: ToolCall, scope: Hashable) -> Any:
+    async def acall(self, call: ToolCall, scope: Hashable = None) -> Any:
         """:meth:`call` for async code. A sync tool runs in a thread, so that it cannot block the loop."""
         tool, invocation = self._bind(call)
         run: Callable[[], Awaitable[Any]]

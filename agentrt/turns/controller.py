@@ -24,7 +24,7 @@ from ..reports.events import (
 )
 from .budget import Spending
 from .estimates import OpenDrafts, PredictorEstimate, SampleEstimate, ToolEstimate
-from .means import Mean
+from .payoff import Mean
 
 _COLD_TURNS = 8  # a new predictor draws as many samples as the user has set
 _DRY_TURNS = 16  # so many in a row without a right draft count as a claim rate of zero

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..reports.events import DraftJudged
-from .means import DECAY, Mean, Rate
-from .payoff import PredictionCost, Probes
+from .payoff import DECAY, Mean, PredictionCost, Probes, Rate
 
 
 class SampleEstimate:

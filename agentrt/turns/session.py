@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from types import TracebackType
 from typing import Any, NoReturn, Self
-from weakref import WeakSet
 
 from ..argument_checks import check_messages
 from ..calls import ToolCall
-from ..concurrency.hosts import Host, RunningLoopHost, worker_loop
 from ..config import SpeculationConfig
-from ..drafts import DraftRequest, Speculator, predictors_of
+from ..drafts import DraftRequest, Speculator
 from ..errors import ConfigurationError
 from ..reports.events import SpeculationObserver
 from ..reports.report import SpeculationReport
 from ..tools.offered import offered_tools
-from ..tools.restrictions import Restrictions, not_offered
 from ..tools.scopes import within_scope
 from ..tools.toolbox import Toolbox
 from .session_request import Message, Model, SessionRequest, answer_of, answered_ids, calls_of
-from .shared import SharedState
 from .turn import Turn
+from .turns import Run, Turns
 
 
 class SpeculationSession:
@@ -59,13 +55,11 @@ class SpeculationSession:
             ConfigurationError: a tool is not speculable, or another argument is of the wrong kind.
         """
         self._toolbox = Toolbox(tools)
-        self._predictors = predictors_of(predictors)
-        self._shared = SharedState.create(samples, config, observers)
+        self._turns = Turns(predictors, samples=samples, config=config, observers=observers)
         self._scope = object()  # a session is a run of its own
-        self._host: Host | None = None
+        self._run: Run | None = None
         self._exit = AsyncExitStack()
         self._exit_sync = ExitStack()
-        self._turns: WeakSet[Turn] = WeakSet()
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         """Raise :class:`ConfigurationError`: a session can be neither copied nor pickled."""
@@ -76,9 +70,8 @@ class SpeculationSession:
     async def __aenter__(self) -> Self:
         """Open the session on this event loop."""
         self._exit.enter_context(within_scope(self._scope))
-        host = RunningLoopHost()
-        self._exit.push_async_callback(host.aclose)
-        self._host = host
+        run = self._run = Run(self._scope)
+        self._exit.push_async_callback(run.aclose)
         return self
 
     async def __aexit__(
@@ -94,7 +87,7 @@ class SpeculationSession:
     def __enter__(self) -> Self:
         """Open the session for code without an event loop: predictors run on agentrt's worker loop."""
         self._exit_sync.enter_context(within_scope(self._scope))
-        self._host = worker_loop
+        self._run = Run(self._scope, blocking=True)
         return self
 
     def __exit__(
@@ -108,10 +101,10 @@ class SpeculationSession:
         self._exit_sync.__exit__(kind, error, traceback)
 
     def _close(self) -> None:
-        self._host = None
-        self._shared.ahead.forget(self._scope)
-        for turn in list(self._turns):
-            turn.abandon()
+        run, self._run = self._run, None
+        if run is not None:
+            self._turns.end_run(run)
+            run.close()
 
     def turn(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]) -> Turn:
         """Start speculating on the answer to ``messages``; use the turn as a context manager.
@@ -125,31 +118,21 @@ class SpeculationSession:
         """
         _check_request(messages, tools)
         # Lists of its own: the caller's may grow before a predictor reads them.
-        request = functools.partial(DraftRequest, list(messages), list(tools), self._shared.samples)
-        return self._start(messages, tools, request)
+        return self._start(list(messages), list(tools))
 
     def _start(
-        self,
-        messages: Sequence[Message],
-        tools: Sequence[Message],
-        request: Callable[[], DraftRequest],
-        main: SessionRequest | None = None,
+        self, messages: Sequence[Message], tools: Sequence[Message], main: SessionRequest | None = None
     ) -> Turn:
-        if self._host is None:
+        if self._run is None:
             raise ConfigurationError("the session is not open. Use it in a with or async with block.")
-        turn = Turn(
-            self._shared,
+        return self._turns.start(
+            lambda: DraftRequest(messages, tools),
             tools=self._toolbox.tools,
-            predictors=self._predictors,
-            request=request,
-            scope=self._scope,
-            main=main,
-            restrictions=lambda: Restrictions(not_offered(self._toolbox.tools, offered_tools(tools) or None)),
+            offered=offered_tools(tools) or None,
+            answered=answered_ids(messages),
+            run=self._run,
+            ahead=lambda: main,
         )
-        self._turns.add(turn)
-        turn.begin(answered_ids(messages))
-        turn.start(self._host)
-        return turn
 
     async def ask(self, model: Model, messages: Sequence[Message], tools: Sequence[Message]) -> Message:
         """Call ``model`` with ``messages`` and speculate meanwhile; return its answer.
@@ -170,22 +153,11 @@ class SpeculationSession:
         """
         _check_request(messages, tools)
         # A copy: the caller's history grows before the next request is known.
-        main = SessionRequest(model, list(messages), tools, self._predictors, self._shared.samples)
-        table = self._shared.ahead
-        ahead = table.take(self._scope, main.key) if table.enabled else None
-        if ahead is None:
-            with self._start(messages, tools, main.request, main) as turn:
-                answer = await answer_of(model, messages, tools)
-                turn.bind(calls_of(answer))
-            return answer
-        self._turns.add(ahead.turn)
-        ahead.turn.begin(answered_ids(messages))
-        with ahead.turn as turn:
-            try:
-                (answer,) = [message async for message in ahead.answer()]
-            except Exception:  # noqa: BLE001 - the ahead request failed; this one is sent again
-                answer = await answer_of(model, messages, tools)
-            turn.bind(calls_of(answer), generation_s=ahead.generation_s)
+        main = SessionRequest(model, list(messages), tools, self._turns.predictors)
+        with self._start(main.messages, tools, main) as turn:
+            ahead = [message async for message in turn.lookahead_answer()]
+            answer = ahead[0] if ahead else await answer_of(model, messages, tools)
+            turn.bind(calls_of(answer))
         return answer
 
     def call(self, call: ToolCall) -> Any:
@@ -205,7 +177,7 @@ class SpeculationSession:
 
     def report(self) -> SpeculationReport:
         """Return the report on this session's speculation so far."""
-        return self._shared.reporter.report()
+        return self._turns.report()
 
 
 def _check_request(messages: Sequence[Message], tools: Sequence[Message]) -> None:

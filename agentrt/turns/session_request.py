@@ -13,7 +13,7 @@ from ..argument_checks import check_field
 from ..calls import ToolCall, parse_arguments
 from ..drafts import DraftRequest, Speculator
 from ..errors import InvalidRequestError
-from ..lookahead.request_key import request_key
+from ..lookahead.model_request import request_key
 from ..toolcache import result_text
 
 Message: TypeAlias = Mapping[str, Any]
@@ -28,7 +28,6 @@ class SessionRequest:
     messages: Sequence[Message]
     tools: Sequence[Message]
     predictors: Sequence[Speculator]
-    samples: int
 
     @cached_property
     def key(self) -> str:
@@ -37,7 +36,7 @@ class SessionRequest:
 
     def request(self) -> DraftRequest:
         """Return the messages and the tools, unchanged."""
-        return DraftRequest(self.messages, self.tools, self.samples)
+        return DraftRequest(self.messages, self.tools)
 
     def after(self, call: ToolCall, result: Any) -> SessionRequest | None:
         """Return the request with the call and its result appended, as text or else as JSON."""

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from typing import Any, NamedTuple
 
 from ..calls import ToolCall
 from ..calls.arguments import copied_call, copied_json
 from ..concurrency.clock import monotonic
-from ..concurrency.contained import is_own_failure
+from ..concurrency.contained import contained, is_own_failure
 from ..errors import ConfigurationError
 from ..lookahead.starter import AheadStarter
 from ..reports.error_kind import error_kind
-from ..reports.events import DiscardFailed, DraftArrived, DraftRefused, SubmissionRefused
+from ..reports.events import DiscardFailed, DraftArrived, DraftJudged, DraftRefused, SubmissionRefused
 from ..reports.turn_recorder import TurnRecorder
 from ..toolcache import FinishedCall, TakeResult, result_text
 from ..tools.claims import PendingClaim
 from ..tools.futures_cache import FuturesCache
-from ..tools.restrictions import Restrictions
 from ..tools.runner import SpeculativeRuns
+from ..tools.scopes import TurnMark
 from ..tools.speculable_tool import Invocation, SpeculableTool
 from ..tools.speculation import Draft, Speculation
 from ..tools.writes import write_log
-from .history import CallHistory
 from .shared import SharedState
+from .turn_input import TurnInput
 
 _MADE = "the model has made this call since the user's last message"
 _DISCLOSES = "it would disclose arguments to a tool that was not called in this run"
@@ -65,32 +65,13 @@ class DraftRecords:
 class TurnSpeculations:
     """Starts the tools that are predicted during one model request, and keeps their speculations."""
 
-    def __init__(
-        self,
-        shared: SharedState,
-        tools: Mapping[str, SpeculableTool],
-        scope: Hashable,
-        turn: int,
-        starter: AheadStarter[Any],
-        restrictions: Callable[[], Restrictions],
-        history: Callable[[], CallHistory],
-        may_disclose: Callable[[], bool],
-    ) -> None:
-        """``starter`` is notified of each speculation that an ahead request may follow.
-
-        ``restrictions``, ``history`` and ``may_disclose`` are called only once a draft has come: the last one
-        returns whether tools that disclose their arguments may run with new ones.
-        """
+    def __init__(self, shared: SharedState, input: TurnInput, starter: AheadStarter[Any]) -> None:
+        """``starter`` is notified of each speculation that an ahead request may follow."""
         self._shared = shared
         self._reporter = shared.reporter
-        self._tools = tools
-        self._scope = scope
-        self._turn = turn
+        self._input = input
         self._starter = starter
-        self._restrictions = restrictions
-        self._history = history
-        self._may_disclose = may_disclose
-        self.recorder = TurnRecorder(shared.reporter, turn, shared.spans)
+        self.recorder = TurnRecorder(shared.reporter, input.number, shared.spans)
         self.drafts = DraftRecords()
         self.cache = FuturesCache(shared.config.max_speculations)
         self._started: list[tuple[ToolCall, Speculation]] = []
@@ -113,7 +94,7 @@ class TurnSpeculations:
         if self.cache.closed:  # a predictor that goes on after its turn
             return
         name = call.name if isinstance(call, ToolCall) and isinstance(call.name, str) else ""
-        self._reporter.note(DraftArrived(self._turn, predictor, name, draft_s))
+        self._reporter.note(DraftArrived(self._input.number, predictor, name, draft_s))
         moment = write_log.now()
         bound = self._bind(call, name)
         if isinstance(bound, _Bound):
@@ -122,13 +103,13 @@ class TurnSpeculations:
         else:
             refusal, invalid = bound
         if refusal:
-            self._reporter.note(DraftRefused(self._turn, predictor, name, refusal, invalid))
+            self._reporter.note(DraftRefused(self._input.number, predictor, name, refusal, invalid))
 
     def _bind(self, call: ToolCall, name: str) -> _Bound | tuple[str, bool]:
         """Return a draft with its tool; or why it cannot be run, and whether it is invalid."""
         if not isinstance(call, ToolCall):
             return f"an object of type {type(call).__name__} is no ToolCall", True
-        tool = self._tools.get(name)
+        tool = self._input.tools.get(name)
         if tool is None:
             return "no speculable tool of this name", True
         try:
@@ -154,10 +135,10 @@ class TurnSpeculations:
         """Return why nothing was started; None also for a call that an earlier draft has started."""
         call, tool, invocation, key = bound
         predictor, draft_s = draft.predictor, draft.draft_s
-        if predicted and key in self._history().keys:
+        if predicted and key in self._input.history().keys:
             return _MADE
         self.drafts.add(draft)
-        refused = self._restrictions().refused
+        refused = self._input.restrictions().refused
         if tool.name in refused:
             return refused[tool.name]
         stopped = self._shared.watch.stopped(tool.name)
@@ -169,7 +150,7 @@ class TurnSpeculations:
         if key in self.cache:
             return None
         discloses = predicted and self._discloses(tool, call)
-        if discloses and not (self._may_disclose() or tool.name in self._history().called):
+        if discloses and not (self._input.may_disclose or tool.name in self._input.history().called):
             return _DISCLOSES
         controller, cost = self._shared.controller, tool.options.cost
         decision = controller.should_run(predictor, tool.name, monotonic(), draft_s=draft_s, cost=cost)
@@ -178,13 +159,13 @@ class TurnSpeculations:
         try:
             guarded = await tool.why_guarded(invocation)
         except asyncio.CancelledError:
-            self._reporter.note(DraftRefused(self._turn, predictor, tool.name, _UNDECIDED))
+            self._reporter.note(DraftRefused(self._input.number, predictor, tool.name, _UNDECIDED))
             raise
         if guarded is not None:
             return guarded
         if not tool.slots.acquire(blocking=False):
             return "max_concurrency of the tool is reached"
-        spent = controller.start_run(self._turn, tool.name, monotonic(), cost)
+        spent = controller.start_run(self._input.number, tool.name, monotonic(), cost)
         if spent is not None:
             tool.slots.release()
             return spent
@@ -195,12 +176,12 @@ class TurnSpeculations:
             needs_loop=as_coroutine,
             known=invocation.known,
             discloses=discloses,
-            outdated=functools.partial(_outdated, tool.options.invalidated_by, self._scope, moment),
+            outdated=functools.partial(_outdated, tool.options.invalidated_by, self._input.scope, moment),
             on_wasted=self.recorder.wasted,
         )
         if not self.cache.add(speculation):
             tool.slots.release()
-            controller.cancel_run(self._turn, tool.name, cost)
+            controller.cancel_run(self._input.number, tool.name, cost)
             return None if self.cache.closed else "max_speculations of the turn is reached"
         self._started.append((call, speculation))
         for take in tuple(self._takers):
@@ -218,7 +199,7 @@ class TurnSpeculations:
 
     def note_discard_failure(self, tool: SpeculableTool, error: BaseException) -> None:
         """Report that discarding an unclaimed preparation has failed."""
-        self._reporter.note(DiscardFailed(self._turn, tool.name, type(error).__name__))
+        self._reporter.note(DiscardFailed(self._input.number, tool.name, type(error).__name__))
 
     def on_finished(self, take: TakeResult) -> None:
         """Call ``take`` with every speculation that succeeds; see ``Turn.on_finished``."""
@@ -229,7 +210,7 @@ class TurnSpeculations:
     def _hand_out_when_over(self, take: TakeResult, call: ToolCall, speculation: Speculation) -> None:
         def hand_out() -> None:
             outcome = speculation.peek()
-            if not (outcome.usable and self._leaves_the_process(self._tools[call.name])):
+            if not (outcome.usable and self._leaves_the_process(self._input.tools[call.name])):
                 return
             text = result_text(outcome.value)
             if text is not None:
@@ -239,7 +220,7 @@ class TurnSpeculations:
         speculation.when_over(hand_out)
 
     def _note_refused_submission(self, tool: str, error: Exception) -> None:
-        self._reporter.note(SubmissionRefused(self._turn, tool, error_kind(error)))
+        self._reporter.note(SubmissionRefused(self._input.number, tool, error_kind(error)))
 
     def _leaves_the_process(self, tool: SpeculableTool) -> bool:
         """Whether the tool's result may be sent to a model or an engine before the model has made the call.
@@ -248,16 +229,47 @@ class TurnSpeculations:
         compared with that of the call when it claims.
         """
         return (
-            not tool.two_phase and not tool.options.reads and tool.name not in self._restrictions().unapproved
+            not tool.two_phase
+            and not tool.options.reads
+            and tool.name not in self._input.restrictions().unapproved
         )
 
-    def pending_claim(self, call: ToolCall, key: str | None) -> PendingClaim:
+    def judge(self, calls: Sequence[ToolCall]) -> list[str | None]:
+        """Judge all drafts by the calls that the model has made; return the keys of these."""
+        keys = [self._key_of(call) for call in calls]
+        for draft, correct in self.drafts.judged(keys):
+            judged = DraftJudged(self._input.number, draft.predictor, draft.tool, correct, draft.draft_s)
+            self._reporter.note(judged)
+        return keys
+
+    def leave_claims(self, calls: Sequence[ToolCall], keys: Sequence[str | None], mark: TurnMark) -> None:
+        """Leave a pending claim at each called tool; ``mark`` is the turn's."""
+        for call, key in zip(calls, keys, strict=True):
+            tool = self._input.tools.get(call.name)
+            if tool is not None:
+                pending = self._pending_claim(call, tool, key)
+                tool.pending_claims.add(call.id, pending, mark, self._input.scope)
+
+    def take(self, calls: Sequence[ToolCall]) -> list[Speculation]:
+        """Take the speculations of these calls, which the tools will not claim."""
+        taken = [self.cache.take(key) for call in calls if (key := self._key_of(call)) is not None]
+        return [speculation for speculation in taken if speculation is not None]
+
+    def _key_of(self, call: ToolCall) -> str | None:
+        """Return a call's key; None if its tool is not speculable or refuses the arguments."""
+        tool = self._input.tools.get(call.name)
+        if tool is not None:
+            with contained(lambda error: None):
+                return tool.key_of(call.arguments)
+        return None
+
+    def _pending_claim(self, call: ToolCall, tool: SpeculableTool, key: str | None) -> PendingClaim:
         """Return the pending claim of a call with ``key``, None if it has none."""
         if key is None:
-            reason = self._tools[call.name].why_no_key(call.arguments)
+            reason = tool.why_no_key(call.arguments)
             return PendingClaim(None, None, self.recorder, reason, call_id=call.id)
         speculation, reason = self.cache.take(key), self.cache.why_missing(key)
-        arguments = call.arguments if self._tools[call.name].options.discloses else None
+        arguments = call.arguments if tool.options.discloses else None
         if speculation is not None:
             speculation.expect()
             return PendingClaim(key, speculation, self.recorder, call_id=call.id, arguments=arguments)

@@ -191,7 +191,7 @@ async def _describe(peer: Endpoint) -> tuple[str, int]:
     """Return the model's name and its context length in tokens."""
     import httpx
 
-    from agentrt.runtime.serving.http.unreachable import why_unreachable
+    from agentrt.runtime.serving.http.address import why_unreachable
 
     try:
         async with peer.connections() as connections:

@@ -17,7 +17,7 @@ from langchain_core.tools import tool
 
 from agentrt import DraftRequest, SpeculationSession, ToolCall, speculable
 from agentrt.adapters.langchain import speculate as speculate_langchain
-from agentrt.adapters.langchain import speculating_model
+from agentrt.adapters.langchain.speculation import turns
 from agentrt.adapters.openai import arun_tool
 from agentrt.adapters.openai import speculate as speculate_openai
 from agentrt.concurrency.hosts import RunningLoopHost
@@ -201,13 +201,13 @@ def test_a_turn_without_a_predictor_starts_nothing(run: Any, monkeypatch: pytest
 def test_a_turn_without_a_predictor_looks_for_no_guards(monkeypatch: pytest.MonkeyPatch) -> None:
     load = Load(tool_s=0.0, generation_s=2.0)
     asked: list[int] = []
-    find = speculating_model.restrictions_in_graph
+    find = turns.guards_in_graph
 
     def noted(*arguments: Any) -> Any:
         asked.append(load.turns)
         return find(*arguments)
 
-    monkeypatch.setattr(speculating_model, "restrictions_in_graph", noted)
+    monkeypatch.setattr(turns, "guards_in_graph", noted)
 
     async def main(turn: Turn) -> None:
         for _ in range(40):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import openai
@@ -48,9 +47,9 @@ def aclient_of(server: RecordingServer, **settings: Any) -> Any:
     return speculate(plain, ScriptedSpeculator(), tools=[look], **settings)
 
 
-def chat_of(server: RecordingServer, **settings: Any) -> Any:
+def chat_of(server: RecordingServer, drafts: Sequence[ToolCall] = (), **settings: Any) -> Any:
     plain = ChatOpenAI(base_url=server.url, api_key="none", model="m", max_retries=0, timeout=60)
-    return langchain.speculate(plain, ScriptedSpeculator(), **settings)
+    return langchain.speculate(plain, ScriptedSpeculator(list(drafts)), **settings)
 
 
 # Each way to send one request in a dialect.
@@ -251,10 +250,7 @@ def test_requests_sent_ahead_are_of_the_same_session(use_async: bool) -> None:
                 until(lambda: len(server.received) > 1)  # the request sent ahead
 
         server.refuse = hold_the_first
-        chat = chat_of(server, dialect="dynamo", config=config)
-        chat._agentrt_state = replace(
-            chat._agentrt_state, predictors=(ScriptedSpeculator([ToolCall("look", {"q": "a"})]),)
-        )
+        chat = chat_of(server, [ToolCall("look", {"q": "a"})], dialect="dynamo", config=config)
         tools = [speculable(tool("look")(plain_look))]
         agent = create_agent(chat, tools, checkpointer=InMemorySaver())
         asked: Any = {"messages": [HumanMessage("Hi")]}

@@ -17,7 +17,7 @@ from langchain_openai import ChatOpenAI
 
 from agentrt import SpeculationReport, ToolCall, speculable
 from agentrt.adapters import langchain
-from agentrt.adapters.langchain.runtime_answers import _submitter
+from agentrt.adapters.langchain.chat_model.runtime_answers import _submitter
 from agentrt.adapters.openai import arun_tool, report_of, run_tool, speculate
 from agentrt.adapters.openai.tool_cache import CAPABILITY
 from agentrt.errors import InvalidRequestError

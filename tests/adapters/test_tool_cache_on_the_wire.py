@@ -16,7 +16,7 @@ from langchain_openai import ChatOpenAI
 
 from agentrt import ToolCall, speculable
 from agentrt.adapters import langchain
-from agentrt.adapters.langchain.generations import AnswerFormat, ChunkConverter
+from agentrt.adapters.langchain.chat_model.answers import AnswerFormat, ChunkConverter
 from agentrt.adapters.langchain.messages import openai_messages
 from agentrt.adapters.openai import speculate
 from agentrt.adapters.openai.tool_cache import CAPABILITY

@@ -92,6 +92,12 @@ TABLE: list[tuple[str, type[AgentRTError], Callable[[Any], Any], list[Any]]] = [
     ),
     ("langchain.speculate", ConfigurationError, lambda it: langchain.speculate(CHAT, it), [3, None, []]),
     (
+        "langchain.SpeculationMiddleware",
+        ConfigurationError,
+        lambda it: langchain.SpeculationMiddleware(it),
+        [3, None, []],
+    ),
+    (
         "langchain.speculate",
         ConfigurationError,
         lambda it: langchain.speculate(CHAT, P, observers=it),

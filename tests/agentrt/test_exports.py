@@ -27,13 +27,10 @@ EXPORTS = {
         *("DraftRequest", "Priority", "SpeculationConfig", "SpeculationReport", "SpeculationSession"),
         *("ToolCall", "current_priority", "priority", "run_scope", "speculable"),
     },
-    "agentrt.adapters": {
-        *("FinishedCall", "Invocation", "ResultSource", "SpeculableOptions", "SpeculableTool", "TakeResult"),
-        *("current_result_source", "offering_results", "register_tool_type", "result_text"),
-    },
     "agentrt.adapters.langchain": {
         "ChatAgentRT",
         "RunRecorder",
+        "SpeculationMiddleware",
         "allow_speculation",
         "init_chat_model",
         "report_of",
@@ -44,6 +41,14 @@ EXPORTS = {
     "agentrt.adapters.openai": {"arun_tool", "report_of", "run_tool", "speculate"},
     "agentrt.adapters.openai_agents": {"report_of", "speculable_server", "speculate"},
     "agentrt.adapters.pydantic_ai": {"SpeculateTools", "allow_speculation"},
+    "agentrt.adapting": {
+        *("Guards", "Invocation", "ModelRequest", "Run", "SpeculableKeywords", "SpeculableOptions"),
+        *("SpeculableTool", "Toolbox", "Turn", "Turns", "answered_ids", "claiming_function"),
+        *("current_scope", "offered_tools", "plain_function", "register_context_source"),
+        *("register_scope_source", "register_tool_type", "request_key", "reserve_turn", "running"),
+        *("speculable_tool", "start_in_thread", "within_scope", "write_log"),
+    },
+    "agentrt.argument_checks": {"check_collection", "check_field", "check_setting"},
     "agentrt.calls": {
         *("MAX_CALL_CHARACTERS", "MAX_KEY_CHARACTERS", "CallArgumentsDelta", "CallFinished", "CallScanner"),
         *("CallShape", "CallStarted", "JsonCallScanner", "MessageParser", "ParserEvent", "TextDelta"),
@@ -56,7 +61,12 @@ EXPORTS = {
     "agentrt.config": {"Budget", "SpeculationConfig", "TurnAhead"},
     "agentrt.dialects": {
         *("AgentRTServer", "Dialect", "Dynamo", "Evidence", "LiteLLM", "LlmD", "PriorityFields"),
-        *("SGLang", "ServiceTier", "VLLM"),
+        *("SGLang", "ServiceTier", "VLLM", "CHAT_COMPLETIONS", "MODEL_PATHS", "RESPONSES"),
+        *("EndpointDialect", "PrioritizedAsyncClient", "PrioritizedClient"),
+    },
+    "agentrt.drafts": {
+        *("AnswerStream", "DraftCharge", "DraftCost", "DraftRequest", "Learner", "Speculator"),
+        *("estimated_tokens", "merge", "reads_calls", "run_in_thread"),
     },
     "agentrt.errors": ERRORS,
     "agentrt.perfmodel": {"EngineTimes", "EngineTurn", "TurnTimes", "saved_seconds"},
@@ -87,11 +97,12 @@ EXPORTS = {
             "SamplingParams",
         ),
         *("Context", "ContextKind", "ContextService", "ContextStream", "ContextTable"),
-        *("Timing", "TokenLogprobs", "Usage"),
+        *("Timing", "TokenLogprobs", "Usage", "find_model"),
     },
     "agentrt.runtime.serving.gateway": {"GatewayConfig", "bind", "create_gateway", "serve"},
     "agentrt.runtime.nano": {"DRAFT_DIRECTORY", "MODEL_DIRECTORY"},
     "agentrt.runtime.serving.server": {"ServerConfig", "bind", "create_app", "serve"},
+    "agentrt.settings": {"Settings", "invalid_settings"},
     "agentrt.speculators": {
         *("AnswerStream", "CodeSpeculator", "DraftCost", "EndpointSpeculator", "EnsembleSpeculator"),
         *("Learner", "LocalSpeculator", "PatternSpeculator", "Speculator", "StreamSpeculator"),
@@ -101,6 +112,10 @@ EXPORTS = {
         *("replay", "run_in_virtual_time"),
     },
     "agentrt.terminal_text": {"printable"},
+    "agentrt.toolcache": {
+        *("FinishedCall", "ResultSource", "TakeResult", "current_result_source", "offering_results"),
+        "result_text",
+    },
 }
 
 

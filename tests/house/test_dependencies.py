@@ -1,5 +1,6 @@
 """Which part may import which, and when: the dependency rule of docs/decisions/0003."""
 
+import importlib
 import subprocess
 import sys
 import textwrap
@@ -50,6 +51,22 @@ MAY_IMPORT: dict[str, tuple[set[str], set[str]]] = {
     "cli": ({"core", "cli"}, {"bench", "bench.simulation", "adapters", "speculators", "runtime", "examples"}),
     "examples": ({"core", "adapters", "speculators", "runtime", "examples"}, {"bench"}),
     "training": ({"core", "runtime"}, set()),
+}
+
+# The public modules on which adapters stand, of which they use the public names: a stranger has no others.
+ADAPTERS_STAND_ON = {
+    "agentrt",
+    "agentrt.adapting",
+    "agentrt.argument_checks",
+    "agentrt.calls",
+    "agentrt.config",
+    "agentrt.dialects",
+    "agentrt.drafts",
+    "agentrt.errors",
+    "agentrt.reports",
+    "agentrt.runtime",  # of ChatAgentRT
+    "agentrt.settings",
+    "agentrt.toolcache",
 }
 
 # The packages that `pip install agentrt` brings.
@@ -143,6 +160,49 @@ def test_the_rule_itself(name: str, source: str, allowed: bool, tmp_path: Path) 
     offences = [reason for imported in imports(name, path) if (reason := offence(name, imported))]
 
     assert (offences == []) is allowed, offences
+
+
+def is_private_of_adapters(imported: Import) -> bool:
+    """Whether an adapter imports something of agentrt's that it should not know."""
+    if not within(imported.target, "agentrt") or within(imported.target, "agentrt.adapters"):
+        return False
+    module, _, name = imported.target.rpartition(".")
+    public = module in ADAPTERS_STAND_ON and name in importlib.import_module(module).__all__
+    return not (public or imported.target in ADAPTERS_STAND_ON)
+
+
+def test_adapters_stand_on_public_modules_only() -> None:
+    offences = [
+        f"{path.relative_to(ROOT)}:{imported.line} imports {imported.target}"
+        for name, path in modules({"adapters": FOLDERS["adapters"]})
+        for imported in imports(name, path)
+        if is_private_of_adapters(imported)
+    ]
+
+    assert offences == []
+
+
+@pytest.mark.parametrize(
+    ("source", "private"),
+    [
+        ("from agentrt.adapting import Turns", False),
+        ("from agentrt import ToolCall", False),
+        ("from .messages import openai_messages", False),
+        ("def f():\n    from agentrt.runtime import LocalRuntime", False),
+        ("from agentrt.turns.turn import Turn", True),
+        ("from ...turns.turn import Turn", True),
+        ("from agentrt.adapting import register_context_source, Speculation", True),
+        ("from agentrt.calls import key", True),
+        ("import agentrt.concurrency.threads", True),
+    ],
+)
+def test_the_rule_of_adapters_itself(source: str, private: bool, tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(source, encoding="utf-8")
+
+    found = imports("agentrt.adapters.langchain.module", path)
+
+    assert any(map(is_private_of_adapters, found)) is private
 
 
 def in_fresh_interpreter(script: str) -> str:

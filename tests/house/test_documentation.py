@@ -27,11 +27,12 @@ BLOCK = re.compile(
 
 # Each block of a page runs by itself, but those of a tutorial one after the other in one module.
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+OWN_ADAPTER = ROOT / "docs" / "how-to" / "own-adapter.md"
 
 
 def blocks() -> Iterator[object]:
     for path in DOCUMENTS:
-        if path in TUTORIALS:
+        if path in (*TUTORIALS, OWN_ADAPTER):
             continue
         text = path.read_text(encoding="utf-8")
         for found in BLOCK.finditer(text):
@@ -60,6 +61,19 @@ def test_python_in_the_documentation_runs(
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.name)
 def test_tutorials_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    run_page(path)
+
+
+@pytest.mark.slow
+def test_the_adapter_of_a_made_up_framework_runs_and_is_short() -> None:
+    run_page(OWN_ADAPTER)
+    blocks = [found["code"] for found in BLOCK.finditer(OWN_ADAPTER.read_text(encoding="utf-8"))]
+    framework, adapter, _ = [sum(bool(line) for line in block.splitlines()) for block in blocks]
+    assert framework + adapter <= 120
+
+
+def run_page(path: Path) -> None:
+    """Run the blocks of a page one after the other in one module."""
     text = path.read_text(encoding="utf-8")
     with module_of(text) as module:
         for found in BLOCK.finditer(text):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agentrt.adapters.langchain import speculate
-from agentrt.adapters.langchain.bound_tools import LastBoundTools
+from agentrt.adapters.langchain.speculation.bound_tools import LastBoundTools
 from agentrt.testing import ScriptedSpeculator
 from tests.adapters.doubles import ScriptedChat
 from tests.adapters.langchain.graphs import THREE, async_tool

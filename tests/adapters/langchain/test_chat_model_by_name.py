@@ -18,7 +18,7 @@ from langchain_core.load import dumpd, load
 from langchain_core.messages import HumanMessage
 
 from agentrt.adapters.langchain import ChatAgentRT, init_chat_model, speculate
-from agentrt.adapters.langchain.named_runtimes import NAMED_RUNTIMES
+from agentrt.adapters.langchain.chat_model.named_runtimes import NAMED_RUNTIMES
 from agentrt.errors import ConfigurationError, ModelNotFoundError
 from agentrt.priority import Priority
 from agentrt.runtime import LocalRuntime

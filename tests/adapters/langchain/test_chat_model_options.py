@@ -26,7 +26,8 @@ from langchain_core.runnables import ConfigurableField
 from langchain_core.tools import tool
 from pydantic import BaseModel, Field
 
-from agentrt.adapters.langchain import ChatAgentRT, retries
+from agentrt.adapters.langchain import ChatAgentRT
+from agentrt.adapters.langchain.chat_model import runtime_answers
 from agentrt.errors import (
     ConfigurationError,
     DeadlineExceededError,
@@ -205,7 +206,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
         return decorated
 
-    monkeypatch.setattr(retries, "create_base_retry_decorator", without_waits)
+    monkeypatch.setattr(runtime_answers, "create_base_retry_decorator", without_waits)
     return seconds
 
 

@@ -26,7 +26,8 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command, interrupt
 
 from agentrt import SpeculationConfig, SpeculationSession, ToolCall, speculable
-from agentrt.adapters.langchain import allow_speculation, guards, report_of, speculate
+from agentrt.adapters.langchain import allow_speculation, report_of, speculate
+from agentrt.adapters.langchain.guards import guards
 from agentrt.bench.speculation.guards import (
     GUARDED,
     UNGUARDED,
@@ -38,6 +39,7 @@ from agentrt.bench.speculation.guards import (
 from agentrt.config import TurnAhead
 from agentrt.reports.events import DraftRefused, PredictorSkipped, SpeculationEvent, SpeculationStarted
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
+from agentrt.tools import restrictions
 from tests.adapters.doubles import Calls, Oracle, ScriptedChat
 from tests.adapters.langchain.graphs import INPUT, async_tool
 from tests.patience import PATIENCE_S
@@ -367,12 +369,12 @@ def test_a_graph_that_does_not_show_its_guards_has_some(
         raise KeyError("__pregel_call")
 
     monkeypatch.setattr(guards, "enclosing_graphs", unreadable)
-    guards._warn_of.cache_clear()
+    restrictions._warn_of.cache_clear()
     model, runs = speculating([*ONE, [("look", {"q": "q1"})]]), list[str]()
     state = run(agent(model, [async_tool(0, runs)]), INPUT)
     assert state["messages"][-1].content == "done"
     assert report_of(model).total.misses == 2
-    assert refusal(model) == "this version of LangGraph does not show the guards of its graphs"
+    assert refusal(model) == "this version of the framework does not show the guards of its runs"
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
         "no tool runs speculatively, but those with before_approval=True"
     ]

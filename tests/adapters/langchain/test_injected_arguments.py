@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from agentrt import SpeculationSession, ToolCall, speculable
 from agentrt.adapters.langchain import report_of, speculate
-from agentrt.adapters.langchain.injected_arguments import standing_in
+from agentrt.adapters.langchain.tools.injected_arguments import standing_in
 from agentrt.errors import NotSpeculableError, SpeculationError
 from agentrt.reports.report import SpeculationReport
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time

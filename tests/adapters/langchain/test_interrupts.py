@@ -20,8 +20,8 @@ from langgraph.prebuilt import ToolNode
 from langgraph.types import interrupt
 
 from agentrt.adapters.langchain import allow_speculation
-from agentrt.adapters.langchain import interrupts as module
-from agentrt.adapters.langchain.interrupts import may_interrupt
+from agentrt.adapters.langchain.guards import interrupts as module
+from agentrt.adapters.langchain.guards.interrupts import may_interrupt
 from tests.adapters.doubles import ScriptedChat
 
 ASK: Any = {"person": interrupt}

@@ -21,8 +21,8 @@ from langgraph.runtime import Runtime
 
 from agentrt import ToolCall, speculable
 from agentrt.adapters.langchain import report_of, speculate
-from agentrt.adapters.langchain.injected_arguments import standing_in
-from agentrt.adapters.langchain.known_values import ReadArguments
+from agentrt.adapters.langchain.tools.injected_arguments import standing_in
+from agentrt.adapters.langchain.tools.known_values import ReadArguments
 from agentrt.errors import ConfigurationError, NotSpeculableError, SpeculationError
 from agentrt.reports.report import SpeculationReport
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time

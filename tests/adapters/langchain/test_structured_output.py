@@ -16,7 +16,7 @@ from langchain_core.tools import tool
 from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from agentrt.adapters.langchain import ChatAgentRT
-from agentrt.adapters.langchain.response_format import response_format_of
+from agentrt.adapters.langchain.chat_model.structured_output import response_format_of
 from agentrt.errors import ConfigurationError, InvalidRequestError, StructuredOutputError
 from agentrt.runtime import LocalRuntime
 

@@ -14,9 +14,9 @@ from langchain_core.tools import BaseTool, tool
 
 from agentrt import Priority, ToolCall, priority, speculable
 from agentrt.adapters.langchain import ChatAgentRT, report_of, speculate
-from agentrt.adapters.langchain.generations import is_call_answered
+from agentrt.adapters.langchain.chat_model.answers import is_call_answered
+from agentrt.adapters.langchain.chat_model.runtime_answers import RuntimeAnswers
 from agentrt.adapters.langchain.messages import openai_messages
-from agentrt.adapters.langchain.runtime_answers import RuntimeAnswers
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.toolcache.outputs import ToolOutputs
 from agentrt.testing import ScriptedSpeculator

@@ -58,11 +58,11 @@ class CacheMachine(RuleBasedStateMachine):
         taken = self.cache.take(key)
         if taken is None:
             run = self.added.get(key)
-            assert self.closed or run is None or run in self.handed_out or not run.usable
+            assert self.closed or run is None or run in self.handed_out or run.why_unusable()
             assert self.cache.why_missing(key) or self.closed
         else:
             assert taken is self.added[key]
-            assert taken.usable
+            assert taken.why_unusable() is None
             assert taken not in self.handed_out
             self.handed_out.append(taken)
 

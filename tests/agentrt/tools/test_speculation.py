@@ -45,7 +45,7 @@ def test_none_is_a_value() -> None:
 def test_a_failed_run_is_lost_and_says_why() -> None:
     run = speculation()
     run.fail(ValueError("secret"))
-    assert not run.usable
+    assert run.why_unusable()
     assert not run.result().usable
     assert run.lost_because == "the speculation failed with ValueError"
 
@@ -71,11 +71,10 @@ def test_a_result_spoils() -> None:
     clock.now = 100.0  # a long run does not age while it runs
     run.finish(1)
     clock.now += TTL
-    assert run.usable
+    assert run.why_unusable() is None
     clock.now += 0.1
-    assert not run.usable
+    assert run.why_unusable() == "the result was too old"
     assert not run.result().usable
-    assert run.lost_because == "the result was too old"
 
 
 def test_seconds_stop_with_the_run() -> None:
@@ -222,7 +221,7 @@ class LifeCycle(RuleBasedStateMachine):
     def claim(self) -> None:
         if not self.run.done:
             return
-        could = self.run.state is STATES.FINISHED and self.run.usable
+        could = self.run.state is STATES.FINISHED and self.run.why_unusable() is None
         outcome = self.run.result()
         assert outcome.usable == could
         if could:

@@ -23,7 +23,7 @@ from agentrt.config import TurnAhead
 from agentrt.speculators import StreamSpeculator
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
 from agentrt.tools.speculable import speculable_tool
-from agentrt.turns.history import CallHistory
+from agentrt.turns.turn_input import CallHistory
 from tests.agentrt.turns.sessions import call
 
 Message = dict[str, Any]

@@ -9,6 +9,7 @@ from agentrt.adapters.langchain import ChatAgentRT
 from agentrt.bench.speculation.replayed_chat import ReplayedChat
 from agentrt.bench.speculation.scripted import Script
 from agentrt.turns.turn import Turn
+from agentrt.turns.turn_predictors import TurnPredictors
 from tests.patience import until
 
 
@@ -16,23 +17,23 @@ class Drafting:
     """The turns whose predictors have not ended, for answers that wait for them."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self._turns: set[Turn] = set()
-        start, draft_all = Turn.start, Turn._draft_all
+        self._turns: set[TurnPredictors] = set()
+        start, run = Turn.start, TurnPredictors.run
 
         def noted_start(turn: Turn, host: Any) -> None:
-            self._turns.add(turn)
+            self._turns.add(turn._predictors)
             start(turn, host)
-            if not turn._runs_predictors:
-                self._turns.discard(turn)
+            if turn._host is None:
+                self._turns.discard(turn._predictors)
 
-        async def noted_drafts(turn: Turn, drafting: Any, runs: Any) -> None:
+        async def noted_run(predictors: TurnPredictors, *args: Any, **options: Any) -> None:
             try:
-                await draft_all(turn, drafting, runs)
+                await run(predictors, *args, **options)
             finally:
-                self._turns.discard(turn)
+                self._turns.discard(predictors)
 
         patch.setattr(Turn, "start", noted_start)
-        patch.setattr(Turn, "_draft_all", noted_drafts)
+        patch.setattr(TurnPredictors, "run", noted_run)
 
     def wait(self) -> None:
         until(lambda: not self._turns)

@@ -1,0 +1,1 @@
+"""The local runtime as a LangChain chat model."""

@@ -1,0 +1,1 @@
+"""Chat models that speculate beside their requests."""

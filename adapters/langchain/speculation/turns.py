@@ -1,0 +1,160 @@
+"""The turns beside one request to a speculating chat model."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import copy_context
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+
+from agentrt import DraftRequest
+from agentrt.adapting import Turn
+from agentrt.calls import ParserEvent, ToolCall
+from agentrt.drafts import Speculator
+from agentrt.toolcache import FinishedCall, TakeResult, offering_results
+
+from ..guards.guards import guards_in_graph
+from ..messages import answered_ids, openai_messages
+from ..tools.known_values import known_to_turns
+from .bound_tools import BoundTools
+from .chat_model_request import ChatModelRequest, ModelMethod
+from .chat_model_speculator import ChatModelSpeculator, tool_calls
+from .model_state import ModelState, inside_turn_of
+
+
+@dataclass(frozen=True)
+class TurnStarter:
+    """Starts the turns of one request by ``method`` of a speculating chat model.
+
+    ``offered`` are the names of the tools that the request offers; None if they cannot be read.
+    """
+
+    state: ModelState
+    tools: BoundTools
+    method: ModelMethod
+    offered: Collection[str] | None
+
+    def start(
+        self, messages: Sequence[BaseMessage], ahead: Callable[[], ChatModelRequest | None] | None = None
+    ) -> Turn:
+        """Start a turn on this history; ``ahead`` returns the request, if the next one may be sent ahead."""
+        answered, rejected = answered_ids(messages)
+        with known_to_turns():
+            return self.state.turns.start(
+                lambda: DraftRequest(openai_messages(messages), self.tools.schemas),
+                tools=self.tools.speculable,
+                offered=self.offered,
+                guards=functools.partial(guards_in_graph, self.tools.speculable),
+                answered=answered,
+                rejected=rejected,
+                blocking=not self.method.is_async,
+                predictors=self._predictors_for(messages),
+                ahead=ahead,
+            )
+
+    def model_request(
+        self,
+        model: Any,
+        send: Callable[..., Any],
+        messages: Sequence[BaseMessage],
+        options: Mapping[str, Any],
+    ) -> ChatModelRequest:
+        """Return the request as one that others can be sent ahead after."""
+        kept = {name: value for name, value in options.items() if name != "run_manager"}
+        return ChatModelRequest(
+            model=model,
+            method=self.method,
+            send=send,
+            model_key=model._get_llm_string(**kept),
+            messages=list(messages),
+            options=kept,
+            schemas=self.tools.schemas,
+            predictors_for=self._predictors_for,
+        )
+
+    def _predictors_for(self, messages: Sequence[BaseMessage]) -> list[Speculator]:
+        return [
+            ChatModelSpeculator(predictor, messages, self.tools.given, use_async=self.method.is_async)
+            if isinstance(predictor, BaseChatModel)
+            else predictor
+            for predictor in self.state.turns.predictors
+        ]
+
+
+class TurnSequence:
+    """The turn beside a request, and those that follow it within the same answer.
+
+    The next turn starts where the server has answered the calls of the one before. If the server never
+    does, there is one turn.
+    """
+
+    def __init__(self, first: Turn, starter: TurnStarter, messages: Sequence[BaseMessage]) -> None:
+        """``first`` is the turn on the history ``messages``; ``starter`` starts those on longer ones."""
+        self._current = first
+        self._starter = starter
+        self._outside = copy_context()
+        self._messages = list(messages)
+        self._take: TakeResult | None = None
+
+    def __enter__(self) -> TurnSequence:
+        """Return the sequence."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Discard the speculations of the current turn if it was not bound."""
+        self._current.discard()
+
+    @contextmanager
+    def generating(self) -> Iterator[None]:
+        """Run the model's own code in this block: it starts no turns, and may take speculated results."""
+        with inside_turn_of(self._starter.state), offering_results(self):
+            yield
+
+    def lookahead_answer(self) -> AsyncGenerator[Any, None]:
+        """Yield the answer of a lookahead request, if it answers this one."""
+        return self._current.lookahead_answer()
+
+    def lookahead_answer_blocking(self) -> Generator[Any, None, None]:
+        """:meth:`lookahead_answer` for the sync methods."""
+        return self._current.lookahead_answer_blocking()
+
+    def observe(self, event: ParserEvent) -> None:
+        """Show the predictors of the current turn what the model has written."""
+        self._current.observe(event)
+
+    def bind(self, message: BaseMessage) -> None:
+        """Bind the last turn to the calls that the agent has to make."""
+        self._current.bind(tool_calls(message))
+
+    def take_results(self, take: TakeResult) -> None:
+        """Hand the results of speculations to ``take``, in this turn and those that follow."""
+        self._take = take
+        self._current.on_finished(self._submit)
+
+    def answered(self, calls: Sequence[tuple[ToolCall, str]]) -> None:
+        """End the current turn, whose calls the server has answered, and start the next."""
+        self._current.bind_answered([call for call, _ in calls])
+        made: Any = [
+            {"name": call.name, "args": dict(call.arguments), "id": call.id, "type": "tool_call"}
+            for call, _ in calls
+        ]
+        self._messages.append(AIMessage("", tool_calls=made))
+        self._messages += [ToolMessage(output, tool_call_id=str(call.id)) for call, output in calls]
+        # This runs in the model's own code, which starts no turns: the context before it does.
+        self._current = self._outside.run(self._starter.start, list(self._messages))
+        self._current.on_finished(self._submit)
+
+    def _submit(self, result: FinishedCall) -> None:
+        if self._take is not None and result.call.name in self._starter.tools.submittable:
+            self._take(result)

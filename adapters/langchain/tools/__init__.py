@@ -1,0 +1,1 @@
+"""LangChain tools that can be run speculatively."""

@@ -1,0 +1,253 @@
+"""LangChain tools that can be run speculatively and claim their speculations by ``tool_call_id``."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.tools import Tool as SingleInputTool
+from pydantic import PrivateAttr
+
+from agentrt.adapting import (
+    Invocation,
+    SpeculableKeywords,
+    SpeculableOptions,
+    SpeculableTool,
+    claiming_function,
+    plain_function,
+    running,
+    speculable_tool,
+)
+from agentrt.argument_checks import check_collection, check_setting
+from agentrt.errors import ConfigurationError, NotSpeculableError
+
+from ...server_tools import check_trusted, only_reads, options_of
+from ...transparent_subclass import plain_class, transparent_subclass
+from .injected_arguments import NO_INJECTED_ARGUMENTS, InjectedArguments, injected_arguments, standing_in
+from .writes import observe_writes
+
+AnyTool = TypeVar("AnyTool", bound=BaseTool)
+_CALL = "__agentrt_call__"
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """The call that a run of the tool answers, and its validated arguments."""
+
+    id: str | None
+    invocation: Invocation
+
+
+def make_speculable(tool: AnyTool, options: SpeculableOptions) -> AnyTool:
+    """Return a speculable copy of ``tool``, still an instance of its class."""
+    if options.invalidated_by:
+        observe_writes()
+    copy = tool.model_copy()
+    object.__setattr__(copy, "__class__", _speculable_class(plain_class(type(tool))))
+    _describe(copy, options)
+    return copy
+
+
+def _describe(tool: Any, options: SpeculableOptions) -> None:
+    """Let ``tool``, of a speculable class, claim speculations of its own."""
+    base = plain_class(type(tool))
+    injected = injected_arguments(tool, options.reads)
+    if injected.names and options.prepare is not None:
+        raise NotSpeculableError(
+            f"{tool.name} has injected arguments {sorted(injected.names)}, which its prepare would run "
+            "without. Take what it needs as ordinary arguments."
+        )
+    described = tool._agentrt = SpeculableTool(
+        tool.name,
+        bind=functools.partial(_bind, base, tool, injected),
+        call=_sync_runner(base, tool) if _has_sync(tool) else None,
+        acall=_async_runner(base, tool) if _has_async(base, tool) else None,
+        options=options,
+        speculative_call=_sync_runner(base, tool, injected) if _has_sync(tool) else None,
+        speculative_acall=_async_runner(base, tool, injected) if _has_async(base, tool) else None,
+        injected=injected.names,
+        known=None if injected.read is None else injected.read.of_call,
+    )
+    for name in ("func", "coroutine"):  # where the tool has one: agents may call it instead of the tool
+        function = getattr(tool, name, None)
+        if inspect.isroutine(function):
+            setattr(tool, name, claiming_function(plain_function(function), described))
+
+
+if TYPE_CHECKING:
+    _Base = BaseTool
+else:
+    _Base = object  # at run time ``super()`` is the class of the user's tool
+
+
+class SpeculableMixin(_Base):
+    """Mixin of a LangChain tool that claims speculations.
+
+    LangChain validates the arguments in ``_to_args_and_kwargs``, which also takes the call's id, and then
+    runs the tool by ``_run`` or ``_arun``, inside its callbacks and its packing of the result. The first adds
+    the call to the arguments and the others claim with it: tracing, error handling and artifacts stay.
+    """
+
+    if TYPE_CHECKING:
+        _agentrt: SpeculableTool
+
+    @property
+    def __speculable__(self) -> SpeculableTool:
+        """The tool as a session sees it."""
+        return self._agentrt
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Any:
+        """Return a copy with speculations of its own, because it may be changed."""
+        copied = super().__deepcopy__(memo)
+        _describe(copied, self._agentrt.options)
+        return copied
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Any:
+        """Return a copy; a changed one has speculations of its own."""
+        copied = super().model_copy(update=update, deep=deep)
+        if update:
+            _describe(copied, self._agentrt.options)
+        return copied
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Raise :class:`ConfigurationError`: speculations belong to this process."""
+        raise ConfigurationError(
+            f"the speculable tool {self.name} cannot be pickled. Pickle the plain tool, and pass it to "
+            "speculable() where it is loaded."
+        )
+
+    def _to_args_and_kwargs(
+        self, tool_input: str | dict[str, Any], tool_call_id: str | None
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        args, kwargs = super()._to_args_and_kwargs(tool_input, tool_call_id)
+        return args, {**kwargs, _CALL: _Call(tool_call_id, Invocation(args, dict(kwargs)))}
+
+    def _run(self, *args: Any, **kwargs: Any) -> Any:
+        call = kwargs.pop(_CALL, None)
+        method = super()._run  # type: ignore[safe-super]
+
+        def run() -> Any:
+            with running(self._agentrt):
+                return method(*args, **kwargs)
+
+        if call is None:
+            return run()
+        key = functools.partial(self._agentrt.call_key, call.invocation, kwargs)
+        return self._agentrt.claim(call.id, key, run)
+
+
+class SpeculableAsyncMixin(SpeculableMixin):
+    """Mixin of a tool with an async implementation of its own; the default one calls ``_run``."""
+
+    async def _arun(self, *args: Any, **kwargs: Any) -> Any:
+        call = kwargs.pop(_CALL, None)
+        method = super()._arun
+
+        async def run() -> Any:
+            with running(self._agentrt):
+                return await method(*args, **kwargs)
+
+        if call is None:
+            return await run()
+        key = functools.partial(self._agentrt.call_key, call.invocation, kwargs)
+        return await self._agentrt.aclaim(call.id, key, run)
+
+
+@functools.cache
+def _speculable_class(base: type[BaseTool]) -> type[BaseTool]:
+    """Return a subclass of ``base`` that claims speculations."""
+    mixin = SpeculableMixin if base._arun is BaseTool._arun else SpeculableAsyncMixin
+    return transparent_subclass(base, mixin, _agentrt=PrivateAttr())
+
+
+def _bind(
+    base: type[BaseTool], tool: BaseTool, injected: InjectedArguments, arguments: Mapping[str, Any]
+) -> Invocation:
+    # A model has no say in what is injected: agents drop such arguments of its call, too.
+    own = {name: value for name, value in arguments.items() if name not in injected.names}
+    args, kwargs = base._to_args_and_kwargs(tool, {**own, **injected.placeholders}, None)
+    for name in injected.placeholders:
+        kwargs.pop(name, None)
+    # Only a tool with a single input takes it by position.
+    named = {**dict(zip(tool.args, args, strict=False)), **kwargs} if args else None
+    return Invocation(args, kwargs, named, None if injected.read is None else injected.read.of_run())
+
+
+def _sync_runner(
+    base: type[BaseTool], tool: Any, injected: InjectedArguments = NO_INJECTED_ARGUMENTS
+) -> Callable[..., Any]:
+    config = _config_for(tool)
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with running(tool._agentrt), standing_in(tool.name, injected.names, injected.read) as stand_ins:
+            return base._run(tool, *args, **{**config, **kwargs, **stand_ins})
+
+    return run
+
+
+def _async_runner(
+    base: type[BaseTool], tool: Any, injected: InjectedArguments = NO_INJECTED_ARGUMENTS
+) -> Callable[..., Any]:
+    config = _config_for(tool)
+
+    async def run(*args: Any, **kwargs: Any) -> Any:
+        with running(tool._agentrt), standing_in(tool.name, injected.names, injected.read) as stand_ins:
+            return await base._arun(tool, *args, **{**config, **kwargs, **stand_ins})
+
+    return run
+
+
+def _config_for(tool: BaseTool) -> dict[str, Any]:
+    # These classes require a config, and pass it to functions with a parameter for it only.
+    return {"config": RunnableConfig()} if isinstance(tool, (StructuredTool, SingleInputTool)) else {}
+
+
+def _has_sync(tool: BaseTool) -> bool:
+    return getattr(tool, "func", True) is not None
+
+
+def _has_async(base: type[BaseTool], tool: BaseTool) -> bool:
+    if isinstance(tool, (StructuredTool, SingleInputTool)):
+        return tool.coroutine is not None
+    return base._arun is not BaseTool._arun
+
+
+def speculable_mcp_tools(
+    tools: Iterable[BaseTool], *, trusted: bool, **options: Unpack[SpeculableKeywords]
+) -> list[BaseTool]:
+    """Return the tools of MCP servers, with those speculable that have a true ``readOnlyHint``.
+
+    ::
+
+        tools = speculable_mcp_tools(await client.get_tools(server_name="notes"), trusted=True)
+
+    The hint is the server's own claim, so it counts only for servers that you trust; for a tool of another
+    one use ``speculable(tool)``. All other tools are returned as they are, and so are tools that are
+    speculable already. A call of a tool without the hint outdates the speculations from before it, unless
+    ``invalidated_by`` says which tools do. A tool with a true ``openWorldHint`` passes its arguments on to
+    others: it ``discloses`` them, unless that option is given.
+
+    ``options`` are those of :func:`agentrt.speculable`, for all tools.
+
+    Raises:
+        ConfigurationError: the servers are not trusted, ``tools`` are none, or an option is unknown or has an
+            invalid value.
+    """
+    check_trusted(trusted)
+    check_collection("tools", tools, "the list of tools that langchain-mcp-adapters has loaded")
+    given = list(tools)
+    for tool in given:
+        check_setting("tools", tool, BaseTool, "the tools that langchain-mcp-adapters has loaded")
+    writers = tuple(tool.name for tool in given if not only_reads(tool.metadata))
+    chosen = {"invalidated_by": writers, **dict[str, Any](options)}
+    return [
+        make_speculable(tool, options_of(tool.metadata, chosen))
+        if only_reads(tool.metadata) and speculable_tool(tool) is None
+        else tool
+        for tool in given
+    ]

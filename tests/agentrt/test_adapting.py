@@ -1,0 +1,188 @@
+"""The door for adapters: what turns do with the guards, the runs and the answers of a framework."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from agentrt import DraftRequest, SpeculationConfig, SpeculationReport, ToolCall, run_scope, speculable
+from agentrt.adapting import Guards, Run, SpeculableTool, Toolbox, Turns, current_scope
+from agentrt.config import TurnAhead
+from agentrt.errors import ConfigurationError
+from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
+from agentrt.tools import restrictions
+
+LOOK = ToolCall("look", {"q": "a"}, "call_1")
+
+
+def toolbox(runs: list[str], **options: Any) -> Toolbox:
+    @speculable(**options)
+    async def look(q: str) -> str:
+        runs.append(q)
+        await asyncio.sleep(1)
+        return f"found {q}"
+
+    return Toolbox([look])
+
+
+def one_turn(tools: Toolbox, **settings: Any) -> tuple[Any, SpeculationReport]:
+    """Return the result of the call that one model request makes, and the report."""
+
+    async def main() -> tuple[Any, SpeculationReport]:
+        turns = Turns(ScriptedSpeculator([LOOK]))
+        with turns.start(request, tools=tools.tools, **settings) as turn:
+            await asyncio.sleep(2)
+            turn.bind([LOOK])
+        return await tools.acall(LOOK), turns.report()
+
+    return run_in_virtual_time(main)
+
+
+def request() -> DraftRequest:
+    return DraftRequest([], [])
+
+
+def guarded() -> Guards:
+    return Guards({"look": "a person approves"})
+
+
+def unreadable() -> Guards:
+    raise KeyError("what the framework renamed")
+
+
+def test_a_call_is_answered_from_its_speculation() -> None:
+    runs: list[str] = []
+    result, report = one_turn(toolbox(runs))
+    assert (result, report.total.claims, runs) == ("found a", 1, ["a"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"guards": guarded}, "a person approves"),
+        ({"guards": unreadable}, "this version of the framework does not show the guards of its runs"),
+        ({"offered": ["other"]}, "the tool is not offered in this turn"),
+        ({"refused": {"look": "the tool runs alone"}}, "the tool runs alone"),
+    ],
+)
+def test_a_tool_that_must_wait_runs_when_it_is_called(settings: dict[str, Any], why: str) -> None:
+    result, report = one_turn(toolbox([]), **settings)
+    assert (result, report.total.claims) == ("found a", 0)
+    (problem,) = report.turns[0].problems
+    assert problem.endswith(why)
+
+
+@pytest.mark.parametrize(("guards", "claims"), [(guarded, 1), (unreadable, 1)])
+def test_a_guarded_tool_may_run_before_its_approval_if_it_says_so(
+    guards: Callable[[], Guards], claims: int
+) -> None:
+    _, report = one_turn(toolbox([], before_approval=True), guards=guards)
+    assert report.total.claims == claims
+
+
+def test_before_approval_does_not_lift_other_restrictions() -> None:
+    _, report = one_turn(toolbox([], before_approval=True), refused={"look": "the tool runs alone"})
+    assert report.total.claims == 0
+
+
+def test_guards_that_cannot_be_read_are_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    restrictions._warn_of.cache_clear()
+    for _ in range(2):
+        one_turn(toolbox([]), guards=unreadable)
+    (record,) = caplog.records
+    assert "KeyError" in record.getMessage()
+    assert record.levelno == logging.WARNING
+
+
+def test_guards_are_read_only_if_a_predictor_is_worth_running() -> None:
+    asked: list[str] = []
+
+    def noted() -> Guards:
+        asked.append("guards")
+        return Guards()
+
+    async def main() -> None:
+        turns = Turns(ScriptedSpeculator([LOOK]), config=SpeculationConfig(mode="off"))
+        with turns.start(request, tools=toolbox([]).tools, guards=noted):
+            await asyncio.sleep(1)
+
+    run_in_virtual_time(main)
+    assert asked == []
+
+
+def test_the_end_of_a_run_ends_its_speculations() -> None:
+    tools = toolbox([])
+
+    async def main() -> tuple[int, float, Any]:
+        turns, run = Turns(ScriptedSpeculator([LOOK])), Run()
+        with turns.start(request, tools=tools.tools, run=run) as turn:
+            await asyncio.sleep(0.5)
+            turn.bind([LOOK])
+        began = asyncio.get_running_loop().time()
+        await run.aclose()
+        took = asyncio.get_running_loop().time() - began
+        return turns.report().total.wasted, took, await tools.acall(LOOK, run.scope)
+
+    wasted, took, result = run_in_virtual_time(main)
+    assert (wasted, took, result) == (1, 0, "found a")
+
+
+def test_a_run_has_its_own_calls() -> None:
+    tools = toolbox([])
+
+    async def main() -> tuple[int, int]:
+        turns, ours, others = Turns(ScriptedSpeculator([LOOK])), Run(), Run()
+        with turns.start(request, tools=tools.tools, run=ours) as turn:
+            await asyncio.sleep(2)
+            turn.bind([LOOK])
+        await tools.acall(LOOK, others.scope)
+        before = turns.report().total.claims
+        await tools.acall(LOOK, ours.scope)
+        return before, turns.report().total.claims
+
+    assert run_in_virtual_time(main) == (0, 1)
+
+
+def test_a_claim_without_a_scope_is_of_the_run_of_its_context() -> None:
+    tools = toolbox([])
+
+    async def main() -> int:
+        turns = Turns(ScriptedSpeculator([LOOK]))
+        with run_scope("ours"):
+            assert current_scope() == "ours"
+            with turns.start(request, tools=tools.tools) as turn:
+                await asyncio.sleep(2)
+                turn.bind([LOOK])
+        with run_scope("others"):
+            await tools.acall(LOOK)
+        return turns.report().total.claims
+
+    assert run_in_virtual_time(main) == 0
+
+
+def test_an_answer_that_cannot_be_read_discards_its_turn(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> int:
+        turns = Turns(ScriptedSpeculator([LOOK]))
+        turn = turns.start(request, tools=toolbox([]).tools)
+        await asyncio.sleep(0.5)
+        with turn.reading():
+            raise ValueError("no such field")
+        return turns.report().total.wasted
+
+    assert run_in_virtual_time(main) == 1
+    assert "an answer could not be read for its tool calls: ValueError" in caplog.text
+
+
+def test_turn_ahead_is_refused_where_it_is_not_supported() -> None:
+    config = SpeculationConfig(turn_ahead=TurnAhead())
+    with pytest.raises(ConfigurationError, match="Leave it out here"):
+        Turns(ScriptedSpeculator(), config=config, without_ahead="no turn_ahead. Leave it out here.")
+
+
+def test_the_key_of_raw_arguments_is_that_of_the_validated_ones() -> None:
+    tool: SpeculableTool = toolbox([]).tools["look"]
+    assert tool.key_of({"q": "a"}) == tool.key(tool.bind({"q": "a"}))

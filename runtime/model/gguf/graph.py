@@ -257,8 +257,9 @@ class GraphBuilder:
     def _linears(self, state: ov.Output, linears: Sequence[_Linear]) -> list[ov.Output]:
         """Return what each of ``linears`` makes of ``state``.
 
-        They are one matrix in the file if it is narrow enough to gain by that (:data:`~agentrt.runtime.model.fuse_matmuls.MAX_FUSED_COLUMNS`) and all
-        of it is stored alike. Weights that are concatenated only when a model is opened are in memory twice.
+        They are one matrix in the file if it is narrow enough to gain by that
+        (:data:`~agentrt.runtime.model.fuse_matmuls.MAX_FUSED_COLUMNS`) and all of it is stored alike. Weights
+        that are concatenated only when a model is opened are in memory twice.
         """
         columns = state.get_partial_shape()[-1].get_length()
         rows = [

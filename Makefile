@@ -4,7 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
-BENCHES ?= speculation toolcache scheduler engine models drafting context attack
+BENCHES ?= speculation toolcache scheduler engine models drafting context
 # The tests of a file share what they open, so a file stays on one worker. A worker that ends with a test is not
 # replaced: the next one would begin with the same test.
 WORKERS ?= 2
@@ -58,9 +58,9 @@ check: $(VENV)/.installed-dev $(VENV)/.installed-types $(VENV)/.installed-docs
 test-long: $(VENV)/.installed-dev
 	$(RUN) -m pytest -m hypothesis --hypothesis-profile=long --timeout=0
 
-# What it finds is in the table of problems, and in attack.json with all else.
-attack: $(VENV)/.installed-bench
-	$(RUN) -m agentrt bench attack --json attack.json
+# What it finds is in the table of problems, and in attack.json with all else. PARTS="soak or drain" tries these.
+attack: $(VENV)/.installed-dev
+	$(RUN) -m pytest tests/attack --full --timeout=0 --override-ini=faulthandler_timeout=0 --capture=no -k "$(PARTS)"
 
 docs: $(VENV)/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict

@@ -6,7 +6,7 @@
 context bench on this model instead of nano, and the engine and scheduler benches on it as well, kept as the
 reports ``engine_models`` and ``scheduler_models``; with ``--draft`` besides, the drafting bench on these
 models instead, and the speculation bench as well, kept as ``speculation_models``. With ``--part`` it measures
-parts of bench attack, context or speculation, kept as the report ``BENCH_PART``. A region is::
+parts of bench context or speculation, kept as the report ``BENCH_PART``. A region is::
 
     <!-- measured BENCH
     figure | what it says
@@ -69,9 +69,17 @@ class Measured(BaseModel):
     """File names of the main model and the draft models that the bench was given."""
     parts: tuple[str, ...] = ()
     """Parts of the bench that were measured; all of them if none is named."""
+    measured_by: str = ""
+    """The command line that measures the report, if that is not ``agentrt bench``."""
+
+    def write(self, file: Path) -> None:
+        """Write it as JSON."""
+        file.write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
     def command(self) -> str:
         """Return the command line that measures the report."""
+        if self.measured_by:
+            return self.measured_by
         named = [f" --{kind} {name}" for kind, name in zip(_kinds(self.models), self.models, strict=True)]
         named += [f" --part {part}" for part in self.parts]
         bench = self.report.bench.removesuffix(_WITH_MODELS)
@@ -208,17 +216,27 @@ def _cell(cell: Cell) -> str:
     return shown.rstrip("0").rstrip(".") if "." in shown else shown
 
 
-def _commit() -> str:
+def describe_commit() -> str:
+    """Return the commit of this clone, with ``-dirty`` if there are changes since; empty without a clone."""
+    described = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True)
+    return described.stdout.strip()
+
+
+def clean_commit() -> str:
     """Return the commit of this clone.
 
     Raises:
         ConfigurationError: there are changes since, or this is no clone.
     """
-    described = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True)
-    commit = described.stdout.strip()
-    if described.returncode != 0 or commit.endswith("-dirty"):
+    commit = describe_commit()
+    if not commit or commit.endswith("-dirty"):
         raise ConfigurationError("figures are measured at a commit. Commit your changes first, in a clone.")
     return commit
+
+
+def now() -> str:
+    """Return the time (UTC) of a measurement that begins."""
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def _measure(
@@ -242,7 +260,7 @@ def _measure(
     Raises:
         ConfigurationError: bench models has no such files.
     """
-    date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M")
+    date = now()
     main = importlib.import_module(f"agentrt.bench.{name}.main")
     options: dict[str, Any] = {"quick": quick, "workloads": workloads, "progress": progress}
     if pair:
@@ -259,7 +277,7 @@ def _measure(
     measured = Measured(
         date=date, commit=commit, quick=quick, report=report, models=named, parts=tuple(parts)
     )
-    (folder / f"{report.bench}.json").write_text(measured.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    measured.write(folder / f"{report.bench}.json")
     _draw(report, folder)
 
 
@@ -313,7 +331,7 @@ def main(arguments: Sequence[str]) -> None:
         parser.error(f"{root} is not a clone of agentrt: it has no docs/figures. Change to one.")
     try:
         # Asked for once: the pictures of the first bench are changes, too.
-        commit = _commit() if given.benches or given.model else ""
+        commit = clean_commit() if given.benches or given.model else ""
         pair = [given.model, *(given.draft or ())] if given.model else []
         of_bench = {"drafting": pair, "context": pair[:1]}
         runs = [(name, of_bench.get(name, []), given.part if name in PARTS else []) for name in given.benches]

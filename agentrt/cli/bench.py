@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 class BenchName(enum.StrEnum):
     """The benches; each has a package of its name in :mod:`agentrt.bench`."""
 
-    ATTACK = "attack"
     CONTEXT = "context"
     DRAFTING = "drafting"
     ENGINE = "engine"
@@ -39,7 +38,6 @@ class BenchName(enum.StrEnum):
 
 
 NEEDED_EXTRAS: dict[BenchName, tuple[Extra, ...]] = {
-    BenchName.ATTACK: ("bench",),
     BenchName.CONTEXT: ("bench",),
     BenchName.DRAFTING: ("bench",),
     BenchName.ENGINE: ("runtime",),
@@ -58,7 +56,7 @@ _BENCHES_WITH: dict[str, set[BenchName]] = {
         *(BenchName.CONTEXT, BenchName.DRAFTING, BenchName.ENGINE),
         *(BenchName.MODELS, BenchName.SCHEDULER, BenchName.SPECULATION),
     },
-    "--part": {BenchName.ATTACK, BenchName.CONTEXT, BenchName.SPECULATION},
+    "--part": {BenchName.CONTEXT, BenchName.SPECULATION},
     "--peer": {BenchName.SCHEDULER},
     "--seed": {BenchName.SCHEDULER, BenchName.SPECULATION, BenchName.TOOLCACHE},
     "--seeds": {BenchName.SCHEDULER, BenchName.SPECULATION, BenchName.TOOLCACHE},
@@ -103,8 +101,8 @@ def bench(
     part: Annotated[
         list[str] | None,
         typer.Option(
-            help="A part of bench attack, context or speculation to measure alone, such as restarts. Can be "
-            "given several times."
+            help="A part of bench context or speculation to measure alone, such as restarts. Can be given "
+            "several times."
         ),
     ] = None,
     seeds: Annotated[

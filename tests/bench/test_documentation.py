@@ -168,6 +168,14 @@ def test_the_command_fills_the_pages_of_a_clone(
     assert "no figure 'speed'" in capsys.readouterr().err
 
 
+def test_a_report_of_tests_names_its_own_command(tmp_path: Path) -> None:
+    measured = Measured(date="2026-01-01 10:00", commit="abc1234", quick=False, report=REPORT)
+    measured.model_copy(update={"measured_by": "make attack"}).write(tmp_path / "attack.json")
+    (found,) = read_reports(tmp_path).values()
+    assert found.report == REPORT
+    assert found.source().startswith("Measured by `make attack` on 2026-01-01 10:00 (UTC) at commit abc1234")
+
+
 def test_a_bench_is_measured_at_a_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -206,7 +214,7 @@ def test_the_models_of_a_folder_are_measured_together(
     main = types.ModuleType("agentrt.bench.models.main")
     main.run_all = run_all  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, main.__name__, main)
-    monkeypatch.setattr(documentation, "_commit", lambda: "abc1234")
+    monkeypatch.setattr(documentation, "clean_commit", lambda: "abc1234")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "docs" / "figures").mkdir(parents=True)
     (tmp_path / "README.md").write_text("")
@@ -241,7 +249,7 @@ def test_real_models_have_a_report_of_their_own(tmp_path: Path, monkeypatch: pyt
         main = types.ModuleType(f"agentrt.bench.{name}.main")
         main.run = function  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, main.__name__, main)
-    monkeypatch.setattr(documentation, "_commit", lambda: "abc1234")
+    monkeypatch.setattr(documentation, "clean_commit", lambda: "abc1234")
     monkeypatch.setattr(documentation, "_draw", lambda report, folder: None)
     monkeypatch.chdir(tmp_path)
     figures = tmp_path / "docs" / "figures"
@@ -277,7 +285,7 @@ def test_the_context_bench_gets_the_main_model(tmp_path: Path, monkeypatch: pyte
 
         main.run = run  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, main.__name__, main)
-    monkeypatch.setattr(documentation, "_commit", lambda: "abc1234")
+    monkeypatch.setattr(documentation, "clean_commit", lambda: "abc1234")
     monkeypatch.setattr(documentation, "_draw", lambda report, folder: None)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "docs" / "figures").mkdir(parents=True)

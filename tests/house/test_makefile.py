@@ -116,7 +116,7 @@ def test_a_failed_installation_is_tried_again(checkout: Path) -> None:
         ("test", ["dev"]),
         ("check", ["dev", "types", "docs"]),
         ("test-long", ["dev"]),
-        ("attack", ["bench"]),
+        ("attack", ["dev"]),
         ("docs", ["docs"]),
         ("bench", ["bench", "redis", "browser"]),
         ("figures", ["bench", "redis", "browser"]),

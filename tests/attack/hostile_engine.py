@@ -8,14 +8,13 @@ import re
 import socketserver
 import threading
 from collections.abc import Callable, Mapping
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self
 
-_STREAM: Final = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
-_CHUNKED: Final = _STREAM.replace(b"connection: close", b"transfer-encoding: chunked")
-_DONE: Final = b"data: [DONE]\n\n"
-_LENGTH: Final = re.compile(rb"(?i)content-length: (\d+)")
-_LIVENESS: Final = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok"
+_STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
+_CHUNKED = _STREAM.replace(b"connection: close", b"transfer-encoding: chunked")
+_DONE = b"data: [DONE]\n\n"
+_LENGTH = re.compile(rb"(?i)content-length: (\d+)")
+_LIVENESS = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok"
 
 Write = Callable[[bytes], object]
 
@@ -24,7 +23,6 @@ class HostileEngine:
     """An engine that the first message of a request tells how to misbehave. A context manager."""
 
     def __init__(self) -> None:
-        """Listen on a free port."""
         self._ends = threading.Event()
         self.paths: list[str] = []
         """Of all requests, as they were received."""
@@ -70,12 +68,7 @@ class HostileEngine:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close all connections."""
         self._ends.set()
         self._server.shutdown()
@@ -96,25 +89,23 @@ def _chunk(delta: Mapping[str, Any], finish_reason: str | None = None) -> bytes:
     return b"data: " + json.dumps(chunk).encode() + b"\n\n"
 
 
-_WORD: Final = _chunk({"content": "a"})
-_FINISHED: Final = _chunk({}, "stop") + _DONE
-_GARBAGE: Final = (
+_WORD = _chunk({"content": "a"})
+_FINISHED = _chunk({}, "stop") + _DONE
+_GARBAGE = (
     b"\x00\xff\xfe" * 1000 + b'\n\ndata: {\n\ndata: []\n\ndata: 5\n\ndata: {"choices": 5}\n\n'
     b'data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":-1},{"index":1e300},{"index":true,'
     b'"function":5}]}}]}\n\ndata: {"choices":[{"delta":{"content":NaN}}],"usage":{"completion_tokens":1e999}}'
     b'\n\ndata: {"choices":[{"delta":null}]}\n\ndata: {"choices":[null]}\n\ndata: \xff\n\n:x\n\nid: 5\n\n'
 )
-_DEEP: Final = b'data: {"choices":[{"index":0,"delta":{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}}]}\n\n"
-_KEYS: Final = _chunk({f"k{number}": 1 for number in range(300_000)})
-_TWO: Final = (
-    b'data: {"choices":[{"index":0,"delta":{"content":"a"}},{"index":1,"delta":{"content":"b"}}]}\n\n'
-)
-_REDIRECT: Final = b"HTTP/1.1 307 Temporary Redirect\r\nlocation: /stolen\r\ncontent-length: 0\r\n\r\n"
-_ODD_HEAD: Final = (
+_DEEP = b'data: {"choices":[{"index":0,"delta":{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}}]}\n\n"
+_KEYS = _chunk({f"k{number}": 1 for number in range(300_000)})
+_TWO = b'data: {"choices":[{"index":0,"delta":{"content":"a"}},{"index":1,"delta":{"content":"b"}}]}\n\n'
+_REDIRECT = b"HTTP/1.1 307 Temporary Redirect\r\nlocation: /stolen\r\ncontent-length: 0\r\n\r\n"
+_ODD_HEAD = (
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nx-a: b\r\nset-cookie: a=b\r\nserver: evil\r\n"
     b"transfer-encoding: identity\r\ncontent-length: 5\r\nconnection: x-a\r\n\r\nhello"
 )
-_UPGRADE: Final = b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\n"
+_UPGRADE = b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\n"
 
 
 def _sends(*pieces: bytes, stays: bool = False) -> Callable[[Write], bool]:
@@ -135,28 +126,19 @@ def _endless(write: Write) -> bool:
     return False
 
 
-def _huge_head(write: Write) -> bool:
-    write(b"HTTP/1.1 200 OK\r\n" + b"".join(b"x-%d: %b\r\n" % (n, b"y" * 900) for n in range(2000)) + b"\r\n")
-    return False
+_HUGE_HEAD = b"HTTP/1.1 200 OK\r\n%b\r\n" % b"".join(b"x-%d: %b\r\n" % (n, b"y" * 900) for n in range(2000))
+_BOMB = gzip.compress(bytes(64 * 2**20))
+_ENCODED = _STREAM.replace(b"connection", b"content-encoding: %b\r\nconnection")
 
 
-def _bomb(encoding: bytes) -> Callable[[Write], bool]:
-    def behave(write: Write) -> bool:
-        head = _STREAM.replace(b"connection", b"content-encoding: " + encoding + b"\r\nconnection")
-        write(head + gzip.compress(bytes(64 * 2**20)))
-        return False
+DRAWN = "sends drawn bytes"
 
-    return behave
-
-
-DRAWN: Final = "sends drawn bytes"
-
-BREAKING_OFF: Final = frozenset(
+BREAKING_OFF = frozenset(
     {"ends in an event", "ends in a chunk", "sends wrong chunks", "stays silent in a stream"}
 )
 """Behaviours after which an answer must not look complete."""
 
-BEHAVIOURS: Final[Mapping[str, Callable[[Write], bool]]] = {
+BEHAVIOURS: Mapping[str, Callable[[Write], bool]] = {
     "stays silent": _sends(stays=True),
     "stays silent in a stream": _sends(_STREAM, _WORD, stays=True),
     "stays open when it has finished": _sends(_STREAM, _WORD, _chunk({}, "stop"), stays=True),
@@ -172,9 +154,9 @@ BEHAVIOURS: Final[Mapping[str, Callable[[Write], bool]]] = {
     "sends deep JSON": _sends(_STREAM, _DEEP, _FINISHED),
     "sends two choices": _sends(_STREAM, _TWO, _DONE),
     "sends without end": _endless,
-    "sends a gzip bomb": _bomb(b"gzip"),
-    "sends a zstd bomb": _bomb(b"zstd"),
-    "sends a huge head": _huge_head,
+    "sends a gzip bomb": _sends(_ENCODED % b"gzip", _BOMB),
+    "sends a zstd bomb": _sends(_ENCODED % b"zstd", _BOMB),
+    "sends a huge head": _sends(_HUGE_HEAD),
     "sends many early hints": _sends(b"HTTP/1.1 103 \r\n\r\n" * 60_000, _STREAM, _WORD, _FINISHED),
     "sends early hints": _sends(
         b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" * 5, _STREAM, _WORD, _FINISHED

@@ -7,30 +7,25 @@ import shutil
 import subprocess
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
-_MIB: Final = 2
-_LARGEST_FILE: Final = 2000
-"""Bytes, where no disk can be mounted."""
-_BALLAST: Final = "ballast"
+_BALLAST = "ballast"
 
 
 class SmallDisk:
     """A disk of 2 MiB in memory; where this user may not mount one, a limit on the size of files.
 
-    A context manager: entering it makes :attr:`folder` small.
+    A context manager: entering it makes :attr:`folder`, which exists and is empty, small.
     """
 
     def __init__(self, folder: Path) -> None:
-        """``folder`` exists and is empty."""
         self.folder = folder
         self._mounted = False
 
     @property
     def prefix(self) -> tuple[str, ...]:
         """Command that runs the one behind it with the limit; empty on a small disk."""
-        return () if self._mounted else ("prlimit", f"--fsize={_LARGEST_FILE}")
+        return () if self._mounted else ("prlimit", "--fsize=2000")
 
     def fill(self) -> None:
         """Leave nothing of the disk; a limit on the size of files holds from the start."""
@@ -47,17 +42,11 @@ class SmallDisk:
 
     def __enter__(self) -> Self:
         """Mount the disk if that is allowed."""
-        command = ["mount", "-t", "tmpfs", "-o", f"size={_MIB}m", "tmpfs", str(self.folder)]
+        command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(self.folder)]
         if shutil.which("mount") is not None:
             self._mounted = subprocess.run(command, check=False, capture_output=True).returncode == 0
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Unmount the disk."""
+    def __exit__(self, *_: object) -> None:
         if self._mounted:
             subprocess.run(["umount", "--lazy", str(self.folder)], check=False, capture_output=True)

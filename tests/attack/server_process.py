@@ -11,18 +11,15 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import NamedTuple, Self
 
+from agentrt.bench.common.process import without_settings
 from agentrt.errors import BenchProcessError
+from tests.attack.wire import Answer, Request, exchange, post
 
-from ..common.process import without_settings
-
-_START_S: Final = 120.0
-_LAST_LINES: Final = 20
-_SERVING: Final = re.compile(r"^serving .* at http://127\.0\.0\.1:(\d+)/v1$", re.MULTILINE)
-_FAULTS: Final = ("Traceback", "Fatal Python error", "terminate called", "panicked", "ASGI")
-_APPS: Final = ("owner", "attacker", "other")
+_START_S = 120.0
+_SERVING = re.compile(r"^serving .* at http://127\.0\.0\.1:(\d+)/v1$", re.MULTILINE)
+_FAULTS = ("Traceback", "Fatal Python error", "terminate called", "panicked", "ASGI")
 
 
 class Resources(NamedTuple):
@@ -40,21 +37,18 @@ class ServerProcess:
         """Start ``agentrt COMMAND OPTIONS`` on a free port and wait until it serves.
 
         ``prefix`` is a command that runs the one behind it, such as ``prlimit``.
-
-        Raises:
-            BenchProcessError: it ended, or does not serve within two minutes.
         """
         self._folder = TemporaryDirectory(ignore_cleanup_errors=True)
-        self.tokens = {app: f"{app}-{os.urandom(16).hex()}" for app in _APPS}
+        self.tokens = {app: f"{app}-{os.urandom(16).hex()}" for app in ("owner", "attacker", "other")}
         """The token of each app; the first is the owner's."""
         tokens = Path(self._folder.name) / "tokens"
         tokens.touch(0o600)
         tokens.write_text("".join(f"{app} {token}\n" for app, token in self.tokens.items()), encoding="ascii")
         self._log = Path(self._folder.name) / "log"
-        python = [sys.executable, "-X", "faulthandler", "-m", "agentrt"]
+        python = [*prefix, sys.executable, "-X", "faulthandler", "-m", "agentrt"]
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
-                [*prefix, *python, command, "--port", "0", "--token-file", str(tokens), *options],
+                [*python, command, "--port", "0", "--token-file", str(tokens), *options],
                 stdout=subprocess.DEVNULL,
                 stderr=log,
                 env=without_settings(self._folder.name),
@@ -67,13 +61,23 @@ class ServerProcess:
 
     def _wait_until_it_serves(self) -> int:
         end = time.monotonic() + _START_S
-        while time.monotonic() < end:
+        while time.monotonic() < end and self.process.poll() is None:
             if found := _SERVING.search(self.log()):
                 return int(found[1])
-            if self.process.poll() is not None:
-                break
             time.sleep(0.02)
-        raise BenchProcessError(self.process.returncode, self.log().splitlines()[-_LAST_LINES:])
+        raise BenchProcessError(self.process.returncode, self.log().splitlines()[-20:])
+
+    def get(self, path: str) -> Answer:
+        """Return the answer to a request of the owner."""
+        return exchange(self.port, Request(path, "GET", path), self.tokens["owner"])
+
+    def post(self, path: str, body: object) -> Answer:
+        """Return the answer to a request of the owner with a JSON body."""
+        return exchange(self.port, post(path, path, body), self.tokens["owner"])
+
+    def attack(self, request: Request, timeout_s: float = 60) -> Answer:
+        """Return the answer to a request of the attacker."""
+        return exchange(self.port, request, self.tokens["attacker"], timeout_s)
 
     def log(self) -> str:
         """Return what the process has printed."""
@@ -87,12 +91,23 @@ class ServerProcess:
         """Return what the process holds now."""
         folder = Path("/proc") / str(self.process.pid)
         status = (folder / "status").read_text(encoding="ascii", errors="replace")
-        rss_kib = int(re.search(r"^VmRSS:\s+(\d+)", status, re.MULTILINE)[1])  # type: ignore[index]
-        return Resources(rss_kib / 1024, len(os.listdir(folder / "fd")), len(os.listdir(folder / "task")))
+        (rss_kib,) = re.findall(r"^VmRSS:\s+(\d+)", status, re.MULTILINE)
+        return Resources(
+            int(rss_kib) / 1024, len(os.listdir(folder / "fd")), len(os.listdir(folder / "task"))
+        )
 
-    def alive(self) -> bool:
-        """Return whether the process has not ended."""
-        return self.process.poll() is None
+    def metrics(self) -> dict[str, float]:
+        """Return the gauges and counters by name, summed over their labels."""
+        found: dict[str, float] = {}
+        page = self.get("/metrics").body.decode()
+        for name, number in re.findall(r"^(\w+)(?:\{.*?\})? (\S+)$", page, re.MULTILINE):
+            found[name] = found.get(name, 0.0) + float(number)
+        return found
+
+    def used_blocks(self) -> int:
+        """Return how many KV blocks are held; cached ones that may be taken are free. A gateway has none."""
+        found = self.metrics()
+        return round(found.get("agentrt_kv_blocks", 0) - found.get("agentrt_kv_blocks_free", 0))
 
     def stop(self, within_s: float) -> float | None:
         """Send SIGTERM; return the seconds until the process ended, or None if it had to be killed."""
@@ -111,15 +126,9 @@ class ServerProcess:
         self.process.wait()
 
     def __enter__(self) -> Self:
-        """Return the server itself."""
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Kill the process and delete its log."""
         self.kill()
         self._folder.cleanup()

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Mapping
 
-from .outcomes import Outcomes
+from tests.attack.campaign import Campaign
 
-_LONGEST_S: Final = 1.5
+_LONGEST_S = 1.5
 """Seconds after which a process ends, since its threads have begun."""
-_TIMEOUT_S: Final = 120
-_START: Final = """
+_START = """
 import logging, sys, threading, time
 from agentrt.errors import RuntimeClosedError
 from agentrt.runtime import LocalRuntime
@@ -31,48 +30,43 @@ def on_threads(act, count=1):
             pass
     for _ in range(count):
         threading.Thread(target=until_closed, daemon=True).start()
+
+def over_and_over(act):
+    def acting():
+        while True:
+            act()
+    on_threads(acting, 3)
 """
-_END: Final = "\ntime.sleep(float(sys.argv[1]))\n"
-_PROGRAMS: Final[Mapping[str, str]] = {
+_END = "\ntime.sleep(float(sys.argv[1]))\n"
+_PROGRAMS: Mapping[str, str] = {
     "opening a model": "on_threads(lambda: LocalRuntime.open('nano'))",
     "loading a speculator": "on_threads(lambda: LocalSpeculator(DRAFT_DIRECTORY, threads=1))",
     "tokenizing": """
 runtime = LocalRuntime.open("nano")
-def count():
-    while True:
-        runtime.count_tokens("hello world " * 20_000)
-on_threads(count, 3)
+over_and_over(lambda: runtime.count_tokens("hello world " * 20_000))
 """,
     "generating": """
 runtime = LocalRuntime.open("nano")
-def generate():
-    while True:
-        runtime.generate(MESSAGES, ignore_eos=True, max_tokens=1900)
-on_threads(generate, 3)
+over_and_over(lambda: runtime.generate(MESSAGES, ignore_eos=True, max_tokens=1900))
 """,
 }
 
 
-def attack_by_exits(tries: int, outcomes: Outcomes, progress: Callable[[str], None]) -> int:
-    """Run ``tries`` processes; return how many ended with code 0 and wrote no error."""
+def test_processes_that_end_while_they_use_models(campaign: Campaign) -> None:
+    tries = campaign.size(200, 4)
     chance = random.Random(tries)
-    clean = 0
-    for number in range(tries):
-        name = list(_PROGRAMS)[number % len(_PROGRAMS)]
-        if number % 20 == 0:
-            progress(f"exits {number} of {tries}")
+    for name, program in itertools.islice(itertools.cycle(_PROGRAMS.items()), tries):
         after_s = f"{chance.uniform(0, _LONGEST_S):.3f}"
-        command = [sys.executable, "-X", "faulthandler", "-c", _START + _PROGRAMS[name] + _END, after_s]
-        outcomes.tries += 1
+        print(f"exit while {name} after {after_s} s")
+        command = [sys.executable, "-X", "faulthandler", "-c", _START + program + _END, after_s]
+        campaign.counts.update(tries=1, exits_tried=1)
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         except subprocess.TimeoutExpired:
-            outcomes.note(f"exit while {name}", f"after {after_s} s: it hangs")
+            campaign.fail(f"exit while {name}", f"after {after_s} s: it hangs")
             continue
         if done.returncode == 0 and not done.stderr:
-            clean += 1
+            campaign.counts.update(clean_exits=1)
         else:
-            outcomes.note(
-                f"exit while {name}", f"after {after_s} s: code {done.returncode}, {done.stderr[:300]}"
-            )
-    return clean
+            problem = f"after {after_s} s: code {done.returncode}, {done.stderr[:300]}"
+            campaign.fail(f"exit while {name}", problem)

@@ -1,4 +1,4 @@
-"""HTTP requests as bytes, and what comes back."""
+"""HTTP requests as bytes, and the answers to them."""
 
 from __future__ import annotations
 
@@ -6,27 +6,29 @@ import http.client
 import json
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, NamedTuple
 
-JSON: Final = (("content-type", "application/json"),)
+JSON = (("content-type", "application/json"),)
+HELLO = [{"role": "user", "content": "Hello!"}]
+CHAT = "/v1/chat/completions"
+LONG = {"messages": HELLO, "ignore_eos": True, "max_tokens": 1500}
+"""A chat whose answer takes seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """A request that a client sends as it is, right or wrong."""
 
     name: str
-    """What it tries, for problems that are found."""
+    """What it tries, for the table of problems."""
     method: str
     path: str
     body: bytes = b""
     headers: tuple[tuple[str, str], ...] = ()
 
     def to_bytes(self, token: str | None) -> bytes:
-        """Return head and body; a length is added unless the headers have one."""
-        lines = [f"{self.method} {self.path} HTTP/1.1"]
+        """Return head and body; host, token and length are added unless the headers have them."""
         given = {name.lower() for name, _ in self.headers}
+        lines = [f"{self.method} {self.path} HTTP/1.1"]
         if "host" not in given:
             lines.append("host: 127.0.0.1")
         if token is not None and "authorization" not in given:
@@ -38,22 +40,24 @@ class Request:
 
 
 def post(name: str, path: str, body: object) -> Request:
-    """Return a request with a JSON body, which is taken as it is if it is bytes."""
+    """Return a request with a JSON body; bytes are taken as they are."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     return Request(name, "POST", path, content, JSON)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """A response; ``status`` is 0 if there was none, and ``complete`` whether the body came to its end."""
 
-    status: int
-    body: bytes
-    complete: bool
+    status: int = 0
+    body: bytes = b""
+    complete: bool = False
     content_type: str = ""
 
+    def json(self) -> Any:
+        return json.loads(self.body)
+
     def events(self) -> Iterator[Any]:
-        """Yield the data of all events of a stream: JSON, or a string if it is none."""
+        """Yield the data of all events of a stream: JSON, or the text if it is not JSON."""
         for line in self.body.decode("utf-8", "replace").split("\n"):
             if line.startswith("data: "):
                 try:
@@ -62,10 +66,7 @@ class Answer:
                     yield line[6:]
 
 
-NO_ANSWER: Final = Answer(0, b"", False)
-
-
-def connect(port: int, timeout_s: float, receive_bytes: int | None = None) -> socket.socket:
+def connect(port: int, timeout_s: float = 60, receive_bytes: int | None = None) -> socket.socket:
     """Return a connection, with a receive buffer of ``receive_bytes`` if they are given."""
     connection = socket.socket()
     if receive_bytes is not None:
@@ -82,14 +83,14 @@ def connect(port: int, timeout_s: float, receive_bytes: int | None = None) -> so
 def exchange(port: int, request: Request, token: str | None, timeout_s: float = 60) -> Answer:
     """Send a request on a connection of its own and return the answer.
 
-    A time limit that passes, and a connection that is reset, end the answer where it is.
+    A time limit that passes and a reset connection end the answer where it is.
     """
     try:
         with connect(port, timeout_s) as connection:
             send(connection, request.to_bytes(token))
             return receive(connection, request.method)
     except OSError:
-        return NO_ANSWER
+        return Answer()
 
 
 def send(connection: socket.socket, data: bytes) -> None:
@@ -102,19 +103,16 @@ def send(connection: socket.socket, data: bytes) -> None:
 
 def receive(connection: socket.socket, method: str = "GET") -> Answer:
     """Return the answer that arrives on a connection."""
-    response = http.client.HTTPResponse(connection, method=method)
-    try:
-        response.begin()
-    except (OSError, http.client.HTTPException):
-        response.close()
-        return NO_ANSWER
-    body, complete = b"", True
-    try:
-        body = response.read()
-    except http.client.IncompleteRead as error:
-        body, complete = error.partial, False
-    except (OSError, http.client.HTTPException):
-        complete = False
-    finally:
-        response.close()
-    return Answer(response.status, body, complete, response.headers.get_content_type())
+    with http.client.HTTPResponse(connection, method=method) as response:
+        try:
+            response.begin()
+        except (OSError, http.client.HTTPException):
+            return Answer()
+        body, complete = b"", True
+        try:
+            body = response.read()
+        except http.client.IncompleteRead as error:
+            body, complete = error.partial, False
+        except (OSError, http.client.HTTPException):
+            complete = False
+        return Answer(response.status, body, complete, response.headers.get_content_type())

@@ -1,1 +1,0 @@
-"""The attack bench: hostile clients, engines and faults against real server processes."""

@@ -1,0 +1,122 @@
+"""Mixed load for a long time: memory, descriptors, threads and KV blocks of the server."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.attack.campaign import Campaign
+from tests.attack.leaks import count_leaks
+from tests.attack.server_process import ServerProcess
+from tests.attack.wire import CHAT, Request, connect, exchange, post, send
+
+_SAMPLES = 720
+_WORDS = ("mail", "note", "plan", "garden", "roof", "dentist", "friday", "invoice", "oslo", "weather")
+_COLUMNS = ("s", "resident MB", "descriptors", "threads", "KV blocks in use")
+
+Sample = tuple[float, float, int, int, int]
+
+
+def test_mixed_load_leaves_no_descriptor_and_no_block(campaign: Campaign) -> None:
+    seconds = campaign.size(3600.0, 5.0)
+    samples: list[Sample] = []
+    with ServerProcess("serve", "--memory-mib", "16") as server:
+        server.get("/health")
+        before = server.resources()
+        ends = threading.Event()
+        clients = [_Client(server, app, ends, campaign) for app in ("attacker", "other", "attacker")]
+        for client in clients:
+            client.start()
+        begun = time.monotonic()
+        try:
+            while (passed := time.monotonic() - begun) < seconds:
+                rss_mb, descriptors, threads = server.resources()
+                blocks = server.used_blocks()
+                samples.append((round(passed, 1), round(rss_mb, 1), descriptors, threads, blocks))
+                if len(samples) % 20 == 1:
+                    print(f"soak {passed:.0f} of {seconds:.0f} s: {rss_mb:.0f} MB")
+                ends.wait(seconds / _SAMPLES)
+        finally:
+            ends.set()
+            for client in clients:
+                client.join()
+        count_leaks(server, before, campaign, "soak")
+        campaign.add_faults(server)
+    campaign.add_table("soak", _COLUMNS, samples)
+    assert len(samples) > 2
+    if campaign.full:  # seconds say nothing about an hour
+        campaign.figures["rss_growth_mb_per_hour"] = round(growth_per_hour(samples), 2)
+
+
+def growth_per_hour(samples: list[Sample]) -> float:
+    """Return MB per hour by which the resident memory grows after the first third (least squares)."""
+    later = [sample for sample in samples if sample[0] >= samples[-1][0] / 3]
+    slope, _ = statistics.linear_regression([each[0] for each in later], [each[1] for each in later])
+    return 3600 * slope
+
+
+def test_growth_after_the_warm_up_counts() -> None:
+    def grown(megabytes: float, number: int) -> Sample:
+        return 10.0 * number, 200 + megabytes, 20, 10, 0
+
+    level = [grown(min(number, 30), number) for number in range(100)]
+    assert growth_per_hour(level) == pytest.approx(0)
+    leaking = [grown(min(number, 30) + number / 36, number) for number in range(100)]
+    assert growth_per_hour(leaking) == pytest.approx(10)
+
+
+class _Client(threading.Thread):
+    """A client that sends random requests until ``ends`` is set."""
+
+    def __init__(self, server: ServerProcess, app: str, ends: threading.Event, campaign: Campaign) -> None:
+        super().__init__()
+        self._server, self._ends, self._campaign = server, ends, campaign
+        self._chance = random.Random(app)
+        self._token = server.tokens[app]
+
+    def run(self) -> None:
+        acts: list[Callable[[], None]] = [
+            *(self._chat, self._chat, self._json, self._context, self._refused, self._disconnect)
+        ]
+        while not self._ends.is_set():
+            self._chance.choice(acts)()
+
+    def _send(self, request: Request) -> Any:
+        answer = exchange(self._server.port, request, self._token)
+        self._campaign.add(request, answer)
+        return answer
+
+    def _body(self, **more: Any) -> dict[str, Any]:
+        text = " ".join(self._chance.choices(_WORDS, k=self._chance.randint(1, 400)))
+        return {"messages": [{"role": "user", "content": text}], "max_tokens": 8, **more}
+
+    def _chat(self) -> None:
+        stream = self._chance.random() < 0.5
+        self._send(post("soak: chat", CHAT, self._body(stream=stream, temperature=self._chance.random())))
+
+    def _json(self) -> None:
+        names = self._chance.sample(_WORDS, 3)
+        schema = {"type": "object", "properties": {name: {"type": "integer"} for name in names}}
+        form = {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}
+        self._send(post("soak: JSON", CHAT, self._body(response_format=form)))
+
+    def _context(self) -> None:
+        made = self._send(post("soak: context", "/v1/contexts", {})).json()["id"]
+        for _ in range(2):
+            self._send(post("soak: turn", f"/v1/contexts/{made}/chat/completions", self._body()))
+        self._send(Request("soak: deletion", "DELETE", f"/v1/contexts/{made}"))
+
+    def _refused(self) -> None:
+        self._send(post("soak: refused", CHAT, self._body(temperature=-1, stop=[1] * 50)))
+
+    def _disconnect(self) -> None:
+        body = self._body(stream=True, ignore_eos=True, max_tokens=500)
+        with connect(self._server.port) as connection:
+            send(connection, post("", CHAT, body).to_bytes(self._token))
+            connection.recv(500)

@@ -7,29 +7,6 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 
-class AttackPart(enum.StrEnum):
-    """A part of the attack bench."""
-
-    REQUESTS = "requests"
-    """Random requests to every route, and mutations of real clients' bodies."""
-    COSTLY = "costly"
-    """Single requests that ask for much work."""
-    CONNECTIONS = "connections"
-    """Many connections, slow readers and writers, clients that disconnect."""
-    ENGINES = "engines"
-    """Hostile engines behind a gateway."""
-    KILLS = "kills"
-    """Processes that are killed."""
-    DISK = "disk"
-    """Full disks."""
-    EXITS = "exits"
-    """Processes that end while models are opened and used."""
-    DRAIN = "drain"
-    """SIGTERM under load."""
-    SOAK = "soak"
-    """Growth under mixed load."""
-
-
 class ContextPart(enum.StrEnum):
     """A part of the context bench."""
 
@@ -52,10 +29,6 @@ class SpeculationPart(enum.StrEnum):
     """Figures 5 to 7 of SpecTools in virtual time, on recorded tasks."""
     OVERHEAD = "overhead"
     """What speculating costs a turn."""
-    FRAMEWORKS = "frameworks"
-    """Agents of other frameworks."""
-    GUARDS = "guards"
-    """Calls that a guard rejects."""
     PEERS = "peers"
     """Other implementations of speculation, on the same tasks."""
     PATTERNS = "patterns"
@@ -63,7 +36,6 @@ class SpeculationPart(enum.StrEnum):
 
 
 PARTS: Final[Mapping[str, type[enum.StrEnum]]] = {
-    "attack": AttackPart,
     "context": ContextPart,
     "speculation": SpeculationPart,
 }

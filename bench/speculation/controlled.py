@@ -6,7 +6,7 @@ the numbers of agents and samples are those of SpecTools §4.3 and §5.
 
 from __future__ import annotations
 
-import asyncio
+import operator
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +17,7 @@ from agentrt.perfmodel import TurnTimes
 from ..common.repetitions import spread_cells, spread_columns
 from ..common.report import Cell, Table
 from .agent_tasks import Task
-from .prices import added_cost_pct, dollars_per_100_turns
+from .prices import Tokens, added_cost_pct, dollars_per_100_turns
 from .timed_agents import Pair, Setup, Times, hands, is_right, run_fleet
 
 GENERATION = 2.0  # seconds of a turn of the model, before scaling; the paper's model takes 2.0 to 2.5
@@ -77,10 +77,6 @@ class Controlled:
     pairs: int = 0
     equal: int = 0
 
-    def run(self) -> None:
-        """Run all settings."""
-        asyncio.run(self.measure())
-
     async def measure(self) -> None:
         """Run all settings on this event loop."""
         await self._attainment()
@@ -105,35 +101,27 @@ class Controlled:
                 fast = await run_fleet(dealt, drawn, setup)
                 pairs.append(Pair(plain, fast))
                 self.pairs += len(dealt)
-                self.equal += sum(map(_same, plain.transcripts, fast.transcripts))
+                self.equal += sum(map(operator.eq, plain.transcripts, fast.transcripts))
         return measured
 
     async def _attainment(self) -> None:
         rows: list[tuple[Cell, ...]] = []
         sums = [(0.0, 0.0)] * len(self.seeds)
+        dealt = hands(self.tasks, 8, self.size.each)
         for ratio in self.size.ratios:
             self.progress(f"simulated drafts, tools of {ratio:g} times the model's time")
             times = self._times(ratio * GENERATION)
             (pairs,) = await self._pairs(times, 8, self.size.each, [Setup(chance=_CHANCE, config=_ALL)])
-            dealt = hands(self.tasks, 8, self.size.each)
             savings = [
                 _savings(pair, _right_drafts(dealt, replace(times, seed=seed)), times)
                 for seed, pair in zip(self.seeds, pairs, strict=True)
             ]
             sums = [(a + c, b + d) for (a, b), (c, d) in zip(sums, savings, strict=True)]
-            plain = statistics.median(sum(pair.plain.seconds) for pair in pairs)
-            rows.append(
-                (
-                    ratio,
-                    round(statistics.median(pair.fast.claim_rate for pair in pairs), 3),
-                    *spread_cells([pair.saved_pct for pair in pairs], 2),
-                    round(100 * statistics.median(optimum for _, optimum in savings) / plain, 2),
-                    *spread_cells([saved / optimum for saved, optimum in savings], 4),
-                )
-            )
+            attained = [saved / optimum for saved, optimum in savings]
+            rows.append((ratio, *_claimed_and_saved(pairs), *spread_cells(attained, 4)))
         self.figures["model_attainment"] = statistics.median(saved / optimum for saved, optimum in sums)
-        columns = ("T/G", "claim rate", *spread_columns("saved %"), "optimum of Eq. 2 %")
-        self._table("simulated drafts against Eq. 2", (*columns, *spread_columns("attained")), rows)
+        columns = ("T/G", *_CLAIMED_AND_SAVED, *spread_columns("attained"))
+        self._table("simulated drafts against Eq. 2", columns, rows)
 
     async def _never_right(self) -> None:
         self.progress("drafts that are never right")
@@ -143,11 +131,6 @@ class Controlled:
         (pairs,) = await self._pairs(times, 2, self.size.fleet_each, [Setup(chance=0.0, config=_ALL)])
         slowdowns = [100 * (1 / pair.speedup - 1) for pair in pairs]
         self.figures["alpha0_slowdown_pct"] = statistics.median(slowdowns)
-        self._table(
-            "simulated drafts that are never right",
-            spread_columns("slowdown %"),
-            [spread_cells(slowdowns, 2)],
-        )
 
     async def _ahead(self) -> None:
         rows: list[tuple[Cell, ...]] = []
@@ -157,44 +140,31 @@ class Controlled:
         for ratio in self.size.ahead_ratios:
             self.progress(f"turn-ahead, tools of {ratio:g} times its time")
             measured = await self._pairs(self._times(ratio * GENERATION), 8, self.size.each, setups)
-            speedups = [[pair.speedup for pair in pairs] for pairs in measured]
-            rows.append((ratio, *(cell for each in speedups for cell in spread_cells(each, 3))))
-            if ratio == 1.0:
-                self.figures["turn_ahead_speedup"] = statistics.median(speedups[-1])
-        columns = ("T/G", *(column for name in names for column in spread_columns(name)))
-        self._table(
-            "speedup with right simulated drafts: Algorithm 2, turn-ahead, and turn-ahead with a predictor "
-            "that needs no results",
-            columns,
-            rows,
-        )
+            for name, pairs in zip(names, measured, strict=True):
+                speedups = [pair.speedup for pair in pairs]
+                rows.append((name, ratio, *spread_cells(speedups, 3)))
+                if ratio == 1.0:  # the last setup's stays
+                    self.figures["turn_ahead_speedup"] = statistics.median(speedups)
+        self._table("requests ahead, right drafts", ("requests", "T/G", *spread_columns("speedup")), rows)
 
     async def _agents_at_once(self) -> None:
         rows: list[tuple[Cell, ...]] = []
+        setups = [Setup(chance=_CHANCE, config=_ALL)]
         for agents in AGENTS:
             self.progress(f"{agents} agents at once")
             times = self._times(1.5, spread=0.2)
-            (pairs,) = await self._pairs(
-                times, agents, self.size.fleet_each, [Setup(chance=_CHANCE, config=_ALL)]
-            )
+            (pairs,) = await self._pairs(times, agents, self.size.fleet_each, setups)
             ratios = [pair.throughput_ratio for pair in pairs]
-            rows.append(
-                (
-                    agents,
-                    round(statistics.median(pair.fast.claim_rate for pair in pairs), 3),
-                    *spread_cells([pair.saved_pct for pair in pairs], 2),
-                    *spread_cells(ratios, 4),
-                )
-            )
+            rows.append((agents, *_claimed_and_saved(pairs), *spread_cells(ratios, 4)))
             self.figures[f"throughput_m{agents}_ratio"] = statistics.median(ratios)
-        columns = ("agents", "claim rate", *spread_columns("saved %"), *spread_columns("throughput ratio"))
+        columns = ("agents", *_CLAIMED_AND_SAVED, *spread_columns("throughput ratio"))
         self._table("agents at once, simulated drafts, tools of 1.5 s", columns, rows)
 
     async def _latencies(self) -> None:
         rows: list[tuple[Cell, ...]] = []
+        setups = [Setup(chance=chance, config=_ALL) for chance in CHANCES]
         for latency in self.size.latencies:
             self.progress(f"simulated drafts, tools of {latency:g} s")
-            setups = [Setup(chance=chance, config=_ALL) for chance in CHANCES]
             measured = await self._pairs(self._times(latency, spread=0.2), 16, 1, setups)
             for chance, pairs in zip(CHANCES, measured, strict=True):
                 rows.append((_drafts(chance), latency, *spread_cells([pair.saved_pct for pair in pairs], 2)))
@@ -203,17 +173,24 @@ class Controlled:
 
     async def _samples(self) -> None:
         rows: list[tuple[Cell, ...]] = []
-        times = self._times(1.5, spread=0.2)
         for chance in CHANCES:
             self.progress(f"simulated drafts, right {chance:.0%} a sample, by samples a turn")
             setups = [Setup(chance=chance, samples=samples, config=_ALL) for samples in self.size.samples]
-            measured = await self._pairs(times, 16, 1, setups)
+            measured = await self._pairs(self._times(1.5, spread=0.2), 16, 1, setups)
             for samples, pairs in zip(self.size.samples, measured, strict=True):
                 rows.append((_drafts(chance), samples, *_sample_cells(pairs)))
         self._table("samples a turn, tools of 1.5 s (Figures 5 and 7)", SAMPLE_COLUMNS, rows)
 
     def _table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
         self.tables.append(Table(title=title, columns=tuple(columns), rows=tuple(map(tuple, rows))))
+
+
+_CLAIMED_AND_SAVED = ("claim rate", *spread_columns("saved %"))
+
+
+def _claimed_and_saved(pairs: Sequence[Pair]) -> tuple[Cell, ...]:
+    rate = round(statistics.median(pair.fast.claim_rate for pair in pairs), 3)
+    return rate, *spread_cells([pair.saved_pct for pair in pairs], 2)
 
 
 SAMPLE_COLUMNS = (
@@ -225,16 +202,28 @@ SAMPLE_COLUMNS = (
 )
 
 
+def sample_cells(
+    rates: Sequence[float], more: Sequence[float], saved: Sequence[float], draft: Tokens, main: Tokens
+) -> tuple[Cell, ...]:
+    """Return the measurements of :data:`SAMPLE_COLUMNS`; ``draft`` and ``main`` are of one turn."""
+    return (
+        *spread_cells(rates, 3),
+        *spread_cells(more, 2),
+        *spread_cells(saved, 2),
+        round(dollars_per_100_turns(draft), 5),
+        round(added_cost_pct(draft, main), 3),
+    )
+
+
 def _sample_cells(pairs: Sequence[Pair]) -> tuple[Cell, ...]:
     turns = sum(sum(pair.fast.turns) for pair in pairs)
-    tokens = tuple(map(sum, zip(*(pair.fast.draft_tokens for pair in pairs), strict=True)))
-    draft = tokens[0] / turns, tokens[1] / turns
-    return (
-        *spread_cells([pair.fast.claim_rate for pair in pairs], 3),
-        *spread_cells([pair.more_tokens_per_second for pair in pairs], 2),
-        *spread_cells([pair.saved_pct for pair in pairs], 2),
-        round(dollars_per_100_turns(draft), 5),
-        round(added_cost_pct(draft, _MAIN_TOKENS), 3),
+    read, written = map(sum, zip(*(pair.fast.draft_tokens for pair in pairs), strict=True))
+    return sample_cells(
+        [pair.fast.claim_rate for pair in pairs],
+        [pair.more_tokens_per_second for pair in pairs],
+        [pair.saved_pct for pair in pairs],
+        (read / turns, written / turns),
+        _MAIN_TOKENS,
     )
 
 
@@ -245,7 +234,7 @@ def _drafts(chance: float) -> str:
 def _right_drafts(dealt: Sequence[Sequence[Task]], times: Times) -> int:
     """Return the number of calls whose first sample is right."""
     return sum(
-        is_right(times, task, made, 0, _CHANCE)
+        is_right(times, task.request, made, 0, _CHANCE)
         for hand in dealt
         for task in hand
         for made in range(len(task.calls))
@@ -257,7 +246,3 @@ def _savings(pair: Pair, right_drafts: int, times: Times) -> tuple[float, float]
     measured = TurnTimes(pair.plain.generation_s, times.draft, pair.plain.tool_s)
     saved = sum(pair.plain.seconds) - sum(pair.fast.seconds)
     return saved, right_drafts * (measured.standard() - measured.speculative(1.0))
-
-
-def _same(one: object, other: object) -> bool:
-    return one == other

@@ -1,4 +1,9 @@
-"""agentrt against its peers: on the same information, and with simulated drafts, which know more."""
+"""agentrt against its peers: on the same information, and with simulated drafts, which know more.
+
+The peers start a call as soon as its arguments are complete in the stream; they predict none.
+``StreamSpeculator`` has the same information; a predictor that drafts before the model has written anything
+has more.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +11,17 @@ import asyncio
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
+
+from agentrt.concurrency.clock import monotonic
 
 from ..common.repetitions import spread_cells, spread_columns
 from ..common.report import Cell, Table
 from .agent_tasks import Task
-from .openai_peer import EAGER_RUNNER, compare_openai
-from .peers import SAME_INFORMATION, SIMULATED_DRAFTS, Timed, compare, streamed_tasks
-from .timed_agents import Times
+from .eager_tools_peer import EAGER_TOOLS, eager_tools_sides
+from .openai_peer import EAGER_RUNNER, openai_sides
+from .sides import SAME_INFORMATION, SIMULATED_DRAFTS, Sides
+from .timed_agents import TimedWorld, Times
 
 METHOD = (
     "Peers: eager-tools-langgraph beside a LangGraph agent, and OpenAI's eager runner beside a loop on the "
@@ -26,7 +35,19 @@ METHOD = (
 CALLS_A_TURN = (1, 2, 4)
 QUICK_CALLS_A_TURN = (2,)
 SPREAD = 0.5  # of the tools' times: where all take equally long, the last call alone decides
-_EAGER_TOOLS = "eager-tools-langgraph"
+PEERS: Sequence[tuple[str, str, Callable[[TimedWorld], Sides]]] = (
+    (EAGER_TOOLS, "eager_tools", eager_tools_sides),
+    (EAGER_RUNNER, "openai_eager_runner", openai_sides),
+)
+"""The peers, their names in figures, and what makes their sides and ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """What one side needed for all tasks, in seconds, and what it said."""
+
+    seconds: float
+    transcripts: list[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,29 +71,40 @@ def measure_peers(
     rows: list[tuple[Cell, ...]] = []
     equal: list[bool] = []
     figures: dict[str, float] = {}
-    for peer, name, run in (
-        (_EAGER_TOOLS, "eager_tools", compare),
-        (EAGER_RUNNER, "openai_eager_runner", compare_openai),
-    ):
+    for peer, name, sides_of in PEERS:
         totals: dict[str, list[float]] = {}
         for calls in calls_a_turn:
             progress(f"{peer}, {calls} call(s) a turn")
-            streamed = streamed_tasks([task.calls for task in tasks], calls)
-            runs = [asyncio.run(run(streamed, replace(times, seed=seed))) for seed in seeds]
+            runs = [asyncio.run(compare(sides_of, tasks, replace(times, seed=seed), calls)) for seed in seeds]
             equal += [_all_equal(each) for each in runs]
             for side in runs[0]:
                 seconds = [each[side].seconds for each in runs]
                 rows.append((peer, calls, side, *spread_cells(seconds, 3)))
-                totals[side] = [
-                    a + b for a, b in zip(totals.get(side, [0.0] * len(seeds)), seconds, strict=True)
-                ]
+                before = totals.get(side, [0.0] * len(seeds))
+                totals[side] = [a + b for a, b in zip(before, seconds, strict=True)]
         for side, suffix in ((SAME_INFORMATION, "same_information"), (SIMULATED_DRAFTS, "simulated_drafts")):
             ratios = [theirs / ours for theirs, ours in zip(totals[peer], totals[side], strict=True)]
             figures[f"ratio_vs_{name}_{suffix}"] = statistics.median(ratios)
     columns = ("peer", "calls a turn", "side", *spread_columns("seconds"))
-    return Peers(
-        figures, Table(title="peers, the same streamed answers", columns=columns, rows=tuple(rows)), equal
-    )
+    table = Table(title="peers, the same streamed answers", columns=columns, rows=tuple(rows))
+    return Peers(figures, table, equal)
+
+
+async def compare(
+    sides_of: Callable[[TimedWorld], Sides], tasks: Sequence[Task], times: Times, calls_a_turn: int
+) -> dict[str, Timed]:
+    """Let every side do the first task once without counting it, and then each task, the sides in turn."""
+    sides = sides_of(TimedWorld(tasks, times, calls_a_turn))
+    for do in sides.values():
+        await do(tasks[0].request)
+    seconds = dict.fromkeys(sides, 0.0)
+    said: dict[str, list[Any]] = {name: [] for name in sides}
+    for task in tasks:
+        for name, do in sides.items():
+            began = monotonic()
+            said[name].append(await do(task.request))
+            seconds[name] += monotonic() - began
+    return {name: Timed(seconds[name], said[name]) for name in sides}
 
 
 def _all_equal(sides: dict[str, Timed]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,15 +10,12 @@ from typing import Final
 
 from agentrt.errors import WorkloadNotFoundError
 
-from ..common.bench_model import title_of
 from ..common.machine import describe_machine
 from ..common.parts import SpeculationPart
 from ..common.repetitions import Seeds
 from ..common.report import BenchReport, Table
 from . import (
     controlled,
-    frameworks,
-    guards,
     like_for_like,
     models,
     nano,
@@ -30,12 +28,6 @@ from .prices import PRICES
 _TASKS = 64
 _SEEDS = 5  # SpecTools §4.3 runs each experiment five times
 _QUICK_SEEDS = 2
-_MODELS_SEEDS = 1  # greedy models say the same in each repetition: more requests say more
-_GUARDS_METHOD = (
-    "guard_bypasses counts, over the guards of the table, runs of a tool whose only call was rejected and "
-    "had been drafted long before, in virtual time; unguarded_claims counts the agents without a guard that "
-    "claimed that draft."
-)
 _METHOD = "transcripts_equal is the share of all runs whose messages are those of the plain run but for ids."
 
 
@@ -86,13 +78,14 @@ def run(
         WorkloadNotFoundError, WorkloadFormatError: the tasks cannot be read.
         ModelNotFoundError, ModelFormatError: a model cannot be opened.
     """
-    drawn = (seeds or Seeds()).take(_QUICK_SEEDS if quick else _SEEDS)
+    seeds = seeds or Seeds()
     if model is not None:
-        repeated = (seeds or Seeds()).take(_MODELS_SEEDS)
-        return _run_models(model, drafts, quick, repeated, workloads, progress)
+        return models.run_models(
+            model, drafts, quick=quick, seeds=seeds, workloads=workloads, progress=progress
+        )
     machine = describe_machine()
     source, tasks = agent_tasks(workloads, _TASKS)
-    work = _Work(quick, workloads, drawn, source, tasks, progress)
+    work = _Work(quick, workloads, seeds.take(_QUICK_SEEDS if quick else _SEEDS), source, tasks, progress)
     found = [measure(work) for part, measure in _PARTS.items() if part in parts]
     figures = {name: value for each in found for name, value in each.figures.items()}
     methods = [each.method for each in found if each.method]
@@ -109,32 +102,28 @@ def run(
 
 
 def _nano(work: _Work) -> _Measured:
-    pair = nano.measure_nano(quick=work.quick, progress=work.progress)
-    paced, unpaced = nano.nano_figures(pair.paced), nano.nano_figures(pair.unpaced)
-    settings = [*pair.paced, *pair.unpaced]
+    paced, unpaced, threads = nano.measure_nano(quick=work.quick, progress=work.progress)
+    settings = [*paced, *unpaced]
     return _Measured(
         {
-            **paced,
-            "time_saved_pct_unpaced": unpaced["time_saved_pct"],
-            "model_optimum_pct_unpaced": unpaced["model_optimum_pct"],
-            "claim_rate_unpaced": unpaced["claim_rate"],
-            "unpaced_fast_model_slowdown_pct": nano.slowdown_pct(pair.unpaced),
+            **nano.nano_figures(paced),
+            **{f"{name}_unpaced": value for name, value in nano.nano_figures(unpaced).items()},
+            "unpaced_fast_model_slowdown_pct": nano.slowdown_pct(unpaced),
         },
         (
-            nano.nano_table(f"nano pair, main model held to {nano.PACE:g} tokens/s", pair.paced),
-            nano.nano_table("nano pair, unpaced", pair.unpaced),
-            pair.by_samples,
+            nano.nano_table(f"nano pair, main model held to {nano.PACE:g} tokens/s", paced),
+            nano.nano_table("nano pair, unpaced", unpaced),
         ),
-        nano.METHOD.format(threads=pair.threads, pace=nano.PACE),
+        nano.METHOD.format(threads=threads, pace=nano.PACE),
         sum(each.equal for each in settings),
-        sum(each.pairs for each in settings),
+        sum(len(each.pairs) for each in settings),
     )
 
 
 def _simulated(work: _Work) -> _Measured:
     size = controlled.QUICK if work.quick else controlled.FULL
     simulated = controlled.Controlled(work.tasks, size, work.seeds, work.progress)
-    simulated.run()
+    asyncio.run(simulated.measure())
     method = controlled.METHOD.format(
         source=work.source, scale=size.scale, seeds=len(work.seeds), each=size.fleet_each, prices=PRICES
     )
@@ -146,33 +135,6 @@ def _overhead(work: _Work) -> _Measured:
     overheads = turn_overhead.measure(200 if work.quick else 1000)
     return _Measured(
         turn_overhead.figures(overheads), (turn_overhead.table(overheads),), turn_overhead.METHOD
-    )
-
-
-def _frameworks(work: _Work) -> _Measured:
-    turns = 10 if work.quick else 30
-    runs = frameworks.measure_frameworks(turns, work.progress)
-    return _Measured(
-        frameworks.figures(runs), (frameworks.table(runs),), frameworks.METHOD.format(turns=turns)
-    )
-
-
-def _guards(work: _Work) -> _Measured:
-    work.progress("calls that a guard rejects")
-    bypasses = guards.guard_bypasses()
-    return _Measured(
-        {
-            "guard_bypasses": float(sum(bypasses.values())),
-            "unguarded_claims": float(guards.unguarded_claims()),
-        },
-        (
-            Table(
-                title="runs of tools whose calls a guard rejected, by guard",
-                columns=("guard", "bypasses"),
-                rows=tuple(bypasses.items()),
-            ),
-        ),
-        _GUARDS_METHOD,
     )
 
 
@@ -202,39 +164,6 @@ _PARTS: Final[Mapping[SpeculationPart, Callable[[_Work], _Measured]]] = {
     SpeculationPart.NANO: _nano,
     SpeculationPart.SIMULATED: _simulated,
     SpeculationPart.OVERHEAD: _overhead,
-    SpeculationPart.FRAMEWORKS: _frameworks,
-    SpeculationPart.GUARDS: _guards,
     SpeculationPart.PEERS: _peers,
     SpeculationPart.PATTERNS: _patterns,
 }
-
-
-def _run_models(
-    model: str,
-    drafts: Sequence[str],
-    quick: bool,
-    seeds: Sequence[int],
-    workloads: Path | None,
-    progress: Callable[[str], None],
-) -> BenchReport:
-    machine = describe_machine()
-    threads = max(1, machine.usable_cores - 1)  # one core for the drafts
-    source, bench = models.measure_models(
-        model, drafts, quick=quick, seeds=seeds, threads=threads, workloads=workloads, progress=progress
-    )
-    return BenchReport(
-        bench="speculation_models",
-        machine=machine,
-        figures=bench.figures,
-        tables=tuple(bench.tables),
-        method=models.METHOD.format(
-            model=title_of(model),
-            drafts=", ".join(map(title_of, drafts)),
-            threads=threads,
-            cores=machine.usable_cores,
-            source=source,
-            requests=bench.size.requests,
-            seeds=len(seeds),
-            prices=PRICES,
-        ),
-    )

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import statistics
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 from agentrt.config import SpeculationConfig
 from agentrt.reports.report import SpeculationReport
 
-from ..common.bench_model import open_given_models
-from ..common.repetitions import spread_cells, spread_columns
-from ..common.report import Cell, Table
+from ..common.bench_model import open_given_models, title_of
+from ..common.machine import describe_machine
+from ..common.repetitions import Seeds, spread_cells, spread_columns
+from ..common.report import BenchReport, Cell, Table
 from .agent_runs import AgentRun, agent_on, ask
-from .controlled import SAMPLE_COLUMNS
+from .controlled import SAMPLE_COLUMNS, sample_cells
 from .model_tasks import ModelTask, model_tasks
-from .prices import added_cost_pct, dollars_per_100_turns
-from .replayed_chat import Recording, ReplayedChat
+from .prices import PRICES
+from .replayed_chat import Recording
 from .tasks import TimedTools
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ METHOD = (
 )
 _CONFIG = SpeculationConfig(max_speculations=16)
 _MAX_TOKENS = 256
+_SEEDS = 1  # greedy models say the same in each repetition: more requests say more
 _SAMPLES_LATENCY = 0.75  # as 1.5 s for a model that takes 2 s
 _SAME_MACHINE, _REPLAYED = "on the same machine", "replayed"
 
@@ -119,7 +120,7 @@ class ModelsBench:
         """Measure all figures on this event loop."""
         self.progress("the main model by itself")
         recording = Recording()
-        self._replayed = ReplayedChat(recording=recording)
+        self._replayed = recording.replay()
         warm = [
             await ask(agent_on(self.main, task.tools(self._timed)), task.request, recording)
             for task in self.tasks
@@ -143,20 +144,13 @@ class ModelsBench:
             measured: list[_Round] = []
             for ratio in latencies:
                 settings = [_Setting(drafts) for drafts in self.drafts]
-                for setting, rounds in zip(
-                    settings, await self._measured(ratio, settings, main), strict=True
-                ):
+                found = await self._measured(ratio, settings, main)
+                for setting, rounds in zip(settings, found, strict=True):
                     measured += rounds
-                    rows.append(
-                        (
-                            f"{setting.drafts.name}, main model {place}",
-                            ratio,
-                            self._seconds(ratio),
-                            *spread_cells([one.saved_pct for one in rounds], 2),
-                            _share(rounds, "claims"),
-                            _share(rounds, "correct"),
-                        )
-                    )
+                    name = f"{setting.drafts.name}, main model {place}"
+                    saved = spread_cells([one.saved_pct for one in rounds], 2)
+                    shares = _share(rounds, "claims"), _share(rounds, "correct")
+                    rows.append((name, ratio, self._seconds(ratio), *saved, *shares))
             self._figures_of(place, measured)
         columns = ("drafts", "T/G", "tool s", *spread_columns("saved %"), "claim rate", "right drafts")
         self._table("time saved by tool latency, one sample a turn, real drafts (Figure 6)", columns, rows)
@@ -246,45 +240,51 @@ async def _in_rotation(agents: Sequence[Any], request: str, start: int) -> list[
     return [runs[place] for place in range(len(agents))]
 
 
-def measure_models(
+def run_models(
     model: str,
     drafts: Sequence[str],
     *,
     quick: bool,
-    seeds: Sequence[int],
-    threads: int,
+    seeds: Seeds,
     workloads: Path | None,
     progress: Callable[[str], None],
-) -> tuple[str, ModelsBench]:
-    """Open the models and measure; return the source of the tasks and the bench.
-
-    Models are GGUF files, directories or embedded names, at least one draft.
+) -> BenchReport:
+    """Measure a main model with draft models: GGUF files, directories or embedded names, at least one draft.
 
     Raises:
         WorkloadNotFoundError, WorkloadFormatError: the tasks cannot be read.
         ModelNotFoundError, ModelFormatError: a model cannot be opened.
     """
-    size = QUICK if quick else FULL
-    source, tasks = model_tasks(workloads, size.requests)
-    with _opened(model, drafts, threads, progress) as (main, engine_side_main, predictors):
-        bench = ModelsBench(main, engine_side_main, predictors, tasks, size, seeds, progress)
-        asyncio.run(bench.measure())
-    return source, bench
-
-
-@contextmanager
-def _opened(
-    model: str, drafts: Sequence[str], threads: int, progress: Callable[[str], None]
-) -> Iterator[tuple[Any, Any, list[LocalSpeculator]]]:
     from agentrt.adapters.langchain import ChatAgentRT
     from agentrt.runtime import LocalRuntime, RuntimeConfig
     from agentrt.speculators import LocalSpeculator
 
+    size, machine, taken = QUICK if quick else FULL, describe_machine(), seeds.take(_SEEDS)
+    threads = max(1, machine.usable_cores - 1)  # one core for the drafts
+    source, tasks = model_tasks(workloads, size.requests)
     given = open_given_models({model, *drafts}, progress)
     predictors = [LocalSpeculator(given[draft].path, threads=1) for draft in drafts]
     with LocalRuntime.open(given[model].path, RuntimeConfig(threads=threads)) as runtime:
         options: dict[str, Any] = {"runtime": runtime, "max_tokens": _MAX_TOKENS, "temperature": 0}
-        yield ChatAgentRT(**options), ChatAgentRT(**options, tool_cache=True), predictors
+        main, engine_side_main = ChatAgentRT(**options), ChatAgentRT(**options, tool_cache=True)
+        bench = ModelsBench(main, engine_side_main, predictors, tasks, size, taken, progress)
+        asyncio.run(bench.measure())
+    return BenchReport(
+        bench="speculation_models",
+        machine=machine,
+        figures=bench.figures,
+        tables=tuple(bench.tables),
+        method=METHOD.format(
+            model=title_of(model),
+            drafts=", ".join(map(title_of, drafts)),
+            threads=threads,
+            cores=machine.usable_cores,
+            source=source,
+            requests=size.requests,
+            seeds=len(taken),
+            prices=PRICES,
+        ),
+    )
 
 
 def _share(rounds: Sequence[_Round], what: str) -> float | None:
@@ -301,13 +301,11 @@ def _share(rounds: Sequence[_Round], what: str) -> float | None:
 def _sample_cells(rounds: Sequence[_Round]) -> tuple[Cell, ...]:
     turns = sum(len(fast.generations) + 1 for one in rounds for _, fast in one.runs)
     used = [each for one in rounds for each in one.report.predictors.values()]
-    draft = sum(each.input_tokens for each in used) / turns, sum(each.output_tokens for each in used) / turns
     plain = [run for one in rounds for run, _ in one.runs]
-    main = sum(run.tokens[0] for run in plain) / turns, sum(run.tokens[1] for run in plain) / turns
-    return (
-        *spread_cells([one.report.total.claim_rate for one in rounds], 3),
-        *spread_cells([one.more_tokens_per_second for one in rounds], 2),
-        *spread_cells([one.saved_pct for one in rounds], 2),
-        round(dollars_per_100_turns(draft), 5),
-        round(added_cost_pct(draft, main), 3),
+    return sample_cells(
+        [one.report.total.claim_rate for one in rounds],
+        [one.more_tokens_per_second for one in rounds],
+        [one.saved_pct for one in rounds],
+        (sum(each.input_tokens for each in used) / turns, sum(each.output_tokens for each in used) / turns),
+        (sum(run.tokens[0] for run in plain) / turns, sum(run.tokens[1] for run in plain) / turns),
     )

@@ -16,17 +16,8 @@ from openai.lib.responses_tool_runner import AsyncRegisteredFunction, AsyncRespo
 from agentrt.calls import ToolCall
 from agentrt.concurrency.clock import monotonic
 
-from .peers import (
-    CALLS_SHARE,
-    SAME_INFORMATION,
-    SIMULATED_DRAFTS,
-    SimulatedDrafts,
-    StreamedTask,
-    Timed,
-    TimedRuns,
-    run_in_turn,
-)
-from .timed_agents import TimedTool, Times
+from .sides import CALLS_SHARE, RIGHT, SAME_INFORMATION, SIMULATED_DRAFTS, Sides
+from .timed_agents import SimulatedPredictor, TimedWorld
 
 EAGER_RUNNER = "openai eager runner"
 
@@ -34,25 +25,22 @@ EAGER_RUNNER = "openai eager runner"
 class _Endpoint:
     """Endpoint that streams a task's answers over their generation time, as the Responses API does."""
 
-    def __init__(self, tasks: Sequence[StreamedTask], generation_s: float) -> None:
-        self._turns = {task.request: task.turns for task in tasks}
-        self._generation_s = generation_s
+    def __init__(self, world: TimedWorld) -> None:
+        self._world = world
 
     def client(self) -> AsyncOpenAI:
         http = httpx2.AsyncClient(transport=httpx2.MockTransport(self._answer))
         return AsyncOpenAI(api_key="unused", base_url="http://peer/v1", http_client=http, max_retries=0)
 
     async def _answer(self, request: httpx2.Request) -> httpx2.Response:
-        body = json.loads(request.content)
-        items = body["input"]
-        turns = self._turns[next(item["content"] for item in items if item.get("role") == "user")]
-        made = sum(item.get("type") == "function_call" for item in items)
-        turn = 0
-        while turn < len(turns) and made >= sum(map(len, turns[: turn + 1])):
+        items = json.loads(request.content)["input"]
+        asked = next(item["content"] for item in items if item.get("role") == "user")
+        made, turn = sum(item.get("type") == "function_call" for item in items), 0
+        while made > 0:
+            made -= len(self._world.calls(asked, turn))
             turn += 1
-        calls = turns[turn] if turn < len(turns) else ()
-        headers = {"content-type": "text/event-stream"}
-        return httpx2.Response(200, headers=headers, content=self._events(f"r{uuid.uuid4().hex}", calls))
+        content = self._events(f"r{uuid.uuid4().hex}", self._world.calls(asked, turn))
+        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=content)
 
     async def _events(self, id: str, calls: Sequence[ToolCall]) -> AsyncIterator[bytes]:
         began, number = monotonic(), 0
@@ -68,7 +56,7 @@ class _Endpoint:
             return {**told, "output": output, "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
 
         async def at(share: float) -> None:
-            await asyncio.sleep(began + share * self._generation_s - monotonic())
+            await asyncio.sleep(began + share * self._world.times.generation - monotonic())
 
         share = CALLS_SHARE / max(1, len(calls))
         yield event("response.created", response=response("in_progress"))
@@ -87,72 +75,59 @@ class _Endpoint:
             output.append(item)
         if not calls:
             content = [{"type": "output_text", "text": "done", "annotations": []}]
-            output.append(
-                {
-                    "type": "message",
-                    "id": f"m{id}",
-                    "role": "assistant",
-                    "status": "completed",
-                    "content": content,
-                }
-            )
+            message = {"type": "message", "id": f"m{id}", "role": "assistant", "status": "completed"}
+            output.append({**message, "content": content})
             await at(1)
             yield event("response.output_item.added", output_index=0, item={**output[0], "content": []})
             yield event("response.output_item.done", output_index=0, item=output[0])
         yield event("response.completed", response=response("completed"))
 
 
-async def compare_openai(tasks: Sequence[StreamedTask], times: Times) -> dict[str, Timed]:
-    """Run the tasks with the eager runner and with agentrt without and with simulated drafts.
+def openai_sides(world: TimedWorld) -> Sides:
+    """Return the eager runner, and ours without and with simulated drafts.
 
     A transcript is the last answer and the calls in the order in which they were made.
     """
     from agentrt.adapters.openai import speculate
     from agentrt.speculators import StreamSpeculator
 
-    client = _Endpoint(tasks, times.generation).client()
-    names = sorted({call.name for task in tasks for turn in task.turns for call in turn})
+    client = _Endpoint(world).client()
     parameters = {"type": "object", "properties": {}, "additionalProperties": True}
     schemas: list[Any] = [
-        {"type": "function", "name": name, "parameters": parameters, "strict": False} for name in names
+        {"type": "function", "name": tool.name, "parameters": parameters, "strict": False}
+        for tool in world.tools
     ]
-    runs = TimedRuns(times)
-    tools: list[Any] = [TimedTool(name, runs.run) for name in names]
-    simulated = SimulatedDrafts(tasks, times.draft, times.seed)
-    stream = speculate(client, [StreamSpeculator()], tools=tools)
-    drafts = speculate(client, [simulated, StreamSpeculator()], tools=tools)
-    return await run_in_turn(
-        tasks,
-        {
-            EAGER_RUNNER: functools.partial(_by_runner, client, schemas, runs),
-            SAME_INFORMATION: functools.partial(_by_agentrt, stream, schemas),
-            SIMULATED_DRAFTS: functools.partial(_by_agentrt, drafts, schemas),
-        },
-    )
+    stream = speculate(client, [StreamSpeculator()], tools=world.tools)
+    drafts = speculate(client, [SimulatedPredictor(world, RIGHT), StreamSpeculator()], tools=world.tools)
+    return {
+        EAGER_RUNNER: functools.partial(_by_runner, client, schemas, world),
+        SAME_INFORMATION: functools.partial(_by_agentrt, stream, schemas),
+        SIMULATED_DRAFTS: functools.partial(_by_agentrt, drafts, schemas),
+    }
 
 
-async def _by_runner(client: AsyncOpenAI, schemas: Sequence[Any], runs: TimedRuns, task: StreamedTask) -> Any:
+async def _by_runner(client: AsyncOpenAI, schemas: Sequence[Any], world: TimedWorld, request: str) -> Any:
     made: list[Any] = []
 
     def registered(schema: Any) -> AsyncRegisteredFunction:
         async def execute(arguments: dict[str, object]) -> str:
             made.append((schema["name"], arguments))
-            return await runs.run(schema["name"], arguments)
+            return await world.run(schema["name"], arguments)
 
         return AsyncRegisteredFunction(schema, execute, independent=True)
 
     runner = AsyncResponsesToolRunner(functions=[registered(schema) for schema in schemas])
-    parameters: Any = {"model": "m", "input": [{"role": "user", "content": task.request}]}
+    parameters: Any = {"model": "m", "input": [{"role": "user", "content": request}]}
     response = await runner.run(
         client, parameters, max_steps=20, stream=True, eager=True, max_concurrent_calls=8
     )
     return response.output_text, made
 
 
-async def _by_agentrt(client: Any, schemas: Sequence[Any], task: StreamedTask) -> Any:
+async def _by_agentrt(client: Any, schemas: Sequence[Any], request: str) -> Any:
     from agentrt.adapters.openai import arun_tool
 
-    items: list[Any] = [{"role": "user", "content": task.request}]
+    items: list[Any] = [{"role": "user", "content": request}]
     made: list[Any] = []
     while True:
         final: Any = None

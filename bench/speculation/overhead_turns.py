@@ -6,9 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 
 from agentrt.calls import ToolCall
@@ -16,6 +14,8 @@ from agentrt.drafts import DraftRequest
 from agentrt.reports.events import CallClaimed, PredictorSkipped, SpeculationEvent
 from agentrt.tools.speculable import speculable
 from agentrt.turns.session import SpeculationSession
+
+from .awaited_chat import AwaitedChat
 
 MODEL_S = 0.008  # long enough for the draft to come and its tool to run
 TOOL_S = 0.006
@@ -26,111 +26,77 @@ _ARGUMENTS = {"q": "a"}
 Turn = Callable[[], Awaitable[None]]
 
 
-class Outcomes:
-    """Observer that counts the claimed calls of one side, and the turns whose predictor was not run."""
+class Side:
+    """One kind of turn: a tool, a predictor of the model's call or of another one, and what they led to.
 
-    def __init__(self) -> None:
-        """Create an observer that has seen nothing."""
+    ``right`` says whether the drafts are the model's calls; None is a side without speculation.
+    """
+
+    def __init__(self, right: bool | None) -> None:
+        """Create a side that has run no turn."""
+        self.name = "fixed draft"
+        self.right = right
+        self.turns = 0
         self.claimed = 0
         self.skipped = 0
-
-    def on_event(self, event: SpeculationEvent) -> None:
-        """Count the event."""
-        self.claimed += isinstance(event, CallClaimed)
-        self.skipped += isinstance(event, PredictorSkipped)
-
-
-class FixedDraft:
-    """Predictor that drafts the same call in every turn: the model's, or one that it never makes."""
-
-    def __init__(self, *, right: bool) -> None:
-        """``right`` says which."""
-        self.name = "always right" if right else "always wrong"
-        self.right = right
-
-    async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
-        """Yield the draft."""
-        yield ToolCall("find", _ARGUMENTS if self.right else {"q": "b"})
-
-
-class Find:
-    """A tool, and how many of its runs have ended."""
-
-    def __init__(self) -> None:
-        """Create a tool that has not run."""
-        self.ended = 0
+        """Turns in which the predictor was not run."""
+        self._runs_ended = 0
 
         async def find(q: str) -> str:
             """Find something."""
             await asyncio.sleep(TOOL_S)
-            self.ended += 1
+            self._runs_ended += 1
             return q
 
-        self.run = find
-
-
-async def _generate(speculated: Find | None) -> None:
-    """Take the model's time, and wait until the tool that is run speculatively meanwhile has ended.
-
-    On an idle machine it ended before; on a busy one its claim must not be a matter of luck. The wait ends
-    after ``_MOST_WAITS`` rounds of the event loop, so that a turn without a speculation shows as unclaimed.
-    """
-    ended = speculated.ended if speculated is not None else 0
-    await asyncio.sleep(MODEL_S)
-    if speculated is not None:
-        for _ in range(_MOST_WAITS):
-            if speculated.ended > ended:
-                return
-            await asyncio.sleep(_WAIT_S)
-
-
-class _Chat(BaseChatModel):
-    """Chat model that calls ``find`` after a short wait, each time with a new id."""
-
-    speculated: Any = None
-    asked: int = 0
+        self.find = find
 
     @property
-    def _llm_type(self) -> str:
-        return "short"
+    def counted(self) -> int:
+        """How many turns were of this kind: with a claim, or without a run of the predictor."""
+        return self.turns if self.right is None else self.claimed if self.right else self.skipped
 
-    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
-        """Return the model bound to the names of the tools."""
-        return self.bind(tools=[each.name for each in tools])
+    def speculable_find(self, wrapped: Callable[[Any], Any] = lambda function: function) -> Any:
+        """Return the tool, ``wrapped`` for a framework and declared speculable if the side speculates."""
+        found = wrapped(self.find)
+        return found if self.right is None else speculable(max_concurrency=64)(found)
 
-    def _generate(self, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError("this model is asynchronous")
+    async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
+        """Yield the same call in every turn: the model's, or one that it never makes."""
+        yield ToolCall("find", _ARGUMENTS if self.right else {"q": "b"})
 
-    async def _agenerate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
-        await _generate(self.speculated)
-        self.asked += 1
-        call = {
-            "name": "find",
-            "args": dict(_ARGUMENTS),
-            "id": f"call_{id(self)}_{self.asked}",
-            "type": "tool_call",
-        }
-        message = AIMessage(content="", tool_calls=[call])
-        return ChatResult(generations=[ChatGeneration(message=message)])
+    def on_event(self, event: SpeculationEvent) -> None:
+        """Count claimed calls, and turns whose predictor was not run."""
+        self.claimed += isinstance(event, CallClaimed)
+        self.skipped += isinstance(event, PredictorSkipped)
+
+    async def generate(self) -> str:
+        """Take the model's time, and wait until the tool that is run speculatively meanwhile has ended.
+
+        On an idle machine it ended before; on a busy one its claim must not be a matter of luck. The wait
+        ends after ``_MOST_WAITS`` rounds of the event loop, so that a turn without a speculation shows as
+        unclaimed. Returns the id of the model's call.
+        """
+        ended, self.turns = self._runs_ended, self.turns + 1
+        await asyncio.sleep(MODEL_S)
+        for _ in range(_MOST_WAITS if self.right else 0):
+            if self._runs_ended > ended:
+                break
+            await asyncio.sleep(_WAIT_S)
+        return f"call_{id(self)}_{self.turns}"
 
 
-def speculative_langchain_turn(predictor: FixedDraft, outcomes: Outcomes) -> Turn:
-    """Return a turn of a LangChain model and tool with this predictor."""
+def langchain_turn(side: Side) -> Turn:
+    """Return a turn of a LangChain model and tool."""
     from agentrt.adapters.langchain import speculate
 
-    find = Find()
-    chat = _Chat(speculated=find if predictor.right else None)
-    model = speculate(chat, predictor, observers=[outcomes])
-    return _langchain_turn(model, speculable(max_concurrency=64)(tool(find.run)))
+    async def reply(messages: object) -> AIMessage:
+        call = {"name": "find", "args": dict(_ARGUMENTS), "id": await side.generate(), "type": "tool_call"}
+        return AIMessage(content="", tool_calls=[call])
 
-
-def plain_langchain_turn() -> Turn:
-    """Return a turn of a LangChain model and tool."""
-    return _langchain_turn(_Chat(), tool(Find().run))
-
-
-def _langchain_turn(model: BaseChatModel, find: Any) -> Turn:
+    chat: Any = AwaitedChat(reply=reply)
+    model = chat if side.right is None else speculate(chat, side, observers=[side])
     history = [("user", "hi"), *[("assistant", "as I said"), ("user", "and then?")] * (HISTORY // 2)]
+    find = side.speculable_find(tool)
     bound = model.bind_tools([find])
 
     async def turn() -> None:
@@ -140,28 +106,23 @@ def _langchain_turn(model: BaseChatModel, find: Any) -> Turn:
     return turn
 
 
-def plain_turn() -> Turn:
+def plain_turn(side: Side) -> Turn:
     """Return a turn of a model and a tool without a framework."""
-    find = Find()
 
     async def turn() -> None:
-        await _generate(None)
-        await find.run("a")
+        await side.generate()
+        await side.find("a")
 
     return turn
 
 
-def session_turn(session: SpeculationSession, find: Find, *, right: bool) -> Turn:
-    """Return a turn in a session on the tool ``find``; ``right`` says whether its drafts are."""
+def session_turn(side: Side, session: SpeculationSession) -> Turn:
+    """Return a turn in a session on the side's tool."""
     history = [{"role": "user", "content": "and then?"}] * HISTORY
-    made = 0
 
     async def turn() -> None:
-        nonlocal made
-        made += 1
         with session.turn(history, []) as turn:
-            await _generate(find if right else None)
-            call = ToolCall("find", _ARGUMENTS, f"call_{made}")
+            call = ToolCall("find", _ARGUMENTS, await side.generate())
             turn.bind([call])
         await session.acall(call)
 

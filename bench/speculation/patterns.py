@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
+from agentrt import SpeculationConfig, SpeculationSession
 from agentrt.calls import ToolCall
 from agentrt.drafts import DraftRequest
+from agentrt.testing import free_prediction, run_in_virtual_time
 
 from ..common.report import Table
 from ..common.workloads import Conversation, traced
-from .recorded import GENERATION_S, TOOL_S, Drafts, Lived, live_through
+from .timed_agents import TimedTool
 
+_GENERATION_S = 0.8
+_TOOL_S = 0.5
 _QUICK_SHARE = 10  # a quick run takes the first tenth of each workload
 
 METHOD = (
@@ -24,7 +30,7 @@ METHOD = (
     "it gets the messages so far and the offered tools and may draft up to six calls of tools that only "
     "read; afterwards it learns the calls the model really made. A session in virtual time then lives "
     "through the conversations with these drafts. In it the model takes "
-    f"{GENERATION_S:g} s for an answer and a tool {TOOL_S:g} s for a call. "
+    f"{_GENERATION_S:g} s for an answer and a tool {_TOOL_S:g} s for a call. "
     "Tools that only read are recognised by their names; of AutoDroid every tap counts, though taps "
     "are navigation rather than reads. Where a benchmark has no tool schemas, names, parameters and types "
     "are gathered from all its calls. In ToolBench's sequences and in the plans of NESTFUL and tau the "
@@ -32,6 +38,35 @@ METHOD = (
     "drafts of them. pattern_claim_rate is the share of calls of reading tools that were claimed, "
     "pattern_precision that of speculative runs, pattern_time_saved_pct is of the time of models and tools."
 )
+
+
+class Lived(NamedTuple):
+    """Totals of conversations; times in virtual seconds.
+
+    ``calls`` are those of reading tools. A speculative run is claimed or wasted.
+    """
+
+    calls: int
+    claims: int
+    wasted: int
+    seconds: float
+    plain_seconds: float
+    """What model and tools take without speculation."""
+
+    @property
+    def saved_share(self) -> float:
+        """The share of the plain time that speculation saves."""
+        return 1 - self.seconds / self.plain_seconds if self.plain_seconds else 0.0
+
+    @property
+    def claim_rate(self) -> float:
+        """The share of the calls that were claimed."""
+        return self.claims / self.calls if self.calls else 0.0
+
+    @property
+    def wasted_share(self) -> float:
+        """The share of the speculative runs that are wasted."""
+        return self.wasted / (self.claims + self.wasted) if self.wasted else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +140,15 @@ def _result(workload: str, conversations: Sequence[Conversation]) -> PatternResu
         conversations=len(conversations),
         turns=sum(len(conversation.turns) for conversation in conversations),
         total=totals[-1],
-        late=totals[-1] - totals[half - 1] if half else totals[-1],
+        late=_later(totals, half),
         draft_ms=1000 * statistics.median(seconds or [0.0]),
     )
+
+
+def _later(totals: Sequence[Lived], half: int) -> Lived:
+    """Return the totals of the conversations after the first ``half``."""
+    before = totals[half - 1] if half else Lived(0, 0, 0, 0.0, 0.0)
+    return Lived(*map(operator.sub, totals[-1], before))
 
 
 async def _drafted(conversations: Sequence[Conversation]) -> tuple[list[Drafts], list[float]]:
@@ -132,3 +173,64 @@ async def _drafted(conversations: Sequence[Conversation]) -> tuple[list[Drafts],
     finally:
         predictor.close()
     return drafts, seconds
+
+
+Drafts = Sequence[Sequence[ToolCall]]
+"""The drafts of each turn of one conversation whose calls are known."""
+
+
+def live_through(conversations: Sequence[Conversation], drafts: Sequence[Drafts]) -> list[Lived]:
+    """Live through conversations in one session in virtual time; return its totals after each of them.
+
+    Drafts take no time. Only turns whose calls are known are taken. Nothing depends on the machine: CPU time
+    counts for nothing.
+    """
+    with free_prediction():
+        return run_in_virtual_time(lambda: _live(conversations, drafts))
+
+
+async def _live(conversations: Sequence[Conversation], drafts: Sequence[Drafts]) -> list[Lived]:
+    names = sorted({name for conversation in conversations for name in conversation.read_only})
+    predictor = _Drafts()
+    began = asyncio.get_running_loop().time()
+    calls, plain_s, totals = 0, 0.0, list[Lived]()
+    config = SpeculationConfig(report_turns=1)
+    tools = [TimedTool(name, _wait) for name in names]
+    async with SpeculationSession(tools, predictor, config=config) as session:
+        for conversation, of_turns in zip(conversations, drafts, strict=True):
+            known = [turn for turn in conversation.turns if turn.known]
+            for turn, predictor.drafted in zip(known, of_turns, strict=True):
+                with session.turn(conversation.messages[: turn.history], conversation.tools) as running:
+                    await asyncio.sleep(_GENERATION_S)
+                    running.bind(turn.calls)
+                for call in turn.calls:
+                    reads = call.name in conversation.read_only
+                    await (session.acall(call) if reads else asyncio.sleep(_TOOL_S))
+                    calls += reads
+                plain_s += _GENERATION_S + _TOOL_S * len(turn.calls)
+            total = session.report().total
+            seconds = asyncio.get_running_loop().time() - began
+            totals.append(Lived(calls, total.claims, total.wasted, seconds, plain_s))
+    return totals
+
+
+async def _wait(name: str, arguments: object) -> str:
+    """Do a tool's work, whatever its arguments."""
+    await asyncio.sleep(_TOOL_S)
+    return ""
+
+
+class _Drafts:
+    """A predictor of drafts that were made before."""
+
+    name = "recorded"
+    shares_cores = False
+
+    def __init__(self) -> None:
+        self.drafted: Sequence[ToolCall] = ()
+        """Those of the present turn."""
+
+    async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
+        """Yield the drafts of the present turn."""
+        for call in self.drafted:
+            yield call

@@ -6,22 +6,16 @@ import asyncio
 import json
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackHandler
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatResult, LLMResult
+from langchain_core.outputs import ChatGeneration, LLMResult
 
 from agentrt.concurrency.clock import monotonic
 from agentrt.errors import NotRecordedError
 
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    message: AIMessage
-    seconds: float
+from .awaited_chat import AwaitedChat
 
 
 class Recording(AsyncCallbackHandler):
@@ -29,7 +23,7 @@ class Recording(AsyncCallbackHandler):
 
     def __init__(self) -> None:
         """Create an empty recording."""
-        self._answers: dict[str, _Answer] = {}
+        self._answers: dict[str, tuple[AIMessage, float]] = {}
         self._begun: dict[Any, tuple[str, float]] = {}
 
     async def on_chat_model_start(
@@ -43,48 +37,27 @@ class Recording(AsyncCallbackHandler):
         key, began = self._begun.pop(run_id)
         generation = response.generations[0][0]
         if isinstance(generation, ChatGeneration) and isinstance(generation.message, AIMessage):
-            self._answers[key] = _Answer(generation.message, monotonic() - began)
+            self._answers[key] = generation.message, monotonic() - began
 
-    def answer(self, messages: Sequence[BaseMessage]) -> _Answer:
-        """Return the answer to a history.
+    def replay(self) -> AwaitedChat:
+        """Return a chat model that waits as long as the recorded one took, and answers what it answered."""
+        return AwaitedChat(reply=self.reply)
+
+    async def reply(self, messages: list[BaseMessage]) -> AIMessage:
+        """Return the answer to a history, after the time that it took.
 
         Raises:
             NotRecordedError: the model was not asked this.
         """
         try:
-            return self._answers[_key(messages)]
+            answer, seconds = self._answers[_key(messages)]
         except KeyError:
             raise NotRecordedError(
                 "the recorded model was not asked this. Record it on the same requests and tools."
             ) from None
-
-
-class ReplayedChat(BaseChatModel):
-    """Chat model that waits as long as the recorded one took, and answers what it answered."""
-
-    recording: Any
-
-    @property
-    def _llm_type(self) -> str:
-        return "replayed"
-
-    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
-        """Return the model bound to the names of the tools."""
-        return self.bind(tools=[each.name for each in tools])
-
-    def _generate(self, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError("this model is asynchronous")
-
-    async def _agenerate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
-        recorded = self.recording.answer(messages)
-        await asyncio.sleep(recorded.seconds)
-        calls = [{**call, "id": f"call_{uuid.uuid4().hex}"} for call in recorded.message.tool_calls]
-        message = AIMessage(
-            content=recorded.message.content,
-            tool_calls=calls,
-            usage_metadata=recorded.message.usage_metadata,
-        )
-        return ChatResult(generations=[ChatGeneration(message=message)])
+        await asyncio.sleep(seconds)
+        calls = [{**call, "id": f"call_{uuid.uuid4().hex}"} for call in answer.tool_calls]
+        return AIMessage(answer.content, tool_calls=calls, usage_metadata=answer.usage_metadata)
 
 
 def _key(messages: Sequence[BaseMessage]) -> str:

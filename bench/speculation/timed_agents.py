@@ -51,36 +51,35 @@ class Times:
 class TimedWorld:
     """The model and the tools of some tasks; outputs and times depend on task, step and seed only."""
 
-    def __init__(self, tasks: Sequence[Task], times: Times) -> None:
+    def __init__(self, tasks: Sequence[Task], times: Times, calls_a_turn: int = 1) -> None:
         """``times`` are those of the model, the predictor and the tools."""
         self.times = times
         self.generations: list[float] = []
         self.runs: list[float] = []
+        self._calls_a_turn = calls_a_turn
         self._tasks = {task.request: task for task in tasks}
-        self.tools = [TimedTool(name, self.run) for name in tools_of(tasks)]
+        self.tools: list[Any] = [TimedTool(name, self.run) for name in tools_of(tasks)]
 
-    def place(self, messages: Sequence[Message]) -> tuple[Task, int]:
-        """Return the task of a history, and the number of calls it has made."""
-        made = sum(message["role"] == "assistant" for message in messages)
-        return self._tasks[messages[0]["content"]], made
-
-    def next_call(self, messages: Sequence[Message]) -> ToolCall | None:
-        """Return the call that the model makes after this history; None if the task is done."""
-        task, made = self.place(messages)
-        return task.calls[made] if made < len(task.calls) else None
+    def calls(self, request: str, turn: int) -> Sequence[ToolCall]:
+        """Return the calls that the model makes in a turn of a task; none if the task is done."""
+        first = turn * self._calls_a_turn
+        return self._tasks[request].calls[first : first + self._calls_a_turn]
 
     async def answer(self, messages: Sequence[Message], tools: object) -> Message:
         """Return the model's answer to this history, after its generation time."""
         began = monotonic()
-        task, made = self.place(messages)
-        await asyncio.sleep(self.times.drawn(self.times.generation, f"{task.id} {made}"))
-        call = self.next_call(messages)
-        if call is None:
+        request, turn = place(messages)
+        await asyncio.sleep(self.times.drawn(self.times.generation, f"{request} {turn}"))
+        calls = self.calls(request, turn)
+        if not calls:
             return {"role": "assistant", "content": _WORDS}
         self.generations.append(monotonic() - began)
-        function = {"name": call.name, "arguments": json.dumps(call.arguments)}
-        made_call = {"id": f"call_{task.id}_{made}", "type": "function", "function": function}
-        return {"role": "assistant", "content": None, "tool_calls": [made_call]}
+        made = []
+        for index, call in enumerate(calls):
+            function = {"name": call.name, "arguments": json.dumps(call.arguments)}
+            call_id = f"call_{self._tasks[request].id}_{turn}_{index}"
+            made.append({"id": call_id, "type": "function", "function": function})
+        return {"role": "assistant", "content": None, "tool_calls": made}
 
     async def run(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Return a tool's result, after its time."""
@@ -91,11 +90,17 @@ class TimedWorld:
         return f"{name} found {len(key)} of {len(arguments)}"
 
 
+def place(messages: Sequence[Message]) -> tuple[str, int]:
+    """Return the request of a history, and the number of answers that the model has given."""
+    return messages[0]["content"], sum(message["role"] == "assistant" for message in messages)
+
+
 class TimedTool:
     """A speculable tool that accepts any arguments; ``run(name, arguments)`` does its work."""
 
     def __init__(self, name: str, run: Callable[[str, Any], Awaitable[str]]) -> None:
         """``run`` is called for speculative and for real runs alike."""
+        self.name = name
 
         async def call(arguments: Mapping[str, Any]) -> str:
             said: str = await run(name, arguments)
@@ -110,9 +115,9 @@ class TimedTool:
         )
 
 
-def is_right(times: Times, task: Task, made: int, sample: int, chance: float) -> bool:
-    """Whether a simulated sample drafts the call after ``made`` calls right; its chance is ``chance``."""
-    return times.random(f"{task.id} {made} {sample}").random() < chance
+def is_right(times: Times, request: str, turn: int, sample: int, chance: float) -> bool:
+    """Whether a simulated sample drafts a turn of a task right; its chance is ``chance``."""
+    return times.random(f"{request} {turn} {sample}").random() < chance
 
 
 class SimulatedPredictor:
@@ -127,17 +132,15 @@ class SimulatedPredictor:
         self._chance = chance
 
     async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
-        """Yield one draft a sample."""
-        task, made = self._world.place(request.messages)
-        call = self._world.next_call(request.messages)
+        """Yield the drafts of a turn's calls, one of each for each sample."""
         await asyncio.sleep(self._world.times.draft)
-        request.spend(
-            DraftCost(len(json.dumps(list(request.messages))) // 4 * request.samples, 30 * request.samples)
-        )
-        for sample in range(request.samples if call is not None else 0):
-            assert call is not None
-            right = is_right(self._world.times, task, made, sample, self._chance)
-            yield call if right else ToolCall(call.name, {**call.arguments, "draft": sample})
+        read, written = len(json.dumps(list(request.messages))) // 4, 30
+        request.spend(DraftCost(read * request.samples, written * request.samples))
+        asked, turn = place(request.messages)
+        for sample in range(request.samples):
+            right = is_right(self._world.times, asked, turn, sample, self._chance)
+            for call in self._world.calls(asked, turn):
+                yield call if right else ToolCall(call.name, {**call.arguments, "draft": sample})
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,15 +162,11 @@ class Fleet:
         )
 
     @property
-    def claims(self) -> int:
-        """Claimed calls."""
-        return sum(report.total.claims for report in self.reports)
-
-    @property
     def claim_rate(self) -> float:
         """Claimed calls as a share of all calls."""
-        calls = sum(report.total.claims + report.total.misses for report in self.reports)
-        return self.claims / calls if calls else 0.0
+        totals = [report.total for report in self.reports]
+        calls = sum(total.claims + total.misses for total in totals)
+        return sum(total.claims for total in totals) / calls if calls else 0.0
 
     @property
     def draft_tokens(self) -> tuple[int, int]:

@@ -7,28 +7,15 @@ import asyncio
 import gc
 import statistics
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
 
 from agentrt.testing import free_prediction
-from agentrt.tools.speculable import speculable
 from agentrt.turns.session import SpeculationSession
 
 from ..common.process import SideProcess
 from ..common.report import Table
-from .overhead_turns import (
-    HISTORY,
-    MODEL_S,
-    TOOL_S,
-    Find,
-    FixedDraft,
-    Outcomes,
-    Turn,
-    plain_langchain_turn,
-    plain_turn,
-    session_turn,
-    speculative_langchain_turn,
-)
+from .overhead_turns import HISTORY, MODEL_S, TOOL_S, Side, Turn, langchain_turn, plain_turn, session_turn
 
 _WARM = 30  # after 16 wrong drafts in a row a predictor is only probed
 _COLLECT_EVERY = 50  # turns
@@ -47,24 +34,16 @@ METHOD = (
 
 @dataclass(frozen=True, slots=True)
 class PathOverhead:
-    """Milliseconds of CPU time in a turn of one path: plain, with a claim, and without a predictor run."""
+    """Milliseconds of CPU time in a plain turn of one path, and what speculation adds."""
 
     path: str
     plain_ms: float
-    claimed_ms: float
-    skipped_ms: float
+    claim_adds_ms: float
+    """To a turn with a claim."""
+    skip_adds_ms: float
+    """To a turn in which no predictor is run."""
     claimed: float
     """Share of the turns with right drafts that claimed."""
-
-    @property
-    def claim_adds_ms(self) -> float:
-        """What speculation adds to a turn with a claim."""
-        return self.claimed_ms - self.plain_ms
-
-    @property
-    def skip_adds_ms(self) -> float:
-        """What it adds to a turn in which no predictor is run."""
-        return self.skipped_ms - self.plain_ms
 
 
 def measure(turns: int) -> list[PathOverhead]:
@@ -83,37 +62,46 @@ class _Process:
             return asyncio.run(_measure(turns))
 
 
-@dataclass(frozen=True, slots=True)
-class _Side:
-    """One kind of turn: ``run`` runs one; ``count`` goes up with each that is of this kind."""
-
-    run: Turn
-    count: Callable[[], int] | None = None
-
-
 async def _measure(turns: int) -> list[PathOverhead]:
-    right, wrong = FixedDraft(right=True), FixedDraft(right=False)
-    claimed, skipped, own_claimed, own_skipped = (Outcomes() for _ in range(4))
-    find, other = Find(), Find()
-    early, also_early = (speculable(max_concurrency=64)(each.run) for each in (find, other))
+    langchain = [Side(right) for right in (None, True, False)]
+    plain, right, wrong = own = [Side(right) for right in (None, True, False)]
     async with (
-        SpeculationSession([early], [right], observers=[own_claimed]) as session,
-        SpeculationSession([also_early], [wrong], observers=[own_skipped]) as without,
+        SpeculationSession([right.speculable_find()], [right], observers=[right]) as with_claims,
+        SpeculationSession([wrong.speculable_find()], [wrong], observers=[wrong]) as without,
     ):
-        sides = [
-            _Side(plain_langchain_turn()),
-            _Side(speculative_langchain_turn(right, claimed), lambda: claimed.claimed),
-            _Side(speculative_langchain_turn(wrong, skipped), lambda: skipped.skipped),
-            _Side(plain_turn()),
-            _Side(session_turn(session, find, right=True), lambda: own_claimed.claimed),
-            _Side(session_turn(without, other, right=False), lambda: own_skipped.skipped),
+        runs = [
+            *((side, langchain_turn(side)) for side in langchain),
+            (plain, plain_turn(plain)),
+            (right, session_turn(right, with_claims)),
+            (wrong, session_turn(wrong, without)),
         ]
-        ms = await _cpu_ms(sides, turns)
-    made = turns + _WARM
+        ms = await _cpu_ms(runs, turns)
     return [
-        PathOverhead("LangChain", ms[0], ms[1], ms[2], claimed.claimed / made),
-        PathOverhead("session", ms[3], ms[4], ms[5], own_claimed.claimed / made),
+        PathOverhead(path, ms[at], ms[at + 1] - ms[at], ms[at + 2] - ms[at], side.claimed / side.turns)
+        for path, at, side in (("LangChain", 0, langchain[1]), ("session", 3, own[1]))
     ]
+
+
+async def _cpu_ms(sides: Sequence[tuple[Side, Turn]], turns: int) -> list[float]:
+    spent: list[list[float]] = [[] for _ in sides]
+    gc.collect()
+    gc.disable()
+    try:
+        for turn in range(_WARM + turns):
+            for (side, run), milliseconds in zip(sides, spent, strict=True):
+                before = side.counted
+                began = time.process_time_ns()
+                await run()
+                for _ in range(_LOOP_STEPS):
+                    await asyncio.sleep(0)
+                ms = (time.process_time_ns() - began) / 1e6
+                if turn >= _WARM and side.counted > before:
+                    milliseconds.append(ms)
+            if turn % _COLLECT_EVERY == 0:
+                gc.collect()
+    finally:
+        gc.enable()
+    return [statistics.median(each) for each in spent]
 
 
 def figures(measured: Sequence[PathOverhead]) -> dict[str, float]:
@@ -131,35 +119,6 @@ def table(measured: Sequence[PathOverhead]) -> Table:
         title="CPU time of a turn",
         columns=("path", "plain ms", "a claim adds ms", "no predictor run adds ms", "turns claimed"),
         rows=tuple(
-            (
-                each.path,
-                round(each.plain_ms, 3),
-                round(each.claim_adds_ms, 3),
-                round(each.skip_adds_ms, 3),
-                round(each.claimed, 3),
-            )
-            for each in measured
+            (path, *(round(number, 3) for number in numbers)) for path, *numbers in map(astuple, measured)
         ),
     )
-
-
-async def _cpu_ms(sides: Sequence[_Side], turns: int) -> list[float]:
-    spent: list[list[float]] = [[] for _ in sides]
-    gc.collect()
-    gc.disable()
-    try:
-        for turn in range(_WARM + turns):
-            for side, each in enumerate(sides):
-                before = each.count() if each.count else 0
-                began = time.process_time_ns()
-                await each.run()
-                for _ in range(_LOOP_STEPS):
-                    await asyncio.sleep(0)
-                ms = (time.process_time_ns() - began) / 1e6
-                if turn >= _WARM and (each.count is None or each.count() > before):
-                    spent[side].append(ms)
-            if turn % _COLLECT_EVERY == 0:
-                gc.collect()
-    finally:
-        gc.enable()
-    return [statistics.median(each) for each in spent]

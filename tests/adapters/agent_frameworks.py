@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from agentrt.turns.session import SpeculationSession
 from tests.patience import PATIENCE_S
 
 TURNS = 5
+Run = Callable[[], "Outcome"]
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,11 @@ class CountedTool:
         """Return the sync function."""
 
         def look(q: str) -> str:
-            """Look something up."""
+            """Look something up.
+
+            Args:
+                q: What to look up.
+            """
             return self._run(q)
 
         return look
@@ -59,7 +64,11 @@ class CountedTool:
         """Return the coroutine function."""
 
         async def look(q: str) -> str:
-            """Look something up."""
+            """Look something up.
+
+            Args:
+                q: What to look up.
+            """
             return self._run(q)
 
         return look
@@ -88,9 +97,19 @@ class Oracle:
 
     async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
         """Yield the call of ``look`` that follows the history."""
-        done = sum(message["role"] == "tool" for message in request.messages)
+        done = calls_made(request.messages)
         if done < TURNS - 1:
             yield ToolCall("look", {"q": str(done)})
+
+
+def calls_made(messages: Sequence[Mapping[str, Any]]) -> int:
+    """Return how many calls of ``look`` a history has; smolagents tells of calls in text."""
+    names = [
+        {call["function"]["name"] for call in message.get("tool_calls") or ()}
+        for message in messages
+        if message["role"] == "assistant"
+    ]
+    return sum(not each or "look" in each for each in names)
 
 
 # Sessions.
@@ -111,6 +130,7 @@ def session_agent(call_id: str | None) -> Outcome:
                     await counted.until_run(str(number))
                     turn.bind([call])
                 results.append(await session.acall(call))
+                messages.append({"role": "assistant", "content": ""})
                 messages.append({"role": "tool", "tool_call_id": call_id, "content": results[-1]})
             return Outcome(counted.runs, results, session.report())
 
@@ -120,7 +140,7 @@ def session_agent(call_id: str | None) -> Outcome:
 # LangChain and LangGraph.
 
 
-def _chat_model(counted: CountedTool) -> Any:
+def chat_model(counted: CountedTool) -> Any:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage, BaseMessage
     from langchain_core.outputs import ChatGeneration, ChatResult
@@ -148,7 +168,7 @@ def _chat_model(counted: CountedTool) -> Any:
             return _answer(turn)
 
     def _turn(messages: list[BaseMessage]) -> int:
-        return sum(message.type == "tool" for message in messages)
+        return sum(message.type == "tool" and message.name in ("look", None) for message in messages)
 
     def _answer(turn: int) -> ChatResult:
         call = {"name": "look", "args": {"q": str(turn)}, "id": f"call_{turn}", "type": "tool_call"}
@@ -185,7 +205,7 @@ def langchain_agent(build: Callable[[Any, Any], Callable[[], Any]], *, is_async:
     from agentrt.adapters.langchain import report_of, speculate
 
     counted = CountedTool()
-    model = speculate(_chat_model(counted), Oracle())
+    model = speculate(chat_model(counted), Oracle())
     look = speculable(tool(counted.coroutine_function() if is_async else counted.function()))
     drive = build(model, look)
 
@@ -344,17 +364,22 @@ def acreated(model: Any, tool: Any) -> Callable[[], Any]:
 # The OpenAI client, and frameworks on it.
 
 
+_USAGE = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+
+
 class Endpoint:
     """An OpenAI-compatible endpoint, also streaming."""
 
-    def __init__(self, counted: CountedTool, *, repeats_ids: bool) -> None:
+    def __init__(self, counted: CountedTool, *, repeats_ids: bool, final_tool: str | None = None) -> None:
         """``counted`` is the tool whose speculative runs its answers wait for.
 
-        With ``repeats_ids`` each call has the id ``call_0``.
+        With ``repeats_ids`` each call has the id ``call_0``; the last answer is a call of ``final_tool``, if
+        there is one.
         """
         self.results: list[str] = []
         self._counted = counted
         self._repeats_ids = repeats_ids
+        self._final_tool = final_tool
 
     def __call__(self, request: Any) -> Any:
         """Answer a request of a sync client."""
@@ -371,21 +396,29 @@ class Endpoint:
         return self._response(request, turn)
 
     def _turn(self, request: Any) -> int:
-        messages = json.loads(request.content)["messages"]
-        self.results = [str(message["content"]) for message in messages if message["role"] == "tool"]
-        return len(self.results)
+        body = json.loads(request.content)
+        if "input" in body:
+            self.results = [item["output"] for item in body["input"] if "output" in item]
+            return len(self.results)
+        self.results = [str(each["content"]) for each in body["messages"] if each["role"] == "tool"]
+        return calls_made(body["messages"])
 
     def _response(self, request: Any, turn: int) -> Any:
         import httpx2
 
+        name, arguments = (
+            ("look", {"q": str(turn)}) if turn < TURNS - 1 else (self._final_tool, {"answer": "done"})
+        )
+        call_id = "call_0" if self._repeats_ids else f"call_{turn}"
+        if request.url.path.endswith("/responses"):
+            return _responses_answer(name, arguments, call_id)
         message: dict[str, Any] = {"role": "assistant", "content": "done"}
-        if turn < TURNS - 1:
-            function = {"name": "look", "arguments": json.dumps({"q": str(turn)})}
-            call_id = "call_0" if self._repeats_ids else f"call_{turn}"
+        if name is not None:
+            function = {"name": name, "arguments": json.dumps(arguments)}
             call = {"index": 0, "id": call_id, "type": "function", "function": function}
             message = {"role": "assistant", "content": None, "tool_calls": [call]}
-        reason = "tool_calls" if turn < TURNS - 1 else "stop"
-        body = {"id": f"answer-{turn}", "created": 0, "model": "m", "usage": None}
+        reason = "tool_calls" if name is not None else "stop"
+        body = {"id": f"answer-{turn}", "created": 0, "model": "m", "usage": _USAGE}
         if not json.loads(request.content).get("stream"):
             choice = {"index": 0, "message": message, "finish_reason": reason}
             return httpx2.Response(200, json={**body, "object": "chat.completion", "choices": [choice]})
@@ -396,6 +429,21 @@ class Endpoint:
         chunks = [{**body, "object": "chat.completion.chunk", "choices": [part]} for part in parts]
         text = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
         return httpx2.Response(200, text=text, headers={"content-type": "text/event-stream"})
+
+
+def _responses_answer(name: str | None, arguments: Any, call_id: str) -> Any:
+    import httpx2
+
+    item: dict[str, Any] = {"id": f"item_{call_id}", "status": "completed"}
+    if name is None:
+        text = {"type": "output_text", "text": "done", "annotations": []}
+        item |= {"type": "message", "role": "assistant", "content": [text]}
+    else:
+        call = {"call_id": call_id, "name": name, "arguments": json.dumps(arguments)}
+        item |= {"type": "function_call", **call}
+    response = {"id": f"answer_{call_id}", "object": "response", "created_at": 0, "model": "m"}
+    rest = {"parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
+    return httpx2.Response(200, json={**response, **rest, "output": [item]})
 
 
 SCHEMA = {
@@ -510,10 +558,10 @@ def langchain_agents() -> dict[str, Callable[[], Outcome]]:
         agents[name] = lambda: langchain_agent(build, is_async=is_async)
 
     for how, call_tool in CALLS.items():
-        add(f"loop, {how}", loop(call_tool), False)
+        add(f"LangChain loop, {how}", loop(call_tool), False)
         add(f"LangGraph from scratch, {how}", from_scratch(call_tool), False)
     for how, call_tool in ASYNC_CALLS.items():
-        add(f"loop, {how}", aloop(call_tool), True)
+        add(f"LangChain loop, {how}", aloop(call_tool), True)
         add(f"LangGraph from scratch, {how}", afrom_scratch(call_tool), True)
     add("LangGraph, ToolNode", tool_node, False)
     add("LangGraph, ToolNode, async", atool_node, True)
@@ -555,6 +603,6 @@ def _framework_agent(run: FrameworkRun, is_async: bool) -> Callable[[], Outcome]
 def session_agents() -> dict[str, Callable[[], Outcome]]:
     """Return the agents on a session, by name."""
     return {
-        "session without ids": lambda: session_agent(None),
+        "session, without ids": lambda: session_agent(None),
         "session, repeated ids": lambda: session_agent("call_0"),
     }

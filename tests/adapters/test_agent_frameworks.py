@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.adapters import agent_frameworks
+from tests.adapters.adapter_agents import adapter_agents
 from tests.adapters.agent_frameworks import TURNS, Outcome
 
 pytestmark = pytest.mark.usefixtures("prediction_is_free")
@@ -16,7 +17,7 @@ OWN = {
     **agent_frameworks.langchain_agents(),
     **agent_frameworks.openai_client_agents(),
 }
-FRAMEWORKS = agent_frameworks.framework_agents()
+FRAMEWORKS = {**agent_frameworks.framework_agents(), **adapter_agents()}
 
 
 def check(outcome: Outcome) -> None:
@@ -34,8 +35,7 @@ def test_each_call_runs_once(run: Callable[[], Outcome]) -> None:
 
 
 @pytest.mark.parametrize(("module", "run"), FRAMEWORKS.values(), ids=FRAMEWORKS)
-def test_each_call_runs_once_in_frameworks_on_the_openai_client(
-    module: str, run: Callable[[], Outcome]
-) -> None:
-    pytest.importorskip(module, reason=f"needs the extra bench: {module} is not installed")
+@pytest.mark.filterwarnings("ignore:create_react_agent has been moved")  # by langgraph-supervisor
+def test_each_call_runs_once_in_frameworks(module: str, run: Callable[[], Outcome]) -> None:
+    pytest.importorskip(module, reason=f"{module} is not installed", exc_type=ImportError)
     check(run())

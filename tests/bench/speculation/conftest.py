@@ -6,11 +6,9 @@ from typing import Any
 import pytest
 
 from agentrt.adapters.langchain import ChatAgentRT
-from agentrt.bench.speculation.replayed_chat import ReplayedChat
-from agentrt.bench.speculation.scripted import Script
+from agentrt.bench.speculation.awaited_chat import AwaitedChat
 from agentrt.turns.turn import Turn
 from agentrt.turns.turn_predictors import TurnPredictors
-from tests.patience import until
 
 
 class Drafting:
@@ -35,9 +33,6 @@ class Drafting:
         patch.setattr(Turn, "start", noted_start)
         patch.setattr(TurnPredictors, "run", noted_run)
 
-    def wait(self) -> None:
-        until(lambda: not self._turns)
-
     async def await_(self) -> None:
         while self._turns:  # noqa: ASYNC110 - some end on other threads; the test has a time limit
             await asyncio.sleep(0.01)
@@ -47,8 +42,6 @@ class Drafting:
 def answers_wait_for_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Models answer once the predictors of their turn have ended, however quick either is."""
     drafting = Drafting(monkeypatch)
-    monkeypatch.setattr(Script, "generate", lambda _: drafting.wait())
-    monkeypatch.setattr(Script, "agenerate", lambda _: drafting.await_())
 
     def hold(model: Any) -> None:
         generate = model._agenerate
@@ -61,4 +54,4 @@ def answers_wait_for_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(model, "_agenerate", generate_and_wait)
 
     hold(ChatAgentRT)
-    hold(ReplayedChat)
+    hold(AwaitedChat)

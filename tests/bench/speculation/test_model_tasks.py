@@ -11,7 +11,7 @@ from langchain_core.messages import HumanMessage
 
 from agentrt.bench.speculation.agent_runs import agent_on, ask
 from agentrt.bench.speculation.model_tasks import model_tasks
-from agentrt.bench.speculation.replayed_chat import Recording, ReplayedChat
+from agentrt.bench.speculation.replayed_chat import Recording
 from agentrt.bench.speculation.tasks import TimedTools
 from agentrt.errors import NotRecordedError, WorkloadNotFoundError
 from agentrt.testing import run_in_virtual_time
@@ -61,11 +61,11 @@ def test_a_replayed_model_answers_as_recorded_in_the_recorded_time(tmp_path: Pat
         recorded = await ask(agent_on(live, task.tools(timed)), task.request, recording)
         began = asyncio.get_running_loop().time()
         assert began == 6.0  # a call, and the answer
-        replayed = await ask(agent_on(ReplayedChat(recording=recording), task.tools(timed)), task.request)
+        replayed = await ask(agent_on(recording.replay(), task.tools(timed)), task.request)
         assert asyncio.get_running_loop().time() - began == pytest.approx(6.0)
         assert replayed.transcript == recorded.transcript
         assert replayed.tool_calls == 1
         with pytest.raises(NotRecordedError):
-            recording.answer([HumanMessage("something else")])
+            await recording.reply([HumanMessage("something else")])
 
     run_in_virtual_time(main)

@@ -1,4 +1,4 @@
-"""Guards around tool calls that say no: each run of the tool nevertheless is a bypass.
+"""Agents with guards around tool calls that say no: each run of the tool nevertheless is a bypass.
 
 Every agent's model calls ``look`` once, its predictor has drafted that call long before, and then a person,
 a middleware or the graph rejects it.
@@ -7,7 +7,7 @@ a middleware or the graph rejects it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from langchain.agents import create_agent
@@ -18,9 +18,7 @@ from langchain.agents.middleware import (
     after_model,
     wrap_tool_call,
 )
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import entrypoint
@@ -28,53 +26,20 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command, interrupt
 
-from agentrt.calls import ToolCall
-from agentrt.drafts import DraftRequest
+from agentrt import SpeculationSession, speculable
+from agentrt.adapters.langchain import report_of, speculate
 from agentrt.testing import run_in_virtual_time
-from agentrt.tools.speculable import speculable
-from agentrt.turns.session import SpeculationSession
+from tests.adapters.doubles import Calls, Oracle, ScriptedChat
 
 _GENERATION_S = 10
 _THREAD: Any = {"configurable": {"thread_id": "1"}}
 _INPUT: Any = {"messages": [("user", "hi")]}
-_ARGUMENTS = {"q": "secret"}
+SCRIPT: list[Calls] = [[("look", {"q": "secret"})]]
 Build = Callable[[Any, BaseTool], Any]
 
 
-class _Caller(BaseChatModel):
-    """Chat model that calls ``look``, and ends when it has the result."""
-
-    @property
-    def _llm_type(self) -> str:
-        return "caller"
-
-    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
-        """Return the model with the tools: its answers do not depend on them."""
-        return self.bind(tools=[each.name for each in tools], **kwargs)
-
-    def _generate(self, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError("this model is asynchronous")
-
-    async def _agenerate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
-        await asyncio.sleep(_GENERATION_S)
-        called = any(message.type == "tool" for message in messages)
-        call = {"name": "look", "args": _ARGUMENTS, "id": "call_1", "type": "tool_call"}
-        message = AIMessage("done") if called else AIMessage("", tool_calls=[call])
-        return ChatResult(generations=[ChatGeneration(message=message)])
-
-
-class _FirstCall:
-    async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
-        if request.messages[-1]["role"] == "user":
-            yield ToolCall("look", _ARGUMENTS)
-
-
 def _hitl(**options: Any) -> Build:
-    def build(model: Any, look: BaseTool) -> Any:
-        review = HumanInTheLoopMiddleware(**options)
-        return create_agent(model, [look], middleware=[review], checkpointer=InMemorySaver())
-
-    return build
+    return _agent(HumanInTheLoopMiddleware(**options))
 
 
 def _blocked(request: Any) -> ToolMessage:
@@ -268,9 +233,7 @@ def run_agent(build: Build, answer: Any, look: BaseTool) -> Any:
 
     ``answer`` is what a person answers when the graph has paused; None if it is left so.
     """
-    from agentrt.adapters.langchain import report_of, speculate
-
-    model = speculate(_Caller(), _FirstCall())
+    model = speculate(ScriptedChat(script=SCRIPT, delay=_GENERATION_S), Oracle(SCRIPT, delay=0))
     app = build(model, look)
 
     async def main() -> Any:
@@ -285,7 +248,7 @@ def run_agent(build: Build, answer: Any, look: BaseTool) -> Any:
 def _session_runs(look: Any, offered: str) -> None:
     async def main() -> None:
         schema = {"type": "function", "function": {"name": offered}}
-        async with SpeculationSession([look], _FirstCall()) as session:
+        async with SpeculationSession([look], Oracle(SCRIPT, delay=0)) as session:
             with session.turn([{"role": "user", "content": "hi"}], [schema]) as turn:
                 await asyncio.sleep(_GENERATION_S)
                 turn.bind([])
@@ -322,8 +285,3 @@ def guard_bypasses() -> dict[str, int]:
     _session_runs(looking(runs), "other")
     bypasses["not_offered"] = len(runs)
     return bypasses
-
-
-def unguarded_claims() -> int:
-    """Return how many of the agents in :data:`UNGUARDED` claim their one speculation: all of them do."""
-    return sum(run_agent(build, None, looking([])).total.claims for build in UNGUARDED.values())

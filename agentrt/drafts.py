@@ -34,8 +34,6 @@ __all__ = [
 logger = logging.getLogger("agentrt")
 _BYTES_PER_TOKEN = 4  # of English and JSON in the vocabularies of current models; an answer corrects it
 
-_BYTES_PER_TOKEN = 4  # of English and JSON in the vocabularies of current models; an answer corrects it
-
 
 class AnswerStream:
     """The main model's answer in one turn, as far as it is written. Thread-safe.

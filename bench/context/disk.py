@@ -98,10 +98,10 @@ class SlowDisk(Disk):
             count(len(content))
         return content
 
-    def write(self, path: Path, content: bytes) -> None:
+    def write(self, path: Path, content: bytes, *, synced: bool = False) -> None:
         """See :meth:`Disk.write`."""
         with self._transfer() as count:
-            super().write(path, content)
+            super().write(path, content, synced=synced)
             count(len(content))
 
     @contextmanager

@@ -30,13 +30,14 @@ class Disk:
     The files are for their user only. Every method may raise :class:`OSError`.
     """
 
-    def write(self, path: Path, content: bytes) -> None:
-        """Create a file, and wait until ``content`` is on the device."""
+    def write(self, path: Path, content: bytes, *, synced: bool = False) -> None:
+        """Create a file with ``content``; if ``synced``, wait until it is on the device."""
         with _opened(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
             rest = memoryview(content)
             while rest:
                 rest = rest[os.write(descriptor, rest) :]
-            os.fsync(descriptor)
+            if synced:
+                os.fsync(descriptor)
 
     def read(self, path: Path, extent: Extent, soon: Extent | None = None) -> bytes:
         """Return the bytes of a file from a begin to an end, or to its own end.
@@ -91,6 +92,8 @@ class ChunkFiles:
 
     def write(self, app: str, chunks: Sequence[Chunk]) -> list[ChunkLocation]:
         """Write a file, and return where each chunk is.
+
+        It is not synced: a turn would wait for it, and what a power failure takes is computed again.
 
         Raises:
             OSError: it cannot be written; nothing of it is left.

@@ -63,7 +63,7 @@ class KeyFile:
         unfinished = self._path.with_name(f"{self._path.name}.unfinished")
         try:
             unfinished.unlink(missing_ok=True)  # of a process that was killed
-            Disk().write(unfinished, key.hex().encode() + b"\n")
+            Disk().write(unfinished, key.hex().encode() + b"\n", synced=True)
             unfinished.rename(self._path)
         except OSError as error:
             raise ContextKeyError(

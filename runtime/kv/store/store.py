@@ -404,7 +404,7 @@ class ContextStore(AbstractContextManager["ContextStore"]):
         kept = unused_name(self._folder / f"{number.hex()}.text")
         parts = self._database.execute("SELECT identity FROM context WHERE id = ?", (row,))
         parts += self._database.execute("SELECT record FROM turn WHERE context = ? ORDER BY place", (row,))
-        self._disk.write(kept, b"\n".join(part for (part,) in parts))
+        self._disk.write(kept, b"\n".join(part for (part,) in parts), synced=True)
         with self._database.change(erase=True) as change:
             change.execute("DELETE FROM context WHERE id = ?", (row,))
         logger.warning(

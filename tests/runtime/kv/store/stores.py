@@ -66,7 +66,7 @@ class FaultyDisk(Disk):
         self._fail_at = fail_at
         self._error = error
 
-    def write(self, path: Path, content: bytes) -> None:
+    def write(self, path: Path, content: bytes, *, synced: bool = False) -> None:
         for written in (0, 1, len(content) // 2, len(content)):
             if self._fail_at == self.steps and written:
                 path.write_bytes(content[:written])
@@ -93,7 +93,7 @@ class FullDisk(Disk):
     def __init__(self, left: int) -> None:
         self.left = left
 
-    def write(self, path: Path, content: bytes) -> None:
+    def write(self, path: Path, content: bytes, *, synced: bool = False) -> None:
         written = content[: max(0, self.left)]
         super().write(path, written)
         self.left -= len(written)

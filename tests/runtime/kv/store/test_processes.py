@@ -124,3 +124,29 @@ def test_threads_append_to_a_context_one_after_another(tmp_path: Path) -> None:
         assert sorted(context.read_text()) == [bytes([number]) for number in range(40)]
     with ContextStore(tmp_path, FINGERPRINT) as store:
         assert len(store.get("notes", "a").read_text()) == 40
+
+
+FORK = """
+import os, sys
+from pathlib import Path
+from agentrt.runtime.kv.store.store import ContextStore
+
+with ContextStore(Path(sys.argv[1]), b"a model") as store:
+    context = store.create("notes", "a")
+    context.append_text(b"before")
+    if os.fork() == 0:
+        del store, context
+        sys.exit()  # the interpreter ends, and destroys the child's copy of the connection
+    context.append_text(b"meanwhile")
+    os.wait()
+    context.append_text(b"after")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+def test_the_end_of_a_forked_child_harms_nothing(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", FORK, str(tmp_path)], check=True, timeout=60)
+    with ContextStore(tmp_path, FINGERPRINT) as store:
+        assert contents(store)["notes"] == {"a": ([b"before", b"meanwhile", b"after"], set())}
+        assert store.statistics().refused_files == 0

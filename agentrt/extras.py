@@ -56,10 +56,7 @@ MODULES: dict[Extra, tuple[str, ...]] = {
     "serve": ("prometheus_client",),
     "demo": ("dateutil", "icalendar"),
     "all": (),
-    "bench": (
-        *("eager_tools_langgraph", "httpx2", "matplotlib", "openai", "opentelemetry", "pydantic_ai"),
-        *("hypothesis", "xllamacpp"),
-    ),
+    "bench": ("eager_tools_langgraph", "httpx2", "matplotlib", "openai", "opentelemetry", "xllamacpp"),
     "browser": ("playwright",),
     "testing": ("respx",),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from .calls import ToolCall
@@ -49,6 +49,7 @@ def check_call(field: str, call: object) -> None:
     assert isinstance(call, ToolCall)
     check_field("name", call.name, str, "the tool's name")
     check_field("arguments", call.arguments, Mapping, "a dict; of JSON text, what json.loads() returns")
+    check_field("id", call.id, Hashable, "the call's id as a string, or None")
 
 
 def _kind_of(value: object) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from .speculable_tool import SpeculableTool
 
 logger = logging.getLogger("agentrt")
-_UNREADABLE = "this version of the framework does not show the guards of its runs"
+_UNREADABLE = "the guards of the run could not be read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,22 +54,26 @@ def restrictions(
 ) -> Restrictions:
     """Return the restrictions on ``tools``: those ``refused``, each with the reason, and the guarded ones.
 
-    If ``guards`` raises, each tool has one.
+    If ``guards`` raises or returns anything else, each tool has one.
     """
     try:
         found = guards()
+        if not isinstance(found, Guards):
+            raise TypeError(f"they are no agentrt.adapting.Guards but an object of {type(found).__name__}")
     except Exception as error:  # noqa: BLE001 - unknown guards count as guards
-        _warn_of(type(error).__name__)
+        _warn_of(type(error).__name__, str(error))
         found = Guards(dict.fromkeys(tools, _UNREADABLE))
-    withheld = {name: why for name, why in found.calls.items() if not tools[name].options.before_approval}
+    before_approval = {name for name, tool in tools.items() if tool.options.before_approval}
+    withheld = {name: why for name, why in found.calls.items() if name not in before_approval}
     return Restrictions({**withheld, **refused}, frozenset({*found.calls, *found.results}))
 
 
-@functools.cache  # once for each kind of error; the report has it for each turn
-def _warn_of(error: str) -> None:
+@functools.lru_cache(64)  # once for each error; the report has it for each turn
+def _warn_of(error: str, said: str) -> None:
     logger.warning(
-        "no tool runs speculatively, but those with before_approval=True: %s (%s). "
-        "Use a version of it that agentrt's constraints.txt names.",
+        "no tool runs speculatively, but those with before_approval=True: %s (%s: %s). If the framework has "
+        "changed, use a version of it that agentrt's constraints.txt names; mend an adapter of your own.",
         _UNREADABLE,
         error,
+        said,
     )

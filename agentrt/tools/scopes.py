@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 
+from ..argument_checks import check_setting
 from ..errors import ConfigurationError
 
 ScopeSource = Callable[[], Hashable | None]
@@ -66,7 +67,14 @@ def disclosure_permitted() -> bool:
 
 
 def register_scope_source(source: ScopeSource) -> None:
-    """Let :func:`current_scope` ask ``source`` where there is no :func:`run_scope`."""
+    """Let :func:`current_scope` ask ``source`` where there is no :func:`run_scope`.
+
+    Raises:
+        ConfigurationError: ``source`` cannot be called.
+    """
+    check_setting(
+        "source", source, object if callable(source) else (), "a function that returns the run's id, or None"
+    )
     _sources.append(source)
 
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, Unpack, overload
 
 from pydantic import TypeAdapter
 
+from ..argument_checks import check_setting
 from ..errors import InvalidRequestError, NotSpeculableError
 from .claiming_function import claiming_function, plain_function
 from .speculable_tool import Invocation, SpeculableKeywords, SpeculableOptions, SpeculableTool
@@ -103,7 +104,12 @@ def register_tool_type(kind: type, wrap: Callable[[Any, SpeculableOptions], Any]
     """Make :func:`speculable` accept tools of type ``kind``, and functions whose first parameter is one.
 
     ``wrap`` returns the speculable tool.
+
+    Raises:
+        ConfigurationError: ``kind`` is no class, or ``wrap`` cannot be called.
     """
+    check_setting("kind", kind, type, "a class of the framework")
+    check_setting("wrap", wrap, object if callable(wrap) else (), "a function of a tool and its options")
     _WRAPPERS[kind] = wrap
 
 

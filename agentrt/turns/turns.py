@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, Self
 from weakref import WeakSet
 
+from ..argument_checks import check_setting
 from ..concurrency.hosts import Host, RunningLoopHost, running_loop, worker_loop
 from ..config import SpeculationConfig
 from ..drafts import DraftRequest, Speculator, predictors_of
@@ -32,7 +33,12 @@ class Run:
     """
 
     def __init__(self, scope: Hashable = None, *, blocking: bool = False) -> None:
-        """``scope`` None is one of its own. ``blocking`` as for :meth:`~agentrt.adapting.Turns.start`."""
+        """``scope`` None is one of its own. ``blocking`` as for :meth:`~agentrt.adapting.Turns.start`.
+
+        Raises:
+            ConfigurationError: ``scope`` is not hashable.
+        """
+        check_setting("scope", scope, Hashable, "a hashable value, such as the run's id")
         self.scope = object() if scope is None else scope
         self._own_host = None if blocking else RunningLoopHost()
         self._turns: WeakSet[Turn] = WeakSet()

@@ -10,9 +10,18 @@ from typing import Any
 import pytest
 
 from agentrt import DraftRequest, SpeculationConfig, SpeculationReport, ToolCall, run_scope, speculable
-from agentrt.adapting import Guards, Run, SpeculableTool, Toolbox, Turns, current_scope
+from agentrt.adapting import (
+    Guards,
+    Run,
+    SpeculableTool,
+    Toolbox,
+    Turns,
+    current_scope,
+    register_scope_source,
+    register_tool_type,
+)
 from agentrt.config import TurnAhead
-from agentrt.errors import ConfigurationError
+from agentrt.errors import ConfigurationError, InvalidRequestError
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
 from agentrt.tools import restrictions
 
@@ -64,7 +73,9 @@ def test_a_call_is_answered_from_its_speculation() -> None:
     ("settings", "why"),
     [
         ({"guards": guarded}, "a person approves"),
-        ({"guards": unreadable}, "this version of the framework does not show the guards of its runs"),
+        ({"guards": unreadable}, "the guards of the run could not be read"),
+        ({"guards": lambda: None}, "the guards of the run could not be read"),
+        ({"guards": lambda: {"look": "no Guards"}}, "the guards of the run could not be read"),
         ({"offered": ["other"]}, "the tool is not offered in this turn"),
         ({"refused": {"look": "the tool runs alone"}}, "the tool runs alone"),
     ],
@@ -96,6 +107,34 @@ def test_guards_that_cannot_be_read_are_said_once(caplog: pytest.LogCaptureFixtu
     (record,) = caplog.records
     assert "KeyError" in record.getMessage()
     assert record.levelno == logging.WARNING
+
+
+def test_guards_of_tools_that_are_not_speculable_are_no_error() -> None:
+    _, report = one_turn(toolbox([]), guards=lambda: Guards({"another": "a person approves"}))
+    assert report.total.claims == 1
+
+
+@pytest.mark.parametrize(
+    ("register", "wanted"),
+    [
+        (lambda: Run([]), "Give a hashable value"),  # type: ignore[arg-type]
+        (lambda: register_scope_source(3), "Give a function"),  # type: ignore[arg-type]
+        (lambda: register_tool_type("Tool", print), "Give a class"),  # type: ignore[arg-type]
+        (lambda: register_tool_type(Run, 3), "Give a function"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_cannot_work_is_refused_at_once(register: Callable[[], object], wanted: str) -> None:
+    with pytest.raises(ConfigurationError, match=wanted):
+        register()
+
+
+def test_a_call_whose_id_cannot_be_looked_up_is_refused() -> None:
+    async def main() -> None:
+        with Turns(ScriptedSpeculator([])).start(request, tools=toolbox([]).tools) as turn:
+            turn.bind([ToolCall("look", {"q": "a"}, ["call_1"])])  # type: ignore[arg-type]
+
+    with pytest.raises(InvalidRequestError, match="id"):
+        run_in_virtual_time(main)
 
 
 def test_guards_are_read_only_if_a_predictor_is_worth_running() -> None:

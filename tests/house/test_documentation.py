@@ -7,14 +7,17 @@ import inspect
 import io
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 
+from agentrt import speculable
 from agentrt.cli.main import app
 from agentrt.examples.gallery.script import running
+from agentrt.speculators import PatternSpeculator
 from tests.house.project import PYPROJECT, ROOT
 
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -66,19 +69,34 @@ def test_tutorials_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.slow
 def test_the_adapter_of_a_made_up_framework_runs_and_is_short() -> None:
-    run_page(OWN_ADAPTER)
+    module = run_page(OWN_ADAPTER)
+    assert claims_of_a_learner(module) > 0
     blocks = [found["code"] for found in BLOCK.finditer(OWN_ADAPTER.read_text(encoding="utf-8"))]
     framework, adapter, _ = [sum(bool(line) for line in block.splitlines()) for block in blocks]
     assert framework + adapter <= 120
 
 
-def run_page(path: Path) -> None:
-    """Run the blocks of a page one after the other in one module."""
+def claims_of_a_learner(module: Mapping[str, Any]) -> int:
+    """How often a predictor that learns is right about an agent that makes one call again and again."""
+    model = module["speculate"](module["Scripted"](), PatternSpeculator())
+    tool = speculable(module["Tool"]("forecast", module["forecast"], module["CITY"]))
+
+    async def main() -> None:
+        for _ in range(8):
+            await module["Agent"](model, [tool]).run("Umbrella?")
+
+    asyncio.run(main())
+    return model.turns.report().total.claims
+
+
+def run_page(path: Path) -> dict[str, Any]:
+    """Run the blocks of a page one after the other in one module, and return it."""
     text = path.read_text(encoding="utf-8")
     with module_of(text) as module:
         for found in BLOCK.finditer(text):
             line = text.count("\n", 0, found.start("code")) + 1
             run_block(path, line, found["code"], found["printed"], module)
+        return module
 
 
 @contextlib.contextmanager

@@ -372,7 +372,7 @@ def test_a_graph_that_does_not_show_its_guards_has_some(
     state = run(agent(model, [async_tool(0, runs)]), INPUT)
     assert state["messages"][-1].content == "done"
     assert report_of(model).total.misses == 2
-    assert refusal(model) == "this version of the framework does not show the guards of its runs"
+    assert refusal(model) == "the guards of the run could not be read"
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
         "no tool runs speculatively, but those with before_approval=True"
     ]

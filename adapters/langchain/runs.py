@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
-from typing import Any
+from typing import Any, NoReturn
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import RunnableConfig, ensure_config
@@ -36,7 +37,7 @@ def langgraph_thread() -> Hashable | None:
 def configurable_of_run() -> Mapping[str, Any]:
     """Return the entries of ``configurable`` of the running graph; none outside of one."""
     settings: Mapping[str, Any] = (var_child_runnable_config.get() or {}).get("configurable") or {}
-    return settings
+    return {} if isinstance(settings, _NoSettings) else settings
 
 
 _request: ContextVar[tuple[RunnableConfig | None, RunnableConfig] | None] = ContextVar(
@@ -50,7 +51,49 @@ def names_unseen_run(config: RunnableConfig | None) -> bool:
 
 
 def _is_of_node(config: RunnableConfig | None) -> bool:
-    return "__pregel_task_id" in ((config or {}).get("configurable") or {})
+    settings = (config or {}).get("configurable") or {}
+    return not isinstance(settings, _NoSettings) and "__pregel_task_id" in settings
+
+
+class _NoSettings(dict[str, Any]):
+    """The ``configurable`` where no run is: whoever looks into it is told so.
+
+    A runnable that a tool calls may copy it on, which tells nothing of the run. LangGraph leaves out what is
+    empty, so it has an entry, which no one knows.
+    """
+
+    def __init__(self, use: Callable[[], NoReturn]) -> None:
+        super().__init__({"__agentrt_no_run": True})
+        self._use = use
+
+    def __getitem__(self, key: str) -> NoReturn:
+        self._use()
+
+    def __contains__(self, key: object) -> bool:
+        self._use()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        # Every runnable begins with ensure_config, which looks for what to name in traces.
+        if sys._getframe(1).f_code is not ensure_config.__code__:
+            self._use()
+        return default
+
+    def copy(self) -> _NoSettings:
+        return self
+
+
+@contextmanager
+def without_run(use: Callable[[], NoReturn]) -> Iterator[None]:
+    """Call ``use`` when the block looks for the run that it is no part of, and go on with what it raises.
+
+    That is: an interrupt, a stream writer, the configuration, or a graph of its own, which would end its
+    interrupts here instead of in the run around it.
+    """
+    token = var_child_runnable_config.set({"configurable": _NoSettings(use)})
+    try:
+        yield
+    finally:
+        var_child_runnable_config.reset(token)
 
 
 @contextmanager

@@ -49,6 +49,8 @@ def read_timeline(path: Path, title: str) -> Timeline:
 
     from ..reports import Recording, SpeculationReport
 
+    if not path.is_file():
+        raise ConfigurationError(f"{path} is no regular file. Name a file that save() has written.")
     kinds = TypeAdapter[Recording | SpeculationReport](Recording | SpeculationReport)
     try:
         saved = kinds.validate_json(path.read_bytes())

@@ -7,6 +7,7 @@ Any run can be recorded: while it happens by an adapter's recorder, or afterward
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -98,9 +99,9 @@ class Recording(BaseModel):
                 "path", f"{path} is not a recording: {error.errors()[0]['msg']}. Record the run again."
             ) from None
 
-    def save(self, path: Path) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write the recording as JSON. It holds the whole conversation: restrict who can read it."""
-        path.write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        Path(path).write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
     def timeline(self, title: str = "") -> Timeline:
         """Return the timeline of the run: the model, and all tools as the agent waited for them.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -181,9 +182,9 @@ class SpeculationReport(_Report):
         """
         return Timeline.of_turns([_timed(turn) for turn in self.turns], title)
 
-    def save(self, path: Path) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write the report as JSON, which ``agentrt timeline`` draws."""
-        path.write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        Path(path).write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
     def __repr__(self) -> str:
         """Return the first line of the summary."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -159,9 +160,9 @@ class Timeline:
         """Return a timeline that shows this one above ``other``, on one axis."""
         return Timeline(self.panels + other.panels)
 
-    def save(self, path: Path) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write the picture as an SVG file."""
-        path.write_text(self.svg(), encoding="utf-8")
+        Path(path).write_text(self.svg(), encoding="utf-8")
 
     def _repr_html_(self) -> str:
         """Return the picture, which notebooks show."""

@@ -154,6 +154,12 @@ def _bound_call(call: Any) -> functools.partial[Any]:
     )
 
 
+def branches_of(node: Any) -> list[Any]:
+    """Return the runnables that choose where a node leads to: those of its conditional edges."""
+    owners: list[Any] = [getattr(getattr(writer, "func", None), "__self__", None) for writer in node.writers]
+    return [owner.path for owner in owners if hasattr(owner, "path")]
+
+
 def _declared_exits(node: Any, nodes: Mapping[str, Any]) -> set[str] | None:
     """Return the nodes that a node says to lead to; None if it may lead to others."""
     channels = [_channels(writer) for writer in node.writers]

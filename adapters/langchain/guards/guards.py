@@ -14,7 +14,7 @@ from langchain_core.runnables.config import var_child_runnable_config
 from agentrt.adapting import Guards, SpeculableTool, speculable_tool
 from agentrt.errors import ConfigurationError
 
-from .graph import EnclosingGraph, enclosing_graphs
+from .graph import EnclosingGraph, branches_of, enclosing_graphs
 from .interrupts import may_interrupt
 from .node_code import (
     functions_of,
@@ -242,6 +242,8 @@ class _Guards:
         if self._graph.pauses_before(name) or self._graph.pauses_after(name):
             yield f"the graph is interrupted at {name!r}"
         yield from self._deciding(name, f"the node {name!r}", tool, decides)
+        if any(map(may_interrupt, branches_of(self._graph.nodes[name]))):
+            yield f"a branch behind {name!r} may interrupt the graph"
 
     def _deciding(self, name: str, place: str, tool: str, decides: Decides) -> Iterator[str]:
         for each in self._functions_of(name):
@@ -250,9 +252,10 @@ class _Guards:
                 yield f"{named} has to let the call pass"
 
     def _interrupting(self, name: str) -> Iterator[str]:
+        """Yield why the code of a node, or of a branch behind it, may interrupt the graph."""
         node = self._graph.nodes[name]
         if node not in _interrupting_nodes:
-            _interrupting_nodes[node] = may_interrupt(node.bound)
+            _interrupting_nodes[node] = any(map(may_interrupt, (node.bound, *branches_of(node))))
         if _interrupting_nodes[node]:
             yield f"the node {name!r} may interrupt the graph"
 

@@ -17,6 +17,7 @@ from langchain_core.tools import Tool as SingleInputTool
 
 from agentrt.errors import NotSpeculableError, SpeculationError
 
+from ..runs import without_run
 from .known_values import ReadArguments, StandIn
 
 _CALL_ID = "tool_call_id"
@@ -82,7 +83,7 @@ def injected_arguments(tool: BaseTool, reads: frozenset[str]) -> InjectedArgumen
 def standing_in(
     tool: str, injected: frozenset[str], read: ReadArguments | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Yield values for the injected arguments of a speculative run, which fails if it uses one.
+    """Yield values for the injected arguments of a speculative run, which fails if it uses one, or its run.
 
     The real call may have other values than the defaults, so a result that depends on one cannot be claimed.
     A tool that hands the argument on without reading it, as those of MCP servers do, does not depend on it.
@@ -99,7 +100,9 @@ def standing_in(
         raise SpeculationError(_message(tool, name))
 
     known = {} if read is None else read.stand_ins(use)
-    yield {name: StandIn(functools.partial(use, name)) for name in injected - known.keys()} | known
+    stand_ins = {name: StandIn(functools.partial(use, name)) for name in injected - known.keys()}
+    with without_run(functools.partial(use, "the LangChain run around it")):
+        yield stand_ins | known
     if used:
         raise SpeculationError(_message(tool, used[0]))
 

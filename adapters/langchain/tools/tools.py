@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
@@ -28,7 +29,7 @@ from agentrt.errors import ConfigurationError, NotSpeculableError
 
 from ...server_tools import check_trusted, only_reads, options_of
 from ...transparent_subclass import plain_class, transparent_subclass
-from .injected_arguments import NO_INJECTED_ARGUMENTS, InjectedArguments, injected_arguments, standing_in
+from .injected_arguments import InjectedArguments, injected_arguments, standing_in
 from .writes import observe_writes
 
 AnyTool = TypeVar("AnyTool", bound=BaseTool)
@@ -45,12 +46,24 @@ class _Call:
 
 def make_speculable(tool: AnyTool, options: SpeculableOptions) -> AnyTool:
     """Return a speculable copy of ``tool``, still an instance of its class."""
+    _refuse_own_entrances(tool)
     if options.invalidated_by:
         observe_writes()
     copy = tool.model_copy()
     object.__setattr__(copy, "__class__", _speculable_class(plain_class(type(tool))))
     _describe(copy, options)
     return copy
+
+
+def _refuse_own_entrances(tool: BaseTool) -> None:
+    """Raise :class:`NotSpeculableError` if a class of the user's decides before ``_run`` whether it runs."""
+    for name in ("invoke", "ainvoke", "run", "arun"):
+        owner = next(kind for kind in plain_class(type(tool)).__mro__ if name in vars(kind))
+        if owner.__module__.partition(".")[0] not in ("langchain_core", "agentrt"):
+            raise NotSpeculableError(
+                f"{owner.__name__} has a method {name}() of its own, which a speculative run passes by. Put "
+                "what it does into _run() and _arun(), or leave the tool as it is."
+            )
 
 
 def _describe(tool: Any, options: SpeculableOptions) -> None:
@@ -178,25 +191,31 @@ def _bind(
     return Invocation(args, kwargs, named, None if injected.read is None else injected.read.of_run())
 
 
+def _stand_ins_of(tool: Any, injected: InjectedArguments | None) -> AbstractContextManager[dict[str, Any]]:
+    return nullcontext({}) if injected is None else standing_in(tool.name, injected.names, injected.read)
+
+
 def _sync_runner(
-    base: type[BaseTool], tool: Any, injected: InjectedArguments = NO_INJECTED_ARGUMENTS
+    base: type[BaseTool], tool: Any, injected: InjectedArguments | None = None
 ) -> Callable[..., Any]:
+    """Return what runs the tool: speculatively, if ``injected`` are its injected arguments."""
     config = _config_for(tool)
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        with running(tool._agentrt), standing_in(tool.name, injected.names, injected.read) as stand_ins:
+        with running(tool._agentrt), _stand_ins_of(tool, injected) as stand_ins:
             return base._run(tool, *args, **{**config, **kwargs, **stand_ins})
 
     return run
 
 
 def _async_runner(
-    base: type[BaseTool], tool: Any, injected: InjectedArguments = NO_INJECTED_ARGUMENTS
+    base: type[BaseTool], tool: Any, injected: InjectedArguments | None = None
 ) -> Callable[..., Any]:
+    """The same of a tool whose implementation is a coroutine function."""
     config = _config_for(tool)
 
     async def run(*args: Any, **kwargs: Any) -> Any:
-        with running(tool._agentrt), standing_in(tool.name, injected.names, injected.read) as stand_ins:
+        with running(tool._agentrt), _stand_ins_of(tool, injected) as stand_ins:
             return await base._arun(tool, *args, **{**config, **kwargs, **stand_ins})
 
     return run

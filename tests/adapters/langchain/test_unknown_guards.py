@@ -66,6 +66,21 @@ async def nothing(state: MessagesState) -> Any:
 # Edges.
 
 
+def test_a_branch_behind_the_model_that_interrupts_is_a_guard() -> None:
+    runs: list[str] = []
+    look, model = async_tool(0, runs), speculating()
+
+    def route(state: MessagesState) -> str:
+        called = bool(state["messages"][-1].tool_calls)  # type: ignore[union-attr]
+        return "tools" if called and interrupt("may I?") else END
+
+    graph = StateGraph(MessagesState).add_node("agent", asking(model, look))
+    graph.add_node("tools", ToolNode([look])).add_edge(START, "agent").add_edge("tools", "agent")
+    graph.add_conditional_edges("agent", route, ["tools", END])
+    run(graph.compile(checkpointer=InMemorySaver()))
+    assert runs == []
+
+
 def test_a_review_behind_an_undeclared_branch_is_on_the_way() -> None:
     runs: list[str] = []
     look, model = async_tool(0, runs), speculating()

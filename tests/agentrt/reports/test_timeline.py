@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import xml.etree.ElementTree as ET
 from collections import Counter
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
 from agentrt import SpeculationConfig, SpeculationReport, SpeculationSession
 from agentrt.cli.timeline import read_timeline
-from agentrt.errors import InvalidRequestError
+from agentrt.errors import ConfigurationError, InvalidRequestError
 from agentrt.reports import Recording, Timeline
 from agentrt.reports.events import AheadKept, AheadStarted, AheadWasted, TurnAnswered, TurnStarted
 from agentrt.reports.recording import RecordedAnswer, RecordedCall
@@ -243,3 +245,17 @@ def test_the_picture_of_the_readme_is_drawn_from_its_reports() -> None:
     drawn = (folder / "timeline.svg").read_text(encoding="utf-8")
     assert plain.above(speculating).svg() == drawn, "draw it again: docs/speculation-figures.md"
     assert len(drawn) <= 40_000
+
+
+def test_a_path_may_be_a_text(tmp_path: Path) -> None:
+    report = SpeculationReport()
+    report.save(str(tmp_path / "report.json"))
+    report.timeline().save(str(tmp_path / "report.svg"))
+    assert read_timeline(tmp_path / "report.json", "").svg() == (tmp_path / "report.svg").read_text("utf-8")
+
+
+def test_a_file_that_may_never_end_is_refused_without_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for path in (tmp_path / "fifo", Path("/dev/zero")):
+        with pytest.raises(ConfigurationError, match="no regular file"):
+            read_timeline(path, "")

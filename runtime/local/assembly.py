@@ -86,6 +86,7 @@ def assemble_runtime(
 ) -> RuntimeParts:
     """Load ``model`` and start its engine; see :meth:`LocalRuntime.open`, whose errors it raises."""
     check_config(config)
+    usual = RuntimeConfig()
     directory = open_model_directory(model, progress=lambda share: on_step(OpeningStep("converting", share)))
     with conversion_errors(directory.conversion):
         loaded = load_model(
@@ -98,6 +99,8 @@ def assemble_runtime(
             profile_folder=config.profile_folder,
             npu_decoding=config.npu_decoding,
             scored_layers=0 if config.context_compression is None else SCORED_LAYERS,
+            usual_settings=(config.device_properties(), config.prefill_chunk_tokens)
+            == (usual.device_properties(), usual.prefill_chunk_tokens),
             on_step=on_step,
         )
     opened = ExitStack()

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import logging
 import math
+import shlex
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -68,6 +69,7 @@ def load_model(
     profile_folder: Path | None = None,
     npu_decoding: bool = False,
     scored_layers: int = 0,
+    usual_settings: bool = False,
     on_step: OnOpeningStep = ignore_step,
 ) -> LoadedModel:
     """Load the model of ``directory`` onto a platform, cut as its profile advises.
@@ -93,6 +95,7 @@ def load_model(
         max_chunk_tokens=max_chunk_tokens,
         store=store,
         npu_decoding=npu_decoding,
+        usual_settings=usual_settings,
         advance=lambda measured: on_step(OpeningStep(f"measuring: {measured}")),
     )
     on_step(OpeningStep("loading"))
@@ -212,13 +215,15 @@ def load_profile(
     max_chunk_tokens: int,
     store: ProfileStore,
     npu_decoding: bool = False,
+    usual_settings: bool = False,
     fresh: bool = False,
     advance: Callable[[str], None] = lambda step: None,
 ) -> Profile:
     """Return the profile of a model on a platform: the stored one, or a measured one, which is stored.
 
-    ``npu_decoding`` measures graphs for decoding on the PREFILL XPU, too. ``fresh`` measures in any case.
-    ``advance`` is called with the name of each step before it starts.
+    ``npu_decoding`` measures graphs for decoding on the PREFILL XPU, too. ``usual_settings`` says that
+    ``properties`` and ``max_chunk_tokens`` are those of ``agentrt profile``, which can then measure it again.
+    ``fresh`` measures in any case. ``advance`` is called with the name of each step before it starts.
     """
     machine = _machine_facts()
     npu_decoding = npu_decoding and Role.PREFILL in devices
@@ -240,13 +245,16 @@ def load_profile(
         )
         measured = profiler.measure(devices, name)
         if profiler.spread > _BUSY_SPREAD:
+            again = f"delete {store.file_of(name)} and open the model"
+            if usual_settings:
+                model = shlex.quote(directory.opened_as or str(directory.path))
+                again = f"agentrt profile {model} --platform {platform}"
             _log.warning(
                 "The profile of %s was measured on a busy machine: repeated timings differ by %.0f %%. It "
-                "gets more exact while the model serves. To measure it again when the machine is idle, "
-                "delete %s and open the model.",
+                "gets more exact while the model serves. To measure it again when the machine is idle: %s",
                 directory.model_id,
                 100 * profiler.spread,
-                store.file_of(name),
+                again,
             )
         return measured
 

@@ -252,6 +252,7 @@ def test_the_advice_after_a_busy_machine_is_a_command_that_works(
         properties=RuntimeConfig().device_properties(),
         max_chunk_tokens=RuntimeConfig().prefill_chunk_tokens,
         quantum_s=0.5,
+        usual_settings=True,
     ).platform.close()
     (kept,) = (tmp_path / "agentrt" / "profiles").glob("[!m]*.json")
     before = kept.read_bytes()

@@ -296,6 +296,8 @@ class Engine:
         ended = [self._start_kernel(kernel, now) for kernel in scheduled]
         if (load := self._scheduler.next_graph_load()) is not None:
             self._platform.xpus[Role.PREFILL].load(load, self._post_loaded)
+        if ended and all(ended):
+            return True  # no kernel runs that could hang
         hung = self._scheduler.hung_kernels(self._platform.now())
         for role in hung:
             self._kernel_hung(role)

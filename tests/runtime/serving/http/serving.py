@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
+import uvicorn.server
 from fastapi import FastAPI
 
 from agentrt.runtime.serving.http.config import ListenConfig
@@ -16,6 +19,14 @@ from agentrt.runtime.serving.http.listener import bind
 from agentrt.runtime.serving.http.run import DrainingServer
 from tests.patience import PATIENCE_S
 from tests.patience import until as until  # for those who serve
+
+
+def _nap(seconds: float) -> Coroutine[Any, Any, None]:
+    return asyncio.sleep(min(seconds, 0.01))
+
+
+# uvicorn looks ten times a second whether to stop, and waits as long when it stops: most of a short test.
+uvicorn.server.asyncio = SimpleNamespace(**(vars(asyncio) | {"sleep": _nap}))  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.needs("make")
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+    for name in ("Makefile", "pyproject.toml", "setup.py", "constraints.txt"):
         shutil.copy(ROOT / name, tmp_path)
     return tmp_path
 
@@ -79,7 +79,7 @@ def test_a_second_call_installs_nothing(checkout: Path) -> None:
     assert (checkout / "calls").read_text(encoding="utf-8") == "-m agentrt demo\n"
 
 
-@pytest.mark.parametrize("changed", ["pyproject.toml", "constraints.txt"])
+@pytest.mark.parametrize("changed", ["pyproject.toml", "setup.py", "constraints.txt"])
 def test_changed_requirements_are_installed(checkout: Path, changed: str) -> None:
     python = checkout / ".venv" / "bin" / "python"
     python.parent.mkdir(parents=True)

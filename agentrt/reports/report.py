@@ -84,7 +84,7 @@ class TurnReport(_Report):
 
     @property
     def saved_s(self) -> float:
-        """Seconds of tool time that the agent did not wait."""
+        """Seconds of tool time that the agent did not wait; of calls made at once, each counts."""
         return sum(call.saved_s for call in self.calls)
 
 

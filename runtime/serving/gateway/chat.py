@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, aclosing
 from typing import Any
 
@@ -21,7 +21,7 @@ from .headers import client_headers
 from .relay import RelayedResponse, admitted, gateway_state_of, relay_request, send_to_engine
 from .resumable_request import ResumableRequest
 from .shared_outputs import SharedResponse
-from .sse import TurnEvent, turn_events
+from .sse import turn_events
 from .stream_joiner import StreamJoiner
 from .upstream import error_event, is_plain_stream
 
@@ -57,9 +57,8 @@ async def chat_completions(request: Request) -> Response:
         answer = ClosingStreamingResponse(
             _joined_stream(request, resumable, joiner, response, elsewhere),
             stack.pop_all().aclose,
-            media_type="text/event-stream",
         )
-        answer.raw_headers += client_headers(response, with_body=False)
+        answer.raw_headers += client_headers(response, with_length=False)
         return answer
 
 
@@ -80,9 +79,12 @@ async def _joined_stream(
         yield _encode_event(joiner.opening_chunk())
         while True:
             async with aclosing(turn_events(response)) as events:
-                async for event in events:
-                    for sent in _client_events(joiner, event):
-                        yield sent
+                async for raw, body in events:
+                    if body is None or "choices" not in body:
+                        yield raw  # a comment or an error
+                        continue
+                    for chunk in joiner.client_chunks(body):
+                        yield _encode_event(chunk)
                     if elsewhere is not None and (calls := joiner.ending_calls):
                         await elsewhere.take(calls)
                     for chunk in joiner.end_turn():
@@ -122,15 +124,6 @@ async def _start_next_turn(request: Request, body: bytes | None) -> httpx.Respon
     _log.warning("the engine did not continue after a tool's output: status %d", response.status_code)
     await response.aclose()
     return None
-
-
-def _client_events(joiner: StreamJoiner, event: TurnEvent) -> Iterator[bytes]:
-    """Yield what the client receives for one event of the engine."""
-    if event.body is not None and "choices" in event.body:
-        for sent in joiner.client_chunks(event.body):
-            yield _encode_event(sent)
-    else:
-        yield event.raw  # a comment or an error
 
 
 def _encode_event(body: Mapping[str, Any]) -> bytes:

@@ -16,11 +16,11 @@ _HOP_BY_HOP: Final = frozenset(
 _NOT_FORWARDED: Final = frozenset({b"host", b"content-length", b"expect", b"origin", b"cookie"})
 """The guard has checked Host and Origin, which are those of the gateway. Cookies are those of other servers
 on its host: the engine's own reach no client."""
-_BODY_HEADERS: Final = frozenset({b"content-length", b"content-encoding", b"content-type"})
-_RETURNED: Final = _BODY_HEADERS | frozenset(
-    b"accept-ranges age allow cache-control content-disposition content-language content-range "
-    b"content-security-policy etag expires last-modified location referrer-policy request-id retry-after "
-    b"retry-after-ms vary x-content-type-options x-frame-options x-request-id x-should-retry".split()
+_RETURNED: Final = frozenset(
+    b"accept-ranges age allow cache-control content-disposition content-encoding content-language "
+    b"content-length content-range content-security-policy content-type etag expires last-modified location "
+    b"referrer-policy request-id retry-after retry-after-ms vary x-content-type-options x-frame-options "
+    b"x-request-id x-should-retry".split()
 )
 _RETURNED_PREFIXES: Final = tuple(
     b"anthropic-ratelimit- openai- x-agentrt- x-litellm- x-ratelimit-".split(),
@@ -34,14 +34,14 @@ def forwarded_headers(headers: Iterable[Header], *, authorization: bool) -> list
     return [(name, value) for name, value in _end_to_end(headers) if name not in dropped]
 
 
-def client_headers(response: httpx.Response, *, with_body: bool = True) -> list[Header]:
-    """Return the headers of ``response`` that the client gets; ``with_body`` keeps those of its body.
+def client_headers(response: httpx.Response, *, with_length: bool = True) -> list[Header]:
+    """Return the headers of ``response`` that the client gets, with or without the length of its body.
 
     Any other could decide what is not the engine's to decide: CORS headers which web pages may use the
     gateway, cookies and HSTS what is sent to other servers on its host, X-Accel-Redirect what a proxy before
     it sends.
     """
-    returned = _RETURNED if with_body else _RETURNED - _BODY_HEADERS
+    returned = _RETURNED if with_length else _RETURNED - {b"content-length"}
     return [
         (name, value)
         for name, value in _end_to_end(response.headers.raw)

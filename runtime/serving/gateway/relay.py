@@ -16,7 +16,6 @@ from ..http.admission import admit
 from ..http.connection import Connection
 from ..http.request_state import app_of, hinted_priority
 from ..http.streaming import ClosingStreamingResponse, body_of, cancel_on_disconnect
-from .bounded_redis import BoundedRedis
 from .headers import client_headers
 from .separation import Separation
 from .shared_outputs import SharedOutputs
@@ -37,8 +36,6 @@ class GatewayState:
     """None if there are no replicas."""
     separation: Separation | None
     """None where there is one app, or each client has its own key."""
-    redis: BoundedRedis | None
-    """What is shared is in it."""
 
 
 def gateway_state_of(request: Request) -> GatewayState:

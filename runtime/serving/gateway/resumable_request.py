@@ -8,7 +8,8 @@ from typing import Any, Self
 
 from pydantic_core import to_json
 
-from ..http.strict_json import MAX_VALUES, has_more_values, parse_json
+from ..http.errors import ApiError
+from ..http.strict_json import parse_body
 
 _LIMITS = ("max_tokens", "max_completion_tokens")
 _OF_ONE_PROMPT = ("continue_final_message", "ec_transfer_params", "kv_transfer_params", "mm_payload")
@@ -26,11 +27,9 @@ class ResumableRequest:
     @classmethod
     def parse(cls, body: bytes) -> Self | None:
         """Return the request in ``body``; None if it is of another kind or invalid: the engine answers it."""
-        if has_more_values(body, MAX_VALUES):
-            return None
         try:
-            fields = parse_json(body)
-        except ValueError:
+            fields = parse_body(body)
+        except ApiError:
             return None
         if (
             isinstance(fields, dict)

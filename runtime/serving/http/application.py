@@ -24,13 +24,9 @@ from .strict_json import compact_json
 _POLLED: Final = frozenset(("/health", "/metrics"))
 """Supervisors and Prometheus ask for them all day long."""
 _NO_PATHS: Final[frozenset[str]] = frozenset()
-_NO_TELEMETRY: Final[Any] = {
-    "tracing": False,
-    "metrics": False,
-    "logs": False,
-    "operation_spans": False,
-    "auto_configure": False,
-}
+_NO_TELEMETRY: Final[Any] = dict.fromkeys(
+    ("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False
+)
 
 
 class TraceContext:
@@ -39,7 +35,7 @@ class TraceContext:
     It belongs behind the guard: strangers continue no trace, and make no span.
     """
 
-    def __init__(self, app: ASGIApp, untraced: frozenset[str] = _NO_PATHS) -> None:
+    def __init__(self, app: ASGIApp, untraced: frozenset[str]) -> None:
         """Pass requests on to ``app``. Those for ``untraced`` paths, health and metrics make no span."""
         self._app = app
         self._untraced = untraced | _POLLED
@@ -91,32 +87,28 @@ class AnswerInterrupted:
         try:
             await self._app(scope, receive, send_noted)
         except asyncio.CancelledError:
-            if not complete:
-                await _answer_stopping(head, sent_last, scope, receive, send)
-
-
-async def _answer_stopping(
-    head: Message | None, sent_last: bytes, scope: Scope, receive: Receive, send: Send
-) -> None:
-    """Send the error after ``head`` and a body that ends in ``sent_last`` so far."""
-    error = ApiError(
-        SERVICE_UNAVAILABLE,
-        "the server has stopped before the answer was complete. Try again when it has restarted.",
-        kind="server_error",
-        code="server_stopping",
-        headers={"connection": "close"},
-    )
-    if head is None:
-        await error.response(scope["path"])(scope, receive, send)
-        return
-    content_type = Headers(raw=list(head["headers"])).get("content-type", "")
-    text = compact_json(error.body(scope["path"]))
-    if content_type.startswith("text/event-stream"):
-        # The blank line ends an event of which only a part has been sent.
-        await send({"type": "http.response.body", "body": f"\n\ndata: {text}\n\n".encode()})
-    elif content_type.startswith("application/x-ndjson"):
-        line_feed = "" if sent_last.endswith(b"\n") else "\n"
-        await send({"type": "http.response.body", "body": f"{line_feed}{text}\n".encode()})
+            if complete:
+                return
+        else:
+            return
+        error = ApiError(
+            SERVICE_UNAVAILABLE,
+            "the server has stopped before the answer was complete. Try again when it has restarted.",
+            kind="server_error",
+            code="server_stopping",
+            headers={"connection": "close"},
+        )
+        if head is None:
+            await error.response(scope["path"])(scope, receive, send)
+            return
+        content_type = Headers(raw=list(head["headers"])).get("content-type", "")
+        text = compact_json(error.body(scope["path"]))
+        if content_type.startswith("text/event-stream"):
+            # The blank line ends an event of which only a part has been sent.
+            await send({"type": "http.response.body", "body": f"\n\ndata: {text}\n\n".encode()})
+        elif content_type.startswith("application/x-ndjson"):
+            line_feed = "" if sent_last.endswith(b"\n") else "\n"
+            await send({"type": "http.response.body", "body": f"{line_feed}{text}\n".encode()})
 
 
 def application(

@@ -32,7 +32,6 @@ _MANY_EVENTS: Final = 64
 """Of HTTP in what was read at once: a body in chunks of one byte has thousands, and each takes some µs."""
 _LINGER_BODIES: Final = 4
 """What a closing connection discards at most, in bodies of the greatest size."""
-
 _NO_LINGER: Final = struct.pack("ii", 1, 0)
 
 _log = logging.getLogger("uvicorn.error.connection")
@@ -58,10 +57,11 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
     table: ConnectionTable
 
     conn: Http11
-    transport: LingeringTransport
+    transport: LingeringTransport  # type: ignore[assignment]  # uvicorn needs no more of it
 
     _head_timer: asyncio.TimerHandle | None = None
     _write_timer: asyncio.TimerHandle | None = None
+    """It runs while anything is unsent."""
     _probe_timer: asyncio.TimerHandle | None = None
     _probe_s = _FIRST_PROBE_S
     _read_bytes = _LEAST_READ
@@ -85,17 +85,14 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
         """Store the peer's app in the state of each request, and start the timer of the first head."""
         config = self.config_of_server
         discarded = _LINGER_BODIES * config.max_body_bytes
-        super().connection_made(LingeringTransport(transport, self._client_may_send, discarded))
+        lingering: Any = LingeringTransport(transport, self._client_may_send, discarded)
+        super().connection_made(lingering)
         self.logger = _log
         self._write_timeout_s = config.write_timeout_s
         transport.set_write_buffer_limits(high=0)  # writing is paused while anything is unsent
         self.app_state = {**self.app_state, "peer": peer_app(_socket_of(transport)), "connection": self}
         self._start_timer()
         self.table.add(self)
-
-    def prove(self, app: str) -> bool:
-        """Make this a connection of ``app``: a request of it was accepted. False if the app has too many."""
-        return self.table.prove(self, app)
 
     def abort(self) -> None:
         """Close the connection at once, without what is still to be sent, here or by the system."""
@@ -132,7 +129,9 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
             return  # behind the last request, such as the line feed at the end of a file
         super().data_received(data)
         if self.cycle is not None and not self.cycle.response_complete:
-            self._stop_timer()
+            if self._head_timer is not None:
+                self._head_timer.cancel()
+                self._head_timer = None
         elif self._head_timer is None:
             self._start_timer()
 
@@ -163,10 +162,10 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
         """Stop the timers."""
         self.table.remove(self)
         self.transport.lost()
-        self._stop_timer()
-        self._stop_probing()
         super().connection_lost(exc)
-        self._stop_write_timer()
+        for timer in (self._head_timer, self._probe_timer, self._write_timer):
+            if timer is not None:
+                timer.cancel()
 
     def pause_writing(self) -> None:
         """Start the timer of what is unsent. It also runs while the connection closes."""
@@ -175,7 +174,9 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         """Stop the timer: everything is sent."""
-        self._stop_write_timer()
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
         self.transport.end_sending()
         super().resume_writing()
 
@@ -183,7 +184,7 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
         """End the connection after the request in progress, and sooner if its client does not read."""
         self._write_timeout_s = min(self._write_timeout_s, STOPPING_WRITE_S)
         if self._write_timer is not None:
-            self._stop_write_timer()
+            self._write_timer.cancel()
             self._write_timer = self.loop.call_later(self._write_timeout_s, self.abort)
         self.transport.hurry(STOPPING_WRITE_S)
         super().shutdown()
@@ -196,26 +197,12 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
     def _start_timer(self) -> None:
         self._head_timer = self.loop.call_later(self.config_of_server.header_timeout_s, self._head_timed_out)
 
-    def _stop_timer(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
-
     def _probe(self) -> None:
         """Find out whether a client that has ended its sending is gone, now and at growing intervals."""
         if not self.flow.write_paused:
             self.transport.write(self.conn.early_byte())
         self._probe_timer = self.loop.call_later(self._probe_s, self._probe)
         self._probe_s *= _PROBE_FACTOR
-
-    def _stop_probing(self) -> None:
-        if self._probe_timer is not None:
-            self._probe_timer.cancel()
-
-    def _stop_write_timer(self) -> None:
-        if self._write_timer is not None:
-            self._write_timer.cancel()
-            self._write_timer = None
 
     def _head_timed_out(self) -> None:
         self._head_timer = None
@@ -242,5 +229,5 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
         return unread or (self.cycle is not None and self.cycle.more_body)
 
 
-def _socket_of(transport: asyncio.Transport) -> Any:
+def _socket_of(transport: Any) -> Any:
     return transport.get_extra_info("socket")

@@ -12,7 +12,7 @@ LINGER_S: Final = 10.0
 """Seconds for which a closing connection waits for its client to close, too."""
 
 
-class LingeringTransport(asyncio.Transport):
+class LingeringTransport:
     """A transport that reads on while it closes, if its client may still be sending.
 
     The system resets a connection that is closed with bytes that were not read: the client, which may still
@@ -23,11 +23,7 @@ class LingeringTransport(asyncio.Transport):
     def __init__(
         self, transport: asyncio.Transport, client_may_send: Callable[[], bool], max_bytes: int
     ) -> None:
-        """Wrap ``transport``. ``client_may_send`` says whether bytes may arrive that nobody waits for.
-
-        At most ``max_bytes`` are discarded.
-        """
-        super().__init__()
+        """``client_may_send`` says whether bytes may arrive that nobody waits for: at most ``max_bytes``."""
         self._transport = transport
         self._client_may_send = client_may_send
         self._bytes_left = max_bytes
@@ -35,13 +31,12 @@ class LingeringTransport(asyncio.Transport):
         self._closing = False
         self._timer: asyncio.TimerHandle | None = None
         """It runs while the connection lingers."""
+        self.received_eof = False
+        """Whether the client has ended its sending. Set by the protocol."""
 
-    received_eof = False
-    """Whether the client has ended its sending. Set by the protocol."""
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return what is known of the connection."""
-        return self._transport.get_extra_info(name, default)
+    def __getattr__(self, name: str) -> Any:
+        """Do all else as the transport does."""
+        return getattr(self._transport, name)
 
     def is_closing(self) -> bool:
         """Return whether the connection is closing or closed."""
@@ -56,14 +51,6 @@ class LingeringTransport(asyncio.Transport):
         """Receive no more data, unless the connection closes."""
         if not self._closing:
             self._transport.pause_reading()
-
-    def resume_reading(self) -> None:
-        """Receive data again."""
-        self._transport.resume_reading()
-
-    def abort(self) -> None:
-        """Close the connection at once."""
-        self._transport.abort()
 
     def close(self) -> None:
         """Close the connection when everything is sent. It lingers if the client may still be sending."""
@@ -107,13 +94,10 @@ class LingeringTransport(asyncio.Transport):
     def lost(self) -> None:
         """Note that the connection is closed."""
         self._closing = True
-        self._stop_timer()
-
-    def _start_timer(self) -> None:
-        self._stop_timer()
-        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._transport.close)
-
-    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
+
+    def _start_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._transport.close)

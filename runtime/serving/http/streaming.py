@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-
 PIECE_BYTES: Final = 1 << 16
 
 

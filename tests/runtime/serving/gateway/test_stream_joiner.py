@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from agentrt.runtime.serving.gateway.stream_joiner import OtherModelError, StreamJoiner
+from agentrt.runtime.serving.gateway.stream_joiner import StreamJoiner
 from agentrt.runtime.toolcache.outputs import ToolOutputs
 
 TOOL = {"type": "function", "function": {"name": "read"}}
@@ -162,7 +162,7 @@ def test_another_model_in_the_next_turn_is_refused() -> None:
     sent(joiner, chunk({}, model=""), chunk({"tool_calls": [call(0, "a")]}, "tool_calls", model="one"))
     list(joiner.begin_next_turn())
     assert len(sent(joiner, chunk({"content": "x"}, model="one"), chunk({"content": "y"}))) == 2
-    with pytest.raises(OtherModelError, match="the model 'two' in place of 'one'"):
+    with pytest.raises(httpx.RemoteProtocolError, match="the model 'two' in place of 'one'"):
         sent(joiner, chunk({"content": "z"}, model="two"))
 
 

@@ -4,64 +4,38 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
-import socketserver
 import threading
 from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
 _STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
 _CHUNKED = _STREAM.replace(b"connection: close", b"transfer-encoding: chunked")
 _DONE = b"data: [DONE]\n\n"
-_LENGTH = re.compile(rb"(?i)content-length: (\d+)")
 _LIVENESS = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok"
 
 Write = Callable[[bytes], object]
 
 
-class HostileEngine:
+class HostileEngine(ThreadingHTTPServer):
     """An engine that the first message of a request tells how to misbehave. A context manager."""
 
+    daemon_threads = True
+    request_queue_size = 100
+
     def __init__(self) -> None:
-        self._ends = threading.Event()
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.ends = threading.Event()
         self.paths: list[str] = []
         """Of all requests, as they were received."""
         self.drawn = b""
         """What it streams to a request whose first message is :data:`DRAWN`."""
-        engine = self
-
-        class Handler(socketserver.StreamRequestHandler):
-            def handle(self) -> None:
-                engine._answer(self.rfile, self.wfile.write)
-
-        class Server(socketserver.ThreadingTCPServer):
-            daemon_threads = True
-            request_queue_size = 100
-
-            def handle_error(self, request: Any, client_address: Any) -> None:
-                """Ignore that the gateway has closed the connection."""
-
-        self._server = Server(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+        self._thread = threading.Thread(target=self.serve_forever)
+        self.url = f"http://127.0.0.1:{self.server_port}/v1"
         """The address for a gateway."""
 
-    def _answer(self, received: Any, write: Write) -> None:
-        head = b""
-        while not head.endswith(b"\r\n\r\n"):
-            line = received.readline()
-            if not line:
-                return
-            head += line
-        length = _LENGTH.search(head)
-        body = received.read(int(length[1])) if length else b""
-        self.paths.append(head.split(b" ")[1].decode("latin-1"))
-        message = _first_message(body)
-        behaviour = _sends(_STREAM, self.drawn) if message == DRAWN else BEHAVIOURS.get(message)
-        if behaviour is None:
-            write(_LIVENESS)
-        elif behaviour(write):
-            self._ends.wait()
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Ignore that the gateway has closed the connection."""
 
     def __enter__(self) -> Self:
         """Start to answer."""
@@ -70,17 +44,34 @@ class HostileEngine:
 
     def __exit__(self, *_: object) -> None:
         """Close all connections."""
-        self._ends.set()
-        self._server.shutdown()
+        self.ends.set()
+        self.shutdown()
         self._thread.join()
-        self._server.server_close()
+        self.server_close()
 
 
-def _first_message(body: bytes) -> str:
-    try:
-        return str(json.loads(body)["messages"][0]["content"])
-    except (ValueError, KeyError):
-        return ""
+class _Handler(BaseHTTPRequestHandler):
+    server: HostileEngine
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        self.server.paths.append(self.path)
+        try:
+            message = str(json.loads(body)["messages"][0]["content"])
+        except (ValueError, KeyError):
+            message = ""
+        behaviour = BEHAVIOURS.get(message)
+        if message == DRAWN:
+            behaviour = _sends(_STREAM, self.server.drawn)
+        if behaviour is None:
+            self.wfile.write(_LIVENESS)
+        elif behaviour(self.wfile.write):
+            self.server.ends.wait()
+
+    do_GET = do_POST
+
+    def log_message(self, *_: Any) -> None:
+        """Log nothing."""
 
 
 def _chunk(delta: Mapping[str, Any], finish_reason: str | None = None) -> bytes:

@@ -10,10 +10,8 @@ from contextlib import contextmanager
 from hypothesis import strategies as st
 
 from agentrt.bench.common.report import Cell
-from tests.attack.campaign import Campaign
-from tests.attack.drawing import draw_each
+from tests.attack.campaign import Campaign, draw_each
 from tests.attack.hostile_engine import BEHAVIOURS, BREAKING_OFF, DRAWN, HostileEngine
-from tests.attack.leaks import count_leaks
 from tests.attack.other_client import OtherClient
 from tests.attack.server_process import ServerProcess
 from tests.attack.wire import CHAT, Answer, Request, connect, post
@@ -68,7 +66,7 @@ def test_no_engine_stops_the_gateway_for_others(campaign: Campaign) -> None:
                 drawn.append(_attack(other, gateway, DRAWN, len(drawn) % 2 == 0, campaign))
 
             draw_each(campaign.size(200, 5), STREAMS, stream)
-        count_leaks(gateway, before, campaign, "engines")
+        campaign.add_leaks(gateway, before, "engines")
         campaign.add_faults(gateway)
     assert "/stolen" not in engine.paths, "the gateway has followed a redirection"
     drawn.sort(key=lambda row: row[4])

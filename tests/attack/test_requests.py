@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 from schemathesis import GenerationMode
 
-from tests.attack.campaign import LIMIT_S, Campaign
-from tests.attack.client_bodies import record_bodies
-from tests.attack.drawing import draw_each
-from tests.attack.other_client import OtherClient, Wait
+from tests.attack.campaign import LIMIT_S, Campaign, draw_each
+from tests.attack.client_bodies import client_requests
+from tests.attack.other_client import OtherClient
 from tests.attack.server_process import ServerProcess
 from tests.attack.wire import HELLO, JSON, Request
 
@@ -48,7 +47,7 @@ _BRIEF = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
 def test_no_request_is_a_fault_or_makes_others_wait(campaign: Campaign) -> None:
-    bodies = record_bodies()
+    bodies = list(client_requests())
     with ServerProcess("serve") as server, OtherClient(server, campaign) as other:
         requests = dict(_of_document(server.get("/openapi.json").json()))
         requests |= {f"body {place}": st.just(each) for place, each in enumerate(bodies)}
@@ -134,19 +133,20 @@ def _changed(draw: DrawFn, value: Any) -> Any:
         if not places:
             return draw(st.sampled_from(_VALUES))
         holder, key = draw(st.sampled_from(places))
+        found = holder[key]
         match draw(st.sampled_from(("delete", "repeat", "copy", "rename", "text", "replace", "replace"))):
             case "delete":
                 del holder[key]
             case "repeat":
-                holder[key] = [holder[key]] * draw(st.sampled_from((1, 2, 20)))
+                holder[key] = [found] * draw(st.sampled_from((1, 2, 20)))
             case "copy":
                 other, other_key = draw(st.sampled_from(places))
                 holder[key] = copy.deepcopy(other[other_key])
             case "rename" if isinstance(holder, dict):
                 holder[draw(st.sampled_from(("", "type", "content", key + "x", "\ud800")))] = holder.pop(key)
-            case "text" if isinstance(holder[key], str):
-                text, at = holder[key], draw(st.integers(0, len(holder[key])))
-                holder[key] = text[:at] + draw(st.sampled_from(_TEXTS)) + text[at:]
+            case "text" if isinstance(found, str):
+                at = draw(st.integers(0, len(found)))
+                holder[key] = found[:at] + draw(st.sampled_from(_TEXTS)) + found[at:]
             case _:
                 holder[key] = copy.deepcopy(draw(st.sampled_from(_VALUES)))
     return value
@@ -161,18 +161,15 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _damaged(draw: DrawFn, body: bytes) -> bytes:
-    """Return ``body`` cut, with a part repeated or removed, with random or nested bytes, or an odd number."""
+    """Return ``body`` cut, or with a part repeated, removed or put in: random or nested bytes, numbers."""
     at, end = sorted((draw(st.integers(0, len(body))), draw(st.integers(0, len(body)))))
-    if digits := [place for place, byte in enumerate(body) if chr(byte).isdigit()]:
-        place = draw(st.sampled_from(digits))
-        odd = body[:place] + draw(st.sampled_from(_NUMBERS)) + body[place + 1 :]
-    else:
-        odd = body[:at]
-    piece = draw(st.binary(min_size=1, max_size=8))
-    nested = b"[" * draw(st.sampled_from((1, 300, 30_000)))
     repeated = body[at:end] * draw(st.sampled_from((0, 2, 50)))
-    put_in = [body[:at] + each + body[at:] for each in (piece, nested)]
-    return draw(st.sampled_from((body[:at], body[:at] + repeated + body[end:], *put_in, odd)))
+    put_in = draw(st.sampled_from((*_NUMBERS, b"[" * 300, b"[" * 30_000)) | st.binary(min_size=1, max_size=8))
+    if digits := [place for place, byte in enumerate(body) if chr(byte).isdigit()]:
+        at = draw(st.sampled_from(digits))
+        end = max(end, at + 1)
+    changes = (body[:at], body[:at] + repeated + body[end:], body[:at] + put_in + body[at + 1 :])
+    return draw(st.sampled_from(changes))
 
 
 class _Block:
@@ -191,21 +188,17 @@ class _Block:
             self.end()
 
     def end(self) -> None:
-        """Look at the waits, and measure requests during which there was a long one."""
+        """Look at the waits, and measure requests that were in progress during the longest ones."""
         waits = self._other.end("random requests") if self._sent else []
         short = [wait.seconds for wait in waits if wait.seconds <= LIMIT_S]
         self._campaign.freeze("random requests", max(short, default=0.0))
-        for request in self._suspects([wait for wait in waits if wait.seconds > LIMIT_S]):
+        begins = [begun_s for begun_s, _ in self._sent]
+        suspects: dict[int, Request] = {}
+        for wait in sorted(waits, key=lambda wait: -wait.seconds)[: len(waits) - len(short)]:
+            first = max(0, bisect_right(begins, wait.begun_s) - 1)
+            for number in range(first, bisect_right(begins, wait.ended_s)):
+                suspects.setdefault(number, self._sent[number][1])
+        for request in list(suspects.values())[:_MOST_MEASURED]:
             _, seconds = self._other.measure_request(request)
             self._campaign.freeze(f"{request.name} {request.body[:200]!r}", seconds)
         self._sent.clear()
-
-    def _suspects(self, waits: list[Wait]) -> list[Request]:
-        """Return the requests that were in progress during the longest waits."""
-        begins = [begun_s for begun_s, _ in self._sent]
-        found: dict[int, Request] = {}
-        for wait in sorted(waits, key=lambda wait: -wait.seconds):
-            first = max(0, bisect_right(begins, wait.begun_s) - 1)
-            for number in range(first, bisect_right(begins, wait.ended_s)):
-                found.setdefault(number, self._sent[number][1])
-        return list(found.values())[:_MOST_MEASURED]

@@ -16,11 +16,10 @@ from ..http.admission import admit
 from ..http.connection import Connection
 from ..http.request_state import app_of, hinted_priority
 from ..http.streaming import ClosingStreamingResponse, body_of, cancel_on_disconnect
-from .headers import client_headers
 from .separation import Separation
 from .shared_outputs import SharedOutputs
 from .sse import whole_turn
-from .upstream import Upstream, error_event, is_plain_stream, raw_body
+from .upstream import Upstream, client_headers, error_event, is_plain_stream, raw_body
 
 _CHAT = b"/chat/completions"
 
@@ -44,9 +43,7 @@ def gateway_state_of(request: Request) -> GatewayState:
 
 
 def admitted(request: Request) -> AbstractContextManager[None]:
-    """Count ``request`` as in progress until the block ends, by the priority that its header names.
-
-    The body is the engine's: engines differ in the fields that name a priority.
+    """Count ``request`` as in progress, by its header: engines differ in the fields that name a priority.
 
     Raises:
         ApiError: 429, the app has as many requests in progress as it may.
@@ -88,8 +85,7 @@ async def relay_request(request: Request) -> RelayedResponse:
     """Return the engine's response to ``request``.
 
     Raises:
-        ApiError: 429, too many requests are in progress; 408 or 413, the guard refuses the body; 499, the
-            client has disconnected; for others see :func:`send_to_engine`.
+        ApiError: as :func:`admitted`, :func:`body_of` and :func:`send_to_engine`.
     """
     state, path = gateway_state_of(request), request.scope["raw_path"]
     separation = state.separation
@@ -123,8 +119,7 @@ async def send_to_engine(request: Request, body: bytes, *, readable: bool = Fals
     ``readable`` asks for a body without compression.
 
     Raises:
-        ApiError: 400, 403, 404 or 413, see :meth:`Separation.permit`; 400, 404, 502 or 504, see
-            :meth:`Upstream.send`.
+        ApiError: as :meth:`Separation.permit` and :meth:`Upstream.send`.
     """
     state, path = gateway_state_of(request), request.scope["raw_path"]
     if state.separation is not None:

@@ -17,10 +17,9 @@ from ..http.request_state import app_of, is_owner
 from ..http.streaming import cancel_on_disconnect
 from ..http.strict_json import StrictJsonRoute
 from ..tool_cache_route import CAPABILITY, MAX_ENTRIES, ToolOutputEntry
-from .headers import client_headers
 from .relay import admitted, gateway_state_of, relay_request, send_to_engine
 from .sse import parse_engine_json
-from .upstream import is_encoded, trace_failure, upstream_error
+from .upstream import client_headers, is_encoded, trace_failure, upstream_error
 
 _MAX_BYTES = 8 * 2**20
 

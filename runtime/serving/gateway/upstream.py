@@ -1,4 +1,4 @@
-"""The HTTP client of the engine behind a gateway: targets, repetitions, and heads of bounded size."""
+"""The HTTP client of the engine behind a gateway: targets, headers, repetitions, heads of bounded size."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from agentrt.otel.propagation import trace_header_names, trace_headers
 
 from ..http.errors import ApiError
 from .config import GatewayConfig
-from .headers import Header, forwarded_headers
 from .sse import LoopTurns, UnreadableEventError, whole_lines
+
+Header = tuple[bytes, bytes]
 
 _SEPARATORS: Final = re.compile(rb"[/\\;?#\x00]")
 """Where servers end a segment of a path, once it is decoded: some take backslashes and encoded slashes, cut
@@ -40,6 +41,47 @@ _KEEP_ALIVE_S = 4.0
 is being closed is not used again."""
 _STATUSES = range(200, 600)
 """Statuses that HTTP has for the head of an answer; the gateway's own server cannot send others."""
+_HOP_BY_HOP: Final = frozenset(
+    b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer "
+    b"transfer-encoding upgrade".split()
+)
+_NOT_FORWARDED: Final = frozenset({b"host", b"content-length", b"expect", b"origin", b"cookie"})
+"""The guard has checked Host and Origin, which are those of the gateway. Cookies are those of other servers
+on its host: the engine's own reach no client."""
+_RETURNED: Final = frozenset(
+    b"accept-ranges age allow cache-control content-disposition content-encoding content-language "
+    b"content-length content-range content-security-policy content-type etag expires last-modified location "
+    b"referrer-policy request-id retry-after retry-after-ms vary x-content-type-options x-frame-options "
+    b"x-request-id x-should-retry".split()
+)
+_RETURNED_PREFIXES: Final = tuple(
+    b"anthropic-ratelimit- openai- x-agentrt- x-litellm- x-ratelimit-".split(),
+)
+"""The dialects of ``speculate`` recognise an engine by some of these."""
+
+
+def client_headers(response: httpx.Response, *, with_length: bool = True) -> list[Header]:
+    """Return the headers of ``response`` that the client gets, with or without the length of its body.
+
+    Any other could decide what is not the engine's to decide: CORS headers which web pages may use the
+    gateway, cookies and HSTS what is sent to other servers on its host, X-Accel-Redirect what a proxy before
+    it sends.
+    """
+    returned = _RETURNED if with_length else _RETURNED - {b"content-length"}
+    return [
+        (name, value)
+        for name, value in _end_to_end(response.headers.raw)
+        if name in returned or name.startswith(_RETURNED_PREFIXES)
+    ]
+
+
+def _end_to_end(headers: Iterable[Header]) -> list[Header]:
+    """Return ``headers`` in lower case, without hop-by-hop headers (RFC 9110 §7.6.1)."""
+    lowered = [(name.lower(), value) for name, value in headers]
+    dropped = _HOP_BY_HOP.union(
+        part.strip().lower() for name, value in lowered if name == b"connection" for part in value.split(b",")
+    )
+    return [(name, value) for name, value in lowered if name not in dropped]
 
 
 def engine_target(root: bytes, target: bytes) -> bytes:
@@ -196,12 +238,14 @@ class Upstream:
         return await self._transport.handle_async_request(request)
 
     def _forwarded_headers(self, headers: Iterable[Header]) -> list[Header]:
-        # The gateway's own token must not reach the engine.
-        kept = forwarded_headers(headers, authorization=self._key is None and self._forwards_authorization)
+        """Return the headers of a client's request that the engine gets, without the gateway's own token."""
+        dropped = set(_NOT_FORWARDED)
+        if self._key is not None or not self._forwards_authorization:
+            dropped.add(b"authorization")
         # Without OpenTelemetry, the client's own trace context is forwarded as it is.
         if traced := [(name.encode(), value.encode()) for name, value in trace_headers().items()]:
-            own = {name.encode() for name in trace_header_names()}
-            kept = [*(header for header in kept if header[0] not in own), *traced]
+            dropped |= {name.encode() for name in trace_header_names()}
+        kept = [header for header in _end_to_end(headers) if header[0] not in dropped] + traced
         return kept if self._key is None else [*kept, (b"authorization", b"Bearer " + self._key.encode())]
 
 

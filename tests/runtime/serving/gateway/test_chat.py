@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 
 from agentrt.priority import Priority
 from agentrt.runtime import LocalRuntime
-from agentrt.runtime.serving.gateway.resumable_request import ResumableRequest
+from agentrt.runtime.serving.gateway.chat import ResumableRequest
 from agentrt.runtime.serving.http.identity import Tokens
 from tests.runtime.serving.http.serving import Running, Start, until
 from tests.runtime.serving.server.conftest import HELLO, WEATHER
@@ -120,23 +119,6 @@ def test_every_turn_has_the_priority_of_the_request(
     assert [request.priority for request in served] == [Priority.PROACTIVE] * 2
 
 
-@pytest.mark.parametrize("declared", [{}, {"reusable": True}, {"reusable": False}])
-def test_an_output_that_is_not_reusable_answers_one_call(
-    http: httpx.Client,
-    gate: Any,
-    weather_tool: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    declared: dict[str, Any],
-) -> None:
-    """The next turn makes the same call: the engine gets the first request's messages again."""
-    once = iter([True, True, False])
-    monkeypatch.setattr(
-        ResumableRequest, "next_body", lambda self, *_: self.first_body() if next(once) else None
-    )
-    chunks = with_output(http, gate, OUTPUT | declared, tools=[weather_tool])
-    assert len(deltas(chunks, "tool_results")) == (1 if declared.get("reusable") is False else 2)
-
-
 def test_a_limit_holds_for_all_turns(
     http: httpx.Client, engine_client: openai.OpenAI, runtime: LocalRuntime, hold: Any, weather_tool: Any
 ) -> None:
@@ -199,38 +181,6 @@ def test_a_client_that_disconnects_is_disconnected_from_the_engine(
     gate.open()
     until(lambda: runtime.statistics().engine.cancelled > cancelled)
     until(lambda: engine.admission.active == gateway.admission.active == 0)
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"n": 2},
-        {"tool_choice": "required"},
-        {"tool_choice": {"type": "function", "function": {"name": "get_weather"}}},
-        {"tools": None},
-    ],
-)
-def test_other_streams_are_relayed(
-    http: httpx.Client, engine: Running, weather_tool: Any, more: dict[str, Any]
-) -> None:
-    request_body = CHAT | {"tools": [weather_tool], "max_tokens": 30} | more
-
-    def read(url: Any) -> dict[int, dict[str, str]]:
-        """What each choice says; how it is cut into chunks is a matter of time."""
-        said: dict[int, dict[str, str]] = defaultdict(lambda: defaultdict(str))
-        with httpx.stream("POST", f"{url}/v1/chat/completions", json=request_body, timeout=60) as response:
-            for chunk in chunks_of(response.iter_lines()):
-                (choice,) = chunk["choices"]
-                of_choice, delta = said[choice["index"]], choice["delta"]
-                of_choice["role"] += delta.get("role") or ""
-                of_choice["content"] += delta.get("content") or ""
-                of_choice["calls"] += "".join(
-                    part["function"]["arguments"] for part in delta.get("tool_calls") or ()
-                )
-                of_choice["finish"] += choice["finish_reason"] or ""
-        return said
-
-    assert read(http.base_url) == read(engine.url)
 
 
 def test_errors_before_the_stream_are_relayed(http: httpx.Client, engine: Running) -> None:

@@ -15,7 +15,6 @@ import pytest
 from fastapi import FastAPI
 
 from agentrt.runtime.serving.http import connection as connection_module
-from agentrt.runtime.serving.http import lingering
 from agentrt.runtime.serving.http.config import ListenConfig
 from tests.runtime.serving.http.conftest import LARGE, guarded
 from tests.runtime.serving.http.serving import (
@@ -74,7 +73,7 @@ def test_a_client_that_never_reads_is_disconnected(start: Start) -> None:
 def test_a_refused_client_that_never_reads_is_disconnected(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lingering, "LINGER_S", 0.2)
+    monkeypatch.setattr(connection_module, "LINGER_S", 0.2)
     server = start(tokens=TOKENS)
     with connect(server, ASK * 10_000):
         until(lambda: server.connections == 0)
@@ -169,7 +168,7 @@ def test_a_client_that_never_stops_sending(start: Start) -> None:
 
 
 def test_a_client_that_neither_sends_nor_closes(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lingering, "LINGER_S", 0.2)
+    monkeypatch.setattr(connection_module, "LINGER_S", 0.2)
     server = start(tokens=TOKENS)
     with server.connect() as connection:
         connection.sendall(REFUSED)
@@ -180,7 +179,7 @@ def test_a_client_that_neither_sends_nor_closes(start: Start, monkeypatch: pytes
 def test_a_new_connection_takes_the_place_of_one_that_lingers(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lingering, "LINGER_S", 600)
+    monkeypatch.setattr(connection_module, "LINGER_S", 600)
     server = start(tokens=TOKENS, max_connections=8)
     with ExitStack() as stack:
         for _ in range(20):
@@ -193,7 +192,7 @@ def test_a_new_connection_takes_the_place_of_one_that_lingers(
 
 @pytest.mark.parametrize("client", ["does not read", "does not close", "has no request"])
 def test_a_stop_waits_for_no_client(monkeypatch: pytest.MonkeyPatch, client: str) -> None:
-    monkeypatch.setattr(lingering, "LINGER_S", 600)
+    monkeypatch.setattr(connection_module, "LINGER_S", 600)
     monkeypatch.setattr(connection_module, "STOPPING_WRITE_S", 600 if client == "has no request" else 0.1)
     with ExitStack() as stack, served(drain_s=600, tokens=TOKENS) as (server, app):
         token = b"authorization: %b\r\n" % MAIL["authorization"].encode()

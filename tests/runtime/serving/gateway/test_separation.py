@@ -141,12 +141,10 @@ def test_what_cannot_be_told_apart_is_refused(
     fake_engine.play(b"")
     method, path = target.split(" ")
     url = httpx.URL(before_fake.url).copy_with(raw_path=path.encode())
-    for app in ("owner", "mine"):
-        answer = httpx.request(method, url, headers=headers_of(app), json={"messages": []})
-        assert answer.status_code == 403
-        assert "--upstream-key-file" in answer.text
-        if not path.startswith("/api/"):  # Ollama's errors have no code
-            assert error_of(answer) == (403, "apps_share_engine_key")
+    answer = httpx.request(method, url, headers=headers_of("owner"), json={"messages": []})
+    assert answer.status_code == 403
+    assert "--upstream-key-file" in answer.text
+    assert path.startswith("/api/") or error_of(answer) == (403, "apps_share_engine_key")
     assert fake_engine.heads == []
 
 
@@ -201,15 +199,6 @@ def test_one_app_or_keys_of_the_clients_need_no_separation(
         assert fake_engine.bodies == [body]
 
 
-def test_what_stores_nothing_is_relayed_for_every_app(apps: Apps) -> None:
-    for http in (apps("owner"), apps("mine")):
-        assert http.get("/v1/models").json()["data"][0]["id"] == "nano"
-        assert http.get("/health").status_code == 200
-        assert http.post("/api/embeddings", json={}).status_code == 400, "of the engine"
-        assert http.post("/v1/chat/completions", json={"messages": HELLO, "max_tokens": 2}).status_code == 200
-        assert make_response(http, store=False)
-
-
 WHOLE: list[dict[str, Any]] = [
     {"role": "user", "content": "x"},
     {"type": "message", "id": "msg_1", "role": "assistant", "content": [{"type": "output_text", "text": ""}]},
@@ -229,12 +218,8 @@ LOOKED_UP: list[dict[str, Any]] = [
     {"type": ["message"], "id": "msg_1", "content": "x"},
     {"type": "whatever", "content": "x"},
 ]
-FUNCTION = {
-    "type": "function",
-    "name": "f",
-    "parameters": {"properties": {"container": {}}},
-    "container": "x",
-}
+FUNCTION: Any = {"type": "function", "name": "f", "parameters": {"properties": {"container": {}}}}
+FUNCTION["container"] = "x"
 
 
 def test_items_with_their_content_are_sent(before_fake: Running, fake_engine: Scripted) -> None:
@@ -270,26 +255,22 @@ def test_references_to_what_may_be_another_apps_are_refused(
 
 
 @pytest.mark.parametrize(
-    ("body", "status"),
+    "body",
     [
-        (b'{"Previous_Response_ID": "resp_1"}', 400),
-        ('{"previou\u017f_response_id": "resp_1"}'.encode(), 400),
-        (b'{"input": [{"role": "user", "content": "x", "Type": "item_reference", "id": "msg_1"}]}', 400),
-        (b'{"tools": [{"type": "code_interpreter", "Container": "cntr_1"}]}', 400),
-        (b'{"previous_response_id": ["resp_1"]}', 400),
-        (b'{"previous_response_id": "resp_1", "x": NaN}', 400),
-        (b'{"input": "' + b'\xff' + b'"}', 400),
-        (gzip.compress(b'{"previous_response_id": "resp_1"}', mtime=0), 400),
-        (b"[" * 1000, 400),
-        (b"[" + b"1," * 200_000 + b"1]", 413),
+        b'{"Previous_Response_ID": "resp_1"}', '{"previou\u017f_response_id": "resp_1"}'.encode(),
+        b'{"input": [{"role": "user", "content": "x", "Type": "item_reference", "id": "msg_1"}]}',
+        b'{"tools": [{"type": "code_interpreter", "Container": "cntr_1"}]}',
+        b'{"previous_response_id": ["resp_1"]}', b'{"previous_response_id": "resp_1", "x": NaN}',
+        b'{"input": "' + b'\xff' + b'"}', gzip.compress(b'{"previous_response_id": "resp_1"}', mtime=0),
+        b"[" * 1000, b"[" + b"1," * 200_000 + b"1]",
     ],
 )  # fmt: skip
 def test_a_body_that_engines_may_read_otherwise_is_refused(
-    before_fake: Running, fake_engine: Scripted, body: bytes, status: int
+    before_fake: Running, fake_engine: Scripted, body: bytes
 ) -> None:
     fake_engine.play(b"")
     answer = httpx.post(f"{before_fake.url}/v1/responses", content=body, headers=headers_of("mine"))
-    assert answer.status_code == status
+    assert answer.status_code == (413 if len(body) > 100_000 else 400)
     assert answer.json()["error"]["code"]
     assert fake_engine.heads == []
 

@@ -18,6 +18,7 @@ from pydantic_core import from_json
 from agentrt.errors import ConfigurationError
 from agentrt.extras import needs_extra
 
+from ..http.identity import Tokens
 from ..http.strict_json import compact_json
 
 T = TypeVar("T")
@@ -188,8 +189,9 @@ class AppSeal:
     store, can submit or claim an output of another one.
     """
 
-    def __init__(self, app: str, secret: bytes) -> None:
-        """``secret`` is what the replicas know of the app's tokens, see :meth:`Tokens.secret_of`."""
+    def __init__(self, app: str, tokens: Tokens | None) -> None:
+        """All replicas have the same ``tokens``: with others, an app's values are not found."""
+        secret = b"" if tokens is None else tokens.secret_of(app)
         self._key = hmac.digest(secret, app.encode(), hashlib.sha256)
 
     def name(self, kind: str, *parts: str) -> str:

@@ -212,8 +212,7 @@ def _parse(data: bytes) -> Any:
 class StoredIds:
     """The ids of what each app has stored at the engine, also in Redis: of each kind those that it used last.
 
-    All replicas have the same tokens: with others, the ids of an app are not found. If Redis fails or is
-    late, the ids that passed other replicas are unknown.
+    If Redis fails or is late, the ids that passed other replicas are unknown.
     """
 
     def __init__(self, redis: BoundedRedis | None, tokens: Tokens) -> None:
@@ -272,7 +271,7 @@ class StoredIds:
 
         Only who knows the app's tokens can make them.
         """
-        seal = AppSeal(app, self._tokens.secret_of(app))
+        seal = AppSeal(app, self._tokens)
         return seal.name("ids", kind), seal.name("id", kind, id)
 
 

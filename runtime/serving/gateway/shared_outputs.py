@@ -56,10 +56,7 @@ class SharedOutputs:
     """
 
     def __init__(self, redis: BoundedRedis, tokens: Tokens | None, threads: FairThreads) -> None:
-        """All replicas have the same ``tokens``: with others, an app's outputs are not found.
-
-        ``threads`` do what takes long with large outputs.
-        """
+        """``threads`` do what takes long with large outputs."""
         self._redis = redis
         self._tokens = tokens
         self._threads = threads
@@ -76,7 +73,7 @@ class SharedOutputs:
         ``outputs`` are those that this replica received. Await :meth:`SharedResponse.registered` before the
         client learns the id.
         """
-        seal = self._seal(app)
+        seal = AppSeal(app, self._tokens)
         name = seal.name("response", id)
         value = seal.seal(name, {"defaults": outputs.defaults})
         if len(value) > _MAX_RESPONSE_BYTES:
@@ -103,7 +100,7 @@ class SharedOutputs:
         Raises:
             InvalidRequestError: the arguments of a call have no canonical key.
         """
-        seal = self._seal(app)
+        seal = AppSeal(app, self._tokens)
         name = seal.name("response", id)
         found = await self._redis.ask(
             lambda redis: redis.hmget(name, "tools", "ended"), _SUBMISSION_TIMEOUT_S
@@ -141,9 +138,6 @@ class SharedOutputs:
                 return counts
 
         return sum(await self._redis.ask(store, _SUBMISSION_TIMEOUT_S) or ())
-
-    def _seal(self, app: str) -> AppSeal:
-        return AppSeal(app, b"" if self._tokens is None else self._tokens.secret_of(app))
 
 
 @dataclass(frozen=True)

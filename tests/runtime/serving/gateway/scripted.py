@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, TypeAlias
+
+import httpx
 
 from tests.runtime.serving.http.serving import Running
 from tests.runtime.serving.server.conftest import HELLO
@@ -15,6 +18,7 @@ from tests.runtime.serving.server.conftest import HELLO
 TOOL = {"type": "function", "function": {"name": "read"}}
 STREAMED: Any = {"model": "m", "messages": HELLO, "stream": True, "tools": [TOOL]}
 CHAT = "/v1/chat/completions"
+OUTPUT: Any = {"name": "read", "params": {"path": "a"}, "output": "the text"}
 
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
 FIRST = b'data: {"id": "x", "choices": [{"index": 0, "delta": {"content": "hi"}}]}\n\n'
@@ -23,6 +27,23 @@ STOP = FINISHED.replace(b"tool_calls", b"stop")
 DONE = b"data: [DONE]\n\n"
 READ = r'{"index": 0, "id": "c", "function": {"name": "read", "arguments": "{\"path\": \"a\"}"}}'
 CALL = FIRST.replace(b'{"content": "hi"}', b'{"tool_calls": [%b]}' % READ.encode())
+
+
+@contextmanager
+def streaming(gateway: Running, body: Any = STREAMED, **headers: str) -> Iterator[tuple[str, Iterator[Any]]]:
+    """A stream that has begun: its id, and the data of the events that follow, as JSON except ``[DONE]``."""
+    with httpx.stream("POST", gateway.url + CHAT, json=body, timeout=60, headers=headers) as answer:
+        assert answer.status_code == 200, answer.read()
+        events = (line[6:] for line in answer.iter_lines() if line.startswith("data: "))
+        data = (event if event == "[DONE]" else json.loads(event) for event in events)
+        yield next(data)["id"], data
+
+
+def submit(gateway: Running, id: str, *outputs: Any, **headers: str) -> Any:
+    """Submit outputs; return how many were taken, or the status of the refusal."""
+    path = f"{gateway.url}/v1/cache-tool-output/{id}"
+    answer = httpx.post(path, json=outputs or [OUTPUT], headers=headers, timeout=60)
+    return answer.json().get("cached", answer.status_code)
 
 
 class Scripted:

@@ -26,6 +26,8 @@ from tests.runtime.serving.gateway.scripted import (
     Play,
     Script,
     Scripted,
+    streaming,
+    submit,
 )
 from tests.runtime.serving.http.serving import Running, Start
 
@@ -46,15 +48,11 @@ def events(gateway: Running, body: Any = STREAMED) -> list[Any]:
 
 
 def answered(gateway: Running, engine: Scripted, **headers: str) -> list[Any]:
-    """The data of all events of an answer whose call has an output before the engine makes it."""
-    with httpx.stream("POST", gateway.url + CHAT, json=STREAMED, timeout=60, headers=headers) as answer:
-        lines = (line[6:] for line in answer.iter_lines() if line)
-        opening = json.loads(next(lines))
-        output = {"name": "read", "params": {"path": "a"}, "output": "the text"}
-        path = f"{gateway.url}/v1/cache-tool-output/{opening['id']}"
-        assert httpx.post(path, json=[output]).json() == {"cached": 1}
+    """The events behind the first of an answer whose call has an output before the engine makes it."""
+    with streaming(gateway, **headers) as (id, data):
+        assert submit(gateway, id) == 1
         engine.go_on.set()
-        return [opening, *(data if data == "[DONE]" else json.loads(data) for data in lines)]
+        return list(data)
 
 
 def test_an_engine_that_is_too_slow(start: Start, fake_engine: Scripted) -> None:
@@ -203,7 +201,7 @@ def test_an_answered_call_is_continued_although_its_stream_does_not_end(
     gateway = play(STREAM, held=CALL + FINISHED, next_answer=STREAM + FIRST + STOP, stays=True)
     *sent, done = answered(gateway, fake_engine)
     assert done == "[DONE]"
-    _, _, result, word, finish = (event["choices"][0] for event in sent)
+    _, result, word, finish = (event["choices"][0] for event in sent)
     assert result["delta"]["tool_results"][0]["content"] == "the text"
     assert (word["delta"], finish["finish_reason"]) == ({"content": "hi"}, "stop")
 

@@ -15,13 +15,12 @@ from fastapi import FastAPI, Request
 from fastapi.responses import Response
 
 from agentrt.runtime.serving.http.config import ListenConfig
-from agentrt.runtime.serving.http.identity import Tokens
 from tests.runtime.serving.gateway.conftest import gateway_before
 from tests.runtime.serving.gateway.scripted import CHAT, STREAMED
-from tests.runtime.serving.http.serving import Running, Start, listening, until
+from tests.runtime.serving.http.serving import MAIL, NOTES, TOKENS, Running, Start, listening, until
 
-TOKENS = Tokens([("owner", "o" * 20), ("notes", "n" * 20)])
-OWNER, NOTES = ({"authorization": f"Bearer {token * 20}"} for token in "on")
+pytestmark = pytest.mark.socket
+
 ORIGIN = {"origin": "https://chat.example"}
 
 
@@ -99,7 +98,7 @@ def test_the_engine_sees_its_own_key_and_no_token_of_the_gateway(mirror: Running
         ({"tokens": TOKENS, "upstream_key": "secret"}, "Bearer secret"),
         ({"upstream_key": "secret"}, "Bearer secret"),
     ):
-        answer = httpx.get(f"{start(mirror.url, **settings).url}/version", headers=OWNER)
+        answer = httpx.get(f"{start(mirror.url, **settings).url}/version", headers=MAIL)
         assert answer.json()["headers"].get("authorization") == seen
     refused = httpx.get(f"{start(mirror.url, tokens=TOKENS).url}/x")
     assert (refused.status_code, refused.json()["error"]["code"]) == (401, "invalid_api_key")
@@ -164,7 +163,7 @@ def test_no_engine(start: Start) -> None:
         port = unused.getsockname()[1]
     gateway = start(f"http://127.0.0.1:{port}", tokens=TOKENS)
     for method, path in (("POST", CHAT), ("GET", "/v1/models"), ("GET", "/health")):
-        answer = httpx.request(method, gateway.url + path, json=STREAMED, headers=OWNER)
+        answer = httpx.request(method, gateway.url + path, json=STREAMED, headers=MAIL)
         assert answer.status_code == 502
         assert answer.json()["error"]["code"] == "upstream_unreachable"
         assert answer.json()["error"]["type"] == "server_error"
@@ -176,8 +175,8 @@ def test_the_engine_s_health_is_shown_to_its_owner_only(engine: Running, start: 
     gateway = start(engine.url, tokens=TOKENS, upstream_key="secret")
     for headers in ({}, NOTES):
         assert httpx.get(f"{gateway.url}/health", headers=headers).json() == {"status": "ok"}
-    assert "sampled_tokens" in httpx.get(f"{gateway.url}/health", headers=OWNER).json()
-    assert "agentrt_kv_blocks" in httpx.get(f"{gateway.url}/metrics", headers=OWNER).text
+    assert "sampled_tokens" in httpx.get(f"{gateway.url}/health", headers=MAIL).json()
+    assert "agentrt_kv_blocks" in httpx.get(f"{gateway.url}/metrics", headers=MAIL).text
     assert httpx.get(f"{gateway.url}/metrics", headers=NOTES).status_code == 403
 
 

@@ -21,6 +21,8 @@ from tests.runtime.serving.gateway.scripted import Scripted
 from tests.runtime.serving.http.serving import Running, Start
 from tests.runtime.serving.server.conftest import HELLO
 
+pytestmark = pytest.mark.socket
+
 APPS: Any = {"tokens": Tokens([("owner", "o" * 20), ("mine", "m" * 20), ("guest", "g" * 20)])}
 KEY: Any = {"upstream_key": "k" * 20}
 RESPONSE: Any = {"model": "nano", "input": "Hello!", "max_output_tokens": 4}

@@ -21,12 +21,15 @@ from tests.runtime.serving.gateway.redis_server import RedisServer
 from tests.runtime.serving.gateway.scripted import (
     FINISHED,
     FIRST,
+    OUTPUT,
     STOP,
     STREAM,
     STREAMED,
     Script,
     Scripted,
+    submit,
 )
+from tests.runtime.serving.gateway.scripted import streaming as scripted_streaming
 from tests.runtime.serving.http.serving import Running, Start, until
 
 PATH = {"type": "string"}
@@ -35,7 +38,6 @@ TOOL = {
     "function": {"name": "read", "parameters": {"properties": {"path": PATH, "lines": {"default": 10}}}},
 }
 CHAT: Any = STREAMED | {"tools": [TOOL]}
-OUTPUT: Any = {"name": "read", "params": {"path": "a"}, "output": "the text"}
 TOKENS = [("mine", "t" * 20), ("other", "u" * 20)]
 MINE, OTHER = ({"authorization": f"Bearer {letter * 20}"} for letter in "tu")
 
@@ -56,24 +58,15 @@ CALL = calling(READ_A)
 @contextmanager
 def streaming(gateway: Running, engine: Scripted, **headers: Any) -> Iterator[tuple[str, Any]]:
     """A stream whose id is known; what it returns lets the engine call and reads the rest."""
-    path = f"{gateway.url}/v1/chat/completions"
-    with httpx.stream("POST", path, json=CHAT, timeout=60, headers=headers) as answer:
-        assert answer.status_code == 200, answer.read()
-        lines = (line[6:] for line in answer.iter_lines() if line)
+    with scripted_streaming(gateway, CHAT, **headers) as (id, data):
 
         def rest() -> list[dict[str, Any]]:
             engine.go_on.set()
-            *events, done = lines
+            *chunks, done = data
             assert done == "[DONE]"
-            return [json.loads(event)["choices"][0] for event in events]
+            return [chunk["choices"][0] for chunk in chunks]
 
-        yield json.loads(next(lines))["id"], rest
-
-
-def submit(gateway: Running, id: str, *outputs: Any, **headers: Any) -> Any:
-    path = f"{gateway.url}/v1/cache-tool-output/{id}"
-    answer = httpx.post(path, json=outputs or [OUTPUT], headers=headers, timeout=60)
-    return answer.json().get("cached", answer.status_code)
+        yield id, rest
 
 
 def results(choices: list[dict[str, Any]]) -> list[str]:

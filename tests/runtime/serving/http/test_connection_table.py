@@ -37,22 +37,6 @@ def prove(table: ConnectionTable, app: str, count: int) -> list[Entry]:
     return entries
 
 
-def test_a_new_connection_takes_the_place_of_the_oldest_unproven_one() -> None:
-    table = ConnectionTable(8, ())
-    proven = prove(table, "mine", 3)
-    unproven = add(table, 6)
-    assert [each.aborted for each in unproven] == [True, True, False, False, False, False]
-    assert not any(each.aborted for each in proven)
-    assert len(table) == 7
-
-
-def test_unproven_connections_leave_room_for_apps() -> None:
-    table = ConnectionTable(8, ())
-    add(table, 100)
-    prove(table, "mine", 4)
-    assert len(table) == 7  # one unproven connection has made room for each of the four
-
-
 def test_an_app_closes_its_own_idle_connections_only() -> None:
     table = ConnectionTable(16, ("mail", "notes"))
     notes = prove(table, "notes", 2)

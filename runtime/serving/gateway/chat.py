@@ -190,7 +190,7 @@ async def _joined_stream(
                 next_body = resumable.next_body(history, joiner.completion_tokens)
                 next_response = await _start_next_turn(request, next_body)
             if next_response is None:
-                for chunk in joiner.held_chunks():
+                for chunk in joiner.held:
                     yield _encode_event(chunk)
                 yield b"data: [DONE]\n\n"
                 return

@@ -80,16 +80,17 @@ class SharedOutputs:
             yield SharedResponse(self._redis, seal, id, outputs, None)
             return
         register = _replacing(name, {"tools": value, "entries": 0, "bytes": 0}, _LIMITS.max_keep_alive_s)
-        registering = asyncio.create_task(self._register(register))
+
+        async def registered() -> None:
+            await asyncio.sleep(0)  # the engine's request goes first, and Redis is asked while it works
+            await self._redis.ask(register, _STREAM_TIMEOUT_S)
+
+        registering = asyncio.create_task(registered())
         try:
             yield SharedResponse(self._redis, seal, id, outputs, registering)
         finally:
             await registering
             await self._redis.ask(_replacing(name, {"ended": 1}, _ENDED_S), _STREAM_TIMEOUT_S)
-
-    async def _register(self, register: Callable[[Any], Awaitable[object]]) -> None:
-        await asyncio.sleep(0)  # the engine's request goes first, and Redis is asked while the engine works
-        await self._redis.ask(register, _STREAM_TIMEOUT_S)
 
     async def submit(self, app: str, id: str, submitted: Sequence[ToolOutputEntry]) -> int | None:
         """Store outputs for a response that another replica streams.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,18 +44,18 @@ class _Turn:
 
     def __init__(self) -> None:
         self.calls: list[_Call] = []
-        self._text: list[str] = []
+        self.text: list[str] = []
         self._characters = 0
         self.recording = True
         """False once the turn was given up as too long or malformed."""
 
     def stop(self) -> None:
         self.recording = False
-        self.calls, self._text = [], []
+        self.calls, self.text = [], []
 
     def add_text(self, text: str) -> None:
         if self.recording:
-            self._text.append(text)
+            self.text.append(text)
             self._count(text)
 
     def add_function(self, index: int, function: Mapping[str, Any]) -> None:
@@ -81,18 +81,6 @@ class _Turn:
             return []
         return [ToolCall(call.name, arguments) for call, arguments in zip(self.calls, parsed, strict=True)]
 
-    def messages(self, outputs: Sequence[str]) -> list[dict[str, Any]]:
-        """Return the turn as an assistant message, followed by one tool message per output."""
-        calls = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in self.calls
-        ]
-        results = [
-            {"role": "tool", "tool_call_id": call.id, "content": output}
-            for call, output in zip(self.calls, outputs, strict=True)
-        ]
-        return [{"role": "assistant", "content": "".join(self._text) or None, "tool_calls": calls}, *results]
-
     def _count(self, text: str) -> None:
         self._characters += len(text)
         if self._characters > _MAX_CHARACTERS:
@@ -105,7 +93,7 @@ class StreamJoiner:
     The client sees one id, one opening chunk, tool calls numbered across turns, and the sum of all usage. The
     chunk that ends a turn in calls is held back until their outputs have been looked for (:meth:`end_turn`).
     That of an answered turn is held back until the next turn has begun (:meth:`begin_next_turn`), or is sent
-    if there is none (:meth:`held_chunks`).
+    if there is none (:attr:`held`).
 
     Like :class:`~agentrt.runtime.toolcache.drafter.ToolCacheDrafter`, it answers all calls of a turn or
     none.
@@ -131,7 +119,8 @@ class StreamJoiner:
     def _reset_turn(self) -> None:
         self._turn = _Turn()
         self._last_chunk: dict[str, Any] | None = None
-        self._held: list[dict[str, Any]] = []
+        self.held: list[dict[str, Any]] = []
+        """Chunks that end the response if there is no next turn: the client then makes the calls."""
         self._answers: list[str] = []
 
     @property
@@ -182,9 +171,9 @@ class StreamJoiner:
             if choices == [] and usage is not None:
                 return
         if self.turn_answered:
-            if len(self._held) >= _MAX_HELD:
+            if len(self.held) >= _MAX_HELD:
                 raise httpx.RemoteProtocolError(f"more than {_MAX_HELD} chunks followed the end of its turn")
-            self._held.append(sent)
+            self.held.append(sent)
         elif not choices:
             yield sent
         elif _is_one_choice(choices):
@@ -214,26 +203,31 @@ class StreamJoiner:
             return
         if delta := chunk["choices"][0]["delta"]:
             yield _with_choice(chunk, {"delta": delta, "finish_reason": None})
-        self._held.append(_with_choice(chunk, {"delta": {}, "logprobs": None}))
+        self.held.append(_with_choice(chunk, {"delta": {}, "logprobs": None}))
 
     def turn_messages(self) -> list[dict[str, Any]]:
-        """Return the answered turn and its outputs as messages."""
-        return self._turn.messages(self._answers)
+        """Return the answered turn as an assistant message, followed by one tool message per output."""
+        calls = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in self._turn.calls
+        ]
+        results = [
+            {"role": "tool", "tool_call_id": call.id, "content": answer}
+            for call, answer in zip(self._turn.calls, self._answers, strict=True)
+        ]
+        text = "".join(self._turn.text) or None
+        return [{"role": "assistant", "content": text, "tool_calls": calls}, *results]
 
     def begin_next_turn(self) -> Iterator[dict[str, Any]]:
         """Yield the tool results of the answered turn in place of its held chunks, and begin the next one."""
         for index, (call, answer) in enumerate(zip(self._turn.calls, self._answers, strict=True)):
             result = {"index": self._calls_before + index, "tool_call_id": call.id, "name": call.name}
             result["content"] = answer
-            yield _with_choice(self._held[0], {"delta": {"tool_results": [result]}, "finish_reason": None})
+            yield _with_choice(self.held[0], {"delta": {"tool_results": [result]}, "finish_reason": None})
         self._model_before = self._engine_model
         self._calls_before += len(self._turn.calls)
         self._usage_before, self._usage = _sum_usage(self._usage_before, self._usage), {}
         self._reset_turn()
-
-    def held_chunks(self) -> list[dict[str, Any]]:
-        """Return the chunks that were held back. They end the response: the client makes the calls."""
-        return self._held
 
     def _choice_chunks(self, chunk: dict[str, Any], choice: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         # The opening chunk has the role.
@@ -263,18 +257,15 @@ class StreamJoiner:
         if not self._turn.recording:
             return sent
         if begins := index == len(self._turn.calls):
-            self._turn.calls.append(_Call(self._unique_call_id(part.get("id"))))
+            id = part.get("id")
+            if not (isinstance(id, str) and id and id not in self._call_ids):
+                id = f"call_{secrets.token_hex(12)}"
+            self._call_ids.add(id)
+            self._turn.calls.append(_Call(id))
         call_id = self._turn.calls[index].id
         self._turn.add_function(index, part.get("function") or {})
         # Engines that number ids from zero in each answer would repeat them.
         return {**sent, "id": call_id} if begins or part.get("id") is not None else sent
-
-    def _unique_call_id(self, id: Any) -> str:
-        """Return the engine's id, or a fresh one if it is missing or was used by an earlier call."""
-        usable = isinstance(id, str) and id and id not in self._call_ids
-        unique = id if usable else f"call_{secrets.token_hex(12)}"
-        self._call_ids.add(unique)
-        return unique
 
 
 def _is_one_choice(choices: Any) -> bool:

@@ -120,7 +120,7 @@ class Admission:
     def __init__(self, config: ListenConfig) -> None:
         """``config`` has the limits and the apps."""
         self.requests = {each: Shares(config.max_requests, config.apps) for each in Priority}
-        self._bytes = {each: Shares(config.max_held_bytes, config.apps) for each in Priority}
+        self.bytes = {each: Shares(config.max_held_bytes, config.apps) for each in Priority}
 
     @property
     def active(self) -> int:
@@ -130,11 +130,7 @@ class Admission:
     @property
     def held_bytes(self) -> int:
         """Bytes that are counted."""
-        return sum(shares.taken for shares in self._bytes.values())
-
-    def hold_bytes(self, app: str, priority: Priority) -> HeldBytes:
-        """Return the bytes of one request, none yet, which count until its block ends."""
-        return HeldBytes(self._bytes, app, priority)
+        return sum(shares.taken for shares in self.bytes.values())
 
 
 @contextmanager

@@ -157,11 +157,6 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
         super().__init__(*arguments)
         self.conn = Http11()
 
-    @classmethod
-    def bound_to(cls, config: ListenConfig, table: ConnectionTable) -> type[Connection]:
-        """Return the class of the connections of one server."""
-        return type("BoundConnection", (cls,), {"config_of_server": config, "table": table})
-
     @property
     def idle(self) -> bool:
         """Whether no request is in progress."""

@@ -88,7 +88,7 @@ class Guard:
             app, scope["state"]["owner"], proven = self._identify(scope, headers)
             if proven and connection is not None and not connection.table.prove(connection, app):
                 raise rate_limit_error("this app has too many connections. Close some, and try again.")
-            held = self._admission.hold_bytes(app, hinted_priority(headers))
+            held = HeldBytes(self._admission.bytes, app, hinted_priority(headers))
             self._hold(int(headers.get("content-length", 0)), held)  # before the body is read
         except ApiError as refusal:
             await _closing(refusal).response(scope["path"])(scope, receive, send)

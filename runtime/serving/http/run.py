@@ -9,6 +9,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from types import FrameType
 from typing import Final, cast
 
@@ -80,10 +81,12 @@ class DrainingServer(uvicorn.Server):
         have no end of their own, and returns how many there are.
         """
         self._table = ConnectionTable(connection_limit(config.max_connections), config.apps)
+        of_server = {"config_of_server": config, "table": self._table}
+        self._connections: type[Connection] = type("BoundConnection", (Connection,), of_server)
         super().__init__(
             uvicorn.Config(
                 AnswerInterrupted(app),
-                http=Connection.bound_to(config, self._table),
+                http=self._connections,
                 ws="none",
                 lifespan="on",
                 log_config=None,
@@ -121,6 +124,7 @@ class DrainingServer(uvicorn.Server):
         """
         listener.setblocking(False)
         loop, warned = asyncio.get_running_loop(), float("-inf")
+        protocol = partial(self._connections, self.config, self.server_state, self.lifespan.state)
         while True:
             try:
                 connection, _ = await loop.sock_accept(listener)
@@ -137,11 +141,7 @@ class DrainingServer(uvicorn.Server):
                 await asyncio.sleep(0 if self._table.free_one() else _RETRY_S)
                 continue
             with suppress(OSError):
-                await loop.connect_accepted_socket(self._new_connection, connection)
-
-    def _new_connection(self) -> asyncio.Protocol:
-        protocol = cast(type[Connection], self.config.http_protocol_class)
-        return protocol(self.config, self.server_state, self.lifespan.state)
+                await loop.connect_accepted_socket(protocol, connection)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept no more connections, and wait until the requests in progress have ended or were ended."""

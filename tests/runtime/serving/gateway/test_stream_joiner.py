@@ -47,7 +47,7 @@ def test_a_finish_that_comes_with_the_last_piece() -> None:
     (received,) = sent(joiner, chunk({"tool_calls": [call(0, "a")]}, "tool_calls"))
     unfinished = {"index": 0, "delta": {"tool_calls": [call(0, "a")]}, "finish_reason": None}
     assert received["choices"] == [unfinished]
-    (held,) = joiner.held_chunks()
+    (held,) = joiner.held
     assert held["choices"][0]["finish_reason"] == "tool_calls"
     assert held["choices"][0]["delta"] == {}
 

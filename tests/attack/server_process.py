@@ -52,6 +52,7 @@ class ServerProcess:
                 stderr=log,
                 env=without_settings(self._folder.name),
             )
+        self._proc = Path("/proc") / str(self.process.pid)
         end = time.monotonic() + _START_S
         while not (found := _SERVING.search(self.log())):
             if time.monotonic() > end or self.process.poll() is not None:
@@ -81,11 +82,20 @@ class ServerProcess:
         return [line for line in self.log().splitlines() if any(word in line for word in _FAULTS)]
 
     def resources(self) -> Resources:
-        folder = Path("/proc") / str(self.process.pid)
-        status = (folder / "status").read_text(encoding="ascii", errors="replace")
-        (rss_kib,) = re.findall(r"^VmRSS:\s+(\d+)", status, re.MULTILINE)
-        held = (len(os.listdir(folder / name)) for name in ("fd", "task"))
-        return Resources(int(rss_kib) / 1024, *held)
+        held = (len(os.listdir(self._proc / name)) for name in ("fd", "task"))
+        return Resources(self._mb("VmRSS"), *held)
+
+    def peak_mb(self) -> float:
+        """Return the most resident memory since :meth:`reset_peak`."""
+        return self._mb("VmHWM")
+
+    def reset_peak(self) -> None:
+        (self._proc / "clear_refs").write_text("5")
+
+    def _mb(self, name: str) -> float:
+        status = (self._proc / "status").read_text(encoding="ascii", errors="replace")
+        (kib,) = re.findall(rf"^{name}:\s+(\d+)", status, re.MULTILINE)
+        return int(kib) / 1024
 
     def metrics(self) -> dict[str, float]:
         """Return the gauges and counters by name, summed over their labels."""

@@ -24,8 +24,7 @@ def create_gateway(config: GatewayConfig) -> FastAPI:
     """Return the ASGI application of a gateway in front of the engine at ``config.upstream``.
 
     Raises:
-        ConfigurationError: ``config.upstream`` is not the address of an HTTP server, or ``config.redis`` not
-            that of a Redis server.
+        ConfigurationError: ``config.upstream`` or ``config.redis`` is not the address of such a server.
         MissingExtraError: ``config.redis`` is given, and redis-py is not installed.
     """
     upstream, threads = Upstream(config), FairThreads("agentrt-gateway")

@@ -43,11 +43,7 @@ def gateway_state_of(request: Request) -> GatewayState:
 
 
 def admitted(request: Request) -> AbstractContextManager[None]:
-    """Count ``request`` as in progress, by its header: engines differ in the fields that name a priority.
-
-    Raises:
-        ApiError: 429, the app has as many requests in progress as it may.
-    """
+    """Count ``request`` as in progress, by its header: engines differ in the fields that name a priority."""
     return admit(request, hinted_priority(request.headers))
 
 
@@ -82,11 +78,7 @@ async def relay(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def relay_request(request: Request) -> RelayedResponse:
-    """Return the engine's response to ``request``.
-
-    Raises:
-        ApiError: as :func:`admitted`, :func:`body_of` and :func:`send_to_engine`.
-    """
+    """Return the engine's response to ``request``, or raise what admits, reads or sends it."""
     state, path = gateway_state_of(request), request.scope["raw_path"]
     separation = state.separation
     notes_id = separation is not None and separation.makes(request.method, path)
@@ -116,10 +108,8 @@ async def _whole_chat(response: httpx.Response) -> AsyncGenerator[bytes, None]:
 async def send_to_engine(request: Request, body: bytes, *, readable: bool = False) -> httpx.Response:
     """Send ``request`` with this body to the engine. Return the response's head; the caller closes it.
 
-    ``readable`` asks for a body without compression.
-
-    Raises:
-        ApiError: as :meth:`Separation.permit` and :meth:`Upstream.send`.
+    ``readable`` asks for a body without compression. Errors are those of :meth:`Separation.permit` and
+    :meth:`Upstream.send`.
     """
     state, path = gateway_state_of(request), request.scope["raw_path"]
     if state.separation is not None:

@@ -47,7 +47,7 @@ class LoopTurns:
     """
 
     def __init__(self) -> None:
-        """Nothing was handled."""
+        """Count from 0."""
         self._handled = 0
 
     async def handled(self, size: int) -> None:
@@ -93,11 +93,7 @@ class EventSplitter:
 
 
 async def split_events(pieces: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
-    """Yield each event of a body that arrives in pieces, see :class:`EventSplitter`.
-
-    Raises:
-        UnreadableEventError: an event has more than 4 MiB.
-    """
+    """Yield each event of a body that arrives in pieces; see :meth:`EventSplitter.feed`."""
     splitter, turns = EventSplitter(), LoopTurns()
     async for piece in pieces:
         for event in splitter.feed(piece):

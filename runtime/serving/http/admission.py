@@ -77,11 +77,7 @@ class HeldBytes(AbstractContextManager["HeldBytes"]):
         self._counted = 0
 
     def grow_to(self, total: int) -> None:
-        """Hold ``total`` bytes, or as many as now if these are more.
-
-        Raises:
-            ApiError: 429, the app holds as many as it may.
-        """
+        """Hold ``total`` bytes, or as many as now if these are more; raise a 429 if the app may not."""
         added = total - FREE_BYTES - self._counted
         if added <= 0:
             return
@@ -89,11 +85,7 @@ class HeldBytes(AbstractContextManager["HeldBytes"]):
         self._counted += added
 
     def move_to(self, priority: Priority) -> None:
-        """Count the bytes as those of a request of this priority.
-
-        Raises:
-            ApiError: 429, the app holds as many of it as it may.
-        """
+        """Count the bytes as those of a request of this priority; raise a 429 if the app may hold no more."""
         if priority is self._priority:
             return
         self._take(priority, self._counted)
@@ -135,11 +127,7 @@ class Admission:
 
 @contextmanager
 def admit(request: Request, priority: Priority) -> Iterator[None]:
-    """Count a request of this priority as in progress, where it was received, until the block ends.
-
-    Raises:
-        ApiError: 429, the app has as many as it may.
-    """
+    """Count a request as in progress until the block ends; raise a 429 if the app has as many as it may."""
     app, admission = app_of(request), cast(Admission, request.app.state.admission)
     held: HeldBytes = request.state.held_bytes
     held.move_to(priority)

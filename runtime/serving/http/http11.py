@@ -48,11 +48,7 @@ class Http11(h11.Connection):
         return words[1].partition(b"?")[0].decode("latin-1") if len(words) == 3 else ""
 
     def next_event(self) -> Any:
-        """Return h11's next event.
-
-        Raises:
-            h11.RemoteProtocolError: what was received is refused, as ``refusal`` says.
-        """
+        """Return h11's next event; where it raises, ``refusal`` says why."""
         in_head = self.their_state is h11.IDLE
         if in_head:
             self._head = self.unparsed

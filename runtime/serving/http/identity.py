@@ -95,8 +95,7 @@ def owner_token(path: Path) -> str:
 
 def peer_app(connection: socket.socket | None) -> str:
     """Return the user at the other end of a Unix socket as an app; :data:`LOCAL_APP` if it is not known."""
-    is_unix = connection is not None and connection.family == getattr(socket, "AF_UNIX", None)
-    if connection is not None and is_unix and hasattr(socket, "SO_PEERCRED"):
+    if connection is not None and hasattr(socket, "SO_PEERCRED") and connection.family == socket.AF_UNIX:
         _, user, _ = struct.unpack("iII", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         return f"user {user}"
     return LOCAL_APP

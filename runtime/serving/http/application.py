@@ -34,7 +34,7 @@ _NO_TELEMETRY: Final[Any] = dict.fromkeys(
 class _TraceContext:
     """ASGI middleware: a request is a span, which is a part of the trace that its ``traceparent`` names.
 
-    It belongs behind the guard: strangers continue no trace, and make no span, as do health and metrics.
+    It belongs behind the guard: strangers continue no trace, and make no span. Health and metrics make none.
     """
 
     def __init__(self, app: ASGIApp, untraced: frozenset[str]) -> None:
@@ -84,12 +84,12 @@ class AnswerInterrupted:
                 complete = not message.get("more_body", False)
             await send(message)
 
+        interrupted = False
         try:
             await self._app(scope, receive, send_noted)
         except asyncio.CancelledError:
-            if complete:
-                return
-        else:
+            interrupted = not complete
+        if not interrupted:
             return
         error = ApiError(
             SERVICE_UNAVAILABLE,
@@ -171,6 +171,6 @@ def application(
         public_paths=public_paths,
         owner_paths=owner_paths,
     )
-    if config.cors_origins:  # behind the guard, so that pages can read its refusals, too
+    if config.cors_origins:  # around the guard, so that pages can read its refusals, too
         app.add_middleware(_AllowedPages, config=config)
     return app

@@ -24,7 +24,7 @@ Command = Callable[..., tuple[object, str, str]]
 # A test that takes one of these fixtures, directly or through another one, has the marker.
 MARKED_BY_FIXTURE = {
     "real_model": {"exact_runtime", "nano_directory", "open_runtime", "shared_runtime", "tiny_folder"},
-    "socket": {"shared_server", "shared_engine", "server", "start"},
+    "socket": {"shared_server", "shared_engine", "server", "start", "play"},
     "needs:redis-server": {"redis"},
     "needs:chromium": {"browser", "tab"},
 }

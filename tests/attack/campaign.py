@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis.strategies import SearchStrategy
+
 from agentrt.bench.common.report import Cell, Table
-from tests.attack.server_process import ServerProcess
+from tests.attack.server_process import Resources, ServerProcess
 from tests.attack.wire import Answer, Request
 
 COUNTS = (
@@ -29,6 +33,7 @@ _FIELDS = {"message", "type", "param", "code"}
 _TYPES = {"invalid_request_error", "rate_limit_error", "insufficient_quota", "server_error"}
 _MOST_PROBLEMS = 50
 _SHOWN_BYTES = 300
+_SETTLE_S = 20.0
 T = TypeVar("T")
 
 
@@ -78,12 +83,27 @@ class Campaign:
         for line in [*server.faults(), *ended]:
             self.fail("the server's log", line, "faults_logged")
 
+    def add_leaks(self, server: ServerProcess, before: Resources, name: str) -> None:
+        """Count the descriptors and KV blocks that a server still holds, after time to let go of them."""
+        if descriptors := held_at_last(lambda: server.resources().descriptors - before.descriptors):
+            self.fail(name, f"{descriptors} descriptors are held still", "descriptors_leaked", descriptors)
+        if blocks := held_at_last(server.used_blocks):
+            self.fail(name, f"{blocks} KV blocks are held still", "blocks_leaked", blocks)
+
     def freeze(self, name: str, seconds: float) -> None:
         """Take how long another client waited during a try."""
         longest = max(self.figures.get("longest_freeze_ms", 0.0), round(1000 * seconds, 1))
         self.figures["longest_freeze_ms"] = longest
         if seconds > LIMIT_S:
             self.note(name, f"another client waited {1000 * seconds:.0f} ms")
+
+
+def held_at_last(held: Callable[[], int], within_s: float = _SETTLE_S) -> int:
+    """Return what is ``held`` once it is nothing, or at the latest after ``within_s``."""
+    end = time.monotonic() + within_s
+    while (number := held()) > 0 and time.monotonic() < end:
+        time.sleep(0.1)
+    return max(0, number)
 
 
 def is_typed(answer: Answer, method: str = "POST", path: str = "/v1") -> bool:
@@ -116,3 +136,24 @@ def _is_documented(body: Any) -> bool:
         and error["type"] in _TYPES
         and isinstance(error["code"], str | None)
     )
+
+
+def draw_each(number: int, strategy: SearchStrategy[T], act: Callable[[T], object], place: int = 0) -> None:
+    """Call ``act`` with ``number`` examples of ``strategy``, the same in each run and for each ``place``.
+
+    Nothing is shrunk: the campaign collects problems, and goes on.
+    """
+
+    @seed(place)
+    @settings(
+        max_examples=number,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(strategy)
+    def act_on_each(drawn: T) -> None:
+        act(drawn)
+
+    act_on_each()

@@ -7,7 +7,6 @@ In full it ends with a table of problems, writes all figures and tables into ``a
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from _pytest.terminal import TerminalReporter
 
 from agentrt.bench.common.figures import draw
 from agentrt.bench.common.machine import describe_machine
-from agentrt.bench.common.report import BenchReport, Table
+from agentrt.bench.common.report import BenchReport
 from agentrt.bench.documentation import Measured, describe_commit, now
 from tests.attack.campaign import COUNTS, Campaign
 
@@ -26,7 +25,7 @@ _METHOD = (
     "longest_freeze_ms is its longest wait during one request of the attacker. A request during which "
     "it waited more than 100 ms is sent twice more, and the shortest of the three waits counts."
 )
-_tried = pytest.StashKey[list[Campaign]]()
+_campaign = pytest.StashKey[Campaign]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -41,46 +40,42 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
-def campaign(request: pytest.FixtureRequest) -> Iterator[Campaign]:
-    """What a test adds to; the test fails if anything went wrong."""
-    campaign = Campaign(full=request.config.getoption("--full", default=False))
-    request.config.stash.setdefault(_tried, []).append(campaign)
+def campaign(pytestconfig: pytest.Config) -> Iterator[Campaign]:
+    """What all tests add to; a test fails if anything went wrong in it."""
+    full = pytestconfig.getoption("--full", default=False)
+    campaign = pytestconfig.stash.setdefault(_campaign, Campaign(full))
+    before = campaign.counts.copy()
+    campaign.statuses.clear()
     yield campaign
-    assert not {name for name in COUNTS[1:] if campaign.counts[name]}, campaign.problems
+    assert not {name for name in COUNTS[1:] if campaign.counts[name] > before[name]}, campaign.problems
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
-    tried = config.stash.get(_tried, [])
-    if tried and tried[0].full:
-        report = _report(tried)
-        only = config.getoption("-k")
-        measured = Measured(
-            date=now(),
-            commit=describe_commit(),
-            quick=False,
-            report=report,
-            measured_by=f'make attack PARTS="{only}"' if only else "make attack",
-        )
-        measured.write(Path("attack.json"))
-        if any(table.title == "soak" for table in report.tables):
-            draw(report, Path())
-        terminalreporter.section("the campaign, also in attack.json")
-        for name, value in report.figures.items():
-            terminalreporter.write_line(f"{name:30} {value:,.10g}")
-        terminalreporter.section("problems")
-        for name, problem in report.tables[-1].rows:
-            terminalreporter.write_line(f"{name}: {problem}")
-
-
-def _report(tried: list[Campaign]) -> BenchReport:
-    counts = sum((each.counts for each in tried), Counter[str]())
-    figures: dict[str, float] = {**dict.fromkeys(COUNTS, 0), **counts}
-    for each in tried:
-        for name, value in each.figures.items():
-            figures[name] = max(value, figures.get(name, value))
-    problems = [problem for each in tried for problem in each.problems]
-    tables = [table for each in tried for table in each.tables]
-    tables.append(Table(title="problems", columns=("try", "problem"), rows=tuple(problems)))
-    return BenchReport(
-        bench="attack", machine=describe_machine(), figures=figures, tables=tuple(tables), method=_METHOD
+    campaign = config.stash.get(_campaign, None)
+    if campaign is None or not campaign.full:
+        return
+    only = config.getoption("-k")
+    campaign.add_table("problems", ("try", "problem"), campaign.problems)
+    report = BenchReport(
+        bench="attack",
+        machine=describe_machine(),
+        figures={**dict.fromkeys(COUNTS, 0), **campaign.counts, **campaign.figures},
+        tables=tuple(campaign.tables),
+        method=_METHOD,
     )
+    measured = Measured(
+        date=now(),
+        commit=describe_commit(),
+        quick=False,
+        report=report,
+        measured_by=f'make attack PARTS="{only}"' if only else "make attack",
+    )
+    measured.write(Path("attack.json"))
+    if any(table.title == "soak" for table in report.tables):
+        draw(report, Path())
+    terminalreporter.section("the campaign, also in attack.json")
+    for name, value in report.figures.items():
+        terminalreporter.write_line(f"{name:30} {value:,.10g}")
+    terminalreporter.section("problems")
+    for name, problem in campaign.problems:
+        terminalreporter.write_line(f"{name}: {problem}")

@@ -4,64 +4,36 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
-import socketserver
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
 _STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
 _CHUNKED = _STREAM.replace(b"connection: close", b"transfer-encoding: chunked")
 _DONE = b"data: [DONE]\n\n"
-_LENGTH = re.compile(rb"(?i)content-length: (\d+)")
 _LIVENESS = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok"
 
-Write = Callable[[bytes], object]
 
-
-class HostileEngine:
+class HostileEngine(ThreadingHTTPServer):
     """An engine that the first message of a request tells how to misbehave. A context manager."""
 
+    daemon_threads = True
+    request_queue_size = 100
+
     def __init__(self) -> None:
-        self._ends = threading.Event()
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.ends = threading.Event()
         self.paths: list[str] = []
         """Of all requests, as they were received."""
         self.drawn = b""
         """What it streams to a request whose first message is :data:`DRAWN`."""
-        engine = self
-
-        class Handler(socketserver.StreamRequestHandler):
-            def handle(self) -> None:
-                engine._answer(self.rfile, self.wfile.write)
-
-        class Server(socketserver.ThreadingTCPServer):
-            daemon_threads = True
-            request_queue_size = 100
-
-            def handle_error(self, request: Any, client_address: Any) -> None:
-                """Ignore that the gateway has closed the connection."""
-
-        self._server = Server(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+        self._thread = threading.Thread(target=self.serve_forever)
+        self.url = f"http://127.0.0.1:{self.server_port}/v1"
         """The address for a gateway."""
 
-    def _answer(self, received: Any, write: Write) -> None:
-        head = b""
-        while not head.endswith(b"\r\n\r\n"):
-            line = received.readline()
-            if not line:
-                return
-            head += line
-        length = _LENGTH.search(head)
-        body = received.read(int(length[1])) if length else b""
-        self.paths.append(head.split(b" ")[1].decode("latin-1"))
-        message = _first_message(body)
-        behaviour = _sends(_STREAM, self.drawn) if message == DRAWN else BEHAVIOURS.get(message)
-        if behaviour is None:
-            write(_LIVENESS)
-        elif behaviour(write):
-            self._ends.wait()
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Ignore that the gateway has closed the connection."""
 
     def __enter__(self) -> Self:
         """Start to answer."""
@@ -70,17 +42,33 @@ class HostileEngine:
 
     def __exit__(self, *_: object) -> None:
         """Close all connections."""
-        self._ends.set()
-        self._server.shutdown()
+        self.ends.set()
+        self.shutdown()
         self._thread.join()
-        self._server.server_close()
+        self.server_close()
 
 
-def _first_message(body: bytes) -> str:
-    try:
-        return str(json.loads(body)["messages"][0]["content"])
-    except (ValueError, KeyError):
-        return ""
+class _Handler(BaseHTTPRequestHandler):
+    server: HostileEngine
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        self.server.paths.append(self.path)
+        try:
+            message = str(json.loads(body)["messages"][0]["content"])
+        except (ValueError, KeyError):
+            message = ""
+        sent = _STREAM + self.server.drawn if message == DRAWN else BEHAVIOURS.get(message, _LIVENESS)
+        self.wfile.write(sent)
+        for _ in range(3000 if message == ENDLESS else 0):
+            self.wfile.write(_chunk({"content": "x" * 100_000}))
+        if message in _STAYING:
+            self.server.ends.wait()
+
+    do_GET = do_POST
+
+    def log_message(self, *_: Any) -> None:
+        """Log nothing."""
 
 
 def _chunk(delta: Mapping[str, Any], finish_reason: str | None = None) -> bytes:
@@ -108,63 +96,45 @@ _ODD_HEAD = (
 _UPGRADE = b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\n"
 
 
-def _sends(*pieces: bytes, stays: bool = False) -> Callable[[Write], bool]:
-    """Return a behaviour that sends ``pieces``, and then closes the connection or ``stays``."""
-
-    def behave(write: Write) -> bool:
-        for piece in pieces:
-            write(piece)
-        return stays
-
-    return behave
-
-
-def _endless(write: Write) -> bool:
-    write(_STREAM)
-    for _ in range(3000):
-        write(_chunk({"content": "x" * 100_000}))
-    return False
-
-
 _HUGE_HEAD = b"HTTP/1.1 200 OK\r\n%b\r\n" % b"".join(b"x-%d: %b\r\n" % (n, b"y" * 900) for n in range(2000))
 _BOMB = gzip.compress(bytes(64 * 2**20))
 _ENCODED = _STREAM.replace(b"connection", b"content-encoding: %b\r\nconnection")
 
 
 DRAWN = "sends drawn bytes"
-
+ENDLESS = "sends without end"
+_STAYING = frozenset({"stays silent", "stays silent in a stream", "stays open when it has finished"})
+"""Behaviours after which the connection stays open."""
 BREAKING_OFF = frozenset(
     {"ends in an event", "ends in a chunk", "sends wrong chunks", "stays silent in a stream"}
 )
 """Behaviours after which an answer must not look complete."""
 
-BEHAVIOURS: Mapping[str, Callable[[Write], bool]] = {
-    "stays silent": _sends(stays=True),
-    "stays silent in a stream": _sends(_STREAM, _WORD, stays=True),
-    "stays open when it has finished": _sends(_STREAM, _WORD, _chunk({}, "stop"), stays=True),
-    "ends in an event": _sends(_STREAM, _WORD, b'data: {"id":"e","cho'),
-    "ends in a chunk": _sends(_CHUNKED, b"10\r\nabc"),
-    "sends wrong chunks": _sends(_CHUNKED, b"zz\r\nabc\r\n"),
-    "sends garbage": _sends(_STREAM, _GARBAGE, _FINISHED),
-    "sends a huge event": _sends(_STREAM, b"data: " + b"x" * (9 * 2**20)),
-    "sends many events": _sends(_STREAM, _WORD * 30_000, _FINISHED),
-    "sends blank lines": _sends(_STREAM, b"\n" * 400_000, _FINISHED),
-    "sends chunks of one byte": _sends(_CHUNKED, b"1\r\n\n\r\n" * 100_000, b"0\r\n\r\n"),
-    "sends many keys": _sends(_STREAM, _KEYS, _FINISHED),
-    "sends deep JSON": _sends(_STREAM, _DEEP, _FINISHED),
-    "sends two choices": _sends(_STREAM, _TWO, _DONE),
-    "sends without end": _endless,
-    "sends a gzip bomb": _sends(_ENCODED % b"gzip", _BOMB),
-    "sends a zstd bomb": _sends(_ENCODED % b"zstd", _BOMB),
-    "sends a huge head": _sends(_HUGE_HEAD),
-    "sends many early hints": _sends(b"HTTP/1.1 103 \r\n\r\n" * 60_000, _STREAM, _WORD, _FINISHED),
-    "sends early hints": _sends(
-        b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" * 5, _STREAM, _WORD, _FINISHED
-    ),
-    "sends an odd head": _sends(_ODD_HEAD),
-    "switches protocols": _sends(_UPGRADE),
-    "redirects": _sends(_REDIRECT),
-    "speaks no HTTP": _sends(b"SSH-2.0-x\r\n\r\n"),
-    "closes": _sends(),
+BEHAVIOURS: Mapping[str, bytes] = {
+    "stays silent": b"",
+    "stays silent in a stream": _STREAM + _WORD,
+    "stays open when it has finished": _STREAM + _WORD + _chunk({}, "stop"),
+    "ends in an event": _STREAM + _WORD + b'data: {"id":"e","cho',
+    "ends in a chunk": _CHUNKED + b"10\r\nabc",
+    "sends wrong chunks": _CHUNKED + b"zz\r\nabc\r\n",
+    "sends garbage": _STREAM + _GARBAGE + _FINISHED,
+    "sends a huge event": _STREAM + b"data: " + b"x" * (9 * 2**20),
+    "sends many events": _STREAM + _WORD * 30_000 + _FINISHED,
+    "sends blank lines": _STREAM + b"\n" * 400_000 + _FINISHED,
+    "sends chunks of one byte": _CHUNKED + b"1\r\n\n\r\n" * 100_000 + b"0\r\n\r\n",
+    "sends many keys": _STREAM + _KEYS + _FINISHED,
+    "sends deep JSON": _STREAM + _DEEP + _FINISHED,
+    "sends two choices": _STREAM + _TWO + _DONE,
+    ENDLESS: _STREAM,
+    "sends a gzip bomb": _ENCODED % b"gzip" + _BOMB,
+    "sends a zstd bomb": _ENCODED % b"zstd" + _BOMB,
+    "sends a huge head": _HUGE_HEAD,
+    "sends many early hints": b"HTTP/1.1 103 \r\n\r\n" * 60_000 + _STREAM + _WORD + _FINISHED,
+    "sends early hints": b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" * 5 + _STREAM + _FINISHED,
+    "sends an odd head": _ODD_HEAD,
+    "switches protocols": _UPGRADE,
+    "redirects": _REDIRECT,
+    "speaks no HTTP": b"SSH-2.0-x\r\n\r\n",
+    "closes": b"",
 }
-"""What the engine does, by the content of a request's first message; true to stay connected."""
+"""What the engine sends, by the content of a request's first message, before it closes the connection."""

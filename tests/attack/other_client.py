@@ -12,9 +12,9 @@ from typing import NamedTuple, Self
 from agentrt.bench.common.process import SideProcess
 from tests.attack.campaign import LIMIT_S, Campaign
 from tests.attack.server_process import ServerProcess
-from tests.attack.wire import Answer, Request
+from tests.attack.wire import CHAT, Answer, Request
 
-_BETWEEN_S = {"health": 0.005, "chat": 0.02}
+_BETWEEN_S = {"/health": 0.005, CHAT: 0.02}
 _CHAT = json.dumps({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}).encode()
 _TIMEOUT_S = 60
 _MEASUREMENTS = 3
@@ -93,7 +93,7 @@ class _Polls:
     def __init__(self, port: int, token: str, chats: bool) -> None:
         self._port = port
         self._headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
-        self._routes = ("health", "chat") if chats else ("health",)
+        self._routes = ("/health", CHAT) if chats else ("/health",)
         self._threads: Sequence[threading.Thread] = ()
         self._waits: list[Wait] = []
         self._stop = threading.Event()
@@ -101,15 +101,14 @@ class _Polls:
     def begin(self) -> None:
         self._stop.clear()
         self._waits = []
-        answered = {route: threading.Event() for route in self._routes}
+        answered = threading.Barrier(len(self._routes) + 1, timeout=_TIMEOUT_S)
         # Daemons: the process ends with that of the campaign, however that ends.
         self._threads = [
-            threading.Thread(target=self._poll, args=each, daemon=True) for each in answered.items()
+            threading.Thread(target=self._poll, args=(route, answered), daemon=True) for route in self._routes
         ]
         for thread in self._threads:
             thread.start()
-        for event in answered.values():
-            event.wait(_TIMEOUT_S)
+        answered.wait()
 
     def end(self) -> list[Wait]:
         self._stop.set()
@@ -117,25 +116,23 @@ class _Polls:
             thread.join()
         return self._waits
 
-    def _poll(self, route: str, answered: threading.Event) -> None:
+    def _poll(self, route: str, answered: threading.Barrier) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=_TIMEOUT_S)
+        self._request(connection, route)
+        answered.wait()
         while not self._stop.is_set():
-            begun = time.monotonic()
-            status = self._request(connection, route)
-            self._waits.append(Wait(route, begun, time.monotonic(), status))
-            answered.set()
+            self._request(connection, route)
             self._stop.wait(_BETWEEN_S[route])
         connection.close()
 
-    def _request(self, connection: http.client.HTTPConnection, route: str) -> int:
+    def _request(self, connection: http.client.HTTPConnection, route: str) -> None:
+        begun, status = time.monotonic(), 0
         try:
-            if route == "health":
-                connection.request("GET", "/health", headers=self._headers)
-            else:
-                connection.request("POST", "/v1/chat/completions", _CHAT, self._headers)
-            response = connection.getresponse()
-            response.read()
+            body = _CHAT if route == CHAT else None
+            connection.request("GET" if body is None else "POST", route, body, self._headers)
+            with connection.getresponse() as response:
+                response.read()
+            status = response.status
         except (OSError, http.client.HTTPException):
             connection.close()
-            return 0
-        return response.status
+        self._waits.append(Wait(route, begun, time.monotonic(), status))

@@ -41,10 +41,9 @@ class ServerProcess:
         self._folder = TemporaryDirectory(ignore_cleanup_errors=True)
         self.tokens = {app: f"{app}-{os.urandom(16).hex()}" for app in ("owner", "attacker", "other")}
         """The token of each app; the first is the owner's."""
-        tokens = Path(self._folder.name) / "tokens"
+        tokens, self._log = Path(self._folder.name) / "tokens", Path(self._folder.name) / "log"
         tokens.touch(0o600)
         tokens.write_text("".join(f"{app} {token}\n" for app, token in self.tokens.items()), encoding="ascii")
-        self._log = Path(self._folder.name) / "log"
         python = [*prefix, sys.executable, "-X", "faulthandler", "-m", "agentrt"]
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
@@ -53,19 +52,14 @@ class ServerProcess:
                 stderr=log,
                 env=without_settings(self._folder.name),
             )
-        try:
-            self.port = self._wait_until_it_serves()
-        except BaseException:
-            self.kill()
-            raise
-
-    def _wait_until_it_serves(self) -> int:
+        self._proc = Path("/proc") / str(self.process.pid)
         end = time.monotonic() + _START_S
-        while time.monotonic() < end and self.process.poll() is None:
-            if found := _SERVING.search(self.log()):
-                return int(found[1])
+        while not (found := _SERVING.search(self.log())):
+            if time.monotonic() > end or self.process.poll() is not None:
+                self.kill()
+                raise BenchProcessError(self.process.returncode, self.log().splitlines()[-20:])
             time.sleep(0.02)
-        raise BenchProcessError(self.process.returncode, self.log().splitlines()[-20:])
+        self.port = int(found[1])
 
     def get(self, path: str) -> Answer:
         """Return the answer to a request of the owner."""
@@ -88,13 +82,20 @@ class ServerProcess:
         return [line for line in self.log().splitlines() if any(word in line for word in _FAULTS)]
 
     def resources(self) -> Resources:
-        """Return what the process holds now."""
-        folder = Path("/proc") / str(self.process.pid)
-        status = (folder / "status").read_text(encoding="ascii", errors="replace")
-        (rss_kib,) = re.findall(r"^VmRSS:\s+(\d+)", status, re.MULTILINE)
-        return Resources(
-            int(rss_kib) / 1024, len(os.listdir(folder / "fd")), len(os.listdir(folder / "task"))
-        )
+        held = (len(os.listdir(self._proc / name)) for name in ("fd", "task"))
+        return Resources(self._mb("VmRSS"), *held)
+
+    def peak_mb(self) -> float:
+        """Return the most resident memory since :meth:`reset_peak`."""
+        return self._mb("VmHWM")
+
+    def reset_peak(self) -> None:
+        (self._proc / "clear_refs").write_text("5")
+
+    def _mb(self, name: str) -> float:
+        status = (self._proc / "status").read_text(encoding="ascii", errors="replace")
+        (kib,) = re.findall(rf"^{name}:\s+(\d+)", status, re.MULTILINE)
+        return int(kib) / 1024
 
     def metrics(self) -> dict[str, float]:
         """Return the gauges and counters by name, summed over their labels."""
@@ -121,7 +122,6 @@ class ServerProcess:
         return time.monotonic() - begun
 
     def kill(self) -> None:
-        """Kill the process and wait for its end."""
         self.process.kill()
         self.process.wait()
 

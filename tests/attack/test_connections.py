@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import functools
+import json
 import random
+import re
 import resource
 import socket
 import struct
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from typing import Any
 
-from tests.attack.campaign import Campaign
-from tests.attack.leaks import count_leaks, held_at_last
-from tests.attack.loads import Clients, try_to_send
+from tests.attack.campaign import Campaign, held_at_last
 from tests.attack.other_client import OtherClient
 from tests.attack.server_process import ServerProcess
 from tests.attack.wire import CHAT, LONG, Request, connect, post, receive
@@ -23,6 +25,65 @@ _RESET = struct.pack("ii", 1, 0)
 """SO_LINGER for a connection that is reset when it is closed."""
 _HEAD = b"GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\nx-a: " + b"a" * 2000
 _COLUMNS = ("clients", "another client waited ms", "descriptors more than before")
+_SMALL_BUFFER = 4096
+_TOOL = {
+    "type": "function",
+    "function": {"name": "read", "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}},
+}
+
+
+class Clients(ExitStack):
+    """Connections of the attacker, which are closed at the end of the block."""
+
+    def __init__(self, server: ServerProcess) -> None:
+        super().__init__()
+        self._server = server
+
+    def connect(self, receive_bytes: int | None = None) -> socket.socket:
+        return self.enter_context(connect(self._server.port, receive_bytes=receive_bytes))
+
+    def send(self, path: str, body: Any, receive_bytes: int | None = None) -> socket.socket:
+        """Send a request on a new connection; nothing reads the answer."""
+        connection = self.connect(receive_bytes)
+        connection.sendall(post("", path, body).to_bytes(self._server.tokens["attacker"]))
+        return connection
+
+    def streams(self, number: int) -> None:
+        """Request long streams and read nothing."""
+        for _ in range(number):
+            self.send(CHAT, {**LONG, "stream": True, "logprobs": True, "top_logprobs": 20}, _SMALL_BUFFER)
+
+    def refusals(self, number: int) -> None:
+        """Pipeline requests that are refused, with a long Host that the refusal repeats, and read nothing."""
+        refused = f"GET / HTTP/1.1\r\nhost: {'e' * 16_000}\r\n\r\n".encode()
+        for _ in range(number):
+            connection = self.connect(_SMALL_BUFFER)
+            connection.setblocking(False)
+            with suppress(OSError):  # it takes a part, or the server has closed it
+                connection.send(refused * 400)
+
+    def unfinished_bodies(self, number: int) -> list[tuple[socket.socket, bytes]]:
+        """Send requests without the last 100 bytes; return the connections and these bytes."""
+        body = json.dumps({**LONG, "user": "a" * 100}).encode()
+        data = post("", CHAT, body).to_bytes(self._server.tokens["attacker"])
+        connections = [self.connect() for _ in range(number)]
+        for connection in connections:
+            connection.sendall(data[:-100])
+        return [(connection, data[-100:]) for connection in connections]
+
+    def control_tokens(self, number: int) -> None:
+        """Send texts that take long to tokenize."""
+        for _ in range(number):
+            self.send(CHAT, {"messages": [{"role": "user", "content": "<|im_end|>" * 400_000}]})
+
+    def tool_outputs(self, number: int) -> None:
+        """Submit outputs that take long to tokenize to a running answer."""
+        first, received = self.send(CHAT, {**LONG, "stream": True, "tools": [_TOOL]}), b""
+        while not (found := re.search(rb"chatcmpl-[0-9a-f]+", received)):
+            received += first.recv(4096)
+        entry = {"name": "read", "output": "<|im_end|>" * 12_000}
+        outputs = [{**entry, "params": {"a": str(each)}} for each in range(number)]
+        self.send(f"/v1/cache-tool-output/{found[0].decode()}", outputs)
 
 
 def test_clients_that_hold_connections_do_not_stop_others(campaign: Campaign) -> None:
@@ -39,7 +100,7 @@ def test_clients_that_hold_connections_do_not_stop_others(campaign: Campaign) ->
             seconds = other.longest_wait(functools.partial(attack, server, campaign), name)
             held = server.resources().descriptors - before.descriptors
             rows.append((name, round(1000 * seconds, 1), held))
-        count_leaks(server, before, campaign, "connections")
+        campaign.add_leaks(server, before, "connections")
         campaign.add_faults(server)
     campaign.add_table("clients that hold connections", _COLUMNS, rows)
     campaign.figures["longest_wait_beside_many_ms"] = max(waited_ms for _, waited_ms, _ in rows)
@@ -64,7 +125,8 @@ def _write_slowly(server: ServerProcess, campaign: Campaign) -> None:
         end, place = time.monotonic() + _hold_s(campaign), 0
         while time.monotonic() < end:
             for connection, data in slow:
-                try_to_send(connection, data[place : place + 1] if place < 50 or data is _HEAD else b"")
+                with suppress(OSError):
+                    connection.send(data[place : place + 1] if place < 50 or data is _HEAD else b"")
             place += 1
             time.sleep(0.2)
         campaign.counts["tries"] += len(slow)
@@ -75,13 +137,13 @@ def _write_slowly(server: ServerProcess, campaign: Campaign) -> None:
 
 def _do_not_read(kind: Callable[[Clients, int], None], server: ServerProcess, campaign: Campaign) -> None:
     """Hold connections, of which the server lets go in time."""
-    before, number, hold_s = server.resources(), campaign.size(40, 10), _hold_s(campaign)
+    before, number, hold_s = server.resources().descriptors, campaign.size(40, 10), _hold_s(campaign)
     with Clients(server) as clients:
         kind(clients, number)
         campaign.counts["tries"] += number
         time.sleep(hold_s)
         # The time limit of a stream begins with its first token, for which it may wait.
-        if campaign.full and (held := held_at_last(server, before, hold_s)):
+        if campaign.full and (held := held_at_last(lambda: server.resources().descriptors - before, hold_s)):
             campaign.fail(kind.__name__, f"{held} connections are held after {2 * hold_s:.0f} s")
 
 
@@ -89,10 +151,10 @@ def _disconnect(server: ServerProcess, campaign: Campaign) -> None:
     """Begin streams and disconnect at a random moment, half of them by a reset."""
     number = campaign.size(500, 30)
     chance = random.Random(number)
-    request = post("", CHAT, {**LONG, "stream": True})
+    request = post("", CHAT, {**LONG, "stream": True}).to_bytes(server.tokens["attacker"])
     for each in range(number):
         with connect(server.port) as connection:
-            connection.sendall(request.to_bytes(server.tokens["attacker"]))
+            connection.sendall(request)
             if chance.random() < 0.7:
                 connection.recv(200)
             else:

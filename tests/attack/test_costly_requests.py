@@ -11,8 +11,6 @@ from tests.attack.other_client import OtherClient
 from tests.attack.server_process import ServerProcess
 from tests.attack.wire import CHAT, post
 
-_RESPONSES = "/v1/responses"
-_OUTPUTS = "/v1/cache-tool-output/chatcmpl-00"
 _BYTES = 8 * 2**20 - 4096
 _QUICK = ("stop of integers", "control tokens", "many messages", "schema with a big multiple")
 _COLUMNS = ("request", "MB", "status", "another client waited ms", "the server grew MB")
@@ -22,9 +20,8 @@ def test_requests_that_ask_for_much_work_are_answered(campaign: Campaign) -> Non
     rows = []
     with ServerProcess("serve") as server, OtherClient(server, campaign) as other:
         for name in campaign.size(tuple(_REQUESTS), _QUICK):
-            path, make = _REQUESTS[name]
             print(f"costly request: {name}")
-            request = post(name, path, make())
+            request = post(name, _PATHS.get(name, CHAT), _REQUESTS[name]())
             before = server.resources().rss_mb
             answer, seconds = other.measure_request(request)
             campaign.add(request._replace(body=b""), answer)
@@ -69,59 +66,52 @@ def _messages(message: Mapping[str, Any], count: int) -> bytes:
     return json.dumps({"messages": [{"role": "user", "content": "a"}, *([message] * count)]}).encode()
 
 
+_USER = {"role": "user", "content": "a"}
 _CALL = {"id": "a", "type": "function", "function": {"name": "a", "arguments": "{}"}}
-_REQUESTS: Mapping[str, tuple[str, Callable[[], bytes]]] = {
-    "stop of integers": (CHAT, lambda: _field("stop", _many(b"1"))),
-    "stop_token_ids of strings": (CHAT, lambda: _field("stop_token_ids", _many(b'""'))),
-    "logit_bias with wrong keys": (CHAT, lambda: _field("logit_bias", _keys(b"1", 600_000))),
-    "metadata of integers": (_RESPONSES, lambda: _field("metadata", _keys(b"1", 600_000))),
-    "wrong tool outputs": (_OUTPUTS, lambda: _many(b"1")),
-    "tool outputs with extra keys": (
-        _OUTPUTS,
-        lambda: b"[" + b",".join([b'{"name":"x","output":"",' + _keys(b"1", 1600)[1:]] * 60) + b"]",
+_PART = {"type": "text", "text": "a"}
+_KEY = b'{"name":"x","output":"",'
+_LONG_LIST = {"type": "array", "items": {"type": "string", "maxLength": 9999}, "maxItems": 9999}
+_REQUESTS: Mapping[str, Callable[[], bytes]] = {
+    "stop of integers": lambda: _field("stop", _many(b"1")),
+    "stop_token_ids of strings": lambda: _field("stop_token_ids", _many(b'""')),
+    "logit_bias with wrong keys": lambda: _field("logit_bias", _keys(b"1", 600_000)),
+    "metadata of integers": lambda: _field("metadata", _keys(b"1", 600_000)),
+    "wrong tool outputs": lambda: _many(b"1"),
+    "tool outputs with extra keys": lambda: b"[%b]" % b",".join([_KEY + _keys(b"1", 1600)[1:]] * 60),
+    "long text": lambda: _chat("hello world " * (_BYTES // 12 - 50)),
+    "one long word": lambda: _chat("a" * (_BYTES - 200)),
+    "spaces": lambda: _chat(" " * (_BYTES - 200)),
+    "control tokens": lambda: _chat("<|im_end|>" * (_BYTES // 10 - 50)),
+    "many messages": lambda: _messages(_USER, 230_000),
+    "4000 messages": lambda: _messages({**_USER, "content": "<|im_end|>" * 100}, 4000),
+    "many calls": lambda: _messages({"role": "assistant", "tool_calls": [_CALL] * 19_000}, 1),
+    "many text parts": lambda: _messages({**_USER, "content": [_PART] * 30_000}, 1),
+    "long descriptions of tools": lambda: _chat(
+        tools=[_tool(f"t{number}", description="d" * 8000) for number in range(1000)]
     ),
-    "long text": (CHAT, lambda: _chat("hello world " * (_BYTES // 12 - 50))),
-    "one long word": (CHAT, lambda: _chat("a" * (_BYTES - 200))),
-    "spaces": (CHAT, lambda: _chat(" " * (_BYTES - 200))),
-    "control tokens": (CHAT, lambda: _chat("<|im_end|>" * (_BYTES // 10 - 50))),
-    "many messages": (CHAT, lambda: _messages({"role": "user", "content": "a"}, 230_000)),
-    "4000 messages": (CHAT, lambda: _messages({"role": "user", "content": "<|im_end|>" * 100}, 4000)),
-    "many calls": (CHAT, lambda: _messages({"role": "assistant", "tool_calls": [_CALL] * 19_000}, 1)),
-    "many text parts": (
-        CHAT,
-        lambda: _messages({"role": "user", "content": [{"type": "text", "text": "a"}] * 30_000}, 1),
+    "many tools with properties": lambda: _chat(
+        tools=[_tool(f"t{number}", parameters=_optional(200)) for number in range(120)]
     ),
-    "long descriptions of tools": (
-        CHAT,
-        lambda: _chat(tools=[_tool(f"t{number}", description="d" * 8000) for number in range(1000)]),
-    ),
-    "many tools with properties": (
-        CHAT,
-        lambda: _chat(tools=[_tool(f"t{number}", parameters=_optional(200)) for number in range(120)]),
-    ),
-    "long model name": (CHAT, lambda: json.dumps({"model": "x" * (_BYTES - 100), "messages": []}).encode()),
-    "deep JSON": (CHAT, lambda: b"[" * (_BYTES // 2) + b"]" * (_BYTES // 2)),
-    "deep schema": (CHAT, lambda: _schema(json.loads('{"items":' * 150 + "{}" + "}" * 150))),
-    "schema with a big multiple": (CHAT, lambda: _schema({"type": "integer", "multipleOf": 999983})),
-    "schema with many properties": (CHAT, lambda: _schema(_optional(3000))),
-    "schema with 250 properties": (CHAT, lambda: _schema(_optional(250))),
-    "schema with a hard pattern": (
-        CHAT,
-        lambda: _schema({"type": "string", "pattern": "(a|b|ab)*c{1,2000}"}),
-    ),
-    "schema with a long enum": (
-        CHAT,
-        lambda: _schema({"enum": [f"value {number}" * 20 for number in range(30_000)]}),
-    ),
-    "schema with long bounds": (
-        CHAT,
-        lambda: _schema({"type": "array", "items": {"type": "string", "maxLength": 9999}, "maxItems": 9999}),
-    ),
-    "many biases": (CHAT, lambda: _chat(logit_bias={str(token): 1 for token in range(1024)})),
-    "16 answers": (CHAT, lambda: _chat(n=16, max_tokens=64, logprobs=True, top_logprobs=20)),
-    "65,536 log probabilities": (
-        CHAT,
-        lambda: _chat(n=16, max_tokens=195, ignore_eos=True, logprobs=True, top_logprobs=20),
+    "long model name": lambda: json.dumps({"model": "x" * (_BYTES - 100), "messages": []}).encode(),
+    "deep JSON": lambda: b"[" * (_BYTES // 2) + b"]" * (_BYTES // 2),
+    "deep schema": lambda: _schema(json.loads('{"items":' * 150 + "{}" + "}" * 150)),
+    "schema with a big multiple": lambda: _schema({"type": "integer", "multipleOf": 999983}),
+    "schema with many properties": lambda: _schema(_optional(3000)),
+    "schema with 250 properties": lambda: _schema(_optional(250)),
+    "schema with a hard pattern": lambda: _schema({"type": "string", "pattern": "(a|b|ab)*c{1,2000}"}),
+    "schema with a long enum": lambda: _schema({"enum": [f"value {n}" * 20 for n in range(30_000)]}),
+    "schema with long bounds": lambda: _schema(_LONG_LIST),
+    "many biases": lambda: _chat(logit_bias={str(token): 1 for token in range(1024)}),
+    "16 answers": lambda: _chat(n=16, max_tokens=64, logprobs=True, top_logprobs=20),
+    "65,536 log probabilities": lambda: _chat(
+        n=16, max_tokens=195, ignore_eos=True, logprobs=True, top_logprobs=20
     ),
 }
-"""Path and body of each, by name."""
+"""The body of each, by name."""
+_PATHS = {
+    "metadata of integers": "/v1/responses",
+    **dict.fromkeys(
+        ("wrong tool outputs", "tool outputs with extra keys"), "/v1/cache-tool-output/chatcmpl-00"
+    ),
+}
+"""Where it is not that of chat completions."""

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Mapping
 
 from tests.attack.campaign import Campaign
-from tests.attack.loads import Clients
 from tests.attack.server_process import ServerProcess
+from tests.attack.test_connections import Clients
 
 _DRAIN_S = 1
 _CLOSING_S = 5.0

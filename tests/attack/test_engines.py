@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from hypothesis import strategies as st
 
 from agentrt.bench.common.report import Cell
-from tests.attack.campaign import Campaign
-from tests.attack.drawing import draw_each
+from tests.attack.campaign import Campaign, draw_each
 from tests.attack.hostile_engine import BEHAVIOURS, BREAKING_OFF, DRAWN, HostileEngine
-from tests.attack.leaks import count_leaks
 from tests.attack.other_client import OtherClient
 from tests.attack.server_process import ServerProcess
 from tests.attack.wire import CHAT, Answer, Request, connect, post
@@ -68,7 +63,7 @@ def test_no_engine_stops_the_gateway_for_others(campaign: Campaign) -> None:
                 drawn.append(_attack(other, gateway, DRAWN, len(drawn) % 2 == 0, campaign))
 
             draw_each(campaign.size(200, 5), STREAMS, stream)
-        count_leaks(gateway, before, campaign, "engines")
+        campaign.add_leaks(gateway, before, "engines")
         campaign.add_faults(gateway)
     assert "/stolen" not in engine.paths, "the gateway has followed a redirection"
     drawn.sort(key=lambda row: row[4])
@@ -92,10 +87,10 @@ def _attack(
         endless = name == "sends without end"
         answers.append(_not_read(gateway, request) if endless else gateway.attack(request, _TIMEOUT_S))
 
-    begun = time.monotonic()
-    with _memory(gateway) as grown_mb:
-        waited_s = other.shortest_wait(act, request.name)
-    answer, grown = answers[0], max(grown_mb, default=0.0)
+    begun, before_mb = time.monotonic(), gateway.resources().rss_mb
+    gateway.reset_peak()
+    waited_s = other.shortest_wait(act, request.name)
+    answer, grown = answers[0], gateway.peak_mb() - before_mb
     campaign.add(request, answer, _EXPECTED)
     campaign.freeze(request.name, waited_s)
     if name in BREAKING_OFF and answer.status == 200 and answer.complete and not _tells_of_an_error(answer):
@@ -118,21 +113,3 @@ def _not_read(gateway: ServerProcess, request: Request) -> Answer:
         time.sleep(1)
         head = connection.recv(200)
     return Answer(int(head.split(b" ")[1]) if head else 0)
-
-
-@contextmanager
-def _memory(server: ServerProcess) -> Iterator[list[float]]:
-    """Collect by how many MB a process is larger than at the beginning, every 20 ms."""
-    first, grown_mb, ends = server.resources().rss_mb, list[float](), threading.Event()
-
-    def sample() -> None:
-        while not ends.wait(0.02) and server.process.poll() is None:
-            grown_mb.append(server.resources().rss_mb - first)
-
-    thread = threading.Thread(target=sample)
-    thread.start()
-    try:
-        yield grown_mb
-    finally:
-        ends.set()
-        thread.join()

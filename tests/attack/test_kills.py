@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from agentrt.bench.common.crash_points import crash_points
-from agentrt.bench.common.random_gguf import write_random_gguf
+from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
 from tests.attack.campaign import Campaign
-from tests.attack.programs import ANSWER, CONVERT, SHAPE, start
 from tests.attack.server_process import ServerProcess
 from tests.attack.wire import HELLO, connect, post, send
 
@@ -18,6 +21,42 @@ _OPENING_S = (0.5, 4.0)
 """Between which a process is killed after its start."""
 _TURN = {"messages": HELLO, "max_tokens": 5}
 _chance = random.Random(0)
+SHAPE = ModelShape("qwen2", 4, 256, 1024, 4, 2, 2048, 1024)
+"""Of the GGUF file that is converted: large enough to be killed meanwhile."""
+_PROGRAM = """
+import logging, sys
+logging.disable(logging.WARNING)  # that the profile was measured on a busy machine
+from agentrt.errors import AgentRTError
+from agentrt.runtime import LocalRuntime
+from agentrt.runtime.model.directory import open_model_directory
+
+try:
+    {}
+    print("done")
+except AgentRTError as error:
+    print(error)
+    sys.exit(3)
+"""
+CONVERT = _PROGRAM.format("open_model_directory(sys.argv[1])")
+"""Converts a GGUF file, unless the cache has it."""
+ANSWER = _PROGRAM.format("""
+    with LocalRuntime.open(sys.argv[1]) as runtime:
+        runtime.generate([{"role": "user", "content": "Hello!"}], max_tokens=8, ignore_eos=True)
+""")
+"""Opens a model, measures its profile unless the cache has it, and answers."""
+TYPED_ERROR = 3
+"""The exit code where a documented error is raised, which is printed."""
+
+
+def start(program: str, model: object, cache: Path, prefix: Sequence[str] = ()) -> subprocess.Popen[str]:
+    """Start a program on a model. ``prefix`` is a command that runs the one behind it."""
+    return subprocess.Popen(
+        [*prefix, sys.executable, "-X", "faulthandler", "-W", "ignore", "-c", program, str(model)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "XDG_CACHE_HOME": str(cache)},
+    )
 
 
 def test_a_killed_server_leaves_each_turn_whole_or_not_at_all(campaign: Campaign, tmp_path: Path) -> None:

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 from schemathesis import GenerationMode
 
-from tests.attack.campaign import LIMIT_S, Campaign
-from tests.attack.client_bodies import record_bodies
-from tests.attack.drawing import draw_each
-from tests.attack.other_client import OtherClient, Wait
+from tests.attack.campaign import LIMIT_S, Campaign, draw_each
+from tests.attack.client_bodies import client_requests
+from tests.attack.other_client import OtherClient
 from tests.attack.server_process import ServerProcess
 from tests.attack.wire import HELLO, JSON, Request
 
@@ -41,14 +40,14 @@ _VALUES: tuple[Any, ...] = (
     {"pattern": "(a+)+$"},
 )  # fmt: skip
 """Values that a field may not expect."""
-_TEXTS = ("\x00", "<|im_end|>", "\ud800", "é" * 200, "\n" * 50)
+_REMOVED = object()
 _NAMES = ("none", "chatcmpl-00", "resp_00", "ctx_00", "..", "%25", "%00", "a" * 3000, "a/b", "%20", "")
 _NUMBERS = (b"1e999", b"-1e999", b"NaN", b"Infinity", b"1e-400", b"-", b"00", b"0x1", b"1E400", b"9" * 400)
 _BRIEF = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
 def test_no_request_is_a_fault_or_makes_others_wait(campaign: Campaign) -> None:
-    bodies = record_bodies()
+    bodies = list(client_requests())
     with ServerProcess("serve") as server, OtherClient(server, campaign) as other:
         requests = dict(_of_document(server.get("/openapi.json").json()))
         requests |= {f"body {place}": st.just(each) for place, each in enumerate(bodies)}
@@ -128,27 +127,17 @@ def _brief(body: Any) -> Any:
 
 
 def _changed(draw: DrawFn, value: Any) -> Any:
-    """Return a JSON value with up to three changes."""
+    """Return a JSON value with up to three changes: a part removed, repeated, or put in another's place."""
     for _ in range(draw(st.integers(1, 3))):
         places = list(_places(value))
         if not places:
             return draw(st.sampled_from(_VALUES))
-        holder, key = draw(st.sampled_from(places))
-        match draw(st.sampled_from(("delete", "repeat", "copy", "rename", "text", "replace", "replace"))):
-            case "delete":
-                del holder[key]
-            case "repeat":
-                holder[key] = [holder[key]] * draw(st.sampled_from((1, 2, 20)))
-            case "copy":
-                other, other_key = draw(st.sampled_from(places))
-                holder[key] = copy.deepcopy(other[other_key])
-            case "rename" if isinstance(holder, dict):
-                holder[draw(st.sampled_from(("", "type", "content", key + "x", "\ud800")))] = holder.pop(key)
-            case "text" if isinstance(holder[key], str):
-                text, at = holder[key], draw(st.integers(0, len(holder[key])))
-                holder[key] = text[:at] + draw(st.sampled_from(_TEXTS)) + text[at:]
-            case _:
-                holder[key] = copy.deepcopy(draw(st.sampled_from(_VALUES)))
+        (holder, key), (other, other_key) = draw(st.sampled_from(places)), draw(st.sampled_from(places))
+        repeated, copied = [holder[key]] * draw(st.sampled_from((1, 2, 20))), copy.deepcopy(other[other_key])
+        if (new := draw(st.sampled_from((_REMOVED, repeated, copied, *_VALUES)))) is _REMOVED:
+            del holder[key]
+        else:
+            holder[key] = copy.deepcopy(new)
     return value
 
 
@@ -161,18 +150,15 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _damaged(draw: DrawFn, body: bytes) -> bytes:
-    """Return ``body`` cut, with a part repeated or removed, with random or nested bytes, or an odd number."""
+    """Return ``body`` cut, or with a part repeated, removed or put in: random or nested bytes, numbers."""
     at, end = sorted((draw(st.integers(0, len(body))), draw(st.integers(0, len(body)))))
-    if digits := [place for place, byte in enumerate(body) if chr(byte).isdigit()]:
-        place = draw(st.sampled_from(digits))
-        odd = body[:place] + draw(st.sampled_from(_NUMBERS)) + body[place + 1 :]
-    else:
-        odd = body[:at]
-    piece = draw(st.binary(min_size=1, max_size=8))
-    nested = b"[" * draw(st.sampled_from((1, 300, 30_000)))
     repeated = body[at:end] * draw(st.sampled_from((0, 2, 50)))
-    put_in = [body[:at] + each + body[at:] for each in (piece, nested)]
-    return draw(st.sampled_from((body[:at], body[:at] + repeated + body[end:], *put_in, odd)))
+    put_in = draw(st.sampled_from((*_NUMBERS, b"[" * 300, b"[" * 30_000)) | st.binary(min_size=1, max_size=8))
+    if digits := [place for place, byte in enumerate(body) if chr(byte).isdigit()]:
+        at = draw(st.sampled_from(digits))
+        end = max(end, at + 1)
+    changes = (body[:at], body[:at] + repeated + body[end:], body[:at] + put_in + body[at + 1 :])
+    return draw(st.sampled_from(changes))
 
 
 class _Block:
@@ -191,21 +177,17 @@ class _Block:
             self.end()
 
     def end(self) -> None:
-        """Look at the waits, and measure requests during which there was a long one."""
+        """Look at the waits, and measure requests that were in progress during the longest ones."""
         waits = self._other.end("random requests") if self._sent else []
         short = [wait.seconds for wait in waits if wait.seconds <= LIMIT_S]
         self._campaign.freeze("random requests", max(short, default=0.0))
-        for request in self._suspects([wait for wait in waits if wait.seconds > LIMIT_S]):
+        begins = [begun_s for begun_s, _ in self._sent]
+        suspects: dict[int, Request] = {}
+        for wait in sorted(waits, key=lambda wait: -wait.seconds)[: len(waits) - len(short)]:
+            first = max(0, bisect_right(begins, wait.begun_s) - 1)
+            for number in range(first, bisect_right(begins, wait.ended_s)):
+                suspects.setdefault(number, self._sent[number][1])
+        for request in list(suspects.values())[:_MOST_MEASURED]:
             _, seconds = self._other.measure_request(request)
             self._campaign.freeze(f"{request.name} {request.body[:200]!r}", seconds)
         self._sent.clear()
-
-    def _suspects(self, waits: list[Wait]) -> list[Request]:
-        """Return the requests that were in progress during the longest waits."""
-        begins = [begun_s for begun_s, _ in self._sent]
-        found: dict[int, Request] = {}
-        for wait in sorted(waits, key=lambda wait: -wait.seconds):
-            first = max(0, bisect_right(begins, wait.begun_s) - 1)
-            for number in range(first, bisect_right(begins, wait.ended_s)):
-                found.setdefault(number, self._sent[number][1])
-        return list(found.values())[:_MOST_MEASURED]

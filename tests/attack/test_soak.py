@@ -6,15 +6,13 @@ import random
 import statistics
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.attack.campaign import Campaign
-from tests.attack.leaks import count_leaks
 from tests.attack.server_process import ServerProcess
-from tests.attack.wire import CHAT, Request, connect, exchange, post, send
+from tests.attack.wire import CHAT, connect, exchange, post, send
 
 _SAMPLES = 720
 _WORDS = ("mail", "note", "plan", "garden", "roof", "dentist", "friday", "invoice", "oslo", "weather")
@@ -46,7 +44,7 @@ def test_mixed_load_leaves_no_descriptor_and_no_block(campaign: Campaign) -> Non
             ends.set()
             for client in clients:
                 client.join()
-        count_leaks(server, before, campaign, "soak")
+        campaign.add_leaks(server, before, "soak")
         campaign.add_faults(server)
     campaign.add_table("soak", _COLUMNS, samples)
     assert len(samples) > 2
@@ -76,19 +74,18 @@ class _Client(threading.Thread):
 
     def __init__(self, server: ServerProcess, app: str, ends: threading.Event, campaign: Campaign) -> None:
         super().__init__()
-        self._server, self._ends, self._campaign = server, ends, campaign
+        self._port, self._token = server.port, server.tokens[app]
+        self._ends, self._campaign = ends, campaign
         self._chance = random.Random(app)
-        self._token = server.tokens[app]
 
     def run(self) -> None:
-        acts: list[Callable[[], None]] = [
-            *(self._chat, self._chat, self._json, self._context, self._refused, self._disconnect)
-        ]
+        acts = (self._chat, self._chat, self._json, self._context, self._refused, self._disconnect)
         while not self._ends.is_set():
             self._chance.choice(acts)()
 
-    def _send(self, request: Request) -> Any:
-        answer = exchange(self._server.port, request, self._token)
+    def _send(self, name: str, path: str, body: object, method: str = "POST") -> Any:
+        request = post(f"soak: {name}", path, body)._replace(method=method)
+        answer = exchange(self._port, request, self._token)
         self._campaign.add(request, answer)
         return answer
 
@@ -98,25 +95,25 @@ class _Client(threading.Thread):
 
     def _chat(self) -> None:
         stream = self._chance.random() < 0.5
-        self._send(post("soak: chat", CHAT, self._body(stream=stream, temperature=self._chance.random())))
+        self._send("chat", CHAT, self._body(stream=stream, temperature=self._chance.random()))
 
     def _json(self) -> None:
         names = self._chance.sample(_WORDS, 3)
         schema = {"type": "object", "properties": {name: {"type": "integer"} for name in names}}
         form = {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}
-        self._send(post("soak: JSON", CHAT, self._body(response_format=form)))
+        self._send("JSON", CHAT, self._body(response_format=form))
 
     def _context(self) -> None:
-        made = self._send(post("soak: context", "/v1/contexts", {})).json()["id"]
+        path = f"/v1/contexts/{self._send('context', '/v1/contexts', {}).json()['id']}"
         for _ in range(2):
-            self._send(post("soak: turn", f"/v1/contexts/{made}/chat/completions", self._body()))
-        self._send(Request("soak: deletion", "DELETE", f"/v1/contexts/{made}"))
+            self._send("turn", f"{path}/chat/completions", self._body())
+        self._send("deletion", path, b"", method="DELETE")
 
     def _refused(self) -> None:
-        self._send(post("soak: refused", CHAT, self._body(temperature=-1, stop=[1] * 50)))
+        self._send("refused", CHAT, self._body(temperature=-1, stop=[1] * 50))
 
     def _disconnect(self) -> None:
         body = self._body(stream=True, ignore_eos=True, max_tokens=500)
-        with connect(self._server.port) as connection:
+        with connect(self._port) as connection:
             send(connection, post("", CHAT, body).to_bytes(self._token))
             connection.recv(500)

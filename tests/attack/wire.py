@@ -81,10 +81,7 @@ def connect(port: int, timeout_s: float = 60, receive_bytes: int | None = None) 
 
 
 def exchange(port: int, request: Request, token: str | None, timeout_s: float = 60) -> Answer:
-    """Send a request on a connection of its own and return the answer.
-
-    A time limit that passes and a reset connection end the answer where it is.
-    """
+    """Send a request on a connection of its own; return the answer, as far as it came."""
     try:
         with connect(port, timeout_s) as connection:
             send(connection, request.to_bytes(token))
@@ -104,15 +101,13 @@ def send(connection: socket.socket, data: bytes) -> None:
 def receive(connection: socket.socket, method: str = "GET") -> Answer:
     """Return the answer that arrives on a connection."""
     with http.client.HTTPResponse(connection, method=method) as response:
+        body, complete = b"", False
         try:
             response.begin()
-        except (OSError, http.client.HTTPException):
-            return Answer()
-        body, complete = b"", True
-        try:
-            body = response.read()
+            body, complete = response.read(), True
         except http.client.IncompleteRead as error:
-            body, complete = error.partial, False
+            body = error.partial
         except (OSError, http.client.HTTPException):
-            complete = False
+            if response.headers is None:
+                return Answer()
         return Answer(response.status, body, complete, response.headers.get_content_type())

@@ -15,9 +15,8 @@ from . import chat, routes
 from .bounded_redis import BoundedRedis
 from .config import GatewayConfig
 from .relay import GatewayState, relay
-from .separation import Separation
+from .separation import Separation, StoredIds
 from .shared_outputs import SharedOutputs
-from .stored_ids import SharedIds
 from .upstream import Upstream
 
 
@@ -25,31 +24,28 @@ def create_gateway(config: GatewayConfig) -> FastAPI:
     """Return the ASGI application of a gateway in front of the engine at ``config.upstream``.
 
     Raises:
-        ConfigurationError: ``config.upstream`` is not the address of an HTTP server, or ``config.redis`` not
-            that of a Redis server.
+        ConfigurationError: ``config.upstream`` or ``config.redis`` is not the address of such a server.
         MissingExtraError: ``config.redis`` is given, and redis-py is not installed.
     """
     upstream, threads = Upstream(config), FairThreads("agentrt-gateway")
-    redis = shared = shared_ids = None
-    if config.redis is not None:
-        redis = BoundedRedis(config.redis, config.redis_password)
-        shared = SharedOutputs(redis, config.tokens, threads)
-        shared_ids = None if config.tokens is None else SharedIds(redis, config.tokens)
+    redis = None if config.redis is None else BoundedRedis(config.redis, config.redis_password)
+    shared = None if redis is None else SharedOutputs(redis, config.tokens, threads)
+    separation = None
+    if config.tokens is not None and len(config.apps) > 1:
+        separation = Separation(StoredIds(redis, config.tokens))
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None, None]:
         greeting = None if redis is None else asyncio.create_task(redis.greet())
         yield
-        if greeting is not None:
-            await greeting
         await upstream.aclose()
-        if shared is not None:
-            await shared.aclose()
+        if redis is not None and greeting is not None:
+            greeting.cancel()
+            await redis.aclose()
 
     # It has no /openapi.json of its own: that path is the engine's.
     app = application("agentrt gateway", config, openapi_url=None, lifespan=lifespan)
-    separation = Separation(shared_ids) if len(config.apps) > 1 else None
-    app.state.gateway = GatewayState(upstream, shared, separation, redis)
+    app.state.gateway = GatewayState(upstream, shared, separation)
     app.state.threads = threads
     app.include_router(chat.router)
     app.include_router(routes.router)

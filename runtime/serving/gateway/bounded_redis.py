@@ -18,6 +18,7 @@ from pydantic_core import from_json
 from agentrt.errors import ConfigurationError
 from agentrt.extras import needs_extra
 
+from ..http.identity import Tokens
 from ..http.strict_json import compact_json
 
 T = TypeVar("T")
@@ -28,14 +29,12 @@ _SOCKET_TIMEOUT_S: Final = 1.0
 """Ends work whose caller no longer waits."""
 _SLOW_S: Final = 0.25
 """A server that answers within this time works, also where a caller has waited less: machines are busy."""
-_GREETING_S: Final = 2.0
 _MAX_CONNECTIONS: Final = 32
 _GRACE: Final = 4
 """Turns of the event loop in which an answer that has arrived is read. The loop may have stood still for the
 whole time that Redis had, and then the answer is there although the time is over."""
 
 _log: Final = logging.getLogger(__name__)
-
 
 FORMAT: Final = 1
 """The version of what is stored. Gateways of another version find nothing."""
@@ -79,8 +78,7 @@ class BoundedRedis:
             )
         except ValueError as error:
             raise _invalid(url, str(error)) from error
-        self._redis: Any = Redis(connection_pool=pool)
-        self._pool: Any = pool
+        self._redis: Any = Redis.from_pool(pool)  # which it closes
         self._clock = clock
         self._failures = 0
         """Failures in a row."""
@@ -90,19 +88,10 @@ class BoundedRedis:
         """Whether the last request was answered; None before the first."""
 
     async def greet(self) -> None:
-        """Ask whether it can be used, and say at once in the log if it cannot."""
-        try:
-            async with asyncio.timeout(_GREETING_S):
-                await self._redis.ping()
-        except (*self._errors, TimeoutError) as error:
-            self.answers = False
-            _log.warning(
-                "Redis cannot be used (%s): replicas share nothing until it answers. See that it runs, and "
-                "that --redis has its address and database and --redis-password-file its password.",
-                str(error) or f"no answer within {_GREETING_S} s",
-            )
-        else:
-            self.answers = True
+        """Ask whether it can be used, so often that the log says at once if it cannot."""
+        for _ in range(_FAILURES):
+            if await self.ask(lambda redis: redis.ping(), _SOCKET_TIMEOUT_S):
+                return
 
     async def ask(self, work: Callable[[Any], Awaitable[T]], timeout_s: float) -> T | None:
         """Return what ``work`` returns, which is given the client; None if it fails or takes longer.
@@ -133,7 +122,6 @@ class BoundedRedis:
         """Wait for the work in progress, at most two seconds, and close all connections."""
         await asyncio.gather(*self._running, return_exceptions=True)
         await self._redis.aclose()
-        await self._pool.aclose()
 
     def _ended(self, began: float, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)
@@ -144,11 +132,10 @@ class BoundedRedis:
 
     def _may_ask(self) -> bool:
         """Whether a request may be made now; where the last ones have failed, one in each pause."""
-        if self._failures >= _FAILURES:
-            now = self._clock()
-            if now < self._next_try:
-                return False
-            self._next_try = now + _PAUSE_S
+        now = self._clock()
+        if self._failures >= _FAILURES and now < self._next_try:
+            return False
+        self._next_try = now + _PAUSE_S
         return True
 
     def _succeeded(self) -> None:
@@ -161,10 +148,10 @@ class BoundedRedis:
         self.answers = False
         self._failures += 1
         if self._failures == _FAILURES:
-            self._next_try = self._clock() + _PAUSE_S
             _log.warning(
-                "Redis fails (%s): no replica knows what others received until it answers. "
-                "See that it runs, is near, and has memory.",
+                "Redis fails (%s): no replica knows what others received until it answers. See that it runs, "
+                "is near, and has memory, and that --redis has its address and database and "
+                "--redis-password-file its password.",
                 reason,
             )
 
@@ -177,7 +164,7 @@ def check_redis_url(url: str) -> None:
     """
     try:
         parts = urlsplit(url)
-        port = parts.port
+        known = parts.hostname and parts.port != 0 and parts.scheme in ("redis", "rediss")
     except ValueError as error:
         raise _invalid(url, str(error)) from error
     if parts.password:
@@ -185,13 +172,8 @@ def check_redis_url(url: str) -> None:
             "the address of Redis holds a password, which other users of this machine can see. Write it to a "
             "file, and name the file with --redis-password-file."
         )
-    if parts.scheme not in ("redis", "rediss", "unix"):
-        raise _invalid(url, "it does not begin with redis://, rediss:// or unix://")
-    if parts.scheme == "unix":
-        if not parts.path:
-            raise _invalid(url, "it names no socket")
-    elif not parts.hostname or port == 0:
-        raise _invalid(url, "it has no host, or no port between 1 and 65535")
+    if not known and not (parts.scheme == "unix" and parts.path):
+        raise _invalid(url, "it is no redis://HOST:PORT, rediss://HOST:PORT or unix://PATH")
 
 
 def _invalid(url: str, problem: str) -> ConfigurationError:
@@ -207,8 +189,9 @@ class AppSeal:
     store, can submit or claim an output of another one.
     """
 
-    def __init__(self, app: str, secret: bytes) -> None:
-        """``secret`` is what the replicas know of the app's tokens, see :meth:`Tokens.secret_of`."""
+    def __init__(self, app: str, tokens: Tokens | None) -> None:
+        """All replicas have the same ``tokens``: with others, an app's values are not found."""
+        secret = b"" if tokens is None else tokens.secret_of(app)
         self._key = hmac.digest(secret, app.encode(), hashlib.sha256)
 
     def name(self, kind: str, *parts: str) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 import httpx
 from fastapi import APIRouter, Request
@@ -17,19 +18,112 @@ from ..http.errors import ApiError
 from ..http.open_responses import new_completion_id
 from ..http.request_state import app_of, open_responses_of
 from ..http.streaming import ClosingStreamingResponse, body_of, cancel_on_disconnect
-from .headers import client_headers
+from ..http.strict_json import parse_body
 from .relay import RelayedResponse, admitted, gateway_state_of, relay_request, send_to_engine
-from .resumable_request import ResumableRequest
 from .shared_outputs import SharedResponse
-from .sse import TurnEvent, turn_events
+from .sse import turn_events
 from .stream_joiner import StreamJoiner
-from .upstream import error_event, is_plain_stream
+from .upstream import client_headers, error_event, is_plain_stream
 
 _MAX_TURNS = 32
 """Turns in one response. A model that repeats its call without end is left to the client after them."""
 
 _log = logging.getLogger(__name__)
 router = APIRouter()
+
+
+_LIMITS = ("max_tokens", "max_completion_tokens")
+_OF_ONE_PROMPT = ("continue_final_message", "ec_transfer_params", "kv_transfer_params", "mm_payload")
+"""Fields of vLLM's that are about the prompt of one request, and wrong for that of the next turn."""
+
+
+@dataclass(frozen=True)
+class ResumableRequest:
+    """A streamed chat completion with tools, one choice, and the choice of tools left to the model."""
+
+    fields: Mapping[str, Any]
+    body: bytes
+    """The client's body, unchanged."""
+
+    @classmethod
+    def parse(cls, body: bytes) -> Self | None:
+        """Return the request in ``body``; None if it is of another kind or invalid: the engine answers it."""
+        try:
+            fields = parse_body(body)
+        except ApiError:
+            return None
+        if (
+            isinstance(fields, dict)
+            and fields.get("stream") is True
+            and fields.get("n") in (None, 1)
+            and fields.get("tool_choice") in (None, "auto")
+            and isinstance(fields.get("messages"), list)
+            and isinstance(fields.get("tools"), list)
+            and fields["tools"]
+            and fields.get("add_generation_prompt") in (None, True)
+            and not any(fields.get(name) for name in _OF_ONE_PROMPT)
+        ):
+            return cls(fields, body)
+        return None
+
+    @property
+    def model(self) -> Any:
+        """The requested model."""
+        return self.fields.get("model")
+
+    @property
+    def tools(self) -> list[dict[str, Any]]:
+        """The valid function definitions among the tools."""
+        return [
+            tool
+            for tool in self.fields["tools"]
+            if isinstance(tool, dict)
+            and isinstance(function := tool.get("function"), dict)
+            and isinstance(function.get("name"), str)
+            and isinstance(parameters := function.get("parameters") or {}, dict)
+            and isinstance(parameters.get("properties") or {}, dict)
+        ]
+
+    @property
+    def adds_usage(self) -> bool:
+        """Whether the gateway requests usage that the client did not: a token limit holds for all turns."""
+        requested = self._stream_options().get("include_usage") is True
+        return not requested and any(self._limit(name) is not None for name in _LIMITS)
+
+    def first_body(self) -> bytes:
+        """Return the body of the first turn: the client's, with usage requested where it must be counted."""
+        return self._encode({}) if self.adds_usage else self.body
+
+    def next_body(self, history: Sequence[Mapping[str, Any]], completion_tokens: int | None) -> bytes | None:
+        """Return the body of the next turn; None if the token limit leaves no token for it.
+
+        Args:
+            history: The messages of the turns so far: calls and their outputs.
+            completion_tokens: Tokens of the answer so far; None if the engine did not report them.
+        """
+        changes: dict[str, Any] = {"messages": [*self.fields["messages"], *history]}
+        for name in _LIMITS:
+            limit = self._limit(name)
+            if limit is None:
+                continue
+            if completion_tokens is None or limit <= completion_tokens:
+                return None
+            changes[name] = limit - completion_tokens
+        return self._encode(changes)
+
+    def _stream_options(self) -> dict[str, Any]:
+        options = self.fields.get("stream_options")
+        return options if isinstance(options, dict) else {}
+
+    def _limit(self, name: str) -> int | None:
+        limit = self.fields.get(name)
+        return limit if isinstance(limit, int) else None
+
+    def _encode(self, changes: Mapping[str, Any]) -> bytes:
+        fields = {**self.fields, **changes}
+        if self.adds_usage:
+            fields["stream_options"] = {**self._stream_options(), "include_usage": True}
+        return to_json(fields)
 
 
 @router.post("/v1/chat/completions")
@@ -57,9 +151,8 @@ async def chat_completions(request: Request) -> Response:
         answer = ClosingStreamingResponse(
             _joined_stream(request, resumable, joiner, response, elsewhere),
             stack.pop_all().aclose,
-            media_type="text/event-stream",
         )
-        answer.raw_headers += client_headers(response, with_body=False)
+        answer.raw_headers += client_headers(response, with_length=False)
         return answer
 
 
@@ -80,9 +173,12 @@ async def _joined_stream(
         yield _encode_event(joiner.opening_chunk())
         while True:
             async with aclosing(turn_events(response)) as events:
-                async for event in events:
-                    for sent in _client_events(joiner, event):
-                        yield sent
+                async for raw, body in events:
+                    if body is None or "choices" not in body:
+                        yield raw  # a comment or an error
+                        continue
+                    for chunk in joiner.client_chunks(body):
+                        yield _encode_event(chunk)
                     if elsewhere is not None and (calls := joiner.ending_calls):
                         await elsewhere.take(calls)
                     for chunk in joiner.end_turn():
@@ -94,7 +190,7 @@ async def _joined_stream(
                 next_body = resumable.next_body(history, joiner.completion_tokens)
                 next_response = await _start_next_turn(request, next_body)
             if next_response is None:
-                for chunk in joiner.held_chunks():
+                for chunk in joiner.held:
                     yield _encode_event(chunk)
                 yield b"data: [DONE]\n\n"
                 return
@@ -122,15 +218,6 @@ async def _start_next_turn(request: Request, body: bytes | None) -> httpx.Respon
     _log.warning("the engine did not continue after a tool's output: status %d", response.status_code)
     await response.aclose()
     return None
-
-
-def _client_events(joiner: StreamJoiner, event: TurnEvent) -> Iterator[bytes]:
-    """Yield what the client receives for one event of the engine."""
-    if event.body is not None and "choices" in event.body:
-        for sent in joiner.client_chunks(event.body):
-            yield _encode_event(sent)
-    else:
-        yield event.raw  # a comment or an error
 
 
 def _encode_event(body: Mapping[str, Any]) -> bytes:

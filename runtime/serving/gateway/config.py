@@ -24,21 +24,13 @@ class GatewayConfig(ListenConfig):
     redis_password: str | None = Field(default=None, repr=False)
 
     def check(self) -> None:
-        """Check what :class:`ListenConfig` checks, and the addresses of the engine and of Redis.
-
-        Raises:
-            ConfigurationError: other machines could send requests without a token, or an address is invalid.
-        """
+        """Check what :class:`ListenConfig` checks, and the addresses of the engine and of Redis."""
         super().check()
         self.root()
         if self.redis is not None:
             check_redis_url(self.redis)
 
     def root(self) -> httpx.URL:
-        """Return the address under which the engine's ``/v1`` lies.
-
-        Raises:
-            ConfigurationError: see :func:`server_root`.
-        """
+        """Return the address under which the engine's ``/v1`` lies; see :func:`server_root`."""
         key = "the engine's key is given by --upstream-key-file"
         return server_root(self.upstream, "--upstream", "an engine", key)

@@ -16,12 +16,10 @@ from ..http.admission import admit
 from ..http.connection import Connection
 from ..http.request_state import app_of, hinted_priority
 from ..http.streaming import ClosingStreamingResponse, body_of, cancel_on_disconnect
-from .bounded_redis import BoundedRedis
-from .headers import client_headers
 from .separation import Separation
 from .shared_outputs import SharedOutputs
 from .sse import whole_turn
-from .upstream import Upstream, error_event, is_plain_stream, raw_body
+from .upstream import Upstream, client_headers, error_event, is_plain_stream, raw_body
 
 _CHAT = b"/chat/completions"
 
@@ -37,8 +35,6 @@ class GatewayState:
     """None if there are no replicas."""
     separation: Separation | None
     """None where there is one app, or each client has its own key."""
-    redis: BoundedRedis | None
-    """What is shared is in it."""
 
 
 def gateway_state_of(request: Request) -> GatewayState:
@@ -47,13 +43,7 @@ def gateway_state_of(request: Request) -> GatewayState:
 
 
 def admitted(request: Request) -> AbstractContextManager[None]:
-    """Count ``request`` as in progress until the block ends, by the priority that its header names.
-
-    The body is the engine's: engines differ in the fields that name a priority.
-
-    Raises:
-        ApiError: 429, the app has as many requests in progress as it may.
-    """
+    """Count ``request`` as in progress, by its header: engines differ in the fields that name a priority."""
     return admit(request, hinted_priority(request.headers))
 
 
@@ -88,12 +78,7 @@ async def relay(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def relay_request(request: Request) -> RelayedResponse:
-    """Return the engine's response to ``request``.
-
-    Raises:
-        ApiError: 429, too many requests are in progress; 408 or 413, the guard refuses the body; 499, the
-            client has disconnected; for others see :func:`send_to_engine`.
-    """
+    """Return the engine's response to ``request``, or raise what admits, reads or sends it."""
     state, path = gateway_state_of(request), request.scope["raw_path"]
     separation = state.separation
     notes_id = separation is not None and separation.makes(request.method, path)
@@ -123,11 +108,8 @@ async def _whole_chat(response: httpx.Response) -> AsyncGenerator[bytes, None]:
 async def send_to_engine(request: Request, body: bytes, *, readable: bool = False) -> httpx.Response:
     """Send ``request`` with this body to the engine. Return the response's head; the caller closes it.
 
-    ``readable`` asks for a body without compression.
-
-    Raises:
-        ApiError: 400, 403, 404 or 413, see :meth:`Separation.permit`; 400, 404, 502 or 504, see
-            :meth:`Upstream.send`.
+    ``readable`` asks for a body without compression. Errors are those of :meth:`Separation.permit` and
+    :meth:`Upstream.send`.
     """
     state, path = gateway_state_of(request), request.scope["raw_path"]
     if state.separation is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated, Any
 
 import httpx
@@ -16,10 +17,9 @@ from ..http.request_state import app_of, is_owner
 from ..http.streaming import cancel_on_disconnect
 from ..http.strict_json import StrictJsonRoute
 from ..tool_cache_route import CAPABILITY, MAX_ENTRIES, ToolOutputEntry
-from .headers import client_headers
 from .relay import admitted, gateway_state_of, relay_request, send_to_engine
 from .sse import parse_engine_json
-from .upstream import is_encoded, trace_failure, upstream_error
+from .upstream import client_headers, is_encoded, trace_failure, upstream_error
 
 _MAX_BYTES = 8 * 2**20
 
@@ -35,9 +35,9 @@ async def health(request: Request) -> Response:
     """
     if is_owner(request):
         return await relay_request(request)
-    redis = gateway_state_of(request).redis
-    shared = {} if redis is None else {"redis": "ok" if redis.answers else "failing"}
-    return JSONResponse({"status": "ok", **shared})
+    shared = gateway_state_of(request).shared
+    redis = {} if shared is None else {"redis": "ok" if shared.answers else "failing"}
+    return JSONResponse({"status": "ok", **redis})
 
 
 @router.get("/v1/models")
@@ -60,26 +60,13 @@ async def _models_response(request: Request) -> Response:
         raise upstream_error(error) from error
     finally:
         await upstream.aclose()
-    listing = _listing(upstream, body)
-    if listing is not None:
-        response = Response(to_json(_with_capability(listing)), media_type="application/json")
-    else:
-        response = Response(body, upstream.status_code, media_type=upstream.headers.get("content-type"))
-        if is_encoded(upstream):
-            response.headers["content-encoding"] = upstream.headers["content-encoding"]
-    response.raw_headers += client_headers(upstream, with_body=False)
+    if upstream.status_code == 200 and not is_encoded(upstream):
+        with suppress(ValueError):
+            if isinstance(listing := parse_engine_json(body), dict):
+                body = to_json(_with_capability(listing))
+    response = Response(body, upstream.status_code)
+    response.raw_headers += client_headers(upstream, with_length=False)
     return response
-
-
-def _listing(upstream: httpx.Response, body: bytes) -> dict[str, Any] | None:
-    """Return the models that ``body`` describes; None if it is an error or cannot be read."""
-    if upstream.status_code != 200 or is_encoded(upstream):
-        return None
-    try:
-        listing = parse_engine_json(body)
-    except ValueError:
-        return None
-    return listing if isinstance(listing, dict) else None
 
 
 async def _read(response: httpx.Response) -> bytes:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
+import time
+from collections import OrderedDict, defaultdict
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -11,10 +13,21 @@ from typing import Any, Final
 import httpx
 
 from ..http.errors import ApiError
+from ..http.identity import Tokens
 from ..http.strict_json import compact_json, parse_body
+from .bounded_redis import AppSeal, BoundedRedis
 from .sse import EventSplitter, LoopTurns, UnreadableEventError, event_data, parse_engine_json
-from .stored_ids import SharedIds, StoredIds
 from .upstream import is_event_stream
+
+MAX_IDS: Final = 10_000
+"""Of each kind, for each app."""
+_MAX_CHARACTERS: Final = 256
+_ADD_TIMEOUT_S: Final = 0.01
+"""An answer waits this long for Redis, which then goes on to store the id."""
+_LOOK_UP_TIMEOUT_S: Final = 0.25
+"""A request waits this long whose id is unknown here."""
+_KEPT_S: Final = 30 * 86_400
+"""After the last new id of an app. OpenAI keeps responses for 30 days."""
 
 _CONTENT: Final[Mapping[str, tuple[str, ...]]] = {
     "message": ("content",),
@@ -35,20 +48,9 @@ _CONTENT: Final[Mapping[str, tuple[str, ...]]] = {
 _LOOKED_UP_IF_EMPTY: Final = ("reasoning", "compaction")
 _CLIENTS_TOOLS: Final = ("function", "custom")
 _NAMES: Final = frozenset(
-    {
-        "container",
-        "container_id",
-        "conversation",
-        "environment",
-        "input",
-        "previous_response_id",
-        "request_id",
-        "tools",
-        "type",
-    }
-).union(*_CONTENT.values())
-
-
+    {"container", "container_id", "conversation", "environment", "input", "previous_response_id",
+     "request_id", "tools", "type"}
+).union(*_CONTENT.values())  # fmt: skip
 _MAX_BYTES: Final = 8 * 2**20
 _log: Final = logging.getLogger(__name__)
 Note = Callable[[str], Awaitable[None]]
@@ -77,7 +79,7 @@ _BY_ID: Final = {
 }
 
 
-def previous_response(fields: Mapping[str, Any]) -> str | None:
+def _previous_response(fields: Mapping[str, Any]) -> str | None:
     """Return the id of the response that a request with these fields continues; None if it continues none.
 
     Raises:
@@ -87,23 +89,22 @@ def previous_response(fields: Mapping[str, Any]) -> str | None:
     _check_names(fields)
     for name in ("conversation", "request_id"):
         if fields.get(name) is not None:
-            raise inseparable(f"{name}: it may name", "Leave it out, or give", name)
+            raise _inseparable(f"{name}: it may name", "Leave it out, or give", name)
     for index, item in enumerate(_list(fields.get("input"))):
         if isinstance(item, dict) and not _has_its_content(item):
             field = f"input[{index}]"
-            raise inseparable(f"{field}: its id may name", "Send the item's content, or give", field)
+            raise _inseparable(f"{field}: its id may name", "Send the item's content, or give", field)
     for index, tool in enumerate(_list(fields.get("tools"))):
         if isinstance(tool, dict) and _names_container(tool):
             field = f"tools[{index}]"
-            raise inseparable(f"{field}: its container may be", "Name none, or give", field)
+            raise _inseparable(f"{field}: its container may be", "Name none, or give", field)
     previous = fields.get("previous_response_id")
     if not isinstance(previous, str | None):
-        raise previous_not_found()
+        raise _previous_not_found()
     return previous
 
 
-def previous_not_found() -> ApiError:
-    """Return the error for a response to continue that the app has not made."""
+def _previous_not_found() -> ApiError:
     return ApiError(
         400,
         "previous_response_id: there is no such response, or this gateway knows it no longer. Send the whole "
@@ -113,8 +114,7 @@ def previous_not_found() -> ApiError:
     )
 
 
-def inseparable(problem: str, advice: str, param: str | None = None) -> ApiError:
-    """Return the error for what could reach another app's at an engine that sees all apps as one client."""
+def _inseparable(problem: str, advice: str, param: str | None = None) -> ApiError:
     return ApiError(
         403,
         f"{problem} what another app has stored, since the engine sees all apps of this gateway as one "
@@ -209,17 +209,82 @@ def _parse(data: bytes) -> Any:
         return None
 
 
+class StoredIds:
+    """The ids of what each app has stored at the engine, also in Redis: of each kind those that it used last.
+
+    If Redis fails or is late, the ids that passed other replicas are unknown.
+    """
+
+    def __init__(self, redis: BoundedRedis | None, tokens: Tokens) -> None:
+        """No app has made anything yet; ``redis`` has what was made through other replicas."""
+        self._redis = redis
+        self._tokens = tokens
+        self._ids = {kind: defaultdict[str, OrderedDict[str, None]](OrderedDict) for kind in _MAKES.values()}
+        """By kind and app."""
+
+    async def add(self, app: str, kind: str, id: str) -> None:
+        """Make ``id`` one of ``app``, unless it is too long or that of an app already."""
+        if not self._keep(app, kind, id) or self._redis is None:
+            return
+        key, member = self._names(app, kind, id)
+
+        async def add(redis: Any) -> object:
+            async with redis.pipeline(transaction=False) as pipe:
+                pipe.zadd(key, {member: time.time()})
+                pipe.zremrangebyrank(key, 0, -MAX_IDS - 1)
+                pipe.expire(key, _KEPT_S)
+                return await pipe.execute()
+
+        await self._redis.ask(add, _ADD_TIMEOUT_S)
+
+    async def use(self, app: str, kind: str, id: str) -> bool:
+        """Return whether ``id`` is one of ``app``, which it then has used last."""
+        ids = self._ids[kind][app]
+        if id in ids:
+            ids.move_to_end(id)
+            return True
+        if self._redis is None:
+            return False
+        key, member = self._names(app, kind, id)
+
+        async def look_up(redis: Any) -> bool:
+            async with redis.pipeline(transaction=False) as pipe:
+                pipe.zadd(key, {member: time.time()}, xx=True)
+                pipe.zscore(key, member)
+                _, score = await pipe.execute()
+                return score is not None
+
+        found = await self._redis.ask(look_up, _LOOK_UP_TIMEOUT_S)
+        return bool(found) and self._keep(app, kind, id)
+
+    def _keep(self, app: str, kind: str, id: str) -> bool:
+        of_apps = self._ids[kind]
+        if len(id) > _MAX_CHARACTERS or any(id in ids for ids in of_apps.values()):
+            return False
+        of_apps[app][id] = None
+        if len(of_apps[app]) > MAX_IDS:
+            of_apps[app].popitem(last=False)
+        return True
+
+    def _names(self, app: str, kind: str, id: str) -> tuple[str, str]:
+        """Return the name of the app's ids of this kind, and that of ``id`` among them.
+
+        Only who knows the app's tokens can make them.
+        """
+        seal = AppSeal(app, self._tokens)
+        return seal.name("ids", kind), seal.name("id", kind, id)
+
+
 class Separation:
-    """What apps may send to such an engine, and the ids of the responses and contexts that each has made.
+    """What apps may send to such an engine, and whose the responses and contexts are that it stores.
 
     Relayed are routes of which it is known that they store nothing, or how to tell apart what they store. By
     any other an app could list, read or delete what another one has stored. For one event loop.
     """
 
-    def __init__(self, shared: SharedIds | None) -> None:
-        """No app has made anything yet; ``shared`` has what was made through other replicas."""
-        self._ids = {kind: StoredIds() for kind in _MAKES.values()}
-        self._shared = shared
+    def __init__(self, ids: StoredIds) -> None:
+        """``ids`` are those of the responses and contexts that each app has made."""
+        self._ids = ids
 
     def makes(self, method: str, path: bytes) -> bool:
         """Return whether the answer to such a request has the id of what was stored."""
@@ -230,8 +295,7 @@ class Separation:
 
         Raises:
             ApiError: 403, it is not known what such requests store, or how to tell it apart; 404, ``app`` has
-                made nothing with this id; 400, 403 or 413, see :func:`parse_body` and
-                :func:`previous_response`.
+                made nothing with this id, 400 for one to continue; 400, 403 or 413, its body is refused.
         """
         if method == "HEAD":
             method = "GET"
@@ -241,10 +305,10 @@ class Separation:
             return await self._checked(app, body) if _MAKES[path] == "response" else body
         for (allowed, kind), pattern in _BY_ID.items():
             if method == allowed and (found := pattern.fullmatch(path)):
-                if not await self._use(app, kind, found["id"].decode()):
+                if not await self._ids.use(app, kind, found["id"].decode()):
                     raise _not_found(kind)
                 return body
-        raise inseparable(f"{method} {path.decode('ascii', 'replace')}: it may show or change", "Give")
+        raise _inseparable(f"{method} {path.decode('ascii', 'replace')}: it may show or change", "Give")
 
     def noting(
         self, app: str, path: bytes, response: httpx.Response, pieces: AsyncGenerator[bytes, None]
@@ -252,29 +316,17 @@ class Separation:
         """Yield the ``pieces`` of an answer that :meth:`makes` something; its id becomes one of ``app``."""
         if not response.is_success:
             return pieces
-        note = partial(self._add, app, _MAKES[path])
+        note = partial(self._ids.add, app, _MAKES[path])
         return noting_event_id(pieces, note) if is_event_stream(response) else noting_id(pieces, note)
 
     async def _checked(self, app: str, body: bytes) -> bytes:
         fields = parse_body(body)
         if isinstance(fields, dict):
-            previous = previous_response(fields)
-            if previous is not None and not await self._use(app, "response", previous):
-                raise previous_not_found()
+            previous = _previous_response(fields)
+            if previous is not None and not await self._ids.use(app, "response", previous):
+                raise _previous_not_found()
         # Of a name that is there twice, the engine could take the other value.
         return compact_json(fields).encode()
-
-    async def _add(self, app: str, kind: str, id: str) -> None:
-        if self._ids[kind].add(app, id) and self._shared is not None:
-            await self._shared.add(app, kind, id)
-
-    async def _use(self, app: str, kind: str, id: str) -> bool:
-        """Return whether ``app`` has made what has this id."""
-        if self._ids[kind].use(app, id):
-            return True
-        if self._shared is None or not await self._shared.use(app, kind, id):
-            return False
-        return self._ids[kind].add(app, id)
 
 
 def _not_found(kind: str) -> ApiError:

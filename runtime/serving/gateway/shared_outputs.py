@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from agentrt.calls import ToolCall
 from agentrt.concurrency.fair_threads import Cancellation, FairThreads
@@ -29,7 +29,6 @@ _MAX_RESPONSE_BYTES: Final = 64 * 2**10
 """Of the names and defaults of a request's tools. Outputs of a request that has more are not shared."""
 
 _LIMITS: Final = OutputLimits()
-
 _STORE: Final = """
 local held = redis.call('HMGET', KEYS[1], 'entries', 'bytes')
 if not held[1] or tonumber(held[1]) >= tonumber(ARGV[3]) then return 0 end
@@ -40,7 +39,6 @@ redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[5])
 return 1
 """
 """Stores an output of a response, within the limits of one response; returns how many were stored."""
-
 _REPLACE: Final = """
 redis.call('DEL', KEYS[1])
 redis.call('HSET', KEYS[1], unpack(ARGV, 2))
@@ -58,17 +56,15 @@ class SharedOutputs:
     """
 
     def __init__(self, redis: BoundedRedis, tokens: Tokens | None, threads: FairThreads) -> None:
-        """All replicas have the same ``tokens``: with others, an app's outputs are not found.
-
-        ``threads`` do what takes long with large outputs.
-        """
+        """``threads`` do what takes long with large outputs."""
         self._redis = redis
         self._tokens = tokens
         self._threads = threads
 
-    async def aclose(self) -> None:
-        """Close all connections."""
-        await self._redis.aclose()
+    @property
+    def answers(self) -> bool | None:
+        """Whether Redis answered the last time; None if it was not asked yet."""
+        return self._redis.answers
 
     @asynccontextmanager
     async def response(self, app: str, id: str, outputs: ToolOutputs) -> AsyncGenerator[SharedResponse, None]:
@@ -77,23 +73,24 @@ class SharedOutputs:
         ``outputs`` are those that this replica received. Await :meth:`SharedResponse.registered` before the
         client learns the id.
         """
-        seal = self._seal(app)
+        seal = AppSeal(app, self._tokens)
         name = seal.name("response", id)
         value = seal.seal(name, {"defaults": outputs.defaults})
         if len(value) > _MAX_RESPONSE_BYTES:
             yield SharedResponse(self._redis, seal, id, outputs, None)
             return
         register = _replacing(name, {"tools": value, "entries": 0, "bytes": 0}, _LIMITS.max_keep_alive_s)
-        registering = asyncio.create_task(self._register(register))
+
+        async def registered() -> None:
+            await asyncio.sleep(0)  # the engine's request goes first, and Redis is asked while it works
+            await self._redis.ask(register, _STREAM_TIMEOUT_S)
+
+        registering = asyncio.create_task(registered())
         try:
             yield SharedResponse(self._redis, seal, id, outputs, registering)
         finally:
             await registering
             await self._redis.ask(_replacing(name, {"ended": 1}, _ENDED_S), _STREAM_TIMEOUT_S)
-
-    async def _register(self, register: Callable[[Any], Awaitable[object]]) -> None:
-        await asyncio.sleep(0)  # the engine's request goes first, and Redis is asked while the engine works
-        await self._redis.ask(register, _STREAM_TIMEOUT_S)
 
     async def submit(self, app: str, id: str, submitted: Sequence[ToolOutputEntry]) -> int | None:
         """Store outputs for a response that another replica streams.
@@ -104,7 +101,7 @@ class SharedOutputs:
         Raises:
             InvalidRequestError: the arguments of a call have no canonical key.
         """
-        seal = self._seal(app)
+        seal = AppSeal(app, self._tokens)
         name = seal.name("response", id)
         found = await self._redis.ask(
             lambda redis: redis.hmget(name, "tools", "ended"), _SUBMISSION_TIMEOUT_S
@@ -115,21 +112,33 @@ class SharedOutputs:
         response = seal.unseal(name, tools)
         if response is None:
             return None if ended is None else 0
+        defaults = response["defaults"]
 
-        def sealed(cancellation: Cancellation) -> list[_StoredOutput]:
-            stored = []
+        def sealed(cancellation: Cancellation) -> list[tuple[object, ...]]:
+            stored: list[tuple[object, ...]] = []
             for entry in submitted:
                 cancellation.check()
-                if entry.name in response["defaults"]:
-                    stored.append(_stored_output(seal, id, response["defaults"][entry.name], entry))
+                if entry.name not in defaults:
+                    continue
+                key = call_key(defaults[entry.name], entry.name, entry.params or {})
+                size = len(entry.text.encode("utf-8", "replace")) + len(key)
+                if size <= _LIMITS.entry_bytes:
+                    output = seal.name("output", id, key)
+                    value = seal.seal(output, {"output": entry.text, "reusable": entry.reusable})
+                    ttl_ms = round(1000 * _LIMITS.seconds(entry.keep_alive))
+                    stored.append((output, value, size, _LIMITS.entries, _LIMITS.total_bytes, ttl_ms))
             return stored
 
         outputs = await self._threads.run(app, sealed)
-        outputs = [output for output in outputs if output.size <= _LIMITS.entry_bytes]
-        return sum(await self._redis.ask(_storing(name, outputs), _SUBMISSION_TIMEOUT_S) or ())
 
-    def _seal(self, app: str) -> AppSeal:
-        return AppSeal(app, b"" if self._tokens is None else self._tokens.secret_of(app))
+        async def store(redis: Any) -> list[int]:
+            async with redis.pipeline(transaction=False) as pipe:
+                for each in outputs:
+                    pipe.eval(_STORE, 2, name, *each)
+                counts: list[int] = await pipe.execute()
+                return counts
+
+        return sum(await self._redis.ask(store, _SUBMISSION_TIMEOUT_S) or ())
 
 
 @dataclass(frozen=True)
@@ -176,39 +185,6 @@ class SharedResponse:
     def _name(self, call: ToolCall) -> str:
         key = call_key(self.outputs.defaults[call.name], call.name, call.arguments)
         return self.seal.name("output", self.id, key)
-
-
-class _StoredOutput(NamedTuple):
-    name: str
-    value: bytes
-    size: int
-    keep_alive_s: float | None
-
-
-def _stored_output(
-    seal: AppSeal, id: str, defaults: Mapping[str, Any], entry: ToolOutputEntry
-) -> _StoredOutput:
-    key = call_key(defaults, entry.name, entry.params or {})
-    name, text = seal.name("output", id, key), entry.text
-    size = len(text.encode("utf-8", "replace")) + len(key)
-    return _StoredOutput(
-        name, seal.seal(name, {"output": text, "reusable": entry.reusable}), size, entry.keep_alive
-    )
-
-
-def _storing(response: str, outputs: Sequence[_StoredOutput]) -> Callable[[Any], Awaitable[list[int]]]:
-    """Return work that stores ``outputs`` of the response of this name, and returns which it stored."""
-
-    async def store(redis: Any) -> list[int]:
-        async with redis.pipeline(transaction=False) as pipe:
-            for each in outputs:
-                ttl_ms = round(1000 * _LIMITS.seconds(each.keep_alive_s))
-                limits = (_LIMITS.entries, _LIMITS.total_bytes, ttl_ms)
-                pipe.eval(_STORE, 2, response, each.name, each.value, each.size, *limits)
-            counts: list[int] = await pipe.execute()
-            return counts
-
-    return store
 
 
 def _replacing(

@@ -10,7 +10,6 @@ import logging
 import re
 from collections.abc import AsyncGenerator, AsyncIterable, Iterator
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
 import httpx
@@ -25,14 +24,14 @@ _LAST_LINE = b"data: [DONE]"
 _TURN_BYTES: Final = 1 << 12
 _ITEM_BYTES: Final = 1 << 8
 """What an event or a piece counts besides its bytes: most of its cost does not depend on them."""
-
-
 _END_S: Final = 2.0
 """An engine that has finished its turn has this long for the usage and the end of the stream."""
 _REST_S: Final = 0.01
 """How long the end of the body is waited for behind ``[DONE]``: only then can the connection be kept."""
 _DONE: Final = b"[DONE]"
 """OpenAI's clients take data that begins so for the end of a stream."""
+_INCOMPLETE: Final = "its stream ended before the answer was complete"
+
 _log: Final = logging.getLogger(__name__)
 
 
@@ -48,7 +47,7 @@ class LoopTurns:
     """
 
     def __init__(self) -> None:
-        """Nothing was handled."""
+        """Count from 0."""
         self._handled = 0
 
     async def handled(self, size: int) -> None:
@@ -94,11 +93,7 @@ class EventSplitter:
 
 
 async def split_events(pieces: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
-    """Yield each event of a body that arrives in pieces, see :class:`EventSplitter`.
-
-    Raises:
-        UnreadableEventError: an event has more than 4 MiB.
-    """
+    """Yield each event of a body that arrives in pieces; see :meth:`EventSplitter.feed`."""
     splitter, turns = EventSplitter(), LoopTurns()
     async for piece in pieces:
         for event in splitter.feed(piece):
@@ -144,20 +139,11 @@ async def whole_lines(pieces: AsyncIterable[bytes]) -> AsyncGenerator[bytes, Non
         raise httpx.RemoteProtocolError("its stream ended within an event")
 
 
-@dataclass(frozen=True, slots=True)
-class TurnEvent:
-    """One event of an engine."""
+async def turn_events(response: httpx.Response) -> AsyncGenerator[tuple[bytes, dict[str, Any] | None], None]:
+    """Yield the events of a turn up to ``[DONE]`` or the end of the body: each as it came, and its data.
 
-    raw: bytes
-    """The event as it came, with its final blank line."""
-    body: dict[str, Any] | None
-    """Its data, a chunk or an error; None for a comment and for data that does not begin an object."""
-
-
-async def turn_events(response: httpx.Response) -> AsyncGenerator[TurnEvent, None]:
-    """Yield the events of a turn up to ``[DONE]`` or the end of the body.
-
-    A turn is complete once a chunk has a ``finish_reason``, or the engine has sent an error. Then it makes no
+    The data is a chunk or an error; None for a comment and for data that does not begin an object. A turn is
+    complete once a chunk has a ``finish_reason``, or the engine has sent an error. Then it makes no
     difference how the stream ends: if the engine breaks it off, or neither ends nor closes it for two
     seconds, the turn has ended, too.
 
@@ -181,13 +167,13 @@ async def turn_events(response: httpx.Response) -> AsyncGenerator[TurnEvent, Non
                     break
                 body = _json_object(data)
                 complete = complete or _completes_turn(body)
-                yield TurnEvent(event, body)
+                yield event, body
     except (httpx.HTTPError, TimeoutError) as error:
         if not complete:
             raise
         _log.info("the engine did not end a complete stream: %r", error)
     if not complete:
-        raise _incomplete()
+        raise httpx.RemoteProtocolError(_INCOMPLETE)
 
 
 async def whole_turn(pieces: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
@@ -201,34 +187,24 @@ async def whole_turn(pieces: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None
     splitter, turns, complete = EventSplitter(), LoopTurns(), False
     async for piece in pieces:
         for event in splitter.feed(piece):
-            if not complete:
-                complete = _completes_relayed(event)
+            complete = complete or _completes_relayed(event)
             yield event
             await turns.handled(len(event))
-    rest = splitter.rest
-    if not (complete or _completes_relayed(rest)):
-        raise _incomplete()
-    if rest:
-        yield rest
+    if not (complete or _completes_relayed(splitter.rest)):
+        raise httpx.RemoteProtocolError(_INCOMPLETE)
+    if splitter.rest:
+        yield splitter.rest
 
 
 def _completes_relayed(event: bytes) -> bool:
-    """Whether an event completes a turn.
-
-    Raises:
-        httpx.RemoteProtocolError: it ends the stream.
-    """
+    """Whether an event completes a turn; raise :class:`httpx.RemoteProtocolError` if it ends the stream."""
     try:
         data = event_data(event)
         if not data.lstrip().startswith(_DONE):
             return _completes_turn(_json_object(data))
     except UnreadableEventError:
         return False  # what it says is the client's to judge
-    raise _incomplete()
-
-
-def _incomplete() -> httpx.RemoteProtocolError:
-    return httpx.RemoteProtocolError("its stream ended before the answer was complete")
+    raise httpx.RemoteProtocolError(_INCOMPLETE)
 
 
 async def _read_to_end(events: AsyncGenerator[bytes, None]) -> None:
@@ -256,10 +232,8 @@ def _json_object(data: bytes) -> dict[str, Any] | None:
 
 
 def _completes_turn(body: dict[str, Any] | None) -> bool:
-    if body is None:
-        return False
-    choices = body.get("choices")
+    choices = body.get("choices") if body else None
     finished = isinstance(choices, list) and any(
         isinstance(choice, dict) and choice.get("finish_reason") for choice in choices
     )
-    return finished or bool(body.get("error"))
+    return finished or bool(body and body.get("error"))

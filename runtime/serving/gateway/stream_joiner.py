@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,17 +15,15 @@ from agentrt.calls import ToolCall
 from ...toolcache.outputs import ToolOutputs
 from ..http.strict_json import MAX_VALUES, has_more_values, parse_json
 
-MAX_CALLS = 1024
+_MAX_CALLS = 1024
 _MAX_CHARACTERS = 2**20
 """Of one turn. The record of a longer one is dropped; its chunks are sent all the same."""
-
-
 _MAX_HELD = 64
 """Chunks behind the end of an answered turn. An engine sends one or two: the end itself, and the usage."""
 
 
 @dataclass
-class RecordedCall:
+class _Call:
     """A tool call as far as it was streamed."""
 
     id: str
@@ -35,39 +33,30 @@ class RecordedCall:
 
     @property
     def arguments(self) -> str:
-        """The arguments as JSON text."""
         return "".join(self.parts)
 
 
-class TurnRecord:
-    """One turn of the model, collected to be answered from a tool cache.
+class _Turn:
+    """One turn of the model, recorded to be answered from a tool cache.
 
-    A turn that is too long, or whose chunks do not follow OpenAI's format, is not recorded and has no
-    outputs.
+    A turn that is too long, or whose chunks do not follow OpenAI's format, has no calls and no outputs.
     """
 
     def __init__(self) -> None:
-        """Create an empty record."""
-        self.calls: list[RecordedCall] = []
-        self._text: list[str] = []
+        self.calls: list[_Call] = []
+        self.text: list[str] = []
         self._characters = 0
         self.recording = True
         """False once the turn was given up as too long or malformed."""
 
     def stop(self) -> None:
-        """Drop the record; nothing more is recorded of this turn."""
         self.recording = False
-        self.calls, self._text = [], []
+        self.calls, self.text = [], []
 
     def add_text(self, text: str) -> None:
-        """Append text of the assistant."""
         if self.recording:
-            self._text.append(text)
+            self.text.append(text)
             self._count(text)
-
-    def add_call(self, id: str) -> None:
-        """Begin a call with this id."""
-        self.calls.append(RecordedCall(id))
 
     def add_function(self, index: int, function: Mapping[str, Any]) -> None:
         """Add a part of the call at ``index``: its name, more of its arguments, or both."""
@@ -82,51 +71,20 @@ class TurnRecord:
 
     def tool_calls(self) -> list[ToolCall]:
         """Return the calls, in order; none if their arguments are no objects, or too large."""
-        calls: list[ToolCall] = []
         if has_more_values(",".join(call.arguments for call in self.calls).encode(), MAX_VALUES):
-            return calls
-        for call in self.calls:
-            try:
-                arguments = parse_json((call.arguments or "{}").encode())
-            except ValueError:
-                return []
-            if not isinstance(arguments, dict):
-                return []
-            calls.append(ToolCall(call.name, arguments))
-        return calls
-
-    def outputs_from(self, cache: ToolOutputs) -> list[str]:
-        """Return the cached outputs of all calls, in order; empty if one is missing or there is no call.
-
-        Entries that are not reusable are used up by that.
-        """
-        found = cache.find(self.tool_calls())
-        cache.use(found)
-        return [entry.output for entry in found]
-
-    def messages(self, outputs: Sequence[str]) -> list[dict[str, Any]]:
-        """Return the turn as an assistant message, followed by one tool message per output."""
-        calls = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in self.calls
-        ]
-        results = [
-            {"role": "tool", "tool_call_id": call.id, "content": output}
-            for call, output in zip(self.calls, outputs, strict=True)
-        ]
-        return [
-            {"role": "assistant", "content": "".join(self._text) or None, "tool_calls": calls},
-            *results,
-        ]
+            return []
+        try:
+            parsed = [parse_json((call.arguments or "{}").encode()) for call in self.calls]
+        except ValueError:
+            return []
+        if not all(isinstance(arguments, dict) for arguments in parsed):
+            return []
+        return [ToolCall(call.name, arguments) for call, arguments in zip(self.calls, parsed, strict=True)]
 
     def _count(self, text: str) -> None:
         self._characters += len(text)
         if self._characters > _MAX_CHARACTERS:
             self.stop()
-
-
-class OtherModelError(httpx.RemoteProtocolError):
-    """A turn is written by another model than the one before it."""
 
 
 class StreamJoiner:
@@ -135,7 +93,7 @@ class StreamJoiner:
     The client sees one id, one opening chunk, tool calls numbered across turns, and the sum of all usage. The
     chunk that ends a turn in calls is held back until their outputs have been looked for (:meth:`end_turn`).
     That of an answered turn is held back until the next turn has begun (:meth:`begin_next_turn`), or is sent
-    if there is none (:meth:`held_chunks`).
+    if there is none (:attr:`held`).
 
     Like :class:`~agentrt.runtime.toolcache.drafter.ToolCacheDrafter`, it answers all calls of a turn or
     none.
@@ -159,9 +117,10 @@ class StreamJoiner:
         self._reset_turn()
 
     def _reset_turn(self) -> None:
-        self._turn = TurnRecord()
+        self._turn = _Turn()
         self._last_chunk: dict[str, Any] | None = None
-        self._held: list[dict[str, Any]] = []
+        self.held: list[dict[str, Any]] = []
+        """Chunks that end the response if there is no next turn: the client then makes the calls."""
         self._answers: list[str] = []
 
     @property
@@ -178,12 +137,8 @@ class StreamJoiner:
 
     def opening_chunk(self) -> dict[str, Any]:
         """Return the first chunk. It gives the client the id before the engine generates anything."""
-        choice = {
-            "index": 0,
-            "delta": {"role": "assistant", "content": ""},
-            "logprobs": None,
-            "finish_reason": None,
-        }
+        delta = {"role": "assistant", "content": ""}
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}
         return {
             "id": self._id,
             "object": "chat.completion.chunk",
@@ -196,11 +151,15 @@ class StreamJoiner:
         """Yield the client's chunks for one chunk of the engine.
 
         Raises:
-            OtherModelError: it names another model than the turns before, as of engines that do not serve the
-                same one, or of one that was replaced.
-            httpx.RemoteProtocolError: it is one of too many behind the end of an answered turn.
+            httpx.RemoteProtocolError: it names another model than the turns before, as of engines that do not
+                serve the same one, or is one of too many behind the end of an answered turn.
         """
-        self._check_model(chunk.get("model"))
+        if isinstance(model := chunk.get("model"), str) and model:
+            if self._model_before and model != self._model_before:
+                raise httpx.RemoteProtocolError(
+                    f"it went on as the model {model!r} in place of {self._model_before!r}"
+                )
+            self._engine_model = model
         sent = {**chunk, "id": self._id}
         usage = sent.get("usage")
         if isinstance(usage, Mapping):
@@ -212,9 +171,9 @@ class StreamJoiner:
             if choices == [] and usage is not None:
                 return
         if self.turn_answered:
-            if len(self._held) >= _MAX_HELD:
+            if len(self.held) >= _MAX_HELD:
                 raise httpx.RemoteProtocolError(f"more than {_MAX_HELD} chunks followed the end of its turn")
-            self._held.append(sent)
+            self.held.append(sent)
         elif not choices:
             yield sent
         elif _is_one_choice(choices):
@@ -236,43 +195,39 @@ class StreamJoiner:
         chunk, self._last_chunk = self._last_chunk, None
         if chunk is None:
             return
-        self._answers = self._turn.outputs_from(self._outputs)
+        found = self._outputs.find(self._turn.tool_calls())
+        self._outputs.use(found)  # up, those that are not reusable
+        self._answers = [entry.output for entry in found]
         if not self._answers:
             yield chunk
             return
         if delta := chunk["choices"][0]["delta"]:
             yield _with_choice(chunk, {"delta": delta, "finish_reason": None})
-        self._held.append(_with_choice(chunk, {"delta": {}, "logprobs": None}))
+        self.held.append(_with_choice(chunk, {"delta": {}, "logprobs": None}))
 
     def turn_messages(self) -> list[dict[str, Any]]:
-        """Return the answered turn and its outputs as messages."""
-        return self._turn.messages(self._answers)
+        """Return the answered turn as an assistant message, followed by one tool message per output."""
+        calls = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in self._turn.calls
+        ]
+        results = [
+            {"role": "tool", "tool_call_id": call.id, "content": answer}
+            for call, answer in zip(self._turn.calls, self._answers, strict=True)
+        ]
+        text = "".join(self._turn.text) or None
+        return [{"role": "assistant", "content": text, "tool_calls": calls}, *results]
 
     def begin_next_turn(self) -> Iterator[dict[str, Any]]:
         """Yield the tool results of the answered turn in place of its held chunks, and begin the next one."""
         for index, (call, answer) in enumerate(zip(self._turn.calls, self._answers, strict=True)):
-            result = {
-                "index": self._calls_before + index,
-                "tool_call_id": call.id,
-                "name": call.name,
-                "content": answer,
-            }
-            yield _with_choice(self._held[0], {"delta": {"tool_results": [result]}, "finish_reason": None})
+            result = {"index": self._calls_before + index, "tool_call_id": call.id, "name": call.name}
+            result["content"] = answer
+            yield _with_choice(self.held[0], {"delta": {"tool_results": [result]}, "finish_reason": None})
         self._model_before = self._engine_model
         self._calls_before += len(self._turn.calls)
         self._usage_before, self._usage = _sum_usage(self._usage_before, self._usage), {}
         self._reset_turn()
-
-    def held_chunks(self) -> list[dict[str, Any]]:
-        """Return the chunks that were held back. They end the response: the client makes the calls."""
-        return self._held
-
-    def _check_model(self, model: Any) -> None:
-        if not (isinstance(model, str) and model):
-            return
-        if self._model_before and model != self._model_before:
-            raise OtherModelError(f"it went on as the model {model!r} in place of {self._model_before!r}")
-        self._engine_model = model
 
     def _choice_chunks(self, chunk: dict[str, Any], choice: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         # The opening chunk has the role.
@@ -297,23 +252,20 @@ class StreamJoiner:
     def _renumber_call(self, part: Mapping[str, Any]) -> dict[str, Any]:
         index: int = part["index"]
         sent = {**part, "index": self._calls_before + index}
-        if index > len(self._turn.calls) or index >= MAX_CALLS:
+        if index > len(self._turn.calls) or index >= _MAX_CALLS:
             self._turn.stop()
         if not self._turn.recording:
             return sent
         if begins := index == len(self._turn.calls):
-            self._turn.add_call(self._unique_call_id(part.get("id")))
+            id = part.get("id")
+            if not (isinstance(id, str) and id and id not in self._call_ids):
+                id = f"call_{secrets.token_hex(12)}"
+            self._call_ids.add(id)
+            self._turn.calls.append(_Call(id))
         call_id = self._turn.calls[index].id
         self._turn.add_function(index, part.get("function") or {})
         # Engines that number ids from zero in each answer would repeat them.
         return {**sent, "id": call_id} if begins or part.get("id") is not None else sent
-
-    def _unique_call_id(self, id: Any) -> str:
-        """Return the engine's id, or a fresh one if it is missing or was used by an earlier call."""
-        usable = isinstance(id, str) and id and id not in self._call_ids
-        unique = id if usable else f"call_{secrets.token_hex(12)}"
-        self._call_ids.add(unique)
-        return unique
 
 
 def _is_one_choice(choices: Any) -> bool:

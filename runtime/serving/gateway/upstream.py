@@ -1,4 +1,4 @@
-"""The HTTP client of the engine behind a gateway: targets, repetitions, and heads of bounded size."""
+"""The HTTP client of the engine behind a gateway: targets, headers, repetitions, heads of bounded size."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from agentrt.otel.propagation import trace_header_names, trace_headers
 
 from ..http.errors import ApiError
 from .config import GatewayConfig
-from .headers import Header, forwarded_headers
 from .sse import LoopTurns, UnreadableEventError, whole_lines
+
+Header = tuple[bytes, bytes]
 
 _SEPARATORS: Final = re.compile(rb"[/\\;?#\x00]")
 """Where servers end a segment of a path, once it is decoded: some take backslashes and encoded slashes, cut
@@ -26,8 +27,6 @@ off parameters (RFC 3986 §3.3), look for the query after decoding, or end texts
 _MAX_ENCODINGS: Final = 4
 _IGNORED: Final = bytes(range(0x21)) + b"\x7f"
 """Blanks and control characters, which some servers remove."""
-
-
 _PAUSES_S: Final = (0.1, 0.4)
 """Before each repetition. A balancer finds another engine in that time; a restarted one takes longer."""
 _REFUSALS: Final = (502, 503)
@@ -42,6 +41,47 @@ _KEEP_ALIVE_S = 4.0
 is being closed is not used again."""
 _STATUSES = range(200, 600)
 """Statuses that HTTP has for the head of an answer; the gateway's own server cannot send others."""
+_HOP_BY_HOP: Final = frozenset(
+    b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer "
+    b"transfer-encoding upgrade".split()
+)
+_NOT_FORWARDED: Final = frozenset({b"host", b"content-length", b"expect", b"origin", b"cookie"})
+"""The guard has checked Host and Origin, which are those of the gateway. Cookies are those of other servers
+on its host: the engine's own reach no client."""
+_RETURNED: Final = frozenset(
+    b"accept-ranges age allow cache-control content-disposition content-encoding content-language "
+    b"content-length content-range content-security-policy content-type etag expires last-modified location "
+    b"referrer-policy request-id retry-after retry-after-ms vary x-content-type-options x-frame-options "
+    b"x-request-id x-should-retry".split()
+)
+_RETURNED_PREFIXES: Final = tuple(
+    b"anthropic-ratelimit- openai- x-agentrt- x-litellm- x-ratelimit-".split(),
+)
+"""The dialects of ``speculate`` recognise an engine by some of these."""
+
+
+def client_headers(response: httpx.Response, *, with_length: bool = True) -> list[Header]:
+    """Return the headers of ``response`` that the client gets, with or without the length of its body.
+
+    Any other could decide what is not the engine's to decide: CORS headers which web pages may use the
+    gateway, cookies and HSTS what is sent to other servers on its host, X-Accel-Redirect what a proxy before
+    it sends.
+    """
+    returned = _RETURNED if with_length else _RETURNED - {b"content-length"}
+    return [
+        (name, value)
+        for name, value in _end_to_end(response.headers.raw)
+        if name in returned or name.startswith(_RETURNED_PREFIXES)
+    ]
+
+
+def _end_to_end(headers: Iterable[Header]) -> list[Header]:
+    """Return ``headers`` in lower case, without hop-by-hop headers (RFC 9110 §7.6.1)."""
+    lowered = [(name.lower(), value) for name, value in headers]
+    dropped = _HOP_BY_HOP.union(
+        part.strip().lower() for name, value in lowered if name == b"connection" for part in value.split(b",")
+    )
+    return [(name, value) for name, value in lowered if name not in dropped]
 
 
 def engine_target(root: bytes, target: bytes) -> bytes:
@@ -77,78 +117,12 @@ def _leads_up(path: bytes) -> bool:
     return any(part.translate(None, _IGNORED) == b".." for part in _SEPARATORS.split(path))
 
 
-class RetryingTransport(httpx.AsyncBaseTransport):
-    """Repeats a request, twice at most, whose connection is refused or that is answered with a 502 or 503.
-
-    A connection that is refused has carried no request. After a 502 or 503, only requests are repeated that
-    change nothing, and not if the answer has a ``Retry-After``: its client is told when. Whatever else the
-    engine sends is returned, so that no stream is begun twice.
-    """
-
-    def __init__(self, transport: httpx.AsyncBaseTransport) -> None:
-        """``transport`` sends each request once."""
-        self._transport = transport
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Return the response's head."""
-        for pause_s in _PAUSES_S:
-            try:
-                response = await self._transport.handle_async_request(request)
-            except httpx.ConnectError:
-                pass
-            else:
-                refused = response.status_code in _REFUSALS and "retry-after" not in response.headers
-                if not (refused and _is_repeatable(request)):
-                    return response
-                await response.aclose()
-            await asyncio.sleep(pause_s)
-        return await self._transport.handle_async_request(request)
-
-    async def aclose(self) -> None:
-        """Close all connections."""
-        await self._transport.aclose()
-
-
-def _is_repeatable(request: httpx.Request) -> bool:
-    target: bytes = request.extensions["target"]
-    return request.method in ("GET", "HEAD") or target.partition(b"?")[0].endswith(_REPEATABLE)
-
-
-class EngineTransport(httpx.AsyncHTTPTransport):
-    """httpx's transport with a limit on heads. It uses no settings of the environment."""
-
-    def __init__(self, keep_alive_s: float) -> None:
-        """Prepare connections; an idle one is closed after ``keep_alive_s``."""
-        context = httpx.create_ssl_context(trust_env=False)
-        super().__init__(verify=context, trust_env=False)
-        # The gateway's limit on requests also limits connections.
-        self._pool = httpcore.AsyncConnectionPool(
-            ssl_context=context,
-            max_connections=None,
-            max_keepalive_connections=None,
-            keepalive_expiry=keep_alive_s,
-            network_backend=_Backend(),
-        )
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Return the response's head.
-
-        Raises:
-            httpx.RemoteProtocolError: it has more than 32 KiB, or is no HTTP.
-        """
-        response = await super().handle_async_request(request)
-        stream = response.extensions["network_stream"]
-        if isinstance(stream, _BoundedHeads):  # not that of another protocol
-            stream.end_head()
-        return response
-
-
 class _Backend(httpcore.AnyIOBackend):
-    async def connect_tcp(self, *arguments: Any, **options: Any) -> httpcore.AsyncNetworkStream:
+    async def connect_tcp(self, *arguments: Any, **options: Any) -> Any:
         return _BoundedHeads(await super().connect_tcp(*arguments, **options))
 
 
-class _BoundedHeads(httpcore.AsyncNetworkStream):
+class _BoundedHeads:
     """A stream that reads few bytes at a time, and not too many, until the head of an answer is complete.
 
     httpcore parses all that was read before other tasks run: thousands of headers or informational answers.
@@ -156,38 +130,38 @@ class _BoundedHeads(httpcore.AsyncNetworkStream):
 
     def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
         self._stream = stream
-        self._head_bytes: int | None = 0
-
-    def end_head(self) -> None:
-        self._head_bytes = None
+        self.head_bytes: int | None = 0
+        """Of the answer; None once its head is complete."""
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109 - httpcore's
-        if self._head_bytes is None:
+        if self.head_bytes is None:
             return await self._stream.read(max_bytes, timeout)
-        if self._head_bytes > _MAX_HEAD_BYTES:
+        if self.head_bytes > _MAX_HEAD_BYTES:
             raise httpcore.RemoteProtocolError(
                 f"the head of its answer has more than {_MAX_HEAD_BYTES} bytes"
             )
         data = await self._stream.read(min(max_bytes, _PIECE_BYTES), timeout)
-        self._head_bytes += len(data)
+        self.head_bytes += len(data)
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109 - httpcore's
-        self._head_bytes = 0
+        self.head_bytes = 0
         await self._stream.write(buffer, timeout)
 
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-    async def start_tls(self, *arguments: Any, **options: Any) -> httpcore.AsyncNetworkStream:
+    async def start_tls(self, *arguments: Any, **options: Any) -> Any:
         return _BoundedHeads(await self._stream.start_tls(*arguments, **options))
 
-    def get_extra_info(self, info: str) -> Any:
-        return self._stream.get_extra_info(info)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 class Upstream:
-    """Forwards requests unchanged: no redirects, no cookies, no settings from environment variables."""
+    """Forwards requests unchanged: no redirects, no cookies, no settings from environment variables.
+
+    A request whose connection is refused is repeated, twice at most: no engine has received it. After a 502
+    or 503, only requests are repeated that change nothing, and not if the answer has a ``Retry-After``: its
+    client is told when. Whatever else the engine sends is returned, so that no stream is begun twice.
+    """
 
     def __init__(self, config: GatewayConfig) -> None:
         """Prepare connections to ``config.upstream``; none is opened yet.
@@ -199,7 +173,16 @@ class Upstream:
         self._key = config.upstream_key
         self._forwards_authorization = config.tokens is None
         self._timeout = httpx.Timeout(config.upstream_timeout_s, connect=_CONNECT_TIMEOUT_S).as_dict()
-        self._transport = RetryingTransport(EngineTransport(_KEEP_ALIVE_S))
+        context = httpx.create_ssl_context(trust_env=False)
+        self._transport = httpx.AsyncHTTPTransport(verify=context, trust_env=False)
+        # The gateway's limit on requests also limits connections.
+        self._transport._pool = httpcore.AsyncConnectionPool(
+            ssl_context=context,
+            max_connections=None,
+            max_keepalive_connections=None,
+            keepalive_expiry=_KEEP_ALIVE_S,
+            network_backend=_Backend(),
+        )
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -212,10 +195,11 @@ class Upstream:
 
         Raises:
             ApiError: 400 or 404, see :func:`engine_target`; 502, the engine cannot be reached or does not
-                speak HTTP, see :class:`RetryingTransport`; 504, it is too slow.
+                speak HTTP; 504, it is too slow.
         """
         # As an extension the target is sent as it is; as a URL it would be normalised or refused.
         under_root = engine_target(self._root.raw_path.rstrip(b"/"), target)
+        changes_nothing = method in ("GET", "HEAD") or target.partition(b"?")[0].endswith(_REPEATABLE)
         try:
             with http_client_span(method, str(self._root), self._root.host, self._root.port) as span:
                 request = httpx.Request(
@@ -225,24 +209,43 @@ class Upstream:
                     content=body,
                     extensions={"timeout": self._timeout, "target": under_root},
                 )
-                response = await self._transport.handle_async_request(request)
+                response = await self._exchange(request, changes_nothing)
         except httpx.HTTPError as error:
             raise upstream_error(error) from error
         if span is not None:
             span.answered(response.status_code)
+        stream = response.extensions["network_stream"]
+        if isinstance(stream, _BoundedHeads):  # not that of another protocol
+            stream.head_bytes = None
         response.stream = _EngineStream(response.stream, span)
         if response.status_code not in _STATUSES:
             await response.aclose()
             raise upstream_error(httpx.RemoteProtocolError(f"its status is {response.status_code}"))
         return response
 
+    async def _exchange(self, request: httpx.Request, changes_nothing: bool) -> httpx.Response:
+        for pause_s in _PAUSES_S:
+            try:
+                response = await self._transport.handle_async_request(request)
+            except httpx.ConnectError:
+                pass
+            else:
+                refused = response.status_code in _REFUSALS and "retry-after" not in response.headers
+                if not (refused and changes_nothing):
+                    return response
+                await response.aclose()
+            await asyncio.sleep(pause_s)
+        return await self._transport.handle_async_request(request)
+
     def _forwarded_headers(self, headers: Iterable[Header]) -> list[Header]:
-        # The gateway's own token must not reach the engine.
-        kept = forwarded_headers(headers, authorization=self._key is None and self._forwards_authorization)
+        """Return the headers of a client's request that the engine gets, without the gateway's own token."""
+        dropped = set(_NOT_FORWARDED)
+        if self._key is not None or not self._forwards_authorization:
+            dropped.add(b"authorization")
         # Without OpenTelemetry, the client's own trace context is forwarded as it is.
         if traced := [(name.encode(), value.encode()) for name, value in trace_headers().items()]:
-            own = {name.encode() for name in trace_header_names()}
-            kept = [*(header for header in kept if header[0] not in own), *traced]
+            dropped |= {name.encode() for name in trace_header_names()}
+        kept = [header for header in _end_to_end(headers) if header[0] not in dropped] + traced
         return kept if self._key is None else [*kept, (b"authorization", b"Bearer " + self._key.encode())]
 
 
@@ -317,25 +320,15 @@ def error_event(response: httpx.Response, error: httpx.HTTPError) -> bytes:
 
 def upstream_error(error: httpx.HTTPError) -> ApiError:
     """Return the error to send when a request to the engine fails: 504 for a timeout, else 502."""
+    status, code = 502, "upstream_unreachable"
     if isinstance(error, UnreadableEventError):
-        return ApiError(
-            502,
-            f"the engine behind this gateway sent an event that cannot be read ({error}). Send the request "
-            "without stream: the answer is then relayed unchanged.",
-            kind="server_error",
-            code="upstream_unreadable",
-        )
-    if isinstance(error, httpx.TimeoutException):
-        return ApiError(
-            504,
-            "the engine behind this gateway did not answer in time. Try again, or with fewer tokens.",
-            kind="server_error",
-            code="upstream_timeout",
-        )
-    reason = f" ({error})" if str(error) else ""
-    return ApiError(
-        502,
-        f"the engine behind this gateway cannot be reached or broke off{reason}. Try again when it is back.",
-        kind="server_error",
-        code="upstream_unreachable",
-    )
+        code = "upstream_unreadable"
+        problem = f"sent an event that cannot be read ({error}). Send the request without stream: the answer "
+        problem += "is then relayed unchanged."
+    elif isinstance(error, httpx.TimeoutException):
+        status, code = 504, "upstream_timeout"
+        problem = "did not answer in time. Try again, or with fewer tokens."
+    else:
+        reason = f" ({error})" if str(error) else ""
+        problem = f"cannot be reached or broke off{reason}. Try again when it is back."
+    return ApiError(status, f"the engine behind this gateway {problem}", kind="server_error", code=code)

@@ -17,10 +17,13 @@ import httpx
 
 from agentrt.errors import ConfigurationError
 
-_AUTHORITY: Final = re.compile(r"(\[[^\[\]]+\]|[^\[\]:@%]+)(:[0-9]{1,5})?")
+_ADDRESS: Final = re.compile(
+    r"(?i:https?)://(\[[^\[\]]+\]|[^\[\]:@%/]+)(?::(?P<port>[0-9]{1,5}))?(?P<path>(/[^/]+)*)/?"
+)
+_SEGMENT: Final = re.compile(r"[^/\\%;]*[^/\\%;.]")
+"""Of a path, once it is decoded."""
 _MAX_LABEL: Final = 63
 _MAX_HOST: Final = 253
-
 
 NOTHING_LISTENS: Final = "nothing listens there"
 NO_SOCKET: Final = "there is no such socket"
@@ -43,55 +46,40 @@ def server_root(address: str, setting: str, server: str, secret: str) -> httpx.U
         ConfigurationError: ``address`` is not the plain address of an HTTP server: a scheme, a host, and
             perhaps a port and a path.
     """
-    problem = _problem(address, secret)
-    if problem is None:
+    problem = ""
+    if _is_plain(address):
         try:
             url = httpx.URL(address)
         except httpx.InvalidURL as error:
-            problem = str(error)
+            problem = f": {error}"
         else:
-            problem = _host_problem(url.raw_host.decode("ascii"))
-    if problem is not None:
-        # What may be a password or a key is not shown.
-        shown = re.sub(r".*@|[?#].*", "…", address, flags=re.DOTALL)
-        meant = f"http://{address}"
-        hint = f" Did you mean {meant}?" if "//" not in address and _problem(meant, secret) is None else ""
-        raise ConfigurationError(
-            f"{setting}: {shown!r} is not the address of {server}: {problem}.{hint} Write scheme, host, and "
-            "port or path if it has them, such as http://127.0.0.1:8000/v1."
-        )
-    path = url.raw_path.rstrip(b"/").removesuffix(b"/v1").rstrip(b"/")
-    return url.copy_with(raw_path=path or b"/")
+            host = url.raw_host.decode("ascii")
+            labels = [host] if ":" in host else host.split(".")
+            if all(0 < len(label) <= _MAX_LABEL for label in labels) and len(host) <= _MAX_HOST:
+                path = url.raw_path.rstrip(b"/").removesuffix(b"/v1").rstrip(b"/")
+                return url.copy_with(raw_path=path or b"/")
+            problem = ": its host has a dot too many, or is too long"
+    elif set(address) & {"@", "?", "#"}:
+        problem = f": it has a user, a query or a fragment; {secret}"
+    # What may be a password or a key is not shown.
+    shown = re.sub(r".*@|[?#].*", "…", address, flags=re.DOTALL)
+    meant = f"http://{address}"
+    hint = f" Did you mean {meant}?" if "//" not in address and _is_plain(meant) else ""
+    raise ConfigurationError(
+        f"{setting}: {shown!r} is not the address of {server}{problem}.{hint} Write scheme, host, and port "
+        "or path if it has them, such as http://127.0.0.1:8000/v1."
+    )
 
 
-def _problem(address: str, secret: str) -> str | None:
-    """Return what is wrong with the text of an address, some of which a parser would mend in silence."""
-    if not address.isprintable() or set(address) & {" ", "\\"}:
-        return "it has a space, a backslash or a character that cannot be printed"
-    scheme, separator, rest = address.partition("://")
-    authority, _, path = rest.partition("/")
-    if not separator or scheme.lower() not in ("http", "https") or not authority:
-        return "it does not begin with http:// or https:// and a host"
-    if set(address) & {"?", "#"} or "@" in authority:
-        return f"it has a user, a query or a fragment; {secret}"
-    found = _AUTHORITY.fullmatch(authority)
-    if found is None:
-        return "its host or port cannot be read"
-    if found[2] is not None and not 0 < int(found[2][1:]) < 2**16:
-        return "its port is not between 1 and 65535"
-    for part in path.removesuffix("/").split("/") if path else ():
-        plain = unquote(part)
-        if not plain.isprintable() or plain[-1:] in ("", ".") or set(plain) & {"/", "\\", "%", ";"}:
-            return f"the part {part!r} of its path is empty, ends in a dot, or has a '%' or ';' in it"
-    return None
-
-
-def _host_problem(host: str) -> str | None:
-    """Return what is wrong with a host in ASCII, which a resolver would refuse at each request."""
-    labels = [host] if ":" in host else host.split(".")
-    if not all(0 < len(label) <= _MAX_LABEL for label in labels) or len(host) > _MAX_HOST:
-        return "its host has a dot too many, or is too long"
-    return None
+def _is_plain(address: str) -> bool:
+    """Whether the text is an address without anything that a parser or a server would mend in silence."""
+    found = _ADDRESS.fullmatch(address)
+    if found is None or not address.isprintable() or set(address) & set(" \\?#"):
+        return False
+    segments = [unquote(part) for part in found["path"].split("/")[1:]]
+    return 0 < int(found["port"] or 1) < 2**16 and all(
+        _SEGMENT.fullmatch(each) and each.isprintable() for each in segments
+    )
 
 
 def why_unreachable(error: httpx.HTTPError, uds: Path | None = None) -> str:
@@ -101,10 +89,9 @@ def why_unreachable(error: httpx.HTTPError, uds: Path | None = None) -> str:
     """
     if uds is not None and (problem := _socket_problem(uds)) is not None:
         return problem
-    if isinstance(error, httpx.ConnectTimeout):
-        return "it does not accept the connection"
     if isinstance(error, httpx.TimeoutException):
-        return "it sends nothing any more"
+        accepted = not isinstance(error, httpx.ConnectTimeout)
+        return "it sends nothing any more" if accepted else "it does not accept the connection"
     causes = list(_causes(error))
     for cause in causes:
         if isinstance(cause, ssl.SSLCertVerificationError):

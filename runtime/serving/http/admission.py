@@ -12,7 +12,7 @@ from fastapi import Request
 from agentrt.priority import Priority
 
 from .config import ListenConfig
-from .errors import ApiError, rate_limit_error
+from .errors import rate_limit_error
 from .request_state import app_of
 
 FREE_BYTES: Final = 1 << 16
@@ -27,7 +27,7 @@ class Shares:
     fewer than two places for each.
     """
 
-    def __init__(self, places: int, apps: Collection[str] = ()) -> None:
+    def __init__(self, places: int, apps: Collection[str]) -> None:
         """``apps`` are those with places of their own. Others take what is common."""
         self._apps = frozenset(apps) if len(apps) > 1 else frozenset()
         self._own = places // (2 * len(self._apps)) if self._apps else 0
@@ -77,28 +77,18 @@ class HeldBytes(AbstractContextManager["HeldBytes"]):
         self._counted = 0
 
     def grow_to(self, total: int) -> None:
-        """Hold ``total`` bytes, or as many as now if these are more.
-
-        Raises:
-            ApiError: 429, the app holds as many as it may.
-        """
+        """Hold ``total`` bytes, or as many as now if these are more; raise a 429 if the app may not."""
         added = total - FREE_BYTES - self._counted
         if added <= 0:
             return
-        if not self._shares[self._priority].take(self._app, added):
-            raise _too_many_bytes()
+        self._take(self._priority, added)
         self._counted += added
 
     def move_to(self, priority: Priority) -> None:
-        """Count the bytes as those of a request of this priority.
-
-        Raises:
-            ApiError: 429, the app holds as many of it as it may.
-        """
+        """Count the bytes as those of a request of this priority; raise a 429 if the app may hold no more."""
         if priority is self._priority:
             return
-        if not self._shares[priority].take(self._app, self._counted):
-            raise _too_many_bytes()
+        self._take(priority, self._counted)
         self._shares[self._priority].give_back(self._app, self._counted)
         self._priority = priority
 
@@ -107,9 +97,9 @@ class HeldBytes(AbstractContextManager["HeldBytes"]):
         self._shares[self._priority].give_back(self._app, self._counted)
         self._counted = 0
 
-
-def _too_many_bytes() -> ApiError:
-    return rate_limit_error("too many large requests are in progress. Try again in a moment.")
+    def _take(self, priority: Priority, added: int) -> None:
+        if not self._shares[priority].take(self._app, added):
+            raise rate_limit_error("too many large requests are in progress. Try again in a moment.")
 
 
 class Admission:
@@ -121,43 +111,32 @@ class Admission:
 
     def __init__(self, config: ListenConfig) -> None:
         """``config`` has the limits and the apps."""
-        self._requests = {each: Shares(config.max_requests, config.apps) for each in Priority}
-        self._bytes = {each: Shares(config.max_held_bytes, config.apps) for each in Priority}
+        self.requests = {each: Shares(config.max_requests, config.apps) for each in Priority}
+        self.bytes = {each: Shares(config.max_held_bytes, config.apps) for each in Priority}
 
     @property
     def active(self) -> int:
         """Requests in progress."""
-        return sum(shares.taken for shares in self._requests.values())
+        return sum(shares.taken for shares in self.requests.values())
 
     @property
     def held_bytes(self) -> int:
         """Bytes that are counted."""
-        return sum(shares.taken for shares in self._bytes.values())
-
-    @contextmanager
-    def admit(self, request: Request, priority: Priority) -> Iterator[None]:
-        """Count a request of this priority as in progress until the block ends.
-
-        Raises:
-            ApiError: 429, the app has as many as it may.
-        """
-        app, shares = app_of(request), self._requests[priority]
-        held: HeldBytes = request.state.held_bytes
-        held.move_to(priority)
-        if not shares.take(app):
-            raise rate_limit_error(
-                f"too many {priority.name.lower()} requests are in progress. Try again in a moment."
-            )
-        try:
-            yield
-        finally:
-            shares.give_back(app)
-
-    def hold_bytes(self, app: str, priority: Priority) -> HeldBytes:
-        """Return the bytes of one request, none yet, which count until its block ends."""
-        return HeldBytes(self._bytes, app, priority)
+        return sum(shares.taken for shares in self.bytes.values())
 
 
-def admit(request: Request, priority: Priority) -> AbstractContextManager[None]:
-    """Count ``request`` at the server or gateway that received it; see :meth:`Admission.admit`."""
-    return cast(Admission, request.app.state.admission).admit(request, priority)
+@contextmanager
+def admit(request: Request, priority: Priority) -> Iterator[None]:
+    """Count a request as in progress until the block ends; raise a 429 if the app has as many as it may."""
+    app, admission = app_of(request), cast(Admission, request.app.state.admission)
+    held: HeldBytes = request.state.held_bytes
+    held.move_to(priority)
+    shares = admission.requests[priority]
+    if not shares.take(app):
+        raise rate_limit_error(
+            f"too many {priority.name.lower()} requests are in progress. Try again in a moment."
+        )
+    try:
+        yield
+    finally:
+        shares.give_back(app)

@@ -8,44 +8,40 @@ from typing import Any, Final
 
 from fastapi import FastAPI
 from starlette.datastructures import Headers
+from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agentrt.otel.http_spans import http_server_span
 from agentrt.otel.propagation import served
+from agentrt.priority import PRIORITY_HEADER
 
 from .admission import Admission
 from .config import ListenConfig
-from .cors import allow_origins
 from .errors import ApiError, install_error_handlers
-from .guard import Guard
+from .guard import Guard, check_host
 from .open_responses import OpenResponses
+from .streaming import ending_connection
 from .strict_json import compact_json
 
 _POLLED: Final = frozenset(("/health", "/metrics"))
 """Supervisors and Prometheus ask for them all day long."""
 _NO_PATHS: Final[frozenset[str]] = frozenset()
-_NO_TELEMETRY: Final[Any] = {
-    "tracing": False,
-    "metrics": False,
-    "logs": False,
-    "operation_spans": False,
-    "auto_configure": False,
-}
+_NO_TELEMETRY: Final[Any] = dict.fromkeys(
+    ("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False
+)
 
 
-class TraceContext:
+class _TraceContext:
     """ASGI middleware: a request is a span, which is a part of the trace that its ``traceparent`` names.
 
-    It belongs behind the guard: strangers continue no trace, and make no span.
+    It belongs behind the guard: strangers continue no trace, and make no span. Health and metrics make none.
     """
 
-    def __init__(self, app: ASGIApp, untraced: frozenset[str] = _NO_PATHS) -> None:
-        """Pass requests on to ``app``. Those for ``untraced`` paths, health and metrics make no span."""
+    def __init__(self, app: ASGIApp, untraced: frozenset[str]) -> None:
         self._app = app
         self._untraced = untraced | _POLLED
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on in its trace."""
         if scope["type"] != "http" or scope["path"] in self._untraced:
             await self._app(scope, receive, send)
             return
@@ -88,35 +84,64 @@ class AnswerInterrupted:
                 complete = not message.get("more_body", False)
             await send(message)
 
+        interrupted = False
         try:
             await self._app(scope, receive, send_noted)
         except asyncio.CancelledError:
-            if not complete:
-                await _answer_stopping(head, sent_last, scope, receive, send)
+            interrupted = not complete
+        if not interrupted:
+            return
+        error = ApiError(
+            SERVICE_UNAVAILABLE,
+            "the server has stopped before the answer was complete. Try again when it has restarted.",
+            kind="server_error",
+            code="server_stopping",
+            headers={"connection": "close"},
+        )
+        if head is None:
+            await error.response(scope["path"])(scope, receive, send)
+            return
+        content_type = Headers(raw=list(head["headers"])).get("content-type", "")
+        text = compact_json(error.body(scope["path"]))
+        if content_type.startswith("text/event-stream"):
+            # The blank line ends an event of which only a part has been sent.
+            await send({"type": "http.response.body", "body": f"\n\ndata: {text}\n\n".encode()})
+        elif content_type.startswith("application/x-ndjson"):
+            line_feed = "" if sent_last.endswith(b"\n") else "\n"
+            await send({"type": "http.response.body", "body": f"{line_feed}{text}\n".encode()})
 
 
-async def _answer_stopping(
-    head: Message | None, sent_last: bytes, scope: Scope, receive: Receive, send: Send
-) -> None:
-    """Send the error after ``head`` and a body that ends in ``sent_last`` so far."""
-    error = ApiError(
-        SERVICE_UNAVAILABLE,
-        "the server has stopped before the answer was complete. Try again when it has restarted.",
-        kind="server_error",
-        code="server_stopping",
-        headers={"connection": "close"},
-    )
-    if head is None:
-        await error.response(scope["path"])(scope, receive, send)
-        return
-    content_type = Headers(raw=list(head["headers"])).get("content-type", "")
-    text = compact_json(error.body(scope["path"]))
-    if content_type.startswith("text/event-stream"):
-        # The blank line ends an event of which only a part has been sent.
-        await send({"type": "http.response.body", "body": f"\n\ndata: {text}\n\n".encode()})
-    elif content_type.startswith("application/x-ndjson"):
-        line_feed = "" if sent_last.endswith(b"\n") else "\n"
-        await send({"type": "http.response.body", "body": f"{line_feed}{text}\n".encode()})
+class _AllowedPages(CORSMiddleware):
+    """Starlette's CORS for the origins that are allowed; requests of others are left to the guard.
+
+    Starlette would name the methods and the readable headers to pages of any origin, and answer preflights
+    whatever their ``Host``.
+    """
+
+    def __init__(self, app: ASGIApp, config: ListenConfig) -> None:
+        super().__init__(
+            app,
+            allow_origins=sorted(config.cors_origins),
+            allow_methods=("DELETE", "GET", "POST"),
+            allow_headers=("*",),  # clients send many of their own
+            allow_private_network=True,
+            expose_headers=(PRIORITY_HEADER, "retry-after", "x-should-retry"),
+        )
+        self._config = config
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope) if scope["type"] == "http" else Headers()
+        if not self.is_allowed_origin(headers.get("origin", "")):
+            await self.app(scope, receive, send)
+        elif scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
+            try:
+                check_host(self._config, headers)
+                response = self.preflight_response(headers)
+            except ApiError as refusal:
+                response = refusal.response(scope["path"])
+            await response(scope, receive, ending_connection(send))  # it has no token
+        else:
+            await self.simple_response(scope, receive, send, headers)
 
 
 def application(
@@ -132,13 +157,13 @@ def application(
     Its state has ``admission``. ``public_paths`` and ``owner_paths`` are those of :class:`Guard`.
 
     From version 0.165 FastAPI makes a span of every request, strangers' included, with path and query. Ours
-    are those of :class:`TraceContext`.
+    are made behind the guard.
     """
     app = FastAPI(title=title, telemetry=_NO_TELEMETRY, **options)
     app.state.admission = Admission(config)
     app.state.open_responses = OpenResponses()
     install_error_handlers(app)
-    app.add_middleware(TraceContext, untraced=public_paths | owner_paths)
+    app.add_middleware(_TraceContext, untraced=public_paths | owner_paths)
     app.add_middleware(
         Guard,
         config=config,
@@ -146,5 +171,6 @@ def application(
         public_paths=public_paths,
         owner_paths=owner_paths,
     )
-    allow_origins(app, config)
+    if config.cors_origins:  # around the guard, so that pages can read its refusals, too
+        app.add_middleware(_AllowedPages, config=config)
     return app

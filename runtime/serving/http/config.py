@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from pathlib import Path
-from urllib.parse import urlsplit
+from typing import Final
 
 from pydantic import Field
 
@@ -12,6 +13,10 @@ from agentrt.errors import ConfigurationError
 from agentrt.settings import Settings
 
 from .identity import Tokens
+
+_ORIGIN: Final = re.compile(
+    r"(?P<scheme>https?)://(\[[0-9a-f:.]+\]|[^A-Z\s/:@*?#\[\]]+)(?P<port>:[0-9]{1,5})?"
+)
 
 
 class ListenConfig(Settings, strict=True, arbitrary_types_allowed=True):
@@ -89,14 +94,8 @@ def check_origin(text: str) -> None:
     Raises:
         ConfigurationError: it is not.
     """
-    try:
-        url = urlsplit(text)
-        host, port = url.hostname, url.port
-    except ValueError:
-        host = port = None
-    default = {"http": 80, "https": 443}.get(url.scheme) if host is not None else None
-    plain = default is not None and port != default and not set(url.netloc) & {"@", "*"}
-    if not plain or text != f"{url.scheme}://{url.netloc.lower()}":
+    found = _ORIGIN.fullmatch(text)
+    if found is None or found["scheme"] + (found["port"] or "") in ("http:80", "https:443"):
         raise ConfigurationError(
             f"{text!r} is no origin. Give scheme, host and port as the browser sends them, such as "
             "https://chat.example or http://localhost:3000; there is no pattern for several."

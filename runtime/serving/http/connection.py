@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 import struct
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
@@ -17,7 +18,6 @@ from .connection_table import ConnectionTable
 from .errors import ApiError
 from .http11 import Http11
 from .identity import peer_app
-from .lingering import LingeringTransport
 
 STOPPING_WRITE_S: Final = 3.0
 """Seconds in which a client must have read what it was sent, once the server stops."""
@@ -30,13 +30,98 @@ _MOST_READ: Final = 1 << 14
 """Bytes that are read and parsed in one turn of the event loop."""
 _MANY_EVENTS: Final = 64
 """Of HTTP in what was read at once: a body in chunks of one byte has thousands, and each takes some µs."""
+LINGER_S: Final = 10.0
+"""Seconds for which a closing connection waits for its client to close, too."""
 _LINGER_BODIES: Final = 4
 """What a closing connection discards at most, in bodies of the greatest size."""
-
 _NO_LINGER: Final = struct.pack("ii", 1, 0)
 
 _log = logging.getLogger("uvicorn.error.connection")
 _log.setLevel(logging.ERROR)  # uvicorn warns of each request that is not HTTP: clients could fill the disk
+
+
+class _LingeringTransport:
+    """A transport that reads on while it closes, if its client may still be sending.
+
+    The system resets a connection that is closed with bytes that were not read: the client, which may still
+    be sending its body, then finds an error in place of the answer. So sending is ended first (half-close),
+    and what arrives is discarded until the client closes, too, or has sent too much or for too long.
+    """
+
+    def __init__(
+        self, transport: asyncio.Transport, client_may_send: Callable[[], bool], max_bytes: int
+    ) -> None:
+        """``client_may_send`` says whether bytes may arrive that nobody waits for: at most ``max_bytes``."""
+        self._transport = transport
+        self._client_may_send = client_may_send
+        self._bytes_left = max_bytes
+        self._seconds = LINGER_S
+        self._closing = False
+        self._timer: asyncio.TimerHandle | None = None
+        """It runs while the connection lingers."""
+        self.received_eof = False
+        """Whether the client has ended its sending. Set by the protocol."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def is_closing(self) -> bool:
+        return self._closing or self._transport.is_closing()
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if not self._closing:
+            self._transport.write(data)
+
+    def pause_reading(self) -> None:
+        if not self._closing:
+            self._transport.pause_reading()
+
+    def close(self) -> None:
+        """Close the connection when everything is sent. It lingers if the client may still be sending."""
+        if self._client_may_send():
+            self.linger()
+        elif not self._closing:
+            self._closing = True
+            self._transport.close()
+
+    def linger(self) -> None:
+        """End sending, and discard what arrives before the client closes, too."""
+        if self.is_closing():
+            return
+        self._closing = True
+        if self.received_eof:
+            self._transport.close()
+            return
+        self._transport.resume_reading()
+        self._start_timer()
+        if self._transport.get_write_buffer_size() == 0:
+            self.end_sending()
+
+    def end_sending(self) -> None:
+        """Tell a client whose connection lingers that everything was sent. To be called when it was."""
+        if self._timer is not None:
+            with suppress(OSError):  # the client may have reset it
+                self._transport.get_extra_info("socket").shutdown(socket.SHUT_WR)
+
+    def discard(self, data: bytes) -> None:
+        self._bytes_left -= len(data)
+        if self._bytes_left < 0:
+            self._transport.close()
+
+    def hurry(self, seconds: float) -> None:
+        self._seconds = min(self._seconds, seconds)
+        if self._timer is not None:
+            self._start_timer()
+
+    def lost(self) -> None:
+        self._closing = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _start_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._transport.close)
 
 
 class Connection(H11Protocol, asyncio.BufferedProtocol):
@@ -58,10 +143,11 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
     table: ConnectionTable
 
     conn: Http11
-    transport: LingeringTransport
+    transport: _LingeringTransport  # type: ignore[assignment]  # uvicorn needs no more of it
 
     _head_timer: asyncio.TimerHandle | None = None
     _write_timer: asyncio.TimerHandle | None = None
+    """It runs while anything is unsent."""
     _probe_timer: asyncio.TimerHandle | None = None
     _probe_s = _FIRST_PROBE_S
     _read_bytes = _LEAST_READ
@@ -70,11 +156,6 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
         """``arguments`` are those of uvicorn's protocols."""
         super().__init__(*arguments)
         self.conn = Http11()
-
-    @classmethod
-    def bound_to(cls, config: ListenConfig, table: ConnectionTable) -> type[Connection]:
-        """Return the class of the connections of one server."""
-        return type("BoundConnection", (cls,), {"config_of_server": config, "table": table})
 
     @property
     def idle(self) -> bool:
@@ -85,17 +166,14 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
         """Store the peer's app in the state of each request, and start the timer of the first head."""
         config = self.config_of_server
         discarded = _LINGER_BODIES * config.max_body_bytes
-        super().connection_made(LingeringTransport(transport, self._client_may_send, discarded))
+        lingering: Any = _LingeringTransport(transport, self._client_may_send, discarded)
+        super().connection_made(lingering)
         self.logger = _log
         self._write_timeout_s = config.write_timeout_s
         transport.set_write_buffer_limits(high=0)  # writing is paused while anything is unsent
         self.app_state = {**self.app_state, "peer": peer_app(_socket_of(transport)), "connection": self}
         self._start_timer()
         self.table.add(self)
-
-    def prove(self, app: str) -> bool:
-        """Make this a connection of ``app``: a request of it was accepted. False if the app has too many."""
-        return self.table.prove(self, app)
 
     def abort(self) -> None:
         """Close the connection at once, without what is still to be sent, here or by the system."""
@@ -132,7 +210,9 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
             return  # behind the last request, such as the line feed at the end of a file
         super().data_received(data)
         if self.cycle is not None and not self.cycle.response_complete:
-            self._stop_timer()
+            if self._head_timer is not None:
+                self._head_timer.cancel()
+                self._head_timer = None
         elif self._head_timer is None:
             self._start_timer()
 
@@ -163,10 +243,10 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
         """Stop the timers."""
         self.table.remove(self)
         self.transport.lost()
-        self._stop_timer()
-        self._stop_probing()
         super().connection_lost(exc)
-        self._stop_write_timer()
+        for timer in (self._head_timer, self._probe_timer, self._write_timer):
+            if timer is not None:
+                timer.cancel()
 
     def pause_writing(self) -> None:
         """Start the timer of what is unsent. It also runs while the connection closes."""
@@ -175,7 +255,9 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         """Stop the timer: everything is sent."""
-        self._stop_write_timer()
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
         self.transport.end_sending()
         super().resume_writing()
 
@@ -183,7 +265,7 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
         """End the connection after the request in progress, and sooner if its client does not read."""
         self._write_timeout_s = min(self._write_timeout_s, STOPPING_WRITE_S)
         if self._write_timer is not None:
-            self._stop_write_timer()
+            self._write_timer.cancel()
             self._write_timer = self.loop.call_later(self._write_timeout_s, self.abort)
         self.transport.hurry(STOPPING_WRITE_S)
         super().shutdown()
@@ -196,26 +278,12 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
     def _start_timer(self) -> None:
         self._head_timer = self.loop.call_later(self.config_of_server.header_timeout_s, self._head_timed_out)
 
-    def _stop_timer(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
-
     def _probe(self) -> None:
         """Find out whether a client that has ended its sending is gone, now and at growing intervals."""
         if not self.flow.write_paused:
             self.transport.write(self.conn.early_byte())
         self._probe_timer = self.loop.call_later(self._probe_s, self._probe)
         self._probe_s *= _PROBE_FACTOR
-
-    def _stop_probing(self) -> None:
-        if self._probe_timer is not None:
-            self._probe_timer.cancel()
-
-    def _stop_write_timer(self) -> None:
-        if self._write_timer is not None:
-            self._write_timer.cancel()
-            self._write_timer = None
 
     def _head_timed_out(self) -> None:
         self._head_timer = None
@@ -242,5 +310,5 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
         return unread or (self.cycle is not None and self.cycle.more_body)
 
 
-def _socket_of(transport: asyncio.Transport) -> Any:
+def _socket_of(transport: Any) -> Any:
     return transport.get_extra_info("socket")

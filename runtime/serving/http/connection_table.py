@@ -9,17 +9,11 @@ from typing import Protocol
 from .admission import Shares
 
 
-class TableEntry(Protocol):
-    """What a table knows of a connection."""
-
+class _Connection(Protocol):
     @property
-    def idle(self) -> bool:
-        """Whether no request is in progress on it."""
-        ...
+    def idle(self) -> bool: ...
 
-    def abort(self) -> None:
-        """Close it at once, without what is still to be sent."""
-        ...
+    def abort(self) -> None: ...
 
 
 class ConnectionTable:
@@ -33,22 +27,22 @@ class ConnectionTable:
     def __init__(self, limit: int, apps: Collection[str]) -> None:
         """``limit`` is how many connections there may be; ``apps`` are those with places of their own."""
         self._max_unproven = max(1, limit // 2)
-        self._unproven: dict[TableEntry, None] = {}
+        self._unproven: dict[_Connection, None] = {}
         self._shares = Shares(max(1, limit - self._max_unproven), apps)
-        self._apps: dict[TableEntry, str] = {}
+        self._apps: dict[_Connection, str] = {}
         """The app of each proven connection; the one whose last request is the oldest comes first."""
 
     def __len__(self) -> int:
         """How many connections there are."""
         return len(self._unproven) + len(self._apps)
 
-    def add(self, connection: TableEntry) -> None:
+    def add(self, connection: _Connection) -> None:
         """Add a connection that was just accepted."""
         if len(self._unproven) >= self._max_unproven:
             self._close(next(iter(self._unproven)))
         self._unproven[connection] = None
 
-    def prove(self, connection: TableEntry, app: str) -> bool:
+    def prove(self, connection: _Connection, app: str) -> bool:
         """Make an added connection one of ``app``; without effect, and False, if it may have no more.
 
         An idle connection of the app is closed first.
@@ -60,7 +54,7 @@ class ConnectionTable:
         self._apps[connection] = app
         return True
 
-    def remove(self, connection: TableEntry) -> None:
+    def remove(self, connection: _Connection) -> None:
         """Remove a connection, which may be in the table."""
         self._unproven.pop(connection, None)
         if (app := self._apps.pop(connection, None)) is not None:
@@ -87,7 +81,7 @@ class ConnectionTable:
         self._close(connection)
         return True
 
-    def _close(self, connection: TableEntry) -> None:
+    def _close(self, connection: _Connection) -> None:
         self.remove(connection)
         connection.abort()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from fastapi import FastAPI, Request
@@ -35,8 +35,8 @@ OLLAMA_ROUTES: Final = "/api/"
 """What the paths of Ollama's routes begin with, at a server and at an engine behind a gateway."""
 
 _log: Final = logging.getLogger(__name__)
-_BUSY_MODELS_RETRY_S = "5"
-_TYPE: Final = re.compile(r"str|(?:list|dict|literal)\[.*\]")
+_NO_FIELD: Final = re.compile(r"body|path|query|str|(?:list|dict|literal)\[.*\]")
+"""Parts of an error's place that are no fields, but types that a field may have."""
 _WHOLE_BODY: Final = {
     "missing": "the body is empty. Send one in JSON.",
     "list_type": "the body is no JSON array. Send one: [{…}].",
@@ -87,13 +87,28 @@ def _shortened(text: str) -> str:
 
 def rate_limit_error(message: str) -> ApiError:
     """Return a 429 that asks the client to try again after a second."""
-    return ApiError(
-        429,
-        message,
-        kind="rate_limit_error",
-        code="rate_limit_exceeded",
-        headers={"retry-after": "1"},
-    )
+    return to_api_error(OverloadedError(message))
+
+
+_BAD, _OVERLOAD, _SERVER = "invalid_request_error", "rate_limit_error", "server_error"
+# To OpenAI's clients: the prompt may depend on the answer in progress; more contexts will not fit.
+_NO_RETRY: Final = {"x-should-retry": "false"}
+_RETRY: Final = {"retry-after": "5"}  # not where that cannot help
+_ERRORS: Final[Sequence[tuple[type[AgentRTError], int, str, str | None, Mapping[str, str]]]] = (
+    (InvalidRequestError, 400, _BAD, "invalid_value", {}),
+    (PromptTooLongError, 400, _BAD, "context_length_exceeded", {}),
+    (ContextNotFoundError, 404, _BAD, "context_not_found", {}),
+    (ContextBusyError, 409, _BAD, "context_busy", _NO_RETRY),
+    (ContextQuotaError, 429, "insufficient_quota", "context_quota_exceeded", _NO_RETRY),
+    (ContextStoreError, 503, _SERVER, "context_store_failed", {}),
+    (OverloadedError, 429, _OVERLOAD, "rate_limit_exceeded", {"retry-after": "1"}),
+    (RuntimeClosedError, 503, _SERVER, None, {}),
+    (ModelBudgetError, 503, _SERVER, "model_unavailable", _RETRY),
+    (ModelTooLargeError, 503, _SERVER, "model_too_large", {}),
+    (ModelLoadError, 503, _SERVER, "model_load_failed", {}),
+    (AgentRTError, 500, _SERVER, None, {}),
+)
+"""Status, type, code and headers of the first kind that an error is of."""
 
 
 def to_api_error(error: Exception) -> ApiError:
@@ -106,62 +121,30 @@ def to_api_error(error: Exception) -> ApiError:
         return error
     if isinstance(error, RequestValidationError):
         return _validation_error(error)
-    if isinstance(error, InvalidRequestError):
-        return ApiError(400, str(error), param=error.field, code="invalid_value")
-    if isinstance(error, PromptTooLongError):
-        return ApiError(400, str(error), param=error.field, code="context_length_exceeded")
-    if isinstance(error, ContextNotFoundError):
-        return ApiError(404, str(error), param="context_id", code="context_not_found")
-    if isinstance(error, ContextBusyError):
-        # OpenAI's clients do not try again: the prompt may depend on the answer that is in progress.
-        return ApiError(
-            409, str(error), param="context_id", code="context_busy", headers={"x-should-retry": "false"}
-        )
-    if isinstance(error, ContextQuotaError):
-        # Without retry-after, and OpenAI's clients do not try again: that cannot help.
-        return ApiError(
-            429,
-            str(error),
-            kind="insufficient_quota",
-            code="context_quota_exceeded",
-            headers={"x-should-retry": "false"},
-        )
-    if isinstance(error, ContextStoreError):
-        _log.error("contexts: %s", error)
-        return ApiError(
-            503,
-            "the server could not read or write its contexts; its log has the cause. Try again later, or "
-            "send the whole conversation without a context.",
-            kind="server_error",
-            code="context_store_failed",
-        )
-    if isinstance(error, OverloadedError):
-        return rate_limit_error(str(error))
-    if isinstance(error, RuntimeClosedError):
-        return ApiError(503, "the server is stopping. Try again when it has restarted.", kind="server_error")
-    if isinstance(error, ModelBudgetError):
-        headers = {"retry-after": _BUSY_MODELS_RETRY_S}
-        return ApiError(
-            503, str(error), param="model", kind="server_error", code="model_unavailable", headers=headers
-        )
-    if isinstance(error, ModelTooLargeError):  # without retry-after: trying again cannot help
-        return ApiError(503, str(error), param="model", kind="server_error", code="model_too_large")
-    if isinstance(error, ModelLoadError):
-        _log.error("%s", error)
-        return ApiError(
-            503,
-            f"the model {error.model!r} could not be loaded; the server's log has the cause. Try again "
-            "later, or use another model.",
-            param="model",
-            kind="server_error",
-            code="model_load_failed",
-        )
-    if isinstance(error, AgentRTError):
-        return ApiError(500, str(error), kind="server_error")
     if isinstance(error, HTTPException):
         code = {404: "unknown_url", 405: "method_not_allowed"}.get(error.status_code)
         return ApiError(error.status_code, str(error.detail), code=code, headers=error.headers)
-    return ApiError(500, "the server failed. Its log has the cause.", kind="server_error")
+    if not isinstance(error, AgentRTError):
+        return ApiError(500, "the server failed. Its log has the cause.", kind=_SERVER)
+    message, param = str(error), None
+    if isinstance(error, InvalidRequestError | PromptTooLongError):
+        param = error.field
+    elif isinstance(error, ContextNotFoundError | ContextBusyError):
+        param = "context_id"
+    elif isinstance(error, ModelBudgetError | ModelTooLargeError | ModelLoadError):
+        param = "model"
+    if isinstance(error, RuntimeClosedError):
+        message = "the server is stopping. Try again when it has restarted."
+    elif isinstance(error, ContextStoreError):
+        _log.error("contexts: %s", error)
+        message = "the server could not read or write its contexts; its log has the cause. Try again later, "
+        message += "or send the whole conversation without a context."
+    elif isinstance(error, ModelLoadError):
+        _log.error("%s", error)
+        message = f"the model {error.model!r} could not be loaded; the server's log has the cause. Try again "
+        message += "later, or use another model."
+    _, status, kind, code, headers = next(known for known in _ERRORS if isinstance(error, known[0]))
+    return ApiError(status, message, code=code, param=param, kind=kind, headers=headers or None)
 
 
 def install_error_handlers(app: FastAPI) -> None:
@@ -193,15 +176,10 @@ def _no_route(request: Request, error: HTTPException) -> ApiError:
     return ApiError(known.status_code, message, code=known.code, headers=known.headers)
 
 
-def _is_type(part: int | str) -> bool:
-    """Whether a part of an error's place is no field, but one of the types that a field may have."""
-    return isinstance(part, str) and _TYPE.fullmatch(part) is not None
-
-
 def _validation_error(error: RequestValidationError) -> ApiError:
     """Return a 400 for the first wrong field of a body; ``param`` is its path, such as ``tools[0].name``."""
     first = error.errors()[0]
-    path = [part for part in first["loc"] if part not in ("body", "path", "query") and not _is_type(part)]
+    path = [part for part in first["loc"] if isinstance(part, int) or _NO_FIELD.fullmatch(part) is None]
     param = ""
     for part in path:
         param += f"[{part}]" if isinstance(part, int) else f".{part}" if param else str(part)

@@ -22,13 +22,7 @@ if TYPE_CHECKING:
 
 _LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _WILDCARD_HOSTS: Final = frozenset({"0.0.0.0", "::"})
-
-
-_PATH_WITHOUT_TOKEN = "/health"
-"""Supervisors that poll whether a server is alive have no token."""
-_METRICS_PATH = "/metrics"
-"""Its answer tells what all apps do."""
-_NO_PATHS: frozenset[str] = frozenset()
+_METRICS_PATH: Final = "/metrics"
 
 
 def check_host(config: ListenConfig, headers: Headers) -> None:
@@ -67,16 +61,16 @@ class Guard:
         app: ASGIApp,
         config: ListenConfig,
         admission: Admission,
-        public_paths: frozenset[str] = _NO_PATHS,
-        owner_paths: frozenset[str] = _NO_PATHS,
+        public_paths: frozenset[str],
+        owner_paths: frozenset[str],
     ) -> None:
         """``config`` has the address, the tokens and the limits; ``admission`` counts bytes.
 
-        ``public_paths`` need no token, besides ``/health``; ``owner_paths`` that of the owner, besides
-        ``/metrics``.
+        ``public_paths`` need no token, besides ``/health``, as supervisors have none; ``owner_paths`` that of
+        the owner, besides ``/metrics``, which tells what all apps do.
         """
         self._app = app
-        self._public = public_paths | {_PATH_WITHOUT_TOKEN}
+        self._public = public_paths | {"/health"}
         self._of_owner = owner_paths | {_METRICS_PATH}
         self._admission = admission
         self._config = config
@@ -92,10 +86,10 @@ class Guard:
             check_host(self._config, headers)
             self._check_origin(headers)
             app, scope["state"]["owner"], proven = self._identify(scope, headers)
-            if proven and connection is not None and not connection.prove(app):
+            if proven and connection is not None and not connection.table.prove(connection, app):
                 raise rate_limit_error("this app has too many connections. Close some, and try again.")
-            held = self._admission.hold_bytes(app, hinted_priority(headers))
-            self._hold_length(headers, held)
+            held = HeldBytes(self._admission.bytes, app, hinted_priority(headers))
+            self._hold(int(headers.get("content-length", 0)), held)  # before the body is read
         except ApiError as refusal:
             await _closing(refusal).response(scope["path"])(scope, receive, send)
             return
@@ -132,7 +126,8 @@ class Guard:
         reads = scope["method"] in ("GET", "HEAD")
         if app is not None and app != METRICS_READER:
             is_owner = app == tokens.owner
-            if not is_owner and _normal_path(scope) in self._of_owner:
+            # Without ".." and "//", as an engine behind a gateway may read the path.
+            if not is_owner and posixpath.normpath("/" + scope["path"].lstrip("/")) in self._of_owner:
                 raise ApiError(
                     403,
                     "it tells what all apps do. Send the owner's token: the first app's in the token file.",
@@ -159,19 +154,15 @@ class Guard:
             headers={"www-authenticate": "Bearer"},
         )
 
-    def _hold_length(self, headers: Headers, held: HeldBytes) -> None:
-        """Hold the bytes of the body that is announced, before it is read."""
-        length = headers.get("content-length", "0")
-        if not length.isdigit() or int(length) > self._config.max_body_bytes:
-            raise self._too_large()
-        held.grow_to(int(length))
-
-    def _too_large(self) -> ApiError:
-        return ApiError(
-            413,
-            f"the body has more than {self._config.max_body_bytes} bytes. Send a smaller one.",
-            code="request_too_large",
-        )
+    def _hold(self, length: int, held: HeldBytes) -> None:
+        """Hold the bytes of a body, of this length so far."""
+        if length > self._config.max_body_bytes:
+            raise ApiError(
+                413,
+                f"the body has more than {self._config.max_body_bytes} bytes. Send a smaller one.",
+                code="request_too_large",
+            )
+        held.grow_to(length)
 
     def _limit_body(self, receive: Receive, held: HeldBytes) -> Receive:
         """Wrap ``receive``: the body must arrive within its time, size and the bytes that its app may hold.
@@ -189,14 +180,11 @@ class Guard:
             try:
                 async with asyncio.timeout_at(deadline):
                     message = await receive()
+                received += len(message.get("body", b""))
+                complete = not message.get("more_body", False)
+                self._hold(received, held)
             except TimeoutError:
                 raise _closing(ApiError(408, "the body took too long. Send it faster.")) from None
-            received += len(message.get("body", b""))
-            complete = not message.get("more_body", False)
-            if received > self._config.max_body_bytes:
-                raise _closing(self._too_large())
-            try:
-                held.grow_to(received)
             except ApiError as refusal:
                 raise _closing(refusal) from None
             return message
@@ -208,9 +196,3 @@ def _closing(refusal: ApiError) -> ApiError:
     """Return ``refusal`` as one that ends the connection."""
     refusal.headers = {**(refusal.headers or {}), "connection": "close"}
     return refusal
-
-
-def _normal_path(scope: Scope) -> str:
-    """Return the path of a request as an engine behind a gateway may read it, without ``..`` and ``//``."""
-    path: str = scope["path"]
-    return posixpath.normpath("/" + path.lstrip("/"))

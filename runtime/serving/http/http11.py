@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
 
 import h11
@@ -10,8 +9,7 @@ import h11
 from .errors import ApiError
 
 MAX_HEAD_BYTES: Final = 1 << 15
-_BEGINNING: Final = b"HTTP/1.1 "
-"""What every answer begins with."""
+_BEGINNING: Final = b"HTTP/1.1 "  # of every answer
 _MAX_ZEROS: Final = 8
 """Clients that limit the digits of a chunk's length take at least 16."""
 
@@ -50,11 +48,7 @@ class Http11(h11.Connection):
         return words[1].partition(b"?")[0].decode("latin-1") if len(words) == 3 else ""
 
     def next_event(self) -> Any:
-        """Return h11's next event.
-
-        Raises:
-            h11.RemoteProtocolError: what was received is refused, as ``refusal`` says.
-        """
+        """Return h11's next event; where it raises, ``refusal`` says why."""
         in_head = self.their_state is h11.IDLE
         if in_head:
             self._head = self.unparsed
@@ -104,14 +98,10 @@ class Http11(h11.Connection):
         """Return an answer to a request for ``path`` that ends the connection; empty if one has begun."""
         if self.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             return b""
-        body = json.dumps(error.body(path)).encode()
-        headers = [
-            ("content-type", "application/json"),
-            ("content-length", str(len(body))),
-            ("connection", "close"),
-        ]
+        response = error.response(path)
+        headers = [*response.raw_headers, (b"connection", b"close")]
         head = h11.Response(status_code=error.status_code, headers=headers)
-        events = (head, h11.Data(data=body), h11.EndOfMessage())
+        events = (head, h11.Data(data=bytes(response.body)), h11.EndOfMessage())
         return b"".join(self.send(event) or b"" for event in events)
 
 

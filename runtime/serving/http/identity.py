@@ -19,22 +19,9 @@ from ...files.own_file import OwnFileError, read_own_file
 
 LOCAL_APP = "local"
 """The app of requests without a token or a known user."""
-
 METRICS_READER: Final = "@metrics"
 """The name of tokens that read ``/metrics`` and nothing else, in place of an app's."""
-
 _MIN_CHARACTERS: Final = 16
-
-_NO_PAIR: Final = (
-    f"not an app's name and a token of at least {_MIN_CHARACTERS} ASCII characters, separated by a space. "
-    "Correct each."
-)
-
-_NO_APP: Final = (
-    f"no app. Names that begin with @ are agentrt's own, of which there is {METRICS_READER}; give each app "
-    "another name."
-)
-
 _MAX_LINES_SHOWN: Final = 10
 """Wrong lines of a token file that an error names."""
 
@@ -108,9 +95,7 @@ def owner_token(path: Path) -> str:
 
 def peer_app(connection: socket.socket | None) -> str:
     """Return the user at the other end of a Unix socket as an app; :data:`LOCAL_APP` if it is not known."""
-    if connection is None or connection.family != getattr(socket, "AF_UNIX", None):
-        return LOCAL_APP
-    if hasattr(socket, "SO_PEERCRED"):
+    if connection is not None and hasattr(socket, "SO_PEERCRED") and connection.family == socket.AF_UNIX:
         _, user, _ = struct.unpack("iII", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         return f"user {user}"
     return LOCAL_APP
@@ -141,21 +126,17 @@ def _pairs_of(path: Path) -> list[tuple[str, str]]:
         text = read_own_file(path)
     except OwnFileError as error:
         raise ConfigurationError(f"the token file {path} cannot be used: {error}.") from error
-    pairs = []
-    faults: dict[str, list[int]] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        words = line.split()
-        if not words or words[0].startswith("#"):
-            continue
-        if len(words) != 2 or len(words[1]) < _MIN_CHARACTERS or not words[1].isascii():
-            faults.setdefault(_NO_PAIR, []).append(number)
-        elif words[0].startswith("@") and words[0] != METRICS_READER:
-            faults.setdefault(_NO_APP, []).append(number)
-        else:
-            pairs.append((words[0], words[1]))
-    if faults:
-        found = " ".join(f"{_lines(numbers)}: {fault}" for fault, numbers in faults.items())
-        raise ConfigurationError(f"{path}, {found}")
+    lines = [(number, line.split()) for number, line in enumerate(text.splitlines(), 1)]
+    lines = [(number, words) for number, words in lines if words and not words[0].startswith("#")]
+    if wrong := [str(number) for number, words in lines if not _is_pair(words)]:
+        shown = ", ".join(wrong[:_MAX_LINES_SHOWN])
+        more = f" and {len(wrong) - _MAX_LINES_SHOWN} more" if len(wrong) > _MAX_LINES_SHOWN else ""
+        raise ConfigurationError(
+            f"{path}, line{'s' * (len(wrong) > 1)} {shown}{more}: not an app's name and a token of at least "
+            f"{_MIN_CHARACTERS} ASCII characters, separated by a space. Correct each. Of the names that "
+            f"begin with @ there is {METRICS_READER} only."
+        )
+    pairs = [(app, token) for _, (app, token) in lines]
     if all(app == METRICS_READER for app, _ in pairs):
         raise ConfigurationError(
             f"{path} holds no token of an app. Delete it, and the server creates it afresh."
@@ -163,11 +144,10 @@ def _pairs_of(path: Path) -> list[tuple[str, str]]:
     return pairs
 
 
-def _lines(numbers: Sequence[int]) -> str:
-    """Return "line 3", or "lines 3, 5, 8", of many only the first."""
-    shown = ", ".join(map(str, numbers[:_MAX_LINES_SHOWN]))
-    more = len(numbers) - _MAX_LINES_SHOWN
-    return f"line{'s' * (len(numbers) > 1)} {shown}{f' and {more} more' if more > 0 else ''}"
+def _is_pair(words: Sequence[str]) -> bool:
+    if len(words) != 2 or (words[0].startswith("@") and words[0] != METRICS_READER):
+        return False
+    return len(words[1]) >= _MIN_CHARACTERS and words[1].isascii()
 
 
 def _digest(token: str) -> bytes:

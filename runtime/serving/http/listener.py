@@ -75,17 +75,24 @@ def _bind_tcp(config: ListenConfig) -> socket.socket:
 def _bind_unix(path: Path) -> Iterator[socket.socket]:
     if not hasattr(socket, "AF_UNIX"):
         raise ConfigurationError("this system has no Unix sockets. Leave --uds out.")
-    with _lock_of(path), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+    with ExitStack() as held:
         before = os.umask(0o177)  # only the owner may connect, from the first moment
         try:
+            # Else a second server could take the first one's socket for a stale one, and replace it.
+            held.enter_context(file_lock(path.with_name(f".lock-{path.name}"), wait=False))
+            listener = held.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
             _remove_stale_socket(path)
             listener.bind(str(path))
             own = _identity(path)
             listener.listen(BACKLOG)
+        except BlockingIOError:
+            raise _in_use(path) from None
         except ConfigurationError:
             raise
         except (OSError, ValueError) as error:
-            raise _unusable(path, error) from error
+            raise ConfigurationError(
+                f"cannot listen on {path} ({_reason(error)}). Use a shorter path in a folder of your own."
+            ) from error
         finally:
             os.umask(before)
         try:
@@ -95,34 +102,11 @@ def _bind_unix(path: Path) -> Iterator[socket.socket]:
                 path.unlink()
 
 
-@contextmanager
-def _lock_of(path: Path) -> Iterator[None]:
-    """Hold the lock of the servers that listen on ``path``, from before one looks at it until it has ended.
-
-    Without it, a second server could take the first one's socket for a stale one and replace it.
-    """
-    with ExitStack() as held:
-        try:
-            held.enter_context(file_lock(path.with_name(f".lock-{path.name}"), wait=False))
-        except BlockingIOError:
-            raise _in_use(path) from None
-        except (OSError, ValueError) as error:
-            raise _unusable(path, error) from error
-        yield
-
-
 def _remove_stale_socket(path: Path) -> None:
-    """Remove the Unix socket of a server that has ended.
-
-    Raises:
-        ConfigurationError: a server answers on it, or the file is not a socket.
-        OSError: the path cannot be looked at.
-    """
-    try:
-        mode = path.lstat().st_mode
-    except FileNotFoundError:
+    """Remove the Unix socket of a server that has ended; raise a :class:`ConfigurationError` otherwise."""
+    if not os.path.lexists(path):
         return
-    if not stat.S_ISSOCK(mode):
+    if not stat.S_ISSOCK(path.lstat().st_mode):
         raise ConfigurationError(f"{path} exists and is not a socket. Choose another path.")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
@@ -147,12 +131,6 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 def _in_use(path: Path) -> ConfigurationError:
     return ConfigurationError(f"another server listens on {path}. Stop it, or choose another path.")
-
-
-def _unusable(path: Path, error: Exception) -> ConfigurationError:
-    return ConfigurationError(
-        f"cannot listen on {path} ({_reason(error)}). Use a shorter path in a folder of your own."
-    )
 
 
 def _reason(error: Exception) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import cast
 
 from fastapi import Request
@@ -43,16 +42,13 @@ def header_priority(request: Request) -> Priority | None:
     Raises:
         InvalidRequestError: the header is repeated or names no priority.
     """
-    values: Sequence[str] = request.headers.getlist(PRIORITY_HEADER)
-    if not values:
-        return None
-    named = _NAMES.get(values[0].lower()) if len(values) == 1 else None
-    if named is None:
+    values = request.headers.getlist(PRIORITY_HEADER)
+    named = ", ".join(values)
+    if values and named.lower() not in _NAMES:
         raise InvalidRequestError(
-            PRIORITY_HEADER,
-            f"{', '.join(values)!r} is no priority. Use one of {', '.join(_NAMES)}.",
+            PRIORITY_HEADER, f"{named!r} is no priority. Use one of {', '.join(_NAMES)}."
         )
-    return named
+    return _NAMES[named.lower()] if values else None
 
 
 def hinted_priority(headers: Headers) -> Priority:

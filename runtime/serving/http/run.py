@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import logging
 import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from types import FrameType
 from typing import Final, cast
 
 import uvicorn
 from fastapi import FastAPI
 
-from .acceptor import Acceptor
 from .application import AnswerInterrupted
 from .config import ListenConfig
 from .connection import Connection
@@ -22,13 +23,17 @@ from .connection_table import ConnectionTable, connection_limit
 
 _M_ARENA_MAX: Final = -8
 _ARENAS: Final = 2
-
 TRIM_S: Final = 30
 """Seconds between two times that freed memory is given back."""
 _ENDING_S: Final = 5
 """Seconds in which cancelled requests must have sent their errors; then their connections are closed."""
 _ENDED_S: Final = 1
 """Seconds in which requests without a connection must have ended."""
+_RETRY_S: Final = 1.0
+"""Seconds between two tries to accept, where no connection can be closed for a new one."""
+_WARNING_S: Final = 60.0
+
+_log: Final = logging.getLogger(__name__)
 
 
 def share_arenas() -> None:
@@ -76,10 +81,12 @@ class DrainingServer(uvicorn.Server):
         have no end of their own, and returns how many there are.
         """
         self._table = ConnectionTable(connection_limit(config.max_connections), config.apps)
+        of_server = {"config_of_server": config, "table": self._table}
+        self._connections: type[Connection] = type("BoundConnection", (Connection,), of_server)
         super().__init__(
             uvicorn.Config(
                 AnswerInterrupted(app),
-                http=Connection.bound_to(config, self._table),
+                http=self._connections,
                 ws="none",
                 lifespan="on",
                 log_config=None,
@@ -106,17 +113,40 @@ class DrainingServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to accept connections, and say so."""
         await super().startup([])
-        for listener in sockets or ():
-            acceptor = Acceptor(listener, self._new_connection, self._table.free_one)
-            self.servers.append(acceptor)  # type: ignore[arg-type]  # uvicorn closes it and waits for that
+        self._accepting = [asyncio.create_task(self._accept_all(listener)) for listener in sockets or ()]
         self._ready()
 
-    def _new_connection(self) -> asyncio.Protocol:
-        protocol = cast(type[Connection], self.config.http_protocol_class)
-        return protocol(self.config, self.server_state, self.lifespan.state)
+    async def _accept_all(self, listener: socket.socket) -> None:
+        """Accept connections, one in each turn of the event loop, so that those before it are read meanwhile.
+
+        asyncio's servers accept as many in a turn as the system has queued. In Python 3.11 they try and log
+        as often when no descriptor is left.
+        """
+        listener.setblocking(False)
+        loop, warned = asyncio.get_running_loop(), float("-inf")
+        protocol = partial(self._connections, self.config, self.server_state, self.lifespan.state)
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(listener)
+            except ConnectionAbortedError:
+                continue
+            except OSError as error:  # also network errors, which belong to one connection (accept(2))
+                if loop.time() - warned >= _WARNING_S:  # clients could fill the disk with more
+                    warned = loop.time()
+                    _log.warning(
+                        "cannot accept a connection (%s). If too many files are open, raise the limit "
+                        "(ulimit -n).",
+                        error.strerror,
+                    )
+                await asyncio.sleep(0 if self._table.free_one() else _RETRY_S)
+                continue
+            with suppress(OSError):
+                await loop.connect_accepted_socket(protocol, connection)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept no more connections, and wait until the requests in progress have ended or were ended."""
+        for accepting in self._accepting:
+            accepting.cancel()
         requests = len(self.server_state.tasks) - self._end_streams()
         if requests and self._drain_s and not self._stop_now.is_set():
             self._waiting(requests)

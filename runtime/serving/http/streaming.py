@@ -20,16 +20,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-
 PIECE_BYTES: Final = 1 << 16
 
 
 async def body_of(request: Request) -> bytes:
-    """Return the body of ``request``.
-
-    Raises:
-        ApiError: 499, the client has disconnected; the response is not delivered.
-    """
+    """Return the body of ``request``; raise a 499, which is not delivered, if the client has disconnected."""
     try:
         return await request.body()
     except ClientDisconnect:

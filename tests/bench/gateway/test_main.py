@@ -13,8 +13,7 @@ from agentrt.bench.gateway import processes
 from agentrt.bench.gateway.agents import BrokenStreamError, chunks_of
 from agentrt.bench.gateway.faulty_balancer import FaultyBalancer
 from agentrt.errors import ConfigurationError
-from tests.runtime.serving.gateway.scripted import Scripted
-from tests.runtime.serving.gateway.test_faulty_engines import FINISHED, FIRST, STREAM
+from tests.runtime.serving.gateway.scripted import FINISHED, FIRST, STREAM, Scripted
 
 pytestmark = pytest.mark.bench
 

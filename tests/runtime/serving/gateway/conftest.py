@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +10,16 @@ import pytest
 
 from agentrt.runtime import LocalRuntime, ModelPool
 from agentrt.runtime.pool.pooled_model import PooledModel
-from agentrt.runtime.serving.gateway import GatewayConfig, create_gateway
+from agentrt.runtime.serving.gateway import (
+    GatewayConfig,
+    bounded_redis,
+    create_gateway,
+    separation,
+    shared_outputs,
+)
 from agentrt.runtime.serving.server import status
 from tests.runtime.serving.gateway.redis_server import RedisServer
-from tests.runtime.serving.gateway.scripted import Script, Scripted
+from tests.runtime.serving.gateway.scripted import Play, Script, Scripted
 from tests.runtime.serving.http.serving import Running, Start, listening, until
 from tests.runtime.serving.server.conftest import running
 
@@ -72,8 +78,18 @@ def start() -> Iterator[Start]:
         yield lambda upstream, **settings: stack.enter_context(gateway_before(upstream, **settings))
 
 
+def waiting_for_redis(patch: pytest.MonkeyPatch, seconds: float, socket_seconds: float) -> None:
+    """Let gateways wait so long for an answer of Redis, and for each step of its connections."""
+    for module in (separation, shared_outputs):
+        for name in ("_ADD_", "_LOOK_UP_", "_STREAM_", "_TAKE_", "_SUBMISSION_"):
+            patch.setattr(module, f"{name}TIMEOUT_S", seconds, raising=False)
+    patch.setattr(bounded_redis, "_SOCKET_TIMEOUT_S", socket_seconds)
+
+
 @pytest.fixture
-def redis(tmp_path: Path) -> Iterator[RedisServer]:
+def redis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RedisServer]:
+    """A healthy Redis, which counts as such however busy the machine is."""
+    waiting_for_redis(monkeypatch, 60.0, 60.0)
     server = RedisServer(tmp_path)
     server.start()
     yield server
@@ -83,12 +99,28 @@ def redis(tmp_path: Path) -> Iterator[RedisServer]:
 @pytest.fixture
 def scripted() -> Iterator[Script]:
     """Starts scripted engines, until the test ends."""
-    started: list[Scripted] = []
+    with ExitStack() as stack:
+        yield lambda *arguments, **script: stack.enter_context(closing(Scripted(*arguments, **script)))
 
-    def one(*arguments: Any, **settings: Any) -> Scripted:
-        started.append(Scripted(*arguments, **settings))
-        return started[-1]
 
-    yield one
-    for engine in started:
-        engine.close()
+@pytest.fixture(scope="module")
+def fake_engine() -> Iterator[Scripted]:
+    with closing(Scripted()) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def fake_gateway(fake_engine: Scripted) -> Iterator[Running]:
+    with gateway_before(fake_engine.url) as gateway:
+        yield gateway
+
+
+@pytest.fixture
+def play(fake_engine: Scripted, fake_gateway: Running) -> Play:
+    """Lets the fake engine answer, and returns a gateway without tokens in front of it."""
+
+    def play(answer: bytes, **script: Any) -> Running:
+        fake_engine.play(answer, **script)
+        return fake_gateway
+
+    return play

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -13,37 +12,24 @@ import pytest
 
 from agentrt.priority import Priority
 from agentrt.runtime import LocalRuntime
-from agentrt.runtime.serving.gateway.resumable_request import ResumableRequest
-from agentrt.runtime.serving.http.identity import Tokens
-from tests.runtime.serving.http.serving import Running, Start, until
+from agentrt.runtime.serving.gateway.chat import ResumableRequest
+from tests.runtime.serving.gateway.scripted import streaming, submit
+from tests.runtime.serving.http.serving import MAIL, NOTES, TOKENS, Running, Start, until
 from tests.runtime.serving.server.conftest import HELLO, WEATHER
 
 OUTPUT: Any = {"name": "get_weather", "params": {"city": "Ljubljana"}, "output": "12 C, rain"}
 CHAT: Any = {"model": "nano", "messages": WEATHER, "stream": True}
 
 
-@contextmanager
-def being_written(http: httpx.Client, **more: Any) -> Iterator[tuple[str, Iterator[str]]]:
-    """A response whose first event has come: its id and the rest."""
-    with http.stream("POST", "/v1/chat/completions", json=CHAT | more) as response:
-        assert response.status_code == 200, response.read()
-        lines = response.iter_lines()
-        first = next(json.loads(line[6:]) for line in lines if line.startswith("data: "))
-        yield first["id"], lines
-
-
-def chunks_of(lines: Iterator[str]) -> list[dict[str, Any]]:
-    events = [line[6:] for line in lines if line.startswith("data: ")]
-    assert events.pop() == "[DONE]"
-    return [json.loads(chunk) for chunk in events]
-
-
-def with_output(http: httpx.Client, gate: Any, output: Any = OUTPUT, **more: Any) -> list[dict[str, Any]]:
+def with_output(
+    gateway: Running, gate: Any, output: Any = OUTPUT, headers: Any = None, **more: Any
+) -> list[dict[str, Any]]:
     """A whole answer whose tool output was submitted before the engine generated anything."""
-    with being_written(http, **more) as (id, lines):
-        assert httpx.post(f"{http.base_url}/v1/cache-tool-output/{id}", json=[output]).json() == {"cached": 1}
+    with streaming(gateway, CHAT | more, **headers or {}) as (id, data):
+        assert submit(gateway, id, output) == 1
         gate.open()
-        chunks = chunks_of(lines)
+        *chunks, done = data
+    assert done == "[DONE]"
     assert {chunk["id"] for chunk in chunks} == {id}
     return chunks
 
@@ -71,10 +57,10 @@ def engine_client(engine: Running) -> Iterator[openai.OpenAI]:
 
 
 def test_an_answer_continues_after_its_call(
-    http: httpx.Client, engine_client: openai.OpenAI, gate: Any, weather_tool: Any
+    gateway: Running, engine_client: openai.OpenAI, gate: Any, weather_tool: Any
 ) -> None:
     request_body = {"tools": [weather_tool], "stream_options": {"include_usage": True}}
-    chunks = with_output(http, gate, **request_body)
+    chunks = with_output(gateway, gate, **request_body)
     first, second = by_itself(engine_client, tools=[weather_tool])
     # The transcript, token for token, and the sum of what both answers took.
     calls = [part for parts in deltas(chunks, "tool_calls") for part in parts]
@@ -99,7 +85,7 @@ def test_an_answer_continues_after_its_call(
     ("headers", "fields"), [({}, {"priority": 10}), ({"x-agentrt-priority": "proactive"}, {})]
 )
 def test_every_turn_has_the_priority_of_the_request(
-    http: httpx.Client,
+    gateway: Running,
     runtime: LocalRuntime,
     gate: Any,
     weather_tool: Any,
@@ -107,141 +93,72 @@ def test_every_turn_has_the_priority_of_the_request(
     headers: dict[str, str],
     fields: dict[str, Any],
 ) -> None:
-    served: list[Priority] = []
-    process = runtime._input_processor.process
+    process, served = runtime._input_processor.process, list[Any]()
 
     def spy(*args: Any, **options: Any) -> Any:
-        request = process(*args, **options)
-        served.append(request.priority)
-        return request
+        served.append(process(*args, **options))
+        return served[-1]
 
     monkeypatch.setattr(runtime._input_processor, "process", spy)
-    http.headers.update(headers)
-    with_output(http, gate, tools=[weather_tool], **fields)
-    assert served == [Priority.PROACTIVE] * 2
-
-
-@pytest.mark.parametrize("declared", [{}, {"reusable": True}, {"reusable": False}])
-def test_an_output_that_is_not_reusable_answers_one_call(
-    http: httpx.Client,
-    gate: Any,
-    weather_tool: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    declared: dict[str, Any],
-) -> None:
-    """The next turn makes the same call: the engine gets the first request's messages again."""
-    once = iter([True, True, False])
-    monkeypatch.setattr(
-        ResumableRequest, "next_body", lambda self, *_: self.first_body() if next(once) else None
-    )
-    chunks = with_output(http, gate, OUTPUT | declared, tools=[weather_tool])
-    assert len(deltas(chunks, "tool_results")) == (1 if declared.get("reusable") is False else 2)
-
-
-def test_a_call_without_an_output_is_left_to_the_client(
-    http: httpx.Client, gate: Any, weather_tool: Any
-) -> None:
-    chunks = with_output(http, gate, OUTPUT | {"params": {"city": "Oslo"}}, tools=[weather_tool])
-    assert deltas(chunks, "tool_results") == []
-    assert chunks[-1]["choices"][0]["finish_reason"] == "tool_calls"
+    with_output(gateway, gate, headers=headers, tools=[weather_tool], **fields)
+    assert [request.priority for request in served] == [Priority.PROACTIVE] * 2
 
 
 def test_a_limit_holds_for_all_turns(
-    http: httpx.Client, engine_client: openai.OpenAI, runtime: LocalRuntime, hold: Any, weather_tool: Any
+    gateway: Running, engine_client: openai.OpenAI, runtime: LocalRuntime, hold: Any, weather_tool: Any
 ) -> None:
     first, _ = by_itself(engine_client, tools=[weather_tool])
     gate = hold(runtime)
     call_tokens = first.usage.completion_tokens
-    chunks = with_output(http, gate, tools=[weather_tool], max_tokens=call_tokens + 3)
+    chunks = with_output(gateway, gate, tools=[weather_tool], max_tokens=call_tokens + 3)
     assert deltas(chunks, "tool_results")
     assert chunks[-1]["choices"][0]["finish_reason"] == "length"
     assert not any("usage" in chunk for chunk in chunks)  # it was not requested
-    chunks = with_output(http, hold(runtime), tools=[weather_tool], max_completion_tokens=call_tokens)
+    chunks = with_output(gateway, hold(runtime), tools=[weather_tool], max_completion_tokens=call_tokens)
     assert deltas(chunks, "tool_results") == []
     assert chunks[-1]["choices"][0]["finish_reason"] == "tool_calls"
 
 
 def test_an_engine_that_does_not_continue(
-    http: httpx.Client, gate: Any, weather_tool: Any, monkeypatch: pytest.MonkeyPatch
+    gateway: Running, gate: Any, weather_tool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client makes the call itself, as if there were no cache."""
     monkeypatch.setattr(ResumableRequest, "next_body", lambda *_: b"{}")  # which the engine refuses
-    chunks = with_output(http, gate, tools=[weather_tool], stream_options={"include_usage": True})
+    chunks = with_output(gateway, gate, tools=[weather_tool], stream_options={"include_usage": True})
     assert deltas(chunks, "tool_results") == []
     assert chunks[-2]["choices"][0]["finish_reason"] == "tool_calls"
     assert chunks[-1]["usage"]["completion_tokens"] > 0
 
 
 def test_ids_belong_to_their_app(start: Start, engine: Running, gate: Any, weather_tool: Any) -> None:
-    gateway = start(engine.url, tokens=Tokens([("mine", "t" * 20), ("other", "u" * 20)]))
-    mine, other = ({"authorization": f"Bearer {letter * 20}"} for letter in "tu")
-    with httpx.Client(base_url=gateway.url, headers=mine, timeout=60) as http:
-        with being_written(http, tools=[weather_tool]) as (id, lines):
-            path = f"{gateway.url}/cache-tool-output/{id}"
-            refused = httpx.post(path, json=[OUTPUT], headers=other)
-            assert (refused.status_code, refused.json()["error"]["code"]) == (404, "response_not_found")
-            assert httpx.post(path, json=[OUTPUT]).status_code == 401
-            assert httpx.post(path, json=[OUTPUT], headers=mine).json() == {"cached": 1}
-            gate.open()
-            assert deltas(chunks_of(lines), "tool_results")
-        assert httpx.post(path, json=[OUTPUT], headers=mine).json() == {"cached": 0}
+    gateway = start(engine.url, tokens=TOKENS)
+    with streaming(gateway, CHAT | {"tools": [weather_tool]}, **MAIL) as (id, data):
+        path = f"{gateway.url}/cache-tool-output/{id}"
+        refused = httpx.post(path, json=[OUTPUT], headers=NOTES)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (404, "response_not_found")
+        assert httpx.post(path, json=[OUTPUT]).status_code == 401
+        assert httpx.post(path, json=[OUTPUT], headers=MAIL).json() == {"cached": 1}
+        gate.open()
+        assert deltas(list(data)[:-1], "tool_results")
+    assert httpx.post(path, json=[OUTPUT], headers=MAIL).json() == {"cached": 0}
 
 
 @pytest.mark.parametrize("answered", [False, True])
 def test_a_client_that_disconnects_is_disconnected_from_the_engine(
-    http: httpx.Client,
-    gateway: Running,
-    engine: Running,
-    runtime: LocalRuntime,
-    gate: Any,
-    weather_tool: Any,
-    answered: bool,
+    gateway: Running, engine: Running, runtime: LocalRuntime, gate: Any, weather_tool: Any, answered: bool
 ) -> None:
     cancelled = runtime.statistics().engine.cancelled
-    with being_written(http, tools=[weather_tool], ignore_eos=not answered) as (id, lines):
+    body = CHAT | {"tools": [weather_tool], "ignore_eos": not answered}
+    with streaming(gateway, body) as (id, data):
         gate.arrived()
         if answered:
-            httpx.post(f"{http.base_url}/v1/cache-tool-output/{id}", json=[OUTPUT])
+            submit(gateway, id, OUTPUT)
             gate.allow(10**4)
-            next(line for line in lines if "tool_results" in line)
+            next(chunk for chunk in data if deltas([chunk], "tool_results"))
             return  # whatever it still says is thrown away
     gate.open()
     until(lambda: runtime.statistics().engine.cancelled > cancelled)
     until(lambda: engine.admission.active == gateway.admission.active == 0)
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"n": 2},
-        {"tool_choice": "required"},
-        {"tool_choice": {"type": "function", "function": {"name": "get_weather"}}},
-        {"tools": None},
-    ],
-)
-def test_other_streams_are_relayed(
-    http: httpx.Client, engine: Running, weather_tool: Any, more: dict[str, Any]
-) -> None:
-    request_body = CHAT | {"tools": [weather_tool], "max_tokens": 30} | more
-
-    def read(url: Any) -> list[Any]:
-        """What each choice says; how it is cut into chunks is a matter of time."""
-        with httpx.stream("POST", f"{url}/v1/chat/completions", json=request_body, timeout=60) as response:
-            chunks = chunks_of(response.iter_lines())
-        choices = [[chunk for chunk in chunks if chunk["choices"][0]["index"] == index] for index in (0, 1)]
-        return [
-            (
-                deltas(choice, "role"),
-                "".join(deltas(choice, "content")),
-                "".join(
-                    part["function"]["arguments"] for parts in deltas(choice, "tool_calls") for part in parts
-                ),
-                [chunk["choices"][0]["finish_reason"] for chunk in choice][-1:],
-            )
-            for choice in choices
-        ]
-
-    assert read(http.base_url) == read(engine.url)
 
 
 def test_errors_before_the_stream_are_relayed(http: httpx.Client, engine: Running) -> None:
@@ -258,17 +175,9 @@ def test_the_official_client(gateway: Running) -> None:
         (model,) = client.models.list()
         assert model.capabilities == ["cache-tool-output"]  # type: ignore[attr-defined]
         assert client.models.retrieve("nano").capabilities == ["cache-tool-output"]  # type: ignore[attr-defined]
-        request_body: Any = {"model": "nano", "messages": HELLO}
-        whole = client.chat.completions.create(**request_body)
-        streamed = client.chat.completions.create(**request_body, stream=True)
-        assert (
-            "".join(chunk.choices[0].delta.content or "" for chunk in streamed)
-            == whole.choices[0].message.content
-        )
-        assert (
-            client.responses.create(model="nano", input="Hello!").output_text
-            == whole.choices[0].message.content
-        )
+        whole = client.chat.completions.create(model="nano", messages=HELLO)  # type: ignore[arg-type]
+        said = client.responses.create(model="nano", input="Hello!").output_text
+        assert said == whole.choices[0].message.content
         with pytest.raises(openai.NotFoundError):
             client.models.retrieve("gone")
 
@@ -276,20 +185,17 @@ def test_the_official_client(gateway: Running) -> None:
 REQUEST: dict[str, Any] = {"stream": True, "messages": [], "tools": [{}]}
 
 
-def test_a_body_of_too_many_values_is_left_to_the_engine() -> None:
-    assert ResumableRequest.parse(json.dumps(REQUEST).encode()) is not None
-    assert ResumableRequest.parse(json.dumps(REQUEST | {"stop": [1] * 100_000}).encode()) is None
-
-
 @pytest.mark.parametrize(
     "fields",
     [
+        {"stop": [1] * 100_000},
         {"continue_final_message": True, "add_generation_prompt": False},
         {"add_generation_prompt": False},
         {"kv_transfer_params": {"do_remote_prefill": True}},
     ],
+    ids=["too many values", "a continued message", "no generation prompt", "keys and values of elsewhere"],
 )
-def test_a_request_about_one_prompt_is_not_continued_with_the_next(fields: dict[str, Any]) -> None:
+def test_requests_that_are_left_to_the_engine(fields: dict[str, Any]) -> None:
     assert ResumableRequest.parse(json.dumps(REQUEST | fields).encode()) is None
     unset = dict.fromkeys(fields, None)
     assert ResumableRequest.parse(json.dumps(REQUEST | unset).encode()) is not None

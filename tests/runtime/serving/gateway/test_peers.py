@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any
 
 import httpx
 import pytest
 
+from tests.runtime.serving.gateway.scripted import streaming, submit
 from tests.runtime.serving.http.serving import Start
 from tests.runtime.serving.server.conftest import HELLO
 
@@ -37,16 +37,10 @@ def request_body() -> dict[str, Any]:
 
 def test_a_call_is_answered_in_front_of_vllm(start: Start, request_body: dict[str, Any]) -> None:
     gateway = start(ENGINE)
-    path = f"{gateway.url}/v1/chat/completions"
-    with httpx.stream("POST", path, json=request_body, timeout=600) as response:
-        lines = (line[6:] for line in response.iter_lines() if line.startswith("data: "))
-        id = json.loads(next(lines))["id"]
-        entry = {"name": "get_weather", "params": {"city": "Oslo"}, "output": "12 C"}
-        cached = httpx.post(f"{gateway.url}/v1/cache-tool-output/{id}", json=[entry])
-        assert cached.json() == {"cached": 1}
-        *events, end = lines
+    with streaming(gateway, request_body) as (id, data):
+        assert submit(gateway, id, {"name": "get_weather", "params": {"city": "Oslo"}, "output": "12 C"}) == 1
+        *chunks, end = data
     assert end == "[DONE]"
-    chunks = [json.loads(line) for line in events]
     assert {chunk["id"] for chunk in chunks} == {id}
     deltas = [choice["delta"] for chunk in chunks for choice in chunk["choices"]]
     results = [result for delta in deltas for result in delta.get("tool_results", ())]
@@ -58,17 +52,3 @@ def test_a_call_is_answered_in_front_of_vllm(start: Start, request_body: dict[st
     finished = [choice["finish_reason"] for chunk in chunks for choice in chunk["choices"]]
     assert [reason for reason in finished if reason] == ["tool_calls"]
     assert chunks[-1]["usage"]["completion_tokens"] >= 32
-
-
-def test_other_requests_are_relayed_to_vllm(start: Start, request_body: dict[str, Any]) -> None:
-    gateway = start(ENGINE)
-    whole = request_body | {"stream": False, "stream_options": None, "temperature": 0, "max_tokens": 60}
-    answers = [
-        httpx.post(f"{url}/v1/chat/completions", json=whole, timeout=600).json()
-        for url in (gateway.url, ENGINE)
-    ]
-    (ours, theirs) = (answer["choices"][0]["message"]["tool_calls"][0]["function"] for answer in answers)
-    assert ours == theirs == {"name": "get_weather", "arguments": '{"city": "Oslo"}'}
-    assert httpx.get(f"{gateway.url}/version").json() == httpx.get(f"{ENGINE}/version").json()
-    (model,) = httpx.get(f"{gateway.url}/v1/models").json()["data"]
-    assert model["capabilities"] == ["cache-tool-output"]

@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.conftest import Command
 from tests.runtime.serving.http.serving import Running
 from tests.runtime.serving.server.test_run import Service
 
@@ -31,14 +32,10 @@ def test_it_serves_with_a_token_and_ends_on_sigterm(engine: Running) -> None:
         service.end()
 
 
-def test_settings_that_cannot_work(tmp_path: Path) -> None:
-    def refused(*arguments: str) -> str:
-        service = Service(*arguments, command="gateway")
-        assert service.end() == 2, service.lines
-        return service.lines[-1]
-
-    assert "--upstream: 'localhost:8000' is not the address" in refused("--upstream", "localhost:8000")
-    (tmp_path / "key").write_text("two words")
-    (tmp_path / "key").chmod(0o600)
-    key = str(tmp_path / "key")
-    assert "does not hold one key" in refused("--upstream", "http://x", "--upstream-key-file", key)
+def test_a_key_file_that_holds_no_key(tmp_path: Path, command: Command) -> None:
+    key = tmp_path / "key"
+    key.touch(0o600)
+    key.write_text("two words")
+    code, _, said = command("gateway", "--upstream", "http://x", "--upstream-key-file", str(key))
+    assert code == 2
+    assert "does not hold one key" in said.replace("\n", " ")

@@ -2,59 +2,66 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import re
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import httpx
-import openai
 import pytest
 
-from agentrt.runtime.serving.gateway.stored_ids import StoredIds
+from agentrt.runtime.serving.gateway import separation
+from agentrt.runtime.serving.gateway.separation import StoredIds
 from agentrt.runtime.serving.http.identity import Tokens
 from tests.runtime.serving.gateway.conftest import gateway_before
-from tests.runtime.serving.gateway.scripted import Script, Scripted
+from tests.runtime.serving.gateway.scripted import Scripted
 from tests.runtime.serving.http.serving import Running, Start
 from tests.runtime.serving.server.conftest import HELLO
 
-APPS: Any = {"tokens": Tokens([("owner", "o" * 20), ("mine", "m" * 20), ("other", "t" * 20)])}
+pytestmark = pytest.mark.socket
+
+APPS: Any = {"tokens": Tokens([("owner", "o" * 20), ("mine", "m" * 20), ("guest", "g" * 20)])}
 KEY: Any = {"upstream_key": "k" * 20}
 RESPONSE: Any = {"model": "nano", "input": "Hello!", "max_output_tokens": 4}
+EMPTY = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
 OUTPUT: Any = {"name": "read", "params": {}, "output": "x"}
-UNKNOWN = {"response": "resp_unknown", "context": "ctx_unknown"}
 
 
 def headers_of(app: str) -> dict[str, str]:
-    return {"authorization": f"Bearer {app[0] * 20}" if app != "other" else f"Bearer {'t' * 20}"}
+    return {"authorization": f"Bearer {app[0] * 20}"}
+
+
+@pytest.fixture(scope="module")
+def shared_separating(shared_engine: Running) -> Iterator[Running]:
+    with gateway_before(f"{shared_engine.url}/v1", **APPS, **KEY) as gateway:
+        yield gateway
 
 
 @pytest.fixture
-def shared(start: Start, engine: Running) -> Iterator[Running]:
+def shared(shared_separating: Running, engine: Running) -> Iterator[Running]:
     """A gateway of three apps with one key, in front of a real engine."""
-    yield start(f"{engine.url}/v1", **APPS, **KEY)
+    yield shared_separating
     httpx.delete(f"{engine.url}/v1/contexts").raise_for_status()
 
 
 @pytest.fixture
 def apps(shared: Running) -> Iterator[Callable[[str], httpx.Client]]:
-    clients = {
-        app: httpx.Client(base_url=shared.url, headers=headers_of(app), timeout=60)
-        for app in ("owner", "mine", "other")
-    }
-    yield clients.__getitem__
-    for client in clients.values():
-        client.close()
+    with ExitStack() as stack:
+        clients = {
+            app: stack.enter_context(httpx.Client(base_url=shared.url, headers=headers_of(app), timeout=60))
+            for app in ("owner", "mine", "guest")
+        }
+        yield clients.__getitem__
 
 
 @pytest.fixture(scope="module")
-def before_silence() -> Iterator[tuple[Running, Scripted]]:
-    """A gateway of three apps with one key, and the engine behind it, which should get no request."""
-    engine = Scripted(b"")
-    with gateway_before(engine.url, **APPS, **KEY) as gateway:
-        yield gateway, engine
-    engine.close()
+def before_fake(fake_engine: Scripted) -> Iterator[Running]:
+    """A gateway of three apps with one key, in front of the fake engine."""
+    with gateway_before(fake_engine.url, **APPS, **KEY) as gateway:
+        yield gateway
 
 
 Apps = Callable[[str], httpx.Client]
@@ -77,18 +84,19 @@ def test_a_stored_response_is_that_of_its_app(apps: Apps, engine: Running, strea
     mine, id = apps("mine"), make_response(apps("mine"), stream=streamed)
     path = f"/v1/responses/{id}"
     assert httpx.get(engine.url + path).status_code == 200, "the engine itself shows it to all"
-    for other in (apps("other"), apps("owner")):
+    for other in (apps("guest"), apps("owner")):
         for method, suffix in (("GET", ""), ("GET", "/input_items"), ("DELETE", ""), ("POST", "/cancel")):
-            foreign = other.request(method, path + suffix)
-            unknown = other.request(method, f"/v1/responses/{UNKNOWN['response']}{suffix}")
-            assert error_of(foreign) == (404, "response_not_found")
-            assert (foreign.status_code, foreign.content) == (unknown.status_code, unknown.content)
+            foreign, unknown = (
+                other.request(method, f"/v1/responses/{each}{suffix}") for each in (id, "resp_unknown")
+            )
+            assert error_of(foreign) == error_of(unknown) == (404, "response_not_found")
+            assert foreign.content == unknown.content
         foreign, unknown = (
             other.post("/v1/responses", json=RESPONSE | {"previous_response_id": previous})
-            for previous in (id, UNKNOWN["response"])
+            for previous in (id, "resp_unknown")
         )
-        assert error_of(foreign) == (400, "previous_response_not_found")
-        assert (foreign.status_code, foreign.content) == (unknown.status_code, unknown.content)
+        assert error_of(foreign) == error_of(unknown) == (400, "previous_response_not_found")
+        assert foreign.content == unknown.content
     assert mine.get(path).json()["id"] == id
     assert mine.get(f"{path}/input_items").json()["data"][0]["content"][0]["text"] == "Hello!"
     following = make_response(mine, previous_response_id=id, stream=streamed)
@@ -97,14 +105,15 @@ def test_a_stored_response_is_that_of_its_app(apps: Apps, engine: Running, strea
 
 
 def test_a_context_is_that_of_its_app(apps: Apps, engine: Running) -> None:
-    mine, other = apps("mine"), apps("other")
+    mine, other = apps("mine"), apps("guest")
     id = mine.post("/v1/contexts", json={"system_prompt": "You are mine."}).raise_for_status().json()["id"]
     path, call = f"/v1/contexts/{id}", {"messages": HELLO, "max_tokens": 4}
     for method, suffix in (("GET", ""), ("POST", "/chat/completions"), ("DELETE", "")):
-        foreign = other.request(method, path + suffix, json=call)
-        unknown = other.request(method, f"/v1/contexts/{UNKNOWN['context']}{suffix}", json=call)
-        assert error_of(foreign) == (404, "context_not_found")
-        assert (foreign.status_code, foreign.content) == (unknown.status_code, unknown.content)
+        foreign, unknown = (
+            other.request(method, f"/v1/contexts/{each}{suffix}", json=call) for each in (id, "ctx_unknown")
+        )
+        assert error_of(foreign) == error_of(unknown) == (404, "context_not_found")
+        assert foreign.content == unknown.content
     for http in (mine, other):
         assert error_of(http.get("/v1/contexts")) == (403, "apps_share_engine_key")
         assert error_of(http.delete("/v1/contexts")) == (403, "apps_share_engine_key")
@@ -128,17 +137,17 @@ def test_a_context_is_that_of_its_app(apps: Apps, engine: Running) -> None:
         "POST /v1/chat%2fcompletions", "GET /v1/responses/resp_x%2finput_items",
     ],
 )  # fmt: skip
-def test_what_cannot_be_told_apart_is_refused(before_silence: tuple[Running, Scripted], target: str) -> None:
-    gateway, engine = before_silence
+def test_what_cannot_be_told_apart_is_refused(
+    before_fake: Running, fake_engine: Scripted, target: str
+) -> None:
+    fake_engine.play(b"")
     method, path = target.split(" ")
-    url = httpx.URL(gateway.url).copy_with(raw_path=path.encode())
-    for app in ("owner", "mine"):
-        answer = httpx.request(method, url, headers=headers_of(app), json={"messages": []})
-        assert answer.status_code == 403
-        assert "--upstream-key-file" in answer.text
-        if not path.startswith("/api/"):  # Ollama's errors have no code
-            assert error_of(answer) == (403, "apps_share_engine_key")
-    assert engine.heads == []
+    url = httpx.URL(before_fake.url).copy_with(raw_path=path.encode())
+    answer = httpx.request(method, url, headers=headers_of("owner"), json={"messages": []})
+    assert answer.status_code == 403
+    assert "--upstream-key-file" in answer.text
+    assert path.startswith("/api/") or error_of(answer) == (403, "apps_share_engine_key")
+    assert fake_engine.heads == []
 
 
 DECIDED = {
@@ -161,70 +170,35 @@ DECIDED = {
 reached by the id of what an app has stored; or shows what all have stored, and stays refused."""
 
 
-def test_every_route_of_agentrt_serve_is_decided_on(start: Start, scripted: Script, engine: Running) -> None:
+def test_every_route_of_agentrt_serve_is_decided_on(
+    engine: Running, before_fake: Running, fake_engine: Scripted
+) -> None:
     """A new one is decided on in ``separation.py``, and then here: until then it is refused."""
-    silent = scripted(b"")
-    gateway = start(silent.url, **APPS, **KEY)
+    fake_engine.play(b"")
     decided: dict[str, set[str]] = {decision: set() for decision in DECIDED}
     for path, methods in httpx.get(f"{engine.url}/openapi.json").json()["paths"].items():
         for method in map(str.upper, methods):
-            before = len(silent.heads)
-            url = gateway.url + re.sub(r"\{.*?\}", "unknown", path)
+            before = len(fake_engine.heads)
+            url = before_fake.url + re.sub(r"\{.*?\}", "unknown", path)
             body: Any = [OUTPUT] if "cache-tool-output" in path else {}
             answer = httpx.request(method, url, headers=headers_of("owner"), json=body)
             refused = {403: "refused", 404: "its app's"}.get(answer.status_code)
-            decision = "relayed" if len(silent.heads) > before else str(refused)
+            decision = "relayed" if len(fake_engine.heads) > before else str(refused)
             decided[decision].add(f"{method} {path}")
     assert decided == DECIDED
 
 
 @pytest.mark.parametrize("settings", [{"tokens": Tokens([("owner", "o" * 20)]), **KEY}, KEY, {}])
-@pytest.mark.parametrize(
-    ("method", "path"), [("GET", "/v1/files"), ("GET", "/v1/responses/r"), ("POST", "/v1/responses")]
-)
 def test_one_app_or_keys_of_the_clients_need_no_separation(
-    start: Start, scripted: Script, settings: Any, method: str, path: str
+    start: Start, fake_engine: Scripted, settings: Any
 ) -> None:
-    engine = scripted(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
     body = b'{"previous_response_id": "x",  "conversation": "y"}'
-    url = start(engine.url, **settings).url + path
-    assert httpx.request(method, url, headers=headers_of("owner"), content=body).content == b"{}"
-    assert engine.bodies == [body]
-
-
-def test_what_stores_nothing_is_relayed_for_every_app(apps: Apps, engine: Running) -> None:
-    for app in ("owner", "mine"):
-        http = apps(app)
-        assert http.get("/v1/models").json()["data"][0]["id"] == "nano"
-        assert http.get("/v1/models/nano").json()["id"] == "nano"
-        assert http.get("/health").status_code == 200
-        assert http.get("/api/version").status_code == 200
-        assert http.post("/api/embeddings", json={}).status_code == 400, "of the engine"
-        assert http.post("/tokenize", json={"prompt": "x"}).status_code == 200
-        chat = {"messages": HELLO, "max_tokens": 2}
-        assert http.post("/v1/chat/completions", json=chat).status_code == 200
-        assert make_response(http, store=False)
-    assert apps("owner").get("/metrics").status_code == 200
-    assert apps("owner").head("/health").status_code == httpx.head(f"{engine.url}/health").status_code
-    assert error_of(apps("mine").get("/metrics")) == (403, "owner_only")
-
-
-def test_the_official_client_continues_its_own_responses(shared: Running) -> None:
-    def client_of(app: str) -> openai.OpenAI:
-        token = headers_of(app)["authorization"].removeprefix("Bearer ")
-        return openai.OpenAI(base_url=f"{shared.url}/v1", api_key=token, max_retries=0, timeout=60)
-
-    with client_of("mine") as mine, client_of("other") as other:
-        first = mine.responses.create(**RESPONSE)
-        second = mine.responses.create(**RESPONSE | {"previous_response_id": first.id, "stream": True})
-        *_, end = second
-        assert mine.responses.retrieve(end.response.id).previous_response_id == first.id  # type: ignore[union-attr]
-        with pytest.raises(openai.NotFoundError):
-            other.responses.retrieve(first.id)
-        with pytest.raises(openai.BadRequestError, match="there is no such response"):
-            other.responses.create(**RESPONSE | {"previous_response_id": first.id})
-        with pytest.raises(openai.PermissionDeniedError, match="a gateway of its own"):
-            mine.files.list()
+    gateway = start(fake_engine.url, **settings)
+    for method, path in (("GET", "/v1/files"), ("GET", "/v1/responses/r"), ("POST", "/v1/responses")):
+        fake_engine.play(EMPTY)
+        answer = httpx.request(method, gateway.url + path, headers=headers_of("owner"), content=body)
+        assert answer.content == b"{}"
+        assert fake_engine.bodies == [body]
 
 
 WHOLE: list[dict[str, Any]] = [
@@ -246,28 +220,19 @@ LOOKED_UP: list[dict[str, Any]] = [
     {"type": ["message"], "id": "msg_1", "content": "x"},
     {"type": "whatever", "content": "x"},
 ]
-FUNCTION = {
-    "type": "function",
-    "name": "f",
-    "parameters": {"properties": {"container": {}}},
-    "container": "x",
-}
+FUNCTION: Any = {"type": "function", "name": "f", "parameters": {"properties": {"container": {}}}}
+FUNCTION["container"] = "x"
 
 
-def test_items_with_their_content_are_sent(start: Start, scripted: Script) -> None:
-    engine = scripted(b'HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n{"id":"r"}')
-    gateway = start(engine.url, **APPS, **KEY)
+def test_items_with_their_content_are_sent(before_fake: Running, fake_engine: Scripted) -> None:
+    fake_engine.play(EMPTY)
     auto = {"type": "code_interpreter", "container": {"type": "auto"}}
     browser = {"type": "computer_use_preview", "environment": "browser"}
-    body = {
-        "input": WHOLE,
-        "tools": [FUNCTION, auto, browser],
-        "conversation": None,
-        "metadata": {"Input": "x"},
-    }
-    answer = httpx.post(f"{gateway.url}/v1/responses", json=body, headers=headers_of("mine"))
-    assert answer.json() == {"id": "r"}
-    assert json.loads(engine.bodies[0]) == body
+    body = {"input": WHOLE, "tools": [FUNCTION, auto, browser], "conversation": None}
+    body["metadata"] = {"Input": "x"}
+    answer = httpx.post(f"{before_fake.url}/v1/responses", json=body, headers=headers_of("mine"))
+    assert answer.json() == {}
+    assert json.loads(fake_engine.bodies[0]) == body
 
 
 @pytest.mark.parametrize(
@@ -282,46 +247,43 @@ def test_items_with_their_content_are_sent(start: Start, scripted: Script) -> No
     ],
 )  # fmt: skip
 def test_references_to_what_may_be_another_apps_are_refused(
-    before_silence: tuple[Running, Scripted], fields: dict[str, Any], param: str
+    before_fake: Running, fake_engine: Scripted, fields: dict[str, Any], param: str
 ) -> None:
-    gateway, engine = before_silence
-    answer = httpx.post(f"{gateway.url}/v1/responses", json=RESPONSE | fields, headers=headers_of("mine"))
+    fake_engine.play(b"")
+    answer = httpx.post(f"{before_fake.url}/v1/responses", json=RESPONSE | fields, headers=headers_of("mine"))
     assert error_of(answer) == (403, "apps_share_engine_key")
     assert answer.json()["error"]["param"] == param
-    assert engine.heads == []
+    assert fake_engine.heads == []
 
 
 @pytest.mark.parametrize(
-    ("body", "status"),
+    "body",
     [
-        (b'{"Previous_Response_ID": "resp_1"}', 400),
-        ('{"previou\u017f_response_id": "resp_1"}'.encode(), 400),
-        (b'{"input": [{"role": "user", "content": "x", "Type": "item_reference", "id": "msg_1"}]}', 400),
-        (b'{"tools": [{"type": "code_interpreter", "Container": "cntr_1"}]}', 400),
-        (b'{"previous_response_id": ["resp_1"]}', 400),
-        (b'{"previous_response_id": "resp_1", "x": NaN}', 400),
-        (b'{"input": "' + b'\xff' + b'"}', 400),
-        (gzip.compress(b'{"previous_response_id": "resp_1"}', mtime=0), 400),
-        (b"[" * 1000, 400),
-        (b"[" + b"1," * 200_000 + b"1]", 413),
+        b'{"Previous_Response_ID": "resp_1"}', '{"previou\u017f_response_id": "resp_1"}'.encode(),
+        b'{"input": [{"role": "user", "content": "x", "Type": "item_reference", "id": "msg_1"}]}',
+        b'{"tools": [{"type": "code_interpreter", "Container": "cntr_1"}]}',
+        b'{"previous_response_id": ["resp_1"]}', b'{"previous_response_id": "resp_1", "x": NaN}',
+        b'{"input": "' + b'\xff' + b'"}', gzip.compress(b'{"previous_response_id": "resp_1"}', mtime=0),
+        b"[" * 1000, b"[" + b"1," * 200_000 + b"1]",
     ],
 )  # fmt: skip
 def test_a_body_that_engines_may_read_otherwise_is_refused(
-    before_silence: tuple[Running, Scripted], body: bytes, status: int
+    before_fake: Running, fake_engine: Scripted, body: bytes
 ) -> None:
-    gateway, engine = before_silence
-    answer = httpx.post(f"{gateway.url}/v1/responses", content=body, headers=headers_of("mine"))
-    assert answer.status_code == status
+    fake_engine.play(b"")
+    answer = httpx.post(f"{before_fake.url}/v1/responses", content=body, headers=headers_of("mine"))
+    assert answer.status_code == (413 if len(body) > 100_000 else 400)
     assert answer.json()["error"]["code"]
-    assert engine.heads == []
+    assert fake_engine.heads == []
 
 
-def test_of_a_repeated_name_the_engine_gets_what_was_checked(start: Start, scripted: Script) -> None:
-    engine = scripted(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
-    gateway = start(engine.url, **APPS, **KEY)
+def test_of_a_repeated_name_the_engine_gets_what_was_checked(
+    before_fake: Running, fake_engine: Scripted
+) -> None:
+    fake_engine.play(EMPTY)
     body = b'{"previous_response_id": "resp_of_another", "previous_response_id": null}'
-    httpx.post(f"{gateway.url}/v1/responses", content=body, headers=headers_of("mine"))
-    assert engine.bodies == [b'{"previous_response_id":null}']
+    httpx.post(f"{before_fake.url}/v1/responses", content=body, headers=headers_of("mine"))
+    assert fake_engine.bodies == [b'{"previous_response_id":null}']
 
 
 EVENT = b'event: response.created\ndata: {"type": "response.created", "response": {"id": "resp_1"}}\n\n'
@@ -340,45 +302,47 @@ TYPES = {False: b"application/json", True: b"text/event-stream"}
     ],
 )
 def test_the_id_of_an_answer(
-    start: Start, scripted: Script, streamed: bool, status: bytes, body: bytes, event: bytes, found: bool
+    start: Start, fake_engine: Scripted, streamed: bool, status: bytes, body: bytes, event: bytes, found: bool
 ) -> None:
     answer = event if streamed else body
     head = b"HTTP/1.1 %b X\r\ncontent-type: %b\r\n\r\n" % (status, TYPES[streamed])
-    shown = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
     # In two pieces, as it may arrive.
-    engine = scripted(head + answer[:40], held=answer[40:], next_answer=shown)
-    engine.go_on.set()
-    gateway = start(engine.url, **APPS, **KEY)
+    fake_engine.play(head + answer[:40], held=answer[40:], next_answer=EMPTY)
+    fake_engine.go_on.set()
+    gateway = start(fake_engine.url, **APPS, **KEY)
     mine = headers_of("mine")
     assert httpx.post(f"{gateway.url}/v1/responses", json={}, headers=mine).content == answer
-    assert b"accept-encoding: identity" in engine.heads[0].lower()
+    assert b"accept-encoding: identity" in fake_engine.heads[0].lower()
     stored = httpx.get(f"{gateway.url}/v1/responses/resp_1", headers=mine)
     assert stored.status_code == (200 if found else 404)
     assert httpx.get(f"{gateway.url}/v1/responses/resp_2", headers=mine).status_code == 404
 
 
-def test_an_id_stays_that_of_the_first_app(start: Start, scripted: Script) -> None:
+def test_an_id_stays_that_of_the_first_app(before_fake: Running, fake_engine: Scripted) -> None:
     """An engine, or the text of an answer, cannot hand one app's response to another app."""
-    gateway = start(
-        scripted(b'HTTP/1.1 200 OK\r\ncontent-length: 15\r\n\r\n{"id":"resp_1"}').url, **APPS, **KEY
-    )
-    for app in ("mine", "other"):
-        assert httpx.post(f"{gateway.url}/v1/responses", json={}, headers=headers_of(app)).status_code == 200
-    shown = [
-        httpx.get(f"{gateway.url}/v1/responses/resp_1", headers=headers_of(app)) for app in ("mine", "other")
-    ]
+    fake_engine.play(b'HTTP/1.1 200 OK\r\ncontent-length: 17\r\n\r\n{"id":"resp_one"}')
+    path = f"{before_fake.url}/v1/responses"
+    for app in ("mine", "guest"):
+        assert httpx.post(path, json={}, headers=headers_of(app)).status_code == 200
+    shown = [httpx.get(f"{path}/resp_one", headers=headers_of(app)) for app in ("mine", "guest")]
     assert [answer.status_code for answer in shown] == [200, 404]
 
 
-def test_ids_are_bounded_for_each_app_and_the_latest_used_stay() -> None:
-    ids = StoredIds(limit=3)
-    for number in range(3):
-        ids.add("mine", f"r{number}")
-    assert ids.use("mine", "r0")
-    ids.add("mine", "r3")
-    for number in range(10):
-        ids.add("other", f"o{number}")
-    assert [ids.use("mine", f"r{number}") for number in range(4)] == [True, False, True, True]
-    ids.add("mine", "x" * 1000)
-    assert not ids.use("mine", "x" * 1000)
-    assert not ids.use("nobody", "r0")
+def test_ids_are_bounded_for_each_app_and_the_latest_used_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(separation, "MAX_IDS", 3)
+    ids = StoredIds(None, APPS["tokens"])
+
+    async def steps() -> None:
+        for number in range(3):
+            await ids.add("mine", "response", f"r{number}")
+        assert await ids.use("mine", "response", "r0")
+        await ids.add("mine", "response", "r3")
+        for number in range(10):
+            await ids.add("other", "response", f"o{number}")
+        used = [await ids.use("mine", "response", f"r{number}") for number in range(4)]
+        assert used == [True, False, True, True]
+        await ids.add("mine", "response", "x" * 1000)
+        assert not await ids.use("mine", "response", "x" * 1000)
+        assert not await ids.use("owner", "response", "r0")
+
+    asyncio.run(steps())

@@ -9,29 +9,17 @@ from typing import Any
 import httpx
 import pytest
 
-from agentrt.runtime.serving.gateway import bounded_redis, stored_ids
+from agentrt.runtime.serving.gateway import separation
 from agentrt.runtime.serving.http.identity import Tokens
+from tests.runtime.serving.gateway.conftest import waiting_for_redis
 from tests.runtime.serving.gateway.redis_server import RedisServer
 from tests.runtime.serving.gateway.scripted import Script
 from tests.runtime.serving.http.serving import Running, Start
-
-pytestmark = pytest.mark.socket
 
 APPS = [("mine", "m" * 20), ("other", "o" * 20)]
 MINE, OTHER = ({"authorization": f"Bearer {letter * 20}"} for letter in "mo")
 MADE = b'{"id": "resp_1"}'
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b"
-
-
-@pytest.fixture(autouse=True)
-def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A healthy Redis counts as such however busy the machine is."""
-    for module, name in (
-        (stored_ids, "_ADD_TIMEOUT_S"),
-        (stored_ids, "_LOOK_UP_TIMEOUT_S"),
-        (bounded_redis, "_SOCKET_TIMEOUT_S"),
-    ):
-        monkeypatch.setattr(module, name, 60.0)
 
 
 Replica = Start
@@ -85,7 +73,7 @@ def test_no_client_of_redis_can_read_or_make_an_id(replica: Replica, redis: Redi
 def test_the_ids_of_an_app_are_bounded(
     replica: Replica, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stored_ids, "MAX_IDS", 3)
+    monkeypatch.setattr(separation, "MAX_IDS", 3)
     make(replica())
     with redis.client() as client:
         (key,) = client.keys()
@@ -106,9 +94,7 @@ def test_without_redis_each_replica_knows_its_own(
     monkeypatch: pytest.MonkeyPatch,
     fails: Callable[[RedisServer], None],
 ) -> None:
-    monkeypatch.setattr(bounded_redis, "_SOCKET_TIMEOUT_S", 0.1)
-    for name in ("_ADD_TIMEOUT_S", "_LOOK_UP_TIMEOUT_S"):
-        monkeypatch.setattr(stored_ids, name, 0.02)
+    waiting_for_redis(monkeypatch, 0.02, 0.1)
     first, second = replica(), replica()
     fails(redis)
     make(first)

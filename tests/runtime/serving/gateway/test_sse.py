@@ -64,6 +64,8 @@ def test_any_bytes_are_events_and_a_rest(parts: list[bytes], cuts: list[int]) ->
 def test_data_in_lines_and_comments() -> None:
     assert event_data(b"data: a\ndata:b\n\n") == b"a\nb"
     assert event_data(b": ping\n\n") == b""
+    with pytest.raises(UnreadableEventError):
+        event_data(b"data:\n" * 20_000)
 
 
 def test_an_event_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,25 +74,24 @@ def test_an_event_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
         read(b"data: " + b"x" * 200, [50])
 
 
-def test_an_event_with_many_lines() -> None:
-    with pytest.raises(UnreadableEventError):
-        event_data(b"data:\n" * 20_000)
+def turns_of(read: AsyncIterator[bytes]) -> tuple[int, int]:
+    """The most items of ``read`` that come before another task runs, and how often that runs meanwhile."""
 
+    async def main() -> tuple[int, int]:
+        turn = 0
 
-async def most_in_one_turn(read: AsyncIterator[bytes]) -> int:
-    """The most items of ``read`` that come before another task runs, which runs in each turn of the loop."""
-    turn = 0
+        async def count_turns() -> None:
+            nonlocal turn
+            while True:
+                turn += 1
+                await asyncio.sleep(0)
 
-    async def count_turns() -> None:
-        nonlocal turn
-        while True:
-            turn += 1
-            await asyncio.sleep(0)
+        counting = asyncio.create_task(count_turns())
+        items = Counter([turn async for _ in read])
+        counting.cancel()
+        return max(items.values()), turn
 
-    counting = asyncio.create_task(count_turns())
-    items = Counter([turn async for _ in read])
-    counting.cancel()
-    return max(items.values())
+    return asyncio.run(main())
 
 
 async def note(id: str) -> None:
@@ -103,28 +104,14 @@ async def note(id: str) -> None:
 )
 def test_other_tasks_run_between_the_events_of_one_piece(read: Any, bytes_sent: bytes) -> None:
     body = FINISHED + bytes_sent * (100_000 // len(bytes_sent))
-    assert asyncio.run(most_in_one_turn(read(pieces_of(body, [])))) <= 17
+    assert turns_of(read(pieces_of(body, [])))[0] <= 17
 
 
 def test_other_tasks_run_between_the_chunks_of_an_answer() -> None:
     pieces = _EngineStream(pieces_of(bytes(10_000), list(range(10_000))), None)
-    assert asyncio.run(most_in_one_turn(aiter(pieces))) <= 17
+    assert turns_of(aiter(pieces))[0] <= 17
 
 
 def test_other_tasks_run_while_an_id_is_looked_for() -> None:
-    body = b'data: {"response": {"id": "r"}}\n\n'
-    turns: list[int] = []
-
-    async def main() -> None:
-        async def count_turns() -> None:
-            while True:
-                turns.append(0)
-                await asyncio.sleep(0)
-
-        counting = asyncio.create_task(count_turns())
-        async for _ in noting_event_id(pieces_of(b"\n" * 100_000 + body, []), note):
-            pass
-        counting.cancel()
-
-    asyncio.run(main())
-    assert len(turns) > 3000
+    body = b"\n" * 100_000 + b'data: {"response": {"id": "r"}}\n\n'
+    assert turns_of(noting_event_id(pieces_of(body, []), note))[1] > 3000

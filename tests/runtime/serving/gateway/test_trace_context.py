@@ -13,7 +13,7 @@ from agentrt.otel import api, propagation
 from agentrt.otel.propagation import served
 from agentrt.runtime.serving.http import application
 from tests.recorded_telemetry import Recorded, attributes, telemetry
-from tests.runtime.serving.gateway.scripted import STREAMED, Script
+from tests.runtime.serving.gateway.scripted import STREAMED, Play, Scripted
 from tests.runtime.serving.http.serving import Start
 from tests.runtime.serving.server.conftest import HELLO
 from tests.runtime.serving.server.test_trace_context import PARENT, TRACE, TRACEPARENT
@@ -36,17 +36,21 @@ def test_the_gateway_s_request_is_between_client_and_engine(
     while below in by_parent:
         chain.append(by_parent[below])
         below = chain[-1].context.span_id
-    assert [span.kind for span in chain] == [
-        SpanKind.SERVER,
-        SpanKind.CLIENT,
-        SpanKind.SERVER,
-        SpanKind.INTERNAL,
-    ]
+    kinds = [SpanKind.SERVER, SpanKind.CLIENT, SpanKind.SERVER, SpanKind.INTERNAL]
+    assert [span.kind for span in chain] == kinds
     assert {span.context.trace_id for span in chain} == {int(TRACE, 16)}
     assert attributes(sent)["http.response.status_code"] == 200
 
 
+def test_an_engine_that_is_not_there_is_a_failed_span(start: Start, telemetry: Recorded) -> None:
+    assert httpx.get(f"{start('http://127.0.0.1:9').url}/v1/models").status_code == 502
+    sent, served = telemetry.wait_for("GET", 2)
+    assert attributes(sent)["error.type"] == "ConnectError"
+    assert attributes(served)["error.type"] == "502"
+
+
 def test_an_engine_that_refuses_is_a_failed_span(http: httpx.Client, telemetry: Recorded) -> None:
+    assert http.get("/health").status_code == http.get("/metrics").status_code == 200  # which make no spans
     assert http.get("/v1/nothing?secret=otter", headers=TRACEPARENT).status_code == 404
     (sent,) = (span for span in telemetry.wait_for("GET", 3) if span.kind is SpanKind.CLIENT)
     assert sent.status.status_code is StatusCode.ERROR
@@ -82,18 +86,17 @@ def test_a_trace_passes_a_gateway_that_does_not_trace(
     ],
 )
 def test_an_engine_that_breaks_off_is_a_failed_span_of_its_whole_length(
-    start: Start, scripted: Script, telemetry: Recorded, head: bytes, rest: bytes, continued: bool
+    play: Play, fake_engine: Scripted, telemetry: Recorded, head: bytes, rest: bytes, continued: bool
 ) -> None:
     """In a stream that the gateway continues after calls, and in one that it relays."""
     begins = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n" + head + b'data: {"choices": []}\n\n'
-    engine = scripted(begins, held=rest or b"data: ")
-    gateway = start(engine.url)
+    gateway = play(begins, held=rest or b"data: ")
     body = STREAMED if continued else {**STREAMED, "tools": []}
     with httpx.stream("POST", f"{gateway.url}/v1/chat/completions", json=body, timeout=60) as answer:
         pieces = answer.iter_raw()
         next(pieces)
         assert telemetry.spans() == []
-        engine.go_on.set()
+        fake_engine.go_on.set()
         try:
             list(pieces)
         except httpx.RemoteProtocolError:
@@ -104,17 +107,3 @@ def test_an_engine_that_breaks_off_is_a_failed_span_of_its_whole_length(
         assert span.status.status_code is StatusCode.ERROR
         assert attributes(span)["error.type"] == "RemoteProtocolError"
         assert attributes(span)["http.response.status_code"] == 200
-
-
-def test_an_engine_that_is_not_there_is_a_failed_span(start: Start, telemetry: Recorded) -> None:
-    gateway = start("http://127.0.0.1:9")
-    assert httpx.get(f"{gateway.url}/v1/models").status_code == 502
-    sent, served = telemetry.wait_for("GET", 2)
-    assert attributes(sent)["error.type"] == "ConnectError"
-    assert attributes(served)["error.type"] == "502"
-
-
-def test_what_supervisors_poll_makes_no_spans(http: httpx.Client, telemetry: Recorded) -> None:
-    assert http.get("/health").status_code == http.get("/metrics").status_code == 200
-    http.get("/v1/models")
-    telemetry.wait_for("GET", 3)

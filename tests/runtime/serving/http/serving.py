@@ -15,6 +15,7 @@ import uvicorn.server
 from fastapi import FastAPI
 
 from agentrt.runtime.serving.http.config import ListenConfig
+from agentrt.runtime.serving.http.identity import Tokens
 from agentrt.runtime.serving.http.listener import bind
 from agentrt.runtime.serving.http.run import DrainingServer
 from tests.patience import PATIENCE_S
@@ -52,6 +53,18 @@ class Running:
 
 Start: TypeAlias = Callable[..., Running]
 """Starts a server with settings of its own."""
+
+
+TOKENS = Tokens([("mail", "m" * 20), ("notes", "n" * 20)])
+MAIL, NOTES = ({"authorization": f"Bearer {letter * 20}"} for letter in "mn")
+
+
+def read_all(connection: socket.socket) -> bytes:
+    """What arrives until the server closes."""
+    received = b""
+    while piece := connection.recv(65536):
+        received += piece
+    return received
 
 
 @contextmanager

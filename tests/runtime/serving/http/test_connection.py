@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import socket
 import threading
+from typing import Any
 
 import pytest
 from fastapi import FastAPI
@@ -12,24 +12,29 @@ from fastapi import FastAPI
 from agentrt.runtime.serving.http.config import ListenConfig
 from agentrt.runtime.serving.http.connection import Connection
 from agentrt.runtime.serving.http.http11 import MAX_HEAD_BYTES
-from tests.runtime.serving.http.serving import Running, Start, listening
+from tests.runtime.serving.http.serving import Running, Start, listening, read_all
+
+GET = b"GET /health HTTP/1.1\r\nhost: localhost\r\n"
+POST = b"POST /body HTTP/1.1\r\nhost: localhost\r\n"
+CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n"
 
 
-def read_all(connection: socket.socket) -> bytes:
-    received = b""
-    while piece := connection.recv(65536):
-        received += piece
-    return received
-
-
-@pytest.mark.parametrize("sent", [b"", b"POST /v1/chat", b"GET /health HTTP/1.1\r\nhost: loc"])
-def test_a_head_that_never_ends(start: Start, sent: bytes) -> None:
-    server = start(header_timeout_s=0.2)
+def answer_to(server: Running, sent: bytes) -> tuple[int, Any]:
+    """The status and the error of the answer that ends a connection."""
     with server.connect() as connection:
         connection.sendall(sent)
-        received = read_all(connection)  # until the server closes
-    assert received.startswith(b"HTTP/1.1 408")
-    assert json.loads(received.split(b"\r\n\r\n", 1)[1])["error"]["type"] == "invalid_request_error"
+        head, _, body = read_all(connection).partition(b"\r\n\r\n")
+    return int(head.split()[1]), json.loads(body)["error"] if b"error" in body else None
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"", b"POST /v1/chat", b"GET /health HTTP/1.1\r\nhost: loc", POST + b"content-length: 20\r\n\r\nxxxxxx"],
+    ids=["nothing", "a line", "a head", "a body"],
+)
+def test_a_request_that_never_ends(start: Start, sent: bytes) -> None:
+    status, error = answer_to(start(header_timeout_s=0.2, body_timeout_s=0.2), sent)
+    assert (status, error["type"]) == (408, "invalid_request_error")
 
 
 def test_a_second_head_that_never_ends(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,7 +48,7 @@ def test_a_second_head_that_never_ends(start: Start, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Connection, "_start_timer", note_and_start_timer)
     server = start(header_timeout_s=60)
     with server.connect() as connection:
-        connection.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        connection.sendall(GET + b"\r\n")
         assert connection.recv(65536).startswith(b"HTTP/1.1 200")
         config = connections[0].config_of_server
         connections[0].config_of_server = config.model_copy(update={"header_timeout_s": 0.1})
@@ -51,81 +56,40 @@ def test_a_second_head_that_never_ends(start: Start, monkeypatch: pytest.MonkeyP
         assert b"408" in read_all(connection)
 
 
-def test_a_body_that_never_ends(start: Start) -> None:
-    server = start(body_timeout_s=0.2)
-    with server.connect() as connection:
-        connection.sendall(
-            b"POST /body HTTP/1.1\r\nhost: localhost\r\ncontent-length: 20\r\n\r\n" + b"x" * 10
-        )
-        assert read_all(connection).startswith(b"HTTP/1.1 408")
-
-
 @pytest.mark.parametrize(
-    "sent", [b"\x16\x03\x01\x02\x00" * 20 + b"\r\n\r\n", b"HELLO\r\n\r\n", b"GET / FTP/9\r\n\r\n"]
+    "sent",
+    [
+        *(b"\x16\x03\x01\x02\x00" * 20 + b"\r\n\r\n", b"HELLO\r\n\r\n", b"GET / FTP/9\r\n\r\n"),
+        *(CHUNKED + body for body in (b"x\r\n", b"5\r\nhello\r\nzz\r\n", b"5\r\nhello6\r\n")),
+        # A body that ends in two places.
+        POST + b"content-length: 5\r\ntransfer-encoding: chunked\r\n\r\n",
+        POST + b"transfer-encoding: chunked\r\ncontent-length: 5\r\n\r\n",
+        POST + b"content-length: 5\r\ncontent-length: 6\r\n\r\n",
+        POST + b"transfer-encoding: chunked\r\ntransfer-encoding: identity\r\n\r\n",
+        CHUNKED.replace(b"1.1", b"1.0"),
+    ],
 )
-def test_bytes_that_are_not_http(server: Running, sent: bytes) -> None:
-    with server.connect() as connection:
-        connection.sendall(sent)
-        received = read_all(connection)
-    assert received.startswith(b"HTTP/1.1 400")
-    assert "error" in json.loads(received.split(b"\r\n\r\n", 1)[1])
+def test_bytes_that_are_not_http(start: Start, sent: bytes) -> None:
+    status, error = answer_to(start(body_timeout_s=600), sent)
+    assert (status, error["type"]) == (400, "invalid_request_error")
 
 
-@pytest.mark.parametrize("body", [b"x\r\n", b"5\r\nhello\r\nzz\r\n", b"5\r\nhello6\r\n"])
-def test_a_body_whose_chunks_are_damaged(server: Running, body: bytes) -> None:
-    with server.connect() as connection:
-        connection.sendall(
-            b"POST /body HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n" + body
-        )
-        received = read_all(connection)
-    assert received.startswith(b"HTTP/1.1 400")
-    assert json.loads(received.split(b"\r\n\r\n", 1)[1])["error"]["type"] == "invalid_request_error"
-
-
-@pytest.mark.parametrize("size", [MAX_HEAD_BYTES, 100_000, 1_000_000])
-@pytest.mark.parametrize("complete", [True, False])
-def test_a_head_that_is_too_large(server: Running, size: int, complete: bool) -> None:
-    with server.connect() as connection:
-        connection.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\nx: " + b"y" * size)
-        if complete:
-            connection.sendall(b"\r\n\r\n")
-        received = read_all(connection)
-    assert received.startswith(b"HTTP/1.1 431")
-    error = json.loads(received.split(b"\r\n\r\n", 1)[1])["error"]
-    assert (error["type"], error["code"]) == ("invalid_request_error", "head_too_large")
+@pytest.mark.parametrize("size", [MAX_HEAD_BYTES, 1_000_000])
+@pytest.mark.parametrize("end", [b"", b"\r\n\r\n"])
+def test_a_head_that_is_too_large(server: Running, size: int, end: bytes) -> None:
+    status, error = answer_to(server, GET + b"x: " + b"y" * size + end)
+    assert (status, error["type"], error["code"]) == (431, "invalid_request_error", "head_too_large")
 
 
 @pytest.mark.parametrize("filler", [b"y", b" "])
 def test_the_size_of_a_head_counts_every_byte(server: Running, filler: bytes) -> None:
-    begin, end = b"GET /health HTTP/1.1\r\nhost: localhost\r\nx: ", b"\r\nconnection: close\r\n\r\n"
+    begin, end = GET + b"x: ", b"\r\nconnection: close\r\n\r\n"
     largest = filler * (MAX_HEAD_BYTES - len(begin + end))
-    for added, status in ((b"", b"200"), (b"y", b"431")):
-        with server.connect() as connection:
-            connection.sendall(begin + largest + added + end)
-            assert read_all(connection).startswith(b"HTTP/1.1 " + status)
-
-
-@pytest.mark.parametrize(
-    "head",
-    [
-        b"HTTP/1.1\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n",
-        b"HTTP/1.1\r\ntransfer-encoding: chunked\r\ncontent-length: 5\r\n",
-        b"HTTP/1.1\r\ncontent-length: 5\r\ncontent-length: 6\r\n",
-        b"HTTP/1.1\r\ntransfer-encoding: chunked\r\ntransfer-encoding: identity\r\n",
-        b"HTTP/1.0\r\ntransfer-encoding: chunked\r\n",
-    ],
-)
-def test_a_body_that_ends_in_two_places(start: Start, head: bytes) -> None:
-    server = start(body_timeout_s=600)
-    with server.connect() as connection:
-        connection.sendall(b"POST /body " + head + b"host: localhost\r\n\r\n")
-        received = read_all(connection)
-    assert received.startswith(b"HTTP/1.1 400")
-    assert json.loads(received.split(b"\r\n\r\n", 1)[1])["error"]["type"] == "invalid_request_error"
+    assert answer_to(server, begin + largest + end)[0] == 200
+    assert answer_to(server, begin + largest + b"y" + end)[0] == 431
 
 
 def test_bytes_behind_the_last_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = ListenConfig(port=0)
     app = FastAPI()
     begun, read, go_on = threading.Event(), threading.Event(), threading.Event()
     receive = Connection.data_received
@@ -143,7 +107,7 @@ def test_bytes_behind_the_last_request(monkeypatch: pytest.MonkeyPatch) -> None:
         go_on.wait(30)
         return "answer"
 
-    with listening(app, config) as server, server.connect() as connection:
+    with listening(app, ListenConfig(port=0)) as server, server.connect() as connection:
         connection.sendall(b"GET /slow HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
         assert begun.wait(30)
         connection.sendall(b"\n")
@@ -152,20 +116,16 @@ def test_bytes_behind_the_last_request(monkeypatch: pytest.MonkeyPatch) -> None:
         assert read_all(connection).endswith(b'"answer"')
 
 
-def test_pipelined_requests_of_which_the_last_has_no_end(start: Start) -> None:
+def test_pipelined_requests(start: Start) -> None:
     server = start(header_timeout_s=0.2, idle_timeout_s=600)
     with server.connect() as connection:
-        connection.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\nGET /hea")
+        connection.sendall((GET + b"\r\n") * 3 + GET + b"connection: close\r\n\r\n")
+        assert read_all(connection).count(b"HTTP/1.1 200") == 4
+    with server.connect() as connection:
+        connection.sendall(GET + b"\r\nGET /hea")
         received = read_all(connection)
     assert received.startswith(b"HTTP/1.1 200")
     assert received.count(b"HTTP/1.1 408") == 1
-
-
-def test_pipelined_requests(server: Running) -> None:
-    once = b"GET /health HTTP/1.1\r\nhost: localhost\r\n"
-    with server.connect() as connection:
-        connection.sendall((once + b"\r\n") * 3 + once + b"connection: close\r\n\r\n")
-        assert read_all(connection).count(b"HTTP/1.1 200") == 4
 
 
 def test_a_body_in_many_chunks_is_parsed_in_many_turns(
@@ -181,15 +141,10 @@ def test_a_body_in_many_chunks_is_parsed_in_many_turns(
         read.append((len(data), connection.conn.events - before))
 
     monkeypatch.setattr(Connection, "data_received", note_and_receive)
-    head = b"POST /body HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n"
-    with server.connect() as connection:
-        connection.sendall(
-            head + b"transfer-encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 20_000 + b"0\r\n\r\n"
-        )
-        assert read_all(connection).startswith(b"HTTP/1.1 200")
+    head = POST + b"connection: close\r\n"
+    chunks = b"transfer-encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 20_000 + b"0\r\n\r\n"
+    assert answer_to(server, head + chunks)[0] == 200
     assert max(events for _, events in read) < 200
     read.clear()
-    with server.connect() as connection:
-        connection.sendall(head + b"content-length: 1000000\r\n\r\n" + bytes(1_000_000))
-        assert read_all(connection).startswith(b"HTTP/1.1 200")
+    assert answer_to(server, head + b"content-length: 1000000\r\n\r\n" + bytes(1_000_000))[0] == 200
     assert max(size for size, _ in read) <= 1 << 14

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import http.client
+import socket
 import subprocess
 import sys
+from contextlib import closing
 
 import pytest
 
@@ -32,22 +35,6 @@ def prove(table: ConnectionTable, app: str, count: int) -> list[Entry]:
         entries += add(table, 1)
         assert table.prove(entries[-1], app)
     return entries
-
-
-def test_a_new_connection_takes_the_place_of_the_oldest_unproven_one() -> None:
-    table = ConnectionTable(8, ())
-    proven = prove(table, "mine", 3)
-    unproven = add(table, 6)
-    assert [each.aborted for each in unproven] == [True, True, False, False, False, False]
-    assert not any(each.aborted for each in proven)
-    assert len(table) == 7
-
-
-def test_unproven_connections_leave_room_for_apps() -> None:
-    table = ConnectionTable(8, ())
-    add(table, 100)
-    prove(table, "mine", 4)
-    assert len(table) == 7  # one unproven connection has made room for each of the four
 
 
 def test_an_app_closes_its_own_idle_connections_only() -> None:
@@ -88,14 +75,42 @@ def test_a_descriptor_is_freed_by_who_is_missed_least() -> None:
         assert (busy.aborted, idle.aborted, unproven.aborted) == expected
 
 
-def test_the_limit_leaves_half_of_the_descriptors_to_others() -> None:
+SERVER = """
+import os, resource, sys
+from agentrt.runtime.serving.http.config import ListenConfig
+from agentrt.runtime.serving.http.connection_table import connection_limit
+from tests.runtime.serving.http.conftest import guarded
+from tests.runtime.serving.http.serving import listening
+
+config = ListenConfig(port=0)
+with listening(guarded(config), config) as server:
+    room = len(os.listdir("/dev/fd")) + 4
+    resource.setrlimit(resource.RLIMIT_NOFILE, (room, room))
+    print(server.port, connection_limit(2048), room, flush=True)
+    sys.stdin.read()
+"""
+"""A server whose limit is lowered once it knows how many connections it may have."""
+
+
+def test_connections_without_a_descriptor() -> None:
+    """The oldest silent ones are closed for new ones, and the log has one line."""
     resource = pytest.importorskip("resource", reason="this system has no limit on descriptors")
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert connection_limit(10) == 10
     assert limit == resource.RLIM_INFINITY or connection_limit(10**9) < limit // 2
-    program = (
-        "import resource; from agentrt.runtime.serving.http.connection_table import connection_limit;"
-        "resource.setrlimit(resource.RLIMIT_NOFILE, (44, 44)); print(connection_limit(2048))"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
-    assert 2 <= int(done.stdout) <= 20
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen([sys.executable, "-c", SERVER], text=True, **pipes) as process:
+        port, limit, room = map(int, process.stdout.readline().split())
+        assert 2 <= limit <= room // 2
+        silent = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(10)]
+        with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as client:
+            client.request("GET", "/health")
+            assert client.getresponse().status == 200
+        for connection in silent:
+            connection.close()
+        process.stdin.close()
+        log = process.stderr.read()
+        assert process.wait(60) == 0
+    assert log.count("\n") == 1, log[:2000]
+    assert "cannot accept a connection" in log
+    assert "ulimit" in log

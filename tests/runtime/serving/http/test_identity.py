@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 import stat
 import sys
@@ -14,145 +13,108 @@ from agentrt.runtime.serving.http.config import ListenConfig
 from agentrt.runtime.serving.http.identity import Tokens, owner_token
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="permissions of files")
+A, B, C, D = (letter * 16 for letter in "abcd")
 
 
-def test_a_token_file_is_written_once(tmp_path: Path) -> None:
-    path = tmp_path / "tokens"
-    Tokens.read(path)
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "tokens"
+
+
+def written(path: Path, text: str) -> Path:
+    path.touch(0o600)
+    path.write_text(text)
+    return path
+
+
+def refusal_of(path: Path) -> str:
+    """Why neither of those who read a token file uses it."""
+    said = []
+    for read in (Tokens.read, owner_token):
+        with pytest.raises(ConfigurationError) as caught:
+            read(path)
+        said.append(str(caught.value))
+    assert said[0] == said[1]
+    return said[0]
+
+
+def test_a_token_file_is_written_once(path: Path) -> None:
+    created = Tokens.read(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     token = path.read_text().split()[-1]
     assert Tokens.read(path).app_of(f"Bearer {token}") == "default"
-    path.write_text(f"# two apps\n\nnotes {'a' * 16}\nmail {'b' * 16}\n")
-    tokens = Tokens.read(path)
-    assert tokens.app_of(f"bearer {'b' * 16}") == "mail"
-    assert tokens.app_of("Bearer " + "c" * 16) is None
-    assert tokens.app_of("") is None
-
-
-def test_the_owners_token_is_that_of_the_first_app(tmp_path: Path) -> None:
-    path = tmp_path / "tokens"
-    created = Tokens.read(path)
-    assert created.app_of(f"Bearer {owner_token(path)}") == created.owner == "default", "@metrics comes first"
-    path.write_text(f"@metrics {'m' * 16}\n")
-    with pytest.raises(ConfigurationError, match="holds no token of an app"):
-        owner_token(path)
+    assert owner_token(path) == token, "@metrics comes first"
+    assert token not in repr(ListenConfig(tokens=created))
+    tokens = Tokens.read(written(path, f"# two apps\n\nnotes {A}\nnotes {B}\nmail {C}\n"))
+    assert [tokens.app_of(f"{word} {B}") for word in ("bearer", "Basic")] == ["notes", None]
+    assert [tokens.app_of(f"Bearer {each}") for each in (A, C, D)] == ["notes", "mail", None]
+    assert (tokens.app_of(""), tokens.owner) == (None, "notes")
 
 
 @pytest.mark.parametrize(
-    "content", ["", "# nothing\n", "token\n", "app short\n", f"app {'a' * 16} more\n", f"app {'ä' * 16}\n"]
+    ("content", "reason"),
+    [
+        *((text, "holds no token of an app") for text in ("", "# nothing\n", f"@metrics {A}\n")),
+        *((text, "line 1: not an app's name") for text in ("token\n", "app short\n", f"app {A} more\n")),
+        (f"app {'ä' * 16}\n", "line 1: not an app's name"),
+        (f"mail {B}\nnotes short\n", "tokens, line 2: not an app's name"),
+        (
+            f"notes secret-a\nmail {B}\n# app\n\ndigest secret-b\n@notes {C}\n@mail {D}\n",
+            "tokens, lines 1, 5, 6, 7: not an app's name",
+        ),
+        ("app short\n" * 5_000, "lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 4990 more: not an app's name"),
+        (f"app {A}\n" * 100_000, "more than"),
+    ],
 )
-def test_a_token_file_without_valid_lines(tmp_path: Path, content: str) -> None:
-    path = tmp_path / "tokens"
-    path.touch(0o600)
-    path.write_text(content)
-    with pytest.raises(ConfigurationError):
-        Tokens.read(path)
-
-
-def test_every_wrong_line_of_a_token_file_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "tokens"
-    path.touch(0o600)
-    path.write_text(
-        f"notes secret-a\nmail {'b' * 16}\n# app\n\ndigest secret-b\n@notes {'c' * 16}\n@mail {'d' * 16}\n"
-    )
-    for read in (Tokens.read, owner_token):
-        with pytest.raises(
-            ConfigurationError, match=r"tokens, lines 1, 5: not an app's name .* lines 6, 7: no app"
-        ) as caught:
-            read(path)
-        assert not any(word in str(caught.value) for word in ("secret", "b" * 16, "c" * 16, "d" * 16))
-    path.write_text("app short\n" * 5_000)
-    with pytest.raises(
-        ConfigurationError, match="lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 4990 more: not an app"
-    ):
-        Tokens.read(path)
-    path.write_text(f"mail {'b' * 16}\nnotes short\n")
-    with pytest.raises(ConfigurationError, match="tokens, line 2: not an app"):
-        Tokens.read(path)
+def test_a_token_file_with_wrong_lines(path: Path, content: str, reason: str) -> None:
+    message = refusal_of(written(path, content))
+    assert reason in message
+    assert not any(word in message for word in ("secret", A, B, C, D))
 
 
 def test_a_token_file_that_cannot_be_used(tmp_path: Path) -> None:
-    binary = tmp_path / "binary"
-    binary.touch(0o600)
-    binary.write_bytes(b"\xff\xfe")
-    private = tmp_path / "folder"
+    binary, private, fifo = tmp_path / "binary", tmp_path / "folder", tmp_path / "fifo"
+    written(binary, "").write_bytes(b"\xff\xfe")
     private.mkdir(0o700)
-    fifo = tmp_path / "fifo"
     os.mkfifo(fifo, 0o600)
-    endless = tmp_path / "endless"
+    endless, dangling, nowhere = tmp_path / "endless", tmp_path / "dangling", tmp_path / "nowhere" / "tokens"
     endless.symlink_to("/dev/zero")
-    nowhere = tmp_path / "nowhere" / "tokens"
-    dangling = tmp_path / "dangling"
     dangling.symlink_to(nowhere)
-    large = tmp_path / "large"
-    large.touch(0o600)
-    large.write_text(f"app {'a' * 16}\n" * 100_000)
+    shared = written(tmp_path / "shared", f"app {A}\n")
+    shared.chmod(0o644)
     for path, reason in {
         binary: "not UTF-8 at byte 0",
-        private: "no regular file",
-        fifo: "no regular file",
-        endless: "no regular file",
+        **dict.fromkeys((private, fifo, endless), "no regular file"),
         dangling: "a link to a file that is not there",
-        large: "more than",
+        shared: "chmod 600",
     }.items():
-        for read in (Tokens.read, owner_token):
-            with pytest.raises(ConfigurationError, match=f"the token file {path} cannot be used: .*{reason}"):
-                read(path)
-    for path, reason in {
-        binary / "tokens": "Not a directory",
-        nowhere: "No such file",
-        tmp_path / "a\0b": "null",
-    }.items():
-        with pytest.raises(ConfigurationError, match=f"tokens? cannot be created: .*{reason}|null"):
+        message = refusal_of(path)
+        assert message.startswith(f"the token file {path} cannot be used: ")
+        assert reason in message
+    for path in (binary / "tokens", nowhere, tmp_path / "a\0b"):
+        with pytest.raises(ConfigurationError, match=r"Not a directory|No such file|null"):
             Tokens.read(path)
 
 
-def test_a_token_file_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "tokens"
+def test_a_token_file_of_another_user(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Tokens.read(path)
     if path.stat().st_uid == 0:
         os.chown(path, 12345, -1)
     else:
         monkeypatch.setattr("os.geteuid", lambda: path.stat().st_uid + 1)
-    with pytest.raises(ConfigurationError, match="belongs to another user"):
-        Tokens.read(path)
+    assert "belongs to another user" in refusal_of(path)
 
 
-def test_one_token_of_two_apps(tmp_path: Path) -> None:
-    path = tmp_path / "tokens"
-    path.touch(0o600)
-    path.write_text(f"notes {'a' * 16}\nnotes {'b' * 16}\nmail {'c' * 16}\n")
-    tokens = Tokens.read(path)
-    assert [tokens.app_of(f"Bearer {letter * 16}") for letter in "abc"] == ["notes", "notes", "mail"]
-    assert tokens.owner == "notes"
-    path.write_text(f"notes {'a' * 16}\nmail {'a' * 16}\n")
-    with pytest.raises(
-        ConfigurationError, match=r"tokens: .*'notes' and 'mail' have the same token"
-    ) as caught:
-        Tokens.read(path)
-    assert "a" * 16 not in str(caught.value)
-    with pytest.raises(ConfigurationError, match="Give each app its own"):
-        Tokens([("notes", "t" * 20), ("mail", "t" * 20)])
+def test_one_token_of_two_apps(path: Path) -> None:
+    same = "'notes' and 'mail' have the same token. Give each app its own"
+    with pytest.raises(ConfigurationError, match=f"tokens: .*{same}") as caught:
+        Tokens.read(written(path, f"notes {A}\nmail {A}\n"))
+    assert A not in str(caught.value)
 
 
-def test_servers_that_start_together_create_one_token_file(tmp_path: Path) -> None:
-    path = tmp_path / "tokens"
+def test_servers_that_start_together_create_one_token_file(path: Path) -> None:
     with ThreadPoolExecutor(8) as threads:
         found = list(threads.map(lambda _: Tokens.read(path), range(8)))
     token = path.read_text().split()[-1]
     assert {tokens.app_of(f"Bearer {token}") for tokens in found} == {"default"}
-    assert os.listdir(tmp_path) == ["tokens"]
-
-
-def test_a_token_file_that_others_may_read(tmp_path: Path) -> None:
-    path = tmp_path / "tokens"
-    path.touch()
-    os.chmod(path, 0o644)
-    with pytest.raises(ConfigurationError, match="chmod 600"):
-        Tokens.read(path)
-
-
-def test_a_printed_configuration_holds_no_token(tmp_path: Path) -> None:
-    path = tmp_path / "tokens"
-    tokens = Tokens.read(path)
-    assert path.read_text().split()[-1] not in json.dumps(repr(ListenConfig(tokens=tokens)))
+    assert os.listdir(path.parent) == ["tokens"]

@@ -24,4 +24,6 @@ def test_only_the_latest_ended_responses_are_remembered() -> None:
     for number in range(5000):
         with known.register(str(number), "app", ToolOutputs()):
             pass
-    assert len(known._ended) == 4096
+    assert known.outputs_of("4999", "app") is None
+    with pytest.raises(ApiError):
+        known.outputs_of("0", "app")

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncGenerator
-from typing import Any
 
 import pytest
 from fastapi import FastAPI
@@ -17,8 +16,7 @@ from fastapi.responses import StreamingResponse
 
 from agentrt.runtime.serving.http.config import ListenConfig
 from agentrt.runtime.serving.http.run import give_back_freed, share_arenas
-from tests.runtime.serving.http.serving import listening
-from tests.runtime.serving.http.test_connection import read_all
+from tests.runtime.serving.http.serving import listening, read_all
 
 THREADS = """
 import ctypes, threading
@@ -40,17 +38,20 @@ barrier.wait()
 """
 
 
-def arenas(call: str) -> int:
-    """Return how many arenas a process with nine threads uses."""
-    command = [sys.executable, "-c", THREADS.format(call=call)]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
-    return printed.count("<heap nr=")
+def printed(program: str) -> str:
+    """What a process prints that runs this."""
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="this C library has no arenas to bound")
+on_glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
+
+
+@on_glibc
 def test_many_threads_share_two_arenas() -> None:
-    assert arenas("share_arenas()") == 2
-    assert arenas("") > 2, "glibc shares them by itself; nothing is tested"
+    assert printed(THREADS.format(call="share_arenas()")).count("<heap nr=") == 2
+    unbounded = printed(THREADS.format(call="")).count("<heap nr=")
+    assert unbounded > 2, "glibc shares them by itself; nothing is tested"
 
 
 def test_other_c_libraries_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,11 +75,9 @@ print(before - private_mib())
 """
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
+@on_glibc
 def test_freed_memory_between_what_lives_long_is_given_back() -> None:
-    printed = subprocess.run([sys.executable, "-c", FREED], capture_output=True, text=True, timeout=60)
-    assert printed.returncode == 0, printed.stderr
-    assert int(printed.stdout) > 40  # of 100 MB, without the pages that blocks share
+    assert int(printed(FREED)) > 40  # of 100 MB, without the pages that blocks share
 
 
 def test_a_server_gives_freed_memory_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,14 +116,12 @@ def interrupted(path: str, media_type: str, sent: str) -> str:
 
 @pytest.mark.parametrize("sent", ['{"done": false}\n', '{"done": fal'])
 def test_the_last_line_of_a_stream_in_ollamas_form_is_the_error(sent: str) -> None:
-    lines = interrupted("/api/chat", "application/x-ndjson", sent).splitlines()
-    assert lines[0] == sent.strip()
-    (error,) = (json.loads(line)["error"] for line in lines[1:])
-    assert "the server has stopped" in error
+    first, last = interrupted("/api/chat", "application/x-ndjson", sent).splitlines()
+    assert first == sent.strip()
+    assert "the server has stopped" in json.loads(last)["error"]
 
 
 @pytest.mark.parametrize("sent", ["data: {}\n\n", "data: {"])
 def test_the_last_event_of_a_stream_in_openais_form_is_the_error(sent: str) -> None:
     *_, last = interrupted("/v1/chat/completions", "text/event-stream", sent).split("\n\n")[:-1]
-    error: dict[str, Any] = json.loads(last.removeprefix("data: "))["error"]
-    assert error["code"] == "server_stopping"
+    assert json.loads(last.removeprefix("data: "))["error"]["code"] == "server_stopping"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -32,25 +31,13 @@ def why(url: str, uds: Path | None = None) -> str:
     return said
 
 
-@pytest.fixture
-def listener() -> Iterator[socket.socket]:
+def test_a_server_that_does_not_answer() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        yield listener
-
-
-def test_nothing_listens(listener: socket.socket) -> None:
-    port = listener.getsockname()[1]
-    listener.close()
+        port = listener.getsockname()[1]
+        assert why(f"http://127.0.0.1:{port}") == "it sends nothing any more"
     assert why(f"http://127.0.0.1:{port}") == "nothing listens there"
     assert why(f"http://localhost:{port}") == "nothing listens there", "of two addresses neither"
-
-
-def test_no_host() -> None:
     assert why("http://no-such-host.invalid") == "there is no host of this name"
-
-
-def test_nothing_is_sent(listener: socket.socket) -> None:
-    assert why(f"http://127.0.0.1:{listener.getsockname()[1]}") == "it sends nothing any more"
 
 
 def test_what_is_no_socket(tmp_path: Path) -> None:

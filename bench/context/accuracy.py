@@ -14,7 +14,7 @@ from ..common.process import SideProcess
 from ..common.report import Table
 
 if TYPE_CHECKING:
-    from agentrt.runtime.kv.store.chunks import Chunk
+    from agentrt.runtime.kv.store.chunk_files import Chunk
 
 AS_IS: Final = "as in the arena"
 COMPRESSED: Final = "by density, half the bytes"

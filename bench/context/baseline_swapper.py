@@ -6,11 +6,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from agentrt.runtime.kv.store.chunks import Chunk
+from agentrt.runtime.kv.store.chunk_files import Chunk
 from agentrt.runtime.kv.swap.chunks import SwapOut
-from agentrt.runtime.kv.swap.context_files import ContextFiles
 from agentrt.runtime.kv.swap.costs import LinearCost
-from agentrt.runtime.kv.swap.swapper import Swapper
+from agentrt.runtime.kv.swap.swapper import ContextFiles, Swapper
 
 from ..engines.local import run_on_engine
 from .policies import SwapPolicy

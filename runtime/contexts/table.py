@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from agentrt.errors import ContextBusyError, ContextDamagedError, ContextNotFoundError, ContextQuotaError
 
 from ..kv.store.store import ContextStore, StoredContext
-from .app_contexts import AppContexts, Entry, shows_response
+from .app_contexts import AppContexts, Entry, OpenTurn, shows_response
 from .context import (
     Context,
     ContextKind,
@@ -25,19 +25,11 @@ from .context import (
     encode_turn,
     has_text,
 )
-from .open_turn import OpenTurn
 
 _log: Final = logging.getLogger(__name__)
 
-OnDelete: TypeAlias = Callable[[str, str], None]
-"""Receives the app and the id of a context that is no more."""
-OnDeleteAll: TypeAlias = Callable[[str], None]
-"""Receives an app whose contexts have all been deleted."""
-
-
-def new_context_id() -> str:
-    """Return a fresh, unguessable id."""
-    return f"ctx_{secrets.token_hex(24)}"
+OnDelete: TypeAlias = Callable[[str, str | None], None]
+"""Receives the app and the id of a context that is no more; None for all contexts of the app."""
 
 
 class ContextTable:
@@ -63,17 +55,12 @@ class ContextTable:
         self._latest = 0.0
         self._apps: dict[str, AppContexts] = {}
         self._listeners: list[OnDelete] = []
-        self._listeners_to_all: list[OnDeleteAll] = []
         self._lock = threading.Lock()  # of the fields above and all entries; never held for I/O
         self._changing = threading.RLock()  # held, also for I/O, while contexts come and go
 
     def on_delete(self, listener: OnDelete) -> None:
-        """Call ``listener`` for each context that is deleted from now on, on the thread that deletes it."""
+        """Call ``listener`` for each deletion from now on, on the thread that deletes."""
         self._listeners.append(listener)
-
-    def on_delete_all(self, listener: OnDeleteAll) -> None:
-        """Call ``listener`` for each :meth:`delete_all` from now on, on the thread that deletes."""
-        self._listeners_to_all.append(listener)
 
     def loaded(self, app: str) -> bool:
         """Whether the contexts of ``app`` are in memory, so that finding them does not block."""
@@ -106,12 +93,16 @@ class ContextTable:
         with self._changing:
             contexts = self._of(app)
             self._make_room(app, contexts, kind)
-            id, now = new_context_id(), self._now()
+            id, now = f"ctx_{secrets.token_hex(24)}", self._now()
             stored = None
             if self._store is not None:
                 stored = self._store.create(app, id, encode_header(kind, session, now, messages))
-                if turns:
-                    self._write_turns(app, stored, turns)
+                try:
+                    if turns:
+                        stored.replace_text([encode_turn(turn) for turn in turns])
+                except BaseException:
+                    self._store.delete(app, id)
+                    raise
             entry = Entry(id, kind, session, now, now, tuple(messages), stored, tuple(turns))
             with self._lock:
                 contexts.add(entry)
@@ -212,8 +203,8 @@ class ContextTable:
                 del self._apps[app]  # the next use reads what is still there
                 raise
             finally:
-                for listener in self._listeners_to_all:
-                    listener(app)
+                for listener in self._listeners:
+                    listener(app, None)
 
     def begin_turn(self, app: str, context_id: str, turns: int | None = None) -> OpenTurn:
         """Return the right to continue a context, until it is committed or closed.
@@ -261,7 +252,7 @@ class ContextTable:
             if entry is None:
                 return
             contexts.touch(entry, self._now())
-            entry.running[output] = _do_nothing if entry.kind is ContextKind.SESSION else cancel
+            entry.running[output] = (lambda: None) if entry.kind is ContextKind.SESSION else cancel
 
         def end(_: Future[Any]) -> None:
             ended = tokens() if entry.kind is ContextKind.SESSION else None
@@ -271,15 +262,6 @@ class ContextTable:
                     entry.request_tokens = ended
 
         output.add_done_callback(end)
-
-    def _write_turns(self, app: str, stored: StoredContext, turns: Sequence[Turn]) -> None:
-        """Write the turns of a new text; delete it if that fails."""
-        assert self._store is not None
-        try:
-            stored.replace_text([encode_turn(turn) for turn in turns])
-        except BaseException:
-            self._store.delete(app, stored.id)
-            raise
 
     def _remove_all(self, app: str) -> list[Entry]:
         """Remove all contexts of ``app`` from memory, cancel their calls, and return them."""
@@ -361,7 +343,3 @@ def _find(contexts: AppContexts, context_id: str) -> Entry:
 
 def _can_begin_turn(entry: Entry, turns: int | None) -> bool:
     return entry.open_turn is None and turns in (None, len(entry.turns))
-
-
-def _do_nothing() -> None:
-    pass

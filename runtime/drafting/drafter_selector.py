@@ -10,15 +10,13 @@ from typing import Any, Protocol, Self
 
 from ..model.tokenizer import Tokenizer
 from ..request.request import Request
-from .acceptance import AcceptanceModel
-from .app_history import AppHistories, AppHistory
+from .app_history import AcceptanceModel, AppHistories, AppHistory
 from .drafter import DraftCompleter, Drafter
 from .grammar import GrammarDrafter
-from .history_saver import HistorySaver
-from .history_store import HistoryStore
+from .grammar_history import TokenTexts
+from .history_store import HistorySaver, HistoryStore
 from .prediction import PredictionDrafter
 from .retrieval import RetrievalDrafter
-from .token_texts import TokenTexts
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +39,6 @@ class DrafterSelector(Protocol):
 
     def select(self, request: Request, tool_cache: Drafter | None) -> RequestDrafters:
         """Return the drafters of one request, once; ``tool_cache`` drafts the calls whose outputs it has."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

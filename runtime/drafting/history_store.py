@@ -1,14 +1,22 @@
-"""What apps have generated, on disk, to retrieve drafts from after a restart, too (sd.npu §3.1)."""
+"""What apps have generated, on disk, to retrieve drafts from after a restart, too (sd.npu §3.1).
+
+It is loaded and saved in the background: no request waits for the disk.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import logging
 import sqlite3
+import threading
+import time
+from array import array
+from collections import defaultdict
 from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
+from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,15 +43,17 @@ _APPLICATION_ID: Final = 0x41525448
 """``ARTH``"""
 _VERSION: Final = 1
 _TIMEOUT_S: Final = 5.0
+_SAVE_DELAY_S: Final = 5.0
+"""Seconds within which answers are saved together, so that a busy app does not write a file per answer."""
+_CLOSE_S: Final = 10.0
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS answer (
     id INTEGER PRIMARY KEY, app BLOB NOT NULL, checksum BLOB NOT NULL, tokens BLOB NOT NULL);
 CREATE INDEX IF NOT EXISTS answer_by_app ON answer (app, id);
 """
-_FORMER: Final = "*.answers"
-"""Files of the format before this one, in a folder for each tokenizer."""
 
 Tokens = NDArray[np.int32]
+OnLoaded: TypeAlias = Callable[[Sequence[int]], None]
 _T = TypeVar("_T")
 
 
@@ -58,8 +68,7 @@ class HistoryStore:
     def __init__(self, folder: Path, tokenizer: bytes) -> None:
         """``folder`` is created at the first write. ``tokenizer`` is :attr:`Tokenizer.fingerprint`."""
         self._tokenizer = _digest(tokenizer)
-        self._former = folder / self._tokenizer.hex()[:16]
-        self.file: Final = folder / f"{self._former.name}.sqlite"
+        self.file: Final = folder / f"{self._tokenizer.hex()[:16]}.sqlite"
         """The file of this tokenizer."""
 
     def load(self, app: str) -> Tokens:
@@ -100,7 +109,6 @@ class HistoryStore:
                 _drop_oldest(change, key)
 
         self._use(write)
-        self._remove_former()
 
     def _use(self, use: Callable[[PrivateDatabase], _T], *, again: bool = True) -> _T:
         """Return what ``use`` returns; with a new database where the present one is damaged."""
@@ -123,13 +131,6 @@ class HistoryStore:
 
     def _checksum(self, app: str, tokens: bytes) -> bytes:
         return hashlib.blake2b(_digest(app.encode()) + tokens, key=self._tokenizer, digest_size=16).digest()
-
-    def _remove_former(self) -> None:
-        if self._former.is_dir():
-            for file in [*self._former.glob(_FORMER), self._former / ".lock"]:
-                file.unlink(missing_ok=True)
-            with suppress(OSError):  # it has other files
-                self._former.rmdir()
 
 
 def _opened(file: Path) -> PrivateDatabase:
@@ -170,3 +171,102 @@ def _drop_oldest(change: sqlite3.Connection, app: bytes) -> None:
 
 def _digest(content: bytes) -> bytes:
     return hashlib.blake2b(content, digest_size=32).digest()
+
+
+class HistorySaver:
+    """A thread that loads and saves histories. Thread-safe.
+
+    Where the disk fails there is one warning, and histories are kept in memory only.
+    """
+
+    def __init__(self, store: HistoryStore, save_delay_s: float = _SAVE_DELAY_S) -> None:
+        """The thread starts with the first call, and runs until :meth:`close`."""
+        self._store = store
+        self._save_delay_s = save_delay_s
+        self._changed = threading.Condition()
+        self._loads: list[tuple[str, OnLoaded]] = []
+        self._answers: dict[str, array[int]] = defaultdict(lambda: array("i"))
+        self._save_at = 0.0
+        self._closing = False
+        self._warned = False
+        self._thread: threading.Thread | None = None
+
+    def load(self, app: str, on_loaded: OnLoaded) -> None:
+        """Load the answers of ``app``; if there are any, hand them to ``on_loaded`` on this object's thread.
+
+        They are what :meth:`HistoryStore.load` returns.
+        """
+        with self._changed:
+            self._loads.append((app, on_loaded))
+            self._wake()
+
+    def save(self, app: str, answer: Sequence[int]) -> None:
+        """Save an answer of ``app`` within seconds, and when this object is closed."""
+        with self._changed:
+            if not self._answers:
+                self._save_at = time.monotonic() + self._save_delay_s
+            unsaved = self._answers[app]
+            unsaved.extend(answer)
+            unsaved.append(SEPARATOR)
+            if len(unsaved) > 2 * MAX_TOKENS:  # the disk does not respond
+                del unsaved[:-MAX_TOKENS]
+            self._wake()
+
+    def close(self) -> None:
+        """Save what was not saved yet, and end the thread. May be called again."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+            thread = self._thread
+        if thread is None:
+            return
+        thread.join(_CLOSE_S)
+        if thread.is_alive():
+            logger.warning("The disk of the histories does not respond; the last answers may not be saved.")
+
+    def _wake(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="agentrt-histories", daemon=True)
+            self._thread.start()
+        self._changed.notify()
+
+    def _run(self) -> None:
+        while (work := self._next_work()) is not None:
+            for step in work:
+                self._do(step)
+
+    def _next_work(self) -> list[Callable[[], None]] | None:
+        """Wait for histories to load, or for answers whose time to be saved has come; None at the end."""
+        with self._changed:
+            while True:
+                left_s = self._save_at - time.monotonic()
+                if self._loads or (self._answers and (self._closing or left_s <= 0)):
+                    # A load may be of an app with answers that are not saved yet.
+                    work: list[Callable[[], None]] = [
+                        *(partial(self._store.add, *unsaved) for unsaved in self._answers.items()),
+                        *(partial(self._load, *wanted) for wanted in self._loads),
+                    ]
+                    self._answers.clear()
+                    self._loads.clear()
+                    return work
+                if self._closing:
+                    return None
+                self._changed.wait(left_s if self._answers else None)
+
+    def _load(self, app: str, on_loaded: OnLoaded) -> None:
+        answers = self._store.load(app)
+        if len(answers):
+            on_loaded(answers.tolist())
+
+    def _do(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except OSError as error:
+            if not self._warned:
+                self._warned = True
+                logger.warning(
+                    "The history folder cannot be used (%s): answers are drafted from until the runtime is "
+                    "closed only. Free disk space there, make it writable, or leave out "
+                    "RuntimeConfig.history_folder.",
+                    error,
+                )

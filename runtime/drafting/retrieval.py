@@ -7,12 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ..scheduler.draft import LEAST_REACHED, Draft
-from .acceptance import Evidence
-from .app_history import AppHistory, Source
+from .app_history import AppHistory, Evidence, Source
 from .drafter import Drafter
 from .suffix_index import MAX_MATCH, SEPARATOR, SuffixIndex
 
@@ -96,9 +92,6 @@ class RetrievalDrafter(Drafter):
     def memory_bytes(self) -> int:
         """Bytes of the index of the sequence's own tokens."""
         return self._own.index.memory_bytes
-
-    def observe(self, verified: Sequence[int], logits: NDArray[np.float32]) -> None:
-        """See :meth:`Drafter.observe`; it needs no logits."""
 
     def append(self, token: int) -> None:
         """See :meth:`Drafter.append`."""

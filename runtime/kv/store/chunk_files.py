@@ -1,27 +1,69 @@
-"""Files of KV chunks: each is written once, with the chunks of one append, and deleted as a whole."""
+"""KV chunks, and their files: each is written once, with the chunks of one append, and deleted as a whole."""
 
 from __future__ import annotations
 
 import os
 import re
 import secrets
+import struct
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from ...files.regular_file import open_regular
-from .chunks import Chunk, ChunkLocation
+from agentrt.own_files import NO_LINKS, open_regular
+
 from .sealing import SealBrokenError, Sealer
 
+HASH_BYTES: Final = 16
+_ENTRY: Final = struct.Struct(f"<{HASH_BYTES}sBxxxII")
 _SUFFIX: Final = ".chunks"
 _NAME: Final = re.compile(rf"[0-9a-f]{{32}}{re.escape(_SUFFIX)}")
 
 Extent: TypeAlias = tuple[int, int]
 """Begin and end of bytes in a file."""
 
-_NO_LINKS: Final = getattr(os, "O_NOFOLLOW", 0)
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """The KV of one block, encoded."""
+
+    block_hash: bytes
+    """The hash of the block (:class:`BlockHashes`), :data:`HASH_BYTES` long. Chunks of another kind, such as
+    the state behind a block, are stored under hashes of their own."""
+    level: int
+    """How it is encoded, 0 to 255."""
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkLocation:
+    """Where a chunk is stored, and what is known of it without reading it."""
+
+    app: str
+    block_hash: bytes
+    level: int
+    file: str
+    """The number of its file."""
+    offset: int
+    sealed_bytes: int
+
+
+def pack_locations(locations: Iterable[ChunkLocation]) -> bytes:
+    """Return what the database keeps of chunks of one file."""
+    return b"".join(
+        _ENTRY.pack(each.block_hash, each.level, each.offset, each.sealed_bytes) for each in locations
+    )
+
+
+def unpack_locations(app: str, file: str, entries: bytes) -> list[ChunkLocation]:
+    """Return the chunks of a file."""
+    return [
+        ChunkLocation(app, block_hash, level, file, offset, sealed_bytes)
+        for block_hash, level, offset, sealed_bytes in _ENTRY.iter_unpack(entries)
+    ]
 
 
 class Disk:
@@ -110,8 +152,7 @@ class ChunkFiles:
         locations = []
         offset = 0
         for chunk, part in zip(chunks, sealed, strict=True):
-            known = (app, chunk.block_hash, chunk.level, len(chunk.payload))
-            locations.append(ChunkLocation(*known, file, offset, len(part)))
+            locations.append(ChunkLocation(app, chunk.block_hash, chunk.level, file, offset, len(part)))
             offset += len(part)
         return locations
 
@@ -167,7 +208,7 @@ class ChunkFiles:
 
 @contextmanager
 def _opened(path: Path, flags: int) -> Iterator[int]:
-    descriptor = open_regular(path, flags | _NO_LINKS)
+    descriptor = open_regular(path, flags | NO_LINKS)
     try:
         yield descriptor
     finally:

@@ -10,22 +10,67 @@ from __future__ import annotations
 import logging
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, Literal, TypeAlias, TypeVar
 
 from agentrt.errors import ChunkDamagedError
 
-from .changes import Changes, is_full
-from .chunk_files import ChunkFiles
-from .chunks import Chunk, ChunkLocation
-from .context_database import ContextDatabase
-from .usage import QUOTAS, Quota, StoredEntry, Usage
+from .chunk_files import Chunk, ChunkFiles, ChunkLocation
+from .context_database import Changes, ContextDatabase, StoredEntry, is_full
 
 logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
+
+Quota: TypeAlias = Literal["context_app_bytes", "context_disk_bytes"]
+QUOTAS: Final[tuple[Quota, ...]] = ("context_app_bytes", "context_disk_bytes")
+Quotas: TypeAlias = Mapping[Quota, int | None]
+"""Bytes that contexts may take on disk, by the names of the settings; without limit where there is none."""
+
+
+class Usage:
+    """Entries of all contexts, and bytes by app. Changes hold the lock of the store."""
+
+    def __init__(self, quotas: Quotas, clock: Callable[[], int]) -> None:
+        """``clock`` returns nanoseconds since the epoch; it may go backwards."""
+        self.quotas: Final = quotas
+        self._clock = clock
+        self._newest_ns = 0
+        self.entries: set[StoredEntry] = set()
+        self.text_bytes: Counter[str] = Counter()
+        self.chunk_bytes: Counter[str] = Counter()
+
+    def add(self, entry: StoredEntry) -> None:
+        """Add a context with its text."""
+        self.entries.add(entry)
+        self._newest_ns = max(self._newest_ns, entry.used_ns)
+        self.text_bytes[entry.app] += entry.text_bytes
+
+    def next_ns(self) -> int:
+        """Return the time of a use now. Times only grow, whatever the clock does."""
+        self._newest_ns = max(self._clock(), self._newest_ns + 1)
+        return self._newest_ns
+
+    def exceeded(self, app: str, added: int, quotas: Iterable[Quota] = QUOTAS) -> Quota | None:
+        """Return a quota that ``added`` more bytes of the app would exceed, or None."""
+        for quota in quotas:
+            limit, totals = self.quotas.get(quota), (self.text_bytes, self.chunk_bytes)
+            is_app = quota == "context_app_bytes"
+            used = sum(total[app] if is_app else total.total() for total in totals)
+            if limit is not None and used + added > limit:
+                return quota
+        return None
+
+    def oldest_with_chunks(self, quota: Quota, app: str, keep: StoredEntry | None) -> StoredEntry | None:
+        """Return the context whose chunks count for a quota of the app and that was used longest ago."""
+        found = (
+            each
+            for each in self.entries
+            if each.hashes and each is not keep and (quota == "context_disk_bytes" or each.app == app)
+        )
+        return min(found, key=lambda each: each.used_ns, default=None)
 
 
 class ChunkStore:

@@ -25,14 +25,10 @@ from agentrt.errors import (
 from agentrt.private_database import unused_name
 
 from ...files.file_lock import file_lock
-from .changes import Changes, disk_errors
-from .chunk_files import ChunkFiles, Disk
-from .chunk_store import ChunkStore
-from .chunks import Chunk, ChunkLocation
-from .context_database import DamagedRowError
-from .folder import Secrets, make_private_folder, open_folder, use_key
-from .keys import KeySource
-from .usage import StoredEntry, StoreQuotas, Usage
+from .chunk_files import Chunk, ChunkFiles, ChunkLocation, Disk
+from .chunk_store import ChunkStore, Quotas, Usage
+from .context_database import Changes, DamagedRowError, StoredEntry, disk_errors
+from .folder import KeySource, Secrets, make_private_folder, open_folder, use_key
 
 logger = logging.getLogger(__name__)
 
@@ -141,7 +137,7 @@ class ContextStore(AbstractContextManager["ContextStore"]):
         folder: Path,
         fingerprint: bytes | None = None,
         *,
-        quotas: StoreQuotas | None = None,
+        quotas: Quotas | None = None,
         key: KeySource | None = None,
         disk: Disk | None = None,
         clock: Callable[[], int] = time.time_ns,
@@ -159,7 +155,7 @@ class ContextStore(AbstractContextManager["ContextStore"]):
         """
         self._folder = folder
         self._disk = Disk() if disk is None else disk
-        self._usage = Usage(StoreQuotas() if quotas is None else quotas, clock)
+        self._usage = Usage({} if quotas is None else quotas, clock)
         self._changes = Changes(folder)
         self._contexts: dict[str, dict[str, StoredContext]] = defaultdict(dict)
         self._lookup = threading.Lock()
@@ -231,7 +227,7 @@ class ContextStore(AbstractContextManager["ContextStore"]):
             number, identity = self._database.new_identity(app, context_id, known)
             quota = self._chunks.make_room(app, len(identity))
             if quota is not None:
-                raise ContextQuotaError(quota, self._usage.limit(quota) or 0)
+                raise ContextQuotaError(quota, self._usage.quotas.get(quota) or 0)
             used_ns = self._usage.next_ns()
 
             def write() -> int:

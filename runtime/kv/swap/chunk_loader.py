@@ -17,7 +17,7 @@ from agentrt.errors import AgentRTError
 
 from ..compression.codec import BlockCodec
 from ..saved_contexts import Rows
-from ..store.chunks import Chunk
+from ..store.chunk_files import Chunk
 from .chunks import ChunkLoad, LoadState
 from .costs import LinearCost, RefinedCost
 

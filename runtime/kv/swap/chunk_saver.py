@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
 from agentrt.errors import AgentRTError, ContextNotFoundError
 
-from ..compression.codec import BlockCodec
-from ..compression.compression import stored_as_they_are
+from ..compression.codec import AS_IT_IS, BlockCodec
 from ..saved_contexts import Rows
-from ..store.chunks import Chunk
+from ..store.chunk_files import Chunk
 from .chunks import OutgoingChunk, SwapOut
 from .memory_tier import MemoryTier
-from .worker import Worker
 
 _GROUP: Final = 32
 """Chunks that are copied, encoded and stored together."""
@@ -29,19 +28,60 @@ OnCopied: TypeAlias = Callable[[Sequence[int]], None]
 WriteChunks: TypeAlias = Callable[[SwapOut, Sequence[Chunk]], Sequence[Chunk]]
 """Stores chunks of a request, and returns those that were new; called with none as well. Raises AgentRTError
 or OSError: they are not stored."""
-
-
 ChooseLevels: TypeAlias = Callable[[Sequence[float], Sequence[int]], Sequence[int]]
 """Returns the level of each of some chunks of one context by their densities and positions."""
-
-
 IsCurrent: TypeAlias = Callable[[str, bytes], bool]
 """Whether a salt is still that of an app: all that it had before was deleted otherwise."""
 
 
-def always_current(app: str, salt: bytes) -> bool:
-    """Return that no app has deleted what it had."""
-    return True
+class Worker:
+    """A daemon thread with a queue of tasks; the first task starts it. Thread-safe."""
+
+    def __init__(self, name: str) -> None:
+        """``name`` is the thread's."""
+        self._name = name
+        self._changed = threading.Condition()
+        self._tasks: deque[Callable[[], None]] = deque()
+        self._closing = False
+        self._thread: threading.Thread | None = None
+
+    def submit(self, task: Callable[[], None]) -> None:
+        """Queue ``task``. What it raises is logged."""
+        with self._changed:
+            self._tasks.append(task)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    def close(self, timeout_s: float) -> bool:
+        """Run what is queued and end the thread; return whether it has ended after ``timeout_s`` seconds.
+
+        May be called again. Call :meth:`submit` no more.
+        """
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+            thread = self._thread
+        if thread is None:
+            return True
+        thread.join(timeout_s)
+        return not thread.is_alive()
+
+    def _run(self) -> None:
+        while (task := self._next()) is not None:
+            try:
+                task()
+            except Exception:  # noqa: BLE001 - the next tasks go on
+                _log.exception("A task of %s failed. Please report this.", self._name)
+
+    def _next(self) -> Callable[[], None] | None:
+        with self._changed:
+            while not self._tasks:
+                if self._closing:
+                    return None
+                self._changed.wait()
+            return self._tasks.popleft()
 
 
 class ChunkSaver:
@@ -56,8 +96,8 @@ class ChunkSaver:
         codec: BlockCodec,
         tier: MemoryTier,
         write: WriteChunks | None,
-        levels: ChooseLevels = stored_as_they_are,
-        is_current: IsCurrent = always_current,
+        levels: ChooseLevels = lambda densities, positions: [AS_IT_IS] * len(positions),
+        is_current: IsCurrent = lambda app, salt: True,
     ) -> None:
         """``rows`` is the memory of the arena. Without ``write`` chunks are in the memory tier only."""
         self._is_current = is_current

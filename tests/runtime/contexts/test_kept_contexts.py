@@ -13,9 +13,9 @@ import pytest
 
 from agentrt.errors import ConfigurationError, ContextKeyError, ContextQuotaError
 from agentrt.runtime import RuntimeConfig
-from agentrt.runtime.contexts.kept_contexts import open_context_store
-from agentrt.runtime.kv.store.chunks import Chunk
-from agentrt.runtime.kv.store.keys import KeyFile
+from agentrt.runtime.contexts.opening import open_context_store
+from agentrt.runtime.kv.store.chunk_files import Chunk
+from agentrt.runtime.kv.store.folder import KeyFile
 from agentrt.runtime.kv.store.store import ContextStore
 
 

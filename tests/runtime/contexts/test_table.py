@@ -102,7 +102,7 @@ def test_a_closed_turn_commits_nothing() -> None:
 
 def test_deleting_a_context_ends_its_call() -> None:
     contexts = table()
-    gone: list[tuple[str, str]] = []
+    gone: list[tuple[str, str | None]] = []
     contexts.on_delete(lambda *deleted: gone.append(deleted))
     made = contexts.create("a")
     turn = contexts.begin_turn("a", made.id)
@@ -337,15 +337,15 @@ def test_a_context_that_cannot_be_created_or_deleted() -> None:
 def test_deleting_everything_of_an_app() -> None:
     store = MemoryStore()
     contexts = table(store=store)
-    gone: list[str] = []
-    contexts.on_delete_all(gone.append)
+    gone: list[tuple[str, str | None]] = []
+    contexts.on_delete(lambda *deleted: gone.append(deleted))
     made = contexts.create("a")
     kept = contexts.create("b")
     turn = contexts.begin_turn("a", made.id)
     contexts.session("a", "x")
     store.create("a", "kv_1", {"kind": "prefix"})  # KV of requests that name no context
     contexts.delete_all("a")
-    assert gone == ["a"]
+    assert gone == [("a", None)]
     assert contexts.contexts("a") == []
     assert list(store.apps) == ["b"]
     assert [context.id for context in contexts.contexts("b")] == [kept.id]

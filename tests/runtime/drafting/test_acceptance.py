@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrt.runtime.drafting.acceptance import AcceptanceModel, Evidence
+from agentrt.runtime.drafting.app_history import AcceptanceModel, Evidence
 
 STEADY = Evidence(8, 4, 4)
 CHANCE = Evidence(1, 1, 1)

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from agentrt.calls import ToolCallFormat
 from agentrt.runtime import EngineStatistics, LocalRuntime
 from agentrt.runtime.drafting.grammar import GrammarDrafter
-from agentrt.runtime.drafting.grammar_history import GrammarHistory
-from agentrt.runtime.drafting.token_texts import TokenTexts
+from agentrt.runtime.drafting.grammar_history import GrammarHistory, TokenTexts
 from agentrt.runtime.model.tokenizer import Tokenizer
 from agentrt.runtime.scheduler.draft import NO_DRAFT, Draft
 from agentrt.runtime.structured_output.grammar_matcher import GrammarMatcher

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from agentrt.runtime.drafting.app_history import AppHistories, AppHistory
-from agentrt.runtime.drafting.history_saver import HistorySaver
-from agentrt.runtime.drafting.history_store import HistoryStore, Tokens
+from agentrt.runtime.drafting.history_store import HistorySaver, HistoryStore, Tokens
 from agentrt.runtime.drafting.suffix_index import SEPARATOR
 
 NEVER_S = 3600.0

@@ -193,16 +193,6 @@ def test_what_is_no_file_is_an_error(tmp_path: Path, make: Callable[[Path], None
     assert not store.file.is_file()
 
 
-def test_the_former_format_is_deleted(tmp_path: Path) -> None:
-    store = store_in(tmp_path)
-    former = store.file.with_suffix("")
-    former.mkdir(parents=True)
-    (former / "0123.answers").write_bytes(b"agentrt answers 1\n")
-    (former / ".lock").touch()
-    store.add("notes", ended([1]))
-    assert [file.name for file in store.file.parent.iterdir()] == [store.file.name]
-
-
 def test_two_stores_of_one_folder_keep_the_answers_of_both(tmp_path: Path) -> None:
     first, second = store_in(tmp_path), store_in(tmp_path)
     first.add("notes", ended([1]))

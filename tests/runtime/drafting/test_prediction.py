@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agentrt.errors import InvalidRequestError
 from agentrt.runtime import EngineStatistics, LocalRuntime
-from agentrt.runtime.drafting.acceptance import AcceptanceModel
+from agentrt.runtime.drafting.app_history import AcceptanceModel
 from agentrt.runtime.drafting.prediction import PredictionDrafter, count_accepted
 from agentrt.runtime.scheduler.draft import MAX_DRAFT_TOKENS, NO_DRAFT
 from tests.hypothesis_profiles import examples

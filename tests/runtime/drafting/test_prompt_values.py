@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentrt.runtime.drafting.prompt_values import Following, PromptValues
-from agentrt.runtime.drafting.token_texts import TokenTexts
+from agentrt.runtime.drafting.grammar_history import Following, PromptValues, TokenTexts
 
 WORDS = [b"<end>", b" San", b" Francisco", b"?", b" in", b" San", b"tiago", b"3", b"75", b" days", b"\n"]
 TEXTS = TokenTexts([b"", *WORDS[1:]], lambda text: [])

@@ -6,8 +6,7 @@ import math
 
 import pytest
 
-from agentrt.runtime.drafting.acceptance import Evidence
-from agentrt.runtime.drafting.app_history import AppHistories, AppHistory
+from agentrt.runtime.drafting.app_history import AppHistories, AppHistory, Evidence
 from agentrt.runtime.drafting.retrieval import RetrievalDrafter
 from agentrt.runtime.scheduler.draft import NO_DRAFT
 

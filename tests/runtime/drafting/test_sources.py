@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentrt.runtime.drafting.drafter import Drafter
-from agentrt.runtime.drafting.sources import DraftSources
+from agentrt.runtime.drafting.drafter import Drafter, DraftSources
 from agentrt.runtime.scheduler.draft import NO_DRAFT, Draft
 
 VOCABULARY = 100

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from agentrt.errors import ChunkDamagedError, ContextDamagedError, ContextNotFoundError, ContextStoreError
-from agentrt.runtime.kv.store.keys import KeyFile
+from agentrt.runtime.kv.store.folder import KeyFile
 from agentrt.runtime.kv.store.store import ContextStore
 from tests.runtime.kv.store.stores import FINGERPRINT, chunk, contents, hashes
 
@@ -287,14 +287,6 @@ def test_a_store_of_another_version_is_left_alone(tmp_path: Path, setting: str) 
     with pytest.raises(ContextStoreError, match=r"another version of agentrt.*another folder"):
         ContextStore(tmp_path, FINGERPRINT)
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
-
-
-def test_a_store_of_the_former_format_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "store").write_bytes(b"agentrt context\n\1")
-    (tmp_path / "0123.text").write_bytes(b"agentrt context\n\1")
-    with pytest.raises(ContextStoreError, match=r"an earlier version.*Move the folder away"):
-        ContextStore(tmp_path, FINGERPRINT)
-    assert {file.name for file in tmp_path.iterdir()} == {"store", "0123.text", ".lock"}
 
 
 def test_files_of_others_are_left_alone(tmp_path: Path) -> None:

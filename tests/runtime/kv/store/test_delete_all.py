@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentrt.errors import ContextNotFoundError, ContextStoreError
-from agentrt.runtime.kv.store.keys import KeyFile
+from agentrt.runtime.kv.store.folder import KeyFile
 from agentrt.runtime.kv.store.store import ContextStore
 from tests.hypothesis_profiles import examples
 from tests.runtime.kv.store.stores import FINGERPRINT, Contents, FaultyDisk, chunk, contents, hashes

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agentrt.errors import ContextKeyError, MissingExtraError
-from agentrt.runtime.kv.store.keys import KeyFile, KeyringKey, KeySource
+from agentrt.runtime.kv.store.folder import KeyFile, KeyringKey, KeySource
 from agentrt.runtime.kv.store.store import ContextStore
 from tests.runtime.kv.store.stores import FINGERPRINT, chunk, contents
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentrt.runtime.kv.store.fingerprint import kv_fingerprint
+from agentrt.runtime.contexts.opening import kv_fingerprint
 
 SIZE = 1_000_000
 

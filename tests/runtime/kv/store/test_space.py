@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from agentrt.errors import ContextQuotaError, ContextStoreError
 from agentrt.runtime.kv.store.store import ContextStore
-from agentrt.runtime.kv.store.usage import StoreQuotas
 from tests.hypothesis_profiles import examples
 from tests.runtime.kv.store.stores import FINGERPRINT, FullDisk, chunk, contents
 
@@ -49,7 +48,7 @@ operations = st.lists(
 def test_no_limit_is_exceeded_but_by_text_and_no_text_is_lost(
     operations: list, bytes_per_app: int, disk_bytes: int
 ) -> None:
-    quotas = StoreQuotas(context_app_bytes=bytes_per_app, context_disk_bytes=disk_bytes)
+    quotas = {"context_app_bytes": bytes_per_app, "context_disk_bytes": disk_bytes}
     expected: dict[str, dict[str, tuple[list[bytes], set[int]]]] = {"notes": {}, "mail": {}}
     folder = Path(tempfile.mkdtemp())
     store = ContextStore(folder, FINGERPRINT, quotas=quotas)
@@ -107,7 +106,7 @@ def test_no_limit_is_exceeded_but_by_text_and_no_text_is_lost(
 
 
 def test_kv_of_the_context_used_longest_ago_goes_first(tmp_path: Path) -> None:
-    with ContextStore(tmp_path, FINGERPRINT, quotas=StoreQuotas(context_app_bytes=4 * SIZE)) as store:
+    with ContextStore(tmp_path, FINGERPRINT, quotas={"context_app_bytes": 4 * SIZE}) as store:
         for number, id in enumerate("abc"):
             store.create("notes", id).append_chunks(big(number))
         store.create("mail", "a").append_chunks(big(0))
@@ -129,7 +128,7 @@ def test_the_order_of_use_survives_a_restart_and_a_clock_that_goes_backwards(tmp
     with ContextStore(tmp_path, FINGERPRINT, clock=lambda: 0) as store:
         assert [context.id for context in store.contexts("notes")] == [*"bcad"]
         store.get("notes", "b").append_text(b"more")
-    quotas = StoreQuotas(context_disk_bytes=3 * SIZE)
+    quotas = {"context_disk_bytes": 3 * SIZE}
     with ContextStore(tmp_path, FINGERPRINT, clock=lambda: 0, quotas=quotas) as store:
         assert [context.id for context in store.contexts("notes")] == [*"cadb"]
         assert [hashes_of(store, id) for id in "cadb"] == [[], [], [3], [0]]  # a smaller limit than before
@@ -157,7 +156,7 @@ def test_a_request_that_computes_nothing_new_is_a_use_that_survives_a_crash(tmp_
 
 
 def test_what_does_not_fit_is_not_stored(tmp_path: Path) -> None:
-    with ContextStore(tmp_path, FINGERPRINT, quotas=StoreQuotas(context_app_bytes=4 * SIZE)) as store:
+    with ContextStore(tmp_path, FINGERPRINT, quotas={"context_app_bytes": 4 * SIZE}) as store:
         context = store.create("notes", "a")
         assert context.append_chunks(big(*range(9))) == 3
         assert hashes_of(store, "a") == [0, 1, 2]
@@ -172,7 +171,7 @@ def test_what_does_not_fit_is_not_stored(tmp_path: Path) -> None:
 
 
 def test_texts_beyond_one_limit_do_not_suspend_the_other(tmp_path: Path) -> None:
-    quotas = StoreQuotas(context_app_bytes=2 * SIZE, context_disk_bytes=4 * SIZE)
+    quotas = {"context_app_bytes": 2 * SIZE, "context_disk_bytes": 4 * SIZE}
     with ContextStore(tmp_path, FINGERPRINT, quotas=quotas) as store:
         store.create("mail", "a").append_chunks(big(1))
         context = store.create("notes", "a")

@@ -17,7 +17,7 @@ from agentrt.errors import (
     RuntimeClosedError,
 )
 from agentrt.runtime.kv.block_hashes import PrefixSalts
-from agentrt.runtime.kv.store.keys import KeyFile
+from agentrt.runtime.kv.store.folder import KeyFile
 from agentrt.runtime.kv.store.store import ContextStore
 from tests.hypothesis_profiles import examples
 from tests.runtime.kv.store.stores import FINGERPRINT, Contents, chunk, contents

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from agentrt.errors import AgentRTError, ChunkDamagedError
-from agentrt.runtime.kv.store.chunks import Chunk
+from agentrt.runtime.kv.store.chunk_files import Chunk
 from agentrt.runtime.kv.swap.chunk_loader import ChunkLoader
 from agentrt.runtime.kv.swap.chunks import ChunkLoad, LoadState
 from agentrt.runtime.kv.swap.costs import LinearCost

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from agentrt.errors import ContextNotFoundError, ContextStoreError
-from agentrt.runtime.kv.store.chunks import Chunk
+from agentrt.runtime.kv.store.chunk_files import Chunk
 from agentrt.runtime.kv.swap import chunk_saver
 from agentrt.runtime.kv.swap.chunk_saver import ChunkSaver
 from agentrt.runtime.kv.swap.chunks import OutgoingChunk, SwapOut

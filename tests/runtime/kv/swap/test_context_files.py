@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from agentrt.errors import ContextNotFoundError
-from agentrt.runtime.kv.store.chunks import Chunk
+from agentrt.runtime.kv.store.chunk_files import Chunk
 from agentrt.runtime.kv.store.store import ContextStore
-from agentrt.runtime.kv.swap import context_files
+from agentrt.runtime.kv.swap import swapper
 from agentrt.runtime.kv.swap.chunks import OutgoingChunk, SwapOut
-from agentrt.runtime.kv.swap.context_files import PREFIX_KIND, ContextFiles
+from agentrt.runtime.kv.swap.swapper import PREFIX_KIND, ContextFiles
 
 
 def key(name: str) -> bytes:
@@ -87,7 +87,7 @@ def test_apps_share_nothing(store: ContextStore) -> None:
 
 
 def test_an_app_has_a_bounded_number_of_them(store: ContextStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(context_files, "MAX_PREFIX_CONTEXTS", 2)
+    monkeypatch.setattr(swapper, "MAX_PREFIX_CONTEXTS", 2)
     files = ContextFiles(store)
     for chain in ("a", "b", "ac", "d"):  # "ac" continues "a"
         write(files, chain)

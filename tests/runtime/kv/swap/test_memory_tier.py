@@ -4,8 +4,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from agentrt.runtime.kv.store.chunks import Chunk
-from agentrt.runtime.kv.swap.memory_tier import LCTRUQueue, MemoryTier
+from agentrt.runtime.kv.store.chunk_files import Chunk
+from agentrt.runtime.kv.swap.memory_tier import MemoryTier
 
 LEVELS = (0, 8, 4, 2)
 BUDGET = 100
@@ -16,11 +16,23 @@ def chunk(number: int, level: int = 8, size: int = 10) -> Chunk:
 
 
 def test_the_heaviest_go_first_and_of_these_the_least_recently_used() -> None:
-    queue = LCTRUQueue[str]()
-    for key, bits in [("a", 4), ("b", 8), ("c", 2), ("d", 8), ("e", 4), ("b", 8)]:
-        queue.use(key, bits)
-    queue.use("e", 2)  # compressed further meanwhile
-    assert [queue.pop() for _ in range(len(queue))] == ["d", "b", "a", "c", "e"]
+    tier = MemoryTier(60)
+    for number, level in [
+        (1, 4),
+        (2, 8),
+        (3, 2),
+        (4, 8),
+        (5, 4),
+        (2, 8),
+        (5, 2),
+    ]:  # the last one is compressed further
+        tier.put("app", chunk(number, level))
+    gone = []
+    for number in range(10, 16):
+        before = tier.hashes("app")
+        tier.put("app", chunk(number, 1, 20 if number == 10 else 10))
+        gone += [int.from_bytes(each) for each in before if each not in tier.hashes("app")]
+    assert gone == [4, 2, 1, 3, 5, 10]
 
 
 class TierMachine(RuleBasedStateMachine):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from agentrt.errors import ChunkDamagedError
-from agentrt.runtime.kv.store.chunks import Chunk, ChunkLocation
+from agentrt.runtime.kv.store.chunk_files import Chunk, ChunkLocation
 from agentrt.runtime.kv.store.store import ContextStore
 from agentrt.runtime.kv.swap.chunks import ChunkLoad, LoadState, OutgoingChunk, SwapOut
 from agentrt.runtime.kv.swap.swapper import Swapper
@@ -82,7 +82,7 @@ def test_a_chunk_in_memory_costs_no_read(store: ContextStore) -> None:
     arena.store(1)
     assert arena.swapper.locate(APP, key(1)) == 0
     cold = Arena(store)
-    assert cold.swapper.locate(APP, key(1)) == sum(SIZES)
+    assert cold.swapper.locate(APP, key(1)) == sum(SIZES) + 4, "with its checksum"
     assert cold.swapper.locate("mail", key(1)) is None
     for each in (arena, cold):
         each.swapper.close()

@@ -22,7 +22,7 @@ from ..kv.compression.codec import BlockCodec
 from ..kv.compression.levels import ContextCompression
 from ..kv.compression.tolerance import PREFIX_TOKENS, SCORED_TOKENS, CompressionPlan, probe, probe_texts
 from ..kv.store.context_database import disk_errors
-from ..kv.store.folder import KeyFile, KeyringKey, check_encrypted_alike, make_private_folder
+from ..kv.store.folder import KeyFile, KeyringKey, KeySource, check_encrypted_alike, make_private_folder
 from ..kv.store.store import ContextStore
 from ..kv.swap.costs import measure_reads
 from ..kv.swap.swapper import Swapper
@@ -199,10 +199,10 @@ def open_context_store(
     """
     if config.context_folder is None:
         return None
-    folder, key = model_folder(config.context_folder, model_id), None
-    if config.context_key is not None:  # which all models share
-        is_file = isinstance(config.context_key, Path)
-        key = KeyFile(config.context_key) if is_file else KeyringKey("contexts")
+    folder, path = model_folder(config.context_folder, model_id), config.context_key
+    key: KeySource | None = (
+        KeyFile(path) if isinstance(path, Path) else None if path is None else KeyringKey("contexts")
+    )
     with disk_errors(config.context_folder):
         make_private_folder(config.context_folder)
     check_encrypted_alike(folder, key)

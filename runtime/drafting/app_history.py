@@ -9,6 +9,7 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -74,7 +75,8 @@ class AcceptanceModel:
         self._weights = (constant, max(0.0, length), max(0.0, share), max(0.0, total))
 
 
-class Source(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Source:
     """An index to retrieve drafts from, with the acceptance of its drafts so far."""
 
     index: SuffixIndex

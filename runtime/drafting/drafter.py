@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ..scheduler.draft import NO_DRAFT, Draft
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +39,7 @@ class Drafter(Protocol):
         each of the draft tokens ``verified``, also behind those that will be rejected. They must not be
         changed, and are only valid during the call.
         """
+        return
 
     def append(self, token: int) -> None:
         """Note a sampled token.
@@ -51,7 +53,6 @@ class Drafter(Protocol):
 
         Only the first :data:`~agentrt.runtime.scheduler.draft.MAX_DRAFT_TOKENS` tokens are used.
         """
-        raise NotImplementedError
 
 
 class DraftCompleter(Protocol):

@@ -66,8 +66,9 @@ class AppContexts:
         self.entries: OrderedDict[str, Entry] = OrderedDict()
         self.others: OrderedDict[str, Entry] = OrderedDict()
         """Those that the app has not made itself, in the same order."""
-        self._sessions: dict[str, Entry] = {}
-        self._responses: dict[str, Entry] = {}
+        self.sessions: dict[str, Entry] = {}
+        self.responses: dict[str, Entry] = {}
+        """Those whose text has a stored response, by its id."""
 
     def add(self, entry: Entry) -> None:
         """Add ``entry`` as the most recently used one."""
@@ -75,7 +76,7 @@ class AppContexts:
         if entry.kind is not ContextKind.CONTEXT:
             self.others[entry.id] = entry
         if entry.kind is ContextKind.SESSION and entry.session is not None:
-            self._sessions[entry.session] = entry
+            self.sessions[entry.session] = entry
         self.set_turns(entry, entry.turns)
 
     def remove(self, entry: Entry) -> None:
@@ -83,7 +84,7 @@ class AppContexts:
         del self.entries[entry.id]
         self.others.pop(entry.id, None)
         if entry.kind is ContextKind.SESSION and entry.session is not None:
-            del self._sessions[entry.session]
+            del self.sessions[entry.session]
         self._forget_responses(entry)
 
     def touch(self, entry: Entry, now: float) -> None:
@@ -99,15 +100,7 @@ class AppContexts:
         """Make ``turns`` the text of ``entry`` after its first messages."""
         self._forget_responses(entry)
         entry.turns = turns
-        self._responses.update((id, entry) for turn in turns if (id := response_id(turn)) is not None)
-
-    def of_session(self, name: str) -> Entry | None:
-        """Return the context of a session."""
-        return self._sessions.get(name)
-
-    def of_response(self, id: str) -> Entry | None:
-        """Return the context whose text has the response ``id``."""
-        return self._responses.get(id)
+        self.responses.update((id, entry) for turn in turns if (id := response_id(turn)) is not None)
 
     def least_recently_used(self) -> Entry | None:
         """Return the first idle context that the app has not made itself."""
@@ -116,8 +109,8 @@ class AppContexts:
     def _forget_responses(self, entry: Entry) -> None:
         for turn in entry.turns:
             id = response_id(turn)
-            if id is not None and self._responses.get(id) is entry:
-                del self._responses[id]
+            if id is not None and self.responses.get(id) is entry:
+                del self.responses[id]
 
 
 class OpenTurn(AbstractContextManager["OpenTurn"]):

@@ -19,7 +19,6 @@ from .context import (
     ContextKind,
     Message,
     Turn,
-    decode_header,
     decode_turn,
     encode_header,
     encode_turn,
@@ -116,11 +115,11 @@ class ContextTable:
         """
         contexts = self._of(app)
         with self._lock:
-            entry = contexts.of_session(name)
+            entry = contexts.sessions.get(name)
         if entry is not None:
             return entry.id
         with self._changing:  # another thread may have created it meanwhile
-            entry = contexts.of_session(name)
+            entry = contexts.sessions.get(name)
             return self.create(app, ContextKind.SESSION, session=name).id if entry is None else entry.id
 
     def get(self, app: str, context_id: str) -> Context:
@@ -152,7 +151,7 @@ class ContextTable:
         """Return the context whose text has a stored response; None if ``app`` has no such response."""
         contexts = self._of(app)
         with self._lock:
-            entry = contexts.of_response(response_id)
+            entry = contexts.responses.get(response_id)
             return None if entry is None else entry.snapshot()
 
     def delete(self, app: str, context_id: str) -> None:
@@ -292,7 +291,7 @@ class ContextTable:
     def _restore(self, app: str, contexts: AppContexts, stored: StoredContext) -> None:
         if not has_text(stored.header):
             return
-        kind, session, created, messages = decode_header(stored.header)
+        kind, created = ContextKind(stored.header["kind"]), stored.header["created"]
         try:
             turns = tuple(map(decode_turn, stored.read_text()))
         except ContextDamagedError as damaged:
@@ -307,6 +306,7 @@ class ContextTable:
         if kind is ContextKind.SESSION:  # its uses leave no text
             used = max(used, stored.used)
         self._latest = max(self._latest, used)
+        session, messages = stored.header["session"], tuple(stored.header["messages"])
         contexts.add(Entry(stored.id, kind, session, created, used, messages, stored, turns))
 
     def _make_room(self, app: str, contexts: AppContexts, kind: ContextKind) -> None:

@@ -9,11 +9,9 @@ import hashlib
 import logging
 import sqlite3
 import threading
-import time
 from array import array
-from collections import defaultdict
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias, TypeVar
@@ -21,6 +19,7 @@ from typing import Final, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from agentrt.concurrency.worker import Worker
 from agentrt.errors import HistoryStoreError
 from agentrt.private_database import (
     DatabaseProblem,
@@ -114,10 +113,18 @@ class HistoryStore:
         """Return what ``use`` returns; with a new database where the present one is damaged."""
         try:
             self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with closing(_opened(self.file)) as database:
+            options = {"application_id": _APPLICATION_ID, "version": _VERSION}
+            with closing(
+                PrivateDatabase(self.file, _TABLES, **options, timeout_s=_TIMEOUT_S, checked=False)
+            ) as database:
                 return use(database)
         except (OSError, OtherFormatError, sqlite3.Error, UnicodeDecodeError) as error:
-            if not again or not _is_refused(error):
+            is_damaged = (
+                problem_of(error) is DatabaseProblem.DAMAGED
+                if isinstance(error, sqlite3.Error)
+                else isinstance(error, OtherFormatError | UnicodeDecodeError)
+            )
+            if not again or not is_damaged:
                 raise HistoryStoreError(
                     f"{self.file} cannot be used: {error}. Free disk space, or use another history_folder."
                 ) from error
@@ -131,24 +138,6 @@ class HistoryStore:
 
     def _checksum(self, app: str, tokens: bytes) -> bytes:
         return hashlib.blake2b(_digest(app.encode()) + tokens, key=self._tokenizer, digest_size=16).digest()
-
-
-def _opened(file: Path) -> PrivateDatabase:
-    return PrivateDatabase(
-        file,
-        _TABLES,
-        application_id=_APPLICATION_ID,
-        version=_VERSION,
-        timeout_s=_TIMEOUT_S,
-        checked=False,
-    )
-
-
-def _is_refused(error: Exception) -> bool:
-    """Return whether what lies there is no database of this kind, or damaged."""
-    if isinstance(error, sqlite3.Error):
-        return problem_of(error) is DatabaseProblem.DAMAGED
-    return isinstance(error, OtherFormatError | UnicodeDecodeError)
 
 
 def _drop_oldest(change: sqlite3.Connection, app: bytes) -> None:
@@ -183,84 +172,56 @@ class HistorySaver:
         """The thread starts with the first call, and runs until :meth:`close`."""
         self._store = store
         self._save_delay_s = save_delay_s
-        self._changed = threading.Condition()
-        self._loads: list[tuple[str, OnLoaded]] = []
-        self._answers: dict[str, array[int]] = defaultdict(lambda: array("i"))
-        self._save_at = 0.0
-        self._closing = False
+        self._worker = Worker("agentrt-histories")
+        self._lock = threading.Lock()
+        self._answers: dict[str, array[int]] = {}
+        self._at_once = threading.Event()  # answers that are not saved yet wait no longer
         self._warned = False
-        self._thread: threading.Thread | None = None
 
     def load(self, app: str, on_loaded: OnLoaded) -> None:
         """Load the answers of ``app``; if there are any, hand them to ``on_loaded`` on this object's thread.
 
         They are what :meth:`HistoryStore.load` returns.
         """
-        with self._changed:
-            self._loads.append((app, on_loaded))
-            self._wake()
+        self._worker.submit(partial(self._load, app, on_loaded))
+        self._at_once.set()  # some of them may not be saved yet
 
     def save(self, app: str, answer: Sequence[int]) -> None:
         """Save an answer of ``app`` within seconds, and when this object is closed."""
-        with self._changed:
+        with self._lock:
             if not self._answers:
-                self._save_at = time.monotonic() + self._save_delay_s
-            unsaved = self._answers[app]
+                self._at_once.clear()
+                self._worker.submit(self._save)
+            unsaved = self._answers.setdefault(app, array("i"))
             unsaved.extend(answer)
             unsaved.append(SEPARATOR)
             if len(unsaved) > 2 * MAX_TOKENS:  # the disk does not respond
                 del unsaved[:-MAX_TOKENS]
-            self._wake()
 
     def close(self) -> None:
         """Save what was not saved yet, and end the thread. May be called again."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify()
-            thread = self._thread
-        if thread is None:
-            return
-        thread.join(_CLOSE_S)
-        if thread.is_alive():
+        self._at_once.set()
+        if not self._worker.close(_CLOSE_S):
             logger.warning("The disk of the histories does not respond; the last answers may not be saved.")
 
-    def _wake(self) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="agentrt-histories", daemon=True)
-            self._thread.start()
-        self._changed.notify()
-
-    def _run(self) -> None:
-        while (work := self._next_work()) is not None:
-            for step in work:
-                self._do(step)
-
-    def _next_work(self) -> list[Callable[[], None]] | None:
-        """Wait for histories to load, or for answers whose time to be saved has come; None at the end."""
-        with self._changed:
-            while True:
-                left_s = self._save_at - time.monotonic()
-                if self._loads or (self._answers and (self._closing or left_s <= 0)):
-                    # A load may be of an app with answers that are not saved yet.
-                    work: list[Callable[[], None]] = [
-                        *(partial(self._store.add, *unsaved) for unsaved in self._answers.items()),
-                        *(partial(self._load, *wanted) for wanted in self._loads),
-                    ]
-                    self._answers.clear()
-                    self._loads.clear()
-                    return work
-                if self._closing:
-                    return None
-                self._changed.wait(left_s if self._answers else None)
-
     def _load(self, app: str, on_loaded: OnLoaded) -> None:
-        answers = self._store.load(app)
-        if len(answers):
-            on_loaded(answers.tolist())
+        with self._warning_once():
+            answers = self._store.load(app)
+            if len(answers):
+                on_loaded(answers.tolist())
 
-    def _do(self, step: Callable[[], None]) -> None:
+    def _save(self) -> None:
+        self._at_once.wait(self._save_delay_s)
+        with self._lock:
+            answers, self._answers = self._answers, {}
+        for app, unsaved in answers.items():
+            with self._warning_once():
+                self._store.add(app, unsaved)
+
+    @contextmanager
+    def _warning_once(self) -> Iterator[None]:
         try:
-            step()
+            yield
         except OSError as error:
             if not self._warned:
                 self._warned = True

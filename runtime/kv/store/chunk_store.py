@@ -18,7 +18,7 @@ from typing import Final, Literal, TypeAlias, TypeVar
 from agentrt.errors import ChunkDamagedError
 
 from .chunk_files import Chunk, ChunkFiles, ChunkLocation
-from .context_database import Changes, ContextDatabase, StoredEntry, is_full
+from .context_database import ContextDatabase, StoredEntry, is_full
 
 logger = logging.getLogger(__name__)
 
@@ -81,15 +81,12 @@ class ChunkStore:
     damaged.
     """
 
-    def __init__(
-        self, folder: Path, files: ChunkFiles, database: ContextDatabase, usage: Usage, changes: Changes
-    ) -> None:
+    def __init__(self, folder: Path, files: ChunkFiles, database: ContextDatabase, usage: Usage) -> None:
         """Create a store without chunks; see :meth:`load`. ``folder`` is named in messages."""
         self._folder = folder
         self._files = files
         self._database = database
         self._usage = usage
-        self._changes = changes
         self._is_usable = False
         self._locations: dict[tuple[str, bytes], ChunkLocation] = {}
         self._users: Counter[tuple[str, bytes]] = Counter()
@@ -337,7 +334,7 @@ class ChunkStore:
 
     def _lose(self, location: ChunkLocation) -> None:
         """Forget a chunk that cannot be read, now and after a restart."""
-        with self._changes.exclusive():
+        with self._database.exclusive():
             if self._locations.get((location.app, location.block_hash)) != location:
                 return  # deleted, dropped, or forgotten already
             self.damaged += 1

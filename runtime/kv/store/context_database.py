@@ -13,7 +13,6 @@ import json
 import secrets
 import sqlite3
 import struct
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -96,6 +95,27 @@ class ContextDatabase(PrivateDatabase):
         self.execute("PRAGMA foreign_keys = ON")
         self.sealer = sealer(None)
         """Seals by the key of the store, once that is known."""
+        self._refusing = False
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Have one change of the store at a time; the thread that makes it may make another one within.
+
+        Raises:
+            RuntimeClosedError: the store was closed, which its runtime does when it is.
+            ContextStoreError: the block raised an error of a file or of SQLite.
+        """
+        with self._lock:
+            if self._refusing:
+                raise RuntimeClosedError
+            with disk_errors(self.path.parent):
+                yield
+
+    def refuse_changes(self) -> bool:
+        """Wait for the change under way, and refuse all later ones; return whether any were allowed."""
+        with self._lock:
+            allowed, self._refusing = not self._refusing, True
+            return allowed
 
     def setting(self, name: str) -> Any:
         """Return a setting, or None."""
@@ -214,36 +234,6 @@ class ContextDatabase(PrivateDatabase):
 
     def _state(self, number: bytes, records: int, used_ns: int) -> bytes:
         return self.sealer(number).seal(_STATE.pack(records, used_ns), b"state")
-
-
-class Changes:
-    """One change of a store at a time; none after it was closed."""
-
-    def __init__(self, folder: Path) -> None:
-        """``folder`` is named in errors."""
-        self._folder = folder
-        self._lock = threading.RLock()
-        self._closed = False
-
-    @contextmanager
-    def exclusive(self) -> Iterator[None]:
-        """Hold the lock; the thread that holds it may ask for it again.
-
-        Raises:
-            RuntimeClosedError: the store was closed, which its runtime does when it is.
-            ContextStoreError: the block raised an error of a file or of SQLite.
-        """
-        with self._lock:
-            if self._closed:
-                raise RuntimeClosedError
-            with disk_errors(self._folder):
-                yield
-
-    def close(self) -> bool:
-        """Wait for the change under way, and refuse all later ones; return whether it was open."""
-        with self._lock:
-            was_open, self._closed = not self._closed, True
-            return was_open
 
 
 def is_full(error: Exception) -> bool:

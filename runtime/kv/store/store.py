@@ -27,7 +27,7 @@ from agentrt.private_database import unused_name
 from ...files.file_lock import file_lock
 from .chunk_files import Chunk, ChunkFiles, ChunkLocation, Disk
 from .chunk_store import ChunkStore, Quotas, Usage
-from .context_database import Changes, DamagedRowError, StoredEntry, disk_errors
+from .context_database import DamagedRowError, StoredEntry, disk_errors
 from .folder import KeySource, Secrets, make_private_folder, open_folder, use_key
 
 logger = logging.getLogger(__name__)
@@ -156,7 +156,6 @@ class ContextStore(AbstractContextManager["ContextStore"]):
         self._folder = folder
         self._disk = Disk() if disk is None else disk
         self._usage = Usage({} if quotas is None else quotas, clock)
-        self._changes = Changes(folder)
         self._contexts: dict[str, dict[str, StoredContext]] = defaultdict(dict)
         self._lookup = threading.Lock()
         with ExitStack() as stack, disk_errors(folder):
@@ -177,7 +176,7 @@ class ContextStore(AbstractContextManager["ContextStore"]):
             self.salts: Final = self._secrets.salts
             """The salts of block hashes, the same after a restart."""
             files = ChunkFiles(folder, self._database.sealer, self._disk)
-            self._chunks = ChunkStore(folder, files, self._database, self._usage, self._changes)
+            self._chunks = ChunkStore(folder, files, self._database, self._usage)
             self._load()
             if fingerprint is not None:
                 self.use_fingerprint(fingerprint)
@@ -194,7 +193,7 @@ class ContextStore(AbstractContextManager["ContextStore"]):
         """
         # Without the secret of the hashes their KV cannot be found.
         usable = hashlib.blake2b(fingerprint, key=self.secret, digest_size=32).hexdigest()
-        with self._changes.exclusive():
+        with self._database.exclusive():
             self._chunks.use_fingerprint(usable)
 
     def create(
@@ -216,7 +215,7 @@ class ContextStore(AbstractContextManager["ContextStore"]):
             ContextStoreError: the disk is full or fails.
             TypeError, ValueError: the header cannot be written as JSON.
         """
-        with self._changes.exclusive():
+        with self._database.exclusive():
             if salt is not None and not self.salts.is_current(app, salt):
                 raise ContextNotFoundError(context_id)
             if self.get(app, context_id) is not None:
@@ -259,7 +258,7 @@ class ContextStore(AbstractContextManager["ContextStore"]):
             ContextNotFoundError: the app has no such context.
             ContextStoreError: it cannot be deleted, and is still there; its chunks may be gone.
         """
-        with self._changes.exclusive():
+        with self._database.exclusive():
             context = self.get(app, context_id)
             if context is None:
                 raise ContextNotFoundError(context_id)
@@ -272,7 +271,7 @@ class ContextStore(AbstractContextManager["ContextStore"]):
         Raises:
             ContextStoreError: they cannot be deleted, and are still there, perhaps without their chunks.
         """
-        with self._changes.exclusive():
+        with self._database.exclusive():
             contexts = self.contexts(app)
             try:
                 self._chunks.drop(contexts)
@@ -329,7 +328,7 @@ class ContextStore(AbstractContextManager["ContextStore"]):
 
     def close(self) -> None:
         """Wait for the change under way, refuse later ones, and unlock the folder. May be called again."""
-        if self._changes.close():
+        if self._database.refuse_changes():
             with self._resources:
                 self._stamp_uses()
 
@@ -349,7 +348,7 @@ class ContextStore(AbstractContextManager["ContextStore"]):
 
     @contextmanager
     def _changing(self, context: StoredContext) -> Iterator[None]:
-        with self._changes.exclusive():
+        with self._database.exclusive():
             if context.deleted:
                 raise ContextNotFoundError(context.id)
             yield

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
+from agentrt.concurrency.worker import Worker
 from agentrt.errors import AgentRTError, ContextNotFoundError
 
 from ..compression.codec import AS_IT_IS, BlockCodec
@@ -32,56 +32,6 @@ ChooseLevels: TypeAlias = Callable[[Sequence[float], Sequence[int]], Sequence[in
 """Returns the level of each of some chunks of one context by their densities and positions."""
 IsCurrent: TypeAlias = Callable[[str, bytes], bool]
 """Whether a salt is still that of an app: all that it had before was deleted otherwise."""
-
-
-class Worker:
-    """A daemon thread with a queue of tasks; the first task starts it. Thread-safe."""
-
-    def __init__(self, name: str) -> None:
-        """``name`` is the thread's."""
-        self._name = name
-        self._changed = threading.Condition()
-        self._tasks: deque[Callable[[], None]] = deque()
-        self._closing = False
-        self._thread: threading.Thread | None = None
-
-    def submit(self, task: Callable[[], None]) -> None:
-        """Queue ``task``. What it raises is logged."""
-        with self._changed:
-            self._tasks.append(task)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                self._thread.start()
-            self._changed.notify()
-
-    def close(self, timeout_s: float) -> bool:
-        """Run what is queued and end the thread; return whether it has ended after ``timeout_s`` seconds.
-
-        May be called again. Call :meth:`submit` no more.
-        """
-        with self._changed:
-            self._closing = True
-            self._changed.notify()
-            thread = self._thread
-        if thread is None:
-            return True
-        thread.join(timeout_s)
-        return not thread.is_alive()
-
-    def _run(self) -> None:
-        while (task := self._next()) is not None:
-            try:
-                task()
-            except Exception:  # noqa: BLE001 - the next tasks go on
-                _log.exception("A task of %s failed. Please report this.", self._name)
-
-    def _next(self) -> Callable[[], None] | None:
-        with self._changed:
-            while not self._tasks:
-                if self._closing:
-                    return None
-                self._changed.wait()
-            return self._tasks.popleft()
 
 
 class ChunkSaver:
@@ -144,7 +94,10 @@ class ChunkSaver:
         chunks = swap_out.chunks
         levels = self._levels([chunk.density for chunk in chunks], [chunk.position for chunk in chunks])
         level_of = dict(zip(chunks, levels, strict=True))
-        for group in _groups(chunks):
+        for begin in range(
+            0, max(1, len(chunks)), _GROUP
+        ):  # a context without new chunks counts as used, too
+            group = chunks[begin : begin + _GROUP]
             try:
                 encoded = self._encode_group(group, [level_of[chunk] for chunk in group])
             except Exception:  # noqa: BLE001 - the blocks of the next groups are still held
@@ -227,9 +180,3 @@ class ChunkSaver:
 
     def _finish(self, swap_out: SwapOut, group: Sequence[OutgoingChunk]) -> None:
         self._on_the_way.difference_update((swap_out.app, chunk.block_hash) for chunk in group)
-
-
-def _groups(chunks: Sequence[OutgoingChunk]) -> Iterator[Sequence[OutgoingChunk]]:
-    """Yield the chunks in groups; one empty group for none, so that their context counts as used."""
-    for begin in range(0, max(1, len(chunks)), _GROUP):
-        yield chunks[begin : begin + _GROUP]

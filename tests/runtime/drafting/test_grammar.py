@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from agentrt.calls import ToolCallFormat
 from agentrt.runtime import EngineStatistics, LocalRuntime
 from agentrt.runtime.drafting.grammar import GrammarDrafter
-from agentrt.runtime.drafting.grammar_history import GrammarHistory, TokenTexts
+from agentrt.runtime.drafting.grammar_history import Following, GrammarHistory, PromptValues, TokenTexts
 from agentrt.runtime.model.tokenizer import Tokenizer
 from agentrt.runtime.scheduler.draft import NO_DRAFT, Draft
 from agentrt.runtime.structured_output.grammar_matcher import GrammarMatcher
@@ -145,20 +145,14 @@ def test_a_value_is_copied_from_the_prompt(begin: Callable[..., Answer], texts: 
     assert number.drafted() == '75, "unit": "'
 
 
-@pytest.mark.parametrize(
-    ("choice", "end"),
-    [
-        (ToolChoice([LIGHT], parallel=False), "[end]"),
-        (ToolChoice([LIGHT], required=True), "[end]"),
-        (ToolChoice([LIGHT]), "[end]"),
-    ],
-)
+@pytest.mark.parametrize("options", [{"parallel": False}, {"required": True}, {}])
 def test_the_end_of_the_answer_is_drafted_behind_a_call(
-    begin: Callable[..., Answer], choice: ToolChoice, end: str
+    begin: Callable[..., Answer], options: dict[str, bool]
 ) -> None:
+    choice = ToolChoice([LIGHT], **options)
     call = '\n{"name": "set_light", "arguments": {"state": "on", "room": "hall"}}\n</tool_call>'
     answer = begin(choice).write(OPENING + call)
-    assert answer.drafted() == end
+    assert answer.drafted() == "[end]"
     if choice.parallel:
         assert answer.write("\n").drafted() in ("", "[end]")
         assert answer.write(OPENING).drafted().startswith('\n{"name": "set_light"')
@@ -390,3 +384,42 @@ def test_a_grammar_drafter_that_fails_costs_only_its_drafts(
     monkeypatch.setattr(GrammarHistory, "tokenize", lambda *_: 1 / 0)
     answer = exact_runtime.generate(MESSAGES, max_tokens=80, app="broken", **FORCED_CALL)
     assert answer.token_ids == plain_answers[0].token_ids
+
+
+WORDS = [b"<end>", b" San", b" Francisco", b"?", b" in", b" San", b"tiago", b"3", b"75", b" days", b"\n"]
+WORD_TEXTS = TokenTexts([b"", *WORDS[1:]], lambda text: [])
+
+
+def values(*words: bytes) -> PromptValues:
+    return PromptValues([WORDS.index(word) for word in words], WORD_TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "value", "following", "word"),
+    [
+        ((b" in", b" San", b" Francisco", b"?"), b"San", Following.LIKE_WORD, b" Francisco"),
+        ((b" in", b" San", b" Francisco", b"?"), b"San Francisco", Following.PUNCTUATION, b"?"),
+        ((b" San", b" in"), b"San", Following.OTHER_WORD, b" in"),
+        ((b" San", b"tiago"), b"San", Following.WORD_PART, b"tiago"),
+        ((b"3", b"75", b" days"), b"3", Following.WORD_PART, b"75"),
+        ((b"3", b"75", b" days"), b"375", Following.OTHER_WORD, b" days"),
+        ((b" San", b"<end>", b"\n"), b"San", Following.PUNCTUATION, b"<end>"),
+    ],
+)
+def test_what_follows_a_value(
+    prompt: tuple[bytes, ...], value: bytes, following: Following, word: bytes
+) -> None:
+    found = values(*prompt).continuation(value)
+    assert found == (following, WORDS.index(word))
+
+
+def test_values_that_do_not_stand_at_the_beginning_of_a_word_or_at_its_token() -> None:
+    prompt = values(b" San", b"3", b"75", b" Francisco")
+    for value in (b"Oslo", b"an", b"Sa", b"Francisco", b"75"):
+        assert prompt.continuation(value) == (Following.NOTHING, None)
+
+
+def test_the_last_place_counts() -> None:
+    prompt = values(b" San", b" Francisco", b" San", b"tiago", b"\n")
+    assert prompt.continuation(b"San").following is Following.WORD_PART
+    assert values().continuation(b"San") == (Following.NOTHING, None)

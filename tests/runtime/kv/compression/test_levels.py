@@ -54,11 +54,6 @@ def test_a_denser_chunk_never_has_fewer_bits(of: list[float], ratio: float) -> N
         assert level >= other if a > b else level <= other
 
 
-def test_a_chunk_that_carries_nothing_pays_for_one_that_carries_much() -> None:
-    levels = choose_levels([0.9, 0.02, 0.0, 0.0, 0.02], COSTS, 250)
-    assert levels == [8, 4, 2, 2, 4]
-
-
 @pytest.mark.parametrize(
     "costs",
     [(), (LevelCost(8, 100, 1.0), LevelCost(4, 50, 0.0)), tuple(LevelCost(b, b, -b) for b in (8, 6, 4, 2))],

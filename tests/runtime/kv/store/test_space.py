@@ -134,25 +134,19 @@ def test_the_order_of_use_survives_a_restart_and_a_clock_that_goes_backwards(tmp
         assert [hashes_of(store, id) for id in "cadb"] == [[], [], [3], [0]]  # a smaller limit than before
 
 
-def test_a_use_that_writes_nothing_survives_a_restart(tmp_path: Path) -> None:
-    with ContextStore(tmp_path, FINGERPRINT) as store:
-        for id in "abc":
-            store.create("notes", id).append_chunks([chunk(1)])
-        store.get("notes", "a").touch()
-        used = store.get("notes", "a").used
-    with ContextStore(tmp_path, FINGERPRINT) as store:
-        assert [each.id for each in store.contexts("notes")] == ["b", "c", "a"]
-        assert store.get("notes", "a").used == used
-
-
-def test_a_request_that_computes_nothing_new_is_a_use_that_survives_a_crash(tmp_path: Path) -> None:
+def test_a_use_that_writes_nothing_survives_a_restart_and_one_of_known_chunks_a_crash(tmp_path: Path) -> None:
     with ContextStore(tmp_path / "one", FINGERPRINT) as store:
         for id in "abc":
             store.create("notes", id).append_chunks([chunk(1)])
         assert store.get("notes", "a").refer_to([chunk(1).block_hash]) == []
         shutil.copytree(tmp_path / "one", tmp_path / "two")  # what is there without a close
+        store.get("notes", "b").touch()
+        used = store.get("notes", "b").used
     with ContextStore(tmp_path / "two", FINGERPRINT) as crashed:
         assert [each.id for each in crashed.contexts("notes")] == ["b", "c", "a"]
+    with ContextStore(tmp_path / "one", FINGERPRINT) as store:
+        assert [each.id for each in store.contexts("notes")] == ["c", "a", "b"]
+        assert store.get("notes", "b").used == used
 
 
 def test_what_does_not_fit_is_not_stored(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agentrt.errors import ContextNotFoundError
@@ -19,19 +19,12 @@ from .context import Context, ContextKind, Message, Turn, encode_turn
 class Entry:
     """One context as the table keeps it. Its fields change under the table's lock only."""
 
-    id: str
-    kind: ContextKind
-    session: str | None
-    created: float
-    last_used: float
-    first_messages: tuple[Message, ...]
+    context: Context
+    """As its owner sees it, but for :attr:`Context.running`."""
     stored: StoredContext | None
     """Its text on disk; None where texts are in memory only."""
-    turns: tuple[Turn, ...] = ()
     open_turn: object | None = None
     """The call that may continue the text, if there is one."""
-    request_tokens: int | None = None
-    """See :attr:`Context.request_tokens`."""
     running: dict[object, Callable[[], None]] = field(default_factory=dict)
     """How to cancel each request in progress."""
     deleted: bool = False
@@ -45,17 +38,7 @@ class Entry:
 
     def snapshot(self) -> Context:
         """Return the context as it is now."""
-        return Context(
-            self.id,
-            self.kind,
-            self.session,
-            self.created,
-            self.last_used,
-            not self.idle,
-            self.first_messages,
-            self.turns,
-            self.request_tokens,
-        )
+        return replace(self.context, running=not self.idle)
 
 
 class AppContexts:
@@ -72,34 +55,34 @@ class AppContexts:
 
     def add(self, entry: Entry) -> None:
         """Add ``entry`` as the most recently used one."""
-        self.entries[entry.id] = entry
-        if entry.kind is not ContextKind.CONTEXT:
-            self.others[entry.id] = entry
-        if entry.kind is ContextKind.SESSION and entry.session is not None:
-            self.sessions[entry.session] = entry
-        self.set_turns(entry, entry.turns)
+        self.entries[entry.context.id] = entry
+        if entry.context.kind is not ContextKind.CONTEXT:
+            self.others[entry.context.id] = entry
+        if entry.context.kind is ContextKind.SESSION and entry.context.session is not None:
+            self.sessions[entry.context.session] = entry
+        self.set_turns(entry, entry.context.turns)
 
     def remove(self, entry: Entry) -> None:
         """Remove ``entry``, its session and its responses."""
-        del self.entries[entry.id]
-        self.others.pop(entry.id, None)
-        if entry.kind is ContextKind.SESSION and entry.session is not None:
-            del self.sessions[entry.session]
+        del self.entries[entry.context.id]
+        self.others.pop(entry.context.id, None)
+        if entry.context.kind is ContextKind.SESSION and entry.context.session is not None:
+            del self.sessions[entry.context.session]
         self._forget_responses(entry)
 
     def touch(self, entry: Entry, now: float) -> None:
         """Make ``entry`` the most recently used one."""
-        entry.last_used = now
-        self.entries.move_to_end(entry.id)
-        if entry.id in self.others:
-            self.others.move_to_end(entry.id)
+        entry.context = replace(entry.context, last_used=now)
+        self.entries.move_to_end(entry.context.id)
+        if entry.context.id in self.others:
+            self.others.move_to_end(entry.context.id)
         if entry.stored is not None:
             entry.stored.touch()
 
     def set_turns(self, entry: Entry, turns: tuple[Turn, ...]) -> None:
         """Make ``turns`` the text of ``entry`` after its first messages."""
         self._forget_responses(entry)
-        entry.turns = turns
+        entry.context = replace(entry.context, turns=turns)
         self.responses.update((id, entry) for turn in turns if (id := response_id(turn)) is not None)
 
     def least_recently_used(self) -> Entry | None:
@@ -107,7 +90,7 @@ class AppContexts:
         return next((entry for entry in self.others.values() if entry.idle), None)
 
     def _forget_responses(self, entry: Entry) -> None:
-        for turn in entry.turns:
+        for turn in entry.context.turns:
             id = response_id(turn)
             if id is not None and self.responses.get(id) is entry:
                 del self.responses[id]
@@ -132,8 +115,8 @@ class OpenTurn(AbstractContextManager["OpenTurn"]):
         self._lock = lock
         self._now = now
         self._writing = False
-        self.context_id = entry.id
-        self.turns = entry.turns
+        self.context_id = entry.context.id
+        self.turns = entry.context.turns
         """The turns before this one."""
         self.messages = entry.snapshot().messages
         """The text before this turn."""
@@ -196,7 +179,9 @@ class OpenTurn(AbstractContextManager["OpenTurn"]):
             with self._lock:
                 self.check_context()
                 self._contexts.set_turns(entry, turns)
-                self._contexts.touch(entry, max((entry.last_used, *(turn.ended for turn in turns[-1:]))))
+                self._contexts.touch(
+                    entry, max((entry.context.last_used, *(turn.ended for turn in turns[-1:])))
+                )
         finally:
             with self._lock:
                 self._writing = False

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 from agentrt.errors import ContextBusyError, ContextDamagedError, ContextNotFoundError, ContextQuotaError
@@ -102,10 +103,10 @@ class ContextTable:
                 except BaseException:
                     self._store.delete(app, id)
                     raise
-            entry = Entry(id, kind, session, now, now, tuple(messages), stored, tuple(turns))
+            context = Context(id, kind, session, now, now, False, tuple(messages), tuple(turns))
             with self._lock:
-                contexts.add(entry)
-                return entry.snapshot()
+                contexts.add(Entry(context, stored))
+                return context
 
     def session(self, app: str, name: str) -> str:
         """Return the id of the context of a session. It is created if it is new: that blocks for the disk.
@@ -117,10 +118,12 @@ class ContextTable:
         with self._lock:
             entry = contexts.sessions.get(name)
         if entry is not None:
-            return entry.id
+            return entry.context.id
         with self._changing:  # another thread may have created it meanwhile
             entry = contexts.sessions.get(name)
-            return self.create(app, ContextKind.SESSION, session=name).id if entry is None else entry.id
+            return (
+                self.create(app, ContextKind.SESSION, session=name).id if entry is None else entry.context.id
+            )
 
     def get(self, app: str, context_id: str) -> Context:
         """Return a context as it is now.
@@ -128,10 +131,9 @@ class ContextTable:
         Raises:
             ContextNotFoundError: ``app`` has no such context.
         """
-        context = self.find(app, context_id)
-        if context is None:
-            raise ContextNotFoundError(context_id)
-        return context
+        contexts = self._of(app)
+        with self._lock:
+            return _find(contexts, context_id).snapshot()
 
     def find(self, app: str, context_id: str) -> Context | None:
         """Return a context as it is now; None if ``app`` has no such context."""
@@ -251,14 +253,14 @@ class ContextTable:
             if entry is None:
                 return
             contexts.touch(entry, self._now())
-            entry.running[output] = (lambda: None) if entry.kind is ContextKind.SESSION else cancel
+            entry.running[output] = (lambda: None) if entry.context.kind is ContextKind.SESSION else cancel
 
         def end(_: Future[Any]) -> None:
-            ended = tokens() if entry.kind is ContextKind.SESSION else None
+            ended = tokens() if entry.context.kind is ContextKind.SESSION else None
             with self._lock:
                 del entry.running[output]
                 if ended is not None:
-                    entry.request_tokens = ended
+                    entry.context = replace(entry.context, request_tokens=ended)
 
         output.add_done_callback(end)
 
@@ -307,7 +309,8 @@ class ContextTable:
             used = max(used, stored.used)
         self._latest = max(self._latest, used)
         session, messages = stored.header["session"], tuple(stored.header["messages"])
-        contexts.add(Entry(stored.id, kind, session, created, used, messages, stored, turns))
+        context = Context(stored.id, kind, session, created, used, False, messages, turns)
+        contexts.add(Entry(context, stored))
 
     def _make_room(self, app: str, contexts: AppContexts, kind: ContextKind) -> None:
         """Delete the contexts that a new one of this kind replaces.
@@ -326,7 +329,7 @@ class ContextTable:
                 entry = contexts.least_recently_used()
             if entry is None:  # all of them run: as many more as there are requests in progress
                 return
-            self.delete(app, entry.id)
+            self.delete(app, entry.context.id)
 
     def _now(self) -> float:
         """Return the time, which does not go backwards."""
@@ -342,4 +345,4 @@ def _find(contexts: AppContexts, context_id: str) -> Entry:
 
 
 def _can_begin_turn(entry: Entry, turns: int | None) -> bool:
-    return entry.open_turn is None and turns in (None, len(entry.turns))
+    return entry.open_turn is None and turns in (None, len(entry.context.turns))

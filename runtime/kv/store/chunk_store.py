@@ -192,7 +192,8 @@ class ChunkStore:
                 self._users[key] -= 1
                 if not self._users[key]:
                     del self._users[key]
-                    freed += self._forget(key)
+                    if (location := self._forget(key)) is not None:
+                        freed.append(location)
             entry.hashes = {}
         failed = None
         for location in freed:
@@ -224,11 +225,12 @@ class ChunkStore:
                     break
         return in_the_way
 
-    def freeing_space(self, write: Callable[[], _T]) -> _T:
-        """Return what ``write`` returns. While the disk is full, drop chunks and call it again."""
+    def freeing_space(self, write: Callable[[], _T], *, erase: bool = False) -> _T:
+        """Return what ``write``, a synced change, returns. While the disk is full, drop chunks and try again."""
         while True:
             try:
-                return write()
+                with self._database.change(erase=erase):
+                    return write()
             except (OSError, sqlite3.Error) as error:
                 if not is_full(error) or not self._drop_one("context_disk_bytes", ""):
                     raise
@@ -246,14 +248,9 @@ class ChunkStore:
 
     def _fitting(self, app: str, chunks: Sequence[Chunk]) -> Sequence[Chunk]:
         """Return the first chunks, as many as the quotas bear."""
-        fewest, most = 0, len(chunks)
-        while fewest < most:
-            count = (fewest + most + 1) // 2
-            if self._usage.exceeded(app, self._cost(self._new(app, chunks[:count]))):
-                most = count - 1
-            else:
-                fewest = count
-        return chunks[:fewest]
+        while chunks and self._usage.exceeded(app, self._cost(self._new(app, chunks))):
+            chunks = chunks[:-1]
+        return chunks
 
     def _store(self, entry: StoredEntry, new: Sequence[Chunk], used: Sequence[bytes]) -> None:
         """Write new chunks, and note in the database that the context uses these."""
@@ -288,15 +285,14 @@ class ChunkStore:
             self._sizes[locations[0].file] = size
             self._usage.chunk_bytes[locations[0].app] += size
 
-    def _forget(self, key: tuple[str, bytes]) -> list[ChunkLocation]:
+    def _forget(self, key: tuple[str, bytes]) -> ChunkLocation | None:
         """Forget where a chunk is; return that, if it was known."""
         location = self._locations.pop(key, None)
-        if location is None:
-            return []
-        self._members[location.file].discard(location)
-        if not self._members[location.file]:
-            del self._members[location.file]
-        return [location]
+        if location is not None:
+            self._members[location.file].discard(location)
+            if not self._members[location.file]:
+                del self._members[location.file]
+        return location
 
     def _remove_if_empty(self, location: ChunkLocation) -> None:
         """Delete the file that a forgotten chunk was in, unless another chunk in it is found."""

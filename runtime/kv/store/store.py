@@ -228,12 +228,7 @@ class ContextStore(AbstractContextManager["ContextStore"]):
             if quota is not None:
                 raise ContextQuotaError(quota, self._usage.quotas.get(quota) or 0)
             used_ns = self._usage.next_ns()
-
-            def write() -> int:
-                with self._database.change():
-                    return self._database.add_context(number, identity, used_ns)
-
-            row = self._chunks.freeing_space(write)
+            row = self._chunks.freeing_space(lambda: self._database.add_context(number, identity, used_ns))
             context = StoredContext(
                 *(row, number, app, context_id, known, 0, used_ns, len(identity), used_ns), store=self
             )
@@ -370,12 +365,9 @@ class ContextStore(AbstractContextManager["ContextStore"]):
         """Make ``records`` those of a text from place ``first`` on."""
         context.touch()
         self._chunks.make_room(context.app, self._database.cost(records))
-
-        def write() -> int:
-            with self._database.change(erase=first < context.records):
-                return self._database.write_records(context, first, records)
-
-        grown = self._chunks.freeing_space(write)
+        grown = self._chunks.freeing_space(
+            lambda: self._database.write_records(context, first, records), erase=first < context.records
+        )
         context.records = first + len(records)
         context.stamped_ns = context.used_ns
         context.text_bytes += grown
@@ -412,12 +404,12 @@ class ContextStore(AbstractContextManager["ContextStore"]):
         """Remove contexts whose chunks have been dropped, and renew the salt of an app, in one go."""
 
         def write() -> None:
-            with self._database.change(erase=True) as change:
-                change.executemany("DELETE FROM context WHERE id = ?", [(each.row,) for each in contexts])
-                if salt_of is not None:
-                    self._secrets.renew_salt(salt_of)
+            for context in contexts:
+                self._database.execute("DELETE FROM context WHERE id = ?", (context.row,))
+            if salt_of is not None:
+                self._secrets.renew_salt(salt_of)
 
-        self._chunks.freeing_space(write)
+        self._chunks.freeing_space(write, erase=True)
         for context in contexts:
             context.deleted = True
             self._usage.entries.discard(context)

@@ -92,26 +92,15 @@ class ContextFiles:
             for context in self._store.contexts(swap_out.app)
             if context.header.get("kind") == PREFIX_KIND
         ]
-        continued = self._continued(prefixes, swap_out.block_hashes)
-        if continued is not None or not create:
-            return continued
+        places = {block_hash: place for place, block_hash in enumerate(swap_out.block_hashes)}
+        latest = [(places.get(used[-1], -1), each) for each in prefixes if (used := each.block_hashes)]
+        place, continued = max(latest, key=lambda found: found[0], default=(-1, None))
+        if place >= 0 or not create:
+            return continued if place >= 0 else None
         for context in prefixes[: max(0, len(prefixes) - MAX_PREFIX_CONTEXTS + 1)]:
             self._store.delete(swap_out.app, context.id)
         id = f"kv_{secrets.token_hex(16)}"
         return self._store.create(swap_out.app, id, {"kind": PREFIX_KIND}, salt=swap_out.salt)
-
-    def _continued(
-        self, contexts: Sequence[StoredContext], block_hashes: Sequence[bytes]
-    ) -> StoredContext | None:
-        """Return the context whose last chunk comes latest in ``block_hashes``."""
-        places = {block_hash: place for place, block_hash in enumerate(block_hashes)}
-        found: tuple[int, StoredContext] | None = None
-        for context in contexts:
-            used = context.block_hashes
-            place = places.get(used[-1], -1) if used else -1
-            if place >= 0 and (found is None or place > found[0]):
-                found = (place, context)
-        return None if found is None else found[1]
 
 
 class Swapper(ChunkSwapper):

@@ -130,9 +130,8 @@ class OpenTurn(AbstractContextManager["OpenTurn"]):
     ) -> None:
         """Append ``messages``, prompt and answer, to the text, and end the turn; nothing if it was closed.
 
-        Blocks for the disk.
-
-        ``tokens`` is the length of the whole text then. The text survives a crash once this returns.
+        ``tokens`` is the length of the whole text then. Blocks for the disk: the text survives a crash once
+        this returns.
 
         Raises:
             ContextNotFoundError: the context was deleted meanwhile.
@@ -142,20 +141,12 @@ class OpenTurn(AbstractContextManager["OpenTurn"]):
         self._write((*self.turns, turn), lambda stored: stored.append_text(encode_turn(turn)))
 
     def replace(self, turns: Sequence[Turn]) -> None:
-        """Put ``turns`` in place of all turns so far, and end this one. Blocks for the disk.
-
-        Raises:
-            ContextNotFoundError, ContextStoreError: see :meth:`commit`.
-        """
+        """Put ``turns`` in place of all turns so far, and end this one; otherwise as :meth:`commit`."""
         records = [encode_turn(turn) for turn in turns]
         self._write(tuple(turns), lambda stored: stored.replace_text(records))
 
     def check_context(self) -> None:
-        """Check that the context still exists.
-
-        Raises:
-            ContextNotFoundError: it was deleted meanwhile.
-        """
+        """Raise :class:`ContextNotFoundError` if the context was deleted meanwhile."""
         if self._entry.deleted:
             raise ContextNotFoundError(self.context_id)
 

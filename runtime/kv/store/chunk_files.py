@@ -108,7 +108,8 @@ class ChunkFiles:
     """The files ``NUMBER.chunks`` of a folder. Without state, and so thread-safe.
 
     A file is its chunks, one behind the other; which they are is in the database. Every chunk is sealed for
-    its hash by the seal of its file.
+    its hash by the seal of its file. Methods raise :class:`OSError` where the disk fails, and nothing of what
+    they write is left then.
     """
 
     def __init__(self, folder: Path, sealer: Sealer, disk: Disk) -> None:
@@ -120,11 +121,7 @@ class ChunkFiles:
         """Bytes that a chunk takes beside its payload."""
 
     def sizes(self) -> dict[str, int]:
-        """Return the size of each file by its number.
-
-        Raises:
-            OSError: the folder cannot be read.
-        """
+        """Return the size of each file by its number."""
         with os.scandir(self._folder) as found:
             return {
                 entry.name.removesuffix(_SUFFIX): entry.stat(follow_symlinks=False).st_size
@@ -136,9 +133,6 @@ class ChunkFiles:
         """Write a file, and return where each chunk is.
 
         It is not synced: a turn would wait for it, and what a power failure takes is computed again.
-
-        Raises:
-            OSError: it cannot be written; nothing of it is left.
         """
         file = secrets.token_hex(16)
         seal = self._sealer(file.encode())
@@ -176,19 +170,11 @@ class ChunkFiles:
         return found
 
     def erase(self, location: ChunkLocation) -> None:
-        """Overwrite a chunk.
-
-        Raises:
-            OSError: it cannot be overwritten.
-        """
+        """Overwrite a chunk."""
         self._disk.overwrite(self._path(location.file), location.offset, bytes(location.sealed_bytes))
 
     def remove(self, file: str) -> None:
-        """Delete the file of that number, if there is one.
-
-        Raises:
-            OSError: it cannot be deleted.
-        """
+        """Delete the file of that number, if there is one."""
         self._disk.remove(self._path(file))
 
     def _path(self, file: str) -> Path:

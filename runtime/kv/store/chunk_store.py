@@ -146,14 +146,7 @@ class ChunkStore:
         return [found.get(location) or self._read_elsewhere(location) for location in locations]
 
     def append(self, entry: StoredEntry, chunks: Sequence[Chunk]) -> int:
-        """Store ``chunks`` for a context, and return how many of the first ones are stored now.
-
-        Chunks of other contexts are dropped where a quota would be exceeded; what does not fit even so is not
-        stored. Without a fingerprint nothing is.
-
-        Raises:
-            OSError, sqlite3.Error: the disk is full or fails; nothing of it is stored.
-        """
+        """See :meth:`StoredContext.append_chunks`."""
         entry.used_ns = self._usage.next_ns()
         if not self._is_usable:
             return 0
@@ -165,11 +158,7 @@ class ChunkStore:
         return len(fitting)
 
     def refer_to(self, entry: StoredEntry, block_hashes: Iterable[bytes]) -> list[bytes]:
-        """Note that the context uses these chunks, and return those that are not stored.
-
-        Raises:
-            sqlite3.Error: the disk is full or fails; nothing is noted.
-        """
+        """See :meth:`StoredContext.refer_to`."""
         entry.used_ns = self._usage.next_ns()
         wanted = dict.fromkeys(block_hashes)
         missing = [each for each in wanted if self.locate(entry.app, each) is None]
@@ -226,7 +215,7 @@ class ChunkStore:
         return in_the_way
 
     def freeing_space(self, write: Callable[[], _T], *, erase: bool = False) -> _T:
-        """Return what ``write``, a synced change, returns. While the disk is full, drop chunks and try again."""
+        """Return what ``write``, a synced change, returns. Drop chunks while the disk is full."""
         while True:
             try:
                 with self._database.change(erase=erase):

@@ -37,7 +37,10 @@ _CHECKSUM_BYTES: Final = len(checksum())
 
 
 class KeyFile:
-    """A key in a file: 64 hexadecimal digits. Losing the file is losing the contexts."""
+    """A key in a file: 64 hexadecimal digits. Losing the file is losing the contexts.
+
+    Methods raise :class:`ContextKeyError` where it cannot be read or kept, or other users can read it.
+    """
 
     def __init__(self, path: Path) -> None:
         """``path`` is created when the first store is; its folder exists."""
@@ -46,11 +49,7 @@ class KeyFile:
         """What it is called in messages."""
 
     def load(self) -> bytes | None:
-        """Return the key, or None if there is none yet.
-
-        Raises:
-            ContextKeyError: it cannot be read, or other users can read it.
-        """
+        """Return the key, or None if there is none yet."""
         if not os.path.lexists(self._path):
             return None
         try:
@@ -59,11 +58,7 @@ class KeyFile:
             raise ContextKeyError(f"{self.name} cannot be used: {error}.") from error
 
     def create(self) -> bytes:
-        """Draw a key, keep it and return it.
-
-        Raises:
-            ContextKeyError: it cannot be kept.
-        """
+        """Draw a key, keep it and return it."""
         key = secrets.token_bytes(KEY_BYTES)
         unfinished = self._path.with_name(f"{self._path.name}.unfinished")
         try:
@@ -120,11 +115,7 @@ class Secrets:
     """What the block hashes of a store are salted by, kept in its database."""
 
     def __init__(self, database: ContextDatabase, *, encrypted: bool) -> None:
-        """Read the secrets, or draw new ones where there are none or they are damaged.
-
-        Raises:
-            sqlite3.Error: the database cannot be read or written.
-        """
+        """Read the secrets, or draw new ones where there are none or they are damaged."""
         self._database = database
         self._seal = database.sealer(b"")
         self._encrypted = encrypted
@@ -140,10 +131,9 @@ class Secrets:
         self.salts: Final = PrefixSalts(self.secret, renewals)
 
     def renew_salt(self, app: str) -> None:
-        """Give ``app`` another salt, also after a restart. Called within a change of the database.
+        """Give ``app`` another salt, also after a restart: until then only if the database cannot be written.
 
-        Raises:
-            sqlite3.Error: it cannot be written; the salt is another one until a restart.
+        Called within a change of it.
         """
         self._fields["renewals"][app] = self.salts.renew(app).hex()
         self._write()

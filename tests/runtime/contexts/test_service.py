@@ -19,7 +19,6 @@ from agentrt.errors import (
     PromptTooLongError,
 )
 from agentrt.runtime import Context, ContextKind, ContextService, Finished, Generation, LocalRuntime
-from tests.patience import until
 from tests.runtime.conftest import Gate
 
 SYSTEM = "You help with notes, mail and the calendar."
@@ -326,42 +325,6 @@ def test_a_wrong_session_is_refused(runtime: LocalRuntime, service: ContextServi
     with pytest.raises(PromptTooLongError):
         runtime.generate([{"role": "user", "content": "x " * 20_000}], app=service.app, session="fine")
     assert service.contexts() == []
-
-
-def test_a_session_has_the_tokens_of_its_last_request(runtime: LocalRuntime, service: ContextService) -> None:
-    def tokens() -> int | None:
-        until(lambda: not service.contexts()[0].running)
-        return service.contexts()[0].tokens
-
-    messages: list[Any] = []
-    for question in ("Hello!", "What is the weather in Oslo?"):
-        messages.append({"role": "user", "content": question})
-        usage = runtime.generate(messages, app=service.app, session="chat 7", max_tokens=8).usage
-        assert tokens() == usage.prompt_tokens + usage.completion_tokens
-    known = tokens()
-
-    async def cancelled() -> None:
-        options: Any = {"app": service.app, "session": "chat 7", **LONG}
-        async with aclosing(runtime.stream([HELLO], **options)) as events:  # type: ignore[type-var]
-            await anext(events)
-
-    asyncio.run(cancelled())
-    assert tokens() == known  # an answer that was cut off is not part of the conversation
-
-
-def test_requests_of_one_session_run_side_by_side(
-    runtime: LocalRuntime, service: ContextService, gate: Gate
-) -> None:
-    with ThreadPoolExecutor(2) as pool:
-        options: Any = {"app": service.app, "session": "s", "max_tokens": 4}
-        first = pool.submit(runtime.generate, [HELLO], **options)
-        gate.arrived()
-        second = pool.submit(runtime.generate, [HELLO], **options)
-        (context,) = service.contexts()
-        assert context.running
-        service.delete(context)  # its requests have the whole conversation, and go on
-        gate.open()
-        assert first.result(60).token_ids == second.result(60).token_ids
 
 
 def test_apps_take_turns_in_tokenizing_system_prompts(

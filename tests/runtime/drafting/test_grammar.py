@@ -17,7 +17,6 @@ from agentrt.runtime.drafting.grammar import GrammarDrafter
 from agentrt.runtime.drafting.grammar_history import Following, GrammarHistory, PromptValues, TokenTexts
 from agentrt.runtime.model.tokenizer import Tokenizer
 from agentrt.runtime.scheduler.draft import NO_DRAFT, Draft
-from agentrt.runtime.structured_output.grammar_matcher import GrammarMatcher
 from agentrt.runtime.structured_output.manager import StructuredOutputManager
 from agentrt.runtime.structured_output.tool_choice import ToolChoice
 from tests.hypothesis_profiles import examples
@@ -58,22 +57,12 @@ class Answer:
     """An answer that is written piece by piece, with its drafter."""
 
     def __init__(
-        self,
-        tokenizer: Tokenizer,
-        texts: TokenTexts,
-        matcher: GrammarMatcher | None,
-        *,
-        prompt: str = "",
-        history: GrammarHistory | None = None,
+        self, tokenizer: Tokenizer, texts: TokenTexts, matcher: Any, prompt: str = "", history: Any = None
     ) -> None:
-        assert matcher is not None
-        self.tokenizer = tokenizer
-        self.matcher = matcher
+        self.tokenizer, self.texts, self.matcher = tokenizer, texts, matcher
         self.history = history or GrammarHistory()
-        self.drafter = GrammarDrafter(
-            matcher, texts, tokenizer.encode(prompt) if prompt else [], tokenizer.end_token, self.history
-        )
-        self.texts = texts
+        tokens = tokenizer.encode(prompt) if prompt else []
+        self.drafter = GrammarDrafter(matcher, texts, tokens, tokenizer.end_token, self.history)
 
     def write(self, text: str) -> Answer:
         for token in self.tokenizer.encode(text):
@@ -101,48 +90,32 @@ class Answer:
 
 @pytest.fixture
 def begin(tokenizer: Tokenizer, texts: TokenTexts, manager: StructuredOutputManager) -> Callable[..., Answer]:
-    def begin_one(
-        choice: ToolChoice | None = None, schema: dict[str, Any] | None = None, **options: Any
-    ) -> Answer:
-        return Answer(tokenizer, texts, manager.matcher(choice, schema), **options)
-
-    return begin_one
+    return lambda choice, **options: Answer(tokenizer, texts, manager.matcher(choice, None), **options)
 
 
 HEAD = '\n{"name": "get_weather", "arguments": {"city": "'
 
 
-def test_what_the_grammar_forces_is_drafted(begin: Callable[..., Answer]) -> None:
-    answer = begin(ToolChoice([WEATHER], required=True))
-    assert answer.drafted() == OPENING + HEAD
-    answer.write(OPENING)
-    assert answer.drafted() == HEAD
-    answer.write(HEAD + 'Oslo", "days": 3, "unit": "c')
-    assert answer.drafted().startswith('elsius"}}\n</tool_call>')
-
-
-def test_free_text_has_no_draft(begin: Callable[..., Answer]) -> None:
-    answer = begin(ToolChoice([WEATHER]))
-    assert answer.complete() == NO_DRAFT
-    assert answer.write("I look it up.").complete() == NO_DRAFT
-    assert answer.write(OPENING).drafted() == HEAD
-
-
-def test_a_value_is_closed_and_the_forced_text_behind_it_is_drafted(begin: Callable[..., Answer]) -> None:
-    answer = begin(ToolChoice([WEATHER]), prompt="Weather in Oslo?").write(OPENING + HEAD + "Oslo")
-    assert answer.drafted().rstrip() == '", "days":'
-    answer.write('", "days": 3')
-    assert answer.drafted() == ', "unit": "'
-
-
-def test_a_value_is_copied_from_the_prompt(begin: Callable[..., Answer], texts: TokenTexts) -> None:
-    prompt = "Is it raining in San Francisco? Tell me."
-    answer = begin(ToolChoice([WEATHER]), prompt=prompt).write(OPENING + HEAD + "San")
-    assert answer.drafted().rstrip() == ' Francisco", "days":'
-    number = begin(ToolChoice([WEATHER]), prompt="Oslo for 375 days").write(
-        OPENING + HEAD + 'Oslo", "days": 3'
-    )
-    assert number.drafted() == '75, "unit": "'
+@pytest.mark.parametrize(
+    ("required", "prompt", "written", "drafted"),
+    [
+        (True, "", "", OPENING + HEAD),
+        (True, "", OPENING, HEAD),
+        (True, "", OPENING + HEAD + 'Oslo", "days": 3, "unit": "c', 'elsius"}}\n</tool_call>[end]'),
+        (False, "", "", ""),
+        (False, "", "I look it up.", ""),
+        (False, "", "I look it up." + OPENING, HEAD),
+        (False, "Weather in Oslo?", OPENING + HEAD + "Oslo", '", "days":'),
+        (False, "Weather in Oslo?", OPENING + HEAD + 'Oslo", "days": 3', ', "unit": "'),
+        (False, "It rains in San Francisco? Tell me.", OPENING + HEAD + "San", ' Francisco", "days":'),
+        (False, "Oslo for 375 days", OPENING + HEAD + 'Oslo", "days": 3', '75, "unit": "'),
+    ],
+)
+def test_what_is_forced_or_copied_from_the_prompt_is_drafted(
+    begin: Callable[..., Answer], required: bool, prompt: str, written: str, drafted: str
+) -> None:
+    answer = begin(ToolChoice([WEATHER], required=required), prompt=prompt).write(written)
+    assert answer.drafted().rstrip() == drafted.rstrip()
 
 
 @pytest.mark.parametrize("options", [{"parallel": False}, {"required": True}, {}])

@@ -33,16 +33,20 @@ def drafted(source: RetrievalDrafter, *answer: int) -> list[int]:
     return list(source.draft().tokens)
 
 
-def test_drafts_what_followed_in_the_prompt() -> None:
-    source = drafter([*range(10, 30), 99])
-    assert drafted(source, 12, 13)[:2] == [14, 15]
-    assert drafted(source, 14, 15, 16)[:4] == [17, 18, 19, 20], "the match is longer now"
-
-
-def test_the_most_frequent_and_of_these_the_newest_continuation_is_drafted() -> None:
-    assert drafted(drafter([1, 2, 7, 30, 1, 2, 7, 31, 1, 2, 8, 32]), 1, 2)[0] == 7
-    assert drafted(drafter([1, 2, 7, 30, 1, 2, 8, 31]), 1, 2)[0] == 8
-    assert drafted(drafter([1, 2, 7, 30]), 70, 71) == []
+@pytest.mark.parametrize(
+    ("prompt", "answer", "expected"),
+    [
+        ([*range(10, 30), 99], (12, 13), [14, 15]),
+        ([*range(10, 30), 99], (12, 13, 14, 15, 16), [17, 18, 19, 20]),
+        ([1, 2, 7, 30, 1, 2, 7, 31, 1, 2, 8, 32], (1, 2), [7]),  # the most frequent
+        ([1, 2, 7, 30, 1, 2, 8, 31], (1, 2), [8]),  # of equally frequent ones the newest
+    ],
+)
+def test_what_followed_in_the_prompt_is_drafted(
+    prompt: list[int], answer: tuple[int, ...], expected: list[int]
+) -> None:
+    assert drafted(drafter(prompt), *answer)[: len(expected)] == expected
+    assert drafted(drafter(prompt), 70, 71) == []
 
 
 def test_more_tokens_are_expected_behind_a_longer_match() -> None:

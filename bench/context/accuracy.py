@@ -182,7 +182,7 @@ class _Scorer:
         window = self._windows[index]
         self._model.forward(list(window.stored), 0, rows=1)
         rows = self._rows(window)
-        payloads = self._codec.encode(rows, level, range(len(window.chunks)))
+        payloads = self._codec.encode(rows, [level] * len(window.chunks), range(len(window.chunks)))
         self._codec.decode(payloads, level, rows)
         return self._predicted(window, payloads)
 

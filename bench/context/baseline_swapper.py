@@ -119,7 +119,7 @@ class OnDemandSwapper(PolicySwapper):
             return
         blocks = [block for _, _, block in new]
         rows = [cache[blocks] for cache in self._arena_rows]
-        payloads = self._codec.encode(rows, 0, [position for _, position, _ in new])
+        payloads = self._codec.encode(rows, [0] * len(new), [position for _, position, _ in new])
         chunks = [Chunk(each[0], 0, payload) for each, payload in zip(new, payloads, strict=True)]
         stored = files.write(victim, chunks)
         if len(stored) < len(chunks):

@@ -118,7 +118,7 @@ class OpenTurn(AbstractContextManager["OpenTurn"]):
         self.context_id = entry.context.id
         self.turns = entry.context.turns
         """The turns before this one."""
-        self.messages = entry.snapshot().messages
+        self.messages = entry.context.messages
         """The text before this turn."""
 
     def __exit__(self, *error: object) -> None:

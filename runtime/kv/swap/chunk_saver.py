@@ -93,29 +93,26 @@ class ChunkSaver:
     def _encode(self, swap_out: SwapOut) -> None:
         chunks = swap_out.chunks
         levels = self._levels([chunk.density for chunk in chunks], [chunk.position for chunk in chunks])
-        level_of = dict(zip(chunks, levels, strict=True))
-        for begin in range(
-            0, max(1, len(chunks)), _GROUP
-        ):  # a context without new chunks counts as used, too
+        # A context without new chunks has an empty group, since it counts as used, too.
+        for begin in range(0, max(1, len(chunks)), _GROUP):
             group = chunks[begin : begin + _GROUP]
             try:
-                encoded = self._encode_group(group, [level_of[chunk] for chunk in group])
+                encoded = self._encode_group(group, levels[begin : begin + _GROUP])
             except Exception:  # noqa: BLE001 - the blocks of the next groups are still held
                 _log.exception("Chunks could not be encoded and are not stored. Please report this.")
                 self._finish(swap_out, group)
                 continue
             for chunk in encoded:
                 self._tier.put(swap_out.app, chunk)
-            if not self._is_current(swap_out.app, swap_out.salt):
+            if not (is_current := self._is_current(swap_out.app, swap_out.salt)):
                 # Checked behind the put: whoever deletes empties the tier behind the renewal of the salt.
                 for chunk in encoded:
                     self._tier.forget(swap_out.app, chunk.block_hash)
-                self._finish(swap_out, group)
-            elif self._write is None:
-                self._count(encoded)
-                self._finish(swap_out, group)
+            if is_current and self._write is not None:
+                self._queue_write(self._write, swap_out, group, encoded)
             else:
-                self._queue_write(swap_out, group, encoded)
+                self._count(encoded if is_current else ())
+                self._finish(swap_out, group)
 
     def _encode_group(self, group: Sequence[OutgoingChunk], levels: Sequence[int]) -> list[Chunk]:
         blocks = [chunk.block for chunk in group]
@@ -123,20 +120,13 @@ class ChunkSaver:
             copies = [cache[blocks] for cache in self._rows]
         finally:
             self._on_copied(blocks)
-        encoded: dict[bytes, Chunk] = {}
-        for level in sorted(set(levels)):
-            places = [place for place, each in enumerate(levels) if each == level]
-            members = [group[place] for place in places]
-            payloads = self._codec.encode(
-                [copy[places] for copy in copies], level, [chunk.position for chunk in members]
-            )
-            encoded |= {
-                chunk.block_hash: Chunk(chunk.block_hash, level, payload)
-                for chunk, payload in zip(members, payloads, strict=True)
-            }
-        return [encoded[chunk.block_hash] for chunk in group]
+        payloads = self._codec.encode(copies, levels, [chunk.position for chunk in group])
+        parts = zip(group, levels, payloads, strict=True)
+        return [Chunk(chunk.block_hash, level, payload) for chunk, level, payload in parts]
 
-    def _queue_write(self, swap_out: SwapOut, group: Sequence[OutgoingChunk], encoded: list[Chunk]) -> None:
+    def _queue_write(
+        self, write: WriteChunks, swap_out: SwapOut, group: Sequence[OutgoingChunk], encoded: list[Chunk]
+    ) -> None:
         size = sum(len(chunk.payload) for chunk in encoded)
         with self._lock:
             fits = self._unwritten_bytes + size <= _MAX_UNWRITTEN_BYTES
@@ -144,22 +134,20 @@ class ChunkSaver:
         if not fits:
             self._drop(swap_out, group, "the disk is slower than the requests")
             return
-        self._writing.submit(partial(self._write_group, swap_out, group, encoded, size))
 
-    def _write_group(
-        self, swap_out: SwapOut, group: Sequence[OutgoingChunk], encoded: list[Chunk], size: int
-    ) -> None:
-        assert self._write is not None
-        try:
-            self._count(self._write(swap_out, encoded))
-        except ContextNotFoundError:
-            pass  # deleted meanwhile
-        except (AgentRTError, OSError) as error:
-            self._drop(swap_out, group, str(error))
-        finally:
-            with self._lock:
-                self._unwritten_bytes -= size
-            self._finish(swap_out, group)
+        def write_group() -> None:
+            try:
+                self._count(write(swap_out, encoded))
+            except ContextNotFoundError:
+                pass  # deleted meanwhile
+            except (AgentRTError, OSError) as error:
+                self._drop(swap_out, group, str(error))
+            finally:
+                with self._lock:
+                    self._unwritten_bytes -= size
+                self._finish(swap_out, group)
+
+        self._writing.submit(write_group)
 
     def _count(self, encoded: Sequence[Chunk]) -> None:
         self.saved += len(encoded)

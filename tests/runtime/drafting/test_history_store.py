@@ -193,14 +193,6 @@ def test_what_is_no_file_is_an_error(tmp_path: Path, make: Callable[[Path], None
     assert not store.file.is_file()
 
 
-def test_two_stores_of_one_folder_keep_the_answers_of_both(tmp_path: Path) -> None:
-    first, second = store_in(tmp_path), store_in(tmp_path)
-    first.add("notes", ended([1]))
-    second.add("notes", ended([2]))
-    first.add("notes", ended([3]))
-    assert loaded(second, "notes") == ended([1], [2], [3])
-
-
 NEVER_S = 3600.0
 WAIT_S = 60.0
 

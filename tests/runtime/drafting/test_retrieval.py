@@ -268,25 +268,6 @@ def repeated(*tokens: int) -> Callable[[int], list[int]]:
     return lambda length: list(islice(cycle(tokens), length))
 
 
-def de_bruijn(length: int) -> list[int]:
-    """Return a text in which every four of eight tokens occur once before any occurs again."""
-    sequence: list[int] = []
-
-    def extend(place: int, period: int, word: list[int]) -> None:
-        if place > 4:
-            if 4 % period == 0:
-                sequence.extend(word[1 : period + 1])
-            return
-        word[place] = word[place - period]
-        extend(place + 1, period, word)
-        for token in range(word[place - period] + 1, 8):
-            word[place] = token
-            extend(place + 1, place, word)
-
-    extend(1, 1, [0] * 5)
-    return list(islice(cycle(sequence), length))
-
-
 def almost_equal(length: int) -> list[int]:
     """Return a text whose matches are long, and all end by a different token."""
     return [token for run in range(length // 65 + 1) for token in (*[7] * 64, 1000 + run)][:length]
@@ -303,7 +284,6 @@ TEXTS: dict[str, Callable[[int], list[int]]] = {
     "aaaa": repeated(5),
     "abab": repeated(5, 6),
     "63 tokens": repeated(*range(63)),
-    "de Bruijn": de_bruijn,
     "almost equal": almost_equal,
     "one bucket": one_bucket,
 }

@@ -27,7 +27,7 @@ ROUNDING = {"f32": 0.0, "bf16": 2.0**-8, "f16": 2.0**-11, "u8": 0.0}
 def decoded(
     codec: BlockCodec, rows: list[np.ndarray], level: int, positions: list[int]
 ) -> tuple[list[bytes], list[np.ndarray]]:
-    payloads = codec.encode(rows, level, positions)
+    payloads = codec.encode(rows, [level] * len(positions), positions)
     out = [np.zeros_like(row) for row in rows]
     codec.decode(payloads, level, out)
     return payloads, out
@@ -130,16 +130,16 @@ def test_damaged_and_foreign_payloads_are_refused_before_anything_is_written() -
     layout = layout_of("u8")
     codec, other = BlockCodec(layout), BlockCodec(layout, BitPlan.uniform(4, (4,)))
     rows = random_rows(layout, 2)
-    good = codec.encode(rows, 4, [1, 2])
+    good = codec.encode(rows, [4, 4], [1, 2])
     assert codec.fingerprint != other.fingerprint
     for bad in (
         b"",
         good[1][:-1],
         good[1] + b"x",
         b"xx" + good[1][2:],
-        other.encode(rows, 4, [1, 2])[1],
+        other.encode(rows, [4, 4], [1, 2])[1],
         good[1][:3] + b"\x03" + good[1][4:],
-        codec.encode(rows, 2, [1, 2])[1][:5] + good[1][5:],
+        codec.encode(rows, [2, 2], [1, 2])[1][:5] + good[1][5:],
     ):
         out = [np.full_like(row, 9) for row in rows]
         with pytest.raises(ChunkFormatError):

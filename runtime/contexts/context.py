@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
@@ -70,18 +70,6 @@ class Context:
         if self.kind is ContextKind.SESSION:
             return self.request_tokens
         return self.turns[-1].tokens if self.turns else 0
-
-
-def encode_header(
-    kind: ContextKind, session: str | None, created: float, messages: Iterable[Message]
-) -> dict[str, Any]:
-    """Return what a context has from its beginning."""
-    return {"kind": kind.value, "session": session, "created": created, "messages": list(messages)}
-
-
-def has_text(header: Mapping[str, Any]) -> bool:
-    """Whether a stored context is one of a table; the store also has contexts of KV blocks alone."""
-    return header.get("kind") in set(ContextKind)
 
 
 def encode_turn(turn: Turn) -> bytes:

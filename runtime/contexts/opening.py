@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
 import logging
 import re
 import weakref
@@ -39,7 +38,6 @@ SCORED_LAYERS: Final = 4
 """Layers whose attention is measured for the information density."""
 
 _NAME_CHARACTERS: Final = 64
-_FORMAT: Final = 1
 _SAMPLES: Final = 64
 _SAMPLE_BYTES: Final = 4096
 
@@ -199,7 +197,7 @@ def open_context_store(
     """
     if config.context_folder is None:
         return None
-    folder, path = model_folder(config.context_folder, model_id), config.context_key
+    folder, path = _model_folder(config.context_folder, model_id), config.context_key
     key: KeySource | None = (
         KeyFile(path) if isinstance(path, Path) else None if path is None else KeyringKey("contexts")
     )
@@ -217,7 +215,7 @@ def open_context_store(
     )
 
 
-def model_folder(context_folder: Path, model_id: str) -> Path:
+def _model_folder(context_folder: Path, model_id: str) -> Path:
     """Return the folder of one model's contexts; models of different names have different ones."""
     readable = re.sub(r"[^A-Za-z0-9._-]+", "_", model_id).strip("._")[:_NAME_CHARACTERS]
     digest = hashlib.blake2b(model_id.encode(), digest_size=4).hexdigest()
@@ -235,10 +233,7 @@ def kv_fingerprint(files: Iterable[Path], **facts: object) -> bytes:
         OSError: a file cannot be read.
     """
     stated = {name: repr(value) for name, value in facts.items()}
-    text = json.dumps(
-        {"format": _FORMAT, "files": [_facts_of(file) for file in files], **stated}, sort_keys=True
-    )
-    return hashlib.blake2b(text.encode(), digest_size=32).digest()
+    return fingerprint(files=[_facts_of(file) for file in files], **stated).encode()
 
 
 def _facts_of(file: Path) -> tuple[str, int, str]:

@@ -21,9 +21,7 @@ from .context import (
     Message,
     Turn,
     decode_turn,
-    encode_header,
     encode_turn,
-    has_text,
 )
 
 _log: Final = logging.getLogger(__name__)
@@ -96,7 +94,8 @@ class ContextTable:
             id, now = f"ctx_{secrets.token_hex(24)}", self._now()
             stored = None
             if self._store is not None:
-                stored = self._store.create(app, id, encode_header(kind, session, now, messages))
+                header = {"kind": kind.value, "session": session, "created": now, "messages": list(messages)}
+                stored = self._store.create(app, id, header)
                 try:
                     if turns:
                         stored.replace_text([encode_turn(turn) for turn in turns])
@@ -291,7 +290,7 @@ class ContextTable:
             return contexts
 
     def _restore(self, app: str, contexts: AppContexts, stored: StoredContext) -> None:
-        if not has_text(stored.header):
+        if stored.header.get("kind") not in set(ContextKind):  # of KV blocks alone
             return
         kind, created = ContextKind(stored.header["kind"]), stored.header["created"]
         try:

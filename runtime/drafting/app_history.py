@@ -109,11 +109,6 @@ class AppHistory:
         """What drafts are retrieved from, the newest first."""
         return [each for each in (self._newest, self._older, self._restored) if each is not None]
 
-    @property
-    def memory_bytes(self) -> int:
-        """Bytes that all indexes take."""
-        return sum(each.index.memory_bytes for each in self.sources)
-
     def add(self, answer: Sequence[int]) -> None:
         """Add the tokens of an answer."""
         newest = self._newest.index
@@ -154,7 +149,10 @@ class AppHistories:
         with self._lock:
             history = self._apps.get(salt)
             if history is None:
-                history = self._apps[salt] = self._new_history(app)
+                save = None if self._saver is None or not app else partial(self._saver.save, app)
+                history = self._apps[salt] = AppHistory(save)
+                if self._saver is not None and app:
+                    self._saver.load(app, history.restore)
             self._apps.move_to_end(salt)
             if len(self._apps) > _MAX_APPS:
                 self._apps.popitem(last=False)
@@ -164,10 +162,3 @@ class AppHistories:
         """Save what was not saved yet. May be called again."""
         if self._saver is not None:
             self._saver.close()
-
-    def _new_history(self, app: str) -> AppHistory:
-        if self._saver is None or not app:
-            return AppHistory()
-        history = AppHistory(partial(self._saver.save, app))
-        self._saver.load(app, history.restore)
-        return history

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, closing
@@ -327,35 +326,15 @@ def test_a_wrong_session_is_refused(runtime: LocalRuntime, service: ContextServi
     assert service.contexts() == []
 
 
-def test_apps_take_turns_in_tokenizing_system_prompts(
+def test_system_prompts_are_tokenized_on_the_threads_that_apps_share(
     service: ContextService, runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    encode = runtime._tokenizer.encode
-    threads: list[str] = []
+    run, apps = runtime._preparer._threads.run, list[str]()
 
-    def noting(*arguments: Any) -> list[int]:
-        threads.append(threading.current_thread().name)
-        return encode(*arguments)
+    def noting(app: str, *arguments: Any, **options: Any) -> Any:
+        apps.append(app)
+        return run(app, *arguments, **options)
 
-    monkeypatch.setattr(runtime._tokenizer, "encode", noting)
-    go_on = threading.Event()
-
-    async def main() -> None:
-        busy = [
-            asyncio.create_task(runtime._preparer._threads.run("contexts", lambda _: go_on.wait(60)))
-            for _ in range(2)
-        ]
-        await asyncio.sleep(0)
-        waiting = asyncio.create_task(service.anew_context(SYSTEM))
-        try:
-            other = runtime.bind("other")
-            other.delete(await other.anew_context(SYSTEM))
-            assert len(threads) == 1  # this app has as many threads as it may have
-        finally:
-            go_on.set()
-        assert (await waiting).messages[0]["content"] == SYSTEM
-        await asyncio.gather(*busy)
-
-    asyncio.run(main())
-    assert len(threads) == 2
-    assert all(name.startswith("agentrt-prepare") for name in threads)
+    monkeypatch.setattr(runtime._preparer._threads, "run", noting)
+    assert asyncio.run(service.anew_context(SYSTEM)).messages[0]["content"] == SYSTEM
+    assert apps == [service.app]

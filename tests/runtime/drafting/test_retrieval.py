@@ -345,4 +345,4 @@ def test_a_long_history() -> None:
     history.restore([*answer[:MAX_TOKENS], -1])
     source = RetrievalDrafter([1, 2, 3], 100, history)
     assert drafted(source, *answer[50_000:50_040])[:3] == answer[50_040:50_043]
-    assert history.memory_bytes <= 200 * 2 * len(answer)
+    assert sum(each.index.memory_bytes for each in history.sources) <= 200 * 2 * len(answer)

@@ -112,20 +112,6 @@ def test_a_constant_channel_survives_every_level(element: str) -> None:
             assert np.allclose(format.numbers(after), format.numbers(before), rtol=2e-3, atol=1e-6)
 
 
-def test_caches_may_have_bits_of_their_own() -> None:
-    layout = layout_of("u8")
-    plan = BitPlan({4: (8, 3, 5, 2)}, sink_blocks=0)  # key 0, key 1, value 0, value 1
-    codec = BlockCodec(layout, plan)
-    rows = random_rows(layout, 2)
-    _, out = decoded(codec, rows, 4, [0, 1])
-    errors = [
-        np.abs(format.numbers(row) - format.numbers(back)).mean() / format.numbers(row).std()
-        for format, row, back in zip(formats_of(layout), rows, out, strict=True)
-    ]
-    assert errors[0] == 0 < errors[2] < errors[3]
-    assert errors[1] > 0
-
-
 def test_damaged_and_foreign_payloads_are_refused_before_anything_is_written() -> None:
     layout = layout_of("u8")
     codec, other = BlockCodec(layout), BlockCodec(layout, BitPlan.uniform(4, (4,)))

@@ -192,19 +192,6 @@ def test_a_shared_prefix_outlives_the_context_that_has_stored_it(tmp_path: Path)
     assert not list(tmp_path.glob("*.chunks"))
 
 
-def test_kv_of_another_fingerprint_is_deleted(tmp_path: Path) -> None:
-    with ContextStore(tmp_path, b"another model") as store:
-        context = store.create("notes", "a")
-        context.append_text(b"a")
-        context.append_chunks([chunk(1), chunk(2)])
-    with ContextStore(tmp_path, FINGERPRINT) as store:
-        assert contents(store)["notes"] == {"a": ([b"a"], set())}
-        assert not list(tmp_path.glob("*.chunks"))
-        assert store.get("notes", "a").append_chunks([chunk(1, 7)]) == 1
-    with ContextStore(tmp_path, FINGERPRINT) as store:
-        assert store.read(store.locate("notes", chunk(1).block_hash)) == chunk(1, 7)
-
-
 @contextmanager
 def full(store: ContextStore, is_full: Callable[[], bool]) -> Iterator[None]:
     """Let the database of a store grow no more while the disk is full."""

@@ -6,14 +6,13 @@ import enum
 import itertools
 import os
 import sqlite3
-import stat
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-_OPEN_FLAGS: Final = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+from .own_files import make_private_file
 
 
 class DatabaseProblem(enum.Enum):
@@ -26,10 +25,6 @@ class DatabaseProblem(enum.Enum):
     FULL = "full"
     """There is no space for a change, which was undone."""
     OTHER = "other"
-
-
-class NotOwnFileError(OSError):
-    """Something else than a regular file of this user lies at a path, which the message names."""
 
 
 class OtherFormatError(Exception):
@@ -69,12 +64,12 @@ class PrivateDatabase:
         connections. Unless ``checked``, damage is found when it is reached only.
 
         Raises:
-            NotOwnFileError: something else lies there.
+            NotAFileError: something else lies there, or a file of another user.
             OtherFormatError: it has another ``application_id`` or ``version``.
             sqlite3.Error: it is damaged, held by another connection, or cannot be read or written.
             OSError: it cannot be created.
         """
-        _make_private(path)
+        make_private_file(path)
         self.path: Final = path
         self._inode = path.stat().st_ino
         self._lock = threading.RLock()
@@ -183,23 +178,3 @@ def _damaged() -> sqlite3.DatabaseError:
     error = sqlite3.DatabaseError("database disk image is malformed")
     error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
     return error
-
-
-def _make_private(path: Path) -> None:
-    """Create the file if it is missing; make sure that it is the user's own and readable by no one else."""
-    try:
-        descriptor = os.open(path, _OPEN_FLAGS, 0o600)
-    except OSError as error:
-        if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
-            raise NotOwnFileError(error.errno, f"{path} is no regular file") from error
-        raise
-    try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise NotOwnFileError(22, f"{path} is no regular file")
-        if hasattr(os, "getuid") and found.st_uid != os.getuid():
-            raise NotOwnFileError(1, f"{path} is no regular file that you own")
-        if hasattr(os, "fchmod") and stat.S_IMODE(found.st_mode) != 0o600:
-            os.fchmod(descriptor, 0o600)
-    finally:
-        os.close(descriptor)

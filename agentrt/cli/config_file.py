@@ -48,7 +48,7 @@ class ConfigFile:
         """
         if not os.path.lexists(path):
             return None
-        from agentrt.runtime.files.own_file import OwnFileError, read_own_file
+        from agentrt.own_files import OwnFileError, read_own_file
 
         try:
             # It decides who may use the server.

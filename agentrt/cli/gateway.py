@@ -112,7 +112,7 @@ def _read_key(option: str, path: Path | None) -> str | None:
     Raises:
         ConfigurationError: the file cannot be used, or holds something other than one key.
     """
-    from agentrt.runtime.files.own_file import OwnFileError, read_own_file
+    from agentrt.own_files import OwnFileError, read_own_file
 
     if path is None:
         return None

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from agentrt.errors import BenchProcessError
 
 if TYPE_CHECKING:
-    from agentrt.runtime.kv.store.chunks import Chunk
+    from agentrt.runtime.kv.store.chunk_files import Chunk
     from agentrt.runtime.kv.store.store import ContextStore
 
 _MODULE: Final = "agentrt.bench.common.crash_points"
@@ -117,7 +117,7 @@ def _operations(load: str, app: str) -> Iterator[_Operation]:
 
 
 def _chunk(number: int) -> Chunk:
-    from agentrt.runtime.kv.store.chunks import Chunk
+    from agentrt.runtime.kv.store.chunk_files import Chunk
 
     content = random.Random(number)
     return Chunk(number.to_bytes(16, "big"), number % 9, content.randbytes(content.randrange(60_000)))

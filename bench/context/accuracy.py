@@ -14,7 +14,7 @@ from ..common.process import SideProcess
 from ..common.report import Table
 
 if TYPE_CHECKING:
-    from agentrt.runtime.kv.store.chunks import Chunk
+    from agentrt.runtime.kv.store.chunk_files import Chunk
 
 AS_IS: Final = "as in the arena"
 COMPRESSED: Final = "by density, half the bytes"
@@ -182,7 +182,7 @@ class _Scorer:
         window = self._windows[index]
         self._model.forward(list(window.stored), 0, rows=1)
         rows = self._rows(window)
-        payloads = self._codec.encode(rows, level, range(len(window.chunks)))
+        payloads = self._codec.encode(rows, [level] * len(window.chunks), range(len(window.chunks)))
         self._codec.decode(payloads, level, rows)
         return self._predicted(window, payloads)
 

@@ -6,11 +6,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from agentrt.runtime.kv.store.chunks import Chunk
+from agentrt.runtime.kv.store.chunk_files import Chunk
 from agentrt.runtime.kv.swap.chunks import SwapOut
-from agentrt.runtime.kv.swap.context_files import ContextFiles
 from agentrt.runtime.kv.swap.costs import LinearCost
-from agentrt.runtime.kv.swap.swapper import Swapper
+from agentrt.runtime.kv.swap.swapper import ContextFiles, Swapper
 
 from ..engines.local import run_on_engine
 from .policies import SwapPolicy
@@ -120,7 +119,7 @@ class OnDemandSwapper(PolicySwapper):
             return
         blocks = [block for _, _, block in new]
         rows = [cache[blocks] for cache in self._arena_rows]
-        payloads = self._codec.encode(rows, 0, [position for _, position, _ in new])
+        payloads = self._codec.encode(rows, [0] * len(new), [position for _, position, _ in new])
         chunks = [Chunk(each[0], 0, payload) for each, payload in zip(new, payloads, strict=True)]
         stored = files.write(victim, chunks)
         if len(stored) < len(chunks):

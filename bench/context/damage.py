@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from agentrt.errors import ChunkDamagedError
-from agentrt.runtime.kv.store.chunks import Chunk, ChunkLocation
+from agentrt.runtime.kv.store.chunk_files import Chunk, ChunkLocation
 from agentrt.runtime.kv.store.store import ContextStore
 
 from ..common.served_runtime import EXACT

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentrt.runtime import LocalRuntime, RuntimeConfig
-from agentrt.runtime.contexts import kept_contexts
+from agentrt.runtime.contexts import opening
 from agentrt.runtime.kv.store.store import ContextStore
 
 from ..engines.local import run_on_engine
@@ -33,7 +33,7 @@ def open_with_swapper(
 ) -> Iterator[LocalRuntime]:
     """Open ``model`` with what ``swapper`` returns in place of the runtime's own swapper."""
     with ExitStack() as stack:
-        with patch.object(kept_contexts, "Swapper", swapper):
+        with patch.object(opening, "Swapper", swapper):
             runtime = LocalRuntime.open(model, RuntimeConfig(**settings), context_store=store)
         yield stack.enter_context(runtime)
 

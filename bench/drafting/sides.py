@@ -111,7 +111,7 @@ class _FirstTokens:
     """The first tokens of the best draft of several drafters, all of which are verified."""
 
     def __init__(self, drafters: Sequence[Drafter], width: int, vocabulary_size: int) -> None:
-        from agentrt.runtime.drafting.sources import DraftSources
+        from agentrt.runtime.drafting.drafter import DraftSources
         from agentrt.runtime.scheduler.draft import Draft
 
         self._sources = DraftSources(drafters, vocabulary_size)

@@ -1,33 +1,30 @@
-"""The contexts of one app in memory, by id, by session and by stored response."""
+"""The contexts of one app in memory, by id, session and stored response; the call that continues one."""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from agentrt.errors import ContextNotFoundError
 
 from ..kv.store.store import StoredContext
-from .context import Context, ContextKind, Message, Turn
+from .context import Context, ContextKind, Message, Turn, encode_turn
 
 
 @dataclass(slots=True, eq=False)
 class Entry:
     """One context as the table keeps it. Its fields change under the table's lock only."""
 
-    id: str
-    kind: ContextKind
-    session: str | None
-    created: float
-    last_used: float
-    first_messages: tuple[Message, ...]
+    context: Context
+    """As its owner sees it, but for :attr:`Context.running`."""
     stored: StoredContext | None
     """Its text on disk; None where texts are in memory only."""
-    turns: tuple[Turn, ...] = ()
     open_turn: object | None = None
     """The call that may continue the text, if there is one."""
-    request_tokens: int | None = None
-    """See :attr:`Context.request_tokens`."""
     running: dict[object, Callable[[], None]] = field(default_factory=dict)
     """How to cancel each request in progress."""
     deleted: bool = False
@@ -41,17 +38,7 @@ class Entry:
 
     def snapshot(self) -> Context:
         """Return the context as it is now."""
-        return Context(
-            self.id,
-            self.kind,
-            self.session,
-            self.created,
-            self.last_used,
-            not self.idle,
-            self.first_messages,
-            self.turns,
-            self.request_tokens,
-        )
+        return replace(self.context, running=not self.idle)
 
 
 class AppContexts:
@@ -62,58 +49,134 @@ class AppContexts:
         self.entries: OrderedDict[str, Entry] = OrderedDict()
         self.others: OrderedDict[str, Entry] = OrderedDict()
         """Those that the app has not made itself, in the same order."""
-        self._sessions: dict[str, Entry] = {}
-        self._responses: dict[str, Entry] = {}
+        self.sessions: dict[str, Entry] = {}
+        self.responses: dict[str, Entry] = {}
+        """Those whose text has a stored response, by its id."""
 
     def add(self, entry: Entry) -> None:
         """Add ``entry`` as the most recently used one."""
-        self.entries[entry.id] = entry
-        if entry.kind is not ContextKind.CONTEXT:
-            self.others[entry.id] = entry
-        if entry.kind is ContextKind.SESSION and entry.session is not None:
-            self._sessions[entry.session] = entry
-        self.set_turns(entry, entry.turns)
+        self.entries[entry.context.id] = entry
+        if entry.context.kind is not ContextKind.CONTEXT:
+            self.others[entry.context.id] = entry
+        if entry.context.kind is ContextKind.SESSION and entry.context.session is not None:
+            self.sessions[entry.context.session] = entry
+        self.set_turns(entry, entry.context.turns)
 
     def remove(self, entry: Entry) -> None:
         """Remove ``entry``, its session and its responses."""
-        del self.entries[entry.id]
-        self.others.pop(entry.id, None)
-        if entry.kind is ContextKind.SESSION and entry.session is not None:
-            del self._sessions[entry.session]
+        del self.entries[entry.context.id]
+        self.others.pop(entry.context.id, None)
+        if entry.context.kind is ContextKind.SESSION and entry.context.session is not None:
+            del self.sessions[entry.context.session]
         self._forget_responses(entry)
 
     def touch(self, entry: Entry, now: float) -> None:
         """Make ``entry`` the most recently used one."""
-        entry.last_used = now
-        self.entries.move_to_end(entry.id)
-        if entry.id in self.others:
-            self.others.move_to_end(entry.id)
+        entry.context = replace(entry.context, last_used=now)
+        self.entries.move_to_end(entry.context.id)
+        if entry.context.id in self.others:
+            self.others.move_to_end(entry.context.id)
         if entry.stored is not None:
             entry.stored.touch()
 
     def set_turns(self, entry: Entry, turns: tuple[Turn, ...]) -> None:
         """Make ``turns`` the text of ``entry`` after its first messages."""
         self._forget_responses(entry)
-        entry.turns = turns
-        self._responses.update((id, entry) for turn in turns if (id := response_id(turn)) is not None)
-
-    def of_session(self, name: str) -> Entry | None:
-        """Return the context of a session."""
-        return self._sessions.get(name)
-
-    def of_response(self, id: str) -> Entry | None:
-        """Return the context whose text has the response ``id``."""
-        return self._responses.get(id)
+        entry.context = replace(entry.context, turns=turns)
+        self.responses.update((id, entry) for turn in turns if (id := response_id(turn)) is not None)
 
     def least_recently_used(self) -> Entry | None:
         """Return the first idle context that the app has not made itself."""
         return next((entry for entry in self.others.values() if entry.idle), None)
 
     def _forget_responses(self, entry: Entry) -> None:
-        for turn in entry.turns:
+        for turn in entry.context.turns:
             id = response_id(turn)
-            if id is not None and self._responses.get(id) is entry:
-                del self._responses[id]
+            if id is not None and self.responses.get(id) is entry:
+                del self.responses[id]
+
+
+class OpenTurn(AbstractContextManager["OpenTurn"]):
+    """A call of a context in progress; there is at most one of each context. Thread-safe.
+
+    As a context manager it leaves the context as it was unless the turn was committed.
+    """
+
+    def __init__(
+        self,
+        contexts: AppContexts,
+        entry: Entry,
+        lock: threading.Lock,
+        now: Callable[[], float],
+    ) -> None:
+        """``lock`` guards ``entry``, one of ``contexts``; ``now`` returns the table's time."""
+        self._contexts = contexts
+        self._entry = entry
+        self._lock = lock
+        self._now = now
+        self._writing = False
+        self.context_id = entry.context.id
+        self.turns = entry.context.turns
+        """The turns before this one."""
+        self.messages = entry.context.messages
+        """The text before this turn."""
+
+    def __exit__(self, *error: object) -> None:
+        """Close the turn."""
+        self.close()
+
+    def commit(
+        self, messages: Sequence[Message], tokens: int, response: Mapping[str, Any] | None = None
+    ) -> None:
+        """Append ``messages``, prompt and answer, to the text, and end the turn; nothing if it was closed.
+
+        ``tokens`` is the length of the whole text then. Blocks for the disk: the text survives a crash once
+        this returns.
+
+        Raises:
+            ContextNotFoundError: the context was deleted meanwhile.
+            ContextStoreError: the text cannot be stored; the context is as it was before the turn.
+        """
+        turn = Turn(tuple(messages), tokens, self._now(), response)
+        self._write((*self.turns, turn), lambda stored: stored.append_text(encode_turn(turn)))
+
+    def replace(self, turns: Sequence[Turn]) -> None:
+        """Put ``turns`` in place of all turns so far, and end this one; otherwise as :meth:`commit`."""
+        records = [encode_turn(turn) for turn in turns]
+        self._write(tuple(turns), lambda stored: stored.replace_text(records))
+
+    def check_context(self) -> None:
+        """Raise :class:`ContextNotFoundError` if the context was deleted meanwhile."""
+        if self._entry.deleted:
+            raise ContextNotFoundError(self.context_id)
+
+    def close(self) -> None:
+        """End the turn; without effect if it has ended. A commit in progress on another thread goes on."""
+        with self._lock:
+            if self._entry.open_turn is self and not self._writing:
+                self._entry.open_turn = None
+
+    def _write(self, turns: tuple[Turn, ...], write: Callable[[StoredContext], None]) -> None:
+        entry = self._entry
+        with self._lock:
+            if entry.open_turn is not self:  # it was closed: the call was cancelled
+                return
+            self._writing = True
+        try:
+            if entry.stored is not None:
+                with entry.writing:
+                    self.check_context()
+                    write(entry.stored)
+            with self._lock:
+                self.check_context()
+                self._contexts.set_turns(entry, turns)
+                self._contexts.touch(
+                    entry, max((entry.context.last_used, *(turn.ended for turn in turns[-1:])))
+                )
+        finally:
+            with self._lock:
+                self._writing = False
+                entry.open_turn = None
 
 
 def response_id(turn: Turn) -> str | None:

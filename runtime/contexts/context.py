@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
 Message: TypeAlias = Mapping[str, Any]
@@ -72,35 +72,9 @@ class Context:
         return self.turns[-1].tokens if self.turns else 0
 
 
-def encode_header(
-    kind: ContextKind, session: str | None, created: float, messages: Iterable[Message]
-) -> dict[str, Any]:
-    """Return what a context has from its beginning."""
-    return {"kind": kind.value, "session": session, "created": created, "messages": list(messages)}
-
-
-def has_text(header: Mapping[str, Any]) -> bool:
-    """Whether a stored context is one of a table; the store also has contexts of KV blocks alone."""
-    return header.get("kind") in set(ContextKind)
-
-
-def decode_header(
-    header: Mapping[str, Any],
-) -> tuple[ContextKind, str | None, float, tuple[Message, ...]]:
-    """Return kind, session, time of creation and first messages."""
-    kind = ContextKind(header["kind"])
-    return kind, header["session"], header["created"], tuple(header["messages"])
-
-
 def encode_turn(turn: Turn) -> bytes:
     """Return the record of a turn."""
-    record = {
-        "messages": turn.messages,
-        "tokens": turn.tokens,
-        "ended": turn.ended,
-        "response": turn.response,
-    }
-    return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+    return json.dumps(asdict(turn), ensure_ascii=False, separators=(",", ":")).encode("utf-8")
 
 
 def decode_turn(record: bytes) -> Turn:

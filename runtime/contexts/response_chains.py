@@ -9,9 +9,8 @@ from typing import Any
 
 from agentrt.errors import ContextBusyError, ContextNotFoundError
 
-from .app_contexts import response_id, shows_response
+from .app_contexts import OpenTurn, response_id, shows_response
 from .context import Context, ContextKind, Message, Turn
-from .open_turn import OpenTurn
 from .table import ContextTable
 
 

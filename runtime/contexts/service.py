@@ -18,8 +18,8 @@ from ..engine.output.stream import GenerationStream
 from ..request.field_names import renamed, sender_names
 from ..request.options import GenerationOptions, Message
 from ..request.validation import MAX_MESSAGES, plain_messages, unasked_output
+from .app_contexts import OpenTurn
 from .context import Context, ContextKind
-from .open_turn import OpenTurn
 from .table import ContextTable
 
 Prompt: TypeAlias = str | Message | Sequence[Message]
@@ -43,37 +43,30 @@ class ContextRuntime(Protocol):
 
     def check_open(self) -> None:
         """Raise :class:`RuntimeClosedError` if the runtime was closed."""
-        ...
 
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens of a text."""
-        ...
 
     async def acount_tokens(self, text: str, *, app: str = "") -> int:
         """Return the number of tokens of a text of ``app``."""
-        ...
 
     def generate(self, messages: Sequence[Message], **options: Unpack[GenerationOptions]) -> Generation:
         """Generate one answer."""
-        ...
 
     async def agenerate(
         self, messages: Sequence[Message], **options: Unpack[GenerationOptions]
     ) -> Generation:
         """Generate one answer."""
-        ...
 
     def iter_stream(
         self, messages: Sequence[Message], **options: Unpack[GenerationOptions]
     ) -> Generator[GenerationEvent, None, None]:
         """Generate one answer as events."""
-        ...
 
     async def start(
         self, messages: Sequence[Message], **options: Unpack[GenerationOptions]
     ) -> GenerationStream:
         """Start one answer."""
-        ...
 
 
 class ContextService:

@@ -8,36 +8,26 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 from agentrt.errors import ContextBusyError, ContextDamagedError, ContextNotFoundError, ContextQuotaError
 
 from ..kv.store.store import ContextStore, StoredContext
-from .app_contexts import AppContexts, Entry, shows_response
+from .app_contexts import AppContexts, Entry, OpenTurn, shows_response
 from .context import (
     Context,
     ContextKind,
     Message,
     Turn,
-    decode_header,
     decode_turn,
-    encode_header,
     encode_turn,
-    has_text,
 )
-from .open_turn import OpenTurn
 
 _log: Final = logging.getLogger(__name__)
 
-OnDelete: TypeAlias = Callable[[str, str], None]
-"""Receives the app and the id of a context that is no more."""
-OnDeleteAll: TypeAlias = Callable[[str], None]
-"""Receives an app whose contexts have all been deleted."""
-
-
-def new_context_id() -> str:
-    """Return a fresh, unguessable id."""
-    return f"ctx_{secrets.token_hex(24)}"
+OnDelete: TypeAlias = Callable[[str, str | None], None]
+"""Receives the app and the id of a context that is no more; None for all contexts of the app."""
 
 
 class ContextTable:
@@ -63,17 +53,12 @@ class ContextTable:
         self._latest = 0.0
         self._apps: dict[str, AppContexts] = {}
         self._listeners: list[OnDelete] = []
-        self._listeners_to_all: list[OnDeleteAll] = []
         self._lock = threading.Lock()  # of the fields above and all entries; never held for I/O
         self._changing = threading.RLock()  # held, also for I/O, while contexts come and go
 
     def on_delete(self, listener: OnDelete) -> None:
-        """Call ``listener`` for each context that is deleted from now on, on the thread that deletes it."""
+        """Call ``listener`` for each deletion from now on, on the thread that deletes."""
         self._listeners.append(listener)
-
-    def on_delete_all(self, listener: OnDeleteAll) -> None:
-        """Call ``listener`` for each :meth:`delete_all` from now on, on the thread that deletes."""
-        self._listeners_to_all.append(listener)
 
     def loaded(self, app: str) -> bool:
         """Whether the contexts of ``app`` are in memory, so that finding them does not block."""
@@ -106,16 +91,21 @@ class ContextTable:
         with self._changing:
             contexts = self._of(app)
             self._make_room(app, contexts, kind)
-            id, now = new_context_id(), self._now()
+            id, now = f"ctx_{secrets.token_hex(24)}", self._now()
             stored = None
             if self._store is not None:
-                stored = self._store.create(app, id, encode_header(kind, session, now, messages))
-                if turns:
-                    self._write_turns(app, stored, turns)
-            entry = Entry(id, kind, session, now, now, tuple(messages), stored, tuple(turns))
+                header = {"kind": kind.value, "session": session, "created": now, "messages": list(messages)}
+                stored = self._store.create(app, id, header)
+                try:
+                    if turns:
+                        stored.replace_text([encode_turn(turn) for turn in turns])
+                except BaseException:
+                    self._store.delete(app, id)
+                    raise
+            context = Context(id, kind, session, now, now, False, tuple(messages), tuple(turns))
             with self._lock:
-                contexts.add(entry)
-                return entry.snapshot()
+                contexts.add(Entry(context, stored))
+                return context
 
     def session(self, app: str, name: str) -> str:
         """Return the id of the context of a session. It is created if it is new: that blocks for the disk.
@@ -125,12 +115,14 @@ class ContextTable:
         """
         contexts = self._of(app)
         with self._lock:
-            entry = contexts.of_session(name)
+            entry = contexts.sessions.get(name)
         if entry is not None:
-            return entry.id
+            return entry.context.id
         with self._changing:  # another thread may have created it meanwhile
-            entry = contexts.of_session(name)
-            return self.create(app, ContextKind.SESSION, session=name).id if entry is None else entry.id
+            entry = contexts.sessions.get(name)
+            return (
+                self.create(app, ContextKind.SESSION, session=name).id if entry is None else entry.context.id
+            )
 
     def get(self, app: str, context_id: str) -> Context:
         """Return a context as it is now.
@@ -138,10 +130,9 @@ class ContextTable:
         Raises:
             ContextNotFoundError: ``app`` has no such context.
         """
-        context = self.find(app, context_id)
-        if context is None:
-            raise ContextNotFoundError(context_id)
-        return context
+        contexts = self._of(app)
+        with self._lock:
+            return _find(contexts, context_id).snapshot()
 
     def find(self, app: str, context_id: str) -> Context | None:
         """Return a context as it is now; None if ``app`` has no such context."""
@@ -161,7 +152,7 @@ class ContextTable:
         """Return the context whose text has a stored response; None if ``app`` has no such response."""
         contexts = self._of(app)
         with self._lock:
-            entry = contexts.of_response(response_id)
+            entry = contexts.responses.get(response_id)
             return None if entry is None else entry.snapshot()
 
     def delete(self, app: str, context_id: str) -> None:
@@ -212,8 +203,8 @@ class ContextTable:
                 del self._apps[app]  # the next use reads what is still there
                 raise
             finally:
-                for listener in self._listeners_to_all:
-                    listener(app)
+                for listener in self._listeners:
+                    listener(app, None)
 
     def begin_turn(self, app: str, context_id: str, turns: int | None = None) -> OpenTurn:
         """Return the right to continue a context, until it is committed or closed.
@@ -261,25 +252,16 @@ class ContextTable:
             if entry is None:
                 return
             contexts.touch(entry, self._now())
-            entry.running[output] = _do_nothing if entry.kind is ContextKind.SESSION else cancel
+            entry.running[output] = (lambda: None) if entry.context.kind is ContextKind.SESSION else cancel
 
         def end(_: Future[Any]) -> None:
-            ended = tokens() if entry.kind is ContextKind.SESSION else None
+            ended = tokens() if entry.context.kind is ContextKind.SESSION else None
             with self._lock:
                 del entry.running[output]
                 if ended is not None:
-                    entry.request_tokens = ended
+                    entry.context = replace(entry.context, request_tokens=ended)
 
         output.add_done_callback(end)
-
-    def _write_turns(self, app: str, stored: StoredContext, turns: Sequence[Turn]) -> None:
-        """Write the turns of a new text; delete it if that fails."""
-        assert self._store is not None
-        try:
-            stored.replace_text([encode_turn(turn) for turn in turns])
-        except BaseException:
-            self._store.delete(app, stored.id)
-            raise
 
     def _remove_all(self, app: str) -> list[Entry]:
         """Remove all contexts of ``app`` from memory, cancel their calls, and return them."""
@@ -308,9 +290,9 @@ class ContextTable:
             return contexts
 
     def _restore(self, app: str, contexts: AppContexts, stored: StoredContext) -> None:
-        if not has_text(stored.header):
+        if stored.header.get("kind") not in set(ContextKind):  # of KV blocks alone
             return
-        kind, session, created, messages = decode_header(stored.header)
+        kind, created = ContextKind(stored.header["kind"]), stored.header["created"]
         try:
             turns = tuple(map(decode_turn, stored.read_text()))
         except ContextDamagedError as damaged:
@@ -325,7 +307,9 @@ class ContextTable:
         if kind is ContextKind.SESSION:  # its uses leave no text
             used = max(used, stored.used)
         self._latest = max(self._latest, used)
-        contexts.add(Entry(stored.id, kind, session, created, used, messages, stored, turns))
+        session, messages = stored.header["session"], tuple(stored.header["messages"])
+        context = Context(stored.id, kind, session, created, used, False, messages, turns)
+        contexts.add(Entry(context, stored))
 
     def _make_room(self, app: str, contexts: AppContexts, kind: ContextKind) -> None:
         """Delete the contexts that a new one of this kind replaces.
@@ -344,7 +328,7 @@ class ContextTable:
                 entry = contexts.least_recently_used()
             if entry is None:  # all of them run: as many more as there are requests in progress
                 return
-            self.delete(app, entry.id)
+            self.delete(app, entry.context.id)
 
     def _now(self) -> float:
         """Return the time, which does not go backwards."""
@@ -360,8 +344,4 @@ def _find(contexts: AppContexts, context_id: str) -> Entry:
 
 
 def _can_begin_turn(entry: Entry, turns: int | None) -> bool:
-    return entry.open_turn is None and turns in (None, len(entry.turns))
-
-
-def _do_nothing() -> None:
-    pass
+    return entry.open_turn is None and turns in (None, len(entry.context.turns))

@@ -10,15 +10,13 @@ from typing import Any, Protocol, Self
 
 from ..model.tokenizer import Tokenizer
 from ..request.request import Request
-from .acceptance import AcceptanceModel
-from .app_history import AppHistories, AppHistory
+from .app_history import AcceptanceModel, AppHistories, AppHistory
 from .drafter import DraftCompleter, Drafter
 from .grammar import GrammarDrafter
-from .history_saver import HistorySaver
-from .history_store import HistoryStore
+from .grammar_history import TokenTexts
+from .history_store import HistorySaver, HistoryStore
 from .prediction import PredictionDrafter
 from .retrieval import RetrievalDrafter
-from .token_texts import TokenTexts
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +39,6 @@ class DrafterSelector(Protocol):
 
     def select(self, request: Request, tool_cache: Drafter | None) -> RequestDrafters:
         """Return the drafters of one request, once; ``tool_cache`` drafts the calls whose outputs it has."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,37 +72,21 @@ class AppDrafterSelector(DrafterSelector):
     def select(self, request: Request, tool_cache: Drafter | None) -> RequestDrafters:
         """See :meth:`DrafterSelector.select`."""
         history = None if self.histories is None else self.histories.of(request.prefix_salt, request.app)
+        end_token = self.end_token if self.end_token in request.end_tokens else None
         drafters: list[Drafter] = [] if tool_cache is None else [tool_cache]
         if request.predicted_token_ids and self.verifies_drafts:
-            drafters.append(self._prediction(request, history))
-        if history is not None:
-            drafters.append(RetrievalDrafter(request.prompt_token_ids, request.max_total_tokens, history))
-        return RequestDrafters(drafters, self._completer(request, history), history)
+            prediction = request.predicted_token_ids[: request.max_total_tokens]
+            acceptance = AcceptanceModel() if history is None else history.of_predictions
+            drafters.append(PredictionDrafter(prediction, end_token, acceptance))
+        if history is None:
+            return RequestDrafters(drafters)
+        prompt, matcher, completer = request.prompt_token_ids, request.grammar_matcher, None
+        drafters.append(RetrievalDrafter(prompt, request.max_total_tokens, history))
+        if matcher is not None and self.token_texts is not None:
+            completer = GrammarDrafter(matcher, self.token_texts, prompt, end_token, history.grammar)
+        return RequestDrafters(drafters, completer, history)
 
     def close(self) -> None:
         """Save the histories. Call it when all answers have ended; may be called again."""
         if self.histories is not None:
             self.histories.close()
-
-    def _prediction(self, request: Request, history: AppHistory | None) -> PredictionDrafter:
-        return PredictionDrafter(
-            request.predicted_token_ids[: request.max_total_tokens],
-            self._end_token_of(request),
-            AcceptanceModel() if history is None else history.of_predictions,
-        )
-
-    def _completer(self, request: Request, history: AppHistory | None) -> DraftCompleter | None:
-        """Return what completes the drafts of a request whose answer is held to a grammar."""
-        if history is None or request.grammar_matcher is None or self.token_texts is None:
-            return None
-        return GrammarDrafter(
-            request.grammar_matcher,
-            self.token_texts,
-            request.prompt_token_ids,
-            self._end_token_of(request),
-            history.grammar,
-        )
-
-    def _end_token_of(self, request: Request) -> int | None:
-        """Return the token that is likely to end the answer; None if it does not end this one."""
-        return self.end_token if self.end_token in request.end_tokens else None

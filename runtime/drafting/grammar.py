@@ -9,9 +9,7 @@ from typing import Final, NamedTuple, Self
 from ..scheduler.draft import Draft
 from ..structured_output.grammar_matcher import GrammarMatcher
 from .drafter import DraftCompleter
-from .grammar_history import GrammarHistory, TokenClass
-from .prompt_values import Following, PromptValues
-from .token_texts import TokenTexts
+from .grammar_history import Following, GrammarHistory, PromptValues, TokenClass, TokenTexts
 
 _MOST_TOKENS: Final = 64
 _LEAST_REACHED: Final = 0.05

@@ -1,18 +1,25 @@
-"""What apps have generated, on disk, to retrieve drafts from after a restart, too (sd.npu §3.1)."""
+"""What apps have generated, on disk, to retrieve drafts from after a restart, too (sd.npu §3.1).
+
+It is loaded and saved in the background: no request waits for the disk.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import logging
 import sqlite3
-from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+import threading
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from agentrt.concurrency.worker import Worker
 from agentrt.errors import HistoryStoreError
 from agentrt.private_database import (
     DatabaseProblem,
@@ -35,15 +42,17 @@ _APPLICATION_ID: Final = 0x41525448
 """``ARTH``"""
 _VERSION: Final = 1
 _TIMEOUT_S: Final = 5.0
+_SAVE_DELAY_S: Final = 5.0
+"""Seconds within which answers are saved together, so that a busy app does not write a file per answer."""
+_CLOSE_S: Final = 10.0
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS answer (
     id INTEGER PRIMARY KEY, app BLOB NOT NULL, checksum BLOB NOT NULL, tokens BLOB NOT NULL);
 CREATE INDEX IF NOT EXISTS answer_by_app ON answer (app, id);
 """
-_FORMER: Final = "*.answers"
-"""Files of the format before this one, in a folder for each tokenizer."""
 
 Tokens = NDArray[np.int32]
+OnLoaded: TypeAlias = Callable[[Sequence[int]], None]
 _T = TypeVar("_T")
 
 
@@ -58,8 +67,7 @@ class HistoryStore:
     def __init__(self, folder: Path, tokenizer: bytes) -> None:
         """``folder`` is created at the first write. ``tokenizer`` is :attr:`Tokenizer.fingerprint`."""
         self._tokenizer = _digest(tokenizer)
-        self._former = folder / self._tokenizer.hex()[:16]
-        self.file: Final = folder / f"{self._former.name}.sqlite"
+        self.file: Final = folder / f"{self._tokenizer.hex()[:16]}.sqlite"
         """The file of this tokenizer."""
 
     def load(self, app: str) -> Tokens:
@@ -100,16 +108,23 @@ class HistoryStore:
                 _drop_oldest(change, key)
 
         self._use(write)
-        self._remove_former()
 
     def _use(self, use: Callable[[PrivateDatabase], _T], *, again: bool = True) -> _T:
         """Return what ``use`` returns; with a new database where the present one is damaged."""
         try:
             self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with closing(_opened(self.file)) as database:
+            options = {"application_id": _APPLICATION_ID, "version": _VERSION}
+            with closing(
+                PrivateDatabase(self.file, _TABLES, **options, timeout_s=_TIMEOUT_S, checked=False)
+            ) as database:
                 return use(database)
         except (OSError, OtherFormatError, sqlite3.Error, UnicodeDecodeError) as error:
-            if not again or not _is_refused(error):
+            is_damaged = (
+                problem_of(error) is DatabaseProblem.DAMAGED
+                if isinstance(error, sqlite3.Error)
+                else isinstance(error, OtherFormatError | UnicodeDecodeError)
+            )
+            if not again or not is_damaged:
                 raise HistoryStoreError(
                     f"{self.file} cannot be used: {error}. Free disk space, or use another history_folder."
                 ) from error
@@ -123,31 +138,6 @@ class HistoryStore:
 
     def _checksum(self, app: str, tokens: bytes) -> bytes:
         return hashlib.blake2b(_digest(app.encode()) + tokens, key=self._tokenizer, digest_size=16).digest()
-
-    def _remove_former(self) -> None:
-        if self._former.is_dir():
-            for file in [*self._former.glob(_FORMER), self._former / ".lock"]:
-                file.unlink(missing_ok=True)
-            with suppress(OSError):  # it has other files
-                self._former.rmdir()
-
-
-def _opened(file: Path) -> PrivateDatabase:
-    return PrivateDatabase(
-        file,
-        _TABLES,
-        application_id=_APPLICATION_ID,
-        version=_VERSION,
-        timeout_s=_TIMEOUT_S,
-        checked=False,
-    )
-
-
-def _is_refused(error: Exception) -> bool:
-    """Return whether what lies there is no database of this kind, or damaged."""
-    if isinstance(error, sqlite3.Error):
-        return problem_of(error) is DatabaseProblem.DAMAGED
-    return isinstance(error, OtherFormatError | UnicodeDecodeError)
 
 
 def _drop_oldest(change: sqlite3.Connection, app: bytes) -> None:
@@ -170,3 +160,74 @@ def _drop_oldest(change: sqlite3.Connection, app: bytes) -> None:
 
 def _digest(content: bytes) -> bytes:
     return hashlib.blake2b(content, digest_size=32).digest()
+
+
+class HistorySaver:
+    """A thread that loads and saves histories. Thread-safe.
+
+    Where the disk fails there is one warning, and histories are kept in memory only.
+    """
+
+    def __init__(self, store: HistoryStore, save_delay_s: float = _SAVE_DELAY_S) -> None:
+        """The thread starts with the first call, and runs until :meth:`close`."""
+        self._store = store
+        self._save_delay_s = save_delay_s
+        self._worker = Worker("agentrt-histories")
+        self._lock = threading.Lock()
+        self._answers: dict[str, array[int]] = {}
+        self._at_once = threading.Event()  # answers that are not saved yet wait no longer
+        self._warned = False
+
+    def load(self, app: str, on_loaded: OnLoaded) -> None:
+        """Load the answers of ``app``; if there are any, hand them to ``on_loaded`` on this object's thread.
+
+        They are what :meth:`HistoryStore.load` returns.
+        """
+        self._worker.submit(partial(self._load, app, on_loaded))
+        self._at_once.set()  # some of them may not be saved yet
+
+    def save(self, app: str, answer: Sequence[int]) -> None:
+        """Save an answer of ``app`` within seconds, and when this object is closed."""
+        with self._lock:
+            if not self._answers:
+                self._at_once.clear()
+                self._worker.submit(self._save)
+            unsaved = self._answers.setdefault(app, array("i"))
+            unsaved.extend(answer)
+            unsaved.append(SEPARATOR)
+            if len(unsaved) > 2 * MAX_TOKENS:  # the disk does not respond
+                del unsaved[:-MAX_TOKENS]
+
+    def close(self) -> None:
+        """Save what was not saved yet, and end the thread. May be called again."""
+        self._at_once.set()
+        if not self._worker.close(_CLOSE_S):
+            logger.warning("The disk of the histories does not respond; the last answers may not be saved.")
+
+    def _load(self, app: str, on_loaded: OnLoaded) -> None:
+        with self._warning_once():
+            answers = self._store.load(app)
+            if len(answers):
+                on_loaded(answers.tolist())
+
+    def _save(self) -> None:
+        self._at_once.wait(self._save_delay_s)
+        with self._lock:
+            answers, self._answers = self._answers, {}
+        for app, unsaved in answers.items():
+            with self._warning_once():
+                self._store.add(app, unsaved)
+
+    @contextmanager
+    def _warning_once(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if not self._warned:
+                self._warned = True
+                logger.warning(
+                    "The history folder cannot be used (%s): answers are drafted from until the runtime is "
+                    "closed only. Free disk space there, make it writable, or leave out "
+                    "RuntimeConfig.history_folder.",
+                    error,
+                )

@@ -7,11 +7,8 @@ from array import array
 from collections.abc import Sequence
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ..scheduler.draft import LEAST_REACHED, MAX_DRAFT_TOKENS, NO_DRAFT, Draft
-from .acceptance import AcceptanceModel, Evidence
+from .app_history import AcceptanceModel, Evidence
 from .drafter import Drafter
 from .suffix_index import MAX_MATCH, SuffixIndex
 
@@ -96,9 +93,6 @@ class PredictionDrafter(Drafter):
         end = () if end_token is None else (end_token,)
         self._prediction = Prediction((*prediction, *end))
         self._acceptance = acceptance
-
-    def observe(self, verified: Sequence[int], logits: NDArray[np.float32]) -> None:
-        """See :meth:`Drafter.observe`; it needs no logits."""
 
     def append(self, token: int) -> None:
         """See :meth:`Drafter.append`."""

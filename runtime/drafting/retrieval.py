@@ -7,12 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ..scheduler.draft import LEAST_REACHED, Draft
-from .acceptance import Evidence
-from .app_history import AppHistory, Source
+from .app_history import AppHistory, Evidence, Source
 from .drafter import Drafter
 from .suffix_index import MAX_MATCH, SEPARATOR, SuffixIndex
 
@@ -57,26 +53,6 @@ def _occurrences(source: Source, length: int, ends: Sequence[int]) -> _Occurrenc
     return _Occurrences(source, length, ends, following, token, evidence, probability)
 
 
-class _Expected:
-    """Tokens that may follow one after the other, to learn from those that do."""
-
-    def __init__(self, steps: Sequence[_Occurrences]) -> None:
-        self._steps = steps
-        self._place = 0
-
-    def learn(self, token: int) -> bool:
-        """Learn from the next token, whether it was verified with a draft or not.
-
-        Returns:
-            Whether there are further tokens to learn from.
-        """
-        step = self._steps[self._place]
-        right = token == step.token
-        step.source.acceptance.learn(step.evidence, accepted=right)
-        self._place += 1
-        return right and self._place < len(self._steps)
-
-
 class RetrievalDrafter(Drafter):
     """Drafts for one sequence from its own tokens, and from what its app has generated before."""
 
@@ -85,25 +61,23 @@ class RetrievalDrafter(Drafter):
         self._prompt = prompt
         self._max_tokens = max_tokens
         self._history = history
-        self._expected: list[_Expected] = []
+        self._expected: list[list[_Occurrences]] = []
+        """Tokens that may follow one after the other, to learn from those that do."""
 
     @functools.cached_property
     def _own(self) -> Source:
         # Built when the answer begins: indexing a long prompt takes milliseconds.
         return Source(SuffixIndex(self._max_tokens, self._prompt), self._history.of_prompts)
 
-    @property
-    def memory_bytes(self) -> int:
-        """Bytes of the index of the sequence's own tokens."""
-        return self._own.index.memory_bytes
-
-    def observe(self, verified: Sequence[int], logits: NDArray[np.float32]) -> None:
-        """See :meth:`Drafter.observe`; it needs no logits."""
-
     def append(self, token: int) -> None:
         """See :meth:`Drafter.append`."""
         self._own.index.append(token)
-        self._expected = [each for each in self._expected if each.learn(token)]
+        following = []
+        for step, *later in self._expected:  # whether it was verified with a draft or not
+            step.source.acceptance.learn(step.evidence, accepted=token == step.token)
+            if token == step.token and later:
+                following.append(later)
+        self._expected = following
 
     def draft(self) -> Draft:
         """Return the likeliest path through the continuations in all sources.
@@ -114,7 +88,7 @@ class RetrievalDrafter(Drafter):
         candidates = self._longest_matches()
         path: list[_Occurrences] = []
         reached = 1.0
-        self._expected = [_Expected([each]) for each in candidates[1:]]
+        self._expected = [[each] for each in candidates[1:]]
         while candidates and len(path) < _MOST_TOKENS and reached >= LEAST_REACHED:
             best = max(candidates, key=_probability)
             path.append(best)
@@ -122,7 +96,7 @@ class RetrievalDrafter(Drafter):
             found = [each.followed_by(best.token) for each in candidates]
             candidates = [each for each in found if each is not None]
         if path:
-            self._expected.append(_Expected(path))
+            self._expected.append(path)
         drafted = path if reached >= LEAST_REACHED else path[:-1]
         return Draft(tuple(each.token for each in drafted), tuple(each.probability for each in drafted))
 

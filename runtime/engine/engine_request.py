@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
-from ..drafting.sources import DraftSources
+from ..drafting.drafter import DraftSources
 from ..model.detokenizer import Detokenizer
 from ..request.request import Request
 from ..scheduler.sequence import Sequence

@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 from agentrt.errors import InvalidRequestError
 
-from ..drafting.drafter import DraftCompleter, Drafter
-from ..drafting.sources import DraftSources
+from ..drafting.drafter import DraftCompleter, Drafter, DraftSources
 from ..kv.block_hashes import BlockHashes
 from ..model.detokenizer import Detokenizer
 from ..request.request import Request

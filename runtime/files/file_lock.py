@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from .regular_file import open_regular
+from agentrt.own_files import open_regular
 
 _RETRY_S: Final = 0.2
 

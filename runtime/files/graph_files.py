@@ -6,7 +6,6 @@ Reading a graph whose weights file is too short is undefined behaviour in OpenVI
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -51,10 +50,7 @@ def constants_end(xml: Path) -> int:
     text = xml.read_bytes()
     if not text.rstrip().endswith(b"</net>"):
         raise ModelFormatError(f"{xml} is truncated or not an OpenVINO graph. Copy it again. {EXPORT_HINT}")
-    return max(_constant_ends(xml, text), default=0)
-
-
-def _constant_ends(xml: Path, text: bytes) -> Iterator[int]:
+    end = 0
     for element in _DATA.finditer(text):
         offset, size = _OFFSET.search(element[0]), _SIZE.search(element[0])
         if offset is None or size is None:
@@ -63,7 +59,8 @@ def _constant_ends(xml: Path, text: bytes) -> Iterator[int]:
             raise ModelFormatError(
                 f"{xml} is damaged: a constant lies at an impossible byte. Copy it again. {EXPORT_HINT}"
             )
-        yield int(offset[1]) + int(size[1])
+        end = max(end, int(offset[1]) + int(size[1]))
+    return end
 
 
 def _hint(file: Path) -> str:

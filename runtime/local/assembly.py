@@ -15,8 +15,7 @@ from agentrt.concurrency.native_calls import native_calls
 from agentrt.errors import ModelFormatError
 
 from ..config import RuntimeConfig, check_config
-from ..contexts.kept_contexts import KeptContexts
-from ..contexts.opening import SCORED_LAYERS, open_contexts
+from ..contexts.opening import SCORED_LAYERS, KeptContexts, open_contexts
 from ..contexts.table import ContextTable
 from ..drafting.drafter_selector import AppDrafterSelector
 from ..engine.engine import Engine

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from ..config import RuntimeConfig
-from ..contexts.kept_contexts import open_context_store
+from ..contexts.opening import open_context_store
 from ..contexts.table import ContextTable
 from ..kv.saved_contexts import SavedContexts
 from ..kv.store.store import ContextStore

@@ -15,8 +15,7 @@ from typing import Final
 
 from ..kv.block_pool import BlockPool
 from ..kv.swap.chunks import ChunkLoad, ChunkSwapper, LoadState
-from ..kv.swap.costs import LinearCost
-from ..kv.swap.load_plan import recomputed_chunks
+from ..kv.swap.costs import LinearCost, recomputed_chunks
 from .sequence import Sequence, SequenceState
 
 _LEAST_WAIT_S: Final = 0.005

@@ -34,6 +34,7 @@ SHARED = (
     "agentrt.extras",
     "agentrt.finite",
     "agentrt.otel",
+    "agentrt.own_files",
     "agentrt.priority",
     "agentrt.private_database",
     "agentrt.settings",

@@ -42,7 +42,7 @@ LAYERS: dict[str, tuple[set[str], int]] = {
     "agentrt.runtime": (set(), 1),
     "agentrt.runtime.config": (set(), 4),
     "agentrt.runtime.kv.block_pool": (set(), 4),
-    "agentrt.runtime.drafting.drafter": (set(), 3),
+    "agentrt.runtime.drafting.drafter": (set(), 5),
     "agentrt.runtime.toolcache.outputs": (set(), 5),
     "agentrt.runtime.heg.graph": (set(), 6),
     "agentrt.runtime.scheduler.scheduler": (set(), 33),

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .group_scales import Floats
-
 if TYPE_CHECKING:
     from agentrt.runtime.model.kv_layout import CacheInput
 
 Bytes = NDArray[np.uint8]
+Floats = NDArray[np.float32]
 
 KEYS: Final = "key_cache."
 _FLOATS: Final = {"f32": 4, "bf16": 2, "f16": 2}

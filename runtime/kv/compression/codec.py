@@ -76,14 +76,14 @@ class BlockCodec:
         """Return the length of the payload of block ``position`` of its sequence at ``level``."""
         return self._length(self._stored_level(level, position))
 
-    def encode(self, rows: Sequence[Rows], level: int, positions: Sequence[int]) -> list[bytes]:
+    def encode(self, rows: Sequence[Rows], levels: Sequence[int], positions: Sequence[int]) -> list[bytes]:
         """Return a payload for each of some blocks.
 
-        ``rows[c]`` are these blocks of cache ``c``, ``[blocks, bytes]``, ``positions`` their places in their
-        sequences.
+        ``rows[c]`` are these blocks of cache ``c``, ``[blocks, bytes]``, ``levels`` those that they get,
+        ``positions`` their places in their sequences.
         """
         payloads: list[bytes] = [b""] * len(positions)
-        stored = [self._stored_level(level, position) for position in positions]
+        stored = [self._stored_level(*each) for each in zip(levels, positions, strict=True)]
         for each, chosen in _places(stored).items():
             whole = len(chosen) == len(stored)
             encoded = self._encode([row if whole else row[chosen] for row in rows], each)

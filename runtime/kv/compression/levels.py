@@ -1,11 +1,99 @@
-"""Levels of the chunks of a context by information density, under a budget of bytes (LLMS Eqs. 2, 3)."""
+"""Levels of the chunks of a context: by information density, under a budget of bytes (LLMS Eqs. 1 to 3)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+
+from .codec import AS_IT_IS, WHOLE, BlockCodec
+
+_NOT_PROTECTED: Final = 2**31
+
+
+class AttentionMass:
+    """The attention that each token of one sequence has been paid by those that were computed so far (Eq. 1).
+
+    Not thread-safe: it belongs to the engine thread.
+    """
+
+    __slots__ = ("_mass", "_rows")
+
+    def __init__(self) -> None:
+        """Create the mass of a sequence of which nothing has been computed."""
+        self._mass = np.zeros(0)
+        self._rows = np.zeros(0)
+
+    def add(self, scores: Sequence[NDArray[np.float32]], past: int) -> None:
+        """Add the scores of a batch that has computed the sequence's tokens from ``past`` on.
+
+        ``scores`` has those of each scored layer, ``[tokens so far]``: sums over heads and new tokens.
+        """
+        tokens = len(scores[0])
+        if tokens > len(self._mass):
+            grown = max(tokens, 2 * len(self._mass))
+            self._mass = np.pad(self._mass, (0, grown - len(self._mass)))
+            self._rows = np.pad(self._rows, (0, grown - len(self._rows)))
+        new = tokens - past
+        for layer in scores:
+            # The attention of each head and new token adds up to 1.
+            self._mass[:tokens] += layer * (new / (len(scores) * max(float(layer.sum()), 1e-30)))
+        self._rows[:past] += new
+        self._rows[past:tokens] += np.arange(new, 0, -1)
+
+    def densities(self, block_tokens: int, blocks: int) -> list[float]:
+        """Return the density of each of the first ``blocks`` blocks: the mean over its tokens.
+
+        That of a token is the attention that later tokens, and itself, paid it on average; 0 where none has
+        been measured.
+        """
+        tokens = blocks * block_tokens
+        if tokens > len(self._mass):
+            missing = tokens - len(self._mass)
+            self._mass, self._rows = np.pad(self._mass, (0, missing)), np.pad(self._rows, (0, missing))
+        of_tokens = self._mass[:tokens] / np.maximum(self._rows[:tokens], 1)
+        of_blocks: list[float] = of_tokens.reshape(blocks, block_tokens).mean(1).tolist()
+        return of_blocks
+
+
+class ContextCompression:
+    """Levels of chunks under a global ratio. Thread-safe."""
+
+    def __init__(self, codec: BlockCodec, losses: Mapping[int, float], ratio: float) -> None:
+        """``losses`` are of the levels that the model bears; without any, chunks are stored as they are.
+
+        ``ratio`` is the bytes of chunks over those that they have at 8 bits, everything counted.
+        """
+        self.codec: Final = codec
+        self._ratio = ratio
+        self._costs = [
+            LevelCost(level, codec.payload_bytes(level, _NOT_PROTECTED), loss)
+            for level, loss in losses.items()
+            if level in codec.levels
+        ]
+
+    def levels(self, densities: Sequence[float], positions: Sequence[int]) -> list[int]:
+        """Return the level of each of some chunks of one context, of these densities and positions, in order.
+
+        Where no density was measured, all being 0, the positions stand for it.
+        They have the ratio among themselves: what was stored before keeps its level. Where the model does
+        not bear the levels that the ratio needs, the bytes exceed it.
+        """
+        if not self._costs:
+            return [AS_IT_IS] * len(densities)
+        if not any(densities):
+            densities = densities_by_position(positions)
+        whole = self.codec.payload_bytes(WHOLE, 0)
+        protected = [self.codec.is_protected(position) for position in positions]
+        free = [index for index, is_protected in enumerate(protected) if not is_protected]
+        budget = int(self._ratio * whole * len(positions)) - whole * sum(protected)
+        levels = [WHOLE] * len(positions)
+        chosen = choose_levels([densities[index] for index in free], self._costs, budget)
+        for index, level in zip(free, chosen, strict=True):
+            levels[index] = level
+        return levels
 
 
 class LevelCost(NamedTuple):

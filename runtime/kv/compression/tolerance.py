@@ -198,7 +198,7 @@ class _Measurement:
         codec = self._codec_of(plan)
         total = 0.0
         for text in self._texts:
-            payloads = codec.encode(text.saved, _MIDDLE, range(self._blocks))
+            payloads = codec.encode(text.saved, [_MIDDLE] * self._blocks, range(self._blocks))
             codec.decode(payloads, _MIDDLE, [cache[: self._blocks] for cache in self._model.rows])
             logits = self._model.forward(text.continuation, PREFIX_TOKENS, tokens)
             expected = text.log_probabilities[-tokens:]

@@ -1,27 +1,69 @@
-"""Files of KV chunks: each is written once, with the chunks of one append, and deleted as a whole."""
+"""KV chunks, and their files: each is written once, with the chunks of one append, and deleted as a whole."""
 
 from __future__ import annotations
 
 import os
 import re
 import secrets
+import struct
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from ...files.regular_file import open_regular
-from .chunks import Chunk, ChunkLocation
+from agentrt.own_files import NO_LINKS, open_regular
+
 from .sealing import SealBrokenError, Sealer
 
+HASH_BYTES: Final = 16
+_ENTRY: Final = struct.Struct(f"<{HASH_BYTES}sBxxxII")
 _SUFFIX: Final = ".chunks"
 _NAME: Final = re.compile(rf"[0-9a-f]{{32}}{re.escape(_SUFFIX)}")
 
 Extent: TypeAlias = tuple[int, int]
 """Begin and end of bytes in a file."""
 
-_NO_LINKS: Final = getattr(os, "O_NOFOLLOW", 0)
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """The KV of one block, encoded."""
+
+    block_hash: bytes
+    """The hash of the block (:class:`BlockHashes`), :data:`HASH_BYTES` long. Chunks of another kind, such as
+    the state behind a block, are stored under hashes of their own."""
+    level: int
+    """How it is encoded, 0 to 255."""
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkLocation:
+    """Where a chunk is stored, and what is known of it without reading it."""
+
+    app: str
+    block_hash: bytes
+    level: int
+    file: str
+    """The number of its file."""
+    offset: int
+    sealed_bytes: int
+
+
+def pack_locations(locations: Iterable[ChunkLocation]) -> bytes:
+    """Return what the database keeps of chunks of one file."""
+    return b"".join(
+        _ENTRY.pack(each.block_hash, each.level, each.offset, each.sealed_bytes) for each in locations
+    )
+
+
+def unpack_locations(app: str, file: str, entries: bytes) -> list[ChunkLocation]:
+    """Return the chunks of a file."""
+    return [
+        ChunkLocation(app, block_hash, level, file, offset, sealed_bytes)
+        for block_hash, level, offset, sealed_bytes in _ENTRY.iter_unpack(entries)
+    ]
 
 
 class Disk:
@@ -66,7 +108,8 @@ class ChunkFiles:
     """The files ``NUMBER.chunks`` of a folder. Without state, and so thread-safe.
 
     A file is its chunks, one behind the other; which they are is in the database. Every chunk is sealed for
-    its hash by the seal of its file.
+    its hash by the seal of its file. Methods raise :class:`OSError` where the disk fails, and nothing of what
+    they write is left then.
     """
 
     def __init__(self, folder: Path, sealer: Sealer, disk: Disk) -> None:
@@ -78,11 +121,7 @@ class ChunkFiles:
         """Bytes that a chunk takes beside its payload."""
 
     def sizes(self) -> dict[str, int]:
-        """Return the size of each file by its number.
-
-        Raises:
-            OSError: the folder cannot be read.
-        """
+        """Return the size of each file by its number."""
         with os.scandir(self._folder) as found:
             return {
                 entry.name.removesuffix(_SUFFIX): entry.stat(follow_symlinks=False).st_size
@@ -94,9 +133,6 @@ class ChunkFiles:
         """Write a file, and return where each chunk is.
 
         It is not synced: a turn would wait for it, and what a power failure takes is computed again.
-
-        Raises:
-            OSError: it cannot be written; nothing of it is left.
         """
         file = secrets.token_hex(16)
         seal = self._sealer(file.encode())
@@ -110,8 +146,7 @@ class ChunkFiles:
         locations = []
         offset = 0
         for chunk, part in zip(chunks, sealed, strict=True):
-            known = (app, chunk.block_hash, chunk.level, len(chunk.payload))
-            locations.append(ChunkLocation(*known, file, offset, len(part)))
+            locations.append(ChunkLocation(app, chunk.block_hash, chunk.level, file, offset, len(part)))
             offset += len(part)
         return locations
 
@@ -135,19 +170,11 @@ class ChunkFiles:
         return found
 
     def erase(self, location: ChunkLocation) -> None:
-        """Overwrite a chunk.
-
-        Raises:
-            OSError: it cannot be overwritten.
-        """
+        """Overwrite a chunk."""
         self._disk.overwrite(self._path(location.file), location.offset, bytes(location.sealed_bytes))
 
     def remove(self, file: str) -> None:
-        """Delete the file of that number, if there is one.
-
-        Raises:
-            OSError: it cannot be deleted.
-        """
+        """Delete the file of that number, if there is one."""
         self._disk.remove(self._path(file))
 
     def _path(self, file: str) -> Path:
@@ -167,7 +194,7 @@ class ChunkFiles:
 
 @contextmanager
 def _opened(path: Path, flags: int) -> Iterator[int]:
-    descriptor = open_regular(path, flags | _NO_LINKS)
+    descriptor = open_regular(path, flags | NO_LINKS)
     try:
         yield descriptor
     finally:

@@ -10,22 +10,67 @@ from __future__ import annotations
 import logging
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, Literal, TypeAlias, TypeVar
 
 from agentrt.errors import ChunkDamagedError
 
-from .changes import Changes, is_full
-from .chunk_files import ChunkFiles
-from .chunks import Chunk, ChunkLocation
-from .context_database import ContextDatabase
-from .usage import QUOTAS, Quota, StoredEntry, Usage
+from .chunk_files import Chunk, ChunkFiles, ChunkLocation
+from .context_database import ContextDatabase, StoredEntry, is_full
 
 logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
+
+Quota: TypeAlias = Literal["context_app_bytes", "context_disk_bytes"]
+QUOTAS: Final[tuple[Quota, ...]] = ("context_app_bytes", "context_disk_bytes")
+Quotas: TypeAlias = Mapping[Quota, int | None]
+"""Bytes that contexts may take on disk, by the names of the settings; without limit where there is none."""
+
+
+class Usage:
+    """Entries of all contexts, and bytes by app. Changes hold the lock of the store."""
+
+    def __init__(self, quotas: Quotas, clock: Callable[[], int]) -> None:
+        """``clock`` returns nanoseconds since the epoch; it may go backwards."""
+        self.quotas: Final = quotas
+        self._clock = clock
+        self._newest_ns = 0
+        self.entries: set[StoredEntry] = set()
+        self.text_bytes: Counter[str] = Counter()
+        self.chunk_bytes: Counter[str] = Counter()
+
+    def add(self, entry: StoredEntry) -> None:
+        """Add a context with its text."""
+        self.entries.add(entry)
+        self._newest_ns = max(self._newest_ns, entry.used_ns)
+        self.text_bytes[entry.app] += entry.text_bytes
+
+    def next_ns(self) -> int:
+        """Return the time of a use now. Times only grow, whatever the clock does."""
+        self._newest_ns = max(self._clock(), self._newest_ns + 1)
+        return self._newest_ns
+
+    def exceeded(self, app: str, added: int, quotas: Iterable[Quota] = QUOTAS) -> Quota | None:
+        """Return a quota that ``added`` more bytes of the app would exceed, or None."""
+        for quota in quotas:
+            limit, totals = self.quotas.get(quota), (self.text_bytes, self.chunk_bytes)
+            is_app = quota == "context_app_bytes"
+            used = sum(total[app] if is_app else total.total() for total in totals)
+            if limit is not None and used + added > limit:
+                return quota
+        return None
+
+    def oldest_with_chunks(self, quota: Quota, app: str, keep: StoredEntry | None) -> StoredEntry | None:
+        """Return the context whose chunks count for a quota of the app and that was used longest ago."""
+        found = (
+            each
+            for each in self.entries
+            if each.hashes and each is not keep and (quota == "context_disk_bytes" or each.app == app)
+        )
+        return min(found, key=lambda each: each.used_ns, default=None)
 
 
 class ChunkStore:
@@ -36,15 +81,12 @@ class ChunkStore:
     damaged.
     """
 
-    def __init__(
-        self, folder: Path, files: ChunkFiles, database: ContextDatabase, usage: Usage, changes: Changes
-    ) -> None:
+    def __init__(self, folder: Path, files: ChunkFiles, database: ContextDatabase, usage: Usage) -> None:
         """Create a store without chunks; see :meth:`load`. ``folder`` is named in messages."""
         self._folder = folder
         self._files = files
         self._database = database
         self._usage = usage
-        self._changes = changes
         self._is_usable = False
         self._locations: dict[tuple[str, bytes], ChunkLocation] = {}
         self._users: Counter[tuple[str, bytes]] = Counter()
@@ -104,14 +146,7 @@ class ChunkStore:
         return [found.get(location) or self._read_elsewhere(location) for location in locations]
 
     def append(self, entry: StoredEntry, chunks: Sequence[Chunk]) -> int:
-        """Store ``chunks`` for a context, and return how many of the first ones are stored now.
-
-        Chunks of other contexts are dropped where a quota would be exceeded; what does not fit even so is not
-        stored. Without a fingerprint nothing is.
-
-        Raises:
-            OSError, sqlite3.Error: the disk is full or fails; nothing of it is stored.
-        """
+        """See :meth:`StoredContext.append_chunks`."""
         entry.used_ns = self._usage.next_ns()
         if not self._is_usable:
             return 0
@@ -123,11 +158,7 @@ class ChunkStore:
         return len(fitting)
 
     def refer_to(self, entry: StoredEntry, block_hashes: Iterable[bytes]) -> list[bytes]:
-        """Note that the context uses these chunks, and return those that are not stored.
-
-        Raises:
-            sqlite3.Error: the disk is full or fails; nothing is noted.
-        """
+        """See :meth:`StoredContext.refer_to`."""
         entry.used_ns = self._usage.next_ns()
         wanted = dict.fromkeys(block_hashes)
         missing = [each for each in wanted if self.locate(entry.app, each) is None]
@@ -150,7 +181,8 @@ class ChunkStore:
                 self._users[key] -= 1
                 if not self._users[key]:
                     del self._users[key]
-                    freed += self._forget(key)
+                    if (location := self._forget(key)) is not None:
+                        freed.append(location)
             entry.hashes = {}
         failed = None
         for location in freed:
@@ -182,11 +214,12 @@ class ChunkStore:
                     break
         return in_the_way
 
-    def freeing_space(self, write: Callable[[], _T]) -> _T:
-        """Return what ``write`` returns. While the disk is full, drop chunks and call it again."""
+    def freeing_space(self, write: Callable[[], _T], *, erase: bool = False) -> _T:
+        """Return what ``write``, a synced change, returns. Drop chunks while the disk is full."""
         while True:
             try:
-                return write()
+                with self._database.change(erase=erase):
+                    return write()
             except (OSError, sqlite3.Error) as error:
                 if not is_full(error) or not self._drop_one("context_disk_bytes", ""):
                     raise
@@ -204,14 +237,9 @@ class ChunkStore:
 
     def _fitting(self, app: str, chunks: Sequence[Chunk]) -> Sequence[Chunk]:
         """Return the first chunks, as many as the quotas bear."""
-        fewest, most = 0, len(chunks)
-        while fewest < most:
-            count = (fewest + most + 1) // 2
-            if self._usage.exceeded(app, self._cost(self._new(app, chunks[:count]))):
-                most = count - 1
-            else:
-                fewest = count
-        return chunks[:fewest]
+        while chunks and self._usage.exceeded(app, self._cost(self._new(app, chunks))):
+            chunks = chunks[:-1]
+        return chunks
 
     def _store(self, entry: StoredEntry, new: Sequence[Chunk], used: Sequence[bytes]) -> None:
         """Write new chunks, and note in the database that the context uses these."""
@@ -246,15 +274,14 @@ class ChunkStore:
             self._sizes[locations[0].file] = size
             self._usage.chunk_bytes[locations[0].app] += size
 
-    def _forget(self, key: tuple[str, bytes]) -> list[ChunkLocation]:
+    def _forget(self, key: tuple[str, bytes]) -> ChunkLocation | None:
         """Forget where a chunk is; return that, if it was known."""
         location = self._locations.pop(key, None)
-        if location is None:
-            return []
-        self._members[location.file].discard(location)
-        if not self._members[location.file]:
-            del self._members[location.file]
-        return [location]
+        if location is not None:
+            self._members[location.file].discard(location)
+            if not self._members[location.file]:
+                del self._members[location.file]
+        return location
 
     def _remove_if_empty(self, location: ChunkLocation) -> None:
         """Delete the file that a forgotten chunk was in, unless another chunk in it is found."""
@@ -292,7 +319,7 @@ class ChunkStore:
 
     def _lose(self, location: ChunkLocation) -> None:
         """Forget a chunk that cannot be read, now and after a restart."""
-        with self._changes.exclusive():
+        with self._database.exclusive():
             if self._locations.get((location.app, location.block_hash)) != location:
                 return  # deleted, dropped, or forgotten already
             self.damaged += 1

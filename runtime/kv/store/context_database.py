@@ -1,24 +1,32 @@
 """The file ``contexts.sqlite`` of a folder: the texts of its contexts, and which KV chunks they use.
 
+Changes hold one lock, and errors of files and of SQLite are errors of the store.
+
 What it holds of a context or a chunk is sealed (:mod:`.sealing`), so that a change by anything but this
 module is found: names and header of a context, every record of its text, and their number.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import secrets
+import sqlite3
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from agentrt.private_database import PrivateDatabase
+from agentrt.errors import AgentRTError, ContextStoreError, RuntimeClosedError
+from agentrt.own_files import NotAFileError
+from agentrt.private_database import DatabaseProblem, PrivateDatabase, problem_of
 
-from .chunks import HASH_BYTES, ChunkLocation, pack_locations, unpack_locations
+from .chunk_files import HASH_BYTES, ChunkLocation, pack_locations, unpack_locations
 from .sealing import SealBrokenError, sealer
-from .usage import StoredEntry
 
+_NO_SPACE: Final = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
 NAME: Final = "contexts.sqlite"
 _APPLICATION_ID: Final = 0x41525443
 """``ARTC``"""
@@ -41,6 +49,33 @@ CREATE INDEX chunk_use_by_context ON chunk_use (context);
 """
 
 
+@dataclass(eq=False)
+class StoredEntry:
+    """What a store knows of a context without reading it. Changes hold the lock of the store."""
+
+    row: int
+    """The id of its row in the database."""
+    number: bytes
+    """Drawn at its creation, for its seal."""
+    app: str
+    """The app that it belongs to."""
+    id: str
+    """Its name within the app."""
+    header: Mapping[str, Any]
+    """What it was created with."""
+    records: int
+    """How many its text has."""
+    used_ns: int
+    """When it was used last."""
+    text_bytes: int
+    stamped_ns: int = 0
+    """``used_ns`` as the database has it."""
+    hashes: dict[bytes, None] = field(default_factory=dict)
+    """The chunks that it uses, in the order in which it began to; some may be gone."""
+    deleted: bool = False
+    """Whether it was deleted, or removed because its text is damaged."""
+
+
 class DamagedRowError(Exception):
     """A context, or its text, is not what was written."""
 
@@ -60,6 +95,27 @@ class ContextDatabase(PrivateDatabase):
         self.execute("PRAGMA foreign_keys = ON")
         self.sealer = sealer(None)
         """Seals by the key of the store, once that is known."""
+        self._refusing = False
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Have one change of the store at a time; the thread that makes it may make another one within.
+
+        Raises:
+            RuntimeClosedError: the store was closed, which its runtime does when it is.
+            ContextStoreError: the block raised an error of a file or of SQLite.
+        """
+        with self._lock:
+            if self._refusing:
+                raise RuntimeClosedError
+            with disk_errors(self.path.parent):
+                yield
+
+    def refuse_changes(self) -> bool:
+        """Wait for the change under way, and refuse all later ones; return whether any were allowed."""
+        with self._lock:
+            allowed, self._refusing = not self._refusing, True
+            return allowed
 
     def setting(self, name: str) -> Any:
         """Return a setting, or None."""
@@ -100,12 +156,12 @@ class ContextDatabase(PrivateDatabase):
         """Return the chunks of each file, but for files whose row is damaged."""
         found = {}
         for file, sealed in self.execute("SELECT * FROM chunk_file"):
-            seal = self.sealer(file.encode())
             try:
-                app, _, entries = seal.unseal(sealed, b"chunks").partition(b"\n")
+                unsealed = self.sealer(file.encode()).unseal(sealed, b"chunks")
             except SealBrokenError:
                 continue
-            found[file] = list(unpack_locations(json.loads(app), file, entries, seal.overhead))
+            app, _, entries = unsealed.partition(b"\n")
+            found[file] = unpack_locations(json.loads(app), file, entries)
         return found
 
     def uses(self, entry: StoredEntry) -> dict[bytes, None]:
@@ -178,6 +234,33 @@ class ContextDatabase(PrivateDatabase):
 
     def _state(self, number: bytes, records: int, used_ns: int) -> bytes:
         return self.sealer(number).seal(_STATE.pack(records, used_ns), b"state")
+
+
+def is_full(error: Exception) -> bool:
+    """Return whether an error is that there is no space."""
+    if isinstance(error, sqlite3.Error):
+        return problem_of(error) is DatabaseProblem.FULL
+    return isinstance(error, OSError) and error.errno in _NO_SPACE
+
+
+@contextmanager
+def disk_errors(folder: Path) -> Iterator[None]:
+    """Raise errors of the disk in the block, and of SQLite, as :class:`ContextStoreError`."""
+    try:
+        yield
+    except AgentRTError:
+        raise
+    except NotAFileError as error:
+        raise ContextStoreError(
+            f"{error.strerror}, and the contexts in {folder} need one there. Move it away, or use "
+            "another folder."
+        ) from error
+    except (OSError, sqlite3.Error) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise ContextStoreError(
+            f"the contexts in {folder} cannot be read or written ({reason}). What was stored before is "
+            "kept. Make the folder writable or free disk space, or use another folder."
+        ) from error
 
 
 def _place(place: int) -> bytes:

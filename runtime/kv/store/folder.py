@@ -1,8 +1,12 @@
-"""The folder of a store: private, of this format, opened with its key, and repaired where it is damaged."""
+"""The folder of a store: private, of this format, opened with its key, and repaired where it is damaged.
+
+The key is in a file that only its owner can read, or in the keyring of the system.
+"""
 
 from __future__ import annotations
 
 import errno
+import importlib
 import json
 import logging
 import os
@@ -12,36 +16,106 @@ import stat
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from agentrt.errors import ContextKeyError, ContextStoreError
+from agentrt.own_files import OwnFileError, read_own_file
 from agentrt.private_database import DatabaseProblem, OtherFormatError, problem_of, set_aside
 
 from ..block_hashes import PrefixSalts
-from .changes import disk_errors
-from .context_database import NAME, ContextDatabase
-from .keys import KeySource
-from .sealing import SealBrokenError, checksum, sealer
+from .chunk_files import Disk
+from .context_database import NAME, ContextDatabase, disk_errors
+from .sealing import KEY_BYTES, SealBrokenError, checksum, sealer
 
 logger = logging.getLogger(__name__)
 
+_SERVICE: Final = "agentrt contexts"
 _SECRET_BYTES: Final = 16
 _DAMAGE: Final = (sqlite3.DatabaseError, UnicodeDecodeError)
 """What reading a damaged database raises; the second where SQLite's message has a name of it."""
 _CHECKSUM_BYTES: Final = len(checksum())
-_FORMER: Final = "store"
-"""A file of the format before this one, which kept each context in two files."""
+
+
+class KeyFile:
+    """A key in a file: 64 hexadecimal digits. Losing the file is losing the contexts.
+
+    Methods raise :class:`ContextKeyError` where it cannot be read or kept, or other users can read it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """``path`` is created when the first store is; its folder exists."""
+        self._path = path
+        self.name: Final = f"the key file {path}"
+        """What it is called in messages."""
+
+    def load(self) -> bytes | None:
+        """Return the key, or None if there is none yet."""
+        if not os.path.lexists(self._path):
+            return None
+        try:
+            return _key_of(read_own_file(self._path), self.name)
+        except OwnFileError as error:
+            raise ContextKeyError(f"{self.name} cannot be used: {error}.") from error
+
+    def create(self) -> bytes:
+        """Draw a key, keep it and return it."""
+        key = secrets.token_bytes(KEY_BYTES)
+        unfinished = self._path.with_name(f"{self._path.name}.unfinished")
+        try:
+            unfinished.unlink(missing_ok=True)  # of a process that was killed
+            Disk().write(unfinished, key.hex().encode() + b"\n", synced=True)
+            unfinished.rename(self._path)
+        except OSError as error:
+            raise ContextKeyError(
+                f"{self.name} cannot be created: {error.strerror}. Name a file in a folder of your own."
+            ) from error
+        return key
+
+
+class KeyringKey:
+    """A key in the keyring of the system, through the package keyring."""
+
+    def __init__(self, name: str) -> None:
+        """``name`` tells it from other keys of agentrt."""
+        self._name = name
+        self.name: Final = f"the key {name!r} in the keyring"
+        """See :attr:`KeyFile.name`."""
+
+    def load(self) -> bytes | None:
+        """See :meth:`KeyFile.load`."""
+        found = self._call("get_password", _SERVICE, self._name)
+        return None if found is None else _key_of(found, self.name)
+
+    def create(self) -> bytes:
+        """See :meth:`KeyFile.create`."""
+        key = secrets.token_bytes(KEY_BYTES)
+        self._call("set_password", _SERVICE, self._name, key.hex())
+        return key
+
+    def _call(self, function: str, *arguments: str) -> Any:
+        try:
+            # Not a dependency: who keeps the key in a file does not need it.
+            keyring = importlib.import_module("keyring")
+        except ModuleNotFoundError:
+            raise ContextKeyError(
+                "keyring is not installed. Run: pip install keyring, or keep the key in a file."
+            ) from None
+        try:
+            return getattr(keyring, function)(*arguments)
+        except keyring.errors.KeyringError as error:
+            raise ContextKeyError(
+                f"the keyring of the system cannot be used: {error}. Unlock it, or keep the key in a file."
+            ) from error
+
+
+KeySource: TypeAlias = KeyFile | KeyringKey
 
 
 class Secrets:
     """What the block hashes of a store are salted by, kept in its database."""
 
     def __init__(self, database: ContextDatabase, *, encrypted: bool) -> None:
-        """Read the secrets, or draw new ones where there are none or they are damaged.
-
-        Raises:
-            sqlite3.Error: the database cannot be read or written.
-        """
+        """Read the secrets, or draw new ones where there are none or they are damaged."""
         self._database = database
         self._seal = database.sealer(b"")
         self._encrypted = encrypted
@@ -57,10 +131,9 @@ class Secrets:
         self.salts: Final = PrefixSalts(self.secret, renewals)
 
     def renew_salt(self, app: str) -> None:
-        """Give ``app`` another salt, also after a restart. Called within a change of the database.
+        """Give ``app`` another salt, also after a restart: until then only if the database cannot be written.
 
-        Raises:
-            sqlite3.Error: it cannot be written; the salt is another one until a restart.
+        Called within a change of it.
         """
         self._fields["renewals"][app] = self.salts.renew(app).hex()
         self._write()
@@ -94,11 +167,6 @@ def open_folder(folder: Path) -> tuple[ContextDatabase, bool]:
         sqlite3.Error, OSError: it cannot be read or written.
     """
     path = folder / NAME
-    if (folder / _FORMER).is_file() and not path.exists():
-        raise ContextStoreError(
-            f"the contexts in {folder} are of an earlier version of agentrt, whose format this one does not "
-            "read. Move the folder away to begin anew, or use that version."
-        )
     try:
         return ContextDatabase(path), False
     except OtherFormatError as error:
@@ -232,3 +300,13 @@ def _readable(damaged: sqlite3.Connection) -> Iterator[tuple[tuple[Any, ...], li
             context = damaged.execute("SELECT * FROM context WHERE id = ?", (id,)).fetchone()
             turns = damaged.execute("SELECT * FROM turn WHERE context = ? ORDER BY place", (id,)).fetchall()
             yield context, turns
+
+
+def _key_of(text: str, what: str) -> bytes:
+    try:
+        key = bytes.fromhex(text.strip())
+    except ValueError:
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise ContextKeyError(f"{what} is not {2 * KEY_BYTES} hexadecimal digits. Restore it.")
+    return key

@@ -11,7 +11,7 @@ import os
 import zlib
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from agentrt.extras import needs_extra
 
@@ -23,27 +23,6 @@ _TAG_BYTES: Final = 16
 
 class SealBrokenError(Exception):
     """The content is not what was sealed, or not at the place it was sealed for."""
-
-
-class Seal(Protocol):
-    """What seals the parts of one context or file."""
-
-    overhead: int
-    """Bytes that sealing adds."""
-
-    def seal(self, content: bytes, place: bytes) -> bytes:
-        """Return ``content`` sealed for ``place``."""
-
-    def unseal(self, sealed: bytes | memoryview, place: bytes) -> bytes:
-        """Return the content.
-
-        Raises:
-            SealBrokenError: it was changed, or sealed for another place or file.
-        """
-
-
-Sealer: TypeAlias = Callable[[bytes], Seal]
-"""Returns the seal of the context or file of a number."""
 
 
 def checksum(*parts: bytes | memoryview) -> bytes:
@@ -58,17 +37,22 @@ class ChecksumSeal:
     """Seals by checksums: they find damage, not intent."""
 
     overhead = _CHECKSUM_BYTES
+    """Bytes that sealing adds."""
 
     def __init__(self, number: bytes) -> None:
         """``number`` is that of the context or file."""
         self._number = number
 
     def seal(self, content: bytes, place: bytes) -> bytes:
-        """See :meth:`Seal.seal`."""
+        """Return ``content`` sealed for ``place``."""
         return content + checksum(self._number, place, content)
 
     def unseal(self, sealed: bytes | memoryview, place: bytes) -> bytes:
-        """See :meth:`Seal.unseal`."""
+        """Return the content.
+
+        Raises:
+            SealBrokenError: it was changed, or sealed for another place or file.
+        """
         content = sealed[:-_CHECKSUM_BYTES]
         if sealed[-_CHECKSUM_BYTES:] != checksum(self._number, place, content):
             raise SealBrokenError
@@ -94,19 +78,23 @@ class CipherSeal:
         self._invalid = InvalidTag
 
     def seal(self, content: bytes, place: bytes) -> bytes:
-        """See :meth:`Seal.seal`."""
+        """See :meth:`ChecksumSeal.seal`."""
         # Random, not counted: a count would begin again at a used number after a change that was undone.
         nonce = os.urandom(_NONCE_BYTES)
         return nonce + self._cipher.encrypt(nonce, content, place)
 
     def unseal(self, sealed: bytes | memoryview, place: bytes) -> bytes:
-        """See :meth:`Seal.unseal`."""
+        """See :meth:`ChecksumSeal.unseal`."""
         if len(sealed) < self.overhead:
             raise SealBrokenError
         try:
             return self._cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], place)
         except self._invalid as error:
             raise SealBrokenError from error
+
+
+Sealer: TypeAlias = Callable[[bytes], ChecksumSeal | CipherSeal]
+"""Returns the seal of the context or file of a number."""
 
 
 def sealer(key: bytes | None) -> Sealer:

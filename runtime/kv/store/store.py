@@ -25,14 +25,10 @@ from agentrt.errors import (
 from agentrt.private_database import unused_name
 
 from ...files.file_lock import file_lock
-from .changes import Changes, disk_errors
-from .chunk_files import ChunkFiles, Disk
-from .chunk_store import ChunkStore
-from .chunks import Chunk, ChunkLocation
-from .context_database import DamagedRowError
-from .folder import Secrets, make_private_folder, open_folder, use_key
-from .keys import KeySource
-from .usage import StoredEntry, StoreQuotas, Usage
+from .chunk_files import Chunk, ChunkFiles, ChunkLocation, Disk
+from .chunk_store import ChunkStore, Quotas, Usage
+from .context_database import DamagedRowError, StoredEntry, disk_errors
+from .folder import KeySource, Secrets, make_private_folder, open_folder, use_key
 
 logger = logging.getLogger(__name__)
 
@@ -141,7 +137,7 @@ class ContextStore(AbstractContextManager["ContextStore"]):
         folder: Path,
         fingerprint: bytes | None = None,
         *,
-        quotas: StoreQuotas | None = None,
+        quotas: Quotas | None = None,
         key: KeySource | None = None,
         disk: Disk | None = None,
         clock: Callable[[], int] = time.time_ns,
@@ -159,8 +155,7 @@ class ContextStore(AbstractContextManager["ContextStore"]):
         """
         self._folder = folder
         self._disk = Disk() if disk is None else disk
-        self._usage = Usage(StoreQuotas() if quotas is None else quotas, clock)
-        self._changes = Changes(folder)
+        self._usage = Usage({} if quotas is None else quotas, clock)
         self._contexts: dict[str, dict[str, StoredContext]] = defaultdict(dict)
         self._lookup = threading.Lock()
         with ExitStack() as stack, disk_errors(folder):
@@ -181,7 +176,7 @@ class ContextStore(AbstractContextManager["ContextStore"]):
             self.salts: Final = self._secrets.salts
             """The salts of block hashes, the same after a restart."""
             files = ChunkFiles(folder, self._database.sealer, self._disk)
-            self._chunks = ChunkStore(folder, files, self._database, self._usage, self._changes)
+            self._chunks = ChunkStore(folder, files, self._database, self._usage)
             self._load()
             if fingerprint is not None:
                 self.use_fingerprint(fingerprint)
@@ -198,7 +193,7 @@ class ContextStore(AbstractContextManager["ContextStore"]):
         """
         # Without the secret of the hashes their KV cannot be found.
         usable = hashlib.blake2b(fingerprint, key=self.secret, digest_size=32).hexdigest()
-        with self._changes.exclusive():
+        with self._database.exclusive():
             self._chunks.use_fingerprint(usable)
 
     def create(
@@ -220,7 +215,7 @@ class ContextStore(AbstractContextManager["ContextStore"]):
             ContextStoreError: the disk is full or fails.
             TypeError, ValueError: the header cannot be written as JSON.
         """
-        with self._changes.exclusive():
+        with self._database.exclusive():
             if salt is not None and not self.salts.is_current(app, salt):
                 raise ContextNotFoundError(context_id)
             if self.get(app, context_id) is not None:
@@ -231,14 +226,9 @@ class ContextStore(AbstractContextManager["ContextStore"]):
             number, identity = self._database.new_identity(app, context_id, known)
             quota = self._chunks.make_room(app, len(identity))
             if quota is not None:
-                raise ContextQuotaError(quota, self._usage.limit(quota) or 0)
+                raise ContextQuotaError(quota, self._usage.quotas.get(quota) or 0)
             used_ns = self._usage.next_ns()
-
-            def write() -> int:
-                with self._database.change():
-                    return self._database.add_context(number, identity, used_ns)
-
-            row = self._chunks.freeing_space(write)
+            row = self._chunks.freeing_space(lambda: self._database.add_context(number, identity, used_ns))
             context = StoredContext(
                 *(row, number, app, context_id, known, 0, used_ns, len(identity), used_ns), store=self
             )
@@ -263,7 +253,7 @@ class ContextStore(AbstractContextManager["ContextStore"]):
             ContextNotFoundError: the app has no such context.
             ContextStoreError: it cannot be deleted, and is still there; its chunks may be gone.
         """
-        with self._changes.exclusive():
+        with self._database.exclusive():
             context = self.get(app, context_id)
             if context is None:
                 raise ContextNotFoundError(context_id)
@@ -276,7 +266,7 @@ class ContextStore(AbstractContextManager["ContextStore"]):
         Raises:
             ContextStoreError: they cannot be deleted, and are still there, perhaps without their chunks.
         """
-        with self._changes.exclusive():
+        with self._database.exclusive():
             contexts = self.contexts(app)
             try:
                 self._chunks.drop(contexts)
@@ -333,7 +323,7 @@ class ContextStore(AbstractContextManager["ContextStore"]):
 
     def close(self) -> None:
         """Wait for the change under way, refuse later ones, and unlock the folder. May be called again."""
-        if self._changes.close():
+        if self._database.refuse_changes():
             with self._resources:
                 self._stamp_uses()
 
@@ -353,7 +343,7 @@ class ContextStore(AbstractContextManager["ContextStore"]):
 
     @contextmanager
     def _changing(self, context: StoredContext) -> Iterator[None]:
-        with self._changes.exclusive():
+        with self._database.exclusive():
             if context.deleted:
                 raise ContextNotFoundError(context.id)
             yield
@@ -375,12 +365,9 @@ class ContextStore(AbstractContextManager["ContextStore"]):
         """Make ``records`` those of a text from place ``first`` on."""
         context.touch()
         self._chunks.make_room(context.app, self._database.cost(records))
-
-        def write() -> int:
-            with self._database.change(erase=first < context.records):
-                return self._database.write_records(context, first, records)
-
-        grown = self._chunks.freeing_space(write)
+        grown = self._chunks.freeing_space(
+            lambda: self._database.write_records(context, first, records), erase=first < context.records
+        )
         context.records = first + len(records)
         context.stamped_ns = context.used_ns
         context.text_bytes += grown
@@ -417,12 +404,12 @@ class ContextStore(AbstractContextManager["ContextStore"]):
         """Remove contexts whose chunks have been dropped, and renew the salt of an app, in one go."""
 
         def write() -> None:
-            with self._database.change(erase=True) as change:
-                change.executemany("DELETE FROM context WHERE id = ?", [(each.row,) for each in contexts])
-                if salt_of is not None:
-                    self._secrets.renew_salt(salt_of)
+            for context in contexts:
+                self._database.execute("DELETE FROM context WHERE id = ?", (context.row,))
+            if salt_of is not None:
+                self._secrets.renew_salt(salt_of)
 
-        self._chunks.freeing_space(write)
+        self._chunks.freeing_space(write, erase=True)
         for context in contexts:
             context.deleted = True
             self._usage.entries.discard(context)

@@ -17,7 +17,7 @@ from agentrt.errors import AgentRTError
 
 from ..compression.codec import BlockCodec
 from ..saved_contexts import Rows
-from ..store.chunks import Chunk
+from ..store.chunk_files import Chunk
 from .chunks import ChunkLoad, LoadState
 from .costs import LinearCost, RefinedCost
 
@@ -132,10 +132,10 @@ class ChunkLoader:
         """Wait for loads and start the first ones of the most urgent sequence; none when closed."""
         with self._changed:
             while not self._closing:
-                if (first := self._start_first()) is not None:
-                    group = [first]
-                    while (more := self._start_next(group)) is not None:
-                        group.append(more)
+                group: list[ChunkLoad] = []
+                while (load := self._start_next(group)) is not None:
+                    group.append(load)
+                if group:
                     self._group_began = self._clock()
                     self._group_io = [load.io_bytes for load in group]
                     return group
@@ -148,21 +148,17 @@ class ChunkLoader:
             return [load for _, _, load in heapq.nsmallest(_GROUP, self._queue)]
 
     def _start_next(self, group: Sequence[ChunkLoad]) -> ChunkLoad | None:
-        """Start the next load if it is of the same sequence, and the group is read in time with it."""
-        self._drop_withdrawn()
-        if len(group) == _GROUP or not self._queue:
+        """Start the next load if it is of the sequence of ``group``, which is read in time with it."""
+        while self._queue and self._queue[0][2].state is not LoadState.QUEUED:
+            heapq.heappop(self._queue)
+        if not self._queue or len(group) == _GROUP:
             return None
-        first, following = group[0], self._queue[0][2]
-        io_bytes = [load.io_bytes for load in (*group, following)]
-        if following.urgency[:-1] != first.urgency[:-1] or self._io_seconds(io_bytes) > _GROUP_S:
-            return None
-        return self._start_first()
-
-    def _start_first(self) -> ChunkLoad | None:
-        self._drop_withdrawn()
-        if not self._queue:
-            return None
-        load = heapq.heappop(self._queue)[2]
+        load = self._queue[0][2]
+        if group:
+            io_bytes = [each.io_bytes for each in (*group, load)]
+            if load.urgency[:-1] != group[0].urgency[:-1] or self._io_seconds(io_bytes) > _GROUP_S:
+                return None
+        heapq.heappop(self._queue)
         load.state = LoadState.STARTED
         return load
 
@@ -170,10 +166,6 @@ class ChunkLoader:
         """Return T_IO of chunks of these bytes; those in memory have none."""
         read = [each for each in io_bytes if each]
         return self._cost.present.seconds(sum(read), len(read))
-
-    def _drop_withdrawn(self) -> None:
-        while self._queue and self._queue[0][2].state is not LoadState.QUEUED:
-            heapq.heappop(self._queue)
 
     def _load(self, group: Sequence[ChunkLoad]) -> None:
         """Read the chunks of ``group`` and write them into the arena."""

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
+from agentrt.concurrency.worker import Worker
 from agentrt.errors import AgentRTError, ContextNotFoundError
 
-from ..compression.codec import BlockCodec
-from ..compression.compression import stored_as_they_are
+from ..compression.codec import AS_IT_IS, BlockCodec
 from ..saved_contexts import Rows
-from ..store.chunks import Chunk
+from ..store.chunk_files import Chunk
 from .chunks import OutgoingChunk, SwapOut
 from .memory_tier import MemoryTier
-from .worker import Worker
 
 _GROUP: Final = 32
 """Chunks that are copied, encoded and stored together."""
@@ -29,19 +28,10 @@ OnCopied: TypeAlias = Callable[[Sequence[int]], None]
 WriteChunks: TypeAlias = Callable[[SwapOut, Sequence[Chunk]], Sequence[Chunk]]
 """Stores chunks of a request, and returns those that were new; called with none as well. Raises AgentRTError
 or OSError: they are not stored."""
-
-
 ChooseLevels: TypeAlias = Callable[[Sequence[float], Sequence[int]], Sequence[int]]
 """Returns the level of each of some chunks of one context by their densities and positions."""
-
-
 IsCurrent: TypeAlias = Callable[[str, bytes], bool]
 """Whether a salt is still that of an app: all that it had before was deleted otherwise."""
-
-
-def always_current(app: str, salt: bytes) -> bool:
-    """Return that no app has deleted what it had."""
-    return True
 
 
 class ChunkSaver:
@@ -56,8 +46,8 @@ class ChunkSaver:
         codec: BlockCodec,
         tier: MemoryTier,
         write: WriteChunks | None,
-        levels: ChooseLevels = stored_as_they_are,
-        is_current: IsCurrent = always_current,
+        levels: ChooseLevels = lambda densities, positions: [AS_IT_IS] * len(positions),
+        is_current: IsCurrent = lambda app, salt: True,
     ) -> None:
         """``rows`` is the memory of the arena. Without ``write`` chunks are in the memory tier only."""
         self._is_current = is_current
@@ -103,26 +93,26 @@ class ChunkSaver:
     def _encode(self, swap_out: SwapOut) -> None:
         chunks = swap_out.chunks
         levels = self._levels([chunk.density for chunk in chunks], [chunk.position for chunk in chunks])
-        level_of = dict(zip(chunks, levels, strict=True))
-        for group in _groups(chunks):
+        # A context without new chunks has an empty group, since it counts as used, too.
+        for begin in range(0, max(1, len(chunks)), _GROUP):
+            group = chunks[begin : begin + _GROUP]
             try:
-                encoded = self._encode_group(group, [level_of[chunk] for chunk in group])
+                encoded = self._encode_group(group, levels[begin : begin + _GROUP])
             except Exception:  # noqa: BLE001 - the blocks of the next groups are still held
                 _log.exception("Chunks could not be encoded and are not stored. Please report this.")
                 self._finish(swap_out, group)
                 continue
             for chunk in encoded:
                 self._tier.put(swap_out.app, chunk)
-            if not self._is_current(swap_out.app, swap_out.salt):
+            if not (is_current := self._is_current(swap_out.app, swap_out.salt)):
                 # Checked behind the put: whoever deletes empties the tier behind the renewal of the salt.
                 for chunk in encoded:
                     self._tier.forget(swap_out.app, chunk.block_hash)
-                self._finish(swap_out, group)
-            elif self._write is None:
-                self._count(encoded)
-                self._finish(swap_out, group)
+            if is_current and self._write is not None:
+                self._queue_write(self._write, swap_out, group, encoded)
             else:
-                self._queue_write(swap_out, group, encoded)
+                self._count(encoded if is_current else ())
+                self._finish(swap_out, group)
 
     def _encode_group(self, group: Sequence[OutgoingChunk], levels: Sequence[int]) -> list[Chunk]:
         blocks = [chunk.block for chunk in group]
@@ -130,20 +120,13 @@ class ChunkSaver:
             copies = [cache[blocks] for cache in self._rows]
         finally:
             self._on_copied(blocks)
-        encoded: dict[bytes, Chunk] = {}
-        for level in sorted(set(levels)):
-            places = [place for place, each in enumerate(levels) if each == level]
-            members = [group[place] for place in places]
-            payloads = self._codec.encode(
-                [copy[places] for copy in copies], level, [chunk.position for chunk in members]
-            )
-            encoded |= {
-                chunk.block_hash: Chunk(chunk.block_hash, level, payload)
-                for chunk, payload in zip(members, payloads, strict=True)
-            }
-        return [encoded[chunk.block_hash] for chunk in group]
+        payloads = self._codec.encode(copies, levels, [chunk.position for chunk in group])
+        parts = zip(group, levels, payloads, strict=True)
+        return [Chunk(chunk.block_hash, level, payload) for chunk, level, payload in parts]
 
-    def _queue_write(self, swap_out: SwapOut, group: Sequence[OutgoingChunk], encoded: list[Chunk]) -> None:
+    def _queue_write(
+        self, write: WriteChunks, swap_out: SwapOut, group: Sequence[OutgoingChunk], encoded: list[Chunk]
+    ) -> None:
         size = sum(len(chunk.payload) for chunk in encoded)
         with self._lock:
             fits = self._unwritten_bytes + size <= _MAX_UNWRITTEN_BYTES
@@ -151,22 +134,20 @@ class ChunkSaver:
         if not fits:
             self._drop(swap_out, group, "the disk is slower than the requests")
             return
-        self._writing.submit(partial(self._write_group, swap_out, group, encoded, size))
 
-    def _write_group(
-        self, swap_out: SwapOut, group: Sequence[OutgoingChunk], encoded: list[Chunk], size: int
-    ) -> None:
-        assert self._write is not None
-        try:
-            self._count(self._write(swap_out, encoded))
-        except ContextNotFoundError:
-            pass  # deleted meanwhile
-        except (AgentRTError, OSError) as error:
-            self._drop(swap_out, group, str(error))
-        finally:
-            with self._lock:
-                self._unwritten_bytes -= size
-            self._finish(swap_out, group)
+        def write_group() -> None:
+            try:
+                self._count(write(swap_out, encoded))
+            except ContextNotFoundError:
+                pass  # deleted meanwhile
+            except (AgentRTError, OSError) as error:
+                self._drop(swap_out, group, str(error))
+            finally:
+                with self._lock:
+                    self._unwritten_bytes -= size
+                self._finish(swap_out, group)
+
+        self._writing.submit(write_group)
 
     def _count(self, encoded: Sequence[Chunk]) -> None:
         self.saved += len(encoded)
@@ -187,9 +168,3 @@ class ChunkSaver:
 
     def _finish(self, swap_out: SwapOut, group: Sequence[OutgoingChunk]) -> None:
         self._on_the_way.difference_update((swap_out.app, chunk.block_hash) for chunk in group)
-
-
-def _groups(chunks: Sequence[OutgoingChunk]) -> Iterator[Sequence[OutgoingChunk]]:
-    """Yield the chunks in groups; one empty group for none, so that their context counts as used."""
-    for begin in range(0, max(1, len(chunks)), _GROUP):
-        yield chunks[begin : begin + _GROUP]

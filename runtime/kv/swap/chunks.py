@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from .costs import LinearCost
 
@@ -69,55 +69,35 @@ class SwapOut:
     """The salt of the app when the request began (:meth:`PrefixSalts.salt_for`)."""
 
 
-class ChunkSwapper(Protocol):
-    """Moves chunks between the arena and the tiers below it. No method waits for a disk or for a copy.
+class ChunkSwapper:
+    """Moves chunks between the arena and the tiers below it; this base has none, and stores nothing.
 
-    The ends of loads, and blocks that have been copied, are reported to the listener of the implementation.
+    No method waits for a disk or for a copy. The ends of loads, and blocks that have been copied, are
+    reported to the listener of the implementation.
     """
 
     def locate(self, app: str, block_hash: bytes) -> int | None:
         """Return the bytes to read from disk for a chunk: 0 if it is in memory, None if it is not stored."""
+        return None
 
     def load(self, loads: Sequence[ChunkLoad]) -> None:
         """Queue loads by their urgency. One that is queued already goes by its present urgency."""
 
     def withdraw(self, load: ChunkLoad) -> bool:
         """Return whether a load had not started; it does not take place then, and its end is not reported."""
+        return True
 
     def io_cost(self) -> LinearCost:
         """Return T_IO: seconds of a load and per byte read, at the speed that the disk shows now."""
+        return LinearCost(0.0, 0.0)
 
     def stores(self, app: str, block_hash: bytes) -> bool:
         """Return whether a chunk is stored, or on its way there."""
+        return False
 
     def swap_out(self, swap_out: SwapOut) -> None:
         """Queue chunks to be stored."""
 
 
-class _NoSwapper:
-    """A :class:`ChunkSwapper` without tiers: nothing is stored."""
-
-    def locate(self, app: str, block_hash: bytes) -> None:
-        """See :meth:`ChunkSwapper.locate`."""
-
-    def load(self, loads: Sequence[ChunkLoad]) -> None:
-        """See :meth:`ChunkSwapper.load`."""
-
-    def withdraw(self, load: ChunkLoad) -> bool:
-        """See :meth:`ChunkSwapper.withdraw`."""
-        return True
-
-    def io_cost(self) -> LinearCost:
-        """See :meth:`ChunkSwapper.io_cost`."""
-        return LinearCost(0.0, 0.0)
-
-    def stores(self, app: str, block_hash: bytes) -> bool:
-        """See :meth:`ChunkSwapper.stores`."""
-        return False
-
-    def swap_out(self, swap_out: SwapOut) -> None:
-        """See :meth:`ChunkSwapper.swap_out`."""
-
-
-NO_SWAPPER: Final[ChunkSwapper] = _NoSwapper()
+NO_SWAPPER: Final = ChunkSwapper()
 """The swapper of a runtime that stores no chunks."""

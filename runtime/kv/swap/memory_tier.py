@@ -3,86 +3,36 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
-from collections.abc import Hashable
-from typing import Generic, TypeAlias, TypeVar
+from collections import OrderedDict, defaultdict
+from typing import Final, TypeAlias
 
-from ..store.chunks import Chunk
+from ..store.chunk_files import Chunk
 
 _Key: TypeAlias = tuple[str, bytes]
 
-_AS_IS_BITS = 32
+_AS_IS_BITS: Final = 32
 """Bits a value by which chunks that are not compressed are ordered: they are the heaviest."""
-
-K = TypeVar("K", bound=Hashable)
-
-
-class LCTRUQueue(Generic[K]):
-    """Keys of chunks: *least compression-tolerable* first, and among them the least recently used first.
-
-    One sub-queue for each level of compression. Of two chunks of different levels the heavier one goes first:
-    it frees as much memory as several lighter ones, each of which would cost as much to recompute.
-    """
-
-    def __init__(self) -> None:
-        """Create an empty queue."""
-        self._by_bits: dict[int, OrderedDict[K, None]] = {}
-        self._bits: dict[K, int] = {}
-
-    def __len__(self) -> int:
-        """Return the number of keys."""
-        return len(self._bits)
-
-    def __contains__(self, key: K) -> bool:
-        """Return whether ``key`` is in the queue."""
-        return key in self._bits
-
-    def use(self, key: K, bits: int) -> None:
-        """Add ``key``, a chunk of ``bits`` bits a value, or note that it is used now."""
-        if key in self._bits:
-            self.remove(key)
-        self._bits[key] = bits
-        self._by_bits.setdefault(bits, OrderedDict())[key] = None
-
-    def remove(self, key: K) -> None:
-        """Remove ``key``, which is in the queue."""
-        queue = self._by_bits[bits := self._bits.pop(key)]
-        del queue[key]
-        if not queue:
-            del self._by_bits[bits]
-
-    def pop(self) -> K:
-        """Remove and return the key that is evicted first; there must be one."""
-        key = next(iter(self._by_bits[max(self._by_bits)]))
-        self.remove(key)
-        return key
 
 
 class MemoryTier:
     """Chunks by app and block hash. Thread-safe; no app finds another app's chunks.
 
-    What does not fit the budget is forgotten in the order of the LCTRU queue. Chunks in the store can be read
-    from there again.
+    What does not fit the budget is forgotten in the order of the LCTRU queue: the *least
+    compression-tolerable* chunks first, and among them the least recently used. A heavy one frees as much
+    memory as several lighter ones, each of which would cost as much to recompute. Chunks in the store can be
+    read from there again.
     """
 
     def __init__(self, budget_bytes: int) -> None:
         """Create an empty tier of at most ``budget_bytes`` bytes of payloads; 0 keeps nothing."""
         self._budget_bytes = budget_bytes
         self._chunks: dict[_Key, Chunk] = {}
-        self._queue = LCTRUQueue[_Key]()
+        self._by_bits: dict[int, OrderedDict[_Key, None]] = defaultdict(OrderedDict)
         self._lock = threading.Lock()
-        self._bytes = 0
-        self._evicted = 0
-
-    @property
-    def payload_bytes(self) -> int:
+        self.payload_bytes = 0
         """Bytes of all payloads."""
-        return self._bytes
-
-    @property
-    def evicted(self) -> int:
+        self.evicted = 0
         """Chunks that were forgotten for others."""
-        return self._evicted
 
     def __contains__(self, key: _Key) -> bool:
         """Return whether the chunk of ``(app, block hash)`` is here. Takes no lock."""
@@ -96,11 +46,11 @@ class MemoryTier:
         with self._lock:
             self._drop(key)
             self._chunks[key] = chunk
-            self._queue.use(key, chunk.level or _AS_IS_BITS)
-            self._bytes += len(chunk.payload)
-            while self._bytes > self._budget_bytes:
-                self._drop(self._queue.pop())
-                self._evicted += 1
+            self._by_bits[chunk.level or _AS_IS_BITS][key] = None
+            self.payload_bytes += len(chunk.payload)
+            while self.payload_bytes > self._budget_bytes:
+                self._drop(next(iter(self._by_bits[max(self._by_bits)])))
+                self.evicted += 1
 
     def get(self, app: str, block_hash: bytes) -> Chunk | None:
         """Return a chunk, which is now the most recently used of its level; None if it is not here."""
@@ -108,7 +58,7 @@ class MemoryTier:
         with self._lock:
             chunk = self._chunks.get(key)
             if chunk is not None:
-                self._queue.use(key, chunk.level or _AS_IS_BITS)
+                self._by_bits[chunk.level or _AS_IS_BITS].move_to_end(key)
             return chunk
 
     def hashes(self, app: str) -> list[bytes]:
@@ -125,12 +75,14 @@ class MemoryTier:
         """Drop all chunks."""
         with self._lock:
             self._chunks.clear()
-            self._queue = LCTRUQueue()
-            self._bytes = 0
+            self._by_bits.clear()
+            self.payload_bytes = 0
 
     def _drop(self, key: _Key) -> None:
         chunk = self._chunks.pop(key, None)
         if chunk is not None:
-            self._bytes -= len(chunk.payload)
-            if key in self._queue:
-                self._queue.remove(key)
+            self.payload_bytes -= len(chunk.payload)
+            queue = self._by_bits[bits := chunk.level or _AS_IS_BITS]
+            del queue[key]
+            if not queue:
+                del self._by_bits[bits]

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from agentrt.errors import AgentRTError, ChunkDamagedError
 
-from ..compression.codec import BlockCodec
-from ..compression.compression import stored_as_they_are
+from ..compression.codec import AS_IT_IS, BlockCodec
 from ..saved_contexts import Rows
-from ..store.chunks import Chunk, ChunkLocation
-from ..store.store import ContextStore
+from ..store.chunk_files import Chunk, ChunkLocation
+from ..store.store import ContextStore, StoredContext
 from .chunk_loader import ChunkLoader, OnEnded
-from .chunk_saver import ChooseLevels, ChunkSaver, IsCurrent, OnCopied, always_current
-from .chunks import ChunkLoad, SwapOut
-from .context_files import ContextFiles
+from .chunk_saver import ChooseLevels, ChunkSaver, IsCurrent, OnCopied
+from .chunks import ChunkLoad, ChunkSwapper, SwapOut
 from .costs import LinearCost
 from .memory_tier import MemoryTier
 
+PREFIX_KIND: Final = "prefix"
+"""``header["kind"]`` of contexts that keep chunks of requests which name no context; they have no text."""
+MAX_PREFIX_CONTEXTS: Final = 64
+"""Such contexts of one app; beyond it the one that was used longest ago is deleted."""
 _CLOSE_S: Final = 10.0
 
 _log: Final = logging.getLogger(__name__)
@@ -48,8 +51,60 @@ class SwapStatistics:
     """Chunks that the memory tier has forgotten for others."""
 
 
-class Swapper:
-    """A :class:`ChunkSwapper` over a memory tier and a store. Thread-safe.
+class ContextFiles:
+    """The contexts of a store, by the requests whose chunks they keep. Used on one thread.
+
+    A request that names no context continues the one whose last chunk is the latest of its own, as the next
+    turn of a conversation does. Otherwise it begins a new one, which refers to the chunks of a common prefix.
+    """
+
+    def __init__(self, store: ContextStore) -> None:
+        """Use the contexts of ``store``."""
+        self._store = store
+
+    def write(self, swap_out: SwapOut, chunks: Sequence[Chunk]) -> Sequence[Chunk]:
+        """Store ``chunks`` of ``swap_out``, or only note that its context was used. Waits for the disk.
+
+        Returns:
+            Those that were stored: not what is stored already or exceeds a quota, and none of a context, or
+            of an app, all of whose contexts were deleted meanwhile.
+
+        Raises:
+            ContextStoreError: the disk is full or fails.
+            ContextNotFoundError: the context is being deleted.
+        """
+        if not self._store.salts.is_current(swap_out.app, swap_out.salt):
+            return ()
+        context = self._context_of(swap_out, create=bool(chunks))
+        if context is None:
+            return ()
+        missing = set(context.refer_to(swap_out.block_hashes))
+        new = [chunk for chunk in chunks if chunk.block_hash in missing]
+        stored = context.append_chunks(new) if new else 0
+        context.touch()
+        return new[:stored]
+
+    def _context_of(self, swap_out: SwapOut, *, create: bool) -> StoredContext | None:
+        if swap_out.context_id:
+            return self._store.get(swap_out.app, swap_out.context_id)
+        prefixes = [
+            context
+            for context in self._store.contexts(swap_out.app)
+            if context.header.get("kind") == PREFIX_KIND
+        ]
+        places = {block_hash: place for place, block_hash in enumerate(swap_out.block_hashes)}
+        latest = [(places.get(used[-1], -1), each) for each in prefixes if (used := each.block_hashes)]
+        place, continued = max(latest, key=lambda found: found[0], default=(-1, None))
+        if place >= 0 or not create:
+            return continued if place >= 0 else None
+        for context in prefixes[: max(0, len(prefixes) - MAX_PREFIX_CONTEXTS + 1)]:
+            self._store.delete(swap_out.app, context.id)
+        id = f"kv_{secrets.token_hex(16)}"
+        return self._store.create(swap_out.app, id, {"kind": PREFIX_KIND}, salt=swap_out.salt)
+
+
+class Swapper(ChunkSwapper):
+    """Over a memory tier and a store. Thread-safe.
 
     An arena block that is being loaded or copied must stay held until it is reported.
     """
@@ -62,8 +117,8 @@ class Swapper:
         memory_bytes: int,
         store: ContextStore | None,
         measure: Callable[[], LinearCost | None] = lambda: None,
-        levels: ChooseLevels = stored_as_they_are,
-        is_current: IsCurrent = always_current,
+        levels: ChooseLevels = lambda densities, positions: [AS_IT_IS] * len(positions),
+        is_current: IsCurrent = lambda app, salt: True,
     ) -> None:
         """``rows`` is the memory of the arena, by cache.
 
@@ -87,7 +142,7 @@ class Swapper:
         if (app, block_hash) in self._tier:
             return 0
         location = None if self._store is None else self._store.locate(app, block_hash)
-        return None if location is None else location.payload_bytes
+        return None if location is None else location.sealed_bytes
 
     def stores(self, app: str, block_hash: bytes) -> bool:
         """See :meth:`ChunkSwapper.stores`."""

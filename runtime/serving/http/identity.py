@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from agentrt.errors import ConfigurationError
-
-from ...files.own_file import OwnFileError, read_own_file
+from agentrt.own_files import OwnFileError, read_own_file
 
 LOCAL_APP = "local"
 """The app of requests without a token or a known user."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from agentrt.calls import CallArgumentsDelta, CallFinished, CallStarted, TextDelta
 
-from ...contexts.open_turn import OpenTurn
+from ...contexts.app_contexts import OpenTurn
 from ...contexts.response_chains import ResponseChains, StoredResponse
 from ...engine.output.generation import CallAnswered, Finished, Generation, GenerationEvent, LogprobsDelta
 from ...engine.output.pending import LOGPROBS_AT_ONCE

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from agentrt.errors import ContextBusyError, ContextNotFoundError, ContextQuotaError
+from agentrt.runtime.contexts.app_contexts import OpenTurn
 from agentrt.runtime.contexts.context import ContextKind
-from agentrt.runtime.contexts.open_turn import OpenTurn
 from agentrt.runtime.contexts.table import ContextTable
 from tests.hypothesis_profiles import examples
 from tests.runtime.contexts.memory_store import MemoryStore

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from agentrt.errors import (
     ChunkDamagedError,
-    ContextStoreLockedError,
     DeadlineExceededError,
     RuntimeClosedError,
 )
@@ -49,11 +51,20 @@ def expected() -> tuple[Any, Any]:
         return first, runtime.generate(next_turn(first), max_tokens=40, app="other")
 
 
-def restarted(opened: Callable[..., LocalRuntime], **settings: Any) -> LocalRuntime:
-    """Return a runtime that finds the first turn of ``notes`` in the folder, and nothing in its arena."""
-    with opened(**settings) as runtime:
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that has the first turn of ``notes``."""
+    folder = tmp_path_factory.mktemp("stored")
+    with open_exact(**EXACT, context_folder=folder) as runtime:
         runtime.generate(FIRST, max_tokens=40, app="notes")
-    return opened(**settings)
+    return folder
+
+
+@pytest.fixture
+def restarted(opened: Callable[..., LocalRuntime], stored: Path, tmp_path: Path) -> LocalRuntime:
+    """A runtime that finds that turn in its folder, and nothing in its arena."""
+    shutil.copytree(stored, tmp_path / "contexts")
+    return opened()
 
 
 @pytest.mark.check
@@ -76,9 +87,9 @@ def test_opening_warms_up_for_the_longest_stored_context(
         assert warmed[1:] == [BLOCK], "the arena has no room for more"
 
 
-def test_a_restart_finds_the_contexts(opened: Callable[..., LocalRuntime], expected: Any) -> None:
+def test_a_restart_finds_the_contexts(restarted: LocalRuntime, expected: Any) -> None:
     first, second = expected
-    runtime = restarted(opened)
+    runtime = restarted
     resumed = runtime.generate(next_turn(first), max_tokens=40, app="notes")
     assert resumed.token_ids == second.token_ids
     known = first.usage.prompt_tokens + first.usage.completion_tokens - 2
@@ -106,11 +117,11 @@ def test_quantised_keys_are_loaded_as_they_were(opened: Callable[..., LocalRunti
 
 @pytest.mark.check
 def test_a_load_meets_the_recompute(
-    opened: Callable[..., LocalRuntime], expected: Any, monkeypatch: pytest.MonkeyPatch
+    restarted: LocalRuntime, expected: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The disk gives one chunk and then hangs: the others are computed, from the beginning."""
     first, second = expected
-    runtime = restarted(opened)
+    runtime = restarted
     hanging, go = threading.Event(), threading.Event()
     reads: list[Any] = []
     read = ContextStore.read_all
@@ -137,10 +148,10 @@ def test_a_load_meets_the_recompute(
 
 
 def test_a_damaged_chunk_costs_its_recompute_only(
-    opened: Callable[..., LocalRuntime], expected: Any, monkeypatch: pytest.MonkeyPatch
+    restarted: LocalRuntime, expected: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = expected
-    runtime = restarted(opened)
+    runtime = restarted
     read, reads = ContextStore.read_all, []
 
     def damaged(store: ContextStore, locations: Any, following: Any) -> Any:
@@ -159,25 +170,9 @@ def test_a_damaged_chunk_costs_its_recompute_only(
     assert statistics.contexts.damaged_chunks == statistics.engine.recomputed_chunks == 1
 
 
-@pytest.mark.check
-def test_a_flipped_bit_in_every_file_of_chunks(
-    opened: Callable[..., LocalRuntime], expected: Any, tmp_path: Path
-) -> None:
+def test_no_app_finds_the_chunks_of_another(restarted: LocalRuntime, expected: Any) -> None:
     first, second = expected
-    with opened() as runtime:
-        runtime.generate(FIRST, max_tokens=40, app="notes")
-    for file in (tmp_path / "contexts").rglob("*.chunks"):
-        content = bytearray(file.read_bytes())
-        content[len(content) // 2] ^= 1
-        file.write_bytes(content)
-    runtime = opened()
-    resumed = runtime.generate(next_turn(first), max_tokens=40, app="notes")
-    assert resumed.token_ids == second.token_ids
-
-
-def test_no_app_finds_the_chunks_of_another(opened: Callable[..., LocalRuntime], expected: Any) -> None:
-    first, second = expected
-    runtime = restarted(opened)
+    runtime = restarted
     for app in ("mail", ""):
         other = runtime.generate(next_turn(first), max_tokens=40, app=app)
         assert other.usage.cached_tokens == 0
@@ -185,33 +180,27 @@ def test_no_app_finds_the_chunks_of_another(opened: Callable[..., LocalRuntime],
     assert runtime.statistics().engine.loaded_contexts == 0
 
 
-class HangingDisk:
-    """Hangs in the first read until the test ends."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.reading, self.go = threading.Event(), threading.Event()
-        read = ContextStore.read_all
-
-        def hang(store: ContextStore, locations: Any, following: Any) -> Any:
-            self.reading.set()
-            assert self.go.wait(60)
-            return read(store, locations, following)
-
-        monkeypatch.setattr(ContextStore, "read_all", hang)
-
-
 @pytest.fixture
-def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[HangingDisk]:
-    disk = HangingDisk(monkeypatch)
+def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+    """A disk that hangs in the first read until the test ends."""
+    disk = SimpleNamespace(reading=threading.Event(), go=threading.Event())
+    read = ContextStore.read_all
+
+    def hang(store: ContextStore, locations: Any, following: Any) -> Any:
+        disk.reading.set()
+        assert disk.go.wait(60)
+        return read(store, locations, following)
+
+    monkeypatch.setattr(ContextStore, "read_all", hang)
     yield disk
     disk.go.set()
 
 
 def test_a_request_whose_context_is_loaded_can_be_cancelled_and_has_its_deadline(
-    opened: Callable[..., LocalRuntime], expected: Any, hanging: HangingDisk
+    restarted: LocalRuntime, expected: Any, hanging: SimpleNamespace
 ) -> None:
     first, second = expected
-    runtime = restarted(opened)
+    runtime = restarted
     with pytest.raises(DeadlineExceededError):
         runtime.generate(next_turn(first), app="notes", deadline_s=0.2)
     request = runtime._submit(runtime._input_processor.process(next_turn(first), app="notes"))
@@ -225,29 +214,15 @@ def test_a_request_whose_context_is_loaded_can_be_cancelled_and_has_its_deadline
 
 
 @pytest.mark.check
-def test_closing_during_a_load(
-    opened: Callable[..., LocalRuntime], expected: Any, hanging: HangingDisk
-) -> None:
-    first, _ = expected
-    runtime = restarted(opened)
-    errors: list[BaseException] = []
-
-    def generate() -> None:
-        try:
-            runtime.generate(next_turn(first), app="notes")
-        except RuntimeClosedError as error:
-            errors.append(error)
-
-    waiting = threading.Thread(target=generate)
-    waiting.start()
-    assert hanging.reading.wait(30)
-    closing = threading.Thread(target=runtime.close)
-    closing.start()
-    waiting.join(30)
-    assert len(errors) == 1
-    hanging.go.set()
-    closing.join(30)
-    assert not closing.is_alive()
+def test_closing_during_a_load(restarted: LocalRuntime, expected: Any, hanging: SimpleNamespace) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        waiting = pool.submit(restarted.generate, next_turn(expected[0]), app="notes")
+        assert hanging.reading.wait(30)
+        closing = pool.submit(restarted.close)
+        with pytest.raises(RuntimeClosedError):
+            waiting.result(30)
+        hanging.go.set()
+        closing.result(30)
 
 
 @pytest.mark.check
@@ -293,13 +268,6 @@ def test_the_memory_tier_alone(open_runtime: Callable[..., LocalRuntime]) -> Non
 
 
 @pytest.mark.check
-def test_a_second_runtime_on_the_same_folder(opened: Callable[..., LocalRuntime]) -> None:
-    opened()
-    with pytest.raises(ContextStoreLockedError, match="another"):
-        opened()
-
-
-@pytest.mark.check
 def test_an_unloaded_model_finds_its_contexts_in_the_folder(
     opened: Callable[..., LocalRuntime], expected: Any
 ) -> None:
@@ -332,14 +300,13 @@ def test_a_store_that_is_given_stays_open(
 
 @pytest.mark.check
 def test_contexts_are_found_however_the_model_is_cut(
-    opened: Callable[..., LocalRuntime], expected: Any
+    restarted: LocalRuntime, opened: Callable[..., LocalRuntime], expected: Any
 ) -> None:
     """A profile that is measured again, or refined, may have the model cut elsewhere."""
     first, second = expected
-    with opened() as whole:
-        whole.generate(FIRST, max_tokens=40, app="notes")
+    restarted.close()
     cut = opened(quantum_s=1e-4)
-    assert cut._engine._scheduler._graph.bounds != whole._engine._scheduler._graph.bounds
+    assert cut._engine._scheduler._graph.bounds != restarted._engine._scheduler._graph.bounds
     resumed = cut.generate(next_turn(first), max_tokens=40, app="notes")
     assert resumed.usage.cached_tokens > 0
     assert resumed.token_ids == second.token_ids

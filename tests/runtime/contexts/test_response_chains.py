@@ -8,10 +8,15 @@ from concurrent.futures import Future
 import pytest
 
 from agentrt.errors import ContextBusyError, ContextStoreError
+from agentrt.runtime.contexts.app_contexts import OpenTurn
 from agentrt.runtime.contexts.context import ContextKind
 from agentrt.runtime.contexts.response_chains import ResponseChains, StoredResponse
 from agentrt.runtime.contexts.table import ContextTable
 from tests.runtime.contexts.memory_store import MemoryStore, MemoryText
+
+
+def commit(turn: OpenTurn, id: str) -> None:
+    turn.commit([{"role": "user", "content": id}], 1, {"id": id, "output": [], "secret": f"body of {id}"})
 
 
 class Responses:
@@ -26,11 +31,14 @@ class Responses:
         self.table = ContextTable(self.limit, self.store)
         self.chains = ResponseChains(self.table)
 
-    def add(self, id: str, previous: str | None = None, app: str = "a") -> None:
-        before = None if previous is None else self.find(previous, app)
-        turn = self.chains.begin(app, self.chains.context_for(app, before))
+    def begin(self, previous: StoredResponse | None, app: str = "a", session: str | None = None) -> OpenTurn:
+        turn = self.chains.begin(app, self.chains.context_for(app, previous, session))
         assert turn is not None
-        turn.commit([{"role": "user", "content": id}], 1, {"id": id, "output": [], "secret": f"body of {id}"})
+        return turn
+
+    def add(self, id: str, previous: str | None = None, app: str = "a") -> None:
+        turn = self.begin(None if previous is None else self.find(previous, app), app)
+        commit(turn, id)
         self.chains.close(app, turn)
 
     def find(self, id: str, app: str = "a") -> StoredResponse:
@@ -58,7 +66,11 @@ def test_a_chain_is_one_context(responses: Responses) -> None:
     assert [responses.conversation(id) for id in "123"] == ["1", "12", "123"]
     (context,) = responses.table.contexts("a")
     assert context.kind is ContextKind.RESPONSES
+    responses.restart()
     assert responses.find("2").body["secret"] == "body of 2"
+    responses.add("4", previous="3")
+    assert responses.conversation("4") == "1234"
+    assert responses.contexts == 1
 
 
 def test_a_fork_is_a_context_of_its_own(responses: Responses) -> None:
@@ -77,18 +89,17 @@ def test_two_requests_continue_one_response_at_a_time(responses: Responses) -> N
     assert turn is not None
     assert responses.chains.begin("a", first) is None  # a request that was as fast to choose the context
     responses.add("x", previous="1")
-    turn.commit([{"role": "user", "content": "2"}], 1, {"id": "2", "output": []})
+    commit(turn, "2")
     assert responses.contexts == 2
     assert [responses.conversation(id) for id in ("2", "x")] == ["12", "1x"]
     assert responses.chains.begin("a", first) is None  # the context has gone on
 
 
 def test_a_response_is_continued_while_its_request_winds_up(responses: Responses) -> None:
-    turn = responses.chains.begin("a", responses.chains.context_for("a", None))
-    assert turn is not None
+    turn = responses.begin(None)
     request: Future[None] = Future()
     responses.table.track("a", turn.context_id, request, lambda: None)
-    turn.commit([{"role": "user", "content": "1"}], 1, {"id": "1", "output": []})
+    commit(turn, "1")
     responses.add("2", previous="1")  # the engine has not ended the first request
     request.set_result(None)
     assert responses.contexts == 1
@@ -96,10 +107,7 @@ def test_a_response_is_continued_while_its_request_winds_up(responses: Responses
 
 
 def test_a_response_that_is_not_stored_leaves_nothing(responses: Responses) -> None:
-    new = responses.chains.context_for("a", None)
-    turn = responses.chains.begin("a", new)
-    assert turn is not None
-    responses.chains.close("a", turn)
+    responses.chains.close("a", responses.begin(None))
     assert responses.contexts == 0
     responses.chains.context_for("a", None)
     responses.restart()  # before the first response was complete
@@ -130,22 +138,11 @@ def test_deleting_a_response(responses: Responses) -> None:
 
 def test_a_response_that_is_being_continued_is_not_deleted(responses: Responses) -> None:
     responses.add("1")
-    turn = responses.chains.begin("a", responses.chains.context_for("a", responses.find("1")))
-    assert turn is not None
+    turn = responses.begin(responses.find("1"))
     with pytest.raises(ContextBusyError):
         responses.chains.delete("a", "1")
-    turn.commit([{"role": "user", "content": "2"}], 1, {"id": "2", "output": []})
+    commit(turn, "2")
     assert responses.conversation("2") == "12"
-
-
-def test_responses_survive_a_restart(responses: Responses) -> None:
-    responses.add("1")
-    responses.add("2", previous="1")
-    responses.restart()
-    assert responses.conversation("2") == "12"
-    responses.add("3", previous="2")
-    assert responses.conversation("3") == "123"
-    assert responses.contexts == 1
 
 
 def test_apps_have_their_own_responses(responses: Responses) -> None:
@@ -165,10 +162,8 @@ def test_the_least_recently_used_chain_gives_way() -> None:
 def test_a_response_of_another_model_is_continued_in_a_copy(responses: Responses) -> None:
     other = Responses()
     other.add("1")
-    chains = responses.chains
-    turn = chains.begin("a", chains.context_for("a", other.find("1")))
-    assert turn is not None
-    turn.commit([{"role": "user", "content": "2"}], 1, {"id": "2", "output": []})
+    turn = responses.begin(other.find("1"))
+    commit(turn, "2")
     assert responses.conversation("2") == "12"
     assert other.conversation("1") == "1"
 
@@ -202,9 +197,8 @@ def test_a_copy_that_cannot_be_written_leaves_nothing(
 
 def test_a_chain_keeps_the_name_of_the_request_that_began_it(responses: Responses) -> None:
     for _ in range(2):  # any number of chains may have one name
-        turn = responses.chains.begin("a", responses.chains.context_for("a", None, "thread 7"))
-        assert turn is not None
-        turn.commit([{"role": "user", "content": "x"}], 1, {"id": turn.context_id, "output": []})
+        turn = responses.begin(None, session="thread 7")
+        commit(turn, turn.context_id)
     responses.restart()
     assert [context.session for context in responses.table.contexts("a")] == ["thread 7"] * 2
     session = responses.table.session("a", "thread 7")

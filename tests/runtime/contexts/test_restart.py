@@ -11,13 +11,10 @@ from typing import Any
 
 import pytest
 
-from agentrt.errors import (
-    ContextNotFoundError,
-    ContextQuotaError,
-    ContextStoreError,
-    ContextStoreLockedError,
-)
+from agentrt.errors import ContextNotFoundError, ContextStoreError, ContextStoreLockedError
 from agentrt.runtime import LocalRuntime, ModelPool, PooledModel, RuntimeConfig
+from agentrt.runtime.contexts.table import ContextTable
+from agentrt.runtime.kv.store.store import ContextStore
 from agentrt.runtime.pool.stored_contexts import find_context
 from tests.runtime.conftest import open_exact
 
@@ -122,22 +119,16 @@ def test_a_session_is_served_where_the_disk_fails(
         shared_runtime.bind("app").new_context()
 
 
-def test_a_damaged_text_is_set_aside(
-    open_runtime: Callable[..., LocalRuntime], tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    runtime = open_runtime(context_folder=tmp_path)
-    service = runtime.bind("app")
-    kept, damaged = service.new_context(SYSTEM), service.new_context(SYSTEM)
-    for context in (kept, damaged):
-        service.call(context, "Hello!", max_tokens=4)
-    runtime.close()
-    (file,) = tmp_path.rglob("contexts.sqlite")
-    with closing(sqlite3.connect(file)) as database, database:
+def test_a_damaged_text_is_set_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with ContextStore(tmp_path) as store:
+        kept, damaged = (ContextTable(4, store).create("app") for _ in range(2))
+        for context in (kept, damaged):
+            ContextTable(4, store).begin_turn("app", context.id).commit([HELLO], 1)
+    with closing(sqlite3.connect(tmp_path / "contexts.sqlite")) as database, database:
         database.execute("DELETE FROM turn WHERE context = 2")
-
-    service = open_runtime(context_folder=tmp_path).bind("app")
-    assert [context.id for context in service.contexts()] == [kept.id]
-    assert len(service.get(kept).messages) == 3
+    with ContextStore(tmp_path) as store:
+        (found,) = ContextTable(4, store).contexts("app")
+    assert (found.id, found.messages) == (kept.id, (HELLO,))
     (aside,) = tmp_path.rglob("*.refused-1")
     assert damaged.id.encode() in aside.read_bytes()
     assert aside.name in caplog.text
@@ -159,17 +150,3 @@ def test_blocks_are_stored_in_the_context_that_the_request_names(
     assert stored.keys() == {"context", "session"}
     assert stored["context"].id == context.id
     assert all(each.block_hashes for each in stored.values())
-
-
-def test_the_disk_space_of_an_app_is_limited(
-    open_runtime: Callable[..., LocalRuntime], tmp_path: Path
-) -> None:
-    runtime = open_runtime(context_folder=tmp_path, context_app_bytes=20_000)
-    service = runtime.bind("app")
-    context = service.new_context()
-    with pytest.raises(ContextQuotaError) as caught:
-        _ = [service.new_context(SYSTEM * 20) for _ in range(100)]
-    assert (caught.value.quota, caught.value.limit) == ("context_app_bytes", 20_000)
-    assert len(service.contexts()) > 5
-    service.call(context, "Hello!", max_tokens=4)  # existing ones go on
-    runtime.bind("other").new_context(SYSTEM * 20)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, closing
@@ -19,7 +18,6 @@ from agentrt.errors import (
     PromptTooLongError,
 )
 from agentrt.runtime import Context, ContextKind, ContextService, Finished, Generation, LocalRuntime
-from tests.patience import until
 from tests.runtime.conftest import Gate
 
 SYSTEM = "You help with notes, mail and the calendar."
@@ -55,7 +53,10 @@ def streamed(service: ContextService, context: Context, prompt: Any, **options: 
     return asyncio.run(run())
 
 
-@pytest.mark.parametrize("call", [ContextService.call, awaited, iterated, streamed])
+CALLS = [ContextService.call, awaited, iterated, streamed]
+
+
+@pytest.mark.parametrize("call", CALLS)
 def test_a_context_is_the_conversation_of_its_calls(
     call: Callable[..., Generation], service: ContextService, runtime: LocalRuntime
 ) -> None:
@@ -106,7 +107,7 @@ def calling(*ids: str | None) -> dict[str, Any]:
     return {"role": "assistant", "content": "", "tool_calls": calls}
 
 
-@pytest.mark.parametrize("call", [ContextService.call, awaited, iterated, streamed])
+@pytest.mark.parametrize("call", CALLS)
 def test_an_output_of_a_call_that_was_not_made_is_refused(
     call: Callable[..., Generation], service: ContextService
 ) -> None:
@@ -189,7 +190,7 @@ def test_a_second_call_is_refused_while_the_first_runs(service: ContextService, 
     ]
 
 
-@pytest.mark.parametrize("call", [ContextService.call, awaited, iterated, streamed])
+@pytest.mark.parametrize("call", CALLS)
 def test_deleting_a_context_ends_its_call(
     call: Callable[..., Generation], service: ContextService, gate: Gate
 ) -> None:
@@ -226,27 +227,6 @@ def test_a_cancelled_call_leaves_the_context_as_it_was(service: ContextService, 
     assert len(service.get(context).messages) == 3
 
 
-def test_a_call_that_is_refused_leaves_the_context_as_it_was(service: ContextService) -> None:
-    context = service.new_context()
-    wrong: Any = [
-        ("", {}),
-        (7, {}),
-        ([], {}),
-        ([{"role": "wizard", "content": "x"}], {}),
-        ("Hello!", {"temperature": -1}),
-        ("Hello!", {"app": "other"}),
-        ("Hello!", {"session": "x"}),
-        ("Hello!", {"context_id": "x"}),
-        ("Hello! " * 20_000, {}),
-    ]
-    for prompt, options in wrong:
-        for call in (ContextService.call, awaited, iterated, streamed):
-            with pytest.raises((InvalidRequestError, PromptTooLongError)):
-                call(service, context, prompt, **options)
-    assert service.get(context).messages == ()
-    assert not service.get(context).running
-
-
 def test_a_snapshot_that_its_owner_changes_is_a_copy(service: ContextService) -> None:
     context = service.new_context(SYSTEM)
     service.call(context, "Hello!", max_tokens=4)
@@ -257,13 +237,10 @@ def test_a_snapshot_that_its_owner_changes_is_a_copy(service: ContextService) ->
     assert service.get(context).messages == before
 
 
-@pytest.mark.parametrize("app", [None, 5, "\ud800"])
-def test_an_app_without_a_name_has_no_contexts(runtime: LocalRuntime, app: Any) -> None:
-    with pytest.raises(InvalidRequestError, match="app"):
-        runtime.bind(app)
-
-
 def test_contexts_belong_to_their_app(runtime: LocalRuntime, service: ContextService) -> None:
+    for app in (None, 5, "\ud800"):
+        with pytest.raises(InvalidRequestError, match="app"):
+            runtime.bind(app)  # type: ignore[arg-type]
     context = service.new_context(SYSTEM)
     other = runtime.bind("other")
     for use in (other.get, other.delete, lambda each: other.call(each, "Hello!")):
@@ -289,9 +266,13 @@ def test_the_number_and_the_length_of_contexts_are_limited(open_runtime: Callabl
     assert len(service.get(context).messages) == 3
 
 
-@pytest.mark.parametrize(
-    ("prompt", "field"),
-    [
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_that_is_refused_names_what_is_wrong_and_leaves_the_context_as_it_was(
+    call: Callable[..., Generation], service: ContextService
+) -> None:
+    context = service.new_context(SYSTEM)
+    wrong: list[tuple[Any, str]] = [
+        ("", "prompt"),
         (" ", "prompt"),
         ("\ud800", "prompt"),
         ("word " * 20_000, "prompt"),
@@ -301,35 +282,25 @@ def test_the_number_and_the_length_of_contexts_are_limited(open_runtime: Callabl
         ([], "prompt"),
         (7, "prompt"),
         ([HELLO] * 4096, "prompt"),
-    ],
-)
-@pytest.mark.parametrize("call", [ContextService.call, awaited, iterated, streamed])
-def test_an_error_names_the_prompt(
-    call: Callable[..., Generation], service: ContextService, prompt: Any, field: str
-) -> None:
-    context = service.new_context(SYSTEM)
-    with pytest.raises((InvalidRequestError, PromptTooLongError)) as caught:
-        call(service, context, prompt, max_tokens=2)
-    assert caught.value.field == field
-    assert not service.get(context).running
+    ]
+    options = [{"temperature": -1}, {"app": "other"}, {"session": "x"}, {"context_id": "x"}]
+    refused = [(prompt, field, {"max_tokens": 2}) for prompt, field in wrong]
+    for prompt, field, chosen in [*refused, *(("Hello!", next(iter(each)), each) for each in options)]:
+        with pytest.raises((InvalidRequestError, PromptTooLongError)) as caught:
+            call(service, context, prompt, **chosen)
+        assert caught.value.field == field
+        assert not service.get(context).running
+    assert len(service.get(context).messages) == 1
 
 
-@pytest.mark.parametrize("prompt", [7, "\ud800", "word " * 20_000])
-def test_an_error_names_the_system_prompt(service: ContextService, prompt: Any) -> None:
-    with pytest.raises((InvalidRequestError, PromptTooLongError)) as caught:
-        service.new_context(prompt)
-    assert caught.value.field == "system_prompt"
-
-
-def test_a_context_of_too_many_messages_says_what_helps(service: ContextService) -> None:
+def test_errors_name_the_system_prompt_and_what_helps(runtime: LocalRuntime, service: ContextService) -> None:
+    for prompt in (7, "\ud800", "word " * 20_000):
+        with pytest.raises((InvalidRequestError, PromptTooLongError)) as caught:
+            service.new_context(prompt)  # type: ignore[arg-type]
+        assert caught.value.field == "system_prompt"
     context = service.new_context(SYSTEM)
     with pytest.raises(InvalidRequestError, match=r"would have 4097 messages.*begin a new context with what"):
         service.call(context, [HELLO] * 4096)
-
-
-def test_a_chain_of_responses_names_the_way_to_continue_it(
-    runtime: LocalRuntime, service: ContextService
-) -> None:
     chain = runtime.context_table.create(service.app, ContextKind.RESPONSES)
     with pytest.raises(InvalidRequestError, match=r"cannot be called.*previous_response_id"):
         service.call(chain, "Hello!")
@@ -346,80 +317,24 @@ def test_a_session_is_a_context_of_its_requests(runtime: LocalRuntime, service: 
     assert service.contexts() == []
 
 
-@pytest.mark.parametrize("session", ["", "x" * 257, "a\nb", 7])
-def test_a_wrong_session_is_refused(runtime: LocalRuntime, service: ContextService, session: Any) -> None:
-    with pytest.raises(InvalidRequestError, match="session"):
-        runtime.generate([HELLO], app=service.app, session=session)
+def test_a_wrong_session_is_refused(runtime: LocalRuntime, service: ContextService) -> None:
+    for session in ("", "x" * 257, "a\nb", 7):
+        with pytest.raises(InvalidRequestError, match="session"):
+            runtime.generate([HELLO], app=service.app, session=session)
     with pytest.raises(PromptTooLongError):
         runtime.generate([{"role": "user", "content": "x " * 20_000}], app=service.app, session="fine")
     assert service.contexts() == []
 
 
-def test_a_session_has_the_tokens_of_its_last_request(runtime: LocalRuntime, service: ContextService) -> None:
-    def tokens() -> int | None:
-        until(lambda: not service.contexts()[0].running)
-        return service.contexts()[0].tokens
-
-    messages: list[Any] = []
-    for question in ("Hello!", "What is the weather in Oslo?"):
-        messages.append({"role": "user", "content": question})
-        usage = runtime.generate(messages, app=service.app, session="chat 7", max_tokens=8).usage
-        assert tokens() == usage.prompt_tokens + usage.completion_tokens
-    known = tokens()
-
-    async def cancelled() -> None:
-        options: Any = {"app": service.app, "session": "chat 7", **LONG}
-        async with aclosing(runtime.stream([HELLO], **options)) as events:  # type: ignore[type-var]
-            await anext(events)
-
-    asyncio.run(cancelled())
-    assert tokens() == known  # an answer that was cut off is not part of the conversation
-
-
-def test_requests_of_one_session_run_side_by_side(
-    runtime: LocalRuntime, service: ContextService, gate: Gate
-) -> None:
-    with ThreadPoolExecutor(2) as pool:
-        options: Any = {"app": service.app, "session": "s", "max_tokens": 4}
-        first = pool.submit(runtime.generate, [HELLO], **options)
-        gate.arrived()
-        second = pool.submit(runtime.generate, [HELLO], **options)
-        (context,) = service.contexts()
-        assert context.running
-        service.delete(context)  # its requests have the whole conversation, and go on
-        gate.open()
-        assert first.result(60).token_ids == second.result(60).token_ids
-
-
-def test_apps_take_turns_in_tokenizing_system_prompts(
+def test_system_prompts_are_tokenized_on_the_threads_that_apps_share(
     service: ContextService, runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    encode = runtime._tokenizer.encode
-    threads: list[str] = []
+    run, apps = runtime._preparer._threads.run, list[str]()
 
-    def noting(*arguments: Any) -> list[int]:
-        threads.append(threading.current_thread().name)
-        return encode(*arguments)
+    def noting(app: str, *arguments: Any, **options: Any) -> Any:
+        apps.append(app)
+        return run(app, *arguments, **options)
 
-    monkeypatch.setattr(runtime._tokenizer, "encode", noting)
-    go_on = threading.Event()
-
-    async def main() -> None:
-        busy = [
-            asyncio.create_task(runtime._preparer._threads.run("contexts", lambda _: go_on.wait(60)))
-            for _ in range(2)
-        ]
-        await asyncio.sleep(0)
-        waiting = asyncio.create_task(service.anew_context(SYSTEM))
-        try:
-            other = runtime.bind("other")
-            other.delete(await other.anew_context(SYSTEM))
-            assert len(threads) == 1  # this app has as many threads as it may have
-        finally:
-            go_on.set()
-        assert (await waiting).messages[0]["content"] == SYSTEM
-        await asyncio.gather(*busy)
-
-    asyncio.run(main())
-    assert len(threads) == 2
-    assert all(name.startswith("agentrt-prepare") for name in threads)
+    monkeypatch.setattr(runtime._preparer._threads, "run", noting)
+    assert asyncio.run(service.anew_context(SYSTEM)).messages[0]["content"] == SYSTEM
+    assert apps == [service.app]

@@ -14,11 +14,9 @@ from hypothesis import strategies as st
 from agentrt.calls import ToolCallFormat
 from agentrt.runtime import EngineStatistics, LocalRuntime
 from agentrt.runtime.drafting.grammar import GrammarDrafter
-from agentrt.runtime.drafting.grammar_history import GrammarHistory
-from agentrt.runtime.drafting.token_texts import TokenTexts
+from agentrt.runtime.drafting.grammar_history import Following, GrammarHistory, PromptValues, TokenTexts
 from agentrt.runtime.model.tokenizer import Tokenizer
 from agentrt.runtime.scheduler.draft import NO_DRAFT, Draft
-from agentrt.runtime.structured_output.grammar_matcher import GrammarMatcher
 from agentrt.runtime.structured_output.manager import StructuredOutputManager
 from agentrt.runtime.structured_output.tool_choice import ToolChoice
 from tests.hypothesis_profiles import examples
@@ -59,22 +57,12 @@ class Answer:
     """An answer that is written piece by piece, with its drafter."""
 
     def __init__(
-        self,
-        tokenizer: Tokenizer,
-        texts: TokenTexts,
-        matcher: GrammarMatcher | None,
-        *,
-        prompt: str = "",
-        history: GrammarHistory | None = None,
+        self, tokenizer: Tokenizer, texts: TokenTexts, matcher: Any, prompt: str = "", history: Any = None
     ) -> None:
-        assert matcher is not None
-        self.tokenizer = tokenizer
-        self.matcher = matcher
+        self.tokenizer, self.texts, self.matcher = tokenizer, texts, matcher
         self.history = history or GrammarHistory()
-        self.drafter = GrammarDrafter(
-            matcher, texts, tokenizer.encode(prompt) if prompt else [], tokenizer.end_token, self.history
-        )
-        self.texts = texts
+        tokens = tokenizer.encode(prompt) if prompt else []
+        self.drafter = GrammarDrafter(matcher, texts, tokens, tokenizer.end_token, self.history)
 
     def write(self, text: str) -> Answer:
         for token in self.tokenizer.encode(text):
@@ -102,64 +90,42 @@ class Answer:
 
 @pytest.fixture
 def begin(tokenizer: Tokenizer, texts: TokenTexts, manager: StructuredOutputManager) -> Callable[..., Answer]:
-    def begin_one(
-        choice: ToolChoice | None = None, schema: dict[str, Any] | None = None, **options: Any
-    ) -> Answer:
-        return Answer(tokenizer, texts, manager.matcher(choice, schema), **options)
-
-    return begin_one
+    return lambda choice, **options: Answer(tokenizer, texts, manager.matcher(choice, None), **options)
 
 
 HEAD = '\n{"name": "get_weather", "arguments": {"city": "'
 
 
-def test_what_the_grammar_forces_is_drafted(begin: Callable[..., Answer]) -> None:
-    answer = begin(ToolChoice([WEATHER], required=True))
-    assert answer.drafted() == OPENING + HEAD
-    answer.write(OPENING)
-    assert answer.drafted() == HEAD
-    answer.write(HEAD + 'Oslo", "days": 3, "unit": "c')
-    assert answer.drafted().startswith('elsius"}}\n</tool_call>')
-
-
-def test_free_text_has_no_draft(begin: Callable[..., Answer]) -> None:
-    answer = begin(ToolChoice([WEATHER]))
-    assert answer.complete() == NO_DRAFT
-    assert answer.write("I look it up.").complete() == NO_DRAFT
-    assert answer.write(OPENING).drafted() == HEAD
-
-
-def test_a_value_is_closed_and_the_forced_text_behind_it_is_drafted(begin: Callable[..., Answer]) -> None:
-    answer = begin(ToolChoice([WEATHER]), prompt="Weather in Oslo?").write(OPENING + HEAD + "Oslo")
-    assert answer.drafted().rstrip() == '", "days":'
-    answer.write('", "days": 3')
-    assert answer.drafted() == ', "unit": "'
-
-
-def test_a_value_is_copied_from_the_prompt(begin: Callable[..., Answer], texts: TokenTexts) -> None:
-    prompt = "Is it raining in San Francisco? Tell me."
-    answer = begin(ToolChoice([WEATHER]), prompt=prompt).write(OPENING + HEAD + "San")
-    assert answer.drafted().rstrip() == ' Francisco", "days":'
-    number = begin(ToolChoice([WEATHER]), prompt="Oslo for 375 days").write(
-        OPENING + HEAD + 'Oslo", "days": 3'
-    )
-    assert number.drafted() == '75, "unit": "'
-
-
 @pytest.mark.parametrize(
-    ("choice", "end"),
+    ("required", "prompt", "written", "drafted"),
     [
-        (ToolChoice([LIGHT], parallel=False), "[end]"),
-        (ToolChoice([LIGHT], required=True), "[end]"),
-        (ToolChoice([LIGHT]), "[end]"),
+        (True, "", "", OPENING + HEAD),
+        (True, "", OPENING, HEAD),
+        (True, "", OPENING + HEAD + 'Oslo", "days": 3, "unit": "c', 'elsius"}}\n</tool_call>[end]'),
+        (False, "", "", ""),
+        (False, "", "I look it up.", ""),
+        (False, "", "I look it up." + OPENING, HEAD),
+        (False, "Weather in Oslo?", OPENING + HEAD + "Oslo", '", "days":'),
+        (False, "Weather in Oslo?", OPENING + HEAD + 'Oslo", "days": 3', ', "unit": "'),
+        (False, "It rains in San Francisco? Tell me.", OPENING + HEAD + "San", ' Francisco", "days":'),
+        (False, "Oslo for 375 days", OPENING + HEAD + 'Oslo", "days": 3', '75, "unit": "'),
     ],
 )
-def test_the_end_of_the_answer_is_drafted_behind_a_call(
-    begin: Callable[..., Answer], choice: ToolChoice, end: str
+def test_what_is_forced_or_copied_from_the_prompt_is_drafted(
+    begin: Callable[..., Answer], required: bool, prompt: str, written: str, drafted: str
 ) -> None:
+    answer = begin(ToolChoice([WEATHER], required=required), prompt=prompt).write(written)
+    assert answer.drafted().rstrip() == drafted.rstrip()
+
+
+@pytest.mark.parametrize("options", [{"parallel": False}, {"required": True}, {}])
+def test_the_end_of_the_answer_is_drafted_behind_a_call(
+    begin: Callable[..., Answer], options: dict[str, bool]
+) -> None:
+    choice = ToolChoice([LIGHT], **options)
     call = '\n{"name": "set_light", "arguments": {"state": "on", "room": "hall"}}\n</tool_call>'
     answer = begin(choice).write(OPENING + call)
-    assert answer.drafted() == end
+    assert answer.drafted() == "[end]"
     if choice.parallel:
         assert answer.write("\n").drafted() in ("", "[end]")
         assert answer.write(OPENING).drafted().startswith('\n{"name": "set_light"')
@@ -391,3 +357,42 @@ def test_a_grammar_drafter_that_fails_costs_only_its_drafts(
     monkeypatch.setattr(GrammarHistory, "tokenize", lambda *_: 1 / 0)
     answer = exact_runtime.generate(MESSAGES, max_tokens=80, app="broken", **FORCED_CALL)
     assert answer.token_ids == plain_answers[0].token_ids
+
+
+WORDS = [b"<end>", b" San", b" Francisco", b"?", b" in", b" San", b"tiago", b"3", b"75", b" days", b"\n"]
+WORD_TEXTS = TokenTexts([b"", *WORDS[1:]], lambda text: [])
+
+
+def values(*words: bytes) -> PromptValues:
+    return PromptValues([WORDS.index(word) for word in words], WORD_TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "value", "following", "word"),
+    [
+        ((b" in", b" San", b" Francisco", b"?"), b"San", Following.LIKE_WORD, b" Francisco"),
+        ((b" in", b" San", b" Francisco", b"?"), b"San Francisco", Following.PUNCTUATION, b"?"),
+        ((b" San", b" in"), b"San", Following.OTHER_WORD, b" in"),
+        ((b" San", b"tiago"), b"San", Following.WORD_PART, b"tiago"),
+        ((b"3", b"75", b" days"), b"3", Following.WORD_PART, b"75"),
+        ((b"3", b"75", b" days"), b"375", Following.OTHER_WORD, b" days"),
+        ((b" San", b"<end>", b"\n"), b"San", Following.PUNCTUATION, b"<end>"),
+    ],
+)
+def test_what_follows_a_value(
+    prompt: tuple[bytes, ...], value: bytes, following: Following, word: bytes
+) -> None:
+    found = values(*prompt).continuation(value)
+    assert found == (following, WORDS.index(word))
+
+
+def test_values_that_do_not_stand_at_the_beginning_of_a_word_or_at_its_token() -> None:
+    prompt = values(b" San", b"3", b"75", b" Francisco")
+    for value in (b"Oslo", b"an", b"Sa", b"Francisco", b"75"):
+        assert prompt.continuation(value) == (Following.NOTHING, None)
+
+
+def test_the_last_place_counts() -> None:
+    prompt = values(b" San", b" Francisco", b" San", b"tiago", b"\n")
+    assert prompt.continuation(b"San").following is Following.WORD_PART
+    assert values().continuation(b"San") == (Following.NOTHING, None)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from agentrt.own_files import NotAFileError
 from agentrt.runtime.files.file_lock import file_lock
-from agentrt.runtime.files.regular_file import NotAFileError
 
 
 def test_a_lock_that_is_held_is_refused_without_waiting(tmp_path: Path) -> None:

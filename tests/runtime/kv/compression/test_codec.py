@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from agentrt.errors import ChunkFormatError
 from agentrt.runtime.kv.compression.codec import BitPlan, BlockCodec
+from agentrt.runtime.kv.compression.sections import pack, planes_of, unpack
 from agentrt.runtime.model.kv_layout import CacheInput, KVLayout
 from tests.runtime.kv.compression.made_up_blocks import (
     TOKENS,
@@ -26,7 +27,7 @@ ROUNDING = {"f32": 0.0, "bf16": 2.0**-8, "f16": 2.0**-11, "u8": 0.0}
 def decoded(
     codec: BlockCodec, rows: list[np.ndarray], level: int, positions: list[int]
 ) -> tuple[list[bytes], list[np.ndarray]]:
-    payloads = codec.encode(rows, level, positions)
+    payloads = codec.encode(rows, [level] * len(positions), positions)
     out = [np.zeros_like(row) for row in rows]
     codec.decode(payloads, level, out)
     return payloads, out
@@ -74,19 +75,13 @@ def test_four_bits_take_less_than_half_of_a_quantised_arena() -> None:
     assert codec.payload_bytes(2, 1) < 0.265 * whole
 
 
-@pytest.mark.parametrize("element", ELEMENTS)
-def test_a_block_as_it_is_comes_back_bit_for_bit(element: str) -> None:
+@pytest.mark.parametrize(("element", "level"), [*((element, 0) for element in ELEMENTS), ("u8", 8)])
+def test_a_block_as_it_is_and_eight_bits_of_a_quantised_one_come_back(element: str, level: int) -> None:
     layout = layout_of(element)
     rows = random_rows(layout, 3)
-    payloads, out = decoded(BlockCodec(layout), rows, 0, [0, 1, 2])
-    assert payloads[1] == b"".join(row[1].tobytes() for row in rows), "one block of each cache, in order"
-    assert all(np.array_equal(row, back) for row, back in zip(rows, out, strict=True))
-
-
-def test_eight_bits_of_a_quantised_arena_are_its_own() -> None:
-    layout = layout_of("u8")
-    rows = random_rows(layout, 3)
-    _, out = decoded(BlockCodec(layout), rows, 8, [1, 2, 3])
+    payloads, out = decoded(BlockCodec(layout), rows, level, [1, 2, 3])
+    one_of_each = b"".join(row[1].tobytes() for row in rows)
+    assert level or payloads[1] == one_of_each, "one block of each cache, in order"
     assert all(np.array_equal(row, back) for row, back in zip(rows, out, strict=True))
 
 
@@ -117,34 +112,20 @@ def test_a_constant_channel_survives_every_level(element: str) -> None:
             assert np.allclose(format.numbers(after), format.numbers(before), rtol=2e-3, atol=1e-6)
 
 
-def test_caches_may_have_bits_of_their_own() -> None:
-    layout = layout_of("u8")
-    plan = BitPlan({4: (8, 3, 5, 2)}, sink_blocks=0)  # key 0, key 1, value 0, value 1
-    codec = BlockCodec(layout, plan)
-    rows = random_rows(layout, 2)
-    _, out = decoded(codec, rows, 4, [0, 1])
-    errors = [
-        np.abs(format.numbers(row) - format.numbers(back)).mean() / format.numbers(row).std()
-        for format, row, back in zip(formats_of(layout), rows, out, strict=True)
-    ]
-    assert errors[0] == 0 < errors[2] < errors[3]
-    assert errors[1] > 0
-
-
 def test_damaged_and_foreign_payloads_are_refused_before_anything_is_written() -> None:
     layout = layout_of("u8")
     codec, other = BlockCodec(layout), BlockCodec(layout, BitPlan.uniform(4, (4,)))
     rows = random_rows(layout, 2)
-    good = codec.encode(rows, 4, [1, 2])
+    good = codec.encode(rows, [4, 4], [1, 2])
     assert codec.fingerprint != other.fingerprint
     for bad in (
         b"",
         good[1][:-1],
         good[1] + b"x",
         b"xx" + good[1][2:],
-        other.encode(rows, 4, [1, 2])[1],
+        other.encode(rows, [4, 4], [1, 2])[1],
         good[1][:3] + b"\x03" + good[1][4:],
-        codec.encode(rows, 2, [1, 2])[1][:5] + good[1][5:],
+        codec.encode(rows, [2, 2], [1, 2])[1][:5] + good[1][5:],
     ):
         out = [np.full_like(row, 9) for row in rows]
         with pytest.raises(ChunkFormatError):
@@ -162,3 +143,23 @@ def test_a_layout_that_only_the_device_knows_is_stored_as_it_is() -> None:
     rows = [np.random.default_rng(0).integers(0, 256, (2, size), np.uint8) for size in (1536, 2560)]
     _, out = decoded(codec, rows, 0, [0, 1])
     assert all(np.array_equal(row, back) for row, back in zip(rows, out, strict=True))
+
+
+@given(
+    bits=st.integers(1, 8), seed=st.integers(0, 2**32 - 1), octets=st.integers(1, 4), size=st.integers(1, 9)
+)
+def test_packing_takes_the_bits_it_names_and_loses_nothing(
+    bits: int, seed: int, octets: int, size: int
+) -> None:
+    codes = np.random.default_rng(seed).integers(0, 2**bits, (2, 8 * octets, size), np.uint8)
+    packed = pack(codes, bits)
+    assert sum(plane.nbytes for plane in packed) * 8 == codes.size * bits
+    out = np.full((2, 8 * octets, size + 3), 7, np.uint8)
+    unpack(packed, bits, out[..., 2:-1])
+    assert np.array_equal(out[..., 2:-1], codes)
+    assert (out[..., [0, 1, -1]] == 7).all(), "nothing beside the codes is written"
+
+
+@pytest.mark.parametrize(("bits", "widths"), [(8, [8]), (7, [4, 2, 1]), (5, [4, 1]), (3, [2, 1]), (2, [2])])
+def test_planes_hold_whole_codes(bits: int, widths: list[int]) -> None:
+    assert [width for width, _ in planes_of(bits)] == widths

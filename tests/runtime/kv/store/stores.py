@@ -8,8 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agentrt.errors import ChunkDamagedError
-from agentrt.runtime.kv.store.chunk_files import Disk
-from agentrt.runtime.kv.store.chunks import Chunk
+from agentrt.runtime.kv.store.chunk_files import Chunk, Disk
 from agentrt.runtime.kv.store.store import ContextStore
 
 FINGERPRINT = b"a model"

@@ -17,7 +17,7 @@ import pytest
 
 from agentrt.errors import ContextNotFoundError, ContextStoreError
 from agentrt.private_database import PrivateDatabase
-from agentrt.runtime.kv.store.keys import KeyFile
+from agentrt.runtime.kv.store.folder import KeyFile
 from agentrt.runtime.kv.store.store import ContextStore
 from tests.runtime.kv.store.stores import FINGERPRINT, FaultyDisk, chunk, contents, hashes
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from agentrt.errors import ChunkDamagedError, ContextDamagedError, ContextNotFoundError, ContextStoreError
-from agentrt.runtime.kv.store.keys import KeyFile
+from agentrt.runtime.kv.store.folder import KeyFile
 from agentrt.runtime.kv.store.store import ContextStore
-from tests.runtime.kv.store.stores import FINGERPRINT, chunk, contents, hashes
+from tests.runtime.kv.store.stores import FINGERPRINT, chunk, contents, hashes, readable
 
 DATABASE = "contexts.sqlite"
 
@@ -98,20 +98,8 @@ def _read(folder: Path, key: KeyFile | None, expected: Any) -> Any:
                     assert store.get(app, context.id) is None
                     continue
                 assert text == known[context.id][0]
-                found[app][context.id] = text, contents_of(store, app, context.block_hashes)
+                found[app][context.id] = text, readable(store, app, context.block_hashes)
                 assert found[app][context.id][1] <= known[context.id][1]
-    return found
-
-
-def contents_of(store: ContextStore, app: str, block_hashes: list[bytes]) -> set[bytes]:
-    found = set()
-    for each in block_hashes:
-        if (location := store.locate(app, each)) is not None:
-            try:
-                assert store.read(location) == chunk(int.from_bytes(each, "big"))
-            except ChunkDamagedError:
-                continue
-            found.add(each)
     return found
 
 
@@ -201,21 +189,17 @@ def test_secrets_that_are_damaged_cost_the_kv(tmp_path: Path) -> None:
         assert store.statistics().chunks == 0
 
 
-def delete(file: Path) -> None:
-    file.unlink()
-
-
 def shorten(file: Path) -> None:
     os.truncate(file, file.stat().st_size - 1)
 
 
-def flip(file: Path) -> None:
+def flip(file: Path, at: int = -1) -> None:
     content = bytearray(file.read_bytes())
-    content[-1] ^= 1
+    content[at] ^= 1
     file.write_bytes(content)
 
 
-@pytest.mark.parametrize("harm", [delete, shorten, flip])
+@pytest.mark.parametrize("harm", [Path.unlink, shorten, flip])
 def test_a_chunk_that_another_program_harms_is_stored_again(
     tmp_path: Path, harm: Callable[[Path], None], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -242,10 +226,7 @@ def test_damage_among_chunks_that_are_read_together_is_found_in_its_chunk(tmp_pa
     with ContextStore(tmp_path, FINGERPRINT) as store:
         store.create("notes", "a").append_chunks([chunk(number) for number in range(5)])
         locations = [store.locate("notes", each) for each in hashes(0, 1, 2, 3, 4)]
-        file = file_of(store, 2)
-        content = bytearray(file.read_bytes())
-        content[locations[2].offset + 3] ^= 4
-        file.write_bytes(content)
+        flip(file_of(store, 2), locations[2].offset + 3)
         found = store.read_all(locations)
         assert isinstance(found[2], ChunkDamagedError)
         assert found[:2] + found[3:] == [chunk(0), chunk(1), chunk(3), chunk(4)]
@@ -254,7 +235,7 @@ def test_damage_among_chunks_that_are_read_together_is_found_in_its_chunk(tmp_pa
         assert store.statistics().chunks == 4
 
 
-@pytest.mark.parametrize("harm", [delete, shorten])
+@pytest.mark.parametrize("harm", [Path.unlink, shorten])
 def test_files_of_chunks_that_are_harmed_between_two_processes(
     tmp_path: Path, harm: Callable[[Path], None]
 ) -> None:
@@ -287,14 +268,6 @@ def test_a_store_of_another_version_is_left_alone(tmp_path: Path, setting: str) 
     with pytest.raises(ContextStoreError, match=r"another version of agentrt.*another folder"):
         ContextStore(tmp_path, FINGERPRINT)
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
-
-
-def test_a_store_of_the_former_format_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "store").write_bytes(b"agentrt context\n\1")
-    (tmp_path / "0123.text").write_bytes(b"agentrt context\n\1")
-    with pytest.raises(ContextStoreError, match=r"an earlier version.*Move the folder away"):
-        ContextStore(tmp_path, FINGERPRINT)
-    assert {file.name for file in tmp_path.iterdir()} == {"store", "0123.text", ".lock"}
 
 
 def test_files_of_others_are_left_alone(tmp_path: Path) -> None:

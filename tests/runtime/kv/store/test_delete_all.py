@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentrt.errors import ContextNotFoundError, ContextStoreError
-from agentrt.runtime.kv.store.keys import KeyFile
+from agentrt.runtime.kv.store.folder import KeyFile
 from agentrt.runtime.kv.store.store import ContextStore
 from tests.hypothesis_profiles import examples
 from tests.runtime.kv.store.stores import FINGERPRINT, Contents, FaultyDisk, chunk, contents, hashes
@@ -117,9 +117,5 @@ def test_what_cannot_be_deleted_is_still_there_and_its_chunks_are_not_found(tmp_
             assert contents(store) == before | {"notes": {}}
             assert len(list(folder.glob("*.chunks"))) == 2
     assert fail_at == 2
-    assert contents_of(folder) == before | {"notes": {}}
-
-
-def contents_of(folder: Path) -> Contents:
     with ContextStore(folder, FINGERPRINT) as store:
-        return contents(store)
+        assert contents(store) == before | {"notes": {}}

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agentrt.errors import ContextKeyError, MissingExtraError
-from agentrt.runtime.kv.store.keys import KeyFile, KeyringKey, KeySource
+from agentrt.runtime.kv.store.folder import KeyFile, KeyringKey, KeySource
 from agentrt.runtime.kv.store.store import ContextStore
 from tests.runtime.kv.store.stores import FINGERPRINT, chunk, contents
 
@@ -58,48 +58,32 @@ def test_equal_contents_are_sealed_differently(tmp_path: Path) -> None:
     assert len(pieces) == len(set(pieces)) > 500
 
 
-def test_a_wrong_key_changes_nothing(tmp_path: Path) -> None:
-    folder = tmp_path / "contexts"
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_wrong_key_changes_nothing(tmp_path: Path, damaged: bool) -> None:
+    """Where the secrets are damaged, too, the contexts tell it, and are not set aside as damaged."""
+    folder, plain, missing = tmp_path / "contexts", tmp_path / "plain", tmp_path / "missing"
     fill(folder, KeyFile(tmp_path / "key"))
-    (tmp_path / "other").write_bytes(b"ab" * 32)
-    (tmp_path / "other").chmod(0o600)
-    before = snapshot(folder)
-    for key, message in (
-        (KeyFile(tmp_path / "other"), "is encrypted with another key"),
-        (None, "is encrypted, and there is no key"),
-        (KeyFile(tmp_path / "missing"), f"the key file {tmp_path / 'missing'} is missing. Restore it"),
-    ):
-        with pytest.raises(ContextKeyError, match=message):
-            ContextStore(folder, FINGERPRINT, key=key)
-    assert snapshot(folder) == before
-    assert not (tmp_path / "missing").exists()
-
-
-def test_a_wrong_key_changes_nothing_where_the_secrets_are_damaged_too(tmp_path: Path) -> None:
-    """What tells a wrong key is gone; the contexts do, and are not set aside as damaged."""
-    folder = tmp_path / "contexts"
-    fill(folder, KeyFile(tmp_path / "key"))
-    with closing(sqlite3.connect(folder / "contexts.sqlite")) as database, database:
-        database.execute("UPDATE setting SET value = CAST('x' AS BLOB) WHERE name = 'secrets'")
+    fill(plain, None)
+    if damaged:
+        with closing(sqlite3.connect(folder / "contexts.sqlite")) as database, database:
+            database.execute("UPDATE setting SET value = CAST('x' AS BLOB) WHERE name = 'secrets'")
     KeyFile(tmp_path / "other").create()
     before = snapshot(folder)
-    for key, message in (
-        (KeyFile(tmp_path / "other"), "no context was written with this key"),
-        (None, "no context was written with this key"),
-        (KeyFile(tmp_path / "missing"), "is missing. Restore it"),
+    unknown = "no context was written with this key"
+    for opened, key, message in (
+        (folder, KeyFile(tmp_path / "other"), unknown if damaged else "is encrypted with another key"),
+        (folder, None, unknown if damaged else "is encrypted, and there is no key"),
+        (folder, KeyFile(missing), f"the key file {missing} is missing. Restore it"),
+        (plain, KeyFile(tmp_path / "key"), "is not encrypted"),
     ):
         with pytest.raises(ContextKeyError, match=message):
-            ContextStore(folder, FINGERPRINT, key=key)
+            ContextStore(opened, FINGERPRINT, key=key)
     assert snapshot(folder) == before
+    assert not missing.exists()
     with ContextStore(folder, FINGERPRINT, key=KeyFile(tmp_path / "key")) as store:
-        assert contents(store, ("my-app",))["my-app"] == {"my-thread": ([b"my-text"], set())}
-
-
-def test_a_plain_store_is_not_opened_with_a_key(tmp_path: Path) -> None:
-    fill(tmp_path / "contexts", None)
-    KeyFile(tmp_path / "key").create()
-    with pytest.raises(ContextKeyError, match="is not encrypted"):
-        ContextStore(tmp_path / "contexts", FINGERPRINT, key=KeyFile(tmp_path / "key"))
+        assert contents(store, ("my-app",))["my-app"] == {
+            "my-thread": ([b"my-text"], set() if damaged else {chunk(77).block_hash})
+        }
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
@@ -129,9 +113,6 @@ def test_a_key_file_that_is_no_file_of_the_user(tmp_path: Path) -> None:
         with pytest.raises(ContextKeyError, match=f"the key file {tmp_path / name} cannot be used"):
             ContextStore(tmp_path / "contexts", FINGERPRINT, key=KeyFile(tmp_path / name))
     assert not (tmp_path / "nowhere").exists()
-
-
-def test_a_key_file_in_a_missing_folder(tmp_path: Path) -> None:
     with pytest.raises(ContextKeyError, match="cannot be created"):
         ContextStore(tmp_path / "contexts", FINGERPRINT, key=KeyFile(tmp_path / "no" / "key"))
 

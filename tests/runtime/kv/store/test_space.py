@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from agentrt.errors import ContextQuotaError, ContextStoreError
 from agentrt.runtime.kv.store.store import ContextStore
-from agentrt.runtime.kv.store.usage import StoreQuotas
 from tests.hypothesis_profiles import examples
 from tests.runtime.kv.store.stores import FINGERPRINT, FullDisk, chunk, contents
 
@@ -49,7 +48,7 @@ operations = st.lists(
 def test_no_limit_is_exceeded_but_by_text_and_no_text_is_lost(
     operations: list, bytes_per_app: int, disk_bytes: int
 ) -> None:
-    quotas = StoreQuotas(context_app_bytes=bytes_per_app, context_disk_bytes=disk_bytes)
+    quotas = {"context_app_bytes": bytes_per_app, "context_disk_bytes": disk_bytes}
     expected: dict[str, dict[str, tuple[list[bytes], set[int]]]] = {"notes": {}, "mail": {}}
     folder = Path(tempfile.mkdtemp())
     store = ContextStore(folder, FINGERPRINT, quotas=quotas)
@@ -107,7 +106,7 @@ def test_no_limit_is_exceeded_but_by_text_and_no_text_is_lost(
 
 
 def test_kv_of_the_context_used_longest_ago_goes_first(tmp_path: Path) -> None:
-    with ContextStore(tmp_path, FINGERPRINT, quotas=StoreQuotas(context_app_bytes=4 * SIZE)) as store:
+    with ContextStore(tmp_path, FINGERPRINT, quotas={"context_app_bytes": 4 * SIZE}) as store:
         for number, id in enumerate("abc"):
             store.create("notes", id).append_chunks(big(number))
         store.create("mail", "a").append_chunks(big(0))
@@ -129,35 +128,29 @@ def test_the_order_of_use_survives_a_restart_and_a_clock_that_goes_backwards(tmp
     with ContextStore(tmp_path, FINGERPRINT, clock=lambda: 0) as store:
         assert [context.id for context in store.contexts("notes")] == [*"bcad"]
         store.get("notes", "b").append_text(b"more")
-    quotas = StoreQuotas(context_disk_bytes=3 * SIZE)
+    quotas = {"context_disk_bytes": 3 * SIZE}
     with ContextStore(tmp_path, FINGERPRINT, clock=lambda: 0, quotas=quotas) as store:
         assert [context.id for context in store.contexts("notes")] == [*"cadb"]
         assert [hashes_of(store, id) for id in "cadb"] == [[], [], [3], [0]]  # a smaller limit than before
 
 
-def test_a_use_that_writes_nothing_survives_a_restart(tmp_path: Path) -> None:
-    with ContextStore(tmp_path, FINGERPRINT) as store:
-        for id in "abc":
-            store.create("notes", id).append_chunks([chunk(1)])
-        store.get("notes", "a").touch()
-        used = store.get("notes", "a").used
-    with ContextStore(tmp_path, FINGERPRINT) as store:
-        assert [each.id for each in store.contexts("notes")] == ["b", "c", "a"]
-        assert store.get("notes", "a").used == used
-
-
-def test_a_request_that_computes_nothing_new_is_a_use_that_survives_a_crash(tmp_path: Path) -> None:
+def test_a_use_that_writes_nothing_survives_a_restart_and_one_of_known_chunks_a_crash(tmp_path: Path) -> None:
     with ContextStore(tmp_path / "one", FINGERPRINT) as store:
         for id in "abc":
             store.create("notes", id).append_chunks([chunk(1)])
         assert store.get("notes", "a").refer_to([chunk(1).block_hash]) == []
         shutil.copytree(tmp_path / "one", tmp_path / "two")  # what is there without a close
+        store.get("notes", "b").touch()
+        used = store.get("notes", "b").used
     with ContextStore(tmp_path / "two", FINGERPRINT) as crashed:
         assert [each.id for each in crashed.contexts("notes")] == ["b", "c", "a"]
+    with ContextStore(tmp_path / "one", FINGERPRINT) as store:
+        assert [each.id for each in store.contexts("notes")] == ["c", "a", "b"]
+        assert store.get("notes", "b").used == used
 
 
 def test_what_does_not_fit_is_not_stored(tmp_path: Path) -> None:
-    with ContextStore(tmp_path, FINGERPRINT, quotas=StoreQuotas(context_app_bytes=4 * SIZE)) as store:
+    with ContextStore(tmp_path, FINGERPRINT, quotas={"context_app_bytes": 4 * SIZE}) as store:
         context = store.create("notes", "a")
         assert context.append_chunks(big(*range(9))) == 3
         assert hashes_of(store, "a") == [0, 1, 2]
@@ -172,7 +165,7 @@ def test_what_does_not_fit_is_not_stored(tmp_path: Path) -> None:
 
 
 def test_texts_beyond_one_limit_do_not_suspend_the_other(tmp_path: Path) -> None:
-    quotas = StoreQuotas(context_app_bytes=2 * SIZE, context_disk_bytes=4 * SIZE)
+    quotas = {"context_app_bytes": 2 * SIZE, "context_disk_bytes": 4 * SIZE}
     with ContextStore(tmp_path, FINGERPRINT, quotas=quotas) as store:
         store.create("mail", "a").append_chunks(big(1))
         context = store.create("notes", "a")
@@ -197,19 +190,6 @@ def test_a_shared_prefix_outlives_the_context_that_has_stored_it(tmp_path: Path)
         store.delete("notes", "b")
         assert store.statistics().chunk_bytes == 0
     assert not list(tmp_path.glob("*.chunks"))
-
-
-def test_kv_of_another_fingerprint_is_deleted(tmp_path: Path) -> None:
-    with ContextStore(tmp_path, b"another model") as store:
-        context = store.create("notes", "a")
-        context.append_text(b"a")
-        context.append_chunks([chunk(1), chunk(2)])
-    with ContextStore(tmp_path, FINGERPRINT) as store:
-        assert contents(store)["notes"] == {"a": ([b"a"], set())}
-        assert not list(tmp_path.glob("*.chunks"))
-        assert store.get("notes", "a").append_chunks([chunk(1, 7)]) == 1
-    with ContextStore(tmp_path, FINGERPRINT) as store:
-        assert store.read(store.locate("notes", chunk(1).block_hash)) == chunk(1, 7)
 
 
 @contextmanager

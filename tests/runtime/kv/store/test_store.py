@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from hypothesis import strategies as st
@@ -16,8 +17,9 @@ from agentrt.errors import (
     InvalidRequestError,
     RuntimeClosedError,
 )
-from agentrt.runtime.kv.block_hashes import PrefixSalts
-from agentrt.runtime.kv.store.keys import KeyFile
+from agentrt.private_database import PrivateDatabase
+from agentrt.runtime.kv.store.chunk_files import Disk, Extent
+from agentrt.runtime.kv.store.folder import KeyFile
 from agentrt.runtime.kv.store.store import ContextStore
 from tests.hypothesis_profiles import examples
 from tests.runtime.kv.store.stores import FINGERPRINT, Contents, chunk, contents
@@ -161,14 +163,6 @@ TestEncryptedStore = EncryptedStoreMachine.TestCase
 TestEncryptedStore.settings = examples(10, stateful_step_count=20)
 
 
-def test_hashes_are_found_again_after_a_restart(tmp_path: Path) -> None:
-    with ContextStore(tmp_path, FINGERPRINT) as store:
-        salt = store.salts.salt_for("notes")
-    with ContextStore(tmp_path, FINGERPRINT) as store:
-        assert store.salts.salt_for("notes") == salt
-    assert PrefixSalts().salt_for("notes") != salt
-
-
 def test_a_context_knows_the_order_of_its_chunks(tmp_path: Path) -> None:
     with ContextStore(tmp_path, FINGERPRINT) as store:
         store.create("notes", "a").append_chunks([chunk(2), chunk(4)])
@@ -233,3 +227,34 @@ def test_without_a_fingerprint_there_is_text_only(tmp_path: Path) -> None:
         assert context.refer_to([chunk(1).block_hash]) == [chunk(1).block_hash]
         store.use_fingerprint(FINGERPRINT)
         assert contents(store)["notes"] == {"a": ([b"text"], {chunk(1).block_hash})}
+
+
+class UnreadableDisk(Disk):
+    """A disk of which no file can be read."""
+
+    def read(self, path: Path, extent: Extent, soon: Extent | None = None) -> NoReturn:
+        raise AssertionError(path)
+
+
+@pytest.mark.check
+@pytest.mark.slow
+def test_ten_thousand_contexts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    change = PrivateDatabase.change
+    with monkeypatch.context() as patch, ContextStore(tmp_path, FINGERPRINT) as store:
+        patch.setattr("os.fsync", lambda _: None)
+        patch.setattr(PrivateDatabase, "change", lambda database, **_: change(database, synced=False))
+        for number in range(10_000):
+            context = store.create(f"app {number % 100}", str(number))
+            context.append_text(b"text")
+            context.append_chunks([chunk(number % 7), chunk(number)])
+    with ContextStore(tmp_path, FINGERPRINT, disk=UnreadableDisk()) as store:
+        assert store.statistics().contexts == 10_000
+        assert store.statistics().chunks == 10_000 + 100 * 7 - 7  # seven are shared in each app
+    with ContextStore(tmp_path, FINGERPRINT) as store:
+        assert [context.id for context in store.contexts("app 7")] == [
+            str(number) for number in range(7, 10_000, 100)
+        ]
+        for number in range(0, 10_000, 111):
+            assert store.get(f"app {number % 100}", str(number)).read_text() == [b"text"]
+            location = store.locate(f"app {number % 100}", chunk(number).block_hash)
+            assert store.read(location) == chunk(number)

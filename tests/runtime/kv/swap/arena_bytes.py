@@ -13,7 +13,7 @@ from agentrt.runtime.kv.saved_contexts import Rows
 class ArenaBytes:
     """A codec of level 0 only, for arenas of any shape."""
 
-    def encode(self, rows: Sequence[Rows], level: int, positions: Sequence[int]) -> list[bytes]:
+    def encode(self, rows: Sequence[Rows], levels: Sequence[int], positions: Sequence[int]) -> list[bytes]:
         return [b"".join(cache[index].tobytes() for cache in rows) for index in range(len(positions))]
 
     def decode(self, payloads: Sequence[bytes], level: int, out: Sequence[Rows]) -> None:

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 
 from agentrt.errors import ContextNotFoundError, ContextStoreError
-from agentrt.runtime.kv.store.chunks import Chunk
+from agentrt.runtime.kv.store.chunk_files import Chunk
 from agentrt.runtime.kv.swap import chunk_saver
 from agentrt.runtime.kv.swap.chunk_saver import ChunkSaver
 from agentrt.runtime.kv.swap.chunks import OutgoingChunk, SwapOut
@@ -45,11 +46,11 @@ class Store:
 
 
 class Saving:
-    def __init__(self, *, store: bool = True, memory_bytes: int = 10**6) -> None:
+    def __init__(self, *, store: bool = True, memory_bytes: int = 10**6, **options: Any) -> None:
         self.rows = [np.repeat(np.arange(BLOCKS, dtype=np.uint8)[:, None], size, axis=1) for size in SIZES]
         self.store = Store()
         self.tier = MemoryTier(memory_bytes)
-        self.saver = ChunkSaver(self.rows, ArenaBytes(), self.tier, self.store if store else None)
+        self.saver = ChunkSaver(self.rows, ArenaBytes(), self.tier, self.store if store else None, **options)
         self.copied: list[int] = []
         self.progress = threading.Semaphore(0)
         self.saver.start(self._copied)
@@ -66,8 +67,8 @@ class Saving:
 def save() -> Iterator[Callable[..., Saving]]:
     made: list[Saving] = []
 
-    def new(**options: bool | int) -> Saving:
-        made.append(Saving(**options))  # type: ignore[arg-type]
+    def new(**options: Any) -> Saving:
+        made.append(Saving(**options))
         return made[-1]
 
     yield new
@@ -133,14 +134,6 @@ def test_a_full_disk_costs_only_what_it_could_not_take(
     assert "disk is full" in caplog.text
 
 
-def test_without_a_store_chunks_are_in_memory(save: Callable[..., Saving]) -> None:
-    saving = save(store=False)
-    saving.saver.save(outgoing(1, 2))
-    assert saving.saver.close(30)
-    assert saving.saver.saved == 2
-    assert saving.tier.get("app", key(2)) is not None
-
-
 def test_a_request_without_new_chunks_counts_as_a_use_of_its_context(save: Callable[..., Saving]) -> None:
     saving = save()
     saving.saver.save(outgoing())
@@ -169,29 +162,24 @@ def test_a_context_that_was_deleted_meanwhile_is_no_failure(
     assert (saving.saver.dropped, saving.saver.saved, caplog.messages) == (0, 0, [])
 
 
-def test_chunks_of_several_levels_are_stored_in_the_order_of_their_blocks() -> None:
-    store, tier = Store(), MemoryTier(10**6)
-    rows = [np.zeros((BLOCKS, 3), np.uint8)]
-    saver = ChunkSaver(rows, ArenaBytes(), tier, store, lambda densities, positions: [4, 8, 2, 8])
-    saver.start(lambda blocks: None)
-    saver.save(outgoing(1, 2, 3, 4))
-    assert saver.close(30)
-    assert store.written == [[1, 2, 3, 4]]
+def test_chunks_of_several_levels_are_stored_in_the_order_of_their_blocks(
+    save: Callable[..., Saving],
+) -> None:
+    saving = save(levels=lambda densities, positions: [4, 8, 2, 8])
+    saving.saver.save(outgoing(1, 2, 3, 4))
+    assert saving.saver.close(30)
+    assert saving.store.written == [[1, 2, 3, 4]]
 
 
 @pytest.mark.parametrize("store", [False, True])
-def test_chunks_of_an_app_that_has_deleted_everything_are_not_kept(store: bool) -> None:
-    rows = [np.zeros((BLOCKS, size), np.uint8) for size in SIZES]
-    tier, written, copied = MemoryTier(10**6), Store(), list[int]()
-    saver = ChunkSaver(
-        rows, ArenaBytes(), tier, written if store else None, is_current=lambda app, salt: app != "gone"
-    )
-    saver.start(copied.extend)
-    saver.save(outgoing(*range(40), app="gone"))
-    saver.save(outgoing(*range(40, 50)))
-    assert saver.close(30)
-    assert copied == list(range(50)), "their blocks are released"
-    assert written.written == ([list(range(40, 50))] if store else [])
-    assert (tier.hashes("gone"), len(tier.hashes("app"))) == ([], 10)
-    assert saver.on_the_way == 0
-    assert saver.saved == 10
+def test_chunks_of_an_app_that_has_deleted_everything_are_not_kept(
+    save: Callable[..., Saving], store: bool
+) -> None:
+    saving = save(store=store, is_current=lambda app, salt: app != "gone")
+    saving.saver.save(outgoing(*range(40), app="gone"))
+    saving.saver.save(outgoing(*range(40, 50)))
+    assert saving.saver.close(30)
+    assert saving.copied == list(range(50)), "their blocks are released"
+    assert saving.store.written == ([list(range(40, 50))] if store else [])
+    assert (saving.tier.hashes("gone"), len(saving.tier.hashes("app"))) == ([], 10)
+    assert (saving.saver.on_the_way, saving.saver.saved) == (0, 10)

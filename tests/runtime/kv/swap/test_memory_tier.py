@@ -4,8 +4,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from agentrt.runtime.kv.store.chunks import Chunk
-from agentrt.runtime.kv.swap.memory_tier import LCTRUQueue, MemoryTier
+from agentrt.runtime.kv.store.chunk_files import Chunk
+from agentrt.runtime.kv.swap.memory_tier import MemoryTier
 
 LEVELS = (0, 8, 4, 2)
 BUDGET = 100
@@ -13,14 +13,6 @@ BUDGET = 100
 
 def chunk(number: int, level: int = 8, size: int = 10) -> Chunk:
     return Chunk(number.to_bytes(16), level, bytes(size))
-
-
-def test_the_heaviest_go_first_and_of_these_the_least_recently_used() -> None:
-    queue = LCTRUQueue[str]()
-    for key, bits in [("a", 4), ("b", 8), ("c", 2), ("d", 8), ("e", 4), ("b", 8)]:
-        queue.use(key, bits)
-    queue.use("e", 2)  # compressed further meanwhile
-    assert [queue.pop() for _ in range(len(queue))] == ["d", "b", "a", "c", "e"]
 
 
 class TierMachine(RuleBasedStateMachine):
@@ -69,6 +61,9 @@ def test_no_app_finds_another_apps_chunk() -> None:
     assert tier.get("notes", chunk(1).block_hash) is None
     assert ("notes", chunk(1).block_hash) not in tier
     assert tier.get("mail", chunk(1).block_hash) == chunk(1)
+    tier.clear()
+    tier.put("mail", chunk(2))
+    assert (tier.payload_bytes, tier.hashes("mail")) == (10, [chunk(2).block_hash])
 
 
 @pytest.mark.parametrize("budget", [0, 9])
@@ -76,12 +71,3 @@ def test_a_chunk_larger_than_the_budget_is_not_kept(budget: int) -> None:
     tier = MemoryTier(budget)
     tier.put("app", chunk(1))
     assert (tier.payload_bytes, tier.evicted) == (0, 0)
-
-
-def test_clearing() -> None:
-    tier = MemoryTier(BUDGET)
-    tier.put("app", chunk(1))
-    tier.clear()
-    tier.put("app", chunk(2))
-    assert tier.payload_bytes == 10
-    assert tier.get("app", chunk(1).block_hash) is None

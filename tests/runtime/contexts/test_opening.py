@@ -1,11 +1,9 @@
-"""What the settings of contexts make of their folder."""
+"""What the settings of contexts make of their folder; fingerprints of what keys and values depend on."""
 
 from __future__ import annotations
 
 import os
 import stat
-import sys
-import types
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +11,8 @@ import pytest
 
 from agentrt.errors import ConfigurationError, ContextKeyError, ContextQuotaError
 from agentrt.runtime import RuntimeConfig
-from agentrt.runtime.contexts.kept_contexts import open_context_store
-from agentrt.runtime.kv.store.chunks import Chunk
-from agentrt.runtime.kv.store.keys import KeyFile
+from agentrt.runtime.contexts.opening import kv_fingerprint, open_context_store
+from agentrt.runtime.kv.store.folder import KeyFile
 from agentrt.runtime.kv.store.store import ContextStore
 
 
@@ -83,38 +80,6 @@ def test_a_folder_that_is_no_store_decides_nothing(tmp_path: Path, damage: str) 
     opened(tmp_path, "another model").close()
 
 
-def test_the_keyring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept: dict[str, str] = {}
-    keyring = types.ModuleType("keyring")
-    keyring.errors = types.SimpleNamespace(KeyringError=KeyError)
-    keyring.get_password = lambda service, name: kept.get(name)
-    keyring.set_password = lambda service, name, value: kept.update({name: value})
-    monkeypatch.setitem(sys.modules, "keyring", keyring)
-    with opened(tmp_path, context_key="keyring") as store:
-        store.create("notes", "a").append_text(b"my text")
-    assert kept.keys() == {"contexts"}
-    assert b"my text" not in everything(tmp_path)
-    with opened(tmp_path, context_key="keyring") as store:
-        assert store.get("notes", "a").read_text() == [b"my text"]
-
-
-def test_a_key_without_a_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="context_key encrypts a context_folder"):
-        RuntimeConfig(context_key=tmp_path / "key")
-
-
-def test_limits_of_apps_and_of_the_folder(tmp_path: Path) -> None:
-    chunks = [Chunk(number.to_bytes(16, "big"), 0, bytes(1000)) for number in range(9)]
-    with opened(tmp_path, context_app_bytes=3000, context_disk_bytes=4000) as store:
-        assert store.create("notes", "a").append_chunks(chunks) == 2
-        assert store.create("mail", "a").append_chunks(chunks[:1]) == 1
-        assert store.create("mail", "b").append_chunks(chunks[1:2]) == 1  # as KV of notes goes
-        assert store.locate("notes", chunks[0].block_hash) is None
-        store.get("notes", "a").append_text(bytes(3000))
-        with pytest.raises(ContextQuotaError, match="context_app_bytes=3000"):
-            store.create("notes", "b")
-
-
 @pytest.mark.parametrize("setting", ["context_app_bytes", "context_disk_bytes"])
 def test_a_limit_that_is_reached_is_the_setting_that_the_error_names(tmp_path: Path, setting: str) -> None:
     with opened(tmp_path, **{setting: 3000}) as store:
@@ -126,6 +91,8 @@ def test_a_limit_that_is_reached_is_the_setting_that_the_error_names(tmp_path: P
 
 @pytest.mark.parametrize("name", ["profile_folder", "history_folder", "context_folder", "context_key"])
 def test_paths_of_settings_are_expanded_and_not_empty(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="context_key encrypts a context_folder"):
+        RuntimeConfig(context_key="~/key")
     others = {"drafts": True, "context_folder": "contexts"}
     config = RuntimeConfig(**{**others, name: "~/x"})
     assert getattr(config, name) == Path.home() / "x"
@@ -148,3 +115,44 @@ def test_the_folders_of_all_models_are_private(tmp_path: Path, caplog: pytest.Lo
     opened(folder).close()
     assert f"Run: chmod 700 {folder}" in caplog.text
     assert stat.S_IMODE(folder.stat().st_mode) == 0o755
+
+
+SIZE = 1_000_000
+
+
+def test_every_fact_counts_and_no_folder(tmp_path: Path) -> None:
+    model, other, moved = tmp_path / "model.gguf", tmp_path / "other.gguf", tmp_path / "b" / "model.gguf"
+    moved.parent.mkdir()
+    for file in (model, other, moved):
+        file.write_bytes(bytes(SIZE))
+    assert kv_fingerprint([model], precision="u8") == kv_fingerprint([moved], precision="u8")
+    facts = [
+        kv_fingerprint([model]),
+        kv_fingerprint([other]),
+        kv_fingerprint([model, other]),
+        kv_fingerprint([model], precision="u8"),
+        kv_fingerprint([model], precision="f16"),
+        kv_fingerprint([model], precision="u8", tokenizer=b"1"),
+        kv_fingerprint([model], precision="u8", tokenizer=b"2"),
+        kv_fingerprint([model], layout=(2, 128)),
+        kv_fingerprint([model], layout=(2, 64)),
+    ]
+    model.write_bytes(bytes(SIZE + 1))
+    facts.append(kv_fingerprint([model]))
+    for at in (0, SIZE // 2, SIZE - 1):
+        changed = bytearray(SIZE)
+        changed[max(0, at - 9000) : at + 9000] = b"x" * len(changed[max(0, at - 9000) : at + 9000])
+        model.write_bytes(changed)
+        facts.append(kv_fingerprint([model]))
+    assert len(set(facts)) == len(facts)
+
+
+def test_short_files_are_read_whole(tmp_path: Path) -> None:
+    model = tmp_path / "model.gguf"
+    found = set()
+    for at in range(10):
+        model.write_bytes(bytes(at) + b"x" + bytes(9 - at))
+        found.add(kv_fingerprint([model]))
+    model.write_bytes(b"")
+    found.add(kv_fingerprint([model]))
+    assert len(found) == 11

@@ -1,19 +1,69 @@
-"""Reads the user's own files of secrets and settings: tokens, keys, passwords, the config file."""
+"""Files of the user: opened safely where there may be a FIFO; read if no one else may use them."""
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
 from typing import Final
 
-from .regular_file import NotAFileError, open_regular
-
+NO_LINKS: Final = getattr(os, "O_NOFOLLOW", 0)
+"""For :func:`open_regular`: a link is no regular file."""
+_FLAGS: Final = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
 _MAX_BYTES: Final = 2**20
+
+
+class NotAFileError(OSError):
+    """Something else than a regular file lies at a path, or one of another user; the message names it."""
+
+    def __init__(self, path: str | Path, of_whom: str = "") -> None:
+        """``path`` is a FIFO, a socket, a device, a folder, or a link that is not to be followed."""
+        super().__init__(errno.EINVAL, f"{path} is no regular file{of_whom}")
 
 
 class OwnFileError(Exception):
     """Why a file cannot be used, and what to do: two sentences without the path and the last full stop."""
+
+
+def open_regular(path: str | Path, flags: int, mode: int = 0o600) -> int:
+    """Return the descriptor of a regular file, as :func:`os.open` does, without waiting for anything.
+
+    Raises:
+        NotAFileError: something else lies there.
+        OSError: it cannot be opened.
+    """
+    try:
+        descriptor = os.open(path, flags | _FLAGS, mode)
+    except OSError as error:
+        if _is_other(path, follow=not flags & NO_LINKS):
+            raise NotAFileError(path) from error
+        raise
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise NotAFileError(path)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def make_private_file(path: Path) -> None:
+    """Create a file if it is missing; make sure that it is the user's own and readable by no one else.
+
+    Raises:
+        NotAFileError: something else lies there, or a file of another user.
+        OSError: it cannot be created.
+    """
+    descriptor = open_regular(path, os.O_RDWR | os.O_CREAT | NO_LINKS)
+    try:
+        found = os.fstat(descriptor)
+        if hasattr(os, "getuid") and found.st_uid != os.getuid():
+            raise NotAFileError(path, " that you own")
+        if hasattr(os, "fchmod") and stat.S_IMODE(found.st_mode) != 0o600:
+            os.fchmod(descriptor, 0o600)
+    finally:
+        os.close(descriptor)
 
 
 def read_own_file(path: Path, *, secret: bool = True) -> str:
@@ -72,3 +122,10 @@ def _reason(path: Path, error: OSError | ValueError) -> str:
     if isinstance(error, FileNotFoundError):
         return "it is a link to a file that is not there" if path.is_symlink() else "there is no such file"
     return (isinstance(error, OSError) and error.strerror) or str(error)
+
+
+def _is_other(path: str | Path, *, follow: bool) -> bool:
+    try:
+        return not stat.S_ISREG(os.stat(path, follow_symlinks=follow).st_mode)
+    except (OSError, ValueError):
+        return False

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agentrt.runtime.files.own_file import OwnFileError, read_own_file
+from agentrt.own_files import OwnFileError, read_own_file
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="permissions and FIFOs of POSIX")
 

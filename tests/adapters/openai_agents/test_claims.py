@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -116,13 +117,28 @@ def test_parallel_calls_of_one_answer(streamed: bool) -> None:
     assert (total.claims, total.misses, total.wasted) == (2, 1, 1)
 
 
-def test_defaults_and_coercions_agree() -> None:
+@pytest.mark.parametrize(
+    ("settings", "draft"),
+    [
+        ({}, ToolCall("look", {"limit": 3, "q": "a"})),  # a default is the same call
+        ({"tool_use_behavior": "stop_on_first_tool"}, look("a")),
+        ({"tool_use_behavior": {"stop_at_tool_names": ["look"]}}, look("a")),
+        # With a time limit of the model, the SDK sends the request in a task of its own.
+        ({"model_settings": ModelSettings(timeout=60.0)}, look("a")),
+    ],
+    ids=["default", "stop on first", "stop at names", "time limit"],
+)
+@STREAMED
+@pytest.mark.parametrize("scope", [None, "user 7"])
+def test_one_call_is_claimed(settings: Any, draft: ToolCall, streamed: bool, scope: str | None) -> None:
     runs = Runs()
-    draft = ToolCall("look", {"limit": 3, "q": "a"})
     chat = speculate(model(calling(look("a"), after=runs.until("a")), saying()), Drafts([draft]))
+    tool = speculable(look_tool(runs, strict_mode=False))
 
-    asyncio.run(run(agent(chat, speculable(look_tool(runs, strict_mode=False)))))
+    with nullcontext() if scope is None else run_scope(scope):
+        result = asyncio.run(run(agent(chat, tool, **settings), streamed=streamed))
 
+    assert result.final_output == ("found a" if "tool_use_behavior" in settings else "done")
     assert runs.made == ["a"]
     assert report_of(chat).total.claims == 1
 
@@ -186,17 +202,6 @@ def test_hooks_are_called_once_for_each_call(streamed: bool) -> None:
     assert hooks.seen == ["start look call_a", "end look found a"]
 
 
-@pytest.mark.parametrize("behaviour", ["stop_on_first_tool", {"stop_at_tool_names": ["look"]}])
-def test_a_run_may_end_with_the_claimed_result(behaviour: Any) -> None:
-    runs = Runs()
-    chat = speculate(model(calling(look("a"), after=runs.until("a"))), Drafts([look("a")]))
-
-    result = asyncio.run(run(agent(chat, speculable(look_tool(runs)), tool_use_behavior=behaviour)))
-
-    assert result.final_output == "found a"
-    assert runs.made == ["a"]
-
-
 def test_sessions_hold_the_same_items() -> None:
     async def items(speculates: bool) -> Any:
         runs, session = Runs(), SQLiteSession("conversation")
@@ -218,19 +223,6 @@ def test_sessions_hold_the_same_items() -> None:
         return found
 
     assert asyncio.run(items(speculates=True)) == asyncio.run(items(speculates=False))
-
-
-@STREAMED
-def test_a_time_limit_of_the_model_does_not_prevent_claims(streamed: bool) -> None:
-    """With one, the SDK sends the request in a task of its own."""
-    runs = Runs()
-    chat = speculate(model(calling(look("a"), after=runs.until("a")), saying()), Drafts([look("a")]))
-    limited = agent(chat, speculable(look_tool(runs)), model_settings=ModelSettings(timeout=60.0))
-
-    asyncio.run(run(limited, streamed=streamed))
-
-    assert runs.made == ["a"]
-    assert report_of(chat).total.claims == 1
 
 
 @STREAMED
@@ -286,29 +278,6 @@ def test_runs_at_one_time_claim_their_own_although_the_ids_are_equal(streamed: b
     assert len(runs.made) == 8
 
 
-def test_a_failing_predictor_changes_nothing() -> None:
-    runs = Runs()
-
-    class Broken:
-        name = "broken"
-
-        def __init__(self) -> None:
-            self.asked = asyncio.Event()
-
-        async def drafts(self, request: Any) -> AsyncIterator[ToolCall]:
-            self.asked.set()
-            raise RuntimeError("no")
-            yield
-
-    predictor = Broken()
-    chat = speculate(model(calling(look("a"), after=predictor.asked.wait), saying()), predictor)
-
-    result = asyncio.run(run(agent(chat, speculable(look_tool(runs)))))
-
-    assert outputs(result) == ["found a"]
-    assert report_of(chat).predictors["broken"].failures == 1
-
-
 def test_an_error_of_the_model_drops_its_speculations() -> None:
     runs = Runs()
 
@@ -353,18 +322,6 @@ def test_a_cancelled_run_leaves_nothing_running(streamed: bool) -> None:
 
     asyncio.run(main())
     assert report_of(chat).total.wasted == 1
-
-
-def test_a_scope_of_the_users_own_comes_first() -> None:
-    runs = Runs()
-    chat = speculate(model(calling(look("a"), after=runs.until("a")), saying()), Drafts([look("a")]))
-
-    async def main() -> None:
-        with run_scope("user 7"):
-            await run(agent(chat, speculable(look_tool(runs))))
-
-    asyncio.run(main())
-    assert report_of(chat).total.claims == 1
 
 
 def test_a_speculating_model_is_the_model_under_another_class() -> None:

@@ -12,7 +12,6 @@ import pytest
 pytest.importorskip("agents", reason="needs the extra openai-agents")
 
 from agents import ModelSettings, RunHooks, Runner, SQLiteSession, function_tool
-from agents.models.interface import Model
 from agents.testing import ScriptedModel
 
 from agentrt import SpeculationConfig, ToolCall, run_scope, speculable
@@ -24,8 +23,10 @@ from tests.adapters.openai_agents.doubles import (
     SILENT,
     Drafts,
     Runs,
+    Trial,
     agent,
     calling,
+    compared,
     look,
     model,
     outputs,
@@ -56,27 +57,20 @@ def look_tool(runs: Runs, *, is_async: bool = False, **options: Any) -> Any:
 @STREAMED
 @KINDS
 def test_each_call_runs_once_and_the_transcript_is_the_plain_one(streamed: bool, is_async: bool) -> None:
-    runs = Runs()
-    tool = look_tool(runs, is_async=is_async)
+    async def main(trial: Trial) -> Any:
+        calls = [look(str(turn)) for turn in range(3)]
+        steps = [calling(call, after=trial.until(str(turn))) for turn, call in enumerate(calls)]
+        chat = trial.model(*steps, saying(), drafts=[[call] for call in calls])
+        tool = trial.tool(look_tool(trial.runs, is_async=is_async))
+        result = await run(agent(chat, tool), streamed=streamed)
+        if trial.speculates:
+            total = report_of(chat).total
+            assert (total.claims, total.misses, total.unclaimed, total.wasted) == (3, 0, 0, 0)
+        assert result.final_output == "done"
+        return transcript(result)
 
-    async def main(speculates: bool) -> Any:
-        awaited = [runs.until(str(turn)) if speculates else None for turn in range(3)]
-        chat: Model = model(*[calling(look(str(turn)), after=awaited[turn]) for turn in range(3)], saying())
-        if not speculates:
-            return await run(agent(chat, tool), streamed=streamed), None
-        chat = speculate(chat, Drafts(*[[look(str(turn))] for turn in range(3)]))
-        return await run(agent(chat, speculable(tool)), streamed=streamed), report_of(chat)
-
-    plain, _ = asyncio.run(main(speculates=False))
-    assert runs.made == ["0", "1", "2"]
-    runs.made.clear()
-    speculative, report = asyncio.run(main(speculates=True))
-
-    assert runs.made == ["0", "1", "2"]
-    assert transcript(speculative) == transcript(plain)
-    assert speculative.final_output == "done"
-    total = report.total
-    assert (total.claims, total.misses, total.unclaimed, total.wasted) == (3, 0, 0, 0)
+    _, trial = compared(main)
+    assert trial.runs.made == ["0", "1", "2"]
 
 
 @pytest.fixture
@@ -203,26 +197,21 @@ def test_hooks_are_called_once_for_each_call(streamed: bool) -> None:
 
 
 def test_sessions_hold_the_same_items() -> None:
-    async def items(speculates: bool) -> Any:
-        runs, session = Runs(), SQLiteSession("conversation")
-        after = runs.until if speculates else lambda *_: None
-        plain = model(
-            *(calling(look("a"), after=after("a")), saying("A"), calling(look("b"), after=after("b"))),
-            saying("B"),
+    async def main(trial: Trial) -> Any:
+        steps = (
+            *(calling(look("a"), after=trial.until("a")), saying("A")),
+            *(calling(look("b"), after=trial.until("b")), saying("B")),
         )
-        tool: Any = look_tool(runs)
-        chat: Model = plain
-        if speculates:
-            tool = speculable(tool)
-            chat = speculate(plain, Drafts([look("a")], [], [look("b")]))
+        chat = trial.model(*steps, drafts=[[look("a")], [], [look("b")]])
+        session = SQLiteSession("conversation")
         for question in ("first", "second"):
-            await run(agent(chat, tool), input=question, session=session)
-        assert runs.made == ["a", "b"]
+            await run(agent(chat, trial.tool(look_tool(trial.runs))), input=question, session=session)
         found = await session.get_items()
         session.close()
         return found
 
-    assert asyncio.run(items(speculates=True)) == asyncio.run(items(speculates=False))
+    _, trial = compared(main)
+    assert trial.runs.made == ["a", "b"]
 
 
 @STREAMED

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
 
 from agents import Agent, RunConfig, Runner, RunResult
 from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
 
-from agentrt import DraftRequest, ToolCall
+from agentrt import DraftRequest, ToolCall, speculable
+from agentrt.adapters.openai_agents import report_of, speculate
 from tests.patience import PATIENCE_S
 
+T = TypeVar("T")
 SILENT = RunConfig(tracing_disabled=True)
 
 
@@ -70,6 +72,45 @@ class Drafts:
         """Wait until it is asked for a turn."""
         self._asked.clear()
         await asyncio.wait_for(self._asked.wait(), PATIENCE_S)
+
+
+class Trial:
+    """A run of agents, plain or speculating: what is declared and awaited in one and not in the other."""
+
+    def __init__(self, speculates: bool) -> None:
+        self.speculates = speculates
+        self.runs = Runs()
+        self._chats: list[Any] = []
+
+    @property
+    def claims(self) -> list[int]:
+        """The claims of each of the trial's models."""
+        return [report_of(chat).total.claims for chat in self._chats]
+
+    def until(self, *runs: str) -> Callable[[], Awaitable[None]] | None:
+        """Wait for speculative runs; the plain trial has none."""
+        return self.runs.until(*runs) if self.speculates else None
+
+    def model(self, *steps: Any, drafts: Sequence[Sequence[ToolCall]]) -> Any:
+        """Return a model that answers with these steps, whose turns' calls are drafted."""
+        chat: Any = model(*steps)
+        if self.speculates:
+            chat = speculate(chat, Drafts(*drafts))
+            self._chats.append(chat)
+        return chat
+
+    def tool(self, tool: Any) -> Any:
+        """Return the tool, declared speculable."""
+        return speculable(tool) if self.speculates else tool
+
+
+def compared(run: Callable[[Trial], Coroutine[Any, Any, T]]) -> tuple[T, Trial]:
+    """Run plain and speculating; both have the same outcome and runs. Return the outcome and the latter."""
+    plain, speculating = Trial(False), Trial(True)
+    expected, found = asyncio.run(run(plain)), asyncio.run(run(speculating))
+    assert found == expected
+    assert sorted(speculating.runs.made) == sorted(plain.runs.made)
+    return found, speculating
 
 
 def look(q: str) -> ToolCall:

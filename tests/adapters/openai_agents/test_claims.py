@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -11,7 +12,6 @@ import pytest
 pytest.importorskip("agents", reason="needs the extra openai-agents")
 
 from agents import ModelSettings, RunHooks, Runner, SQLiteSession, function_tool
-from agents.models.interface import Model
 from agents.testing import ScriptedModel
 
 from agentrt import SpeculationConfig, ToolCall, run_scope, speculable
@@ -23,8 +23,10 @@ from tests.adapters.openai_agents.doubles import (
     SILENT,
     Drafts,
     Runs,
+    Trial,
     agent,
     calling,
+    compared,
     look,
     model,
     outputs,
@@ -55,27 +57,20 @@ def look_tool(runs: Runs, *, is_async: bool = False, **options: Any) -> Any:
 @STREAMED
 @KINDS
 def test_each_call_runs_once_and_the_transcript_is_the_plain_one(streamed: bool, is_async: bool) -> None:
-    runs = Runs()
-    tool = look_tool(runs, is_async=is_async)
+    async def main(trial: Trial) -> Any:
+        calls = [look(str(turn)) for turn in range(3)]
+        steps = [calling(call, after=trial.until(str(turn))) for turn, call in enumerate(calls)]
+        chat = trial.model(*steps, saying(), drafts=[[call] for call in calls])
+        tool = trial.tool(look_tool(trial.runs, is_async=is_async))
+        result = await run(agent(chat, tool), streamed=streamed)
+        if trial.speculates:
+            total = report_of(chat).total
+            assert (total.claims, total.misses, total.unclaimed, total.wasted) == (3, 0, 0, 0)
+        assert result.final_output == "done"
+        return transcript(result)
 
-    async def main(speculates: bool) -> Any:
-        awaited = [runs.until(str(turn)) if speculates else None for turn in range(3)]
-        chat: Model = model(*[calling(look(str(turn)), after=awaited[turn]) for turn in range(3)], saying())
-        if not speculates:
-            return await run(agent(chat, tool), streamed=streamed), None
-        chat = speculate(chat, Drafts(*[[look(str(turn))] for turn in range(3)]))
-        return await run(agent(chat, speculable(tool)), streamed=streamed), report_of(chat)
-
-    plain, _ = asyncio.run(main(speculates=False))
-    assert runs.made == ["0", "1", "2"]
-    runs.made.clear()
-    speculative, report = asyncio.run(main(speculates=True))
-
-    assert runs.made == ["0", "1", "2"]
-    assert transcript(speculative) == transcript(plain)
-    assert speculative.final_output == "done"
-    total = report.total
-    assert (total.claims, total.misses, total.unclaimed, total.wasted) == (3, 0, 0, 0)
+    _, trial = compared(main)
+    assert trial.runs.made == ["0", "1", "2"]
 
 
 @pytest.fixture
@@ -116,13 +111,28 @@ def test_parallel_calls_of_one_answer(streamed: bool) -> None:
     assert (total.claims, total.misses, total.wasted) == (2, 1, 1)
 
 
-def test_defaults_and_coercions_agree() -> None:
+@pytest.mark.parametrize(
+    ("settings", "draft"),
+    [
+        ({}, ToolCall("look", {"limit": 3, "q": "a"})),  # a default is the same call
+        ({"tool_use_behavior": "stop_on_first_tool"}, look("a")),
+        ({"tool_use_behavior": {"stop_at_tool_names": ["look"]}}, look("a")),
+        # With a time limit of the model, the SDK sends the request in a task of its own.
+        ({"model_settings": ModelSettings(timeout=60.0)}, look("a")),
+    ],
+    ids=["default", "stop on first", "stop at names", "time limit"],
+)
+@STREAMED
+@pytest.mark.parametrize("scope", [None, "user 7"])
+def test_one_call_is_claimed(settings: Any, draft: ToolCall, streamed: bool, scope: str | None) -> None:
     runs = Runs()
-    draft = ToolCall("look", {"limit": 3, "q": "a"})
     chat = speculate(model(calling(look("a"), after=runs.until("a")), saying()), Drafts([draft]))
+    tool = speculable(look_tool(runs, strict_mode=False))
 
-    asyncio.run(run(agent(chat, speculable(look_tool(runs, strict_mode=False)))))
+    with nullcontext() if scope is None else run_scope(scope):
+        result = asyncio.run(run(agent(chat, tool, **settings), streamed=streamed))
 
+    assert result.final_output == ("found a" if "tool_use_behavior" in settings else "done")
     assert runs.made == ["a"]
     assert report_of(chat).total.claims == 1
 
@@ -186,51 +196,22 @@ def test_hooks_are_called_once_for_each_call(streamed: bool) -> None:
     assert hooks.seen == ["start look call_a", "end look found a"]
 
 
-@pytest.mark.parametrize("behaviour", ["stop_on_first_tool", {"stop_at_tool_names": ["look"]}])
-def test_a_run_may_end_with_the_claimed_result(behaviour: Any) -> None:
-    runs = Runs()
-    chat = speculate(model(calling(look("a"), after=runs.until("a"))), Drafts([look("a")]))
-
-    result = asyncio.run(run(agent(chat, speculable(look_tool(runs)), tool_use_behavior=behaviour)))
-
-    assert result.final_output == "found a"
-    assert runs.made == ["a"]
-
-
 def test_sessions_hold_the_same_items() -> None:
-    async def items(speculates: bool) -> Any:
-        runs, session = Runs(), SQLiteSession("conversation")
-        after = runs.until if speculates else lambda *_: None
-        plain = model(
-            *(calling(look("a"), after=after("a")), saying("A"), calling(look("b"), after=after("b"))),
-            saying("B"),
+    async def main(trial: Trial) -> Any:
+        steps = (
+            *(calling(look("a"), after=trial.until("a")), saying("A")),
+            *(calling(look("b"), after=trial.until("b")), saying("B")),
         )
-        tool: Any = look_tool(runs)
-        chat: Model = plain
-        if speculates:
-            tool = speculable(tool)
-            chat = speculate(plain, Drafts([look("a")], [], [look("b")]))
+        chat = trial.model(*steps, drafts=[[look("a")], [], [look("b")]])
+        session = SQLiteSession("conversation")
         for question in ("first", "second"):
-            await run(agent(chat, tool), input=question, session=session)
-        assert runs.made == ["a", "b"]
+            await run(agent(chat, trial.tool(look_tool(trial.runs))), input=question, session=session)
         found = await session.get_items()
         session.close()
         return found
 
-    assert asyncio.run(items(speculates=True)) == asyncio.run(items(speculates=False))
-
-
-@STREAMED
-def test_a_time_limit_of_the_model_does_not_prevent_claims(streamed: bool) -> None:
-    """With one, the SDK sends the request in a task of its own."""
-    runs = Runs()
-    chat = speculate(model(calling(look("a"), after=runs.until("a")), saying()), Drafts([look("a")]))
-    limited = agent(chat, speculable(look_tool(runs)), model_settings=ModelSettings(timeout=60.0))
-
-    asyncio.run(run(limited, streamed=streamed))
-
-    assert runs.made == ["a"]
-    assert report_of(chat).total.claims == 1
+    _, trial = compared(main)
+    assert trial.runs.made == ["a", "b"]
 
 
 @STREAMED
@@ -286,29 +267,6 @@ def test_runs_at_one_time_claim_their_own_although_the_ids_are_equal(streamed: b
     assert len(runs.made) == 8
 
 
-def test_a_failing_predictor_changes_nothing() -> None:
-    runs = Runs()
-
-    class Broken:
-        name = "broken"
-
-        def __init__(self) -> None:
-            self.asked = asyncio.Event()
-
-        async def drafts(self, request: Any) -> AsyncIterator[ToolCall]:
-            self.asked.set()
-            raise RuntimeError("no")
-            yield
-
-    predictor = Broken()
-    chat = speculate(model(calling(look("a"), after=predictor.asked.wait), saying()), predictor)
-
-    result = asyncio.run(run(agent(chat, speculable(look_tool(runs)))))
-
-    assert outputs(result) == ["found a"]
-    assert report_of(chat).predictors["broken"].failures == 1
-
-
 def test_an_error_of_the_model_drops_its_speculations() -> None:
     runs = Runs()
 
@@ -353,18 +311,6 @@ def test_a_cancelled_run_leaves_nothing_running(streamed: bool) -> None:
 
     asyncio.run(main())
     assert report_of(chat).total.wasted == 1
-
-
-def test_a_scope_of_the_users_own_comes_first() -> None:
-    runs = Runs()
-    chat = speculate(model(calling(look("a"), after=runs.until("a")), saying()), Drafts([look("a")]))
-
-    async def main() -> None:
-        with run_scope("user 7"):
-            await run(agent(chat, speculable(look_tool(runs))))
-
-    asyncio.run(main())
-    assert report_of(chat).total.claims == 1
 
 
 def test_a_speculating_model_is_the_model_under_another_class() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from agents import (
     RunConfig,
     RunContextWrapper,
     Runner,
+    RunState,
     ToolExecutionConfig,
     function_tool,
     handoff,
@@ -33,8 +33,10 @@ from tests.adapters.openai_agents.doubles import (
     SILENT,
     Drafts,
     Runs,
+    Trial,
     after,
     calling,
+    compared,
     model,
     outputs,
     run,
@@ -72,46 +74,41 @@ def faq(question: str) -> ToolCall:
 def test_a_model_with_a_typed_result(streamed: bool) -> None:
     """A tool that returns a model, and an answer that has to have a type."""
 
-    async def main(speculates: bool) -> Any:
-        runs = Runs()
-
+    async def main(trial: Trial) -> Any:
         @function_tool
         def get_weather(city: str) -> Weather:
             """Get the weather."""
-            runs.note(city)
+            trial.runs.note(city)
             return Weather(city=city, degrees=7)
 
-        after = runs.until("Oslo") if speculates else None
-        chat: Model = model(calling(weather("Oslo"), after=after), saying('{"umbrella": true}'))
-        tool: Any = get_weather
-        if speculates:
-            chat, tool = speculate(chat, Drafts([weather("Oslo")])), speculable(tool)
-        adviser = Agent(name="adviser", model=chat, tools=[tool], output_type=Advice)
+        steps = calling(weather("Oslo"), after=trial.until("Oslo")), saying('{"umbrella": true}')
+        chat = trial.model(*steps, drafts=[[weather("Oslo")]])
+        adviser = Agent(name="adviser", model=chat, tools=[trial.tool(get_weather)], output_type=Advice)
         result = await run(adviser, streamed=streamed)
         assert result.final_output == Advice(umbrella=True)
-        assert runs.made == ["Oslo"]
         return transcript(result)
 
-    assert asyncio.run(main(speculates=True)) == asyncio.run(main(speculates=False))
+    _, trial = compared(main)
+    assert trial.runs.made == ["Oslo"]
+
+
+def weather_tool(runs: Runs) -> Any:
+    @function_tool
+    async def get_weather(city: str) -> str:
+        """Get the weather."""
+        return runs.note(city)
+
+    return get_weather
 
 
 def test_items_of_a_stream() -> None:
     """The events that a user interface reads, of calls that were run speculatively and of others."""
 
-    async def main(speculates: bool) -> list[str]:
-        runs = Runs()
-
-        @function_tool
-        def get_weather(city: str) -> str:
-            return runs.note(city)
-
-        after = runs.until("Oslo", "Rome") if speculates else None
-        steps = calling(weather("Rome"), weather("Oslo"), after=after), saying("It rains.")
-        chat: Model = model(*steps)
-        tool: Any = get_weather
-        if speculates:
-            chat, tool = speculate(chat, Drafts([weather("Oslo"), weather("Rome")])), speculable(tool)
-        result = Runner.run_streamed(Agent(name="a", model=chat, tools=[tool]), "hi", run_config=SILENT)
+    async def main(trial: Trial) -> list[str]:
+        calls = calling(weather("Rome"), weather("Oslo"), after=trial.until("Oslo", "Rome"))
+        chat = trial.model(calls, saying("It rains."), drafts=[[weather("Oslo"), weather("Rome")]])
+        one = Agent(name="a", model=chat, tools=[trial.tool(weather_tool(trial.runs))])
+        result = Runner.run_streamed(one, "hi", run_config=SILENT)
         seen: list[str] = []
         async for event in result.stream_events():
             if event.type == "raw_response_event":
@@ -123,7 +120,7 @@ def test_items_of_a_stream() -> None:
         assert ItemHelpers.text_message_outputs(result.new_items) == "It rains."
         return seen
 
-    assert asyncio.run(main(speculates=True)) == asyncio.run(main(speculates=False))
+    compared(main)
 
 
 class Passenger(BaseModel):
@@ -136,40 +133,35 @@ class Passenger(BaseModel):
 def test_customer_service(streamed: bool) -> None:
     """A triage agent hands over to one that answers questions and one that changes a seat, and back."""
 
-    async def main(speculates: bool) -> tuple[Any, Passenger, list[str], Any]:
-        runs = Runs()
-
+    async def main(trial: Trial) -> tuple[Any, Passenger]:
         @function_tool
         async def look_up_faq(question: str) -> str:
             """Look up a question."""
-            return runs.note(question)
+            return trial.runs.note(question)
 
         @function_tool
         async def change_seat(context: RunContextWrapper[Passenger], seat: str) -> str:
             """Change the seat."""
             context.context.seat = seat
-            return runs.note(f"seat {seat}")
+            return trial.runs.note(f"seat {seat}")
 
-        after: Callable[..., Any] = runs.until if speculates else lambda *_: None
-        chat: Model = model(
+        chat = trial.model(
             calling(ToolCall("transfer_to_faq", {}, "1")),
-            calling(faq("bags"), after=after("bags")),
+            calling(faq("bags"), after=trial.until("bags")),
             saying("Two bags."),
             calling(ToolCall("transfer_to_triage", {}, "2")),
             calling(ToolCall("transfer_to_seats", {}, "3")),
             calling(ToolCall("change_seat", {"seat": "1A"}, "4")),
             saying("You have 1A."),
-        )
-        question: Any = look_up_faq
-        if speculates:
             # In the first turn the tool is drafted as well, but the triage agent does not have it.
-            chat = speculate(chat, Drafts([faq("bags")], [faq("bags")]))
-            question = speculable(question)
+            drafts=[[faq("bags")], [faq("bags")]],
+        )
         triage: Agent[Passenger] = Agent(name="triage", model=chat, tools=[])
+        question = trial.tool(look_up_faq)
         helper: Agent[Passenger] = Agent(name="faq", model=chat, tools=[question], handoffs=[triage])
 
         async def on_handoff(context: RunContextWrapper[Passenger]) -> None:
-            runs.note("handed over")
+            trial.runs.note("handed over")
 
         seats: Agent[Passenger] = Agent(name="seats", model=chat, tools=[change_seat], handoffs=[triage])
         triage.handoffs = [helper, handoff(seats, on_handoff=on_handoff)]
@@ -177,67 +169,43 @@ def test_customer_service(streamed: bool) -> None:
         passenger = Passenger()
         first = await run(triage, streamed=streamed, input="How many bags?", context=passenger)
         assert first.last_agent is helper
-        second = await run(
-            first.last_agent,
-            streamed=streamed,
-            input=[*first.to_input_list(), {"role": "user", "content": "Give me seat 1A"}],
-            context=passenger,
-        )
+        further = [*first.to_input_list(), {"role": "user", "content": "Give me seat 1A"}]
+        second = await run(first.last_agent, streamed=streamed, input=further, context=passenger)
         assert second.last_agent is seats
-        return transcript(second), passenger, runs.made, report_of(chat).total.claims if speculates else 0
+        return transcript(second), passenger
 
-    speculative, plain = asyncio.run(main(speculates=True)), asyncio.run(main(speculates=False))
-    assert speculative[:3] == plain[:3]
-    assert speculative[2] == ["bags", "handed over", "seat 1A"]
-    assert speculative[3] == 1
+    _, trial = compared(main)
+    assert trial.runs.made == ["bags", "handed over", "seat 1A"]
+    assert trial.claims == [1]
 
 
 @STREAMED
 def test_agents_as_tools(streamed: bool) -> None:
     """An orchestrator calls another agent and a tool in one answer; both agents have the tool."""
 
-    async def main(speculates: bool) -> tuple[Any, list[str], Any]:
-        runs = Runs()
-
-        @function_tool
-        async def get_weather(city: str) -> str:
-            """Get the weather."""
-            return runs.note(city)
-
-        after: Callable[..., Any] = runs.until if speculates else lambda *_: None
-        inner: Model = model(calling(weather("Rome"), after=after("Rome")), saying("Rome: sun"))
-        outer: Model = model(
-            calling(ToolCall("ask_traveller", {"input": "Rome?"}, "1"), weather("Oslo"), after=after("Oslo")),
-            saying("Go to Rome."),
+    async def main(trial: Trial) -> Any:
+        rome, oslo = weather("Rome"), weather("Oslo")
+        inner = trial.model(calling(rome, after=trial.until("Rome")), saying("Rome: sun"), drafts=[[rome]])
+        ask = ToolCall("ask_traveller", {"input": "Rome?"}, "1")
+        outer = trial.model(
+            calling(ask, oslo, after=trial.until("Oslo")), saying("Go to Rome."), drafts=[[oslo]]
         )
-        tool: Any = get_weather
-        if speculates:
-            tool = speculable(tool)
-            inner = speculate(inner, Drafts([weather("Rome")]))
-            outer = speculate(outer, Drafts([weather("Oslo")]))
+        tool = trial.tool(weather_tool(trial.runs))
         traveller = Agent(name="traveller", model=inner, tools=[tool])
-        planner = Agent(
-            name="planner", model=outer, tools=[traveller.as_tool("ask_traveller", "Ask a traveller."), tool]
-        )
-        result = await run(planner, streamed=streamed)
+        asking = traveller.as_tool("ask_traveller", "Ask a traveller.")
+        result = await run(Agent(name="planner", model=outer, tools=[asking, tool]), streamed=streamed)
         assert outputs(result) == ["Rome: sun", "found Oslo"]
-        claims = [report_of(each).total.claims for each in (inner, outer)] if speculates else None
-        return transcript(result), sorted(runs.made), claims
+        return transcript(result)
 
-    speculative, plain = asyncio.run(main(speculates=True)), asyncio.run(main(speculates=False))
-    assert speculative[:2] == plain[:2]
-    assert speculative[2] == [1, 1]
+    _, trial = compared(main)
+    assert trial.claims == [1, 1]
 
 
 @STREAMED
 def test_a_call_beside_an_agent_that_is_a_tool(streamed: bool) -> None:
     """The run of the inner agent, on the same predictors, is over before the other call is made."""
     runs = Runs()
-
-    @speculable
-    @function_tool
-    async def get_weather(city: str) -> str:
-        return runs.note(city)
+    get_weather = speculable(weather_tool(runs))
 
     ask = ToolCall("ask_traveller", {"input": "Rome?"}, "1")
     models = {
@@ -276,11 +244,7 @@ def test_a_call_beside_an_agent_that_is_a_tool(streamed: bool) -> None:
 def test_parallelization() -> None:
     """One agent runs several times at once, and another chooses among the results."""
     runs = Runs()
-
-    @speculable
-    @function_tool
-    async def get_weather(city: str) -> str:
-        return runs.note(city)
+    get_weather = speculable(weather_tool(runs))
 
     cities = ["Oslo", "Rome", "Bern"]
     states = {city: model(calling(weather(city), after=runs.until(*cities)), saying(city)) for city in cities}
@@ -320,12 +284,6 @@ def test_an_input_guardrail_that_is_an_agent(streamed: bool) -> None:
     """Another agent decides whether the input is a student's homework."""
 
     runs = Runs()
-
-    @speculable
-    @function_tool
-    def get_weather(city: str) -> str:
-        return runs.note(city)
-
     judge = Agent(name="judge", model=model(saying('{"is_homework": true}')), output_type=Homework)
 
     decided = asyncio.Event()
@@ -337,7 +295,9 @@ def test_an_input_guardrail_that_is_an_agent(streamed: bool) -> None:
         return GuardrailFunctionOutput(found.final_output, found.final_output.is_homework)
 
     chat = speculate(model(calling(weather("Oslo"), after=after(decided))), Drafts([weather("Oslo")]))
-    tutor = Agent(name="tutor", model=chat, tools=[get_weather], input_guardrails=[no_homework])
+    tutor = Agent(
+        name="tutor", model=chat, tools=[speculable(weather_tool(runs))], input_guardrails=[no_homework]
+    )
 
     async def main() -> None:
         with pytest.raises(InputGuardrailTripwireTriggered):
@@ -351,35 +311,23 @@ def test_an_input_guardrail_that_is_an_agent(streamed: bool) -> None:
 def test_a_person_in_the_loop(streamed: bool) -> None:
     """A tool that only reads and one that a person has to approve, in one answer; the state is saved."""
 
-    async def main(speculates: bool) -> tuple[Any, list[str], Any]:
-        from agents import RunState
-
-        runs = Runs()
-
-        @function_tool
-        async def get_weather(city: str) -> str:
-            return runs.note(city)
-
+    async def main(trial: Trial) -> Any:
         @function_tool(needs_approval=True)
         async def cancel_order(order: int) -> str:
-            return runs.note(f"cancelled {order}")
+            return trial.runs.note(f"cancelled {order}")
 
-        after = runs.until("Oslo") if speculates else None
         cancel = ToolCall("cancel_order", {"order": 7}, "cancel")
-        chat: Model = model(calling(weather("Oslo"), cancel, after=after), saying("Cancelled."))
-        tools: list[Any] = [get_weather, cancel_order]
-        if speculates:
-            chat = speculate(chat, Drafts([cancel, weather("Oslo")]))
-            tools = [speculable(tool) for tool in tools]
+        calls = calling(weather("Oslo"), cancel, after=trial.until("Oslo"))
+        chat = trial.model(calls, saying("Cancelled."), drafts=[[cancel, weather("Oslo")]])
+        tools = [trial.tool(tool) for tool in (weather_tool(trial.runs), cancel_order)]
         clerk = Agent(name="clerk", model=chat, tools=tools)
         paused = await run(clerk, streamed=streamed)
-        assert runs.made == ["Oslo"]
+        assert trial.runs.made == ["Oslo"]
         state = await RunState.from_string(clerk, paused.to_state().to_string())
         for interruption in state.get_interruptions():
             state.approve(interruption)
-        result = await run(clerk, streamed=streamed, input=state)
-        return transcript(result), runs.made, report_of(chat).total.claims if speculates else None
+        return transcript(await run(clerk, streamed=streamed, input=state))
 
-    speculative, plain = asyncio.run(main(speculates=True)), asyncio.run(main(speculates=False))
-    assert speculative[:2] == plain[:2]
-    assert speculative[1:] == (["Oslo", "cancelled 7"], 1)
+    _, trial = compared(main)
+    assert trial.runs.made == ["Oslo", "cancelled 7"]
+    assert trial.claims == [1]

@@ -26,6 +26,7 @@ from agentrt.tools.speculable import speculable_tool
 from tests.adapters.openai_agents.doubles import (
     Drafts,
     Runs,
+    Trial,
     agent,
     calling,
     look,
@@ -132,12 +133,10 @@ def test_an_error_of_the_tool_is_that_of_the_real_call(is_async: bool, handler: 
     def explain(context: Any, error: Exception) -> str:
         return f"sorry: {error}"
 
-    async def main(speculates: bool) -> tuple[Any, list[str]]:
-        runs = Runs()
-
+    def outcome(trial: Trial) -> Any:
         def fail(q: str) -> str:
-            runs.note(q)
-            raise ValueError(f"run {len(runs.made) if not speculates else len(runs.made) - 1}")
+            trial.runs.note(q)
+            raise ValueError(f"run {len(trial.runs.made) - trial.speculates}")
 
         async def afail(q: str) -> str:
             return fail(q)
@@ -145,20 +144,16 @@ def test_an_error_of_the_tool_is_that_of_the_real_call(is_async: bool, handler: 
         options: Any = {"default": {}, "own": {"failure_error_function": explain}}.get(
             handler, {"failure_error_function": None}
         )
-        tool: Any = function_tool(afail if is_async else fail, name_override="look", **options)
-        chat: Model = model(calling(look("a"), after=runs.until("a") if speculates else None), saying())
-        if speculates:
-            tool, chat = speculable(tool), speculate(chat, Drafts([look("a")]))
+        tool = trial.tool(function_tool(afail if is_async else fail, name_override="look", **options))
+        chat = trial.model(calling(look("a"), after=trial.until("a")), saying(), drafts=[[look("a")]])
         try:
-            return outputs(await run(agent(chat, tool))), runs.made
+            return outputs(asyncio.run(run(agent(chat, tool))))
         except UserError as error:
-            return str(error), runs.made
+            return str(error)
 
-    expected, runs_of_plain = asyncio.run(main(speculates=False))
-    found, made = asyncio.run(main(speculates=True))
-
-    assert found == expected
-    assert (runs_of_plain, made) == (["a"], ["a", "a"])
+    plain, speculating = Trial(False), Trial(True)
+    assert outcome(speculating) == outcome(plain)
+    assert (plain.runs.made, speculating.runs.made) == (["a"], ["a", "a"])
 
 
 def test_a_time_limit_of_the_tool_holds_for_the_real_call() -> None:
@@ -187,21 +182,17 @@ def test_a_time_limit_of_the_tool_holds_for_the_real_call() -> None:
 
 
 def test_bad_arguments_of_the_model_are_answered_as_before() -> None:
-    async def main(speculates: bool) -> Any:
-        runs = Runs()
-
+    async def main(trial: Trial) -> Any:
         @function_tool
         def look(q: str) -> str:
-            return runs.note(q)
+            return trial.runs.note(q)
 
-        tool: Any = look
         wrong = ToolCall("look", {"p": "a"})
-        chat: Model = model(calling(wrong, after=runs.until("a") if speculates else None), saying())
-        if speculates:
-            tool, chat = speculable(tool), speculate(chat, Drafts([ToolCall("look", {"q": "a"}), wrong]))
-        return outputs(await run(agent(chat, tool)))
+        drafts = [ToolCall("look", {"q": "a"}), wrong]
+        chat = trial.model(calling(wrong, after=trial.until("a")), saying(), drafts=[drafts])
+        return outputs(await run(agent(chat, trial.tool(look))))
 
-    assert asyncio.run(main(speculates=True)) == asyncio.run(main(speculates=False))
+    assert asyncio.run(main(Trial(True))) == asyncio.run(main(Trial(False)))
 
 
 def test_the_function_gets_validated_arguments() -> None:

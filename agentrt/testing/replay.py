@@ -12,7 +12,7 @@ import anyio
 from ..calls import ToolCall, canonical_key
 from ..config import SpeculationConfig
 from ..drafts import DraftRequest, Speculator
-from ..errors import NotRecordedError, RecordedToolError
+from ..errors import NotRecordedError
 from ..reports.events import SpeculationObserver
 from ..reports.recording import RecordedAnswer, RecordedCall, Recording
 from ..reports.report import SpeculationReport
@@ -77,6 +77,10 @@ def replay(
     return run_in_virtual_time(lambda: _Replay(recording, writes, seed).run(predictors, config, observers))
 
 
+class _RecordedToolError(Exception):
+    """The error of a tool in the recorded run."""
+
+
 class _Replay:
     def __init__(self, recording: Recording, writes: Collection[str], seed: int | None) -> None:
         self._recording = recording
@@ -130,7 +134,7 @@ class _Replay:
                     self._version += 1
             else:
                 result = await session.acall(requested)
-        except RecordedToolError as error:
+        except _RecordedToolError as error:
             return call.model_copy(update={"result": "", "error": str(error)})
         return call.model_copy(update={"result": result, "error": None})
 
@@ -140,7 +144,7 @@ class _Replay:
         if recorded is None:
             raise NotRecordedError(f"no such call of {name} was recorded. Record the run again.")
         if recorded.error is not None:
-            raise RecordedToolError(recorded.error)
+            raise _RecordedToolError(recorded.error)
         return recorded.result
 
     async def _take(self, seconds: float) -> None:

@@ -8,66 +8,26 @@ import sys
 
 import pytest
 
-from agentrt.errors import ConfigurationError
-from agentrt.otel.exporting import check_variables
-
-BAD = {
-    "OTEL_PROPAGATORS": "carrier_pigeon",
-    "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT": "abc",
-    "OTEL_BSP_MAX_QUEUE_SIZE": "abc",
-    "OTEL_BSP_SCHEDULE_DELAY": "-5",
-    "OTEL_METRIC_EXPORT_INTERVAL": "abc",
-    "OTEL_EXPORTER_OTLP_TIMEOUT": "abc",
-    "OTEL_EXPORTER_OTLP_ENDPOINT": "localhost:4318",
-    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "not a url",
-    "OTEL_EXPORTER_OTLP_HEADERS": "otter",
-    "OTEL_TRACES_SAMPLER_ARG": "lots",
-}
-GOOD = {
-    "OTEL_PROPAGATORS": "tracecontext",
-    "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT": "none",
-    "OTEL_BSP_MAX_QUEUE_SIZE": "2",
-    "OTEL_METRIC_EXPORT_INTERVAL": "50",
-    "OTEL_EXPORTER_OTLP_TIMEOUT": "1.5",
-    "OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318",
-    "OTEL_EXPORTER_OTLP_HEADERS": "Authorization=Basic abc==,x-version=4",
-    "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
-    "OTEL_TRACES_SAMPLER_ARG": "0.25",
-}
-
 
 def environment(**variables: str) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")} | variables
 
 
-@pytest.mark.parametrize("name", sorted(set(BAD) - {"OTEL_PROPAGATORS"}))
-def test_a_value_that_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setenv(name, BAD[name])
-    with pytest.raises(ConfigurationError, match=f"{name} .*Use .*or unset it") as caught:
-        check_variables()
-    assert "otter" not in str(caught.value)
-    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
-    check_variables()
-
-
-def test_values_that_can_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in GOOD.items():
-        monkeypatch.setenv(name, value)
-    check_variables()
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "localhost:4317")
-    check_variables()
-
-
 @pytest.mark.check
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["OTEL_PROPAGATORS", "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT"])
-@pytest.mark.parametrize("exporter", ["none", "console"])
+@pytest.mark.parametrize(
+    ("name", "exporter"),
+    [
+        ("OTEL_PROPAGATORS", "none"),
+        ("OTEL_PROPAGATORS", "console"),
+        ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "console"),
+    ],
+)
 @pytest.mark.parametrize("command", [("serve",), ("gateway", "--upstream", "http://127.0.0.1:9")])
 def test_a_server_says_it_in_one_line(name: str, exporter: str, command: tuple[str, ...]) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "agentrt", *command, "--port", "0", "--no-auth"],
-        env=environment(**{name: BAD[name], "OTEL_TRACES_EXPORTER": exporter}),
+        env=environment(**{name: "carrier_pigeon", "OTEL_TRACES_EXPORTER": exporter}),
         capture_output=True,
         text=True,
         timeout=120,

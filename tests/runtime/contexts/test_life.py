@@ -13,7 +13,7 @@ import pytest
 
 from agentrt.errors import (
     ChunkDamagedError,
-    ContextStoreLockedError,
+    ContextStoreError,
     DeadlineExceededError,
     RuntimeClosedError,
 )
@@ -295,7 +295,7 @@ def test_the_memory_tier_alone(open_runtime: Callable[..., LocalRuntime]) -> Non
 @pytest.mark.check
 def test_a_second_runtime_on_the_same_folder(opened: Callable[..., LocalRuntime]) -> None:
     opened()
-    with pytest.raises(ContextStoreLockedError, match="another"):
+    with pytest.raises(ContextStoreError, match="another"):
         opened()
 
 

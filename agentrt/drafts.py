@@ -185,7 +185,6 @@ class Speculator(Protocol):
         It runs on an event loop during the model request and must not block the loop. It is cancelled as
         soon as the main model has answered. An error is reported and does not affect the model request.
         """
-        ...
 
 
 @runtime_checkable
@@ -198,7 +197,6 @@ class Learner(Protocol):
         Called once for each answered turn, in the thread in which the model answered, before the calls are
         made: their results are in the messages of the next request. Must not block.
         """
-        ...
 
 
 def predictors_of(given: Any, *, others: tuple[type, ...] = ()) -> tuple[Any, ...]:

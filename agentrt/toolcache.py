@@ -54,11 +54,9 @@ class ResultSource(Protocol):
 
     def take_results(self, take: TakeResult) -> None:
         """Call ``take`` with every result: those of speculations that have finished, and later ones."""
-        ...
 
     def answered(self, calls: Sequence[tuple[ToolCall, str]]) -> None:
         """Record that the engine answered these calls of one turn, and that the next turn has begun."""
-        ...
 
 
 _current: ContextVar[ResultSource | None] = ContextVar("agentrt_result_source", default=None)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from .arguments import plain_text
 from .events import ParserEvent, ToolCall, call_events
 from .format import CallScanner, ToolCallFormat
-from .named_formats import TOOL_NAME
+from .json_scanner import TOOL_NAME
 
 _SPACE: Final = " \t\r\n"
 

@@ -10,8 +10,7 @@ from typing import Any
 
 from ..priority import Priority, named_priority
 from ..tools.scopes import current_scope
-from .dialect import MODEL_PATHS, Dialect, Evidence, PriorityFields
-from .engines import find_dialect, recognise
+from .dialect import MODEL_PATHS, Dialect, Evidence, PriorityFields, find_dialect, recognise
 
 logger = logging.getLogger("agentrt")
 

@@ -23,8 +23,7 @@ from ..reports.events import (
     TurnAnswered,
 )
 from .budget import Spending
-from .estimates import OpenDrafts, PredictorEstimate, SampleEstimate, ToolEstimate
-from .payoff import Mean
+from .payoff import Mean, OpenDrafts, PredictorEstimate, SampleEstimate, ToolEstimate
 
 _COLD_TURNS = 8  # a new predictor draws as many samples as the user has set
 _DRY_TURNS = 16  # so many in a row without a right draft count as a claim rate of zero

@@ -1,10 +1,13 @@
-"""When predicting pays, by means that forget: what a predictor costs a turn, and when to try it again."""
+"""When predicting pays, by estimates that forget: of predictors, their drafts, and what they cost a turn."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from ..reports.events import DraftJudged
 
 DECAY = 0.95
 """The share of an estimate kept at each observation: the last twenty make up two thirds of it."""
@@ -181,3 +184,63 @@ class Probes:
         self._skipped = 0
         self._could_save_s = could_save_s
         return True
+
+
+@dataclass(slots=True)
+class SampleEstimate:
+    """Means per turn of a predictor that drew one number of samples."""
+
+    turns: int = 0
+    correct: Rate = field(default_factory=Rate)
+    wrong: Mean = field(default_factory=Mean)
+    money: Mean = field(default_factory=Mean)
+
+
+@dataclass(slots=True)
+class ToolEstimate:
+    """Means over one predictor's drafts of one tool."""
+
+    precision: Rate = field(default_factory=Rate)
+    correct: float = 0.0
+    """Decaying number of right drafts: the weight of this tool among the predictor's."""
+    lead_s: Mean = field(default_factory=Mean)
+    """G - g of the right drafts, each in its own turn."""
+
+    def add(self, *, correct: bool, lead_s: float) -> None:
+        """Add a judged draft that came ``lead_s`` before the answer."""
+        self.precision.add(correct)
+        self.correct = DECAY * self.correct + correct
+        if correct:
+            self.lead_s.add(lead_s)
+
+    def add_unclaimed(self) -> None:
+        """Count a draft that was added as right as a wrong one: its speculation was not claimed."""
+        self.precision.correct_last(-1.0)
+        self.correct = max(0.0, self.correct - 1)
+
+
+@dataclass(slots=True)
+class PredictorEstimate:
+    """The turns of one predictor, and how it is doing by number of samples."""
+
+    by_samples: dict[int, SampleEstimate] = field(default_factory=dict)
+    turns: int = 0
+    dry_turns: int = 0
+    """Turns in a row without a right draft."""
+    charged: bool = False
+    """Whether it has ever charged tokens or money."""
+    cost: PredictionCost = field(default_factory=PredictionCost)
+    probes: Probes = field(default_factory=Probes)
+
+
+@dataclass(slots=True)
+class OpenDrafts:
+    """One predictor's drafts in a turn that is not answered yet."""
+
+    samples: int
+    dry_turns: int = 0
+    """Those of the predictor when the turn began."""
+    judged: list[DraftJudged] = field(default_factory=list)
+    ran_s: float | None = None
+    """For how long the predictor ran; None while it runs."""
+    money: float = 0.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack
-from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from ..argument_checks import check_messages
@@ -74,12 +73,7 @@ class SpeculationSession:
         self._exit.push_async_callback(run.aclose)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         """Cancel everything that is still running and wait until it has stopped."""
         self._close()
         await self._exit.aclose()
@@ -90,15 +84,10 @@ class SpeculationSession:
         self._run = Run(self._scope, blocking=True)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Cancel everything that is still running."""
         self._close()
-        self._exit_sync.__exit__(kind, error, traceback)
+        self._exit_sync.close()
 
     def _close(self) -> None:
         run, self._run = self._run, None

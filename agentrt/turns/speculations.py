@@ -12,12 +12,17 @@ from ..calls.arguments import copied_call, copied_json
 from ..concurrency.clock import monotonic
 from ..concurrency.contained import contained, is_own_failure
 from ..errors import ConfigurationError
-from ..lookahead.starter import AheadStarter
-from ..reports.error_kind import error_kind
-from ..reports.events import DiscardFailed, DraftArrived, DraftJudged, DraftRefused, SubmissionRefused
-from ..reports.turn_recorder import TurnRecorder
+from ..lookahead.ahead import AheadStarter
+from ..reports.events import (
+    DiscardFailed,
+    DraftArrived,
+    DraftJudged,
+    DraftRefused,
+    SubmissionRefused,
+    error_kind,
+)
 from ..toolcache import FinishedCall, TakeResult, result_text
-from ..tools.claims import PendingClaim
+from ..tools.claims import PendingClaim, TurnRecorder
 from ..tools.futures_cache import FuturesCache
 from ..tools.runner import SpeculativeRuns
 from ..tools.scopes import TurnMark

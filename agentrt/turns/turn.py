@@ -8,7 +8,6 @@ import threading
 from collections.abc import AsyncGenerator, Collection, Generator, Iterator, Sequence
 from contextlib import aclosing, contextmanager, nullcontext
 from contextvars import Context
-from types import TracebackType
 from typing import Any
 
 from ..argument_checks import check_call, check_field
@@ -19,9 +18,8 @@ from ..concurrency.hosts import Host
 from ..concurrency.tasks import CLEAN_UP_SECONDS, TaskSet
 from ..drafts import Speculator
 from ..errors import InvalidRequestError
-from ..lookahead.ahead import AheadRequest
+from ..lookahead.ahead import AheadRequest, AheadStarter
 from ..lookahead.model_request import ModelRequest, after_draft
-from ..lookahead.starter import AheadStarter
 from ..reports.events import TurnAnswered, WorkAbandoned
 from ..toolcache import TakeResult
 from ..tools.runner import SpeculativeRuns
@@ -88,12 +86,7 @@ class Turn:
         """Return the turn, which is already started."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Discard the speculations unless the turn was bound."""
         self.discard()
 

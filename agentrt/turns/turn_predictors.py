@@ -29,7 +29,6 @@ from ..drafts import (
     reads_calls,
     shares_cores,
 )
-from ..reports.error_kind import error_kind
 from ..reports.events import (
     PredictorCharged,
     PredictorEnded,
@@ -37,6 +36,7 @@ from ..reports.events import (
     PredictorSkipped,
     PredictorStarted,
     PredictorStopped,
+    error_kind,
 )
 from ..tools.runner import SpeculativeRuns
 from .controller import Decision

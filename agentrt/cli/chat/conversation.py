@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -48,12 +47,9 @@ class Totals:
 class Conversation:
     """A conversation with an agent. A turn that fails or is stopped leaves no trace in it."""
 
-    def __init__(
-        self, agent: Agent, context_tokens: int, clock: Callable[[], float] = time.perf_counter
-    ) -> None:
-        """``context_tokens`` is the length of the model's context; ``clock`` times the turns."""
+    def __init__(self, agent: Agent, context_tokens: int) -> None:
+        """``context_tokens`` is the length of the model's context."""
         self._agent = agent
-        self._clock = clock
         self._characters = int(context_tokens * _HISTORY_SHARE * _CHARACTERS_PER_TOKEN)
         self._turns: list[list[AnyMessage]] = []
         self.totals = Totals()
@@ -68,14 +64,14 @@ class Conversation:
         from agentrt.examples.personal_assistant import ask
 
         question = HumanMessage(text)
-        started = self._clock()
+        started = time.perf_counter()
         try:
             messages = await ask(self._agent, [*self._recent(), question], view)
         except PromptTooLongError:
             self.forget()
             raise
         self._turns.append([question, *messages])
-        self.totals.add(self._clock() - started, messages)
+        self.totals.add(time.perf_counter() - started, messages)
         return messages
 
     def __len__(self) -> int:

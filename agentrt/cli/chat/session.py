@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -41,7 +42,7 @@ class ChatSession:
         self._assistant = assistant
         self._console = console
         self._read_line = read_line
-        self._conversation = Conversation(assistant.agent, assistant.runtime.context_length, assistant.clock)
+        self._conversation = Conversation(assistant.agent, assistant.runtime.context_length)
         self._left = False
         self._commands: dict[str, Callable[[], None]] = {
             "/help": self._help,
@@ -81,9 +82,9 @@ class ChatSession:
             return ""
 
     def _take_turn(self, line: str) -> None:
-        started, claims_before = self._assistant.clock(), self._assistant.report().total.claims
+        started, claims_before = time.perf_counter(), self._assistant.report().total.claims
         self._answer(line)
-        seconds = self._assistant.clock() - started
+        seconds = time.perf_counter() - started
         claimed = self._assistant.report().total.claims - claims_before
         note = f", {claimed} tool call{'s' * (claimed > 1)} predicted" if claimed else ""
         self._print(f"({seconds:.2f} s{note})", style="dim")

@@ -24,7 +24,7 @@ from agentrt.reports.events import (
 )
 from agentrt.reports.report import PredictorReport, SpeculationReport, ToolReport
 from agentrt.reports.reporter import Reporter
-from agentrt.reports.turn_recorder import TurnRecorder
+from agentrt.tools.claims import TurnRecorder
 from agentrt.tools.speculation import Draft, Speculation
 
 

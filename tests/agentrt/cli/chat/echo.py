@@ -17,7 +17,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_core.tools import tool
 
 from agentrt import SpeculationReport, speculable
-from agentrt.cli.chat.approval import WhyNot, WorkClock, ask_before_writes
+from agentrt.cli.chat.approval import WhyNot, ask_before_writes
 from agentrt.cli.chat.assistant import Assistant
 from agentrt.errors import InvalidRequestError, PromptTooLongError
 from agentrt.reports.report import ToolReport
@@ -121,10 +121,9 @@ def echo_assistant(
     *,
     context_tokens: int = 20_000,
     why_not: WhyNot | None = None,
-    clock: WorkClock | None = None,
 ) -> Assistant:
     """Return an assistant whose runtime has nothing but a name and a size."""
-    counts, clock = itertools.count(), clock or WorkClock()
+    counts = itertools.count()
     engine = SimpleNamespace(running=1, waiting=2)
     statistics = SimpleNamespace(engine=engine, blocks=8, free_blocks=7, arena_bytes=2**20)
     runtime: Any = SimpleNamespace(
@@ -136,7 +135,7 @@ def echo_assistant(
             [look_up, write],
             middleware=[
                 ModelCallLimitMiddleware(run_limit=3, exit_behavior="end"),  # as that of the example
-                *([] if why_not is None else [ask_before_writes(clock.stopped_by(why_not))]),
+                *([] if why_not is None else [ask_before_writes(why_not)]),
             ],
         ),
         tools=[look_up, write],
@@ -145,5 +144,4 @@ def echo_assistant(
         examples=["What is a roof?"],
         asks_before_writes=why_not is not None,
         report=lambda: SpeculationReport(total=ToolReport(claims=next(counts))),
-        clock=clock,
     )

@@ -15,63 +15,33 @@ from agentrt.concurrency.tasks import CLEAN_UP_SECONDS
 from agentrt.config import TurnAhead
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
 from agentrt.tools.speculable import speculable_tool
-from tests.agentrt.turns.sessions import call, now, one_turn, slow_tool
+from tests.agentrt.turns.sessions import call, drafting, drive, now, one_turn, slow_tool
 from tests.patience import PATIENCE_S
 
 
-def test_losers_and_predictors_are_cancelled_when_the_model_answers() -> None:
+@pytest.mark.parametrize("clean_up_s", [0, 7])
+def test_losers_and_predictors_are_cancelled_once_when_the_model_answers(clean_up_s: float) -> None:
     ended: list[str] = []
 
     @speculable
     async def look(q: str) -> str:
         try:
             await asyncio.sleep(100)
-        except asyncio.CancelledError:
-            ended.append(q)
-            raise
-        return q
-
-    async def main() -> float:
-        slow = ScriptedSpeculator([call("late")], delay=50)
-        async with SpeculationSession([look], [ScriptedSpeculator([call("a")]), slow]) as session:
-            with session.turn([], []) as turn:
-                await asyncio.sleep(1)
-                turn.bind([])
-        return now()
-
-    assert run_in_virtual_time(main) == 1
-    assert ended == ["a"]
-
-
-def test_a_loser_is_cancelled_once_and_the_session_waits_for_its_clean_up() -> None:
-    done: list[str] = []
-
-    @speculable
-    async def look(q: str) -> str:
-        try:
-            await asyncio.sleep(100)
         finally:
-            await asyncio.sleep(3)  # as a connection is given back
-            await asyncio.sleep(4)
-            done.append("cleaned up")
+            await asyncio.sleep(clean_up_s)  # as a connection is given back: the session waits for it
+            await asyncio.sleep(0)
+            ended.append(q)
         return q
 
-    async def main() -> float:
-        async with SpeculationSession([look], [ScriptedSpeculator([call("a")])]) as session:
-            with session.turn([], []) as turn:
-                await asyncio.sleep(1)
-                turn.bind([])
-        return now()
-
-    assert run_in_virtual_time(main) == 1 + 3 + 4
-    assert done == ["cleaned up"]
+    assert drive(look, [drafting(call("a")), drafting(call("late"), delay=50)], []).seconds == 1 + clean_up_s
+    assert ended == ["a"]
 
 
 def test_a_turn_that_fails_leaves_nothing_running() -> None:
     runs: list[str] = []
 
     async def main() -> float:
-        async with SpeculationSession([slow_tool(100, runs)], [ScriptedSpeculator([call("a")])]) as session:
+        async with SpeculationSession([slow_tool(100, runs)], drafting(call("a"))) as session:
             with contextlib.suppress(ZeroDivisionError), session.turn([], []):
                 await asyncio.sleep(1)
                 raise ZeroDivisionError
@@ -82,14 +52,7 @@ def test_a_turn_that_fails_leaves_nothing_running() -> None:
 
 
 def test_closing_the_session_cancels_what_was_bound_and_never_made() -> None:
-    async def main() -> float:
-        async with SpeculationSession([slow_tool(100, [])], [ScriptedSpeculator([call("a")])]) as session:
-            with session.turn([], []) as turn:
-                await asyncio.sleep(1)
-                turn.bind([call("a")])
-        return now()
-
-    assert run_in_virtual_time(main) == 1
+    assert drive(slow_tool(100, []), drafting(call("a")), [call("a")], makes=False).seconds == 1
 
 
 def test_cancelling_the_call_cancels_its_run() -> None:
@@ -104,7 +67,7 @@ def test_cancelling_the_call_cancels_its_run() -> None:
         return q
 
     async def main() -> None:
-        async with SpeculationSession([look], [ScriptedSpeculator([call("a")])]) as session:
+        async with SpeculationSession([look], drafting(call("a"))) as session:
             with session.turn([], []) as turn:
                 await asyncio.sleep(1)
                 turn.bind([call("a")])
@@ -139,7 +102,9 @@ def test_a_speculation_times_out_but_not_once_its_call_is_made() -> None:
     assert runs == ["a", "a", "a"]
 
 
-def test_a_loser_in_a_thread_runs_to_its_end_and_holds_its_place_until_then() -> None:
+@pytest.mark.parametrize("bound", [[], [call("a")]])
+def test_a_loser_in_a_thread_runs_to_its_end_and_holds_its_place_until_then(bound: list[ToolCall]) -> None:
+    """So does one whose call is never made, once its session is closed."""
     started, release = threading.Event(), threading.Event()
 
     @speculable(max_concurrency=1)
@@ -150,33 +115,13 @@ def test_a_loser_in_a_thread_runs_to_its_end_and_holds_its_place_until_then() ->
 
     tool = speculable_tool(look)
     assert tool is not None
-    with SpeculationSession([look], [ScriptedSpeculator([call("a")])]) as session:
-        with session.turn([], []) as turn:
-            assert started.wait(PATIENCE_S)
-            turn.bind([])
-        assert not tool.slots.acquire(blocking=False)
-        release.set()
-        assert tool.slots.acquire(timeout=PATIENCE_S)
-    assert session.report().total.wasted == 1
-
-
-def test_closing_a_sync_session_cancels_what_was_bound_and_never_made() -> None:
-    started, release = threading.Event(), threading.Event()
-
-    @speculable
-    def look(q: str) -> str:
-        started.set()
-        release.wait()
-        return q
-
-    tool = speculable_tool(look)
-    assert tool is not None
-    session = SpeculationSession([look], [ScriptedSpeculator([call("a")])])
-    with session, session.turn([], []) as turn:
+    with SpeculationSession([look], drafting(call("a"))) as session, session.turn([], []) as turn:
         assert started.wait(PATIENCE_S)
-        turn.bind([call("a")])
+        turn.bind(bound)
     assert session.report().total.wasted == 1
+    assert not tool.slots.acquire(blocking=False)
     release.set()
+    assert tool.slots.acquire(timeout=PATIENCE_S)
 
 
 async def never(q: str = "") -> str:
@@ -264,10 +209,5 @@ def test_a_predictor_is_cancelled_once_and_may_clean_up() -> None:
                 await asyncio.sleep(2)  # as a connection is given back
                 done.append("cleaned up")
 
-    async def main() -> float:
-        async with SpeculationSession([slow_tool(1, [])], [Careful()]) as session:
-            await one_turn(session, 1, call("a"))
-        return now()
-
-    assert run_in_virtual_time(main) == 1 + 2
+    assert drive(slow_tool(1, []), Careful(), [call("a")]).seconds == 1 + 2
     assert done == ["cleaned up"]

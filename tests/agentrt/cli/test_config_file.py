@@ -32,16 +32,6 @@ def test_it_lies_in_the_users_config_folder(tmp_path: Path, monkeypatch: pytest.
     assert tokens_path() == tmp_path / "agentrt" / "tokens"
 
 
-def test_no_file_is_none(tmp_path: Path) -> None:
-    assert ConfigFile.read(tmp_path / "config.toml") is None
-
-
-def test_a_table_may_be_missing(tmp_path: Path) -> None:
-    file = read(tmp_path, "[serve]\nport = 1\n")
-    assert file.table("serve", KNOWN) == {"port": 1}
-    assert file.table("chat", KNOWN) == {}
-
-
 @pytest.mark.parametrize(
     ("text", "line", "problem"),
     [
@@ -73,11 +63,6 @@ def test_the_line_of_a_key(tmp_path: Path, text: str, line: int) -> None:
     assert str(error).removeprefix(f"{tmp_path / 'config.toml'}") == f", line {line}: it is wrong."
 
 
-def test_the_message_has_path_line_and_problem(tmp_path: Path) -> None:
-    error = read(tmp_path, "[serve]\nport = 1\n").error(["serve", "port"], "port: it is taken. Wait")
-    assert str(error) == f"{tmp_path / 'config.toml'}, line 2: port: it is taken. Wait."
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -97,37 +82,10 @@ def test_a_file_that_is_not_toml_is_an_error(tmp_path: Path, text: bytes) -> Non
 
 
 @pytest.mark.skipif(os.name != "posix", reason="the system has no modes")
-@pytest.mark.parametrize(("mode", "usable"), [(0o600, True), (0o644, True), (0o620, False), (0o602, False)])
-def test_a_file_that_others_may_change_is_refused(tmp_path: Path, mode: int, usable: bool) -> None:
+def test_a_file_that_others_may_change_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path, "[serve]\nno-auth = true\n")
-    path.chmod(mode)
-    if usable:
-        assert ConfigFile.read(path)
-        return
+    path.chmod(0o644)
+    assert ConfigFile.read(path)
+    path.chmod(0o620)
     with pytest.raises(ConfigurationError, match=f"chmod go-w {path}"):
         ConfigFile.read(path)
-
-
-def test_a_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = written(tmp_path, "[serve]\n")
-    if os.name != "posix" or path.stat().st_uid != 0:
-        monkeypatch.setattr("os.geteuid", lambda: 12345, raising=False)
-    else:
-        os.chown(path, 12345, -1)
-    if os.name == "posix":
-        with pytest.raises(ConfigurationError, match="another user"):
-            ConfigFile.read(path)
-
-
-def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError):
-        ConfigFile.read(tmp_path)
-    if hasattr(os, "mkfifo"):
-        os.mkfifo(tmp_path / "pipe")
-        with pytest.raises(ConfigurationError, match="no regular file"):
-            ConfigFile.read(tmp_path / "pipe")
-
-
-def test_a_very_long_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="more than"):
-        read(tmp_path, "#" * (2**20 + 1))

@@ -44,20 +44,26 @@ def test_every_configured_command_is_one() -> None:
     assert sorted(configured) == sorted(CONFIGURED)
 
 
+@pytest.mark.parametrize(
+    ("text", "command", "arguments", "expected"),
+    [
+        (
+            "[serve]\nport = 9000\nmemory-mib = 512\n",
+            "serve",
+            ["--port", "0"],
+            {"port": 0, "memory_mib": 512, "drain": 30},
+        ),
+        ("[serve]\nport = 9000\n", "serve", ["--port", "8000"], {"port": 8000}),  # the default
+        ('[serve]\nmodel = ["a", "b"]\n', "serve", ["--model", "nano"], {"model": ["nano"]}),
+        ('[serve]\nmodel = "nano"\n', "serve", [], {"model": ["nano"]}),
+        ('[gateway]\nupstream = "http://x:9000"\n', "gateway", [], {"upstream": "http://x:9000"}),
+    ],
+)
 def test_the_command_line_comes_before_the_file_and_the_file_before_the_default(
-    parameters_of: ParametersOf,
+    parameters_of: ParametersOf, text: str, command: str, arguments: list[str], expected: dict[str, Any]
 ) -> None:
-    text = "[serve]\nport = 9000\nmemory-mib = 512\n"
-    parameters = parameters_of(text, "serve", "--port", "0")
-    assert parameters["port"] == 0
-    assert parameters["memory_mib"] == 512
-    assert parameters["drain"] == 30
-
-
-def test_a_value_equal_to_the_default_on_the_command_line_comes_before_the_file(
-    parameters_of: ParametersOf,
-) -> None:
-    assert parameters_of("[serve]\nport = 9000\n", "serve", "--port", "8000")["port"] == 8000
+    parameters = parameters_of(text, command, *arguments)
+    assert {name: parameters[name] for name in expected} == expected
 
 
 def test_values_of_every_type(parameters_of: ParametersOf) -> None:
@@ -79,20 +85,6 @@ def test_values_of_every_type(parameters_of: ParametersOf) -> None:
     assert parameters["context_folder"] == Path.home() / "contexts"
     assert parameters["context_tolerance"] == 0.01
     assert parameters["context_key"] == "keyring"
-
-
-def test_one_model_needs_no_list(parameters_of: ParametersOf) -> None:
-    assert list(parameters_of('[serve]\nmodel = "nano"\n', "serve")["model"]) == ["nano"]
-
-
-def test_a_required_option_may_come_from_the_file(parameters_of: ParametersOf) -> None:
-    text = '[gateway]\nupstream = "http://127.0.0.1:9000"\n'
-    assert parameters_of(text, "gateway")["upstream"] == "http://127.0.0.1:9000"
-
-
-def test_a_list_on_the_command_line_replaces_that_of_the_file(parameters_of: ParametersOf) -> None:
-    parameters = parameters_of('[serve]\nmodel = ["a", "b"]\n', "serve", "--model", "nano")
-    assert list(parameters["model"]) == ["nano"]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import pytest
 
@@ -44,12 +45,8 @@ def test_a_notebook_shows_tables() -> None:
     assert read.tags.count("table") == 2
     for text in ("get_weather", "3 of 4", "1.25", "pattern", "3 of 5", "cost: 0.25"):
         assert text in read.texts
-
-
-def test_names_are_no_markup() -> None:
-    html = REPORT._repr_html_()
-    assert "<script" not in html
-    assert Reader(html).texts.count(MARKUP) == 2  # the name of the tool, and why it was stopped
+    assert "<script" not in REPORT._repr_html_()
+    assert read.texts.count(MARKUP) == 2  # the name of the tool, and why it was stopped
 
 
 def test_an_empty_report_has_no_tables() -> None:
@@ -68,17 +65,8 @@ def test_rich_prints_the_same() -> None:
     assert output.getvalue().count("right drafts not claimed") == 1
 
 
-def test_ipython_prints_the_summary() -> None:
-    class Printer:
-        shown = ""
-
-        def text(self, text: str) -> None:
-            self.shown += text
-
-    printer = Printer()
-    REPORT._repr_pretty_(printer, cycle=False)
-    assert printer.shown == str(REPORT)
-
-
-def test_the_representation_of_a_report_is_one_line() -> None:
+def test_ipython_prints_the_summary_and_a_representation_is_one_line() -> None:
+    shown: list[str] = []
+    REPORT._repr_pretty_(SimpleNamespace(text=shown.append), cycle=False)
+    assert shown == [str(REPORT)]
     assert re.fullmatch(r"<SpeculationReport: 0 of 0 calls claimed [^\n]*>", repr(SpeculationReport()))

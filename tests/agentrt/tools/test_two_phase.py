@@ -11,7 +11,10 @@ import pytest
 from agentrt import SpeculationSession, ToolCall, speculable
 from agentrt.errors import ConfigurationError
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
-from tests.agentrt.turns.sessions import Driven, drafting, drive
+from agentrt.tools.runner import SpeculativeRuns
+from agentrt.tools.speculable import speculable_tool
+from agentrt.tools.speculation import Draft, Speculation
+from tests.agentrt.turns.sessions import Driven, drafting, drive, now
 from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.usefixtures("prediction_is_free")
@@ -110,6 +113,24 @@ def test_a_preparation_that_waits_too_long_for_its_call_is_discarded() -> None:
 
     run_in_virtual_time(main)
     assert outbox.log[2:] == ["write and send to ann"]
+
+
+def test_what_is_prepared_is_discarded_when_its_event_loop_ends() -> None:
+    outbox = Outbox()
+    tool: Any = speculable_tool(outbox.tool(ttl=60))
+    abandoned: list[str] = []
+
+    async def main() -> float:
+        runs = SpeculativeRuns(lambda tool, error: None, abandoned.append)
+        speculation = Speculation(Draft("send_mail", "k"), ttl=60, needs_loop=True)
+        assert tool.slots.acquire(blocking=False)
+        runs.start(tool, tool.bind({"to": "ann"}), speculation)
+        await speculation.over()
+        await runs.stop()
+        return now()
+
+    assert run_in_virtual_time(main) == 2
+    assert (outbox.log, abandoned) == (["prepare ann", "delete draft for ann"], [])
 
 
 def test_a_commit_that_fails_is_not_tried_again() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from agentrt import SpeculationSession, ToolCall, speculable
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
 from agentrt.tools.writes import WriteLog
+from tests.agentrt.turns.sessions import drafting
 
 READ = ToolCall("list_notes", {}, "read")
 WRITE = ToolCall("create_note", {"text": "b"}, "write")
@@ -31,7 +32,7 @@ def run(answer: list[ToolCall]) -> tuple[list[Any], str]:
     notes, list_notes = notes_and_reader()
 
     async def main() -> tuple[list[Any], str]:
-        async with SpeculationSession([list_notes], [ScriptedSpeculator([READ])]) as session:
+        async with SpeculationSession([list_notes], drafting(READ)) as session:
             with session.turn([], []) as turn:
                 await asyncio.sleep(1)
                 turn.bind(answer)
@@ -58,10 +59,9 @@ def test_a_result_that_waits_for_its_call_is_dropped_by_a_later_write_of_the_sam
     notes, list_notes = notes_and_reader()
 
     async def main() -> tuple[Any, Any]:
-        predictors = [ScriptedSpeculator([READ])]
         async with (
-            SpeculationSession([list_notes], predictors) as session,
-            SpeculationSession([list_notes], [ScriptedSpeculator([READ])]) as other,
+            SpeculationSession([list_notes], drafting(READ)) as session,
+            SpeculationSession([list_notes], drafting(READ)) as other,
         ):
             for each in (session, other):
                 with each.turn([], []) as turn:

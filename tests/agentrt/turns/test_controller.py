@@ -52,11 +52,15 @@ class Workload:
         copied = copy.deepcopy(self.controller, {id(self.controller._lock): threading.Lock()})
         return copied.should_predict("p", self.samples, now=float(self.turns + 1)).speculate
 
-    def turn(self, right_up_to: int | None, *, tool: str = "look", wrong: int = 0) -> None:
-        """One turn; the right draft is among the first ``right_up_to`` samples, ``wrong`` others are made.
+    def turn(self, right_up_to: int | None, *, tool: str = "look", wrong: int = 0, times: int = 1) -> None:
+        """Turns in which the right draft is among the first samples, and ``wrong`` others are made.
 
         0 is for an answer without a call, None for a call that is not drafted.
         """
+        for _ in range(times):
+            self._turn(right_up_to, tool, wrong)
+
+    def _turn(self, right_up_to: int | None, tool: str, wrong: int) -> None:
         self.turns += 1
         number, note = self.turns, self.controller.on_event
         decision = self.controller.should_predict(
@@ -98,8 +102,7 @@ def workload(config: SpeculationConfig | None = None, **given: float) -> Workloa
 def test_right_drafts_that_are_not_claimed_count_as_wrong() -> None:
     claimed, unclaimed = workload(), workload()
     for load in (claimed, unclaimed):
-        for _ in range(20):
-            load.turn(1)
+        load.turn(1, times=20)
     for _ in range(20):
         unclaimed.controller.on_event(DraftUnclaimed(1, "look", "p", "expired"))
     decide = (claimed.controller.should_run, unclaimed.controller.should_run)
@@ -134,16 +137,14 @@ def test_turns_at_one_time_without_a_right_draft_count_once() -> None:
 
 def test_a_predictor_that_is_right_runs_every_turn() -> None:
     served = workload()
-    for _ in range(100):
-        served.turn(1)
+    served.turn(1, times=100)
     assert served.samples_drawn == [1] * 100
     assert served.runs == 100
 
 
 def test_a_hopeless_predictor_costs_less_than_one_percent() -> None:
     served = workload(samples=3)
-    for _ in range(4000):
-        served.turn(None, wrong=1)
+    served.turn(None, wrong=1, times=4000)
     assert sum(drawn > 0 for drawn in served.samples_drawn) < 0.01 * 4000
     assert sum(served.samples_drawn) < 0.02 * 4000
     assert served.runs < 20
@@ -152,17 +153,14 @@ def test_a_hopeless_predictor_costs_less_than_one_percent() -> None:
 
 def test_a_predictor_without_drafts_is_skipped_as_well() -> None:
     served = workload()
-    for _ in range(1000):
-        served.turn(None)
+    served.turn(None, times=1000)
     assert sum(served.samples_drawn) < 30
 
 
 def test_a_predictor_that_becomes_right_is_found_again_and_used() -> None:
     served = workload()
-    for _ in range(300):
-        served.turn(None, wrong=1)
-    for _ in range(400):
-        served.turn(1)
+    served.turn(None, wrong=1, times=300)
+    served.turn(1, times=400)
     assert served.samples_drawn[-50:] == [1] * 50
     runs = served.runs
     served.turn(1)
@@ -185,8 +183,7 @@ def test_wrong_drafts_of_one_tool_do_not_stop_those_of_another() -> None:
 @pytest.mark.parametrize(("right_up_to", "expected"), [(1, 1), (3, 3), (7, 7)])
 def test_it_draws_as_many_samples_as_it_takes_and_no_more(right_up_to: int, expected: int) -> None:
     served = workload(samples=9)
-    for _ in range(200):
-        served.turn(right_up_to)
+    served.turn(right_up_to, times=200)
     chosen = served.samples_drawn[100:]
     assert max(set(chosen), key=chosen.count) == expected
 
@@ -214,18 +211,15 @@ def test_a_draft_that_costs_more_than_it_saves_is_not_run() -> None:
 
 def test_a_sure_draft_runs_however_late_it_comes() -> None:
     served = workload()
-    for _ in range(50):
-        served.turn(1)
+    served.turn(1, times=50)
     assert served.controller.should_run("p", "look", 0.0, draft_s=5.0).speculate
 
 
 def test_a_spent_budget_ends_speculation_and_claims_do_not_spend_it() -> None:
     served = workload(SpeculationConfig(budget=Budget(runs=3)))
-    for _ in range(50):
-        served.turn(1)
+    served.turn(1, times=50)
     assert served.samples_drawn == [1] * 50
-    for _ in range(4):
-        served.turn(None, wrong=1)
+    served.turn(None, wrong=1, times=4)
     assert served.samples_drawn[-4:] == [1, 1, 1, 0]
     assert served.runs == 53
     assert "runs" in served.controller.should_predict("p", 1, 0.0).reason
@@ -264,8 +258,7 @@ def test_a_run_whose_expected_seconds_do_not_fit_is_not_started() -> None:
 
 def test_what_predictors_charge_counts_against_the_budget() -> None:
     served = workload(SpeculationConfig(budget=Budget(tokens=25)), money=0.01)
-    for _ in range(5):
-        served.turn(1)
+    served.turn(1, times=5)
     assert served.samples_drawn == [1, 1, 1, 0, 0]
 
 
@@ -273,12 +266,10 @@ def test_off_runs_no_predictor_and_shadow_runs_no_tool_but_learns() -> None:
     off = Controller(SpeculationConfig(mode="off"))
     assert not off.should_predict("p", 1, 0.0).speculate
     shadow = workload(SpeculationConfig(mode="shadow"))
-    for _ in range(30):
-        shadow.turn(1)
+    shadow.turn(1, times=30)
     assert shadow.samples_drawn == [1] * 30
     assert shadow.runs == 0
-    for _ in range(300):
-        shadow.turn(None, wrong=1)
+    shadow.turn(None, wrong=1, times=300)
     assert sum(shadow.samples_drawn[-100:]) <= 2
 
 
@@ -334,32 +325,26 @@ def test_a_predictor_that_takes_the_cores_of_a_fast_model_stops_after_its_first_
 
 def test_a_tool_that_becomes_slow_is_noticed_in_the_next_turn() -> None:
     served = workload(tool_s=0.0001, generation_s=2.0)
-    for _ in range(200):
-        served.turn(1)
+    served.turn(1, times=200)
     served.tool_s = 1.0
-    for _ in range(20):
-        served.turn(1)
+    served.turn(1, times=20)
     assert served.samples_drawn[-19:] == [1] * 19
 
 
 def test_a_model_that_becomes_slow_is_noticed_within_three_turns() -> None:
     served = workload(tool_s=1.0, generation_s=0.0005, draft_s=0.0004)
-    for _ in range(200):
-        served.turn(1)
+    served.turn(1, times=200)
     assert sum(served.samples_drawn[1:]) < 12
     served.generation_s = 2.0
-    for _ in range(20):
-        served.turn(1)
+    served.turn(1, times=20)
     assert sum(served.samples_drawn[-17:]) >= 15
 
 
 def test_a_predictor_that_was_always_too_late_is_probed_at_once_when_the_model_becomes_slow() -> None:
     served = workload(tool_s=1.0, generation_s=0.05)
-    for _ in range(2000):
-        served.turn(None)
+    served.turn(None, times=2000)
     served.generation_s = 2.0
-    for _ in range(20):
-        served.turn(1)
+    served.turn(1, times=20)
     assert sum(served.samples_drawn[-17:]) >= 15
 
 
@@ -381,8 +366,7 @@ def test_turns_before_any_tool_was_called_are_decided_as_well() -> None:
 @pytest.mark.parametrize("shares_cores", [True, False])
 def test_only_predictors_that_share_the_models_cores_are_left_out_to_measure_it(shares_cores: bool) -> None:
     served = workload(generation_s=0.02, tool_s=0.005, draft_s=0.001, shares_cores=shares_cores)
-    for _ in range(40):
-        served.turn(1)
+    served.turn(1, times=40)
     assert (0 in served.samples_drawn) is shares_cores
     assert served.samples_drawn.count(0) < 15
 
@@ -415,8 +399,7 @@ def test_rare_right_drafts_are_waited_for_where_prediction_costs_little(
 ) -> None:
     served = workload(shares_cores=shares_cores, money=money)
     for _ in range(10):
-        for _ in range(40):
-            served.turn(None)
+        served.turn(None, times=40)
         served.turn(None, wrong=1)
         served.turn(1)
     if shares_cores or money:
@@ -427,6 +410,5 @@ def test_rare_right_drafts_are_waited_for_where_prediction_costs_little(
 
 def test_a_tool_that_is_too_quick_stops_also_a_predictor_that_costs_little() -> None:
     served = workload(tool_s=0.0001, shares_cores=False)
-    for _ in range(400):
-        served.turn(1)
+    served.turn(1, times=400)
     assert sum(served.samples_drawn) < 12

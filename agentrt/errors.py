@@ -60,8 +60,6 @@ class MissingExtraError(AgentRTError, ImportError):
     def __init__(self, module: str, extra: str) -> None:
         """``module`` is missing; ``extra`` is the extra that installs it."""
         super().__init__(f"{module} is not installed. Run: pip install 'agentrt[{extra}]'")
-        self.module = module
-        self.extra = extra
 
 
 class ConfigurationError(AgentRTError, ValueError):
@@ -107,7 +105,6 @@ class ModelLoadError(ModelError):
     def __init__(self, model: str, reason: str) -> None:
         """``model`` is its name; ``reason`` is the message of the error that ended the opening."""
         super().__init__(f"the model {model!r} could not be loaded: {reason} Then send the request again.")
-        self.model = model
 
 
 class ModelBudgetError(ModelError):
@@ -120,7 +117,6 @@ class ModelBudgetError(ModelError):
             f"{int(budget // 2**20)} MiB of the memory budget. Try again when their requests have ended, or "
             "raise the budget."
         )
-        self.model = model
 
 
 class ModelTooLargeError(ModelError):
@@ -145,7 +141,6 @@ class ModelTooLargeError(ModelError):
             f"--memory-budget-mib {advice} (memory_budget_bytes in Python), or choose a smaller model or KV "
             "cache."
         )
-        self.model = model
 
 
 def _mib(size: float) -> int:
@@ -371,7 +366,6 @@ class BenchPeerError(AgentRTError):
             f"{name} at {url} {problem}. Start it as docs/scheduling-figures.md says, unless the bench "
             "starts it, and the bench again."
         )
-        self.url = url
 
 
 class BenchProcessError(AgentRTError):

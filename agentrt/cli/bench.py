@@ -16,7 +16,7 @@ import typer
 
 from ..concurrency.interrupts import interrupts_deferred
 from ..errors import WorkloadNotFoundError
-from ..extras import Extra, needs_extra, require_extra
+from ..extras import needs_extra, require_extra
 from .output import JsonFile, output_console, write_errors
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class BenchName(enum.StrEnum):
     TOOLCACHE = "toolcache"
 
 
-NEEDED_EXTRAS: dict[BenchName, tuple[Extra, ...]] = {
+NEEDED_EXTRAS: dict[BenchName, tuple[str, ...]] = {
     BenchName.CONTEXT: ("bench",),
     BenchName.DRAFTING: ("bench",),
     BenchName.ENGINE: ("runtime",),

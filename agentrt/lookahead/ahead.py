@@ -11,7 +11,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Hashable, Sequence
 from concurrent.futures import Future
 from contextlib import aclosing, suppress
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any
 
 from ..calls import ToolCall
 from ..concurrency.clock import monotonic
@@ -29,43 +29,23 @@ from .model_request import ModelRequest
 _MAX_EXPECTED = 64  # ahead requests, over all runs, whose real request has not come yet
 
 
-class SpeculatingTurn(Protocol):
-    """The turn that speculates during an ahead request."""
-
-    @property
-    def number(self) -> int:
-        """The turn's number in reports."""
-
-    def take_request(self, request: ModelRequest) -> None:
-        """Take the turn's own model request, now that it is known."""
-
-    def set_depth(self, depth: int) -> None:
-        """Set by how many turns the turn is now ahead."""
-
-    def discard(self) -> None:
-        """Drop the turn's speculations."""
-
-
-TurnT = TypeVar("TurnT", bound=SpeculatingTurn)
-
-
-class AheadRequest(Generic[TurnT]):
+class AheadRequest:
     """One model request sent ahead, which follows a draft, until it is kept or discarded.
 
     It runs on one event loop; every other method may be called from any thread.
     """
 
-    turn: TurnT
-    """The turn that speculates during the request."""
+    turn: Any
+    """The turn that speculates during the request: a :class:`agentrt.turns.turn.Turn`, which uses this."""
 
     def __init__(
         self,
-        table: AheadTable[TurnT],
+        table: AheadTable,
         draft: ToolCall,
         speculation: Speculation,
         *,
         main: ModelRequest | None,
-        earlier: AheadRequest[TurnT] | None,
+        earlier: AheadRequest | None,
     ) -> None:
         """``main`` is the request that ``draft`` answers; or else ``earlier`` is, if that is itself ahead."""
         self.request: ModelRequest | None = None
@@ -235,7 +215,7 @@ def _pieces(request: ModelRequest) -> AsyncGenerator[Any, None]:
     return pieces
 
 
-class AheadTable(Generic[TurnT]):
+class AheadTable:
     """Ahead requests whose draft was right and whose real request has not come yet; and their budget.
 
     Thread-safe.
@@ -247,7 +227,7 @@ class AheadTable(Generic[TurnT]):
         self._settings = settings
         self._lock = threading.Lock()
         self._balance = 0
-        self._expected: list[tuple[Hashable, AheadRequest[TurnT]]] = []
+        self._expected: list[tuple[Hashable, AheadRequest]] = []
 
     @property
     def enabled(self) -> bool:
@@ -261,7 +241,7 @@ class AheadTable(Generic[TurnT]):
             return False
         return self._balance + depth <= settings.max_wasted
 
-    def expect(self, scope: Hashable, ahead: AheadRequest[TurnT]) -> None:
+    def expect(self, scope: Hashable, ahead: AheadRequest) -> None:
         """Add an ahead request whose drafted call the model has made."""
         with self._lock:
             self._expected.append((scope, ahead))
@@ -269,7 +249,7 @@ class AheadTable(Generic[TurnT]):
         if oldest is not None:
             oldest.discard("its request did not come")
 
-    def take(self, scope: Hashable, key: str) -> AheadRequest[TurnT] | None:
+    def take(self, scope: Hashable, key: str) -> AheadRequest | None:
         """Return the ahead request with this key, and discard the other ones of its run."""
         found = None
         for ahead in self._remove(scope):
@@ -285,7 +265,7 @@ class AheadTable(Generic[TurnT]):
         for ahead in self._remove(scope):
             ahead.discard("the run has ended")
 
-    def _remove(self, scope: Hashable) -> list[AheadRequest[TurnT]]:
+    def _remove(self, scope: Hashable) -> list[AheadRequest]:
         with self._lock:
             removed = [ahead for known, ahead in self._expected if known == scope]
             self._expected = [(known, ahead) for known, ahead in self._expected if known != scope]
@@ -302,21 +282,21 @@ class AheadTable(Generic[TurnT]):
             self._balance += 1
 
 
-SendAhead = Callable[[ToolCall, Speculation, int], AheadRequest[TurnT]]
+SendAhead = Callable[[ToolCall, Speculation, int], AheadRequest]
 """Sends the request that follows a draft, with its depth: by how many turns it is ahead."""
 
 
-class AheadStarter(Generic[TurnT]):
+class AheadStarter:
     """Follows a turn's first speculation with a request sent ahead, at most one a turn. Thread-safe."""
 
-    def __init__(self, table: AheadTable[TurnT], send_ahead: SendAhead[TurnT] | None, depth: int) -> None:
+    def __init__(self, table: AheadTable, send_ahead: SendAhead | None, depth: int) -> None:
         """``send_ahead`` None: the turn's request cannot be followed. ``depth`` is the turn's own."""
         self._table = table
         self._send_ahead = send_ahead
         self._depth = depth
         self._lock = threading.Lock()
         self._first: tuple[ToolCall, Speculation] | None = None
-        self._ahead: AheadRequest[TurnT] | None = None
+        self._ahead: AheadRequest | None = None
         self._begun = self._closed = False
 
     def started(self, draft: ToolCall, speculation: Speculation) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import NoneType
-from typing import Any, Self
+from typing import Self
 
 from ..argument_checks import check_collection, check_setting
 from ..config import SpeculationConfig
@@ -26,7 +26,7 @@ class SharedState:
     config: SpeculationConfig
     controller: Controller
     reporter: Reporter
-    ahead: AheadTable[Any]
+    ahead: AheadTable
     watch: ClaimWatch
     spans: SpanObserver | None
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Collection, Hashable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
 
 from ..calls import ToolCall
 from ..calls.arguments import copied_call, copied_json
@@ -46,38 +46,18 @@ class _Bound(NamedTuple):
     key: str
 
 
-class DraftRecords:
-    """The first draft of every different call by each predictor of a turn, run speculatively or not."""
-
-    def __init__(self) -> None:
-        """Create an empty record."""
-        self._drafts: dict[tuple[str, str], Draft] = {}
-
-    def add(self, draft: Draft) -> None:
-        """Keep a draft, unless the same predictor has predicted the same call before."""
-        self._drafts.setdefault((draft.predictor, draft.key), draft)
-
-    def judged(self, made: Collection[str | None]) -> list[tuple[Draft, bool]]:
-        """Return all drafts, each with whether its key is among the keys of the calls that were made."""
-        return [(draft, draft.key in made) for draft in tuple(self._drafts.values())]
-
-    def first_s(self, key: str) -> float | None:
-        """Return when the call with this key was first predicted, or None."""
-        times = [draft.draft_s for draft in tuple(self._drafts.values()) if draft.key == key]
-        return min(times, default=None)
-
-
 class TurnSpeculations:
     """Starts the tools that are predicted during one model request, and keeps their speculations."""
 
-    def __init__(self, shared: SharedState, input: TurnInput, starter: AheadStarter[Any]) -> None:
+    def __init__(self, shared: SharedState, input: TurnInput, starter: AheadStarter) -> None:
         """``starter`` is notified of each speculation that an ahead request may follow."""
         self._shared = shared
         self._reporter = shared.reporter
         self._input = input
         self._starter = starter
         self.recorder = TurnRecorder(shared.reporter, input.number, shared.spans)
-        self.drafts = DraftRecords()
+        self._drafts: dict[tuple[str, str], Draft] = {}
+        """The first draft of every different call by each predictor, run speculatively or not."""
         self.cache = FuturesCache(shared.config.max_speculations)
         self._started: list[tuple[ToolCall, Speculation]] = []
         self._takers: list[TakeResult] = []
@@ -142,7 +122,7 @@ class TurnSpeculations:
         predictor, draft_s = draft.predictor, draft.draft_s
         if predicted and key in self._input.history().keys:
             return _MADE
-        self.drafts.add(draft)
+        self._drafts.setdefault((draft.predictor, draft.key), draft)
         refused = self._input.restrictions().refused
         if tool.name in refused:
             return refused[tool.name]
@@ -242,9 +222,10 @@ class TurnSpeculations:
     def judge(self, calls: Sequence[ToolCall]) -> list[str | None]:
         """Judge all drafts by the calls that the model has made; return the keys of these."""
         keys = [self._key_of(call) for call in calls]
-        for draft, correct in self.drafts.judged(keys):
-            judged = DraftJudged(self._input.number, draft.predictor, draft.tool, correct, draft.draft_s)
-            self._reporter.note(judged)
+        number = self._input.number
+        for draft in tuple(self._drafts.values()):
+            correct = draft.key in keys
+            self._reporter.note(DraftJudged(number, draft.predictor, draft.tool, correct, draft.draft_s))
         return keys
 
     def leave_claims(self, calls: Sequence[ToolCall], keys: Sequence[str | None], mark: TurnMark) -> None:
@@ -278,7 +259,8 @@ class TurnSpeculations:
         if speculation is not None:
             speculation.expect()
             return PendingClaim(key, speculation, self.recorder, call_id=call.id, arguments=arguments)
-        draft_s = None if key in self.cache else self.drafts.first_s(key)
+        drafted_s = [draft.draft_s for draft in tuple(self._drafts.values()) if draft.key == key]
+        draft_s = None if key in self.cache else min(drafted_s, default=None)
         if draft_s is not None:
             reason = "predicted, but not run speculatively"
         return PendingClaim(key, None, self.recorder, reason, draft_s, call.id, arguments)

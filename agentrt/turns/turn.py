@@ -54,7 +54,7 @@ class Turn:
         predictors: Sequence[Speculator],
         *,
         main: ModelRequest | None = None,
-        earlier: AheadRequest[Turn] | None = None,
+        earlier: AheadRequest | None = None,
         depth: int = 0,
     ) -> None:
         """Adapters start turns by :meth:`~agentrt.adapting.Turns.start`.
@@ -68,7 +68,7 @@ class Turn:
         self._mark = TurnMark()
         self._main = main
         self._earlier = earlier
-        self._taken: AheadRequest[Turn] | None = None
+        self._taken: AheadRequest | None = None
         """The request ahead whose answer is that of this turn."""
         can_follow = main is not None or earlier is not None
         self._starter = AheadStarter(shared.ahead, self._send_ahead if can_follow else None, depth)
@@ -140,7 +140,7 @@ class Turn:
         self._input.take_request(request.request)
         self._predictors.take(request.predictors)
 
-    def take_answer_of(self, ahead: AheadRequest[Turn]) -> None:
+    def take_answer_of(self, ahead: AheadRequest) -> None:
         """Take the answer to a request that was sent ahead, as that of the equal request which is due now."""
         self._taken = ahead
 
@@ -274,11 +274,9 @@ class Turn:
         )
         self._reporter.note(WorkAbandoned(self.number, name, CLEAN_UP_SECONDS))
 
-    def _send_ahead(self, call: ToolCall, speculation: Speculation, depth: int) -> AheadRequest[Turn]:
+    def _send_ahead(self, call: ToolCall, speculation: Speculation, depth: int) -> AheadRequest:
         """Send the model request that follows if ``call`` is made; see :mod:`agentrt.lookahead.ahead`."""
-        ahead = AheadRequest[Turn](
-            self._shared.ahead, call, speculation, main=self._main, earlier=self._earlier
-        )
+        ahead = AheadRequest(self._shared.ahead, call, speculation, main=self._main, earlier=self._earlier)
         request = functools.partial(after_draft, self._input.request(), call)
         ahead.turn = Turn(
             self._shared,

@@ -105,6 +105,7 @@ class ModelLoadError(ModelError):
     def __init__(self, model: str, reason: str) -> None:
         """``model`` is its name; ``reason`` is the message of the error that ended the opening."""
         super().__init__(f"the model {model!r} could not be loaded: {reason} Then send the request again.")
+        self.model = model
 
 
 class ModelBudgetError(ModelError):

@@ -124,13 +124,6 @@ def test_events_do_not_depend_on_the_split(parts: list[str], cuts: list[int], fo
 
 
 @given(st.data(), formats)
-def test_written_calls_are_parsed(data: st.DataObject, format: ToolCallFormat) -> None:
-    written = data.draw(st.lists(calls_in(format), min_size=1, max_size=3))
-    text, found = parse_tool_calls(write_message(written, format), format)
-    assert (text.strip(), list(found)) == ("", written)
-
-
-@given(st.data(), formats)
 def test_arguments_are_streamed_as_json(data: st.DataObject, format: ToolCallFormat) -> None:
     written = data.draw(st.lists(calls_in(format), min_size=1, max_size=3))
     events = events_of(list(write_message(written, format)), format)

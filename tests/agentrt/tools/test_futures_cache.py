@@ -8,21 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from agentrt.tools.futures_cache import FuturesCache
-from agentrt.tools.speculation import Draft, Speculation
-
-TTL = 10.0
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def speculation(key: str, clock: Clock | None = None) -> Speculation:
-    return Speculation(Draft("tool", key), ttl=TTL, clock=clock or Clock())
+from agentrt.tools.speculation import Speculation
+from tests.agentrt.tools.test_speculation import TTL, Clock, speculation
 
 
 class CacheMachine(RuleBasedStateMachine):

@@ -12,8 +12,7 @@ import typer
 from langchain_core.messages import AIMessage, ToolMessage
 
 from ...errors import ConfigurationError
-from .conversation import Conversation
-from .views import SilentView, StreamView
+from .conversation import Conversation, SilentView, StreamView
 
 if TYPE_CHECKING:
     from langchain_core.messages import AnyMessage

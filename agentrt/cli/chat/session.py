@@ -14,8 +14,7 @@ from ...errors import PromptTooLongError, RequestError
 from ...terminal_text import printable
 from ...tools.speculable import speculable_tool
 from ..config_file import did_you_mean
-from .conversation import Conversation
-from .views import ConversationView
+from .conversation import Conversation, ConversationView
 
 if TYPE_CHECKING:
     from rich.console import Console

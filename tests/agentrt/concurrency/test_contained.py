@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import signal
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Any, NoReturn
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -24,58 +23,6 @@ async def outcome_of(work: Callable[[], Awaitable[object]]) -> list[BaseExceptio
     return failures
 
 
-async def raised() -> None:
-    raise KeyboardInterrupt
-
-
-async def raised_in_a_thread() -> None:
-    def work() -> None:
-        raise KeyboardInterrupt
-
-    await asyncio.to_thread(work)
-
-
-async def of_a_future() -> None:
-    future = asyncio.get_running_loop().create_future()
-    asyncio.get_running_loop().call_soon(future.set_exception, KeyboardInterrupt())
-    await future
-
-
-async def of_a_future_that_is_done() -> None:
-    future = asyncio.get_running_loop().create_future()
-    future.set_exception(KeyboardInterrupt())
-    await future
-
-
-@pytest.mark.parametrize("work", [raised, raised_in_a_thread, of_a_future, of_a_future_that_is_done])
-def test_a_keyboard_interrupt_of_the_code_itself_is_its_failure(work: Callable[[], Awaitable[None]]) -> None:
-    (failure,) = asyncio.run(outcome_of(work))
-    assert isinstance(failure, KeyboardInterrupt)
-
-
-def interrupt(*args: object) -> NoReturn:
-    raise KeyboardInterrupt
-
-
-class Handler:
-    def handle(self, *args: object) -> None:
-        interrupt()
-
-    def __call__(self, *args: object) -> None:
-        interrupt()
-
-
-@pytest.fixture(
-    params=[
-        signal.default_int_handler, interrupt, Handler().handle, functools.partial(interrupt, 1), Handler(),
-    ]
-)  # fmt: skip
-def handler(request: pytest.FixtureRequest) -> Iterator[None]:
-    previous = signal.signal(signal.SIGINT, request.param)
-    yield
-    signal.signal(signal.SIGINT, previous)
-
-
 async def interrupted_in_a_call() -> None:
     signal.raise_signal(signal.SIGINT)
 
@@ -89,7 +36,6 @@ async def interrupted_in_a_loop() -> None:
 MAIN = threading.main_thread().ident or 0
 
 
-@pytest.mark.usefixtures("handler")
 @pytest.mark.parametrize("work", [interrupted_in_a_call, interrupted_in_a_loop])
 def test_a_ctrl_c_goes_on(work: Callable[[], Awaitable[None]]) -> None:
     loop = asyncio.new_event_loop()  # asyncio.run() has a handler of its own

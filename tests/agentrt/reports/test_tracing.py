@@ -31,6 +31,7 @@ from agentrt.reports.events import (
 from agentrt.reports.tracing import SpanObserver
 from agentrt.testing import ScriptedSpeculator
 from agentrt.turns.turn import Turn
+from tests.agentrt.turns.sessions import drive
 from tests.patience import PATIENCE_S
 
 
@@ -41,6 +42,14 @@ def exporter(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
     return exporter
+
+
+def by_name(exporter: InMemorySpanExporter) -> dict[str, Any]:
+    return {span.name: span for span in exporter.get_finished_spans()}
+
+
+def links(span: Any) -> list[int]:
+    return [link.context.span_id for link in span.links]
 
 
 def test_a_session_leaves_spans_of_its_turns_and_speculations(exporter: InMemorySpanExporter) -> None:
@@ -73,10 +82,8 @@ def test_a_session_leaves_spans_of_its_turns_and_speculations(exporter: InMemory
     assert call.attributes["gen_ai.tool.call.id"] == "id1"
     assert sorted(run.attributes["agentrt.speculation"] for run in early) == ["claimed", "wasted"]
     (claimed,) = [run for run in early if run.attributes["agentrt.speculation"] == "claimed"]
-    assert [link.context.span_id for link in call.links] == [claimed.context.span_id]
-    assert {run: [link.context.span_id for link in run.links] for run in early if run.links} == {
-        claimed: [call.context.span_id]
-    }
+    assert links(call) == [claimed.context.span_id]
+    assert {run: links(run) for run in early if run.links} == {claimed: [call.context.span_id]}
     assert call.attributes["agentrt.speculation"] == "claimed"
     for run in runs:
         assert run.attributes["gen_ai.operation.name"] == "execute_tool"
@@ -128,7 +135,7 @@ def test_what_drafts_and_speculations_trace_is_below_the_turn(
             session.turn([], []) as turn,
         ):
             run(turn)
-    spans = {span.name: span for span in exporter.get_finished_spans()}
+    spans = by_name(exporter)
     parents = {name: spans[name].parent.span_id for name in ("chat draft", "inside the tool", "chat main")}
     speculate, user = spans["speculate"].context.span_id, spans["user"].context.span_id
     run = spans["execute_tool look"].context.span_id
@@ -155,23 +162,22 @@ def observed(*events: SpeculationEvent) -> SpanObserver:
     return observer
 
 
-def test_the_cost_of_a_predictor_is_one_event_of_the_turn(exporter: InMemorySpanExporter) -> None:
-    charged = [PredictorCharged(1, "p", DraftCost(100, 0)), PredictorCharged(1, "p", DraftCost(-10, 7))]
-    observed(TurnStarted(1), *charged, TurnAnswered(1, 1.0, ()))
-    (span,) = exporter.get_finished_spans()
-    ((_, attributes),) = [(event.name, dict(event.attributes or {})) for event in span.events]
-    assert attributes == {"agentrt.predictor": "p", "agentrt.input_tokens": 90, "agentrt.output_tokens": 7}
+CHARGED = [PredictorCharged(1, "p", DraftCost(100, 0)), PredictorCharged(1, "p", DraftCost(-10, 7))]
 
 
-def test_what_a_predictor_costs_after_the_answer_is_a_span_below_the_turn_s(
-    exporter: InMemorySpanExporter,
+@pytest.mark.parametrize("late", [0, 1])
+def test_the_cost_of_a_predictor_is_an_event_of_the_turn_or_a_span_below_it_after_the_answer(
+    exporter: InMemorySpanExporter, late: int
 ) -> None:
-    charged = [PredictorCharged(1, "p", DraftCost(100, 0)), PredictorCharged(1, "p", DraftCost(-10, 7))]
-    observed(TurnStarted(1), charged[0], TurnAnswered(1, 1.0, ()), charged[1])
-    turn, late = exporter.get_finished_spans()
-    assert late.parent is not None
-    assert (late.name, late.parent.span_id) == ("agentrt.draft", turn.context.span_id)
-    noted: list[dict[str, Any]] = [dict(turn.events[0].attributes or {}), dict(late.attributes or {})]
+    before = CHARGED[: len(CHARGED) - late]
+    observed(TurnStarted(1), *before, TurnAnswered(1, 1.0, ()), *CHARGED[len(before) :])
+    turn, *later = exporter.get_finished_spans()
+    assert [(span.name, span.parent and span.parent.span_id) for span in later] == [
+        ("agentrt.draft", turn.context.span_id)
+    ] * late
+    noted: list[dict[str, Any]] = [dict(each.attributes or {}) for each in (*turn.events, *later)]
+    assert len(noted) == 1 + late
+    assert {each["agentrt.predictor"] for each in noted} == {"p"}
     assert sum(each["agentrt.input_tokens"] for each in noted) == 90
     assert sum(each["agentrt.output_tokens"] for each in noted) == 7
 
@@ -224,24 +230,17 @@ def test_a_miss_is_the_call_s_own_run(exporter: InMemorySpanExporter, is_async: 
         with trace.get_tracer("client").start_as_current_span("inside the tool"):
             raise ValueError(f"secret {q}")
 
-    session = SpeculationSession([look], [ScriptedSpeculator([])])
     call = ToolCall("look", {"q": "private"}, "id1")
 
-    async def acall() -> None:
-        async with session:
-            with session.turn([], []) as turn:
-                turn.bind([call])
-            await session.acall(call)
-
     def blocking() -> None:
-        with session:
+        with SpeculationSession([look], []) as session:
             with session.turn([], []) as turn:
                 turn.bind([call])
             session.call(call)
 
     with pytest.raises(ValueError, match="secret"):
-        asyncio.run(acall()) if is_async else blocking()
-    spans = {span.name: span for span in exporter.get_finished_spans()}
+        drive(look, [], [call], generation_s=0) if is_async else blocking()
+    spans = by_name(exporter)
     missed = spans["execute_tool look"]
     assert missed.parent.span_id == spans["speculate"].context.span_id  # type: ignore[union-attr]
     assert spans["inside the tool"].parent.span_id == missed.context.span_id  # type: ignore[union-attr]
@@ -258,7 +257,7 @@ def test_a_turn_without_an_answer_ends_its_span(exporter: InMemorySpanExporter) 
     predictor = ScriptedSpeculator([ToolCall("look", {"q": "a"})])
     with SpeculationSession([look], [predictor]) as session, session.turn([], []):
         assert ran.wait(PATIENCE_S)
-    spans = {span.name: span for span in exporter.get_finished_spans()}
+    spans = by_name(exporter)
     turn = spans["speculate"]
     assert spans["execute_tool look"].parent.span_id == turn.context.span_id  # type: ignore[union-attr]
     assert dict(turn.attributes or {}) == {
@@ -294,8 +293,7 @@ def test_a_call_that_the_framework_traces_is_no_second_span(exporter: InMemorySp
     runs = [span for span in exporter.get_finished_spans() if span.name == "execute_tool look"]
     (early,) = [span for span in runs if "agentrt.predictor" in (span.attributes or {})]
     (of_framework,) = [span for span in runs if span is not early]
-    assert [link.context.span_id for link in of_framework.links] == [early.context.span_id]
-    assert [link.context.span_id for link in early.links] == [of_framework.context.span_id]
+    assert (links(of_framework), links(early)) == ([early.context.span_id], [of_framework.context.span_id])
 
 
 def test_without_opentelemetry_nothing_is_traced() -> None:

@@ -7,8 +7,8 @@ import threading
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from agentrt.tools.futures_cache import FuturesCache
 from agentrt.tools.speculation import Speculation
+from agentrt.turns.speculations import FuturesCache
 from tests.agentrt.tools.test_speculation import TTL, Clock, speculation
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agentrt.config import Budget
 from agentrt.errors import ConfigurationError
-from agentrt.turns.budget import Spending
+from agentrt.turns.controller import Spending
 
 
 def test_no_budget_never_ends() -> None:

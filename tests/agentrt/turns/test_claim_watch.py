@@ -14,7 +14,7 @@ from agentrt.drafts import DraftRequest
 from agentrt.reports.events import CallClaimed, DraftUnclaimed, SpeculationEvent
 from agentrt.reports.report import SpeculationReport
 from agentrt.testing import run_in_virtual_time
-from agentrt.turns.claim_watch import ClaimWatch
+from agentrt.turns.shared import ClaimWatch
 
 pytestmark = pytest.mark.usefixtures("prediction_is_free")
 

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from agentrt.concurrency.hosts import running_loop, worker_loop
+from agentrt.concurrency.hosts import worker_loop
 from agentrt.concurrency.threads import loop_caller, on_event_loop, run_in_thread, wait_for
 from tests.patience import PATIENCE_S
 
@@ -90,24 +90,6 @@ def test_the_worker_loop_runs_tasks_in_the_callers_context_in_another_thread() -
     value, thread = found.result(PATIENCE_S)
     assert value == "set by the caller"
     assert thread != threading.get_ident()
-
-
-def test_a_turn_on_the_running_loop_outlives_the_call_that_started_it() -> None:
-    async def main() -> list[str]:
-        done: list[str] = []
-        go = asyncio.Event()
-
-        async def turn() -> None:
-            await go.wait()
-            done.append("ran")
-
-        running_loop.start(turn)
-        go.set()
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        return done
-
-    assert asyncio.run(main()) == ["ran"]
 
 
 def test_a_process_ends_although_a_speculation_hangs() -> None:

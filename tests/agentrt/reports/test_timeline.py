@@ -186,8 +186,8 @@ def test_hundreds_of_turns_wrap_and_are_bounded() -> None:
     assert min(right - left for left, right, _ in shapes(drawn, "model")) > 2
     lanes = Counter(texts(drawn))
     assert lanes["t7"] == lanes["92 other tools"] == 3
-    most = Timeline.of_turns(turns(100_000), "long").svg()
-    assert "long (the last 320 turns of 100000): took 640.00 s" in most
+    most = Timeline.of_turns(turns(5_000), "long").svg()
+    assert "long (the last 320 turns of 5000): took 640.00 s" in most
     assert len(most) < 200_000
 
 

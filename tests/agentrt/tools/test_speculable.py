@@ -138,17 +138,6 @@ def test_a_method_without_its_object_is_refused() -> None:
                 return word
 
 
-def test_a_static_method_is_a_function() -> None:
-    class Words:
-        @staticmethod
-        @speculable
-        def upper(word: str) -> str:
-            return word.upper()
-
-    assert speculable_tool(Words.upper) is not None
-    assert Words.upper("a") == "A"
-
-
 def test_names_of_writing_tools_come_in_any_collection() -> None:
     for names in (["send"], ("send",), {"send"}, {"send": 1}.keys()):
         described = speculable_tool(speculable(invalidated_by=names)(Notes("Ann").find))  # type: ignore[arg-type]

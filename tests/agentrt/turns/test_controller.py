@@ -135,13 +135,6 @@ def test_turns_at_one_time_without_a_right_draft_count_once() -> None:
     assert controller.should_predict("p", 1, now=40.0, shares_cores=False).speculate
 
 
-def test_a_predictor_that_is_right_runs_every_turn() -> None:
-    served = workload()
-    served.turn(1, times=100)
-    assert served.samples_drawn == [1] * 100
-    assert served.runs == 100
-
-
 def test_a_hopeless_predictor_costs_less_than_one_percent() -> None:
     served = workload(samples=3)
     served.turn(None, wrong=1, times=4000)
@@ -149,12 +142,6 @@ def test_a_hopeless_predictor_costs_less_than_one_percent() -> None:
     assert sum(served.samples_drawn) < 0.02 * 4000
     assert served.runs < 20
     assert all(drawn <= 1 for drawn in served.samples_drawn[100:])
-
-
-def test_a_predictor_without_drafts_is_skipped_as_well() -> None:
-    served = workload()
-    served.turn(None, times=1000)
-    assert sum(served.samples_drawn) < 30
 
 
 def test_a_predictor_that_becomes_right_is_found_again_and_used() -> None:

@@ -71,13 +71,6 @@ def test_equal_calls_of_one_answer_share_no_result() -> None:
     assert runs == ["a", "a"]
 
 
-def test_calls_of_one_answer_with_one_id_are_all_made() -> None:
-    runs: list[str] = []
-    made = [call("a", "same"), call("b", "same")]
-    assert drive(slow_tool(1, runs), drafting(call("a"), call("b")), made).results == ["found a", "found b"]
-    assert runs == ["a", "b"]
-
-
 def test_predictors_read_the_answer_and_learn_its_calls() -> None:
     class Reader:
         def __init__(self) -> None:
@@ -110,17 +103,6 @@ def test_predictors_read_the_answer_and_learn_its_calls() -> None:
     assert run_in_virtual_time(main) == ("Reader failed: LookupError",)
     assert reader.read == [TextDelta("let me see")]
     assert reader.learned == [("hi", [call("a")])]
-
-
-def test_what_a_tool_returns_is_handed_on_as_it_is() -> None:
-    lock = threading.Lock()  # cannot be pickled, copied or compared
-
-    @speculable
-    async def look(q: str) -> Any:
-        return lock
-
-    driven = drive(look, drafting(call("a")), [call("a")])
-    assert (driven.results[0] is lock, driven.report.total.claims) == (True, 1)
 
 
 def test_sync_code_speculates_in_threads() -> None:

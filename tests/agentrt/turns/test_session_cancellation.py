@@ -37,12 +37,12 @@ def test_losers_and_predictors_are_cancelled_once_when_the_model_answers(clean_u
     assert ended == ["a"]
 
 
-def test_a_turn_that_fails_leaves_nothing_running() -> None:
+def test_a_turn_that_fails_leaves_nothing_running_and_raises_its_error() -> None:
     runs: list[str] = []
 
     async def main() -> float:
         async with SpeculationSession([slow_tool(100, runs)], drafting(call("a"))) as session:
-            with contextlib.suppress(ZeroDivisionError), session.turn([], []):
+            with pytest.raises(ZeroDivisionError), session.turn([], []):
                 await asyncio.sleep(1)
                 raise ZeroDivisionError
         return now()

@@ -228,17 +228,6 @@ def test_an_invalid_draft_is_counted_and_those_after_it_are_taken(
     assert dropped or problem in driven.report.turns[0].problems[0]
 
 
-def test_an_error_of_the_callers_comes_out_as_it_is() -> None:
-    async def main() -> None:
-        async with SpeculationSession([slow_tool(100, [])], drafting(call("a"))) as session:
-            with session.turn([], []):
-                await asyncio.sleep(1)
-                raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        run_in_virtual_time(main)
-
-
 def test_nothing_confidential_is_in_events_or_logs(caplog: pytest.LogCaptureFixture) -> None:
     seen: list[str] = []
 

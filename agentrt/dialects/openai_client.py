@@ -45,29 +45,17 @@ class _Prioritized(_Base):
 
     def _agentrt_marked(self, options: dict[str, Any], fields: PriorityFields) -> dict[str, Any]:
         """Return the arguments of ``post`` with the fields. What the user has set himself stays."""
+        if fields == PriorityFields():
+            return options
         request_options = dict(options.get("options") or {})
         extra = dict(request_options.get("extra_json") or {})
         body = options.get("body")
         given = {**body, **extra} if isinstance(body, Mapping) else extra
         extra |= {name: _merged(value, given.get(name)) for name, value in fields.body.items()}
-        headers = self._agentrt_headers(request_options, fields.headers)
-        return {**options, "options": {**request_options, "extra_json": extra, "headers": headers}}
-
-    def _agentrt_traced(self, options: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments of ``post`` with the headers that continue the current trace."""
-        headers = trace_headers()
-        if not headers:
-            return options
-        request_options = dict(options.get("options") or {})
-        traced = self._agentrt_headers(request_options, headers)
-        return {**options, "options": {**request_options, "headers": traced}}
-
-    def _agentrt_headers(
-        self, request_options: Mapping[str, Any], added: Mapping[str, str]
-    ) -> dict[str, Any]:
         headers = dict(request_options.get("headers") or {})
         set_already = {name.lower() for name in (*self.default_headers, *headers)}
-        return headers | {name: value for name, value in added.items() if name not in set_already}
+        headers |= {name: value for name, value in fields.headers.items() if name not in set_already}
+        return {**options, "options": {**request_options, "extra_json": extra, "headers": headers}}
 
     def _agentrt_note(self, response: Any) -> None:
         whole = response.is_closed  # a stream is still open
@@ -79,7 +67,8 @@ class PrioritizedClient(_Prioritized):
 
     def post(self, path: str, **options: Any) -> Any:
         """Send a request with its priority; without, if the endpoint refuses that."""
-        options, fields = self._agentrt_traced(options), self._agentrt_endpoint.fields(path)
+        options = self._agentrt_marked(options, PriorityFields(headers=trace_headers()))
+        fields = self._agentrt_endpoint.fields(path)
         if fields == PriorityFields():
             return super().post(path, **options)
         try:
@@ -102,7 +91,8 @@ class PrioritizedAsyncClient(_Prioritized):
 
     async def post(self, path: str, **options: Any) -> Any:
         """Send a request with its priority; without, if the endpoint refuses that."""
-        options, fields = self._agentrt_traced(options), self._agentrt_endpoint.fields(path)
+        options = self._agentrt_marked(options, PriorityFields(headers=trace_headers()))
+        fields = self._agentrt_endpoint.fields(path)
         if fields == PriorityFields():
             return await super().post(path, **options)
         try:

@@ -40,11 +40,15 @@ def test_losers_and_predictors_are_cancelled_once_when_the_model_answers(clean_u
 def test_a_turn_that_fails_leaves_nothing_running_and_raises_its_error() -> None:
     runs: list[str] = []
 
+    async def fail(session: SpeculationSession) -> None:
+        with session.turn([], []):
+            await asyncio.sleep(1)
+            raise ZeroDivisionError
+
     async def main() -> float:
         async with SpeculationSession([slow_tool(100, runs)], drafting(call("a"))) as session:
-            with pytest.raises(ZeroDivisionError), session.turn([], []):
-                await asyncio.sleep(1)
-                raise ZeroDivisionError
+            with pytest.raises(ZeroDivisionError):
+                await fail(session)
         return now()
 
     assert run_in_virtual_time(main) == 1

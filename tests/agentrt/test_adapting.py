@@ -25,6 +25,7 @@ from agentrt.config import TurnAhead
 from agentrt.errors import ConfigurationError
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
 from agentrt.tools import restrictions
+from tests.agentrt.loops import in_virtual_time
 from tests.agentrt.turns.sessions import drafting, now
 
 LOOK = ToolCall("look", {"q": "a"}, "call_1")
@@ -128,75 +129,63 @@ def test_what_cannot_work_is_refused_at_once(register: Callable[[], object], wan
         register()
 
 
-def test_guards_are_read_only_if_a_predictor_is_worth_running() -> None:
+@in_virtual_time
+async def test_guards_are_read_only_if_a_predictor_is_worth_running() -> None:
     asked: list[str] = []
 
     def noted() -> Guards:
         asked.append("guards")
         return Guards()
 
-    async def main() -> None:
-        turns = Turns(drafting(LOOK), config=SpeculationConfig(mode="off"))
-        with turns.start(request, tools=toolbox([]).tools, guards=noted):
-            await asyncio.sleep(1)
-
-    run_in_virtual_time(main)
+    turns = Turns(drafting(LOOK), config=SpeculationConfig(mode="off"))
+    with turns.start(request, tools=toolbox([]).tools, guards=noted):
+        await asyncio.sleep(1)
     assert asked == []
 
 
-def test_the_end_of_a_run_ends_its_speculations() -> None:
+@in_virtual_time
+async def test_the_end_of_a_run_ends_its_speculations() -> None:
     tools = toolbox([])
-
-    async def main() -> tuple[int, float, Any]:
-        turns, run = Turns(drafting(LOOK)), Run()
-        await turn_of(turns, tools, 0.5, run=run)
-        began = now()
-        await run.aclose()
-        return turns.report().total.wasted, now() - began, await tools.acall(LOOK, run.scope)
-
-    assert run_in_virtual_time(main) == (1, 0, "found a")
+    turns, run = Turns(drafting(LOOK)), Run()
+    await turn_of(turns, tools, 0.5, run=run)
+    began = now()
+    await run.aclose()
+    assert (turns.report().total.wasted, now() - began) == (1, 0)
+    assert await tools.acall(LOOK, run.scope) == "found a"
 
 
-def test_a_run_has_its_own_calls() -> None:
+@in_virtual_time
+async def test_a_run_has_its_own_calls() -> None:
     tools = toolbox([])
-
-    async def main() -> list[int]:
-        turns, ours, others = Turns(drafting(LOOK)), Run(), Run()
-        await turn_of(turns, tools, run=ours)
-        claims = []
-        for run in (others, ours):
-            await tools.acall(LOOK, run.scope)
-            claims.append(turns.report().total.claims)
-        return claims
-
-    assert run_in_virtual_time(main) == [0, 1]
+    turns, ours, others = Turns(drafting(LOOK)), Run(), Run()
+    await turn_of(turns, tools, run=ours)
+    claims = []
+    for run in (others, ours):
+        await tools.acall(LOOK, run.scope)
+        claims.append(turns.report().total.claims)
+    assert claims == [0, 1]
 
 
-def test_a_claim_without_a_scope_is_of_the_run_of_its_context() -> None:
+@in_virtual_time
+async def test_a_claim_without_a_scope_is_of_the_run_of_its_context() -> None:
     tools = toolbox([])
-
-    async def main() -> int:
-        turns = Turns(drafting(LOOK))
-        with run_scope("ours"):
-            assert current_scope() == "ours"
-            await turn_of(turns, tools)
-        with run_scope("others"):
-            await tools.acall(LOOK)
-        return turns.report().total.claims
-
-    assert run_in_virtual_time(main) == 0
+    turns = Turns(drafting(LOOK))
+    with run_scope("ours"):
+        assert current_scope() == "ours"
+        await turn_of(turns, tools)
+    with run_scope("others"):
+        await tools.acall(LOOK)
+    assert turns.report().total.claims == 0
 
 
-def test_an_answer_that_cannot_be_read_discards_its_turn(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> int:
-        turns = Turns(drafting(LOOK))
-        turn = turns.start(request, tools=toolbox([]).tools)
-        await asyncio.sleep(0.5)
-        with turn.reading():
-            raise ValueError("no such field")
-        return turns.report().total.wasted
-
-    assert run_in_virtual_time(main) == 1
+@in_virtual_time
+async def test_an_answer_that_cannot_be_read_discards_its_turn(caplog: pytest.LogCaptureFixture) -> None:
+    turns = Turns(drafting(LOOK))
+    turn = turns.start(request, tools=toolbox([]).tools)
+    await asyncio.sleep(0.5)
+    with turn.reading():
+        raise ValueError("no such field")
+    assert turns.report().total.wasted == 1
     assert "an answer could not be read for its tool calls: ValueError" in caplog.text
 
 

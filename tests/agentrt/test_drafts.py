@@ -12,7 +12,8 @@ from agentrt import ToolCall
 from agentrt.drafts import DraftRequest, drafts_of, predictors_of
 from agentrt.errors import ConfigurationError
 from agentrt.speculators import EnsembleSpeculator
-from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
+from agentrt.testing import ScriptedSpeculator
+from tests.agentrt.loops import in_virtual_time
 from tests.agentrt.turns.sessions import call, drive, slow_tool
 
 
@@ -84,9 +85,7 @@ def test_drafts_that_turn_out_to_be_no_iterator_are_reported(
     assert ("of open order returns an object of type list" in logged) or isinstance(predictor, Awaitable)
 
 
-def test_a_method_that_returns_the_drafts_of_another_predictor() -> None:
-    async def main() -> list[ToolCall]:
-        (predictor,) = predictors_of(Delegating())
-        return [draft async for draft in drafts_of(predictor, DraftRequest([], []))]
-
-    assert [draft.name for draft in run_in_virtual_time(main)] == ["look"]
+@in_virtual_time
+async def test_a_method_that_returns_the_drafts_of_another_predictor() -> None:
+    (predictor,) = predictors_of(Delegating())
+    assert [draft.name async for draft in drafts_of(predictor, DraftRequest([], []))] == ["look"]

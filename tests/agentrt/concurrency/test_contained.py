@@ -14,6 +14,7 @@ from agentrt.concurrency.contained import contained
 from agentrt.concurrency.hosts import WorkerLoopHost
 from agentrt.concurrency.merge import merge
 from agentrt.errors import SpeculationError
+from tests.agentrt.loops import on_a_loop
 
 
 async def outcome_of(work: Callable[[], Awaitable[object]]) -> list[BaseException]:
@@ -47,18 +48,17 @@ def test_a_ctrl_c_goes_on(work: Callable[[], Awaitable[None]]) -> None:
         loop.close()
 
 
-def test_a_cancellation_of_the_task_goes_on() -> None:
-    async def main() -> None:
-        task = asyncio.create_task(outcome_of(lambda: asyncio.sleep(100)))
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(main())
+@on_a_loop
+async def test_a_cancellation_of_the_task_goes_on() -> None:
+    task = asyncio.create_task(outcome_of(lambda: asyncio.sleep(100)))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
-def test_a_stream_that_would_end_the_loop_fails_alone() -> None:
+@on_a_loop
+async def test_a_stream_that_would_end_the_loop_fails_alone() -> None:
     async def broken() -> AsyncIterator[int]:
         raise SystemExit
         yield 0
@@ -67,18 +67,15 @@ def test_a_stream_that_would_end_the_loop_fails_alone() -> None:
         await asyncio.sleep(0)
         yield 1
 
-    async def main() -> list[tuple[int, int]]:
-        merged = []
+    merged = []
 
-        async def read() -> None:
-            async for item in merge([broken(), items()], errors_last=True):
-                merged.append(item)
+    async def read() -> None:
+        async for item in merge([broken(), items()], errors_last=True):
+            merged.append(item)
 
-        with pytest.raises(SystemExit):
-            await read()
-        return merged
-
-    assert asyncio.run(main()) == [(1, 1)]
+    with pytest.raises(SystemExit):
+        await read()
+    assert merged == [(1, 1)]
 
 
 def test_the_worker_loop_survives_what_would_end_it() -> None:

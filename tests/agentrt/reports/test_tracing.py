@@ -31,6 +31,7 @@ from agentrt.reports.events import (
 from agentrt.reports.tracing import SpanObserver
 from agentrt.testing import ScriptedSpeculator
 from agentrt.turns.turn import Turn
+from tests.agentrt.loops import on_a_loop
 from tests.agentrt.turns.sessions import drive
 from tests.patience import PATIENCE_S
 
@@ -52,7 +53,8 @@ def links(span: Any) -> list[int]:
     return [link.context.span_id for link in span.links]
 
 
-def test_a_session_leaves_spans_of_its_turns_and_speculations(exporter: InMemorySpanExporter) -> None:
+@on_a_loop
+async def test_a_session_leaves_spans_of_its_turns_and_speculations(exporter: InMemorySpanExporter) -> None:
     both_run = asyncio.Event()
 
     @speculable
@@ -61,16 +63,13 @@ def test_a_session_leaves_spans_of_its_turns_and_speculations(exporter: InMemory
             both_run.set()
         return f"secret {q}"
 
-    async def main() -> None:
-        predictor = ScriptedSpeculator([ToolCall("look", {"q": "private"}), ToolCall("look", {"q": "wrong"})])
-        async with SpeculationSession([look], [predictor]) as session:
-            with trace.get_tracer("user").start_as_current_span("the user's own"):
-                with session.turn([], []) as turn:
-                    await both_run.wait()
-                    turn.bind([ToolCall("look", {"q": "private"}, "id1")])
-                await session.acall(ToolCall("look", {"q": "private"}, "id1"))
-
-    asyncio.run(main())
+    predictor = ScriptedSpeculator([ToolCall("look", {"q": "private"}), ToolCall("look", {"q": "wrong"})])
+    async with SpeculationSession([look], [predictor]) as session:
+        with trace.get_tracer("user").start_as_current_span("the user's own"):
+            with session.turn([], []) as turn:
+                await both_run.wait()
+                turn.bind([ToolCall("look", {"q": "private"}, "id1")])
+            await session.acall(ToolCall("look", {"q": "private"}, "id1"))
     spans: dict[str, list[Any]] = {}
     for span in exporter.get_finished_spans():
         spans.setdefault(span.name, []).append(span)

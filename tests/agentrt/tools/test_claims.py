@@ -12,6 +12,7 @@ import pytest
 
 from agentrt.tools.claims import PendingClaim, aclaim, claim
 from agentrt.tools.speculation import Draft, Speculation
+from tests.agentrt.loops import on_a_loop
 
 
 class Recorder:
@@ -98,20 +99,17 @@ def test_an_unfinished_run_is_waited_for_in_a_thread() -> None:
     assert results == ["early"]
 
 
-def test_an_event_loop_is_never_blocked() -> None:
+@on_a_loop
+async def test_an_event_loop_is_never_blocked() -> None:
     recorder = Recorder()
-
-    async def main() -> list[str]:
-        unfinished, finished = run_of(), run_of()
-        finished.finish("early")
-        answers = []
-        for speculation in (unfinished, finished):
-            pending = PendingClaim("k", speculation, recorder)
-            answers.append(claim(pending, "tool", "k", real))
-        assert unfinished.done  # it can no longer be claimed
-        return answers
-
-    assert asyncio.run(main()) == ["real", "early"]
+    unfinished, finished = run_of(), run_of()
+    finished.finish("early")
+    answers = []
+    for speculation in (unfinished, finished):
+        pending = PendingClaim("k", speculation, recorder)
+        answers.append(claim(pending, "tool", "k", real))
+    assert unfinished.done  # it can no longer be claimed
+    assert answers == ["real", "early"]
     assert [what for what, _ in recorder.notes] == ["unclaimed", "missed", "claimed"]
 
 
@@ -130,16 +128,14 @@ def test_a_thread_never_waits_for_a_run_on_an_event_loop() -> None:
         (lambda speculation: speculation.cancel("its event loop ended"), "real"),
     ],
 )
-def test_a_coroutine_awaits_an_unfinished_run(end: Callable[[Speculation], object], answer: str) -> None:
-    async def main() -> str:
-        speculation = run_of(needs_loop=True)
-        pending = PendingClaim("k", speculation, Recorder())
-        claiming = asyncio.create_task(aclaim(pending, "tool", "k", areal))
-        await asyncio.sleep(0)
-        end(speculation)
-        return await claiming
-
-    assert asyncio.run(main()) == answer
+@on_a_loop
+async def test_a_coroutine_awaits_an_unfinished_run(end: Callable[[Any], object], answer: str) -> None:
+    speculation = run_of(needs_loop=True)
+    pending = PendingClaim("k", speculation, Recorder())
+    claiming = asyncio.create_task(aclaim(pending, "tool", "k", areal))
+    await asyncio.sleep(0)
+    end(speculation)
+    assert (await claiming) == answer
 
 
 def test_a_result_from_before_a_write_is_not_waited_for() -> None:

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from agentrt.tools.speculation import Draft, Outcome, Speculation, SpeculationState
 from agentrt.turns.speculations import FuturesCache
+from tests.agentrt.loops import on_a_loop
 
 TTL = 10.0
 
@@ -73,28 +74,24 @@ def test_the_runner_learns_that_its_run_is_expected_or_over(listening_first: boo
     assert events == ["expected", "over"]
 
 
-def test_a_task_waits_for_a_run_that_a_thread_finishes() -> None:
-    async def main() -> Any:
-        run = speculation()
-        claiming = asyncio.create_task(run.aresult())
-        await asyncio.sleep(0)
-        threading.Thread(target=run.finish, args=(7,)).start()
-        return await claiming
-
-    assert asyncio.run(main()).value == 7
+@on_a_loop
+async def test_a_task_waits_for_a_run_that_a_thread_finishes() -> None:
+    run = speculation()
+    claiming = asyncio.create_task(run.aresult())
+    await asyncio.sleep(0)
+    threading.Thread(target=run.finish, args=(7,)).start()
+    assert (await claiming).value == 7
 
 
-def test_cancelling_the_wait_cancels_the_run() -> None:
-    async def main() -> Speculation:
-        run = speculation()
-        claiming = asyncio.create_task(run.aresult())
-        await asyncio.sleep(0)
-        claiming.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await claiming
-        return run
-
-    assert asyncio.run(main()).lost_because == "the wait for it was cancelled"
+@on_a_loop
+async def test_cancelling_the_wait_cancels_the_run() -> None:
+    run = speculation()
+    claiming = asyncio.create_task(run.aresult())
+    await asyncio.sleep(0)
+    claiming.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await claiming
+    assert run.lost_because == "the wait for it was cancelled"
 
 
 STATES = SpeculationState

@@ -10,10 +10,11 @@ import pytest
 
 from agentrt import SpeculationSession, ToolCall, speculable
 from agentrt.errors import ConfigurationError
-from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
+from agentrt.testing import ScriptedSpeculator
 from agentrt.tools.runner import SpeculativeRuns
 from agentrt.tools.speculable import speculable_tool
 from agentrt.tools.speculation import Draft, Speculation
+from tests.agentrt.loops import in_virtual_time
 from tests.agentrt.turns.sessions import Driven, drafting, drive, now
 from tests.patience import PATIENCE_S
 
@@ -98,38 +99,32 @@ def test_a_preparation_that_ends_in_spite_of_its_cancellation_is_discarded() -> 
     assert outbox.log == ["delete late draft"]
 
 
-def test_a_preparation_that_waits_too_long_for_its_call_is_discarded() -> None:
+@in_virtual_time
+async def test_a_preparation_that_waits_too_long_for_its_call_is_discarded() -> None:
     outbox = Outbox()
-
-    async def main() -> None:
-        async with SpeculationSession([outbox.tool(ttl=10)], drafting(SEND)) as session:
-            with session.turn([], []) as turn:
-                await asyncio.sleep(5)
-                turn.bind([SEND])
-            await asyncio.sleep(20)  # a person thinks about it
-            assert outbox.log == ["prepare ann", "delete draft for ann"]
-            assert await session.acall(SEND) == "sent"
-        assert session.report().total.wasted == 1
-
-    run_in_virtual_time(main)
+    async with SpeculationSession([outbox.tool(ttl=10)], drafting(SEND)) as session:
+        with session.turn([], []) as turn:
+            await asyncio.sleep(5)
+            turn.bind([SEND])
+        await asyncio.sleep(20)  # a person thinks about it
+        assert outbox.log == ["prepare ann", "delete draft for ann"]
+        assert await session.acall(SEND) == "sent"
+    assert session.report().total.wasted == 1
     assert outbox.log[2:] == ["write and send to ann"]
 
 
-def test_what_is_prepared_is_discarded_when_its_event_loop_ends() -> None:
+@in_virtual_time
+async def test_what_is_prepared_is_discarded_when_its_event_loop_ends() -> None:
     outbox = Outbox()
     tool: Any = speculable_tool(outbox.tool(ttl=60))
     abandoned: list[str] = []
-
-    async def main() -> float:
-        runs = SpeculativeRuns(lambda tool, error: None, abandoned.append)
-        speculation = Speculation(Draft("send_mail", "k"), ttl=60, needs_loop=True)
-        assert tool.slots.acquire(blocking=False)
-        runs.start(tool, tool.bind({"to": "ann"}), speculation)
-        await speculation.over()
-        await runs.stop()
-        return now()
-
-    assert run_in_virtual_time(main) == 2
+    runs = SpeculativeRuns(lambda tool, error: None, abandoned.append)
+    speculation = Speculation(Draft("send_mail", "k"), ttl=60, needs_loop=True)
+    assert tool.slots.acquire(blocking=False)
+    runs.start(tool, tool.bind({"to": "ann"}), speculation)
+    await speculation.over()
+    await runs.stop()
+    assert now() == 2
     assert (outbox.log, abandoned) == (["prepare ann", "delete draft for ann"], [])
 
 

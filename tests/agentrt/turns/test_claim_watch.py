@@ -110,8 +110,9 @@ def test_tasks_that_know_only_the_answered_ids_stop_it_too() -> None:
 
 def test_calls_without_a_result_were_not_made_and_stop_nothing(caplog: pytest.LogCaptureFixture) -> None:
     runs, _, look = looks()
-    not_made = lambda session, call: asyncio.sleep(0)  # noqa: E731
-    report = follow(not_made, [look], ids=True, turns=3, history=lambda number: [])
+    report = follow(
+        lambda session, call: asyncio.sleep(0), [look], ids=True, turns=3, history=lambda number: []
+    )
     assert report.tools["look"].stopped == ""
     assert runs == ["0", "1", "2"]
     assert not caplog.records

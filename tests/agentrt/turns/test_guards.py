@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from agentrt import SpeculationReport, SpeculationSession, ToolCall, speculable
+from agentrt import SpeculationSession, ToolCall, speculable
 from agentrt.config import Budget, SpeculationConfig
-from agentrt.testing import run_in_virtual_time
+from tests.agentrt.loops import in_virtual_time
 from tests.agentrt.turns.sessions import Driven, call, drafting, drive, slow_tool
 
 
@@ -107,7 +107,8 @@ def offered(*names: str) -> list[dict[str, Any]]:
     ("tools", "ran"),
     [(offered("look"), ["look"]), (offered("look", "admin"), ["admin", "look"]), ([], ["admin", "look"])],
 )
-def test_only_tools_that_the_turn_offers_run_speculatively(tools: Any, ran: list[str]) -> None:
+@in_virtual_time
+async def test_only_tools_that_the_turn_offers_run_speculatively(tools: Any, ran: list[str]) -> None:
     runs: list[str] = []
 
     @speculable
@@ -118,31 +119,25 @@ def test_only_tools_that_the_turn_offers_run_speculatively(tools: Any, ran: list
     async def look(q: str) -> None:
         runs.append("look")
 
-    async def main() -> SpeculationReport:
-        drafts = [ToolCall("admin", {"user": "x"}), call("a")]
-        async with SpeculationSession([admin, look], drafting(*drafts)) as session:
-            with session.turn([], tools) as turn:
-                await asyncio.sleep(1)
-                turn.bind([])
-        return session.report()
-
-    report = run_in_virtual_time(main)
+    drafts = [ToolCall("admin", {"user": "x"}), call("a")]
+    async with SpeculationSession([admin, look], drafting(*drafts)) as session:
+        with session.turn([], tools) as turn:
+            await asyncio.sleep(1)
+            turn.bind([])
+    report = session.report()
     assert runs == ran
     refusal = "ScriptedSpeculator drafted admin: the tool is not offered in this turn"
     assert (refusal in report.turns[0].problems) == ("admin" not in ran)
 
 
-def test_a_turn_that_offers_no_speculable_tool_runs_no_predictor() -> None:
+@in_virtual_time
+async def test_a_turn_that_offers_no_speculable_tool_runs_no_predictor() -> None:
     predictor = drafting(call("a"))
-
-    async def main() -> SpeculationReport:
-        async with SpeculationSession([slow_tool(0, [])], predictor) as session:
-            with session.turn([], offered("other")) as turn:
-                await asyncio.sleep(1)
-                turn.bind([])
-        return session.report()
-
-    report = run_in_virtual_time(main)
+    async with SpeculationSession([slow_tool(0, [])], predictor) as session:
+        with session.turn([], offered("other")) as turn:
+            await asyncio.sleep(1)
+            turn.bind([])
+    report = session.report()
     assert predictor.requests == []
     assert report.turns[0].problems == (
         "ScriptedSpeculator was not started: the tool is not offered in this turn",

@@ -19,7 +19,8 @@ from agentrt.calls import TextDelta
 from agentrt.errors import ConfigurationError, InvalidRequestError
 from agentrt.perfmodel import TurnTimes
 from agentrt.reports.events import CallClaimed, DraftRefused, SpeculationEvent
-from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
+from agentrt.testing import ScriptedSpeculator
+from tests.agentrt.loops import in_virtual_time
 from tests.agentrt.turns.sessions import call, drafting, drive, slow_tool
 from tests.hypothesis_profiles import examples
 from tests.patience import PATIENCE_S
@@ -71,7 +72,8 @@ def test_equal_calls_of_one_answer_share_no_result() -> None:
     assert runs == ["a", "a"]
 
 
-def test_predictors_read_the_answer_and_learn_its_calls() -> None:
+@in_virtual_time
+async def test_predictors_read_the_answer_and_learn_its_calls() -> None:
     class Reader:
         def __init__(self) -> None:
             self.read: list[object] = []
@@ -87,20 +89,16 @@ def test_predictors_read_the_answer_and_learn_its_calls() -> None:
             raise LookupError
 
     reader = Reader()
-
-    async def main() -> tuple[str, ...]:
-        async with SpeculationSession([slow_tool(5, [])], [reader]) as session:
-            with session.turn([{"role": "user", "content": "hi"}], []) as turn:
-                turn.observe(TextDelta("let me see"))
-                await asyncio.sleep(1)
-                turn.bind([call("a")])
-            assert await session.acall(call("a")) == "found a"
-            with session.turn([], []):
-                pass  # a turn without an answer teaches nothing, and its readers end
-        assert session.report().total.wasted == 0
-        return session.report().turns[0].problems[-1:]
-
-    assert run_in_virtual_time(main) == ("Reader failed: LookupError",)
+    async with SpeculationSession([slow_tool(5, [])], [reader]) as session:
+        with session.turn([{"role": "user", "content": "hi"}], []) as turn:
+            turn.observe(TextDelta("let me see"))
+            await asyncio.sleep(1)
+            turn.bind([call("a")])
+        assert await session.acall(call("a")) == "found a"
+        with session.turn([], []):
+            pass  # a turn without an answer teaches nothing, and its readers end
+    assert session.report().total.wasted == 0
+    assert session.report().turns[0].problems[-1:] == ("Reader failed: LookupError",)
     assert reader.read == [TextDelta("let me see")]
     assert reader.learned == [("hi", [call("a")])]
 
@@ -138,7 +136,8 @@ def test_a_coroutine_tool_is_not_speculated_in_sync_code() -> None:
     assert "a coroutine tool cannot run speculatively" in session.report().turns[0].problems[0]
 
 
-def test_two_runs_with_the_same_call_id_get_what_is_theirs() -> None:
+@in_virtual_time
+async def test_two_runs_with_the_same_call_id_get_what_is_theirs() -> None:
     user: ContextVar[str] = ContextVar("user")
     runs: list[str] = []
 
@@ -160,11 +159,8 @@ def test_two_runs_with_the_same_call_id_get_what_is_theirs() -> None:
             answer: str = await session.acall(opened)
             return answer
 
-    async def main() -> list[str]:
-        draft = ScriptedSpeculator([opened], [opened])
-        return await asyncio.gather(serve("ann", draft), serve("bob", draft))
-
-    assert run_in_virtual_time(main) == ["new of ann", "new of bob"]
+    draft = ScriptedSpeculator([opened], [opened])
+    assert (await asyncio.gather(serve("ann", draft), serve("bob", draft))) == ["new of ann", "new of bob"]
     assert runs == ["ann", "bob"]
 
 
@@ -201,22 +197,20 @@ def test_wrong_use_raises(use: Any, error: type[Exception], problem: str) -> Non
         ([ToolCall(5, {}, "c")], "name"),  # type: ignore[arg-type]
     ],
 )
-def test_a_turn_is_bound_once_and_only_to_calls_with_parsed_arguments(calls: Any, field: str) -> None:
-    async def main() -> tuple[int, int]:
-        async with SpeculationSession([slow_tool(0.0, [])], drafting(call("a"))) as session:
-            with session.turn([], []) as turn:
-                await asyncio.sleep(1)
-                with pytest.raises(InvalidRequestError, match="Give") as raised:
-                    turn.bind(calls)
-                assert raised.value.field == field
-                turn.bind([call("a")])  # the refused calls have not closed the turn
-                with pytest.raises(InvalidRequestError, match=r"bound already\. Bind it once"):
-                    turn.bind([])
-            await session.acall(call("a"))
-            (predictor,) = session.report().predictors.values()
-            return predictor.drafts, session.report().total.claims
-
-    assert run_in_virtual_time(main) == (1, 1)
+@in_virtual_time
+async def test_a_turn_is_bound_once_and_only_to_calls_with_parsed_arguments(calls: Any, field: str) -> None:
+    async with SpeculationSession([slow_tool(0.0, [])], drafting(call("a"))) as session:
+        with session.turn([], []) as turn:
+            await asyncio.sleep(1)
+            with pytest.raises(InvalidRequestError, match="Give") as raised:
+                turn.bind(calls)
+            assert raised.value.field == field
+            turn.bind([call("a")])  # the refused calls have not closed the turn
+            with pytest.raises(InvalidRequestError, match=r"bound already\. Bind it once"):
+                turn.bind([])
+        await session.acall(call("a"))
+        (predictor,) = session.report().predictors.values()
+        assert (predictor.drafts, session.report().total.claims) == (1, 1)
 
 
 def failing(q: str) -> Any:
@@ -264,14 +258,12 @@ NO_ARGUMENTS = {"id": "1", "type": "function", "function": {"name": "look"}}
         (answers({"tool_calls": 3}), "tool_calls"),
     ],
 )
-def test_a_model_that_does_not_answer_with_a_message_is_refused(model: Any, field: str) -> None:
-    async def main() -> str:
-        async with session() as opened:
-            with pytest.raises(InvalidRequestError, match="Give") as raised:
-                await opened.ask(model, [], [])
-        return raised.value.field
-
-    assert run_in_virtual_time(main) == field
+@in_virtual_time
+async def test_a_model_that_does_not_answer_with_a_message_is_refused(model: Any, field: str) -> None:
+    async with session() as opened:
+        with pytest.raises(InvalidRequestError, match="Give") as raised:
+            await opened.ask(model, [], [])
+    assert raised.value.field == field
 
 
 class Meddler:
@@ -301,7 +293,8 @@ def meddle(given: Any) -> None:
 
 
 @pytest.mark.parametrize("ask", [False, True])
-def test_a_predictor_cannot_change_the_request_or_the_answer(ask: bool) -> None:
+@in_virtual_time
+async def test_a_predictor_cannot_change_the_request_or_the_answer(ask: bool) -> None:
     made = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": '{"q": "a"}'}}
     schema = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
     history = [
@@ -316,24 +309,22 @@ def test_a_predictor_cannot_change_the_request_or_the_answer(ask: bool) -> None:
         asked.append(copy.deepcopy([messages, tools]))
         return {"role": "assistant", "tool_calls": [made]}
 
-    async def main() -> int:
-        messages, tools, bound = copy.deepcopy(history), [copy.deepcopy(schema)], [call("a")]
-        async with SpeculationSession([slow_tool(1, [])], [Meddler(), Meddler()]) as session:
-            if ask:
-                assert (await session.ask(model, messages, tools))["tool_calls"] == [made]
-            else:
-                with session.turn(messages, tools) as turn:
-                    await model(messages, tools)
-                    turn.bind(bound)
-            assert (messages, tools, bound) == (history, [schema], [call("a")])
-            await session.acall(bound[0])
-        return session.report().total.claims
-
-    assert run_in_virtual_time(main) == 1
+    messages, tools, bound = copy.deepcopy(history), [copy.deepcopy(schema)], [call("a")]
+    async with SpeculationSession([slow_tool(1, [])], [Meddler(), Meddler()]) as session:
+        if ask:
+            assert (await session.ask(model, messages, tools))["tool_calls"] == [made]
+        else:
+            with session.turn(messages, tools) as turn:
+                await model(messages, tools)
+                turn.bind(bound)
+        assert (messages, tools, bound) == (history, [schema], [call("a")])
+        await session.acall(bound[0])
+    assert session.report().total.claims == 1
     assert asked == [[history, [schema]]]
 
 
-def test_a_result_belongs_to_the_call_as_it_was_drafted() -> None:
+@in_virtual_time
+async def test_a_result_belongs_to_the_call_as_it_was_drafted() -> None:
     finished: list[ToolCall] = []
 
     @speculable
@@ -347,28 +338,22 @@ def test_a_result_belongs_to_the_call_as_it_was_drafted() -> None:
             yield draft
             meddle(draft.arguments)
 
-    async def main() -> None:
-        async with SpeculationSession([look], Hasty()) as session:
-            with session.turn([], []) as turn:
-                turn.on_finished(lambda result: finished.append(result.call))
-                await asyncio.sleep(5)
-                turn.bind([])
-
-    run_in_virtual_time(main)
+    async with SpeculationSession([look], Hasty()) as session:
+        with session.turn([], []) as turn:
+            turn.on_finished(lambda result: finished.append(result.call))
+            await asyncio.sleep(5)
+            turn.bind([])
     assert finished == [ToolCall("look", {"q": ["a"]})]
 
 
-def test_a_predictor_reads_the_history_as_it_was_when_the_turn_began() -> None:
+@in_virtual_time
+async def test_a_predictor_reads_the_history_as_it_was_when_the_turn_began() -> None:
     predictor = drafting(call("a"))
-
-    async def main() -> None:
-        messages = [{"role": "user", "content": "hi"}]
-        async with SpeculationSession([slow_tool(1, [])], predictor) as session:
-            with session.turn(messages, []):
-                messages.append({"role": "assistant", "content": "later"})
-                await asyncio.sleep(5)
-
-    run_in_virtual_time(main)
+    messages = [{"role": "user", "content": "hi"}]
+    async with SpeculationSession([slow_tool(1, [])], predictor) as session:
+        with session.turn(messages, []):
+            messages.append({"role": "assistant", "content": "later"})
+            await asyncio.sleep(5)
     assert [len(request.messages) for request in predictor.requests] == [1]
 
 

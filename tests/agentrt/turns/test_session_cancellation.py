@@ -13,8 +13,9 @@ import pytest
 from agentrt import DraftRequest, SpeculationConfig, SpeculationSession, ToolCall, speculable
 from agentrt.concurrency.tasks import CLEAN_UP_SECONDS
 from agentrt.config import TurnAhead
-from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
+from agentrt.testing import ScriptedSpeculator
 from agentrt.tools.speculable import speculable_tool
+from tests.agentrt.loops import in_virtual_time
 from tests.agentrt.turns.sessions import call, drafting, drive, now, one_turn, slow_tool
 from tests.patience import PATIENCE_S
 
@@ -37,7 +38,8 @@ def test_losers_and_predictors_are_cancelled_once_when_the_model_answers(clean_u
     assert ended == ["a"]
 
 
-def test_a_turn_that_fails_leaves_nothing_running_and_raises_its_error() -> None:
+@in_virtual_time
+async def test_a_turn_that_fails_leaves_nothing_running_and_raises_its_error() -> None:
     runs: list[str] = []
 
     async def fail(session: SpeculationSession) -> None:
@@ -45,13 +47,10 @@ def test_a_turn_that_fails_leaves_nothing_running_and_raises_its_error() -> None
             await asyncio.sleep(1)
             raise ZeroDivisionError
 
-    async def main() -> float:
-        async with SpeculationSession([slow_tool(100, runs)], drafting(call("a"))) as session:
-            with pytest.raises(ZeroDivisionError):
-                await fail(session)
-        return now()
-
-    assert run_in_virtual_time(main) == 1
+    async with SpeculationSession([slow_tool(100, runs)], drafting(call("a"))) as session:
+        with pytest.raises(ZeroDivisionError):
+            await fail(session)
+    assert now() == 1
     assert runs == ["a"]
 
 
@@ -59,7 +58,8 @@ def test_closing_the_session_cancels_what_was_bound_and_never_made() -> None:
     assert drive(slow_tool(100, []), drafting(call("a")), [call("a")], makes=False).seconds == 1
 
 
-def test_cancelling_the_call_cancels_its_run() -> None:
+@in_virtual_time
+async def test_cancelling_the_call_cancels_its_run() -> None:
     cancelled = []
 
     @speculable
@@ -70,23 +70,21 @@ def test_cancelling_the_call_cancels_its_run() -> None:
             cancelled.append(q)
         return q
 
-    async def main() -> None:
-        async with SpeculationSession([look], drafting(call("a"))) as session:
-            with session.turn([], []) as turn:
-                await asyncio.sleep(1)
-                turn.bind([call("a")])
-            claiming = asyncio.create_task(session.acall(call("a")))
+    async with SpeculationSession([look], drafting(call("a"))) as session:
+        with session.turn([], []) as turn:
             await asyncio.sleep(1)
-            claiming.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await claiming
-            await asyncio.sleep(1)
-            assert cancelled == ["a"]
+            turn.bind([call("a")])
+        claiming = asyncio.create_task(session.acall(call("a")))
+        await asyncio.sleep(1)
+        claiming.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await claiming
+        await asyncio.sleep(1)
+        assert cancelled == ["a"]
 
-    run_in_virtual_time(main)
 
-
-def test_a_speculation_times_out_but_not_once_its_call_is_made() -> None:
+@in_virtual_time
+async def test_a_speculation_times_out_but_not_once_its_call_is_made() -> None:
     runs: list[str] = []
 
     @speculable(timeout=10)
@@ -95,14 +93,11 @@ def test_a_speculation_times_out_but_not_once_its_call_is_made() -> None:
         await asyncio.sleep(30)
         return q
 
-    async def main() -> list[float]:
-        predictor = ScriptedSpeculator([call("a")], [call("a")])
-        async with SpeculationSession([look], [predictor]) as session:
-            times = [(await one_turn(session, generation, call("a")))[1] for generation in (5, 20)]
-        assert session.report().turns[1].calls[0].reason == "the speculation took longer than 10.0 s"
-        return times
-
-    assert run_in_virtual_time(main) == [30, 50]
+    predictor = ScriptedSpeculator([call("a")], [call("a")])
+    async with SpeculationSession([look], [predictor]) as session:
+        times = [(await one_turn(session, generation, call("a")))[1] for generation in (5, 20)]
+    assert session.report().turns[1].calls[0].reason == "the speculation took longer than 10.0 s"
+    assert times == [30, 50]
     assert runs == ["a", "a", "a"]
 
 
@@ -145,7 +140,8 @@ class Never:
 
 @pytest.mark.parametrize("bound", [[], [call("a")]])
 @pytest.mark.parametrize("who", ["look", "Never", "discard", "guard"])
-def test_what_swallows_its_cancellation_is_abandoned_and_named(
+@in_virtual_time
+async def test_what_swallows_its_cancellation_is_abandoned_and_named(
     who: str, bound: list[ToolCall], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def prepare(q: str) -> str:
@@ -163,18 +159,14 @@ def test_what_swallows_its_cancellation_is_abandoned_and_named(
     async def look(q: str) -> str:
         return await never(q) if who == "look" else f"found {q}"
 
-    async def main() -> tuple[float, SpeculationSession]:
-        predictor = Never() if who == "Never" else ScriptedSpeculator([call("a")])
-        async with SpeculationSession([look], [predictor]) as session:
-            with session.turn([], []) as turn:
-                await asyncio.sleep(1)
-                turn.bind(bound)
-        left = now()
-        await asyncio.sleep(3600)  # it goes on, and nothing comes of it
-        assert session.report().total.claims == 0
-        return left, session
-
-    left, session = run_in_virtual_time(main)
+    predictor = Never() if who == "Never" else ScriptedSpeculator([call("a")])
+    async with SpeculationSession([look], [predictor]) as session:
+        with session.turn([], []) as turn:
+            await asyncio.sleep(1)
+            turn.bind(bound)
+    left = now()
+    await asyncio.sleep(3600)  # it goes on, and nothing comes of it
+    assert session.report().total.claims == 0
     assert left == 1 + CLEAN_UP_SECONDS
     name = {"Never": "Never", "guard": "ScriptedSpeculator"}.get(who, "look")
     problem = f"{name} did not end within 10 s of its cancellation: abandoned"
@@ -182,21 +174,19 @@ def test_what_swallows_its_cancellation_is_abandoned_and_named(
     assert f"{name} has not ended 10 s after its cancellation" in caplog.text
 
 
-def test_a_request_sent_ahead_that_swallows_its_cancellation_is_abandoned() -> None:
+@in_virtual_time
+async def test_a_request_sent_ahead_that_swallows_its_cancellation_is_abandoned() -> None:
     async def model(messages: Any, tools: Any) -> Any:
         if messages:
             return {"role": "assistant", "content": await never("the next")}
         await asyncio.sleep(5)
         return {"role": "assistant", "content": "no call"}
 
-    async def main() -> tuple[float, tuple[str, ...]]:
-        config = SpeculationConfig(turn_ahead=TurnAhead())
-        predictor = ScriptedSpeculator([call("a")])
-        async with SpeculationSession([slow_tool(1, [])], [predictor], config=config) as session:
-            await session.ask(model, [], [])
-        return now(), session.report().turns[1].problems
-
-    left, problems = run_in_virtual_time(main)
+    config = SpeculationConfig(turn_ahead=TurnAhead())
+    predictor = ScriptedSpeculator([call("a")])
+    async with SpeculationSession([slow_tool(1, [])], [predictor], config=config) as session:
+        await session.ask(model, [], [])
+    left, problems = now(), session.report().turns[1].problems
     assert left == 5 + CLEAN_UP_SECONDS
     assert "a lookahead request did not end within 10 s of its cancellation: abandoned" in problems
 

@@ -19,6 +19,7 @@ from agentrt.reports.events import PredictorEnded, SpeculationEvent
 from agentrt.speculators import EnsembleSpeculator
 from agentrt.testing import run_in_virtual_time
 from agentrt.tools.speculable import speculable_tool
+from tests.agentrt.loops import in_virtual_time, on_a_loop
 from tests.agentrt.turns.sessions import call, drafting, drive, one_turn, slow_tool
 
 
@@ -31,7 +32,8 @@ ENDS = (SystemExit, GeneratorExit, asyncio.CancelledError, Stop)
 
 @pytest.mark.parametrize("is_async", [True, False])
 @pytest.mark.parametrize("kind", ENDS)
-def test_a_tool_that_would_end_the_program_is_a_miss(kind: type[BaseException], is_async: bool) -> None:
+@on_a_loop
+async def test_a_tool_that_would_end_the_program_is_a_miss(kind: type[BaseException], is_async: bool) -> None:
     runs: list[str] = []
     ran = threading.Event()
 
@@ -46,19 +48,15 @@ def test_a_tool_that_would_end_the_program_is_a_miss(kind: type[BaseException], 
         return look(q)
 
     alook.__name__ = "look"
-
-    async def main() -> tuple[bool, str]:
-        tool = speculable(alook if is_async else look)
-        async with SpeculationSession([tool], drafting(call("a"))) as session:
-            with session.turn([], []) as turn:
-                assert await asyncio.to_thread(ran.wait, 20)
-                turn.bind([call("a")])
-            with pytest.raises(LookupError, match="that of the real call"):
-                await session.acall(call("a"))
-        (made,) = session.report().turns[0].calls
-        return made.hit, made.reason
-
-    assert asyncio.run(main()) == (False, f"the speculation failed with {kind.__name__}")
+    tool = speculable(alook if is_async else look)
+    async with SpeculationSession([tool], drafting(call("a"))) as session:
+        with session.turn([], []) as turn:
+            assert await asyncio.to_thread(ran.wait, 20)
+            turn.bind([call("a")])
+        with pytest.raises(LookupError, match="that of the real call"):
+            await session.acall(call("a"))
+    (made,) = session.report().turns[0].calls
+    assert (made.hit, made.reason) == (False, f"the speculation failed with {kind.__name__}")
 
 
 @pytest.mark.parametrize("kind", ENDS)
@@ -142,7 +140,8 @@ def test_a_ctrl_c_of_the_user_during_a_speculation_ends_the_program() -> None:
         loop.close()
 
 
-def test_having_no_thread_left_is_a_miss(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_having_no_thread_left_is_a_miss(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: object, **named: object) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -150,17 +149,14 @@ def test_having_no_thread_left_is_a_miss(monkeypatch: pytest.MonkeyPatch) -> Non
     def look(q: str) -> str:
         return f"found {q}"
 
-    async def main() -> tuple[str, str]:
-        async with SpeculationSession([look], drafting(call("a"))) as session:
-            with monkeypatch.context() as patched:
-                patched.setattr("agentrt.tools.runner.start_in_thread", refuse)
-                with session.turn([], []) as turn:
-                    await asyncio.sleep(1)
-                    turn.bind([call("a")])
-            answer = await session.acall(call("a"))
-        return answer, session.report().turns[0].calls[0].reason
-
-    assert run_in_virtual_time(main) == ("found a", "the speculation failed with RuntimeError")
+    async with SpeculationSession([look], drafting(call("a"))) as session:
+        with monkeypatch.context() as patched:
+            patched.setattr("agentrt.tools.runner.start_in_thread", refuse)
+            with session.turn([], []) as turn:
+                await asyncio.sleep(1)
+                turn.bind([call("a")])
+        assert await session.acall(call("a")) == "found a"
+    assert session.report().turns[0].calls[0].reason == "the speculation failed with RuntimeError"
 
 
 RECURSIVE: dict[str, Any] = {}

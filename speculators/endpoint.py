@@ -18,8 +18,7 @@ from agentrt.concurrency.hosts import worker_loop
 from agentrt.concurrency.merge import merge
 from agentrt.concurrency.threads import wait_for
 from agentrt.dialects.dialect import Dialect
-from agentrt.dialects.endpoint import EndpointDialect
-from agentrt.dialects.openai_client import PrioritizedAsyncClient
+from agentrt.dialects.endpoint import EndpointDialect, PrioritizedAsyncClient
 from agentrt.drafts import DraftCharge, DraftCost, DraftRequest, estimated_tokens
 from agentrt.errors import ConfigurationError, MissingExtraError, PredictorError
 

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Final
 from ..errors import ConfigurationError
 from . import json_formats as by_json
 from .format import ToolCallFormat
-from .gemma import FUNCTION_GEMMA, GEMMA4
 from .pythonic import LFM2, PYTHONIC
-from .tagged_formats import GLM4, QWEN3_CODER, QWEN3_CODER_BARE
+from .tagged_formats import FUNCTION_GEMMA, GEMMA4, GLM4, QWEN3_CODER, QWEN3_CODER_BARE
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

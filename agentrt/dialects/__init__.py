@@ -19,8 +19,7 @@ from .dialect import (
     ServiceTier,
     SGLang,
 )
-from .endpoint import EndpointDialect
-from .openai_client import PrioritizedAsyncClient, PrioritizedClient
+from .endpoint import EndpointDialect, PrioritizedAsyncClient, PrioritizedClient
 
 __all__ = [
     "CHAT_COMPLETIONS",

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from .arguments import TextReader, json_text, plain_text
+from .arguments import TextReader, json_text, named, plain_text
 from .events import ParserEvent, ToolCall, call_events
 from .format import CallScanner, ToolCallFormat
 from .json_scanner import TOOL_NAME
@@ -202,24 +202,10 @@ class _Reader(TextReader):
             start, self._position = self._position, end + len(self._quote)
             return self._text[start:end]
         if self.take("{"):
-            return self._mapping(depth)
+            return named(self.items("}", lambda: (self.match(_KEY), self._value(depth + 1))))
         if self.take("["):
-            items: list[Any] = []
-            while not self.take("]"):
-                items.append(self._value(depth + 1))
-                self.comma_or("]")
-            return items
+            return self.items("]", lambda: self._value(depth + 1))
         return json.loads(self.match(_SCALAR))
-
-    def _mapping(self, depth: int) -> dict[str, Any]:
-        items: dict[str, Any] = {}
-        while not self.take("}"):
-            key = self.match(_KEY)
-            if key in items:
-                raise ValueError(key)
-            items[key] = self._value(depth + 1)
-            self.comma_or("}")
-        return items
 
 
 def _write(call: ToolCall, *, start: str, quote: str, end: str) -> str:

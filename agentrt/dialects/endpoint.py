@@ -39,16 +39,12 @@ class EndpointDialect:
             ConfigurationError: there is no dialect of this name.
         """
         self._given = None if dialect is None else find_dialect(dialect)
-        self._dialect = self._given
+        self.dialect = self._given
+        """The dialect; None if it is not known."""
         self._scope = scope
         self._in_use = False
         self._refused = False
         self._bodies_left = _BODIES_READ
-
-    @property
-    def dialect(self) -> Dialect | None:
-        """The dialect; None if it is not known."""
-        return self._dialect
 
     def elsewhere(self) -> EndpointDialect:
         """Return the dialect of another endpoint: as it was given here, and nothing that was learned."""
@@ -56,20 +52,20 @@ class EndpointDialect:
 
     def note(self, headers: Mapping[str, str], read_body: Callable[[], Any] | None = None) -> None:
         """Take an answer as evidence. ``read_body`` returns its parsed body; None for a stream."""
-        if self._dialect is not None:
+        if self.dialect is not None:
             return
         body = None
         if read_body is not None and self._bodies_left:
             self._bodies_left -= 1
             body = read_body()
         lowered = {name.lower(): value for name, value in headers.items()}
-        self._dialect = recognise(Evidence(lowered, body if isinstance(body, Mapping) else None))
+        self.dialect = recognise(Evidence(lowered, body if isinstance(body, Mapping) else None))
 
     def fields(self, path: str) -> PriorityFields:
         """Return what a request by this path carries for the priority in force; empty for nothing."""
         named = named_priority()
         self._in_use = self._in_use or named is not None
-        dialect = self._dialect
+        dialect = self.dialect
         if dialect is None or self._refused or path not in MODEL_PATHS:
             return PriorityFields()
         if named is None and not (dialect.marks_every_request and (self._in_use or self._given is not None)):
@@ -85,13 +81,13 @@ class EndpointDialect:
 
     def note_refusal(self) -> None:
         """Send no more priorities: a request was refused with one and accepted without it."""
-        if self._refused or self._dialect is None:
+        if self._refused or self.dialect is None:
             return
         self._refused = True
         logger.warning(
             "the endpoint refuses priorities in the dialect %r and is sent none from now on. Start it with "
             "priority scheduling, or give another dialect=.",
-            self._dialect.name,
+            self.dialect.name,
         )
 
     def _session(self) -> str | None:

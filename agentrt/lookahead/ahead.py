@@ -225,14 +225,10 @@ class AheadTable:
         """``settings`` None disables turn-ahead."""
         self.reporter = reporter
         self._settings = settings
+        self.enabled = settings is not None
         self._lock = threading.Lock()
         self._balance = 0
         self._expected: list[tuple[Hashable, AheadRequest]] = []
-
-    @property
-    def enabled(self) -> bool:
-        """Whether turn-ahead is enabled."""
-        return self._settings is not None
 
     def allows(self, depth: int) -> bool:
         """Whether a request may be sent ``depth`` turns ahead, where one wrong draft wastes as many."""

@@ -19,26 +19,22 @@ class Mean:
     def __init__(self) -> None:
         """Create a mean without observations."""
         self._sum = 0.0
-        self._weight = 0.0
+        self.weight = 0.0
+        """The decaying number of observations, twenty at most."""
 
     def add(self, value: float) -> None:
         """Add an observation."""
         self._sum = DECAY * self._sum + value
-        self._weight = DECAY * self._weight + 1
+        self.weight = DECAY * self.weight + 1
 
     def correct_last(self, change: float) -> None:
         """Change the value of a recent observation by ``change``."""
         self._sum = max(0.0, self._sum + change)
 
     @property
-    def weight(self) -> float:
-        """The decaying number of observations, twenty at most."""
-        return self._weight
-
-    @property
     def value(self) -> float | None:
         """The mean; None before the first observation."""
-        return self._sum / self._weight if self._weight else None
+        return self._sum / self.weight if self.weight else None
 
 
 class Rate(Mean):
@@ -52,7 +48,7 @@ class Rate(Mean):
     @property
     def value(self) -> float:
         """The mean share."""
-        return self._sum / self._weight
+        return self._sum / self.weight
 
 
 _FIRST_OVERHEAD_S = 0.001

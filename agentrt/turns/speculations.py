@@ -294,23 +294,19 @@ class FuturesCache:
         self._lock = threading.Lock()
         self._entries: dict[str, Speculation] = {}
         self._added: set[str] = set()
-        self._closed = False
+        self.closed = False
+        """Whether the cache refuses additions."""
 
     def __contains__(self, key: str) -> bool:
         """Whether this key has been added, even if its speculation has been taken."""
         with self._lock:
             return key in self._added
 
-    @property
-    def closed(self) -> bool:
-        """Whether the cache refuses additions."""
-        return self._closed
-
     def add(self, speculation: Speculation) -> bool:
         """Add ``speculation``; return False if its key was added before, or the cache is full or closed."""
         key = speculation.draft.key
         with self._lock:
-            if self._closed or key in self._added or len(self._added) >= self._max_entries:
+            if self.closed or key in self._added or len(self._added) >= self._max_entries:
                 return False
             self._added.add(key)
             self._entries[key] = speculation
@@ -339,7 +335,7 @@ class FuturesCache:
     def close(self, reason: str) -> None:
         """Refuse additions from now on, and drop the remaining speculations for ``reason``."""
         with self._lock:
-            self._closed = True
+            self.closed = True
             remaining = list(self._entries.values())
             self._entries.clear()
         for speculation in remaining:

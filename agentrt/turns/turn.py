@@ -65,6 +65,8 @@ class Turn:
         self._shared = shared
         self._reporter = shared.reporter
         self._input = input
+        self.number = input.number
+        """The turn's number in reports, from 1."""
         self._mark = TurnMark()
         self._main = main
         self._earlier = earlier
@@ -130,11 +132,6 @@ class Turn:
                 tool.pending_claims.drop_turn(before, _MADE_OTHERWISE, answered)
             tool.pending_claims.drop_calls(answered, self._input.scope, _MADE_OTHERWISE)
 
-    @property
-    def number(self) -> int:
-        """The turn's number in reports, from 1."""
-        return self._input.number
-
     def take_request(self, request: ModelRequest) -> None:
         """Take the model request of a turn that is ahead, now that it is known and about to be sent."""
         self._input.take_request(request.request)
@@ -178,7 +175,7 @@ class Turn:
 
     def observe(self, event: ParserEvent) -> None:
         """Pass the next piece of a streamed answer to the predictors."""
-        self._predictors.observe(event)
+        self._predictors.answer.put(event)
 
     def bind(self, calls: Sequence[ToolCall]) -> None:
         """Take the calls of the answer: each called tool keeps a pending claim; drop the other speculations.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import anyio
 
-from ..calls import ParserEvent, ToolCall
+from ..calls import ToolCall
 from ..calls.arguments import copied_call
 from ..concurrency.clock import monotonic
 from ..concurrency.contained import contained
@@ -92,7 +92,8 @@ class TurnPredictors:
         self._request_known = anyio.Event() if ahead else None
         self.began_at = monotonic()
         """When the model request was sent, or the turn created."""
-        self._answer = AnswerStream()
+        self.answer = AnswerStream()
+        """The streamed answer, which the predictors read."""
         self._stop: Callable[[], None] | None = None
         self.calls_read: list[ToolCall] = []
         """Calls that predictors have read off the answer."""
@@ -117,13 +118,9 @@ class TurnPredictors:
         decisions = [self._decision(predictor) for predictor in self._predictors]
         return any(decision.speculate for decision in decisions)
 
-    def observe(self, event: ParserEvent) -> None:
-        """Pass the next piece of a streamed answer to the predictors."""
-        self._answer.put(event)
-
     def end(self) -> None:
         """End the answer, and cancel the predictors that go on."""
-        self._answer.end()
+        self.answer.end()
         if self._stop is not None:
             self._stop()
 
@@ -192,7 +189,7 @@ class TurnPredictors:
             self._input.request(),
             samples=decision.samples,
             speculable=self._input.permitted(),
-            answer=self._answer,
+            answer=self.answer,
             spend=functools.partial(self._charge, predictor.name),
             affords=functools.partial(self._affords, predictor.name),
         )

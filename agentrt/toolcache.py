@@ -29,10 +29,6 @@ __all__ = [
 ]
 
 
-def _ignore(error: Exception) -> None:
-    """Report nothing."""
-
-
 @dataclass(frozen=True, slots=True)
 class FinishedCall:
     """A call that was run speculatively, and its result as text."""
@@ -41,7 +37,7 @@ class FinishedCall:
     text: str
     keep_alive_s: float
     """For how many seconds the result may be used: the rest of the tool's ``ttl``."""
-    refused: Callable[[Exception], None] = field(default=_ignore, compare=False, repr=False)
+    refused: Callable[[Exception], None] = field(default=lambda error: None, compare=False, repr=False)
     """Reports the error for which the engine did not take the result. Called from any thread."""
 
 

@@ -114,14 +114,13 @@ class JsonCallScanner:
             self._key = self._load("".join(self._value), position)
             if self._key in _ARGUMENT_KEYS:
                 self._key = "arguments"
-            if self._key in self._seen or not self._key_allowed():
+            others = self._other_keys
+            allowed = others is None or self._key in ("name", "arguments") or self._key in others
+            if self._key in self._seen or not allowed:
                 raise MalformedCallError(position)
             self._seen.add(self._key)
             self._step = self._colon
         return position
-
-    def _key_allowed(self) -> bool:
-        return self._key in ("name", "arguments") or self._other_keys is None or self._key in self._other_keys
 
     def _colon(self, text: str, position: int, end: int) -> int:
         if text[position] in _SPACE:

@@ -102,7 +102,7 @@ class ConfiguredCommand(Command):
             ConfigurationError: a key is unknown, or a value has another type than its option.
         """
         names = {key: name for name, key in self._keys.items()}
-        hints = typing.get_type_hints(inspect.unwrap(self.callback or _nothing))
+        hints = typing.get_type_hints(inspect.unwrap(self.callback or (lambda: None)))
         values = {}
         for key, value in file.table(str(self.name), CONFIGURED).items():
             if key not in names:
@@ -187,7 +187,3 @@ def _converted(value: Any, hint: Any) -> Any:
     if not path.is_absolute():
         raise ValueError(f"{value!r} is a relative path. Write it from / or ~")
     return path
-
-
-def _nothing() -> None:
-    """Stand for the function of a command that has none."""

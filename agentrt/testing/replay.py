@@ -44,7 +44,10 @@ class RecordedSpeculator:
         chance = random.Random(seed)
         for turn in recording.turns:
             self._drafts[_history(turn.messages)] = [
-                call if chance.random() < claim_rate else _unlike(call) for call in turn.requested
+                call
+                if chance.random() < claim_rate
+                else ToolCall(call.name, {**call.arguments, "not": "this"})
+                for call in turn.requested
             ]
 
     async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
@@ -182,7 +185,3 @@ def _history(messages: Sequence[Mapping[str, Any]]) -> str:
 
 def _functions(message: Mapping[str, Any]) -> list[Any]:
     return [call["function"] for call in message.get("tool_calls") or ()]
-
-
-def _unlike(call: ToolCall) -> ToolCall:
-    return ToolCall(call.name, {**call.arguments, "not": "this"})

@@ -42,14 +42,6 @@ class Restrictions:
         return [name for name in tools if name not in self.refused]
 
 
-UNRESTRICTED = Restrictions()
-
-
-def no_guards() -> Guards:
-    """Return the guards of a framework that has none."""
-    return Guards()
-
-
 def restrictions(
     tools: Mapping[str, SpeculableTool], refused: Mapping[str, str], guards: Callable[[], Guards]
 ) -> Restrictions:

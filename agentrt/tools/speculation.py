@@ -68,14 +68,6 @@ _NONE: Any = object()
 _numbers = itertools.count(1)
 
 
-def _never() -> str | None:
-    return None
-
-
-def _ignore(speculation: Speculation, reason: str) -> None:
-    pass
-
-
 class Speculation:
     """One speculative run of a tool. Thread-safe; :class:`SpeculationState` draws its life cycle.
 
@@ -92,8 +84,8 @@ class Speculation:
         needs_loop: bool = False,
         known: object = None,
         discloses: bool = False,
-        outdated: Callable[[], str | None] = _never,
-        on_wasted: Callable[[Speculation, str], None] = _ignore,
+        outdated: Callable[[], str | None] = lambda: None,
+        on_wasted: Callable[[Speculation, str], None] = lambda speculation, reason: None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         """``draft`` is the call that is run; its result can be claimed for ``ttl`` seconds.

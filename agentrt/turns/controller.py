@@ -11,18 +11,7 @@ from dataclasses import dataclass
 from ..config import Budget, SpeculationConfig
 from ..drafts import DraftCost
 from ..perfmodel import saved_seconds
-from ..reports.events import (
-    CallClaimed,
-    CallMissed,
-    DraftJudged,
-    DraftUnclaimed,
-    PredictorCharged,
-    PredictorEnded,
-    PredictorStarted,
-    SpeculationEvent,
-    SpeculationWasted,
-    TurnAnswered,
-)
+from ..reports import events
 from .payoff import Mean, OpenDrafts, PredictorEstimate, SampleEstimate, ToolEstimate
 
 _COLD_TURNS = 8  # a new predictor draws as many samples as the user has set
@@ -154,33 +143,37 @@ class Controller:
         with self._lock:
             self._spending.claim_run((turn, tool), money=cost)
 
-    def on_event(self, event: SpeculationEvent) -> None:
+    def on_event(self, event: events.SpeculationEvent) -> None:
         """Update the estimates."""
         with self._lock:
             match event:
-                case PredictorStarted():
+                case events.PredictorStarted():
                     known = self._predictors.setdefault(event.predictor, PredictorEstimate())
                     self._open_turn(event.turn)[event.predictor] = OpenDrafts(event.samples, known.dry_turns)
-                case PredictorEnded(ran_s=ran_s):
+                case events.PredictorEnded(ran_s=ran_s):
                     if (drafts := self._drafts_of(event.turn, event.predictor)) is not None:
                         drafts.ran_s = ran_s
-                case DraftJudged() if (drafts := self._drafts_of(event.turn, event.predictor)) is not None:
+                case events.DraftJudged() if (
+                    drafts := self._drafts_of(event.turn, event.predictor)
+                ) is not None:
                     drafts.judged.append(event)
-                case PredictorCharged(cost=cost):
+                case events.PredictorCharged(cost=cost):
                     self._spending.add(tokens=cost.input_tokens + cost.output_tokens, money=cost.money)
                     self._predictors.setdefault(event.predictor, PredictorEstimate()).charged = True
                     if (drafts := self._drafts_of(event.turn, event.predictor)) is not None:
                         drafts.money += cost.money
-                case TurnAnswered():
+                case events.TurnAnswered():
                     self._answered(event, self._turns.pop(event.turn, {}))
-                case CallClaimed():
+                case events.CallClaimed():
                     self._spending.claim_run((event.turn, event.tool), money=event.cost)
                     self._tool_s.setdefault(event.tool, Mean()).add(event.tool_s)
-                case CallMissed():
+                case events.CallMissed():
                     self._tool_s.setdefault(event.tool, Mean()).add(event.tool_s)
-                case DraftUnclaimed() if (pair := self._pairs.get((event.predictor, event.tool))) is not None:
+                case events.DraftUnclaimed() if (
+                    pair := self._pairs.get((event.predictor, event.tool))
+                ) is not None:
                     pair.add_unclaimed()
-                case SpeculationWasted():
+                case events.SpeculationWasted():
                     self._spending.waste_run((event.turn, event.tool), seconds=event.ran_s)
 
     def _run_too_many(self, tool: str, now: float, cost: float) -> str | None:
@@ -236,7 +229,7 @@ class Controller:
         """Return Eq. 1's saving; a request sent ahead saves the model's time, however quick the tool is."""
         return saved_seconds(lead_s, tool_s if self._config.turn_ahead is None else math.inf)
 
-    def _answered(self, event: TurnAnswered, opened: dict[str, OpenDrafts]) -> None:
+    def _answered(self, event: events.TurnAnswered, opened: dict[str, OpenDrafts]) -> None:
         for predictor, drafts in opened.items():
             self._judge(predictor, drafts, event.generation_s)
             ran_s = event.generation_s if drafts.ran_s is None else drafts.ran_s

@@ -134,7 +134,8 @@ class TurnSpeculations:
             return "a coroutine tool cannot run speculatively in a sync turn"
         if key in self.cache:
             return None
-        discloses = predicted and self._discloses(tool, call)
+        # It would pass on values, to where the user does not trust, that are new there.
+        discloses = predicted and tool.options.discloses and not tool.received.contain(call.arguments)
         if discloses and not (self._input.may_disclose or tool.name in self._input.history().called):
             return _DISCLOSES
         controller, cost = self._shared.controller, tool.options.cost
@@ -177,11 +178,6 @@ class TurnSpeculations:
             self._starter.started(call, speculation)
         return None
 
-    @staticmethod
-    def _discloses(tool: SpeculableTool, call: ToolCall) -> bool:
-        """Whether a call would pass on values, to where the user does not trust, that are new there."""
-        return tool.options.discloses and not tool.received.contain(call.arguments)
-
     def note_discard_failure(self, tool: SpeculableTool, error: BaseException) -> None:
         """Report that discarding an unclaimed preparation has failed."""
         self._reporter.note(DiscardFailed(self._input.number, tool.name, type(error).__name__))
@@ -199,13 +195,12 @@ class TurnSpeculations:
                 return
             text = result_text(outcome.value)
             if text is not None:
-                refused = functools.partial(self._note_refused_submission, call.name)
                 take(FinishedCall(call, text, speculation.remaining_s, refused))
 
-        speculation.when_over(hand_out)
+        def refused(error: Exception) -> None:
+            self._reporter.note(SubmissionRefused(self._input.number, call.name, error_kind(error)))
 
-    def _note_refused_submission(self, tool: str, error: Exception) -> None:
-        self._reporter.note(SubmissionRefused(self._input.number, tool, error_kind(error)))
+        speculation.when_over(hand_out)
 
     def _leaves_the_process(self, tool: SpeculableTool) -> bool:
         """Whether the tool's result may be sent to a model or an engine before the model has made the call.

@@ -29,15 +29,7 @@ from ..drafts import (
     reads_calls,
     shares_cores,
 )
-from ..reports.events import (
-    PredictorCharged,
-    PredictorEnded,
-    PredictorFailed,
-    PredictorSkipped,
-    PredictorStarted,
-    PredictorStopped,
-    error_kind,
-)
+from ..reports import events
 from ..tools.runner import SpeculativeRuns
 from .controller import Decision
 from .overhead import CpuMeter
@@ -163,7 +155,7 @@ class TurnPredictors:
                 return
             if not predictor.started:
                 predictor.started = True
-                self._note(PredictorStarted(self._input.number, predictor.name, decision.samples))
+                self._note(events.PredictorStarted(self._input.number, predictor.name, decision.samples))
             left, began = _MAX_DRAFTS, monotonic()
             async for call in drafts_of(predictor.speculator, self._request_to(predictor, decision)):
                 draft_s = monotonic() - self.began_at
@@ -182,7 +174,7 @@ class TurnPredictors:
                 if not left or self._speculations.cache.closed:
                     break
             if not self._speculations.cache.closed:
-                self._note(PredictorEnded(self._input.number, predictor.name, monotonic() - began))
+                self._note(events.PredictorEnded(self._input.number, predictor.name, monotonic() - began))
 
     def _request_to(self, predictor: _Predictor, decision: Decision) -> DraftRequest:
         return dataclasses.replace(
@@ -190,7 +182,7 @@ class TurnPredictors:
             samples=decision.samples,
             speculable=self._input.permitted(),
             answer=self.answer,
-            spend=functools.partial(self._charge, predictor.name),
+            spend=lambda cost: self._note(events.PredictorCharged(self._input.number, predictor.name, cost)),
             affords=functools.partial(self._affords, predictor.name),
         )
 
@@ -205,7 +197,7 @@ class TurnPredictors:
         if decision is None:
             decision = predictor.decision = self._decide(predictor)
             if not decision.speculate:
-                self._note(PredictorSkipped(self._input.number, predictor.name, decision.reason))
+                self._note(events.PredictorSkipped(self._input.number, predictor.name, decision.reason))
         return decision
 
     def _decide(self, predictor: _Predictor) -> Decision:
@@ -226,14 +218,11 @@ class TurnPredictors:
             return Decision(False, reason="none of the tools is run speculatively any more")
         return decision
 
-    def _charge(self, predictor: str, cost: DraftCost) -> None:
-        self._note(PredictorCharged(self._input.number, predictor, cost))
-
     def _affords(self, predictor: str, cost: DraftCost) -> bool:
         spent = self._shared.controller.budget_spent(monotonic(), cost)
         if spent is not None:
-            self._note(PredictorStopped(self._input.number, predictor, spent))
+            self._note(events.PredictorStopped(self._input.number, predictor, spent))
         return spent is None
 
     def _note_failure(self, predictor: _Predictor, error: BaseException) -> None:
-        self._note(PredictorFailed(self._input.number, predictor.name, error_kind(error)))
+        self._note(events.PredictorFailed(self._input.number, predictor.name, events.error_kind(error)))

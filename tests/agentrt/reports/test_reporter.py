@@ -12,27 +12,13 @@ import pytest
 
 from agentrt.drafts import DraftCost
 from agentrt.reports import AheadReport, PredictorReport, SpeculationReport, ToolReport
-from agentrt.reports.events import (
-    CallClaimed,
-    CallMissed,
-    DraftArrived,
-    DraftJudged,
-    DraftRefused,
-    PredictorCharged,
-    PredictorFailed,
-    PredictorSkipped,
-    PredictorStarted,
-    SpeculationEvent,
-    SpeculationWasted,
-    SubmissionRefused,
-    TurnAnswered,
-)
+from agentrt.reports import events as ev
 from agentrt.reports.reporter import Reporter
 from agentrt.tools.claims import TurnRecorder
 from agentrt.tools.speculation import Draft, Speculation
 
 
-def noted(*events: SpeculationEvent) -> SpeculationReport:
+def noted(*events: ev.SpeculationEvent) -> SpeculationReport:
     """Return the report of these events of the first turn."""
     reporter = Reporter(turns_kept=10)
     reporter.next_turn()
@@ -48,14 +34,14 @@ def test_an_empty_report() -> None:
 
 def test_the_report_of_a_turn() -> None:
     report = noted(
-        DraftArrived(1, "p", "look", 0.25),
-        DraftArrived(1, "p", "other", 0.5),
-        DraftRefused(1, "p", "other", "not speculable"),
-        PredictorFailed(1, "q", "down"),
-        TurnAnswered(1, 1.0, ("look", "save")),
-        CallClaimed(1, "look", tool_s=3.0, waited_s=2.0, draft_s=0.25),
-        CallMissed(1, "look", tool_s=4.0, reason="not predicted"),
-        SpeculationWasted(1, "look", ran_s=0.5, reason="loser", cost=0.25),
+        ev.DraftArrived(1, "p", "look", 0.25),
+        ev.DraftArrived(1, "p", "other", 0.5),
+        ev.DraftRefused(1, "p", "other", "not speculable"),
+        ev.PredictorFailed(1, "q", "down"),
+        ev.TurnAnswered(1, 1.0, ("look", "save")),
+        ev.CallClaimed(1, "look", tool_s=3.0, waited_s=2.0, draft_s=0.25),
+        ev.CallMissed(1, "look", tool_s=4.0, reason="not predicted"),
+        ev.SpeculationWasted(1, "look", ran_s=0.5, reason="loser", cost=0.25),
     )
     (turn,) = report.turns
     assert (turn.turn, turn.generation_s, turn.drafts, turn.first_draft_s) == (1, 1.0, 2, 0.25)
@@ -74,13 +60,13 @@ def test_the_report_of_a_turn() -> None:
 
 def test_the_report_of_predictors_and_their_cost() -> None:
     report = noted(
-        PredictorStarted(1, "p", 3),
-        DraftJudged(1, "p", "look", True, 0.1),
-        DraftJudged(1, "p", "look", False, 0.2),
-        PredictorCharged(1, "p", DraftCost(100, 20, 0.5)),
-        PredictorFailed(1, "q", "down"),
-        PredictorSkipped(2, "p", "not worth it"),
-        SpeculationWasted(1, "look", 1.0, "loser", "p", 0.25),
+        ev.PredictorStarted(1, "p", 3),
+        ev.DraftJudged(1, "p", "look", True, 0.1),
+        ev.DraftJudged(1, "p", "look", False, 0.2),
+        ev.PredictorCharged(1, "p", DraftCost(100, 20, 0.5)),
+        ev.PredictorFailed(1, "q", "down"),
+        ev.PredictorSkipped(2, "p", "not worth it"),
+        ev.SpeculationWasted(1, "look", 1.0, "loser", "p", 0.25),
     )
     assert report.predictors == {
         "p": PredictorReport(
@@ -96,10 +82,10 @@ def test_the_report_of_predictors_and_their_cost() -> None:
 
 def test_a_draft_that_was_not_run_could_have_saved_what_equation_1_says() -> None:
     report = noted(
-        TurnAnswered(1, 2.0, ("look", "look", "look")),
-        CallMissed(1, "look", 1.0, "shadow", draft_s=0.5),  # hidden behind the model whole
-        CallMissed(1, "look", 5.0, "shadow", draft_s=0.5),
-        CallMissed(1, "look", 5.0, "not predicted"),
+        ev.TurnAnswered(1, 2.0, ("look", "look", "look")),
+        ev.CallMissed(1, "look", 1.0, "shadow", draft_s=0.5),  # hidden behind the model whole
+        ev.CallMissed(1, "look", 5.0, "shadow", draft_s=0.5),
+        ev.CallMissed(1, "look", 5.0, "not predicted"),
     )
     assert [call.could_save_s for call in report.turns[0].calls] == [1.0, 1.5, 0.0]
     assert report.total.could_save_s == 2.5
@@ -108,7 +94,7 @@ def test_a_draft_that_was_not_run_could_have_saved_what_equation_1_says() -> Non
 
 def test_refused_submissions_are_counted_by_tool_and_by_reason() -> None:
     refused = ("look", "NotFoundError 404"), ("look", "NotFoundError 404"), ("find", "Timeout")
-    report = noted(*(SubmissionRefused(1, tool, reason) for tool, reason in refused))
+    report = noted(*(ev.SubmissionRefused(1, tool, reason) for tool, reason in refused))
     assert {name: each.refused_submissions for name, each in report.tools.items()} == {"look": 2, "find": 1}
     assert (report.total.refused_submissions, report.total.calls) == (3, 0)
     assert report.refusals == report.model_dump()["refusals"] == {"NotFoundError 404": 2, "Timeout": 1}
@@ -125,10 +111,10 @@ def test_old_turns_and_endless_problems_are_dropped_but_totals_are_not() -> None
     reporter = Reporter(turns_kept=2)
     for _ in range(5):
         turn = reporter.next_turn()
-        reporter.note(CallMissed(turn, "look", 1.0, "not predicted"))
-    reporter.note(CallMissed(1, "look", 1.0, "of a turn that was dropped"))
+        reporter.note(ev.CallMissed(turn, "look", 1.0, "not predicted"))
+    reporter.note(ev.CallMissed(1, "look", 1.0, "of a turn that was dropped"))
     for number in range(100):
-        reporter.note(PredictorFailed(turn, "p", str(number)))
+        reporter.note(ev.PredictorFailed(turn, "p", str(number)))
     report = reporter.report()
     assert [each.turn for each in report.turns] == [4, 5]
     assert report.total.misses == 6
@@ -144,7 +130,7 @@ def test_a_lost_speculation_gives_its_own_reason() -> None:
     lost.fail(OSError())
     recorder.wasted(lost, "loser")
     event = seen[-1]
-    assert isinstance(event, SpeculationWasted)
+    assert isinstance(event, ev.SpeculationWasted)
     assert event.reason == "the speculation failed with OSError"
 
 
@@ -159,7 +145,7 @@ def test_a_failing_observer_is_logged_without_the_error_that_the_event_reports(
     try:
         raise ValueError("a secret argument")
     except ValueError:
-        reporter.note(PredictorFailed(1, "p", "ValueError"))
+        reporter.note(ev.PredictorFailed(1, "p", "ValueError"))
     assert "the observer's own" in caplog.text
     assert "secret" not in caplog.text
 
@@ -170,7 +156,7 @@ def test_counting_from_many_threads_loses_nothing() -> None:
 
     def count() -> None:
         for _ in range(200):
-            reporter.note(CallClaimed(turn, "look", 1.0, 0.0, 0.0))
+            reporter.note(ev.CallClaimed(turn, "look", 1.0, 0.0, 0.0))
 
     threads = [threading.Thread(target=count) for _ in range(4)]
     for thread in threads:

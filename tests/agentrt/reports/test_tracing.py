@@ -18,16 +18,7 @@ from opentelemetry.trace import StatusCode
 
 from agentrt import DraftRequest, SpeculationSession, ToolCall, speculable
 from agentrt.drafts import DraftCost
-from agentrt.reports.events import (
-    CallClaimed,
-    DraftArrived,
-    PredictorCharged,
-    SpeculationEvent,
-    SpeculationStarted,
-    SubmissionRefused,
-    TurnAnswered,
-    TurnStarted,
-)
+from agentrt.reports import events as ev
 from agentrt.reports.tracing import SpanObserver
 from agentrt.testing import ScriptedSpeculator
 from agentrt.turns.turn import Turn
@@ -153,7 +144,7 @@ def noticed() -> tuple[Any, threading.Event]:
     return look, ran
 
 
-def observed(*events: SpeculationEvent) -> SpanObserver:
+def observed(*events: ev.SpeculationEvent) -> SpanObserver:
     """Return an observer that has seen these events."""
     observer = SpanObserver()
     for event in events:
@@ -161,7 +152,7 @@ def observed(*events: SpeculationEvent) -> SpanObserver:
     return observer
 
 
-CHARGED = [PredictorCharged(1, "p", DraftCost(100, 0)), PredictorCharged(1, "p", DraftCost(-10, 7))]
+CHARGED = [ev.PredictorCharged(1, "p", DraftCost(100, 0)), ev.PredictorCharged(1, "p", DraftCost(-10, 7))]
 
 
 @pytest.mark.parametrize("late", [0, 1])
@@ -169,7 +160,7 @@ def test_the_cost_of_a_predictor_is_an_event_of_the_turn_or_a_span_below_it_afte
     exporter: InMemorySpanExporter, late: int
 ) -> None:
     before = CHARGED[: len(CHARGED) - late]
-    observed(TurnStarted(1), *before, TurnAnswered(1, 1.0, ()), *CHARGED[len(before) :])
+    observed(ev.TurnStarted(1), *before, ev.TurnAnswered(1, 1.0, ()), *CHARGED[len(before) :])
     turn, *later = exporter.get_finished_spans()
     assert [(span.name, span.parent and span.parent.span_id) for span in later] == [
         ("agentrt.draft", turn.context.span_id)
@@ -185,10 +176,10 @@ def test_what_comes_after_the_answer_is_a_span_below_the_turn_s(
     exporter: InMemorySpanExporter, caplog: pytest.LogCaptureFixture
 ) -> None:
     observed(
-        TurnStarted(1),
-        SubmissionRefused(1, "look", "APIConnectionError"),
-        TurnAnswered(1, 1.0, ("look",)),
-        SubmissionRefused(1, "look", "NotFoundError 404"),
+        ev.TurnStarted(1),
+        ev.SubmissionRefused(1, "look", "APIConnectionError"),
+        ev.TurnAnswered(1, 1.0, ("look",)),
+        ev.SubmissionRefused(1, "look", "NotFoundError 404"),
     )
     spans = exporter.get_finished_spans()
     (turn,) = [span for span in spans if span.name == "speculate"]
@@ -203,20 +194,20 @@ def test_what_comes_after_the_answer_is_a_span_below_the_turn_s(
 
 def test_events_of_turns_long_gone_are_no_problem(exporter: InMemorySpanExporter) -> None:
     observer = observed(
-        *map(TurnStarted, range(1, 1000)),
-        DraftArrived(1, "p", "look", 0.1),
-        SpeculationStarted(1, "look", "p", run=1),
-        TurnAnswered(1, 1.0, ()),
-        CallClaimed(1, "look", 1.0, 0.0, 0.1, "p", run=1),
-        CallClaimed(999, "look", 1.0, 0.0, 0.1, "p", run=2),  # whose start was not seen
-        SpeculationStarted(999, "look", "p", run=3),
+        *map(ev.TurnStarted, range(1, 1000)),
+        ev.DraftArrived(1, "p", "look", 0.1),
+        ev.SpeculationStarted(1, "look", "p", run=1),
+        ev.TurnAnswered(1, 1.0, ()),
+        ev.CallClaimed(1, "look", 1.0, 0.0, 0.1, "p", run=1),
+        ev.CallClaimed(999, "look", 1.0, 0.0, 0.1, "p", run=2),  # whose start was not seen
+        ev.SpeculationStarted(999, "look", "p", run=3),
     )
     with observer.calling(1, "look", "id1", 1), observer.running(1, 1):
         pass
     assert exporter.get_finished_spans() == ()
     assert len(observer._turns) == 256
     for turn in range(1000, 1257):
-        observer.on_event(TurnStarted(turn))
+        observer.on_event(ev.TurnStarted(turn))
     assert [span.name for span in exporter.get_finished_spans()] == ["execute_tool look"]
 
 
@@ -268,11 +259,11 @@ def test_a_turn_without_an_answer_ends_its_span(exporter: InMemorySpanExporter) 
 def test_what_an_engine_answers_within_a_call_is_not_the_call_s(exporter: InMemorySpanExporter) -> None:
     """A tool may be an agent of its own."""
     outer, inner = (
-        observed(TurnStarted(1)),
-        observed(TurnStarted(1), SpeculationStarted(1, "look", "p", run=1)),
+        observed(ev.TurnStarted(1)),
+        observed(ev.TurnStarted(1), ev.SpeculationStarted(1, "look", "p", run=1)),
     )
     with outer.calling(1, "ask", "id1", None):
-        inner.on_event(CallClaimed(1, "look", 1.0, 0.0, 0.1, "p", run=1))
+        inner.on_event(ev.CallClaimed(1, "look", 1.0, 0.0, 0.1, "p", run=1))
     outcomes = {
         span.name: (span.attributes or {}).get("agentrt.speculation")
         for span in exporter.get_finished_spans()

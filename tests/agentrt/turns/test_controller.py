@@ -13,18 +13,7 @@ from hypothesis import strategies as st
 
 from agentrt.config import Budget, SpeculationConfig
 from agentrt.drafts import DraftCost
-from agentrt.reports.events import (
-    CallClaimed,
-    CallMissed,
-    DraftJudged,
-    DraftUnclaimed,
-    PredictorCharged,
-    PredictorEnded,
-    PredictorStarted,
-    SpeculationStarted,
-    SpeculationWasted,
-    TurnAnswered,
-)
+from agentrt.reports import events as ev
 from agentrt.turns.controller import Controller
 from tests.hypothesis_profiles import examples
 
@@ -69,30 +58,30 @@ class Workload:
         self.samples_drawn.append(decision.samples if decision.speculate else 0)
         claimed = False
         if decision.speculate:
-            note(PredictorStarted(number, "p", decision.samples))
+            note(ev.PredictorStarted(number, "p", decision.samples))
             if self.money:
                 cost = DraftCost(10, 1, self.money * decision.samples)
-                note(PredictorCharged(number, "p", cost))
+                note(ev.PredictorCharged(number, "p", cost))
             correct = bool(right_up_to) and decision.samples >= right_up_to
             for is_right in [correct] * correct + [False] * wrong:
                 run = self.controller.should_run("p", tool, float(number), draft_s=self.draft_s)
                 if run.speculate:
                     self.runs += 1
                     assert self.controller.start_run(number, tool, float(number), 0.0) is None
-                    note(SpeculationStarted(number, tool, "p"))
+                    note(ev.SpeculationStarted(number, tool, "p"))
                     claimed |= is_right
                     if not is_right:
-                        note(SpeculationWasted(number, tool, self.tool_s, "loser", "p"))
-                note(DraftJudged(number, "p", tool, is_right, self.draft_s))
+                        note(ev.SpeculationWasted(number, tool, self.tool_s, "loser", "p"))
+                note(ev.DraftJudged(number, "p", tool, is_right, self.draft_s))
             if self.ends:
-                note(PredictorEnded(number, "p", self.draft_s))
-        note(TurnAnswered(number, self.generation_s, () if right_up_to == 0 else (tool,)))
+                note(ev.PredictorEnded(number, "p", self.draft_s))
+        note(ev.TurnAnswered(number, self.generation_s, () if right_up_to == 0 else (tool,)))
         if right_up_to == 0:
             return
         if claimed:
-            note(CallClaimed(number, tool, self.tool_s, self.draft_s, self.draft_s, "p"))
+            note(ev.CallClaimed(number, tool, self.tool_s, self.draft_s, self.draft_s, "p"))
         else:
-            note(CallMissed(number, tool, self.tool_s, "not predicted"))
+            note(ev.CallMissed(number, tool, self.tool_s, "not predicted"))
 
 
 def workload(config: SpeculationConfig | None = None, **given: float) -> Workload:
@@ -104,7 +93,7 @@ def test_right_drafts_that_are_not_claimed_count_as_wrong() -> None:
     for load in (claimed, unclaimed):
         load.turn(1, times=20)
     for _ in range(20):
-        unclaimed.controller.on_event(DraftUnclaimed(1, "look", "p", "expired"))
+        unclaimed.controller.on_event(ev.DraftUnclaimed(1, "look", "p", "expired"))
     decide = (claimed.controller.should_run, unclaimed.controller.should_run)
     assert [should_run("p", "look", 0.0, draft_s=0.1).speculate for should_run in decide] == [True, False]
 
@@ -127,11 +116,11 @@ def test_of_turns_at_one_time_one_measures_the_model_without_the_predictor() -> 
 def test_turns_at_one_time_without_a_right_draft_count_once() -> None:
     controller = Controller(SpeculationConfig())
     for number in range(1, 31):
-        controller.on_event(PredictorStarted(number, "p", 1))
+        controller.on_event(ev.PredictorStarted(number, "p", 1))
     for number in range(1, 31):
-        controller.on_event(DraftJudged(number, "p", "look", False, 0.1))
-        controller.on_event(TurnAnswered(number, 1.0, ("look",)))
-        controller.on_event(CallMissed(number, "look", 1.0, "not predicted"))
+        controller.on_event(ev.DraftJudged(number, "p", "look", False, 0.1))
+        controller.on_event(ev.TurnAnswered(number, 1.0, ("look",)))
+        controller.on_event(ev.CallMissed(number, "look", 1.0, "not predicted"))
     assert controller.should_predict("p", 1, now=40.0, shares_cores=False).speculate
 
 
@@ -228,7 +217,7 @@ def test_no_more_runs_start_than_the_budget_and_its_refill(
 
 def test_a_run_that_did_not_start_is_given_back() -> None:
     controller = Controller(SpeculationConfig(budget=Budget(runs=1, seconds=5, money=1.0)))
-    controller.on_event(CallMissed(1, "look", 4.0, "not predicted"))
+    controller.on_event(ev.CallMissed(1, "look", 4.0, "not predicted"))
     for _ in range(3):
         assert controller.start_run(1, "look", 0.0, 1.0) is None
         assert controller.start_run(1, "look", 0.0, 0.0) == "the budget of 1 runs is spent"
@@ -237,7 +226,7 @@ def test_a_run_that_did_not_start_is_given_back() -> None:
 
 def test_a_run_whose_expected_seconds_do_not_fit_is_not_started() -> None:
     controller = Controller(SpeculationConfig(budget=Budget(seconds=5)))
-    controller.on_event(CallMissed(1, "look", 4.0, "not predicted"))
+    controller.on_event(ev.CallMissed(1, "look", 4.0, "not predicted"))
     assert controller.start_run(1, "look", 0.0, 0.0) is None
     assert controller.start_run(1, "look", 0.0, 0.0) == "the budget of 5 seconds is spent"
     assert controller.start_run(1, "new", 0.0, 0.0) is None  # it is not known how long it takes
@@ -338,7 +327,7 @@ def test_a_predictor_that_was_always_too_late_is_probed_at_once_when_the_model_b
 def test_turns_that_are_never_answered_do_not_fill_the_memory() -> None:
     controller = Controller(SpeculationConfig())
     for turn in range(1000):
-        controller.on_event(PredictorStarted(turn, "p", 1))
+        controller.on_event(ev.PredictorStarted(turn, "p", 1))
     assert len(controller._turns) <= 256
 
 
@@ -346,8 +335,8 @@ def test_turns_before_any_tool_was_called_are_decided_as_well() -> None:
     controller = Controller(SpeculationConfig())
     for number in range(1, 30):
         if controller.should_predict("p", 3, now=float(number)).speculate:
-            controller.on_event(PredictorStarted(number, "p", 3))
-        controller.on_event(TurnAnswered(number, 1.0, ()))
+            controller.on_event(ev.PredictorStarted(number, "p", 3))
+        controller.on_event(ev.TurnAnswered(number, 1.0, ()))
 
 
 @pytest.mark.parametrize("shares_cores", [True, False])

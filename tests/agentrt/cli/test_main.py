@@ -29,13 +29,6 @@ def test_the_version_is_that_of_the_package(command: Command) -> None:
     assert command("--version") == (0, f"agentrt {metadata.version('agentrt')}\n", "")
 
 
-@process
-def test_python_m_agentrt_is_the_same() -> None:
-    command = [sys.executable, "-m", "agentrt", "--help"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert "doctor" in ended.stdout
-
-
 @pytest.mark.parametrize("command", [[], ["demo"], ["chat"], ["doctor"], ["bench"]])
 @process
 def test_help_imports_nothing_heavy(command: list[str]) -> None:

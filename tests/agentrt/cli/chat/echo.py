@@ -63,19 +63,13 @@ class Echo(BaseChatModel):
         again = any(message.text == "look for ever" for message in messages)
         name = "look_up" if again else {"look": "look_up", "write": "write"}.get(last.text)
         calls = [{"name": name, "args": {"word": "roof"}, "id": "c1"}] if name else []
-        said = (
-            ""
-            if again
-            else {"look": "", "write": "", "silent": "", "escapes": ESCAPES, "long": LONG}.get(
-                last.text, f"you said {last.text}"
-            )
-        )
+        texts = {"silent": "", "escapes": ESCAPES, "long": LONG}
+        said = "" if name else texts.get(last.text, f"you said {last.text}")
+        reason = "tool_calls" if name else "length" if last.text == "cut off" else "stop"
         message = AIMessage(
             said,
             tool_calls=calls,
-            response_metadata={
-                "finish_reason": "tool_calls" if name else "length" if last.text == "cut off" else "stop"
-            },
+            response_metadata={"finish_reason": reason},
             usage_metadata={"input_tokens": 7, "output_tokens": 3, "total_tokens": 10},
         )
         return ChatResult(generations=[ChatGeneration(message=message)])

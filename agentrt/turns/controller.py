@@ -233,10 +233,10 @@ class Controller:
         for predictor, drafts in opened.items():
             self._judge(predictor, drafts, event.generation_s)
             ran_s = event.generation_s if drafts.ran_s is None else drafts.ran_s
-            self._predictors[predictor].cost.add_run(ran_s)
+            self._predictors[predictor].cost.ran_s.add(ran_s)
             # The first turn also loads and compiles what the others use.
             if event.overhead_s is not None and self._predictors[predictor].turns > 1:
-                self._predictors[predictor].cost.add_overhead(event.overhead_s / len(opened))
+                self._predictors[predictor].cost.overhead_s.add(event.overhead_s / len(opened))
         for predictor, known in self._predictors.items():
             known.cost.note_answer(predicted=predictor in opened)
         if event.tools:

@@ -83,9 +83,11 @@ class PredictionCost:
 
     def __init__(self) -> None:
         """Create the cost of a predictor that was never run."""
-        self._overhead_s = Mean()
-        self._overhead_s.add(_FIRST_OVERHEAD_S)
-        self._ran_s = Mean()
+        self.overhead_s = Mean()
+        """The SDK's work in turns with this predictor."""
+        self.overhead_s.add(_FIRST_OVERHEAD_S)
+        self.ran_s = Mean()
+        """How long the predictor ran beside the model in a turn."""
         self._slower_s = Mean()
         self._last: tuple[bool, float] | None = None
         self._turns_with = 0
@@ -109,23 +111,15 @@ class PredictionCost:
         self._last = predicted, generation_s
         self._turns_with += predicted
 
-    def add_run(self, seconds: float) -> None:
-        """Add the time for which the predictor ran beside the model in a turn."""
-        self._ran_s.add(seconds)
-
-    def add_overhead(self, seconds: float) -> None:
-        """Add the SDK's work in a turn with this predictor."""
-        self._overhead_s.add(seconds)
-
     @property
     def seconds(self) -> float:
         """The expected cost of a turn with this predictor."""
-        return 0.0 if _free else (self._overhead_s.value or 0.0) + self._slowdown_s
+        return 0.0 if _free else (self.overhead_s.value or 0.0) + self._slowdown_s
 
     @property
     def most_seconds(self) -> float:
         """The most it may be: a predictor that shares the cores equally halves the model's speed."""
-        return 0.0 if _free else (self._overhead_s.value or 0.0) + 0.5 * (self._ran_s.value or 0.0)
+        return 0.0 if _free else (self.overhead_s.value or 0.0) + 0.5 * (self.ran_s.value or 0.0)
 
     def needs_a_turn_without(self, value_s: float) -> bool:
         """Whether to measure a turn without the predictor, which is expected to save ``value_s``.

@@ -19,16 +19,14 @@ A call is answered only within the run that has made it: see :func:`current_scop
 from .concurrency.detached import register_context_source
 from .concurrency.threads import start_in_thread
 from .lookahead.model_request import ModelRequest, request_key
-from .tools.claiming_function import claiming_function, plain_function, running
-from .tools.offered import offered_tools
 from .tools.real_call import current_speculative_run, is_hidden_run
-from .tools.restrictions import Guards
+from .tools.restrictions import Guards, offered_tools
 from .tools.scopes import current_scope, register_scope_source, reserve_turn, within_scope
-from .tools.speculable import register_tool_type, speculable_tool
+from .tools.speculable import claiming_function, plain_function, register_tool_type, running, speculable_tool
 from .tools.speculable_tool import Invocation, SpeculableKeywords, SpeculableOptions, SpeculableTool
 from .tools.toolbox import Toolbox
 from .tools.writes import write_log
-from .turns.session_request import answered_ids
+from .turns.session import answered_ids
 from .turns.turn import Turn
 from .turns.turns import Run, Turns
 

@@ -86,14 +86,6 @@ class DraftCost:
         return self + DraftCost(-other.input_tokens, -other.output_tokens, -other.money)
 
 
-def _ignore_cost(cost: DraftCost) -> None:
-    pass
-
-
-def _always(cost: DraftCost) -> bool:
-    return True
-
-
 @dataclass(frozen=True, slots=True)
 class DraftRequest:
     """A model request in the form that predictors take, in the shape of OpenAI's chat completions.
@@ -114,8 +106,8 @@ class DraftRequest:
     speculable: Collection[str] | None = None
     ahead: bool = False
     answer: AnswerStream = field(default_factory=AnswerStream, compare=False, repr=False)
-    spend: Callable[[DraftCost], None] = field(default=_ignore_cost, compare=False, repr=False)
-    affords: Callable[[DraftCost], bool] = field(default=_always, compare=False, repr=False)
+    spend: Callable[[DraftCost], None] = field(default=lambda cost: None, compare=False, repr=False)
+    affords: Callable[[DraftCost], bool] = field(default=lambda cost: True, compare=False, repr=False)
 
 
 def copied_request(request: DraftRequest, samples: int) -> DraftRequest:
@@ -185,7 +177,6 @@ class Speculator(Protocol):
         It runs on an event loop during the model request and must not block the loop. It is cancelled as
         soon as the main model has answered. An error is reported and does not affect the model request.
         """
-        ...
 
 
 @runtime_checkable
@@ -198,7 +189,6 @@ class Learner(Protocol):
         Called once for each answered turn, in the thread in which the model answered, before the calls are
         made: their results are in the messages of the next request. Must not block.
         """
-        ...
 
 
 def predictors_of(given: Any, *, others: tuple[type, ...] = ()) -> tuple[Any, ...]:

@@ -3,10 +3,8 @@
 ::
 
     AgentRTError
-    ├── MissingExtraError, StructuredOutputError
-    ├── ConfigurationError
-    │   └── ConfigFileError
-    ├── NotSpeculableError, SpeculationError, NotRecordedError, RecordedToolError
+    ├── MissingExtraError, ConfigurationError, StructuredOutputError
+    ├── NotSpeculableError, SpeculationError, NotRecordedError
     ├── ModelError
     │   ├── ModelNotFoundError, ModelFormatError, ModelDownloadError, ProfileFormatError
     │   └── ModelLoadError, ModelBudgetError, ModelTooLargeError        of a pool
@@ -14,20 +12,18 @@
     │   ├── InvalidRequestError, PromptTooLongError, DeadlineExceededError
     │   └── ContextNotFoundError, ContextQuotaError, ContextBusyError
     ├── PredictorError
-    │   ├── PredictorPausedError
     │   └── HistoryStoreError
     │       └── HistoryCorruptError, HistoryLockedError
     ├── ContextStoreError
-    │   ├── ContextStoreLockedError, ContextKeyError
-    │   └── ContextDamagedError, ChunkDamagedError
+    │   └── ContextKeyError, ContextDamagedError, ChunkDamagedError
     ├── ChunkFormatError
     ├── EngineError
-    │   ├── RuntimeClosedError, ForkedProcessError, EngineFailedError, DeviceLostError
-    │   ├── OverloadedError, KernelFailedError, LogitsError             of one request
+    │   ├── RuntimeClosedError, ForkedProcessError, EngineFailedError
+    │   ├── OverloadedError, LogitsError                                of one request
     │   └── GraphLoadError
     ├── WorkloadError
     │   └── WorkloadNotFoundError, WorkloadFormatError
-    └── BenchModelError, BenchPeerError, BenchProcessError
+    └── BenchPeerError, BenchProcessError
 
 All of them are public. Each message ends with what to do next. Cancellation is not an error: it stays
 :class:`asyncio.CancelledError` (or a generation whose ``finish_reason`` is ``"cancelled"``).
@@ -64,23 +60,10 @@ class MissingExtraError(AgentRTError, ImportError):
     def __init__(self, module: str, extra: str) -> None:
         """``module`` is missing; ``extra`` is the extra that installs it."""
         super().__init__(f"{module} is not installed. Run: pip install 'agentrt[{extra}]'")
-        self.module = module
-        self.extra = extra
 
 
 class ConfigurationError(AgentRTError, ValueError):
     """A setting cannot work; the message names it and gives one that does."""
-
-
-class ConfigFileError(ConfigurationError):
-    """The config file cannot be read, or has a key or a value that cannot be used."""
-
-    def __init__(self, path: str | os.PathLike[str], line: int, problem: str) -> None:
-        """``line`` counts from 1; 0 stands for the whole file."""
-        place = f", line {line}" if line else ""
-        super().__init__(f"{os.fspath(path)}{place}: {problem}.")
-        self.path = os.fspath(path)
-        self.line = line
 
 
 class NotSpeculableError(AgentRTError, TypeError):
@@ -93,10 +76,6 @@ class SpeculationError(AgentRTError):
 
 class NotRecordedError(AgentRTError):
     """A replay needs a call, in some state of the world, that was not recorded."""
-
-
-class RecordedToolError(AgentRTError):
-    """In a replay, the error of a tool in the recorded run."""
 
 
 class StructuredOutputError(AgentRTError, ValueError):
@@ -139,7 +118,6 @@ class ModelBudgetError(ModelError):
             f"{int(budget // 2**20)} MiB of the memory budget. Try again when their requests have ended, or "
             "raise the budget."
         )
-        self.model = model
 
 
 class ModelTooLargeError(ModelError):
@@ -164,7 +142,6 @@ class ModelTooLargeError(ModelError):
             f"--memory-budget-mib {advice} (memory_budget_bytes in Python), or choose a smaller model or KV "
             "cache."
         )
-        self.model = model
 
 
 def _mib(size: float) -> int:
@@ -272,15 +249,6 @@ class PredictorError(AgentRTError):
     """Base of errors of a predictor; they do not affect the model request."""
 
 
-class PredictorPausedError(PredictorError):
-    """The predictor's endpoint has refused requests until a later time."""
-
-    def __init__(self, predictor: str, seconds: float) -> None:
-        """``seconds`` is the time until the predictor sends requests again."""
-        super().__init__(f"{predictor} is over its rate limit. Wait {seconds:.0f} s; other predictors go on.")
-        self.seconds = seconds
-
-
 class HistoryStoreError(PredictorError, OSError):
     """The file in which a predictor stores what it has learned cannot be used."""
 
@@ -295,10 +263,6 @@ class HistoryLockedError(HistoryStoreError):
 
 class ContextStoreError(AgentRTError, OSError):
     """The contexts on disk cannot be read or written."""
-
-
-class ContextStoreLockedError(ContextStoreError):
-    """Another runtime, of this or another process, has the folder of contexts open."""
 
 
 class ContextKeyError(ContextStoreError):
@@ -371,10 +335,6 @@ class OverloadedError(EngineError):
     """
 
 
-class KernelFailedError(EngineError):
-    """Kernels of this request failed or hung several times. Other requests are not affected."""
-
-
 class LogitsError(EngineError):
     """The logits of the next token are no finite numbers. Other requests are not affected."""
 
@@ -398,22 +358,6 @@ class GraphLoadError(EngineError):
         self.group = group
 
 
-class DeviceLostError(EngineError):
-    """A device is gone, or could not be set up again after a kernel hung."""
-
-    def __init__(self, device: str, reason: str) -> None:
-        """``device`` is its name in OpenVINO; ``reason`` is its last error."""
-        super().__init__(
-            f"{device} is lost: {reason} Close this runtime and open it again, "
-            'with platform="cpu" if the device does not come back.'
-        )
-        self.device = device
-
-
-class BenchModelError(AgentRTError):
-    """A model that the user gives a bench cannot do what the bench measures, such as call tools."""
-
-
 class BenchPeerError(AgentRTError):
     """A server that a bench compares agentrt with is missing, or does not do the same work."""
 
@@ -423,7 +367,6 @@ class BenchPeerError(AgentRTError):
             f"{name} at {url} {problem}. Start it as docs/scheduling-figures.md says, unless the bench "
             "starts it, and the bench again."
         )
-        self.url = url
 
 
 class BenchProcessError(AgentRTError):

@@ -5,33 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import Literal
 
 from .errors import MissingExtraError
 
-Extra = Literal[
-    "cli",
-    "encryption",
-    "langgraph",
-    "langchain-openai",
-    "mcp",
-    "openai",
-    "openai-agents",
-    "otel",
-    "pydantic-ai",
-    "runtime",
-    "hub",
-    "gateway",
-    "redis",
-    "serve",
-    "demo",
-    "all",
-    "bench",
-    "browser",
-    "testing",
-]
-
-MODULES: dict[Extra, tuple[str, ...]] = {
+MODULES: dict[str, tuple[str, ...]] = {
     "cli": ("platformdirs", "prompt_toolkit", "rich", "typer"),
     "encryption": ("cryptography",),
     "langgraph": ("langchain", "langchain_core", "langgraph", "langsmith"),
@@ -62,7 +39,7 @@ MODULES: dict[Extra, tuple[str, ...]] = {
 }
 """The modules that each extra brings itself."""
 
-INCLUDES: dict[Extra, tuple[Extra, ...]] = {
+INCLUDES: dict[str, tuple[str, ...]] = {
     "langchain-openai": ("langgraph",),
     "hub": ("cli", "runtime"),
     "gateway": ("cli",),
@@ -78,12 +55,12 @@ INCLUDES: dict[Extra, tuple[Extra, ...]] = {
 """The extras that an extra includes."""
 
 
-def missing_modules(extra: Extra) -> list[str]:
+def missing_modules(extra: str) -> list[str]:
     """Return the modules of ``extra`` itself that cannot be imported here."""
     return [module for module in MODULES[extra] if find_spec(module) is None]
 
 
-def require_extra(extra: Extra) -> None:
+def require_extra(extra: str) -> None:
     """Check that ``extra`` and the extras it includes are installed, without importing them.
 
     Raises:
@@ -95,7 +72,7 @@ def require_extra(extra: Extra) -> None:
 
 
 @contextmanager
-def needs_extra(extra: Extra) -> Iterator[None]:
+def needs_extra(extra: str) -> Iterator[None]:
     """Name ``extra`` if an import in the block fails for lack of it.
 
     Raises:
@@ -111,7 +88,7 @@ def needs_extra(extra: Extra) -> Iterator[None]:
         raise MissingExtraError(module, extra) from error
 
 
-def _with_included(extra: Extra) -> Iterator[Extra]:
+def _with_included(extra: str) -> Iterator[str]:
     yield extra
     for included in INCLUDES.get(extra, ()):
         yield from _with_included(included)

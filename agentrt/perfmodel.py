@@ -60,10 +60,6 @@ class TurnTimes:
         """Return the bound of Lemma 1.3 on the speedup at any claim rate; it is below 2."""
         return 2 - 2 * self.draft / (self.generation + self.draft + self.tool)
 
-    def highest_speedup(self) -> float:
-        """Return the speedup at a claim rate of 1: the highest one where the draft is quicker (Lemma 1.2)."""
-        return self.speedup(1.0)
-
 
 @dataclass(frozen=True, slots=True)
 class EngineTurn:

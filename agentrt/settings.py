@@ -41,20 +41,10 @@ class Settings(BaseModel):
         try:
             super().__setattr__(name, value)
         except ValidationError:
-            raise self._immutable(name) from None
-
-    def __delattr__(self, name: str) -> None:
-        """Raise: settings are immutable."""
-        try:
-            super().__delattr__(name)
-        except ValidationError:
-            raise self._immutable(name) from None
-
-    def _immutable(self, name: str) -> ConfigurationError:
-        return ConfigurationError(
-            f"{type(self).__name__}.{name} cannot be changed. Make a changed copy with "
-            f"model_copy(update={{{name!r}: ...}})."
-        )
+            raise ConfigurationError(
+                f"{type(self).__name__}.{name} cannot be changed. Make a changed copy with "
+                f"model_copy(update={{{name!r}: ...}})."
+            ) from None
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy with the fields in ``update`` changed and validated."""

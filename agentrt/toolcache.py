@@ -29,10 +29,6 @@ __all__ = [
 ]
 
 
-def _ignore(error: Exception) -> None:
-    """Report nothing."""
-
-
 @dataclass(frozen=True, slots=True)
 class FinishedCall:
     """A call that was run speculatively, and its result as text."""
@@ -41,7 +37,7 @@ class FinishedCall:
     text: str
     keep_alive_s: float
     """For how many seconds the result may be used: the rest of the tool's ``ttl``."""
-    refused: Callable[[Exception], None] = field(default=_ignore, compare=False, repr=False)
+    refused: Callable[[Exception], None] = field(default=lambda error: None, compare=False, repr=False)
     """Reports the error for which the engine did not take the result. Called from any thread."""
 
 
@@ -54,11 +50,9 @@ class ResultSource(Protocol):
 
     def take_results(self, take: TakeResult) -> None:
         """Call ``take`` with every result: those of speculations that have finished, and later ones."""
-        ...
 
     def answered(self, calls: Sequence[tuple[ToolCall, str]]) -> None:
         """Record that the engine answered these calls of one turn, and that the next turn has begun."""
-        ...
 
 
 _current: ContextVar[ResultSource | None] = ContextVar("agentrt_result_source", default=None)

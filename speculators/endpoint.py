@@ -18,10 +18,9 @@ from agentrt.concurrency.hosts import worker_loop
 from agentrt.concurrency.merge import merge
 from agentrt.concurrency.threads import wait_for
 from agentrt.dialects.dialect import Dialect
-from agentrt.dialects.endpoint import EndpointDialect
-from agentrt.dialects.openai_client import PrioritizedAsyncClient
+from agentrt.dialects.endpoint import EndpointDialect, PrioritizedAsyncClient
 from agentrt.drafts import DraftCharge, DraftCost, DraftRequest, estimated_tokens
-from agentrt.errors import ConfigurationError, MissingExtraError, PredictorPausedError
+from agentrt.errors import ConfigurationError, MissingExtraError, PredictorError
 
 from .ensemble import CallVotes
 
@@ -113,7 +112,9 @@ class EndpointSpeculator:
         """Yield each different call as soon as a sample makes it."""
         pause_s = self._paused_until - self._clock()
         if pause_s > 0:
-            raise PredictorPausedError(self.name, pause_s)
+            raise PredictorError(
+                f"{self.name} is over its rate limit. Wait {pause_s:.0f} s; other predictors go on."
+            )
         # Connections belong to the loop they were made on. All requests run on the worker loop, so that
         # one set of open connections serves callers on any loop and callers without one.
         produced: AsyncGenerator[ToolCall, None] = produced_elsewhere(

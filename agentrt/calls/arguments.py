@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Any, NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
 
 from ..finite import parse_problem
 from .events import ToolCall
+
+T = TypeVar("T")
 
 
 class TextReader:
@@ -44,14 +47,29 @@ class TextReader:
         self._position = match.end()
         return match[1] if pattern.groups else match[0]
 
-    def comma_or(self, closing: str) -> None:
-        """Read a comma, unless ``closing`` is next.
+    def items(self, closing: str, read: Callable[[], T]) -> list[T]:
+        """Read items with ``read``, and a comma behind each but the last, up to ``closing``.
 
         Raises:
             ValueError: something else is next.
         """
-        if not self.take(",") and not self.at(closing):
-            raise ValueError(closing)
+        items = []
+        while not self.take(closing):
+            items.append(read())
+            if not self.take(",") and not self.at(closing):
+                raise ValueError(closing)
+        return items
+
+
+def named(pairs: list[tuple[str, T]]) -> dict[str, T]:
+    """Return items by their names.
+
+    Raises:
+        ValueError: two have one name.
+    """
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("a name twice")
+    return dict(pairs)
 
 
 def load_json(text: str) -> Any:

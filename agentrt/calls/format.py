@@ -17,12 +17,10 @@ class CallScanner(Protocol):
     @property
     def done(self) -> bool:
         """Whether the call is complete."""
-        ...
 
     @property
     def malformed(self) -> bool:
         """Whether the text turned out not to be a call."""
-        ...
 
     def feed(self, text: str, position: int, end: int) -> tuple[int, list[ParserEvent]]:
         """Read ``text[position:end]``; return where reading stopped, and the events of what was read.
@@ -30,7 +28,6 @@ class CallScanner(Protocol):
         Reading stops early after the last character of the call, or before the first character that cannot
         belong to one.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

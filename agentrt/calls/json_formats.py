@@ -1,14 +1,16 @@
-"""Formats whose calls are JSON objects: ``{"name": …, "arguments": {…}}`` with markup around them."""
+"""Formats whose arguments are a JSON object: with the name in it, or behind the name."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from .arguments import json_call, json_text
+from .events import ToolCall
 from .format import CallShape, ToolCallFormat
-from .json_scanner import JsonCallScanner
+from .json_scanner import TOOL_NAME, JsonCallScanner, NamedJsonScanner
 
 _in_array: Final = functools.partial(JsonCallScanner, before="[")
 
@@ -115,4 +117,100 @@ JSON_MESSAGE: Final = ToolCallFormat(
     separator="",
     closing="]",
     write=json_call,
+)
+
+# Llama 3.1's custom tools: ``<function=name>{"key": "value"}</function>`` anywhere in the text.
+FUNCTION_TAG: Final = ToolCallFormat(
+    name="function_tag",
+    scanner=functools.partial(NamedJsonScanner, head=re.compile(rf"{TOOL_NAME}>\s*"), tail="</function>"),
+    opening_tag="<function=",
+    write=lambda call: f"<function={call.name}>{json_text(dict(call.arguments))}</function>",
+)
+
+# Mistral Small 3.2, Magistral, Devstral: ``[TOOL_CALLS]name[ARGS]{…}``.
+MISTRAL_ARGS: Final = ToolCallFormat(
+    name="mistral_args",
+    scanner=functools.partial(
+        NamedJsonScanner, head=re.compile(rf"\s*{TOOL_NAME}(?:\[CALL_ID\]\w+)?\s*\[ARGS\]\s*")
+    ),
+    opening_tag="[TOOL_CALLS]",
+    inner_markup=("[ARGS]", "[CALL_ID]"),
+    template_markers=("[ARGS]",),
+    shape=CallShape(lambda name: f"{name}[ARGS]", ""),
+)
+
+
+def _in_section(
+    name: str,
+    tags: Sequence[str],
+    *,
+    head: str,
+    before: str,
+    after: str = "",
+    template_markers: tuple[str, ...],
+) -> ToolCallFormat:
+    """Return the format of calls between tags of their own, inside a section of calls.
+
+    ``tags`` open a section, open a call, stand beside its name, end the call and end the section. ``head``
+    matches what precedes the arguments, and ``before``, in which {} is the tool's name, is how that is
+    written; ``after`` is written behind them.
+    """
+    section, call, _, call_end, section_end = tags
+
+    def write(made: ToolCall) -> str:
+        arguments = json_text(dict(made.arguments))
+        return f"{section}{call}{before.format(made.name)}{arguments}{after}{call_end}{section_end}"
+
+    return ToolCallFormat(
+        name=name,
+        scanner=functools.partial(NamedJsonScanner, head=re.compile(head), tail=call_end),
+        opening_tag=section + call,
+        separator=call,
+        closing=section_end,
+        inner_markup=tuple(tags[:-1]),
+        template_markers=template_markers,
+        write=write,
+    )
+
+
+_KIMI: Final = (
+    "<|tool_calls_section_begin|>",
+    "<|tool_call_begin|>",
+    "<|tool_call_argument_begin|>",
+    "<|tool_call_end|>",
+    "<|tool_calls_section_end|>",
+)
+_DEEPSEEK: Final = (
+    "<｜tool▁calls▁begin｜>",
+    "<｜tool▁call▁begin｜>",
+    "<｜tool▁sep｜>",
+    "<｜tool▁call▁end｜>",
+    "<｜tool▁calls▁end｜>",
+)
+
+# The number counts the calls of the conversation; it is written as that of a first call.
+KIMI_K2: Final = _in_section(
+    "kimi_k2",
+    _KIMI,
+    head=rf"\s*(?:functions\.)?{TOOL_NAME}(?::\d+)?\s*{re.escape(_KIMI[2])}\s*",
+    before=f"functions.{{}}:0{_KIMI[2]}",
+    template_markers=_KIMI[:1],
+)
+
+# V3 and R1: the arguments stand in a code fence.
+DEEPSEEK_V3: Final = _in_section(
+    "deepseek_v3",
+    _DEEPSEEK,
+    head=rf"\s*function{_DEEPSEEK[2]}\s*{TOOL_NAME}\s*```(?:json)?\s*",
+    before=f"function{_DEEPSEEK[2]}{{}}\n```json\n",
+    after="\n```",
+    template_markers=("function<｜tool▁sep｜>", "'<｜tool▁sep｜>' + tool['function']['name']"),
+)
+
+DEEPSEEK_V31: Final = _in_section(
+    "deepseek_v31",
+    _DEEPSEEK,
+    head=rf"\s*{TOOL_NAME}{_DEEPSEEK[2]}\s*",
+    before=f"{{}}{_DEEPSEEK[2]}",
+    template_markers=_DEEPSEEK[:1],
 )

@@ -111,12 +111,9 @@ class _WholeMessage:
         return only_calls and (begun or any(isinstance(each, CallFinished) for each in self.events))
 
     def _add(self, events: Sequence[ParserEvent]) -> bool:
-        self.events += [each for each in events if not _is_space(each)]
+        texts = (event for event in events if not isinstance(event, TextDelta) or event.text.strip(_SPACE))
+        self.events += texts
         return not any(isinstance(each, TextDelta) for each in self.events)
-
-
-def _is_space(event: ParserEvent) -> bool:
-    return isinstance(event, TextDelta) and not event.text.strip(_SPACE)
 
 
 class _FenceRemover:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from .arguments import TextReader, json_text
+from .arguments import TextReader, json_text, named
 from .events import ParserEvent, ToolCall, call_events
 from .format import ToolCallFormat
 
@@ -108,14 +108,7 @@ def _parse(text: str) -> ToolCall:
     name = _NAME.match(text.lstrip(_SPACE + "["))
     assert name  # the scanner has read one
     reader = _LiteralReader(text, text.index("(") + 1)
-    arguments: dict[str, Any] = {}
-    while not reader.take(")"):
-        keyword = reader.match(_KEYWORD)
-        if keyword in arguments or not reader.take("="):
-            raise ValueError(keyword)
-        arguments[keyword] = reader.literal()
-        reader.comma_or(")")
-    return ToolCall(name.group(), arguments)
+    return ToolCall(name.group(), named(reader.items(")", reader.keyword)))
 
 
 class _LiteralReader(TextReader):
@@ -124,13 +117,19 @@ class _LiteralReader(TextReader):
     :func:`ast.literal_eval` is not used because it prints SyntaxWarnings for invalid escapes in model text.
     """
 
+    def keyword(self) -> tuple[str, Any]:
+        name = self.match(_KEYWORD)
+        if not self.take("="):
+            raise ValueError(name)
+        return name, self.literal()
+
     def literal(self) -> Any:
         if self.take("["):
-            return self._sequence("]")
+            return self.items("]", self.literal)
         if self.take("("):
-            return self._sequence(")")
+            return self.items(")", self.literal)
         if self.take("{"):
-            return self._mapping()
+            return dict(self.items("}", self._item))
         if self.at("'") or self.at('"'):
             return self._string()
         if _WORD.match(self._text, self._position):
@@ -146,22 +145,11 @@ class _LiteralReader(TextReader):
             raise ValueError(number)
         return value
 
-    def _sequence(self, closing: str) -> list[Any]:
-        items = []
-        while not self.take(closing):
-            items.append(self.literal())
-            self.comma_or(closing)
-        return items
-
-    def _mapping(self) -> dict[str, Any]:
-        items: dict[str, Any] = {}
-        while not self.take("}"):
-            key = self.literal()
-            if not isinstance(key, str) or not self.take(":"):
-                raise ValueError("JSON objects have string keys")
-            items[key] = self.literal()
-            self.comma_or("}")
-        return items
+    def _item(self) -> tuple[str, Any]:
+        key = self.literal()
+        if not isinstance(key, str) or not self.take(":"):
+            raise ValueError("JSON objects have string keys")
+        return key, self.literal()
 
     def _string(self) -> str:
         quote = self._text[self._position]

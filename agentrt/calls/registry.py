@@ -15,22 +15,10 @@ import functools
 from typing import TYPE_CHECKING, Final
 
 from ..errors import ConfigurationError
+from . import json_formats as by_json
 from .format import ToolCallFormat
-from .gemma import FUNCTION_GEMMA, GEMMA4
-from .json_formats import (
-    FUNCTOOLS,
-    GRANITE,
-    HERMES,
-    JSON_MESSAGE,
-    LLAMA3_JSON,
-    MISTRAL,
-    PHI4_MINI,
-    TOOLS_TAG,
-    XLAM,
-)
-from .named_formats import DEEPSEEK_V3, DEEPSEEK_V31, FUNCTION_TAG, KIMI_K2, MISTRAL_ARGS
 from .pythonic import LFM2, PYTHONIC
-from .tagged_formats import GLM4, QWEN3_CODER, QWEN3_CODER_BARE
+from .tagged_formats import FUNCTION_GEMMA, GEMMA4, GLM4, QWEN3_CODER, QWEN3_CODER_BARE
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -38,25 +26,25 @@ if TYPE_CHECKING:
 BUILT_IN_FORMATS: Final = (
     QWEN3_CODER,
     GLM4,
-    HERMES,
-    LLAMA3_JSON,
+    by_json.HERMES,
+    by_json.LLAMA3_JSON,
     PYTHONIC,
-    XLAM,
-    MISTRAL_ARGS,
-    MISTRAL,
-    DEEPSEEK_V3,
-    DEEPSEEK_V31,
-    KIMI_K2,
-    GRANITE,
-    PHI4_MINI,
-    FUNCTOOLS,
+    by_json.XLAM,
+    by_json.MISTRAL_ARGS,
+    by_json.MISTRAL,
+    by_json.DEEPSEEK_V3,
+    by_json.DEEPSEEK_V31,
+    by_json.KIMI_K2,
+    by_json.GRANITE,
+    by_json.PHI4_MINI,
+    by_json.FUNCTOOLS,
     LFM2,
     FUNCTION_GEMMA,
     GEMMA4,
-    FUNCTION_TAG,
+    by_json.FUNCTION_TAG,
     QWEN3_CODER_BARE,
-    TOOLS_TAG,
-    JSON_MESSAGE,
+    by_json.TOOLS_TAG,
+    by_json.JSON_MESSAGE,
 )
 """In the order in which they are detected: a template may contain the markers of several."""
 
@@ -84,15 +72,14 @@ def find_tool_call_format(name: str | ToolCallFormat) -> ToolCallFormat:
     """
     if isinstance(name, ToolCallFormat):
         return name
-    for format in BUILT_IN_FORMATS:
-        if format.name == name:
-            return format
-    formats = tool_call_formats()
-    for format in formats:
-        if format.name == name:
-            return format
-    known = ", ".join(sorted(format.name for format in formats))
-    raise ConfigurationError(f"there is no tool-call format {name!r}. Use one of: {known}.")
+    known = {format.name: format for format in BUILT_IN_FORMATS}
+    if name not in known:
+        known |= {format.name: format for format in _installed_formats()}
+    if name in known:
+        return known[name]
+    raise ConfigurationError(
+        f"there is no tool-call format {name!r}. Use one of: {', '.join(sorted(known))}."
+    )
 
 
 def takes_tools(chat_template: str) -> bool:
@@ -118,7 +105,7 @@ def detect_tool_call_format(chat_template: str, model_id: str) -> ToolCallFormat
         if any(marker in chat_template for marker in format.template_markers):
             return format
     # The other open models that take tools were tuned on many dialects, of which Hermes is the most common.
-    return HERMES
+    return by_json.HERMES
 
 
 @functools.cache

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import enum
 import importlib
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,8 +15,8 @@ import typer
 
 from ..concurrency.interrupts import interrupts_deferred
 from ..errors import WorkloadNotFoundError
-from ..extras import Extra, needs_extra, require_extra
-from .output import JsonFile, output_console, write_errors
+from ..extras import needs_extra, require_extra
+from .output import JsonFile, output_console, say, table_of, write_errors
 
 if TYPE_CHECKING:
     from agentrt.bench.common.report import BenchReport
@@ -37,7 +36,7 @@ class BenchName(enum.StrEnum):
     TOOLCACHE = "toolcache"
 
 
-NEEDED_EXTRAS: dict[BenchName, tuple[Extra, ...]] = {
+NEEDED_EXTRAS: dict[BenchName, tuple[str, ...]] = {
     BenchName.CONTEXT: ("bench",),
     BenchName.DRAFTING: ("bench",),
     BenchName.ENGINE: ("runtime",),
@@ -154,7 +153,7 @@ def bench(
     with needs_extra("bench"):
         with interrupts_deferred():
             module = importlib.import_module(f"agentrt.bench.{name}.main")
-        report: BenchReport = module.run(quick=quick, workloads=workloads, progress=_progress, **options)
+        report: BenchReport = module.run(quick=quick, workloads=workloads, progress=say, **options)
     _print(report)
     if json is not None:
         with write_errors(json):
@@ -177,25 +176,15 @@ def _refuse_options_of_others(name: BenchName, given: Iterable[str]) -> None:
             raise typer.BadParameter(f"is an option of bench {only} only", param_hint=option)
 
 
-def _progress(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
 def _print(report: BenchReport) -> None:
-    from rich.table import Table
-
     console = output_console()
     machine = report.machine
     console.print(f"{machine.cpu}, {machine.usable_cores} cores, {machine.operating_system}", highlight=False)
     for table in report.tables:
-        drawn = Table(*table.columns, title=table.title, title_justify="left")
-        for row in table.rows:
-            drawn.add_row(*("" if cell is None else _number(cell) for cell in row))
-        console.print(drawn)
-    figures = Table("figure", "value", title=f"bench {report.bench}", title_justify="left")
-    for figure, value in report.figures.items():
-        figures.add_row(figure, _number(value))
-    console.print(figures)
+        rows = [["" if cell is None else _number(cell) for cell in row] for row in table.rows]
+        console.print(table_of(table.title, table.columns, rows))
+    figures = [(figure, _number(value)) for figure, value in report.figures.items()]
+    console.print(table_of(f"bench {report.bench}", ("figure", "value"), figures))
     console.print(report.method, highlight=False)
 
 

@@ -13,7 +13,7 @@ import typer
 from pydantic import TypeAdapter, ValidationError
 from typer.core import TyperCommand
 
-from ..errors import ConfigFileError, ConfigurationError
+from ..errors import ConfigurationError
 from ..finite import parse_problem
 from ..settings import expanded_path
 from .config_file import ConfigFile, config_path, did_you_mean
@@ -67,7 +67,7 @@ class ConfiguredCommand(Command):
         """Parse the command line, with the file's values as defaults.
 
         Raises:
-            ConfigFileError: the file cannot be used. ``--help`` works all the same.
+            ConfigurationError: the file cannot be used. ``--help`` works all the same.
         """
         file = None
         if not ctx.resilient_parsing and not {*ctx.help_option_names} & {*args}:
@@ -99,10 +99,10 @@ class ConfiguredCommand(Command):
         """Return the values of this command's table in ``file``, by the names of the parameters.
 
         Raises:
-            ConfigFileError: a key is unknown, or a value has another type than its option.
+            ConfigurationError: a key is unknown, or a value has another type than its option.
         """
         names = {key: name for name, key in self._keys.items()}
-        hints = typing.get_type_hints(inspect.unwrap(self.callback or _nothing))
+        hints = typing.get_type_hints(inspect.unwrap(self.callback or (lambda: None)))
         values = {}
         for key, value in file.table(str(self.name), CONFIGURED).items():
             if key not in names:
@@ -120,7 +120,7 @@ class ConfiguredCommand(Command):
         """Yield each key, its value in effect, and whether the value comes from ``file``.
 
         Raises:
-            ConfigFileError: as :meth:`values_of`, or the command would refuse a value.
+            ConfigurationError: as :meth:`values_of`, or the command would refuse a value.
         """
         defaults = {parameter.name: parameter.default for parameter in self.params}
         if file is not None:
@@ -135,7 +135,7 @@ class ConfiguredCommand(Command):
             yield key, table.get(key, defaults[name]), key in table
 
     def _check(self, file: ConfigFile, values: Mapping[str, Any]) -> None:
-        """Raise :class:`ConfigFileError` for what an option refuses of ``values``, by parameters' names."""
+        """Raise :class:`ConfigurationError` if an option refuses its value, by its name."""
         context = typer.Context(self, info_name=self.name)
         for option in self.params:
             if option.name not in values:
@@ -147,7 +147,7 @@ class ConfiguredCommand(Command):
 
     def _in_file(
         self, file: ConfigFile, error: typer.BadParameter | ConfigurationError, option: str = ""
-    ) -> ConfigFileError:
+    ) -> ConfigurationError:
         """Return an error of ``option``, or of that which the error names, as one of its key in the file."""
         hint = error.param_hint if isinstance(error, typer.BadParameter) else None
         option = option or (hint if isinstance(hint, str) else "")
@@ -187,7 +187,3 @@ def _converted(value: Any, hint: Any) -> Any:
     if not path.is_absolute():
         raise ValueError(f"{value!r} is a relative path. Write it from / or ~")
     return path
-
-
-def _nothing() -> None:
-    """Stand for the function of a command that has none."""

@@ -81,11 +81,7 @@ def _as_toml(commands: list[ConfiguredCommand], file: ConfigFile | None) -> str:
     for command in commands:
         lines.append(f"\n[{command.name}]")
         for key, value, set_in_file in command.settings(file):
-            shown = "" if value is None else f" {_toml_value(value)}"
+            # JSON's strings, numbers, booleans and lists are TOML's.
+            shown = "" if value is None else f" {json.dumps(value, ensure_ascii=False, default=str)}"
             lines.append(f"{'' if set_in_file else '# '}{key} ={shown}")
     return "\n".join(lines) + "\n"
-
-
-def _toml_value(value: Any) -> str:
-    # JSON's strings, numbers, booleans and lists are TOML's.
-    return json.dumps(value, ensure_ascii=False, default=str)

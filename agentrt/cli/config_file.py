@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from ..errors import ConfigFileError
+from ..errors import ConfigurationError
 from ..finite import parse_problem
 
 
@@ -44,7 +44,7 @@ class ConfigFile:
         """Read the file; return None if there is none.
 
         Raises:
-            ConfigFileError: the file cannot be read, is not TOML, or can be changed by other users.
+            ConfigurationError: the file cannot be read, is not TOML, or can be changed by other users.
         """
         if not os.path.lexists(path):
             return None
@@ -54,19 +54,19 @@ class ConfigFile:
             # It decides who may use the server.
             text = read_own_file(path, secret=False).replace("\r\n", "\n")
         except OwnFileError as error:
-            raise ConfigFileError(path, 0, f"it cannot be used: {error}") from error
+            raise ConfigurationError(f"{path}: it cannot be used: {error}.") from error
         try:
             return cls(path, text, tomllib.loads(text))
         except (ValueError, RecursionError) as error:  # TOML's errors are ValueErrors
-            raise ConfigFileError(
-                path, 0, f"it cannot be read ({parse_problem(error)}). Correct or remove it"
+            raise ConfigurationError(
+                f"{path}: it cannot be read ({parse_problem(error)}). Correct or remove it."
             ) from error
 
     def table(self, name: str, known: Iterable[str]) -> Mapping[str, Any]:
         """Return the table ``name``, empty if there is none.
 
         Raises:
-            ConfigFileError: a table is not among ``known``, or a value stands outside of the tables.
+            ConfigurationError: a table is not among ``known``, or a value stands outside of the tables.
         """
         names = sorted(known)
         for found, value in self.tables.items():
@@ -79,9 +79,11 @@ class ConfigFile:
         table: Mapping[str, Any] = self.tables.get(name, {})
         return table
 
-    def error(self, keys: Sequence[str], problem: str) -> ConfigFileError:
+    def error(self, keys: Sequence[str], problem: str) -> ConfigurationError:
         """Return an error in the value at ``keys``, the names of a table and of a key in it."""
-        return ConfigFileError(self.path, self._line(keys), problem)
+        line = self._line(keys)
+        place = f", line {line}" if line else ""
+        return ConfigurationError(f"{self.path}{place}: {problem}.")
 
     def _line(self, keys: Sequence[str]) -> int:
         """Return the line on which the value at ``keys`` begins, counted from 1."""

@@ -12,11 +12,11 @@ import typer
 
 from ..concurrency.interrupts import interrupts_deferred
 from ..errors import AgentRTError
-from ..extras import MODULES, Extra, missing_modules
+from ..extras import MODULES, missing_modules
 from .output import output_console
 
 _MIN_FREE_BYTES = 1_000_000_000
-_EXTRAS: tuple[Extra, ...] = ("cli", "langgraph", "openai", "runtime", "gateway", "serve", "demo")
+_EXTRAS = ("cli", "langgraph", "openai", "runtime", "gateway", "serve", "demo")
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def examine() -> Iterator[Finding]:
         yield _nano_model_finding()
 
 
-def _extra_finding(extra: Extra) -> Finding:
+def _extra_finding(extra: str) -> Finding:
     missing = missing_modules(extra)
     return Finding(
         f"extra {extra}",

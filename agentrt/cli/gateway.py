@@ -101,7 +101,7 @@ def gateway(
             create_gateway(config),
             config,
             listener,
-            lambda: announce(f"the engine at {upstream}", config, listener, access),
+            lambda: announce(f"the engine at {upstream}", config, listener, access, page=False),
             say_waiting,
         )
 

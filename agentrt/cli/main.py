@@ -21,7 +21,6 @@ from .models import models, pull
 from .profile import profile
 from .serve import serve
 from .timeline import timeline
-from .top import top
 
 app = typer.Typer(name="agentrt", no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -52,7 +51,6 @@ app.command(rich_help_panel=_TRY, cls=ConfiguredCommand)(chat)
 app.command(rich_help_panel=_SERVE, cls=ConfiguredCommand)(serve)
 app.command(rich_help_panel=_SERVE, cls=ConfiguredCommand)(gateway)
 app.command(rich_help_panel=_SERVE, cls=Command)(config)
-app.command(rich_help_panel=_SERVE, cls=Command)(top)
 app.command(rich_help_panel=_MODELS, cls=Command)(models)
 app.command(rich_help_panel=_MODELS, cls=Command)(pull)
 app.command(rich_help_panel=_MEASURE, cls=Command)(doctor)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -14,6 +14,7 @@ from ..errors import ConfigurationError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from agentrt.runtime.model.opening import OnOpeningStep, OpeningStep
 
@@ -28,6 +29,16 @@ def output_console(**settings: Any) -> Console:
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() else _WIDE, **settings)
+
+
+def table_of(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """Return a table as the console prints it."""
+    from rich.table import Table
+
+    table = Table(*columns, title=title, title_justify="left")
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 def say(line: str) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from ..concurrency.interrupts import interrupts_deferred
 from ..extras import require_extra
-from .output import JsonFile, output_console, write_errors
+from .output import JsonFile, output_console, table_of, write_errors
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -130,30 +130,25 @@ def _show(console: Console, measured: Profile, graph: ExecutionGraph) -> None:
 
 def _kernel_table(title: str, shape: BatchShape, measured: Profile, graph: ExecutionGraph) -> Table:
     """Return the costs of a batch's kernels; equal kernels share a row."""
-    from rich.table import Table
-
-    table = Table(*_COLUMNS, title=title, title_justify="left")
     kernels = Counter(
         _row(measured, kernel, measured.estimate(kernel, shape, kernel.roles[0]))
         for kernel in graph.kernels_for(shape)
     )
-    for row, count in kernels.items():
-        table.add_row(str(count), *row)
-    return table
+    return table_of(title, _COLUMNS, [(str(count), *row) for row, count in kernels.items()])
 
 
 def _roofline_table(measured: Profile) -> Table:
-    from rich.table import Table
-
-    table = Table("XPU", "for", "arithmetic", "weights read", title="rooflines", title_justify="left")
-    for role, xpu in measured.xpus.items():
-        table.add_row(
+    columns = ("XPU", "for", "arithmetic", "weights read")
+    rows = [
+        (
             xpu.device,
             role.value,
             f"{xpu.peak_flops / 1e9:,.0f} GFLOP/s",
             f"{xpu.peak_bandwidth / 1e9:.1f} GB/s",
         )
-    return table
+        for role, xpu in measured.xpus.items()
+    ]
+    return table_of("rooflines", columns, rows)
 
 
 def _row(measured: Profile, kernel: Kernel, cost: KernelCost) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -23,13 +22,12 @@ from .serving import (
     announce,
     begin_serving,
     choose_tokens,
-    say_page,
     say_waiting,
     serving,
 )
 
 if TYPE_CHECKING:
-    from agentrt.runtime.serving.server import ServerConfig
+    pass
 
 _MAX_MEMORY_MIB = 2**30
 _MAX_CONTEXTS = 1_000_000
@@ -254,14 +252,9 @@ def serve(
                 create_app(pool, config, embedding),
                 config,
                 listener,
-                lambda: _announce(served, config, listener, access),
+                lambda: announce(served, config, listener, access, page=True),
                 say_waiting,
             )
-
-
-def _announce(served: str, config: ServerConfig, listener: socket.socket, access: str | None) -> None:
-    announce(served, config, listener, access)
-    say_page(config, listener)
 
 
 def _key(given: str | None) -> Path | Literal["keyring"] | None:

@@ -104,25 +104,20 @@ def serving(bound: AbstractContextManager[socket.socket]) -> Iterator[socket.soc
     say("stopped")
 
 
-def announce(served: str, config: ListenConfig, listener: socket.socket, access: str | None) -> None:
-    """Print where ``served`` can be reached, and the line about its tokens, if any."""
-    if config.uds is not None:
-        say(f"serving {served} on the socket {config.uds}")
-    else:
-        say(f"serving {served} at {_origin(config, listener)}/v1")
+def announce(
+    served: str, config: ListenConfig, listener: socket.socket, access: str | None, *, page: bool
+) -> None:
+    """Print where ``served`` can be reached, and the line about its tokens, if any.
+
+    ``page`` says that it has a live page, which browsers cannot reach on a Unix socket.
+    """
+    host = f"[{config.host}]" if ":" in config.host else config.host
+    origin = f"http://{host}:{listener.getsockname()[1]}" if config.uds is None else ""
+    say(f"serving {served} at {origin}/v1" if origin else f"serving {served} on the socket {config.uds}")
     if access is not None:
         say(access)
-
-
-def say_page(config: ListenConfig, listener: socket.socket) -> None:
-    """Print where the live page is, if a browser can reach it."""
-    if config.uds is None:
-        say(f"live page: {_origin(config, listener)}/")
-
-
-def _origin(config: ListenConfig, listener: socket.socket) -> str:
-    host = f"[{config.host}]" if ":" in config.host else config.host
-    return f"http://{host}:{listener.getsockname()[1]}"
+    if page and origin:
+        say(f"live page: {origin}/")
 
 
 def say_waiting(requests: int) -> None:

@@ -26,19 +26,15 @@ class Handover(Generic[T]):
         """Create an open, empty stream."""
         self._lock = threading.Lock()
         self._items: list[T] = []
-        self._closed = False
+        self.closed = False
+        """Whether the stream has ended; readers may not have read all of it yet."""
         self._error: BaseException | None = None
         self._wakers: list[Callable[[], object]] = []
-
-    @property
-    def closed(self) -> bool:
-        """Whether the stream has ended; readers may not have read all of it yet."""
-        return self._closed
 
     def put(self, item: T) -> None:
         """Append an item; without effect once the stream is closed."""
         with self._lock:
-            if self._closed:
+            if self.closed:
                 return
             self._items.append(item)
             wakers = tuple(self._wakers)
@@ -48,9 +44,9 @@ class Handover(Generic[T]):
     def close(self, error: BaseException | None = None) -> None:
         """End the stream; readers raise ``error`` after the last item. Only the first call has an effect."""
         with self._lock:
-            if self._closed:
+            if self.closed:
                 return
-            self._closed = True
+            self.closed = True
             self._error = error
             wakers = tuple(self._wakers)
         for wake in wakers:
@@ -103,7 +99,7 @@ class Handover(Generic[T]):
 
     def _since(self, read: int) -> tuple[list[T], bool]:
         with self._lock:
-            return self._items[read:], self._closed
+            return self._items[read:], self.closed
 
 
 class _LoopSignal:

@@ -27,7 +27,6 @@ class Host(Protocol):
 
     def start(self, main: Main) -> None:
         """Start ``main`` soon."""
-        ...
 
 
 class RunningLoopHost:

@@ -42,13 +42,9 @@ class NativeCalls:
         self._running = 0
         self._begun = False
         self._ending = False
-        self._forked = False
-        self._owners: weakref.WeakSet[object] = weakref.WeakSet()
-
-    @property
-    def forked(self) -> bool:
+        self.forked = False
         """Whether this process was forked from one that had begun native calls."""
-        return self._forked
+        self._owners: weakref.WeakSet[object] = weakref.WeakSet()
 
     def keep_in_forks(self, owner: object) -> None:
         """Never destroy ``owner`` in a forked child: its native objects would wait for their threads."""
@@ -61,7 +57,7 @@ class NativeCalls:
             ForkedProcessError: this process was forked from one that had begun native calls.
             RuntimeClosedError: the process ends.
         """
-        if self._forked:
+        if self.forked:
             raise ForkedProcessError
         if self._ending:
             raise RuntimeClosedError(
@@ -92,7 +88,7 @@ class NativeCalls:
         """Forget the calls of other threads, which a forked child does not have; refuse further ones."""
         self._changed = threading.Condition()  # another thread may have held the lock
         self._running = 0
-        self._forked = self._forked or self._begun
+        self.forked = self.forked or self._begun
         for owner in self._owners:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(owner))
 

@@ -1,13 +1,25 @@
 """How a request's priority is written for an endpoint: a dialect for each engine or gateway.
 
 `speculate(…, dialect=…)` and `EndpointSpeculator(…, dialect=…)` take a dialect or its name. Without one an
-endpoint is recognised by the answers it has given; see :mod:`agentrt.dialects.engines`.
+endpoint is recognised by the answers it has given; see :mod:`agentrt.dialects.dialect`.
 """
 
-from .dialect import CHAT_COMPLETIONS, MODEL_PATHS, RESPONSES, Dialect, Evidence, PriorityFields
-from .endpoint import EndpointDialect
-from .engines import VLLM, AgentRTServer, Dynamo, LiteLLM, LlmD, ServiceTier, SGLang
-from .openai_client import PrioritizedAsyncClient, PrioritizedClient
+from .dialect import (
+    CHAT_COMPLETIONS,
+    MODEL_PATHS,
+    RESPONSES,
+    VLLM,
+    AgentRTServer,
+    Dialect,
+    Dynamo,
+    Evidence,
+    LiteLLM,
+    LlmD,
+    PriorityFields,
+    ServiceTier,
+    SGLang,
+)
+from .endpoint import EndpointDialect, PrioritizedAsyncClient, PrioritizedClient
 
 __all__ = [
     "CHAT_COMPLETIONS",

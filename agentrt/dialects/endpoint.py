@@ -1,4 +1,4 @@
-"""The dialect of one endpoint as a client uses it: given or recognised, and given up if it is refused."""
+"""The dialect of one endpoint: given or recognised, given up if it is refused; and clients that use it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import hashlib
 import logging
 import secrets
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ..otel.propagation import trace_headers
 from ..priority import Priority, named_priority
 from ..tools.scopes import current_scope
-from .dialect import MODEL_PATHS, Dialect, Evidence, PriorityFields
-from .engines import find_dialect, recognise
+from .dialect import MODEL_PATHS, Dialect, Evidence, PriorityFields, find_dialect, recognise
 
 logger = logging.getLogger("agentrt")
 
@@ -39,16 +39,12 @@ class EndpointDialect:
             ConfigurationError: there is no dialect of this name.
         """
         self._given = None if dialect is None else find_dialect(dialect)
-        self._dialect = self._given
+        self.dialect = self._given
+        """The dialect; None if it is not known."""
         self._scope = scope
         self._in_use = False
         self._refused = False
         self._bodies_left = _BODIES_READ
-
-    @property
-    def dialect(self) -> Dialect | None:
-        """The dialect; None if it is not known."""
-        return self._dialect
 
     def elsewhere(self) -> EndpointDialect:
         """Return the dialect of another endpoint: as it was given here, and nothing that was learned."""
@@ -56,20 +52,20 @@ class EndpointDialect:
 
     def note(self, headers: Mapping[str, str], read_body: Callable[[], Any] | None = None) -> None:
         """Take an answer as evidence. ``read_body`` returns its parsed body; None for a stream."""
-        if self._dialect is not None:
+        if self.dialect is not None:
             return
         body = None
         if read_body is not None and self._bodies_left:
             self._bodies_left -= 1
             body = read_body()
         lowered = {name.lower(): value for name, value in headers.items()}
-        self._dialect = recognise(Evidence(lowered, body if isinstance(body, Mapping) else None))
+        self.dialect = recognise(Evidence(lowered, body if isinstance(body, Mapping) else None))
 
     def fields(self, path: str) -> PriorityFields:
         """Return what a request by this path carries for the priority in force; empty for nothing."""
         named = named_priority()
         self._in_use = self._in_use or named is not None
-        dialect = self._dialect
+        dialect = self.dialect
         if dialect is None or self._refused or path not in MODEL_PATHS:
             return PriorityFields()
         if named is None and not (dialect.marks_every_request and (self._in_use or self._given is not None)):
@@ -85,13 +81,13 @@ class EndpointDialect:
 
     def note_refusal(self) -> None:
         """Send no more priorities: a request was refused with one and accepted without it."""
-        if self._refused or self._dialect is None:
+        if self._refused or self.dialect is None:
             return
         self._refused = True
         logger.warning(
             "the endpoint refuses priorities in the dialect %r and is sent none from now on. Start it with "
             "priority scheduling, or give another dialect=.",
-            self._dialect.name,
+            self.dialect.name,
         )
 
     def _session(self) -> str | None:
@@ -99,3 +95,118 @@ class EndpointDialect:
         if scope is None:
             return None
         return hashlib.blake2b(repr(scope).encode("utf-8", "replace"), key=_KEY, digest_size=16).hexdigest()
+
+
+if TYPE_CHECKING:
+
+    class _Base:
+        """What both of OpenAI's clients have."""
+
+        default_headers: Mapping[str, str | Any]
+
+        def copy(self, **changes: Any) -> Any: ...
+        def post(self, path: str, **options: Any) -> Any: ...
+        def _process_response(self, **arguments: Any) -> Any: ...
+else:
+    _Base = object
+
+
+class _Prioritized(_Base):
+    """What the sync and the async mixin of OpenAI clients share.
+
+    All resources of a client send their requests by its ``post``. The mixins add the priority in the
+    endpoint's dialect and the trace, and need nothing of the openai package but the class beside them.
+    """
+
+    _agentrt_endpoint: EndpointDialect
+
+    def copy(self, **changes: Any) -> Any:
+        """Return a copy of the client with other settings, which shares what is known of the endpoint."""
+        copied = super().copy(**changes)
+        endpoint = self._agentrt_endpoint
+        copied._agentrt_endpoint = endpoint.elsewhere() if changes.get("base_url") else endpoint
+        return copied
+
+    def with_options(self, **changes: Any) -> Any:
+        """Return :meth:`copy`."""
+        return self.copy(**changes)
+
+    def _agentrt_marked(self, options: dict[str, Any], fields: PriorityFields) -> dict[str, Any]:
+        """Return the arguments of ``post`` with the fields. What the user has set himself stays."""
+        if fields == PriorityFields():
+            return options
+        request_options = dict(options.get("options") or {})
+        extra = dict(request_options.get("extra_json") or {})
+        body = options.get("body")
+        given = {**body, **extra} if isinstance(body, Mapping) else extra
+        extra |= {name: _merged(value, given.get(name)) for name, value in fields.body.items()}
+        headers = dict(request_options.get("headers") or {})
+        set_already = {name.lower() for name in (*self.default_headers, *headers)}
+        headers |= {name: value for name, value in fields.headers.items() if name not in set_already}
+        return {**options, "options": {**request_options, "extra_json": extra, "headers": headers}}
+
+    def _agentrt_note(self, response: Any) -> None:
+        whole = response.is_closed  # a stream is still open
+        self._agentrt_endpoint.note(response.headers, (lambda: _json(response)) if whole else None)
+
+
+class PrioritizedClient(_Prioritized):
+    """Mixin of a sync client."""
+
+    def post(self, path: str, **options: Any) -> Any:
+        """Send a request with its priority; without, if the endpoint refuses that."""
+        options = self._agentrt_marked(options, PriorityFields(headers=trace_headers()))
+        fields = self._agentrt_endpoint.fields(path)
+        if fields == PriorityFields():
+            return super().post(path, **options)
+        try:
+            return super().post(path, **self._agentrt_marked(options, fields))
+        except Exception as error:
+            if not self._agentrt_endpoint.is_refusal(error, fields):
+                raise
+        result = super().post(path, **options)
+        self._agentrt_endpoint.note_refusal()
+        return result
+
+    def _process_response(self, **arguments: Any) -> Any:
+        result = super()._process_response(**arguments)
+        self._agentrt_note(arguments["response"])
+        return result
+
+
+class PrioritizedAsyncClient(_Prioritized):
+    """Mixin of an async client."""
+
+    async def post(self, path: str, **options: Any) -> Any:
+        """Send a request with its priority; without, if the endpoint refuses that."""
+        options = self._agentrt_marked(options, PriorityFields(headers=trace_headers()))
+        fields = self._agentrt_endpoint.fields(path)
+        if fields == PriorityFields():
+            return await super().post(path, **options)
+        try:
+            return await super().post(path, **self._agentrt_marked(options, fields))
+        except Exception as error:
+            if not self._agentrt_endpoint.is_refusal(error, fields):
+                raise
+        result = await super().post(path, **options)
+        self._agentrt_endpoint.note_refusal()
+        return result
+
+    async def _process_response(self, **arguments: Any) -> Any:
+        result = await super()._process_response(**arguments)
+        self._agentrt_note(arguments["response"])
+        return result
+
+
+def _merged(value: Any, given: Any) -> Any:
+    """Return ``given`` if the user has set it, with what ``value`` adds if both are objects."""
+    if isinstance(value, Mapping) and isinstance(given, Mapping):
+        return {**given, **{name: _merged(item, given.get(name)) for name, item in value.items()}}
+    return value if given is None else given
+
+
+def _json(response: Any) -> Any:
+    try:
+        return response.json()
+    except ValueError:
+        return None

@@ -8,10 +8,10 @@ call and its result in the history. The answer is kept only if the real next req
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator, Hashable
+from collections.abc import AsyncGenerator, Callable, Generator, Hashable, Sequence
 from concurrent.futures import Future
 from contextlib import aclosing, suppress
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any
 
 from ..calls import ToolCall
 from ..concurrency.clock import monotonic
@@ -29,47 +29,23 @@ from .model_request import ModelRequest
 _MAX_EXPECTED = 64  # ahead requests, over all runs, whose real request has not come yet
 
 
-class SpeculatingTurn(Protocol):
-    """The turn that speculates during an ahead request."""
-
-    @property
-    def number(self) -> int:
-        """The turn's number in reports."""
-        ...
-
-    def take_request(self, request: ModelRequest) -> None:
-        """Take the turn's own model request, now that it is known."""
-        ...
-
-    def set_depth(self, depth: int) -> None:
-        """Set by how many turns the turn is now ahead."""
-        ...
-
-    def discard(self) -> None:
-        """Drop the turn's speculations."""
-        ...
-
-
-TurnT = TypeVar("TurnT", bound=SpeculatingTurn)
-
-
-class AheadRequest(Generic[TurnT]):
+class AheadRequest:
     """One model request sent ahead, which follows a draft, until it is kept or discarded.
 
     It runs on one event loop; every other method may be called from any thread.
     """
 
-    turn: TurnT
-    """The turn that speculates during the request."""
+    turn: Any
+    """The turn that speculates during the request: a :class:`agentrt.turns.turn.Turn`, which uses this."""
 
     def __init__(
         self,
-        table: AheadTable[TurnT],
+        table: AheadTable,
         draft: ToolCall,
         speculation: Speculation,
         *,
         main: ModelRequest | None,
-        earlier: AheadRequest[TurnT] | None,
+        earlier: AheadRequest | None,
     ) -> None:
         """``main`` is the request that ``draft`` answers; or else ``earlier`` is, if that is itself ahead."""
         self.request: ModelRequest | None = None
@@ -239,7 +215,7 @@ def _pieces(request: ModelRequest) -> AsyncGenerator[Any, None]:
     return pieces
 
 
-class AheadTable(Generic[TurnT]):
+class AheadTable:
     """Ahead requests whose draft was right and whose real request has not come yet; and their budget.
 
     Thread-safe.
@@ -249,14 +225,10 @@ class AheadTable(Generic[TurnT]):
         """``settings`` None disables turn-ahead."""
         self.reporter = reporter
         self._settings = settings
+        self.enabled = settings is not None
         self._lock = threading.Lock()
         self._balance = 0
-        self._expected: list[tuple[Hashable, AheadRequest[TurnT]]] = []
-
-    @property
-    def enabled(self) -> bool:
-        """Whether turn-ahead is enabled."""
-        return self._settings is not None
+        self._expected: list[tuple[Hashable, AheadRequest]] = []
 
     def allows(self, depth: int) -> bool:
         """Whether a request may be sent ``depth`` turns ahead, where one wrong draft wastes as many."""
@@ -265,7 +237,7 @@ class AheadTable(Generic[TurnT]):
             return False
         return self._balance + depth <= settings.max_wasted
 
-    def expect(self, scope: Hashable, ahead: AheadRequest[TurnT]) -> None:
+    def expect(self, scope: Hashable, ahead: AheadRequest) -> None:
         """Add an ahead request whose drafted call the model has made."""
         with self._lock:
             self._expected.append((scope, ahead))
@@ -273,7 +245,7 @@ class AheadTable(Generic[TurnT]):
         if oldest is not None:
             oldest.discard("its request did not come")
 
-    def take(self, scope: Hashable, key: str) -> AheadRequest[TurnT] | None:
+    def take(self, scope: Hashable, key: str) -> AheadRequest | None:
         """Return the ahead request with this key, and discard the other ones of its run."""
         found = None
         for ahead in self._remove(scope):
@@ -289,7 +261,7 @@ class AheadTable(Generic[TurnT]):
         for ahead in self._remove(scope):
             ahead.discard("the run has ended")
 
-    def _remove(self, scope: Hashable) -> list[AheadRequest[TurnT]]:
+    def _remove(self, scope: Hashable) -> list[AheadRequest]:
         with self._lock:
             removed = [ahead for known, ahead in self._expected if known == scope]
             self._expected = [(known, ahead) for known, ahead in self._expected if known != scope]
@@ -304,3 +276,71 @@ class AheadTable(Generic[TurnT]):
         """Count a wasted request against the budget."""
         with self._lock:
             self._balance += 1
+
+
+SendAhead = Callable[[ToolCall, Speculation, int], AheadRequest]
+"""Sends the request that follows a draft, with its depth: by how many turns it is ahead."""
+
+
+class AheadStarter:
+    """Follows a turn's first speculation with a request sent ahead, at most one a turn. Thread-safe."""
+
+    def __init__(self, table: AheadTable, send_ahead: SendAhead | None, depth: int) -> None:
+        """``send_ahead`` None: the turn's request cannot be followed. ``depth`` is the turn's own."""
+        self._table = table
+        self._send_ahead = send_ahead
+        self._depth = depth
+        self._lock = threading.Lock()
+        self._first: tuple[ToolCall, Speculation] | None = None
+        self._ahead: AheadRequest | None = None
+        self._begun = self._closed = False
+
+    def started(self, draft: ToolCall, speculation: Speculation) -> None:
+        """Take a started speculation; only the first one is followed."""
+        with self._lock:
+            if self._first is not None:
+                return
+            self._first = draft, speculation
+        self._start_if_allowed()
+
+    def set_depth(self, depth: int) -> None:
+        """Lower the number of turns by which the turn is ahead, so that further requests may follow it."""
+        with self._lock:
+            self._depth = depth
+            ahead = self._ahead
+        if ahead is not None:
+            ahead.turn.set_depth(depth + 1)
+        self._start_if_allowed()
+
+    def _start_if_allowed(self) -> None:
+        with self._lock:
+            depth = self._depth + 1
+            first, send_ahead = self._first, self._send_ahead
+            if first is None or send_ahead is None or self._begun or self._closed:
+                return
+            if not self._table.allows(depth):
+                return
+            self._begun = True
+        ahead = send_ahead(*first, depth)
+        with self._lock:
+            if not self._closed:
+                self._ahead = ahead
+                return
+        ahead.discard("the model answered meanwhile")
+
+    def answered(self, keys: Sequence[str | None], scope: Hashable) -> None:
+        """Take the keys of the calls that the model has made; expect the request if its draft was right."""
+        with self._lock:
+            ahead = self._ahead
+            if ahead is None or keys != [ahead.key]:
+                return
+            self._ahead = None
+        self._table.expect(scope, ahead)
+
+    def close(self, reason: str) -> None:
+        """Send no further request, and discard one that is not expected."""
+        with self._lock:
+            self._closed = True
+            ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.discard(reason)

@@ -50,27 +50,22 @@ class ModelRequest(Protocol):
     @property
     def key(self) -> str:
         """Equal for requests that are equal but for the ids of calls."""
-        ...
 
     @property
     def predictors(self) -> Sequence[Speculator]:
         """The predictors of the calls in the answer."""
-        ...
 
     def request(self) -> DraftRequest:
         """Return the request in the form that predictors take."""
-        ...
 
     def after(self, call: ToolCall, result: Any) -> ModelRequest | None:
         """Return the next request if the model makes only this call, with this result; None if unknown."""
-        ...
 
     def stream(self) -> AsyncGenerator[Any, None] | Generator[Any, None, None]:
         """Send the request and yield the answer, in pieces if it is streamed.
 
         A generator that is not async blocks, and runs in a thread of its own.
         """
-        ...
 
 
 def after_draft(request: DraftRequest, call: ToolCall) -> DraftRequest:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
@@ -276,8 +275,8 @@ class SpeculationReport(_Report):
             )
             for name, each in sorted(self.predictors.items())
         ]
-        tables = _Table(_TOOL_COLUMNS, tools), _Table(_PREDICTOR_COLUMNS, predictors)
-        return [table for table in tables if table.rows]
+        tables: list[_Table] = [(_TOOL_COLUMNS, tools), (_PREDICTOR_COLUMNS, predictors)]
+        return [table for table in tables if table[1]]
 
 
 def _timed(turn: TurnReport) -> TimedTurn:
@@ -310,12 +309,8 @@ def _timed(turn: TurnReport) -> TimedTurn:
     return TimedTurn(tuple(spans), max(0.0, plain_s - waited_s) + turn.ahead_s)
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """Rows of text under named columns. The first column has names, the others numbers and remarks."""
-
-    columns: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
+_Table: TypeAlias = tuple[Sequence[str], Sequence[tuple[str, ...]]]
+"""Columns, and rows of text under them: first a name, then numbers and remarks."""
 
 
 def _html_of(before: Sequence[str], tables: Sequence[_Table], after: Sequence[str]) -> str:
@@ -330,8 +325,9 @@ def _html_of(before: Sequence[str], tables: Sequence[_Table], after: Sequence[st
 
 
 def _html_of_table(table: _Table) -> str:
-    head = "".join(f"<th>{escape(column)}</th>" for column in table.columns)
-    rows = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in table.rows]
+    columns, cells = table
+    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
+    rows = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in cells]
     body = "\n".join(f"<tr>{row}</tr>" for row in rows)
     return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
 
@@ -343,11 +339,11 @@ def _rich_of(before: Sequence[str], tables: Sequence[_Table], after: Sequence[st
     from rich.text import Text
 
     shown = []
-    for table in tables:
+    for columns, rows in tables:
         drawn = RichTable()
-        for number, column in enumerate(table.columns):
+        for number, column in enumerate(columns):
             drawn.add_column(Text(column), justify="right" if number else "left")
-        for row in table.rows:
+        for row in rows:
             drawn.add_row(*map(Text, row))
         shown.append(drawn)
     return Group(*map(Text, before), *shown, *map(Text, after))

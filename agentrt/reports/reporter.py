@@ -8,6 +8,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from ..concurrency.contained import contained
 from ..perfmodel import saved_seconds
@@ -25,6 +26,12 @@ from .report import (
 
 _MAX_PROBLEMS = 16  # of one turn, so that an endless predictor cannot fill the memory
 _MAX_DRAFT_TIMES = 64  # of one turn, for the same reason
+_KEPT = (
+    *(events.DraftArrived, events.TurnAnswered, events.SpeculationStarted, events.SpeculationWasted),
+    *(events.CallClaimed, events.CallMissed, events.AheadKept, events.AheadWasted),
+)
+"""The events that the report of a turn is made of."""
+E = TypeVar("E", bound=SpeculationEvent)
 logger = logging.getLogger("agentrt")
 
 
@@ -37,70 +44,58 @@ class _Turn:
 
     number: int
     started_at: float
-    generation_s: float | None = None
     drafts: int = 0
     first_draft_s: float | None = None
-    drafted_at: list[float] = field(default_factory=list)
-    tools: tuple[str, ...] = ()
-    calls: list[events.CallClaimed | events.CallMissed] = field(default_factory=list)
-    runs_started_at: dict[int, float] = field(default_factory=dict)
-    runs: list[events.CallClaimed | events.SpeculationWasted] = field(default_factory=list)
-    wasted: int = 0
-    wasted_s: float = 0.0
-    ahead_s: float = 0.0
+    events: list[SpeculationEvent] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     def enter(self, event: SpeculationEvent) -> None:
         """Enter an event of this turn."""
-        if isinstance(event, events.AheadWasted):
-            self.wasted_s = event.ran_s
-        match event:
-            case events.DraftArrived(after_s=after_s):
-                self.drafts += 1
-                if self.first_draft_s is None:
-                    self.first_draft_s = after_s
-                if len(self.drafted_at) < _MAX_DRAFT_TIMES:
-                    self.drafted_at.append(event.at_s)
-            case events.AheadStarted():  # the turn has begun with the drafts that came before its request
-                self.started_at = event.at_s
-            case events.TurnAnswered():
-                self.generation_s, self.tools = event.generation_s, event.tools
-            case events.SpeculationStarted():
-                self.runs_started_at[event.run] = event.at_s
-            case events.CallClaimed():
-                self.calls.append(event)
-                self.runs.append(event)
-            case events.CallMissed():
-                self.calls.append(event)
-            case events.SpeculationWasted():
-                self.wasted += 1
-                self.runs.append(event)
-            case events.AheadKept(saved_s=saved_s):
-                self.ahead_s = saved_s
-            case _:
-                problem = _problem(event)
-                if problem is not None and len(self.problems) < _MAX_PROBLEMS:
-                    self.problems.append(problem)
+        if isinstance(event, events.DraftArrived):
+            self.drafts += 1
+            self.first_draft_s = event.after_s if self.first_draft_s is None else self.first_draft_s
+        elif isinstance(event, events.AheadStarted):
+            self.started_at = event.at_s  # the turn has begun with the drafts that came before its request
+        if isinstance(event, _KEPT) and (
+            not isinstance(event, events.DraftArrived) or self.drafts <= _MAX_DRAFT_TIMES
+        ):
+            self.events.append(event)
+        problem = _problem(event)
+        if problem is not None and len(self.problems) < _MAX_PROBLEMS:
+            self.problems.append(problem)
+
+    @property
+    def generation_s(self) -> float | None:
+        """How long the model took to answer; None if it has not."""
+        answers = self._of(events.TurnAnswered)
+        return answers[-1].generation_s if answers else None
+
+    def _of(self, kind: type[E]) -> list[E]:
+        return [event for event in self.events if isinstance(event, kind)]
 
     def report(self, zero: float) -> TurnReport:
         """Return the report of the turn, with moments in seconds since ``zero``."""
+        generation_s, wasted = self.generation_s, self._of(events.SpeculationWasted)
+        calls = [each for each in self.events if isinstance(each, (events.CallClaimed, events.CallMissed))]
+        started_at = {event.run: event.at_s for event in self._of(events.SpeculationStarted)}
+        runs = [
+            _run_report(each, started_at[each.run] - zero)
+            for each in self.events
+            if isinstance(each, (events.CallClaimed, events.SpeculationWasted)) and each.run in started_at
+        ]
         return TurnReport(
             turn=self.number,
             started_s=self.started_at - zero,
-            generation_s=self.generation_s,
+            generation_s=generation_s,
             drafts=self.drafts,
             first_draft_s=self.first_draft_s,
-            drafted_s=tuple(at - zero for at in self.drafted_at),
-            tools=self.tools,
-            calls=tuple(_call_report(call, self.generation_s, zero) for call in self.calls),
-            runs=tuple(
-                _run_report(run, self.runs_started_at[run.run] - zero)
-                for run in self.runs
-                if run.run in self.runs_started_at
-            ),
-            wasted=self.wasted,
-            wasted_s=self.wasted_s,
-            ahead_s=self.ahead_s,
+            drafted_s=tuple(draft.at_s - zero for draft in self._of(events.DraftArrived)),
+            tools=tuple(tool for answer in self._of(events.TurnAnswered)[-1:] for tool in answer.tools),
+            calls=tuple(_call_report(call, generation_s, zero) for call in calls),
+            runs=tuple(runs),
+            wasted=len(wasted),
+            wasted_s=sum(event.ran_s for event in self._of(events.AheadWasted)),
+            ahead_s=sum(event.saved_s for event in self._of(events.AheadKept)),
             problems=tuple(self.problems),
         )
 

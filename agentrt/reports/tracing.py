@@ -6,7 +6,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -31,19 +31,12 @@ def tracing_observer() -> SpanObserver | None:
 
 
 @dataclass(slots=True)
-class _Run:
-    """The span of a speculative run, which ends with the run's outcome."""
-
-    span: Span
-    started_ns: int
-
-
-@dataclass(slots=True)
 class _OpenTurn:
     """A turn's span, and its speculative runs without an outcome, by their numbers."""
 
     span: Span
-    runs: dict[int, _Run] = field(default_factory=dict)
+    runs: dict[int, tuple[Span, int]] = field(default_factory=dict)
+    """Each with the time of its start in nanoseconds."""
     drafts: int = 0
     costs: dict[str, DraftCost] = field(default_factory=dict)
     ended: bool = False
@@ -134,11 +127,8 @@ class SpanObserver:
     def running(self, number: int, run: int) -> Iterator[None]:
         """Make the span of a speculative run of turn ``number`` the current one in the block."""
         turn = self._turn(number)
-        early = None if turn is None else turn.runs.get(run)
-        if early is None:
-            yield
-            return
-        with api.current(early.span):
+        early, _ = (None, 0) if turn is None else turn.runs.get(run, (None, 0))
+        with nullcontext() if early is None else api.current(early):
             yield
 
     @contextmanager
@@ -148,7 +138,7 @@ class SpanObserver:
         if turn is None:
             yield
             return
-        early = None if run is None else turn.runs.get(run)
+        early, _ = turn.runs.get(run or 0, (None, 0))
         of_caller = self._trace.get_current_span()
         traced_already = getattr(of_caller, "name", None) == f"execute_tool {tool}"
         if traced_already:
@@ -159,8 +149,8 @@ class SpanObserver:
         if call_id is not None:
             span.set_attribute("gen_ai.tool.call.id", call_id)
         if early is not None:
-            span.add_link(early.span.get_span_context())
-            early.span.add_link(span.get_span_context())
+            span.add_link(early.get_span_context())
+            early.add_link(span.get_span_context())
         token = _call.set((turn, span))
         try:
             with api.current(span):
@@ -187,8 +177,8 @@ class SpanObserver:
             self._turns[number] = _OpenTurn(span)
             oldest = self._turns.popitem(last=False)[1] if len(self._turns) > _MAX_TURNS else None
         if oldest is not None:  # speculations are claimed soon after their turn, or never
-            for run in list(oldest.runs.values()):
-                run.span.end()
+            for run, _ in list(oldest.runs.values()):
+                run.end()
 
     def _end_turn(self, turn: _OpenTurn, outcome: dict[str, Any]) -> None:
         with self._lock:
@@ -204,13 +194,13 @@ class SpanObserver:
         started_ns = time.time_ns()
         span = self._tool_span(event.tool, turn.span, started_ns)
         span.set_attribute("agentrt.predictor", event.predictor)
-        turn.runs[event.run] = _Run(span, started_ns)
+        turn.runs[event.run] = span, started_ns
 
     def _end_run(self, turn: _OpenTurn, number: int, ran_s: float, outcome: dict[str, Any]) -> None:
-        run = turn.runs.pop(number, None)
-        if run is not None:
-            run.span.set_attributes(outcome)
-            run.span.end(end_time=run.started_ns + int(1e9 * ran_s))
+        span, started_ns = turn.runs.pop(number, (None, 0))
+        if span is not None:
+            span.set_attributes(outcome)
+            span.end(end_time=started_ns + int(1e9 * ran_s))
 
     def _tool_span(self, tool: str, parent: Span | None, started_ns: int | None = None) -> Span:
         """Begin the span of an execution of ``tool``, below the current span if ``parent`` is None."""

@@ -12,7 +12,7 @@ import anyio
 from ..calls import ToolCall, canonical_key
 from ..config import SpeculationConfig
 from ..drafts import DraftRequest, Speculator
-from ..errors import NotRecordedError, RecordedToolError
+from ..errors import NotRecordedError
 from ..reports.events import SpeculationObserver
 from ..reports.recording import RecordedAnswer, RecordedCall, Recording
 from ..reports.report import SpeculationReport
@@ -44,7 +44,10 @@ class RecordedSpeculator:
         chance = random.Random(seed)
         for turn in recording.turns:
             self._drafts[_history(turn.messages)] = [
-                call if chance.random() < claim_rate else _unlike(call) for call in turn.requested
+                call
+                if chance.random() < claim_rate
+                else ToolCall(call.name, {**call.arguments, "not": "this"})
+                for call in turn.requested
             ]
 
     async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
@@ -75,6 +78,10 @@ def replay(
             or speculation is broken.
     """
     return run_in_virtual_time(lambda: _Replay(recording, writes, seed).run(predictors, config, observers))
+
+
+class _RecordedToolError(Exception):
+    """The error of a tool in the recorded run."""
 
 
 class _Replay:
@@ -130,7 +137,7 @@ class _Replay:
                     self._version += 1
             else:
                 result = await session.acall(requested)
-        except RecordedToolError as error:
+        except _RecordedToolError as error:
             return call.model_copy(update={"result": "", "error": str(error)})
         return call.model_copy(update={"result": result, "error": None})
 
@@ -140,7 +147,7 @@ class _Replay:
         if recorded is None:
             raise NotRecordedError(f"no such call of {name} was recorded. Record the run again.")
         if recorded.error is not None:
-            raise RecordedToolError(recorded.error)
+            raise _RecordedToolError(recorded.error)
         return recorded.result
 
     async def _take(self, seconds: float) -> None:
@@ -178,7 +185,3 @@ def _history(messages: Sequence[Mapping[str, Any]]) -> str:
 
 def _functions(message: Mapping[str, Any]) -> list[Any]:
     return [call["function"] for call in message.get("tool_calls") or ()]
-
-
-def _unlike(call: ToolCall) -> ToolCall:
-    return ToolCall(call.name, {**call.arguments, "not": "this"})

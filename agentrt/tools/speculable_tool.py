@@ -7,8 +7,10 @@ import functools
 import inspect
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any, ClassVar, Literal, NamedTuple, Self, TypedDict, TypeVar
 
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, field_validator, model_validator
@@ -20,13 +22,13 @@ from ..errors import ConfigurationError, NotSpeculableError
 from ..settings import Settings
 from .claim_table import ClaimTable
 from .claims import PendingClaim, aclaim, claim
-from .received import ReceivedValues
 from .scopes import current_scope, current_turn
 from .writes import write_log
 
 logger = logging.getLogger("agentrt")
 _OTHER_RUN = "the context or configuration that the tool reads was another"
 R = TypeVar("R")
+_MAX_RECEIVED = 4096
 Canonical = Callable[..., Mapping[str, Any]]
 Readable = Literal["context", "configurable"]
 Guard = Callable[[Mapping[str, Any]], bool | Awaitable[bool]]
@@ -363,3 +365,44 @@ class SpeculableTool:
 def _unclaimable(pending: PendingClaim, reason: str) -> PendingClaim:
     pending.drop_unclaimed(reason, called=True)
     return pending.missed(reason)
+
+
+class ReceivedValues:
+    """Digests of the values in the arguments of calls, the latest 4096. Thread-safe."""
+
+    def __init__(self) -> None:
+        """Create the set of a tool that was never called."""
+        self._lock = threading.Lock()
+        self._digests: OrderedDict[bytes, None] = OrderedDict()
+
+    def add(self, arguments: Mapping[str, Any]) -> None:
+        """Note that a call has passed these arguments."""
+        with self._lock:
+            for value in _values_in(arguments):
+                self._digests[_digest(value)] = None
+                self._digests.move_to_end(_digest(value))
+            while len(self._digests) > _MAX_RECEIVED:
+                self._digests.popitem(last=False)
+
+    def contain(self, arguments: Mapping[str, Any]) -> bool:
+        """Whether each value in these arguments was received before; True if there is none."""
+        with self._lock:
+            return all(_digest(value) in self._digests for value in _values_in(arguments))
+
+
+def _values_in(arguments: Mapping[str, Any]) -> Iterator[Any]:
+    """Yield what the arguments hold besides the names of parameters, which are the tool's own."""
+    pending = list(arguments.values())
+    while pending:
+        value = pending.pop()
+        if isinstance(value, Mapping):
+            yield from value
+            pending += value.values()
+        elif isinstance(value, (list, tuple)):
+            pending += value
+        else:
+            yield value
+
+
+def _digest(value: Any) -> bytes:
+    return blake2b(repr(value).encode(), digest_size=16).digest()

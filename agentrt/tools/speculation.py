@@ -68,14 +68,6 @@ _NONE: Any = object()
 _numbers = itertools.count(1)
 
 
-def _never() -> str | None:
-    return None
-
-
-def _ignore(speculation: Speculation, reason: str) -> None:
-    pass
-
-
 class Speculation:
     """One speculative run of a tool. Thread-safe; :class:`SpeculationState` draws its life cycle.
 
@@ -92,8 +84,8 @@ class Speculation:
         needs_loop: bool = False,
         known: object = None,
         discloses: bool = False,
-        outdated: Callable[[], str | None] = _never,
-        on_wasted: Callable[[Speculation, str], None] = _ignore,
+        outdated: Callable[[], str | None] = lambda: None,
+        on_wasted: Callable[[Speculation, str], None] = lambda speculation, reason: None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         """``draft`` is the call that is run; its result can be claimed for ``ttl`` seconds.
@@ -118,19 +110,17 @@ class Speculation:
         self._started_at = clock()
         self._ended_at: float | None = None
         self._lock = threading.RLock()  # what follows is written under it; callbacks run under it, too
-        self._state = SpeculationState.RUNNING
+        self.state = SpeculationState.RUNNING
+        """The present state; another thread may change it at any time."""
         self._value: Any = _NONE
-        self._cancelled = False
-        self._lost_because = ""
+        self.cancelled = False
+        """Whether the run was ended without a result or an error."""
+        self.lost_because = ""
+        """Why the run has no result, or why it was dropped; empty if neither is so."""
         # Signals: what they wait for is in the fields above.
         self._over: Future[None] = Future()
         self._settled: Future[None] = Future()
         self._expected: Future[None] = Future()
-
-    @property
-    def state(self) -> SpeculationState:
-        """The present state; another thread may change it at any time."""
-        return self._state
 
     @property
     def remaining_s(self) -> float:
@@ -164,8 +154,8 @@ class Speculation:
             if self._over.done():
                 return False
             self._ended_at = self._clock()
-            self._state, self._value = state, value
-            self._lost_because, self._cancelled = lost_because, cancelled
+            self.state, self._value = state, value
+            self.lost_because, self.cancelled = lost_because, cancelled
             self._over.set_result(None)
         return True
 
@@ -189,8 +179,8 @@ class Speculation:
     async def settled(self) -> Outcome:
         """Wait until the speculation is lost, claimed or dropped; return a result that was not claimed."""
         await wait_for(self._settled)
-        if self._state is SpeculationState.CLAIMED or self._value is _NONE:
-            return Outcome(False, reason=self._lost_because)
+        if self.state is SpeculationState.CLAIMED or self._value is _NONE:
+            return Outcome(False, reason=self.lost_because)
         return Outcome(True, self._value)
 
     # The claiming side.
@@ -201,19 +191,9 @@ class Speculation:
         return self._over.done()
 
     @property
-    def cancelled(self) -> bool:
-        """Whether the run was ended without a result or an error."""
-        return self._cancelled
-
-    @property
     def seconds(self) -> float:
         """The run time of the tool so far, in seconds."""
         return (self._clock() if self._ended_at is None else self._ended_at) - self._started_at
-
-    @property
-    def lost_because(self) -> str:
-        """Why the run has no result, or why it was dropped; empty if neither is so."""
-        return self._lost_because
 
     def why_unusable(self) -> str | None:
         """Return why the result cannot be used; None if it is fresh and not outdated, or the run goes on."""
@@ -221,7 +201,7 @@ class Speculation:
         if outdated is not None or not self._over.done():
             return outdated
         if self._value is _NONE:
-            return self._lost_because
+            return self.lost_because
         if self._ended_at is not None and self._clock() - self._ended_at > self._ttl:
             return "the result was too old"
         return None
@@ -249,13 +229,13 @@ class Speculation:
     def drop(self, reason: str) -> None:
         """End the speculation unclaimed, running or finished. Without effect once it is claimed."""
         with self._lock:
-            if self._state in _FINAL:
+            if self.state in _FINAL:
                 return
             self._end(SpeculationState.DROPPED, lost_because=reason, cancelled=True)
-            self._state = SpeculationState.DROPPED
-            self._lost_because = self._lost_because or reason
+            self.state = SpeculationState.DROPPED
+            self.lost_because = self.lost_because or reason
         self._signal(self._settled)
-        self._on_wasted(self, self._lost_because)
+        self._on_wasted(self, self.lost_because)
 
     def result(self) -> Outcome:
         """Wait for the run, blocking this thread, and claim it. Interrupting the wait drops it."""
@@ -277,9 +257,9 @@ class Speculation:
 
     def _claim(self) -> Outcome:
         with self._lock:
-            why = self._lost_because if self._state in _FINAL else self.why_unusable()
+            why = self.lost_because if self.state in _FINAL else self.why_unusable()
             if why is not None:
                 return Outcome(False, reason=why)
-            self._state = SpeculationState.CLAIMED
+            self.state = SpeculationState.CLAIMED
             self._signal(self._settled)
         return Outcome(True, self._value)

@@ -5,26 +5,14 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
+from collections.abc import Hashable
 from dataclasses import dataclass
 
-from ..config import SpeculationConfig
+from ..config import Budget, SpeculationConfig
 from ..drafts import DraftCost
 from ..perfmodel import saved_seconds
-from ..reports.events import (
-    CallClaimed,
-    CallMissed,
-    DraftJudged,
-    DraftUnclaimed,
-    PredictorCharged,
-    PredictorEnded,
-    PredictorStarted,
-    SpeculationEvent,
-    SpeculationWasted,
-    TurnAnswered,
-)
-from .budget import Spending
-from .estimates import OpenDrafts, PredictorEstimate, SampleEstimate, ToolEstimate
-from .payoff import Mean
+from ..reports import events
+from .payoff import Mean, OpenDrafts, PredictorEstimate, SampleEstimate, ToolEstimate
 
 _COLD_TURNS = 8  # a new predictor draws as many samples as the user has set
 _DRY_TURNS = 16  # so many in a row without a right draft count as a claim rate of zero
@@ -32,6 +20,8 @@ _EXPLORE_EVERY = 8
 _LADDER = (1, 3, 5, 7, 9)  # the sample counts of SpecTools §4.3
 _MAX_OPEN_TURNS = 256
 _LEAST_LEAD = 0.05  # of G: a model that has not answered yet goes on for a while
+_UNITS = ("runs", "seconds", "tokens", "money")
+_ROUNDING = 1e-9  # the share of a limit by which sums and the decay are inexact
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,33 +143,37 @@ class Controller:
         with self._lock:
             self._spending.claim_run((turn, tool), money=cost)
 
-    def on_event(self, event: SpeculationEvent) -> None:
+    def on_event(self, event: events.SpeculationEvent) -> None:
         """Update the estimates."""
         with self._lock:
             match event:
-                case PredictorStarted():
+                case events.PredictorStarted():
                     known = self._predictors.setdefault(event.predictor, PredictorEstimate())
                     self._open_turn(event.turn)[event.predictor] = OpenDrafts(event.samples, known.dry_turns)
-                case PredictorEnded(ran_s=ran_s):
+                case events.PredictorEnded(ran_s=ran_s):
                     if (drafts := self._drafts_of(event.turn, event.predictor)) is not None:
                         drafts.ran_s = ran_s
-                case DraftJudged() if (drafts := self._drafts_of(event.turn, event.predictor)) is not None:
+                case events.DraftJudged() if (
+                    drafts := self._drafts_of(event.turn, event.predictor)
+                ) is not None:
                     drafts.judged.append(event)
-                case PredictorCharged(cost=cost):
+                case events.PredictorCharged(cost=cost):
                     self._spending.add(tokens=cost.input_tokens + cost.output_tokens, money=cost.money)
                     self._predictors.setdefault(event.predictor, PredictorEstimate()).charged = True
                     if (drafts := self._drafts_of(event.turn, event.predictor)) is not None:
                         drafts.money += cost.money
-                case TurnAnswered():
+                case events.TurnAnswered():
                     self._answered(event, self._turns.pop(event.turn, {}))
-                case CallClaimed():
+                case events.CallClaimed():
                     self._spending.claim_run((event.turn, event.tool), money=event.cost)
                     self._tool_s.setdefault(event.tool, Mean()).add(event.tool_s)
-                case CallMissed():
+                case events.CallMissed():
                     self._tool_s.setdefault(event.tool, Mean()).add(event.tool_s)
-                case DraftUnclaimed() if (pair := self._pairs.get((event.predictor, event.tool))) is not None:
+                case events.DraftUnclaimed() if (
+                    pair := self._pairs.get((event.predictor, event.tool))
+                ) is not None:
                     pair.add_unclaimed()
-                case SpeculationWasted():
+                case events.SpeculationWasted():
                     self._spending.waste_run((event.turn, event.tool), seconds=event.ran_s)
 
     def _run_too_many(self, tool: str, now: float, cost: float) -> str | None:
@@ -235,14 +229,14 @@ class Controller:
         """Return Eq. 1's saving; a request sent ahead saves the model's time, however quick the tool is."""
         return saved_seconds(lead_s, tool_s if self._config.turn_ahead is None else math.inf)
 
-    def _answered(self, event: TurnAnswered, opened: dict[str, OpenDrafts]) -> None:
+    def _answered(self, event: events.TurnAnswered, opened: dict[str, OpenDrafts]) -> None:
         for predictor, drafts in opened.items():
             self._judge(predictor, drafts, event.generation_s)
             ran_s = event.generation_s if drafts.ran_s is None else drafts.ran_s
-            self._predictors[predictor].cost.add_run(ran_s)
+            self._predictors[predictor].cost.ran_s.add(ran_s)
             # The first turn also loads and compiles what the others use.
             if event.overhead_s is not None and self._predictors[predictor].turns > 1:
-                self._predictors[predictor].cost.add_overhead(event.overhead_s / len(opened))
+                self._predictors[predictor].cost.overhead_s.add(event.overhead_s / len(opened))
         for predictor, known in self._predictors.items():
             known.cost.note_answer(predicted=predictor in opened)
         if event.tools:
@@ -292,3 +286,65 @@ class Controller:
 
     def _drafts_of(self, turn: int, predictor: str) -> OpenDrafts | None:
         return self._turns.get(turn, {}).get(predictor)
+
+
+class Spending:
+    """The spent part of a :class:`Budget`. It has no clock: methods that depend on the time take it."""
+
+    def __init__(self, budget: Budget) -> None:
+        """Track the units that ``budget`` limits."""
+        self._limits: dict[str, float] = {
+            unit: limit for unit in _UNITS if (limit := getattr(budget, unit)) is not None
+        }
+        self._spent = dict.fromkeys(self._limits, 0.0)
+        self._per_seconds = budget.per_seconds
+        self._decayed_at: float | None = None
+        self._running: dict[Hashable, list[float]] = {}
+
+    def add(self, *, runs: int = 0, seconds: float = 0.0, tokens: int = 0, money: float = 0.0) -> None:
+        """Spend; a negative amount gives back what turned out not to be wasted."""
+        for unit, amount in zip(_UNITS, (runs, seconds, tokens, money), strict=True):
+            if unit in self._spent:
+                self._spent[unit] = max(0.0, self._spent[unit] + amount)
+
+    def start_run(self, run: Hashable, *, seconds: float, money: float) -> None:
+        """Spend a run that is expected to take ``seconds`` and costs ``money``."""
+        self._running.setdefault(run, []).append(seconds)
+        self.add(runs=1, seconds=seconds, money=money)
+
+    def claim_run(self, run: Hashable, *, money: float) -> None:
+        """Give back what a run has spent: it was not wasted."""
+        self.add(runs=-1, seconds=-self._expected(run), money=-money)
+
+    def waste_run(self, run: Hashable, *, seconds: float) -> None:
+        """Replace the seconds that were expected of a run by the measured ones."""
+        self.add(seconds=seconds - self._expected(run))
+
+    def _expected(self, run: Hashable) -> float:
+        open_runs = self._running.get(run)
+        if not open_runs:
+            return 0.0
+        seconds = open_runs.pop()
+        if not open_runs:
+            del self._running[run]
+        return seconds
+
+    def exhausted(
+        self, now: float, *, runs: int = 0, seconds: float = 0.0, tokens: int = 0, money: float = 0.0
+    ) -> str | None:
+        """Return why the budget allows no more, if this much is to be spent next; None if it does."""
+        self._decay(now)
+        due = dict(zip(_UNITS, (runs, seconds, tokens, money), strict=True))
+        for unit, limit in self._limits.items():
+            spent = self._spent[unit]
+            if spent >= limit or spent + due[unit] > limit * (1 + _ROUNDING):
+                return f"the budget of {limit:g} {unit} is spent"
+        return None
+
+    def _decay(self, now: float) -> None:
+        if self._per_seconds is None:
+            return
+        elapsed = 0.0 if self._decayed_at is None else max(0.0, now - self._decayed_at)
+        self._decayed_at = now
+        for unit, limit in self._limits.items():
+            self._spent[unit] = max(0.0, self._spent[unit] - limit * elapsed / self._per_seconds)

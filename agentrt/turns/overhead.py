@@ -19,12 +19,8 @@ class CpuMeter:
         """Create a meter at zero; ``clock`` returns the CPU seconds of the thread that calls it."""
         self._clock = clock
         self._lock = threading.Lock()
-        self._seconds = 0.0
-
-    @property
-    def seconds(self) -> float:
+        self.seconds = 0.0
         """The CPU time so far."""
-        return self._seconds
 
     def running(self) -> AbstractContextManager[None]:
         """Measure a block that does not await."""
@@ -37,7 +33,7 @@ class CpuMeter:
     def add(self, seconds: float) -> None:
         """Add CPU time."""
         with self._lock:
-            self._seconds += seconds
+            self.seconds += seconds
 
     async def measured(self, function: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
         """Run a coroutine function and measure each step."""

@@ -1,10 +1,13 @@
-"""When predicting pays, by means that forget: what a predictor costs a turn, and when to try it again."""
+"""When predicting pays, by estimates that forget: of predictors, their drafts, and what they cost a turn."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from ..reports.events import DraftJudged
 
 DECAY = 0.95
 """The share of an estimate kept at each observation: the last twenty make up two thirds of it."""
@@ -16,26 +19,22 @@ class Mean:
     def __init__(self) -> None:
         """Create a mean without observations."""
         self._sum = 0.0
-        self._weight = 0.0
+        self.weight = 0.0
+        """The decaying number of observations, twenty at most."""
 
     def add(self, value: float) -> None:
         """Add an observation."""
         self._sum = DECAY * self._sum + value
-        self._weight = DECAY * self._weight + 1
+        self.weight = DECAY * self.weight + 1
 
     def correct_last(self, change: float) -> None:
         """Change the value of a recent observation by ``change``."""
         self._sum = max(0.0, self._sum + change)
 
     @property
-    def weight(self) -> float:
-        """The decaying number of observations, twenty at most."""
-        return self._weight
-
-    @property
     def value(self) -> float | None:
         """The mean; None before the first observation."""
-        return self._sum / self._weight if self._weight else None
+        return self._sum / self.weight if self.weight else None
 
 
 class Rate(Mean):
@@ -49,7 +48,7 @@ class Rate(Mean):
     @property
     def value(self) -> float:
         """The mean share."""
-        return self._sum / self._weight
+        return self._sum / self.weight
 
 
 _FIRST_OVERHEAD_S = 0.001
@@ -84,9 +83,11 @@ class PredictionCost:
 
     def __init__(self) -> None:
         """Create the cost of a predictor that was never run."""
-        self._overhead_s = Mean()
-        self._overhead_s.add(_FIRST_OVERHEAD_S)
-        self._ran_s = Mean()
+        self.overhead_s = Mean()
+        """The SDK's work in turns with this predictor."""
+        self.overhead_s.add(_FIRST_OVERHEAD_S)
+        self.ran_s = Mean()
+        """How long the predictor ran beside the model in a turn."""
         self._slower_s = Mean()
         self._last: tuple[bool, float] | None = None
         self._turns_with = 0
@@ -110,23 +111,15 @@ class PredictionCost:
         self._last = predicted, generation_s
         self._turns_with += predicted
 
-    def add_run(self, seconds: float) -> None:
-        """Add the time for which the predictor ran beside the model in a turn."""
-        self._ran_s.add(seconds)
-
-    def add_overhead(self, seconds: float) -> None:
-        """Add the SDK's work in a turn with this predictor."""
-        self._overhead_s.add(seconds)
-
     @property
     def seconds(self) -> float:
         """The expected cost of a turn with this predictor."""
-        return 0.0 if _free else (self._overhead_s.value or 0.0) + self._slowdown_s
+        return 0.0 if _free else (self.overhead_s.value or 0.0) + self._slowdown_s
 
     @property
     def most_seconds(self) -> float:
         """The most it may be: a predictor that shares the cores equally halves the model's speed."""
-        return 0.0 if _free else (self._overhead_s.value or 0.0) + 0.5 * (self._ran_s.value or 0.0)
+        return 0.0 if _free else (self.overhead_s.value or 0.0) + 0.5 * (self.ran_s.value or 0.0)
 
     def needs_a_turn_without(self, value_s: float) -> bool:
         """Whether to measure a turn without the predictor, which is expected to save ``value_s``.
@@ -181,3 +174,63 @@ class Probes:
         self._skipped = 0
         self._could_save_s = could_save_s
         return True
+
+
+@dataclass(slots=True)
+class SampleEstimate:
+    """Means per turn of a predictor that drew one number of samples."""
+
+    turns: int = 0
+    correct: Rate = field(default_factory=Rate)
+    wrong: Mean = field(default_factory=Mean)
+    money: Mean = field(default_factory=Mean)
+
+
+@dataclass(slots=True)
+class ToolEstimate:
+    """Means over one predictor's drafts of one tool."""
+
+    precision: Rate = field(default_factory=Rate)
+    correct: float = 0.0
+    """Decaying number of right drafts: the weight of this tool among the predictor's."""
+    lead_s: Mean = field(default_factory=Mean)
+    """G - g of the right drafts, each in its own turn."""
+
+    def add(self, *, correct: bool, lead_s: float) -> None:
+        """Add a judged draft that came ``lead_s`` before the answer."""
+        self.precision.add(correct)
+        self.correct = DECAY * self.correct + correct
+        if correct:
+            self.lead_s.add(lead_s)
+
+    def add_unclaimed(self) -> None:
+        """Count a draft that was added as right as a wrong one: its speculation was not claimed."""
+        self.precision.correct_last(-1.0)
+        self.correct = max(0.0, self.correct - 1)
+
+
+@dataclass(slots=True)
+class PredictorEstimate:
+    """The turns of one predictor, and how it is doing by number of samples."""
+
+    by_samples: dict[int, SampleEstimate] = field(default_factory=dict)
+    turns: int = 0
+    dry_turns: int = 0
+    """Turns in a row without a right draft."""
+    charged: bool = False
+    """Whether it has ever charged tokens or money."""
+    cost: PredictionCost = field(default_factory=PredictionCost)
+    probes: Probes = field(default_factory=Probes)
+
+
+@dataclass(slots=True)
+class OpenDrafts:
+    """One predictor's drafts in a turn that is not answered yet."""
+
+    samples: int
+    dry_turns: int = 0
+    """Those of the predictor when the turn began."""
+    judged: list[DraftJudged] = field(default_factory=list)
+    ran_s: float | None = None
+    """For how long the predictor ran; None while it runs."""
+    money: float = 0.0

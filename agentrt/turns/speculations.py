@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Collection, Hashable, Sequence
-from typing import Any, NamedTuple
+import threading
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
 
 from ..calls import ToolCall
 from ..calls.arguments import copied_call, copied_json
 from ..concurrency.clock import monotonic
 from ..concurrency.contained import contained, is_own_failure
 from ..errors import ConfigurationError
-from ..lookahead.starter import AheadStarter
-from ..reports.error_kind import error_kind
-from ..reports.events import DiscardFailed, DraftArrived, DraftJudged, DraftRefused, SubmissionRefused
-from ..reports.turn_recorder import TurnRecorder
+from ..lookahead.ahead import AheadStarter
+from ..reports.events import (
+    DiscardFailed,
+    DraftArrived,
+    DraftJudged,
+    DraftRefused,
+    SubmissionRefused,
+    error_kind,
+)
 from ..toolcache import FinishedCall, TakeResult, result_text
-from ..tools.claims import PendingClaim
-from ..tools.futures_cache import FuturesCache
+from ..tools.claims import PendingClaim, TurnRecorder
 from ..tools.runner import SpeculativeRuns
 from ..tools.scopes import TurnMark
 from ..tools.speculable_tool import Invocation, SpeculableTool
@@ -41,38 +46,18 @@ class _Bound(NamedTuple):
     key: str
 
 
-class DraftRecords:
-    """The first draft of every different call by each predictor of a turn, run speculatively or not."""
-
-    def __init__(self) -> None:
-        """Create an empty record."""
-        self._drafts: dict[tuple[str, str], Draft] = {}
-
-    def add(self, draft: Draft) -> None:
-        """Keep a draft, unless the same predictor has predicted the same call before."""
-        self._drafts.setdefault((draft.predictor, draft.key), draft)
-
-    def judged(self, made: Collection[str | None]) -> list[tuple[Draft, bool]]:
-        """Return all drafts, each with whether its key is among the keys of the calls that were made."""
-        return [(draft, draft.key in made) for draft in tuple(self._drafts.values())]
-
-    def first_s(self, key: str) -> float | None:
-        """Return when the call with this key was first predicted, or None."""
-        times = [draft.draft_s for draft in tuple(self._drafts.values()) if draft.key == key]
-        return min(times, default=None)
-
-
 class TurnSpeculations:
     """Starts the tools that are predicted during one model request, and keeps their speculations."""
 
-    def __init__(self, shared: SharedState, input: TurnInput, starter: AheadStarter[Any]) -> None:
+    def __init__(self, shared: SharedState, input: TurnInput, starter: AheadStarter) -> None:
         """``starter`` is notified of each speculation that an ahead request may follow."""
         self._shared = shared
         self._reporter = shared.reporter
         self._input = input
         self._starter = starter
         self.recorder = TurnRecorder(shared.reporter, input.number, shared.spans)
-        self.drafts = DraftRecords()
+        self._drafts: dict[tuple[str, str], Draft] = {}
+        """The first draft of every different call by each predictor, run speculatively or not."""
         self.cache = FuturesCache(shared.config.max_speculations)
         self._started: list[tuple[ToolCall, Speculation]] = []
         self._takers: list[TakeResult] = []
@@ -137,7 +122,7 @@ class TurnSpeculations:
         predictor, draft_s = draft.predictor, draft.draft_s
         if predicted and key in self._input.history().keys:
             return _MADE
-        self.drafts.add(draft)
+        self._drafts.setdefault((draft.predictor, draft.key), draft)
         refused = self._input.restrictions().refused
         if tool.name in refused:
             return refused[tool.name]
@@ -149,7 +134,8 @@ class TurnSpeculations:
             return "a coroutine tool cannot run speculatively in a sync turn"
         if key in self.cache:
             return None
-        discloses = predicted and self._discloses(tool, call)
+        # It would pass on values, to where the user does not trust, that are new there.
+        discloses = predicted and tool.options.discloses and not tool.received.contain(call.arguments)
         if discloses and not (self._input.may_disclose or tool.name in self._input.history().called):
             return _DISCLOSES
         controller, cost = self._shared.controller, tool.options.cost
@@ -192,11 +178,6 @@ class TurnSpeculations:
             self._starter.started(call, speculation)
         return None
 
-    @staticmethod
-    def _discloses(tool: SpeculableTool, call: ToolCall) -> bool:
-        """Whether a call would pass on values, to where the user does not trust, that are new there."""
-        return tool.options.discloses and not tool.received.contain(call.arguments)
-
     def note_discard_failure(self, tool: SpeculableTool, error: BaseException) -> None:
         """Report that discarding an unclaimed preparation has failed."""
         self._reporter.note(DiscardFailed(self._input.number, tool.name, type(error).__name__))
@@ -214,13 +195,12 @@ class TurnSpeculations:
                 return
             text = result_text(outcome.value)
             if text is not None:
-                refused = functools.partial(self._note_refused_submission, call.name)
                 take(FinishedCall(call, text, speculation.remaining_s, refused))
 
-        speculation.when_over(hand_out)
+        def refused(error: Exception) -> None:
+            self._reporter.note(SubmissionRefused(self._input.number, call.name, error_kind(error)))
 
-    def _note_refused_submission(self, tool: str, error: Exception) -> None:
-        self._reporter.note(SubmissionRefused(self._input.number, tool, error_kind(error)))
+        speculation.when_over(hand_out)
 
     def _leaves_the_process(self, tool: SpeculableTool) -> bool:
         """Whether the tool's result may be sent to a model or an engine before the model has made the call.
@@ -237,9 +217,10 @@ class TurnSpeculations:
     def judge(self, calls: Sequence[ToolCall]) -> list[str | None]:
         """Judge all drafts by the calls that the model has made; return the keys of these."""
         keys = [self._key_of(call) for call in calls]
-        for draft, correct in self.drafts.judged(keys):
-            judged = DraftJudged(self._input.number, draft.predictor, draft.tool, correct, draft.draft_s)
-            self._reporter.note(judged)
+        number = self._input.number
+        for draft in tuple(self._drafts.values()):
+            correct = draft.key in keys
+            self._reporter.note(DraftJudged(number, draft.predictor, draft.tool, correct, draft.draft_s))
         return keys
 
     def leave_claims(self, calls: Sequence[ToolCall], keys: Sequence[str | None], mark: TurnMark) -> None:
@@ -273,7 +254,8 @@ class TurnSpeculations:
         if speculation is not None:
             speculation.expect()
             return PendingClaim(key, speculation, self.recorder, call_id=call.id, arguments=arguments)
-        draft_s = None if key in self.cache else self.drafts.first_s(key)
+        drafted_s = [draft.draft_s for draft in tuple(self._drafts.values()) if draft.key == key]
+        draft_s = None if key in self.cache else min(drafted_s, default=None)
         if draft_s is not None:
             reason = "predicted, but not run speculatively"
         return PendingClaim(key, None, self.recorder, reason, draft_s, call.id, arguments)
@@ -292,3 +274,64 @@ class TurnSpeculations:
 def _outdated(writers: Sequence[str], scope: Hashable, moment: int) -> str | None:
     written = write_log.written_since(moment, scope, writers) if writers else None
     return None if written is None else f"{written} was called meanwhile"
+
+
+class FuturesCache:
+    """The speculations of one turn by canonical key. Thread-safe.
+
+    It is bounded and single-flight: one key runs once, and at most ``max_entries`` keys run. Each speculation
+    is taken at most once. After :meth:`close` nothing can be added.
+    """
+
+    def __init__(self, max_entries: int) -> None:
+        """``max_entries`` counts all speculations that are ever added."""
+        self._max_entries = max_entries
+        self._lock = threading.Lock()
+        self._entries: dict[str, Speculation] = {}
+        self._added: set[str] = set()
+        self.closed = False
+        """Whether the cache refuses additions."""
+
+    def __contains__(self, key: str) -> bool:
+        """Whether this key has been added, even if its speculation has been taken."""
+        with self._lock:
+            return key in self._added
+
+    def add(self, speculation: Speculation) -> bool:
+        """Add ``speculation``; return False if its key was added before, or the cache is full or closed."""
+        key = speculation.draft.key
+        with self._lock:
+            if self.closed or key in self._added or len(self._added) >= self._max_entries:
+                return False
+            self._added.add(key)
+            self._entries[key] = speculation
+            return True
+
+    def take(self, key: str) -> Speculation | None:
+        """Remove and return the speculation of ``key`` if it is usable; drop it if it is not any more."""
+        with self._lock:
+            speculation = self._entries.get(key)
+            why = None if speculation is None else speculation.why_unusable()
+            if speculation is not None and why is None:
+                del self._entries[key]
+        if speculation is None or why is None:
+            return speculation
+        speculation.drop(why)
+        return None
+
+    def why_missing(self, key: str) -> str:
+        """Return why :meth:`take` has returned None for ``key``."""
+        with self._lock:
+            speculation = self._entries.get(key)
+        if speculation is not None:
+            return speculation.lost_because
+        return "taken by an equal call" if key in self else "not predicted"
+
+    def close(self, reason: str) -> None:
+        """Refuse additions from now on, and drop the remaining speculations for ``reason``."""
+        with self._lock:
+            self.closed = True
+            remaining = list(self._entries.values())
+            self._entries.clear()
+        for speculation in remaining:
+            speculation.drop(reason)

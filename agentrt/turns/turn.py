@@ -8,7 +8,6 @@ import threading
 from collections.abc import AsyncGenerator, Collection, Generator, Iterator, Sequence
 from contextlib import aclosing, contextmanager, nullcontext
 from contextvars import Context
-from types import TracebackType
 from typing import Any
 
 from ..argument_checks import check_call, check_field
@@ -19,9 +18,8 @@ from ..concurrency.hosts import Host
 from ..concurrency.tasks import CLEAN_UP_SECONDS, TaskSet
 from ..drafts import Speculator
 from ..errors import InvalidRequestError
-from ..lookahead.ahead import AheadRequest
+from ..lookahead.ahead import AheadRequest, AheadStarter
 from ..lookahead.model_request import ModelRequest, after_draft
-from ..lookahead.starter import AheadStarter
 from ..reports.events import TurnAnswered, WorkAbandoned
 from ..toolcache import TakeResult
 from ..tools.runner import SpeculativeRuns
@@ -56,7 +54,7 @@ class Turn:
         predictors: Sequence[Speculator],
         *,
         main: ModelRequest | None = None,
-        earlier: AheadRequest[Turn] | None = None,
+        earlier: AheadRequest | None = None,
         depth: int = 0,
     ) -> None:
         """Adapters start turns by :meth:`~agentrt.adapting.Turns.start`.
@@ -67,10 +65,12 @@ class Turn:
         self._shared = shared
         self._reporter = shared.reporter
         self._input = input
+        self.number = input.number
+        """The turn's number in reports, from 1."""
         self._mark = TurnMark()
         self._main = main
         self._earlier = earlier
-        self._taken: AheadRequest[Turn] | None = None
+        self._taken: AheadRequest | None = None
         """The request ahead whose answer is that of this turn."""
         can_follow = main is not None or earlier is not None
         self._starter = AheadStarter(shared.ahead, self._send_ahead if can_follow else None, depth)
@@ -88,12 +88,7 @@ class Turn:
         """Return the turn, which is already started."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Discard the speculations unless the turn was bound."""
         self.discard()
 
@@ -137,17 +132,12 @@ class Turn:
                 tool.pending_claims.drop_turn(before, _MADE_OTHERWISE, answered)
             tool.pending_claims.drop_calls(answered, self._input.scope, _MADE_OTHERWISE)
 
-    @property
-    def number(self) -> int:
-        """The turn's number in reports, from 1."""
-        return self._input.number
-
     def take_request(self, request: ModelRequest) -> None:
         """Take the model request of a turn that is ahead, now that it is known and about to be sent."""
         self._input.take_request(request.request)
         self._predictors.take(request.predictors)
 
-    def take_answer_of(self, ahead: AheadRequest[Turn]) -> None:
+    def take_answer_of(self, ahead: AheadRequest) -> None:
         """Take the answer to a request that was sent ahead, as that of the equal request which is due now."""
         self._taken = ahead
 
@@ -185,7 +175,7 @@ class Turn:
 
     def observe(self, event: ParserEvent) -> None:
         """Pass the next piece of a streamed answer to the predictors."""
-        self._predictors.observe(event)
+        self._predictors.answer.put(event)
 
     def bind(self, calls: Sequence[ToolCall]) -> None:
         """Take the calls of the answer: each called tool keeps a pending claim; drop the other speculations.
@@ -281,11 +271,9 @@ class Turn:
         )
         self._reporter.note(WorkAbandoned(self.number, name, CLEAN_UP_SECONDS))
 
-    def _send_ahead(self, call: ToolCall, speculation: Speculation, depth: int) -> AheadRequest[Turn]:
+    def _send_ahead(self, call: ToolCall, speculation: Speculation, depth: int) -> AheadRequest:
         """Send the model request that follows if ``call`` is made; see :mod:`agentrt.lookahead.ahead`."""
-        ahead = AheadRequest[Turn](
-            self._shared.ahead, call, speculation, main=self._main, earlier=self._earlier
-        )
+        ahead = AheadRequest(self._shared.ahead, call, speculation, main=self._main, earlier=self._earlier)
         request = functools.partial(after_draft, self._input.request(), call)
         ahead.turn = Turn(
             self._shared,

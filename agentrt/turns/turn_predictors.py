@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import anyio
 
-from ..calls import ParserEvent, ToolCall
+from ..calls import ToolCall
 from ..calls.arguments import copied_call
 from ..concurrency.clock import monotonic
 from ..concurrency.contained import contained
@@ -29,15 +29,7 @@ from ..drafts import (
     reads_calls,
     shares_cores,
 )
-from ..reports.error_kind import error_kind
-from ..reports.events import (
-    PredictorCharged,
-    PredictorEnded,
-    PredictorFailed,
-    PredictorSkipped,
-    PredictorStarted,
-    PredictorStopped,
-)
+from ..reports import events
 from ..tools.runner import SpeculativeRuns
 from .controller import Decision
 from .overhead import CpuMeter
@@ -92,7 +84,8 @@ class TurnPredictors:
         self._request_known = anyio.Event() if ahead else None
         self.began_at = monotonic()
         """When the model request was sent, or the turn created."""
-        self._answer = AnswerStream()
+        self.answer = AnswerStream()
+        """The streamed answer, which the predictors read."""
         self._stop: Callable[[], None] | None = None
         self.calls_read: list[ToolCall] = []
         """Calls that predictors have read off the answer."""
@@ -117,13 +110,9 @@ class TurnPredictors:
         decisions = [self._decision(predictor) for predictor in self._predictors]
         return any(decision.speculate for decision in decisions)
 
-    def observe(self, event: ParserEvent) -> None:
-        """Pass the next piece of a streamed answer to the predictors."""
-        self._answer.put(event)
-
     def end(self) -> None:
         """End the answer, and cancel the predictors that go on."""
-        self._answer.end()
+        self.answer.end()
         if self._stop is not None:
             self._stop()
 
@@ -166,7 +155,7 @@ class TurnPredictors:
                 return
             if not predictor.started:
                 predictor.started = True
-                self._note(PredictorStarted(self._input.number, predictor.name, decision.samples))
+                self._note(events.PredictorStarted(self._input.number, predictor.name, decision.samples))
             left, began = _MAX_DRAFTS, monotonic()
             async for call in drafts_of(predictor.speculator, self._request_to(predictor, decision)):
                 draft_s = monotonic() - self.began_at
@@ -185,15 +174,15 @@ class TurnPredictors:
                 if not left or self._speculations.cache.closed:
                     break
             if not self._speculations.cache.closed:
-                self._note(PredictorEnded(self._input.number, predictor.name, monotonic() - began))
+                self._note(events.PredictorEnded(self._input.number, predictor.name, monotonic() - began))
 
     def _request_to(self, predictor: _Predictor, decision: Decision) -> DraftRequest:
         return dataclasses.replace(
             self._input.request(),
             samples=decision.samples,
             speculable=self._input.permitted(),
-            answer=self._answer,
-            spend=functools.partial(self._charge, predictor.name),
+            answer=self.answer,
+            spend=lambda cost: self._note(events.PredictorCharged(self._input.number, predictor.name, cost)),
             affords=functools.partial(self._affords, predictor.name),
         )
 
@@ -208,7 +197,7 @@ class TurnPredictors:
         if decision is None:
             decision = predictor.decision = self._decide(predictor)
             if not decision.speculate:
-                self._note(PredictorSkipped(self._input.number, predictor.name, decision.reason))
+                self._note(events.PredictorSkipped(self._input.number, predictor.name, decision.reason))
         return decision
 
     def _decide(self, predictor: _Predictor) -> Decision:
@@ -229,14 +218,11 @@ class TurnPredictors:
             return Decision(False, reason="none of the tools is run speculatively any more")
         return decision
 
-    def _charge(self, predictor: str, cost: DraftCost) -> None:
-        self._note(PredictorCharged(self._input.number, predictor, cost))
-
     def _affords(self, predictor: str, cost: DraftCost) -> bool:
         spent = self._shared.controller.budget_spent(monotonic(), cost)
         if spent is not None:
-            self._note(PredictorStopped(self._input.number, predictor, spent))
+            self._note(events.PredictorStopped(self._input.number, predictor, spent))
         return spent is None
 
     def _note_failure(self, predictor: _Predictor, error: BaseException) -> None:
-        self._note(PredictorFailed(self._input.number, predictor.name, error_kind(error)))
+        self._note(events.PredictorFailed(self._input.number, predictor.name, events.error_kind(error)))

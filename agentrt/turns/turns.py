@@ -17,7 +17,7 @@ from ..errors import ConfigurationError
 from ..lookahead.model_request import ModelRequest
 from ..reports.events import SpeculationObserver
 from ..reports.report import SpeculationReport
-from ..tools.restrictions import Guards, no_guards, restrictions
+from ..tools.restrictions import Guards, restrictions
 from ..tools.scopes import current_scope
 from ..tools.speculable_tool import SpeculableTool
 from .shared import SharedState
@@ -109,7 +109,7 @@ class Turns:
         tools: Mapping[str, SpeculableTool],
         offered: Collection[str] | None = None,
         refused: Mapping[str, str] = MappingProxyType({}),
-        guards: Callable[[], Guards] = no_guards,
+        guards: Callable[[], Guards] = Guards,
         answered: Collection[str] = (),
         rejected: Collection[str] = (),
         run: Run | None = None,

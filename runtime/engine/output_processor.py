@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from agentrt.errors import (
     AgentRTError,
     DeadlineExceededError,
-    KernelFailedError,
+    EngineError,
     OverloadedError,
     PromptTooLongError,
 )
@@ -106,7 +106,7 @@ class OutputProcessor:
     def fail_faulty(self, sequences: Iterable[Sequence], cause: Exception | None) -> None:
         """End the requests whose kernels failed too often with ``cause``, or hung if it is None."""
         for sequence in sequences:
-            failure = KernelFailedError(
+            failure = EngineError(
                 f"{sequence.faults} kernels of request {sequence.request_id} "
                 f"{f'failed ({cause})' if cause else 'hung'}. Try it again; if others fail as well, "
                 "close this runtime and open it again."

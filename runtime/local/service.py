@@ -82,7 +82,7 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
     - :class:`PromptTooLongError`: the prompt does not fit the context or the KV arena;
     - :class:`OverloadedError`: too many requests wait, and this one is the least urgent;
     - :class:`DeadlineExceededError`: the request's ``deadline_s`` has passed;
-    - :class:`KernelFailedError`: kernels of the request failed or hung repeatedly;
+    - :class:`EngineError`: kernels of the request failed or hung repeatedly;
     - :class:`RuntimeClosedError`, :class:`EngineFailedError`: the engine no longer runs;
     - :class:`ForkedProcessError`: the runtime is that of the process from which this one was forked.
 

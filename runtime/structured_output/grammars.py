@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from agentrt.calls import CallShape
-from agentrt.calls.argument_types import arguments_schema
+from agentrt.calls.tool_definitions import arguments_schema
 
 from .named_schema import NamedSchema
 

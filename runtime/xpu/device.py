@@ -11,7 +11,7 @@ from typing import Final
 
 import openvino as ov
 
-from agentrt.errors import ConfigurationError, DeviceLostError, EngineFailedError
+from agentrt.errors import ConfigurationError, EngineFailedError
 
 from ..heg.kernel import BatchContext, BatchInputs, GraphLoad, Kernel, KernelKind, Role
 from ..model.openvino_core import openvino_core, openvino_message
@@ -147,7 +147,7 @@ class OpenVINOXPU:
         try:
             self.kernels = self._recompile()
         except (ConfigurationError, RuntimeError) as error:
-            raise DeviceLostError(self.kernels.device, openvino_message(error)) from error
+            raise _device_lost(self.kernels.device, error) from error
 
     def close(self) -> None:
         """See :meth:`XPU.close`."""
@@ -296,15 +296,22 @@ class OpenVINOXPU:
             self._thread.join(GRACE_S)
             self._thread = None
 
-    def _error_of(self, kernel: Kernel, fault: RuntimeError) -> DeviceLostError | EngineFailedError:
+    def _error_of(self, kernel: Kernel, fault: RuntimeError) -> EngineFailedError:
         device = self.kernels.device
         family = device.partition(".")[0]
         if not any(name.partition(".")[0] == family for name in openvino_core().available_devices):
-            return DeviceLostError(device, openvino_message(fault))
+            return _device_lost(device, fault)
         return EngineFailedError(
             f"kernel {kernel.index} ({kernel.kind.value}) failed on {device}: {openvino_message(fault)} "
             "Close this runtime and open it again; please report the cause."
         )
+
+
+def _device_lost(device: str, cause: Exception) -> EngineFailedError:
+    return EngineFailedError(
+        f"{device} is lost: {openvino_message(cause)} Close this runtime and open it again, "
+        'with platform="cpu" if the device does not come back.'
+    )
 
 
 def _keep_alive(inference: BoundInference, buffers: BatchBuffers) -> None:

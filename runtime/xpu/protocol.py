@@ -109,7 +109,7 @@ class XPU(Protocol):
         Every op group then has its graph for prompt chunks.
 
         Raises:
-            DeviceLostError: the device is gone; the platform can no longer be used.
+            EngineFailedError: the device is gone; the platform can no longer be used.
         """
 
     def close(self) -> None:

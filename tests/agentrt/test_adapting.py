@@ -15,15 +15,18 @@ from agentrt.adapting import (
     Run,
     SpeculableTool,
     Toolbox,
+    Turn,
     Turns,
     current_scope,
     register_scope_source,
     register_tool_type,
 )
 from agentrt.config import TurnAhead
-from agentrt.errors import ConfigurationError, InvalidRequestError
+from agentrt.errors import ConfigurationError
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
 from agentrt.tools import restrictions
+from tests.agentrt.loops import in_virtual_time
+from tests.agentrt.turns.sessions import drafting, now
 
 LOOK = ToolCall("look", {"q": "a"}, "call_1")
 
@@ -38,14 +41,20 @@ def toolbox(runs: list[str], **options: Any) -> Toolbox:
     return Toolbox([look])
 
 
+async def turn_of(turns: Turns, tools: Toolbox, lasts_s: float = 2.0, **settings: Any) -> Turn:
+    """Take a turn in which the model makes the drafted call, and return it."""
+    with turns.start(request, tools=tools.tools, **settings) as turn:
+        await asyncio.sleep(lasts_s)
+        turn.bind([LOOK])
+    return turn
+
+
 def one_turn(tools: Toolbox, **settings: Any) -> tuple[Any, SpeculationReport]:
     """Return the result of the call that one model request makes, and the report."""
 
     async def main() -> tuple[Any, SpeculationReport]:
-        turns = Turns(ScriptedSpeculator([LOOK]))
-        with turns.start(request, tools=tools.tools, **settings) as turn:
-            await asyncio.sleep(2)
-            turn.bind([LOOK])
+        turns = Turns(drafting(LOOK))
+        await turn_of(turns, tools, **settings)
         return await tools.acall(LOOK), turns.report()
 
     return run_in_virtual_time(main)
@@ -61,12 +70,6 @@ def guarded() -> Guards:
 
 def unreadable() -> Guards:
     raise KeyError("what the framework renamed")
-
-
-def test_a_call_is_answered_from_its_speculation() -> None:
-    runs: list[str] = []
-    result, report = one_turn(toolbox(runs))
-    assert (result, report.total.claims, runs) == ("found a", 1, ["a"])
 
 
 @pytest.mark.parametrize(
@@ -87,17 +90,20 @@ def test_a_tool_that_must_wait_runs_when_it_is_called(settings: dict[str, Any], 
     assert problem.endswith(why)
 
 
-@pytest.mark.parametrize(("guards", "claims"), [(guarded, 1), (unreadable, 1)])
+@pytest.mark.parametrize(
+    ("settings", "claims"),
+    [
+        ({"guards": guarded}, 1),
+        ({"guards": unreadable}, 1),
+        ({"refused": {"look": "the tool runs alone"}}, 0),
+        ({"guards": lambda: Guards({"another": "a person approves"})}, 1),
+    ],
+)
 def test_a_guarded_tool_may_run_before_its_approval_if_it_says_so(
-    guards: Callable[[], Guards], claims: int
+    settings: dict[str, Any], claims: int
 ) -> None:
-    _, report = one_turn(toolbox([], before_approval=True), guards=guards)
+    _, report = one_turn(toolbox([], before_approval=True), **settings)
     assert report.total.claims == claims
-
-
-def test_before_approval_does_not_lift_other_restrictions() -> None:
-    _, report = one_turn(toolbox([], before_approval=True), refused={"look": "the tool runs alone"})
-    assert report.total.claims == 0
 
 
 def test_guards_that_cannot_be_read_are_said_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -107,11 +113,6 @@ def test_guards_that_cannot_be_read_are_said_once(caplog: pytest.LogCaptureFixtu
     (record,) = caplog.records
     assert "KeyError" in record.getMessage()
     assert record.levelno == logging.WARNING
-
-
-def test_guards_of_tools_that_are_not_speculable_are_no_error() -> None:
-    _, report = one_turn(toolbox([]), guards=lambda: Guards({"another": "a person approves"}))
-    assert report.total.claims == 1
 
 
 @pytest.mark.parametrize(
@@ -128,91 +129,63 @@ def test_what_cannot_work_is_refused_at_once(register: Callable[[], object], wan
         register()
 
 
-def test_a_call_whose_id_cannot_be_looked_up_is_refused() -> None:
-    async def main() -> None:
-        with Turns(ScriptedSpeculator([])).start(request, tools=toolbox([]).tools) as turn:
-            turn.bind([ToolCall("look", {"q": "a"}, ["call_1"])])  # type: ignore[arg-type]
-
-    with pytest.raises(InvalidRequestError, match="id"):
-        run_in_virtual_time(main)
-
-
-def test_guards_are_read_only_if_a_predictor_is_worth_running() -> None:
+@in_virtual_time
+async def test_guards_are_read_only_if_a_predictor_is_worth_running() -> None:
     asked: list[str] = []
 
     def noted() -> Guards:
         asked.append("guards")
         return Guards()
 
-    async def main() -> None:
-        turns = Turns(ScriptedSpeculator([LOOK]), config=SpeculationConfig(mode="off"))
-        with turns.start(request, tools=toolbox([]).tools, guards=noted):
-            await asyncio.sleep(1)
-
-    run_in_virtual_time(main)
+    turns = Turns(drafting(LOOK), config=SpeculationConfig(mode="off"))
+    with turns.start(request, tools=toolbox([]).tools, guards=noted):
+        await asyncio.sleep(1)
     assert asked == []
 
 
-def test_the_end_of_a_run_ends_its_speculations() -> None:
+@in_virtual_time
+async def test_the_end_of_a_run_ends_its_speculations() -> None:
     tools = toolbox([])
-
-    async def main() -> tuple[int, float, Any]:
-        turns, run = Turns(ScriptedSpeculator([LOOK])), Run()
-        with turns.start(request, tools=tools.tools, run=run) as turn:
-            await asyncio.sleep(0.5)
-            turn.bind([LOOK])
-        began = asyncio.get_running_loop().time()
-        await run.aclose()
-        took = asyncio.get_running_loop().time() - began
-        return turns.report().total.wasted, took, await tools.acall(LOOK, run.scope)
-
-    wasted, took, result = run_in_virtual_time(main)
-    assert (wasted, took, result) == (1, 0, "found a")
+    turns, run = Turns(drafting(LOOK)), Run()
+    await turn_of(turns, tools, 0.5, run=run)
+    began = now()
+    await run.aclose()
+    assert (turns.report().total.wasted, now() - began) == (1, 0)
+    assert await tools.acall(LOOK, run.scope) == "found a"
 
 
-def test_a_run_has_its_own_calls() -> None:
+@in_virtual_time
+async def test_a_run_has_its_own_calls() -> None:
     tools = toolbox([])
-
-    async def main() -> tuple[int, int]:
-        turns, ours, others = Turns(ScriptedSpeculator([LOOK])), Run(), Run()
-        with turns.start(request, tools=tools.tools, run=ours) as turn:
-            await asyncio.sleep(2)
-            turn.bind([LOOK])
-        await tools.acall(LOOK, others.scope)
-        before = turns.report().total.claims
-        await tools.acall(LOOK, ours.scope)
-        return before, turns.report().total.claims
-
-    assert run_in_virtual_time(main) == (0, 1)
+    turns, ours, others = Turns(drafting(LOOK)), Run(), Run()
+    await turn_of(turns, tools, run=ours)
+    claims = []
+    for run in (others, ours):
+        await tools.acall(LOOK, run.scope)
+        claims.append(turns.report().total.claims)
+    assert claims == [0, 1]
 
 
-def test_a_claim_without_a_scope_is_of_the_run_of_its_context() -> None:
+@in_virtual_time
+async def test_a_claim_without_a_scope_is_of_the_run_of_its_context() -> None:
     tools = toolbox([])
-
-    async def main() -> int:
-        turns = Turns(ScriptedSpeculator([LOOK]))
-        with run_scope("ours"):
-            assert current_scope() == "ours"
-            with turns.start(request, tools=tools.tools) as turn:
-                await asyncio.sleep(2)
-                turn.bind([LOOK])
-        with run_scope("others"):
-            await tools.acall(LOOK)
-        return turns.report().total.claims
-
-    assert run_in_virtual_time(main) == 0
+    turns = Turns(drafting(LOOK))
+    with run_scope("ours"):
+        assert current_scope() == "ours"
+        await turn_of(turns, tools)
+    with run_scope("others"):
+        await tools.acall(LOOK)
+    assert turns.report().total.claims == 0
 
 
-def test_an_answer_that_cannot_be_read_discards_its_turn(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> int:
-        turns = Turns(ScriptedSpeculator([LOOK]))
-        turn = turns.start(request, tools=toolbox([]).tools)
-        await asyncio.sleep(0.5)
-        with turn.reading():
-            raise ValueError("no such field")
-        return turns.report().total.wasted
-
-    assert run_in_virtual_time(main) == 1
+@in_virtual_time
+async def test_an_answer_that_cannot_be_read_discards_its_turn(caplog: pytest.LogCaptureFixture) -> None:
+    turns = Turns(drafting(LOOK))
+    turn = turns.start(request, tools=toolbox([]).tools)
+    await asyncio.sleep(0.5)
+    with turn.reading():
+        raise ValueError("no such field")
+    assert turns.report().total.wasted == 1
     assert "an answer could not be read for its tool calls: ValueError" in caplog.text
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from agentrt import Priority, current_priority, priority
 from agentrt.errors import ConfigurationError
+from tests.agentrt.loops import on_a_loop
 
 PROACTIVE, REACTIVE = Priority.PROACTIVE, Priority.REACTIVE
 
@@ -43,36 +44,32 @@ def test_a_decorated_function_runs_with_it() -> None:
     assert current_priority() is REACTIVE
 
 
-def test_a_decorated_coroutine_runs_with_it_and_others_beside_it_do_not() -> None:
-    async def main() -> list[Priority]:
-        entered, left = asyncio.Event(), asyncio.Event()
+@on_a_loop
+async def test_a_decorated_coroutine_runs_with_it_and_others_beside_it_do_not() -> None:
+    entered, left = asyncio.Event(), asyncio.Event()
 
-        @priority(PROACTIVE)
-        async def index() -> Priority:
-            entered.set()
-            await left.wait()
-            return current_priority()
+    @priority(PROACTIVE)
+    async def index() -> Priority:
+        entered.set()
+        await left.wait()
+        return current_priority()
 
-        assert inspect.iscoroutinefunction(index)
-        tasks = [asyncio.create_task(index()), asyncio.create_task(index())]
-        await entered.wait()
-        beside = current_priority()
-        left.set()
-        return [beside, *await asyncio.gather(*tasks)]
-
-    assert asyncio.run(main()) == [REACTIVE, PROACTIVE, PROACTIVE]
+    assert inspect.iscoroutinefunction(index)
+    tasks = [asyncio.create_task(index()), asyncio.create_task(index())]
+    await entered.wait()
+    beside = current_priority()
+    left.set()
+    assert [beside, *await asyncio.gather(*tasks)] == [REACTIVE, PROACTIVE, PROACTIVE]
 
 
-def test_a_task_started_inside_a_block_inherits_it() -> None:
+@on_a_loop
+async def test_a_task_started_inside_a_block_inherits_it() -> None:
     async def current() -> Priority:
         return current_priority()
 
-    async def main() -> Priority:
-        with priority(PROACTIVE):
-            task = asyncio.create_task(current())
-        return await task
-
-    assert asyncio.run(main()) is PROACTIVE
+    with priority(PROACTIVE):
+        task = asyncio.create_task(current())
+    assert (await task) is PROACTIVE
 
 
 def test_generators_are_refused() -> None:

@@ -11,6 +11,7 @@ from agentrt import ToolCall, speculable
 from agentrt.testing import ScriptedSpeculator
 from agentrt.toolcache import FinishedCall, TakeResult, current_result_source, offering_results, result_text
 from agentrt.turns.session import SpeculationSession
+from tests.agentrt.loops import on_a_loop
 
 ROME = ToolCall("find", {"query": "rome"}, "call_1")
 
@@ -49,37 +50,35 @@ def test_results_as_text(value: Any, text: str | None) -> None:
     assert result_text(value) == text
 
 
-def test_a_turn_hands_out_its_results_and_counts_them_as_claimed() -> None:
+@on_a_loop
+async def test_a_turn_hands_out_its_results_and_counts_them_as_claimed() -> None:
     @speculable(ttl=7)
     async def find(query: str) -> str:
         if query == "fails":
             raise ValueError
         return query.upper()
 
-    async def main() -> None:
-        events: list[tuple[str, Any]] = []
-        done = asyncio.Event()
+    events: list[tuple[str, Any]] = []
+    done = asyncio.Event()
 
-        def take(result: FinishedCall) -> None:
-            assert 0 < result.keep_alive_s <= 7
-            events.append((result.call.arguments["query"], result.text))
-            if len(events) == 2:
-                done.set()
+    def take(result: FinishedCall) -> None:
+        assert 0 < result.keep_alive_s <= 7
+        events.append((result.call.arguments["query"], result.text))
+        if len(events) == 2:
+            done.set()
 
-        drafts = [ToolCall("find", {"query": query}) for query in ("fails", "rome", "oslo")]
-        async with SpeculationSession([find], [ScriptedSpeculator(drafts)]) as session:
-            with session.turn([{"role": "user", "content": "?"}], []) as turn:
-                turn.on_finished(take)
-                await done.wait()
-                assert sorted(events) == [("oslo", "OSLO"), ("rome", "ROME")]
-                late: list[Any] = []
-                turn.on_finished(lambda result: late.append(result.text))
-                assert sorted(late) == ["OSLO", "ROME"]
-                turn.bind_answered([ROME])
-            total = session.report().total
-            assert (total.claims, total.misses, total.wasted) == (1, 0, 2)
-            # The call was answered: making it again would be another call.
-            assert await session.acall(ROME) == "ROME"
-            assert session.report().total.claims == 1
-
-    asyncio.run(main())
+    drafts = [ToolCall("find", {"query": query}) for query in ("fails", "rome", "oslo")]
+    async with SpeculationSession([find], [ScriptedSpeculator(drafts)]) as session:
+        with session.turn([{"role": "user", "content": "?"}], []) as turn:
+            turn.on_finished(take)
+            await done.wait()
+            assert sorted(events) == [("oslo", "OSLO"), ("rome", "ROME")]
+            late: list[Any] = []
+            turn.on_finished(lambda result: late.append(result.text))
+            assert sorted(late) == ["OSLO", "ROME"]
+            turn.bind_answered([ROME])
+        total = session.report().total
+        assert (total.claims, total.misses, total.wasted) == (1, 0, 2)
+        # The call was answered: making it again would be another call.
+        assert await session.acall(ROME) == "ROME"
+        assert session.report().total.claims == 1

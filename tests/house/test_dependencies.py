@@ -148,7 +148,7 @@ def test_every_import_keeps_the_dependency_rule() -> None:
         ("agentrt.runtime.engine.engine", "from ... import session", False),
         (
             "agentrt.runtime.engine.engine",
-            "def f():\n    from agentrt.tools.futures_cache import FuturesCache",
+            "def f():\n    from agentrt.turns.speculations import FuturesCache",
             False,
         ),
         ("agentrt.runtime.engine.engine", "def f():\n    import torch", False),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..output import opening_bar
-from .approval import WhyNot, WorkClock, ask_before_writes
+from .approval import WhyNot, ask_before_writes
 
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
@@ -37,8 +37,6 @@ class Assistant:
     asks_before_writes: bool
     """Whether tools that change data run only if the user agrees."""
     report: Callable[[], SpeculationReport]
-    clock: WorkClock
-    """Times answers."""
 
 
 @contextlib.contextmanager
@@ -74,7 +72,6 @@ def open_assistant(
         system_prompt,
     )
 
-    clock = WorkClock()
     if max_tokens is None:
         max_tokens = MOST_TOKENS if model == "nano" else _MOST_TOKENS
     with contextlib.ExitStack() as stack:
@@ -90,7 +87,7 @@ def open_assistant(
             agent=assistant_agent(
                 with_drafts,
                 tools,
-                [] if why_not is None else [ask_before_writes(clock.stopped_by(why_not))],
+                [] if why_not is None else [ask_before_writes(why_not)],
                 system_prompt(runtime),
             ),
             tools=tools,
@@ -99,5 +96,4 @@ def open_assistant(
             examples=requests_about(opened),
             asks_before_writes=why_not is not None,
             report=lambda: report_of(with_drafts),
-            clock=clock,
         )

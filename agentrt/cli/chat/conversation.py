@@ -1,18 +1,19 @@
-"""The turns of a conversation, of which the latest go into the next request."""
+"""The turns of a conversation, of which the latest go into the next request, and what is printed of them."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from langchain_core.messages import AIMessage, HumanMessage
 
 from ...errors import PromptTooLongError
+from ...terminal_text import printable
 
 if TYPE_CHECKING:
     from langchain_core.messages import AnyMessage
+    from rich.console import Console
 
     from agentrt.examples.assistant.view import TurnView
     from agentrt.examples.personal_assistant import Agent
@@ -48,12 +49,9 @@ class Totals:
 class Conversation:
     """A conversation with an agent. A turn that fails or is stopped leaves no trace in it."""
 
-    def __init__(
-        self, agent: Agent, context_tokens: int, clock: Callable[[], float] = time.perf_counter
-    ) -> None:
-        """``context_tokens`` is the length of the model's context; ``clock`` times the turns."""
+    def __init__(self, agent: Agent, context_tokens: int) -> None:
+        """``context_tokens`` is the length of the model's context."""
         self._agent = agent
-        self._clock = clock
         self._characters = int(context_tokens * _HISTORY_SHARE * _CHARACTERS_PER_TOKEN)
         self._turns: list[list[AnyMessage]] = []
         self.totals = Totals()
@@ -68,14 +66,14 @@ class Conversation:
         from agentrt.examples.personal_assistant import ask
 
         question = HumanMessage(text)
-        started = self._clock()
+        started = time.perf_counter()
         try:
             messages = await ask(self._agent, [*self._recent(), question], view)
         except PromptTooLongError:
             self.forget()
             raise
         self._turns.append([question, *messages])
-        self.totals.add(self._clock() - started, messages)
+        self.totals.add(time.perf_counter() - started, messages)
         return messages
 
     def __len__(self) -> int:
@@ -96,3 +94,58 @@ class Conversation:
                 break
             kept = [*turn, *kept]
         return kept
+
+
+class SilentView:
+    """Prints nothing."""
+
+    def token(self, text: str) -> None:
+        """Print nothing."""
+
+    def message(self, message: AnyMessage) -> None:
+        """Print nothing."""
+
+
+class StreamView:
+    """Prints the text of the model as it comes, and nothing else."""
+
+    def __init__(self, file: IO[str]) -> None:
+        """Print on ``file``, a terminal."""
+        self._file = file
+        self._streamed = False
+
+    def token(self, text: str) -> None:
+        """Print the text at once, without layout."""
+        # Rich would expand tabs, replace :names: by emoji, and pass escape sequences on.
+        self._file.write(printable(text))
+        self._file.flush()
+        self._streamed = self._streamed or bool(text)
+
+    def message(self, message: AnyMessage) -> None:
+        """End the line of a text."""
+        if self._streamed:
+            self._file.write("\n")
+            self._file.flush()
+        self._streamed = False
+
+
+class ConversationView(StreamView):
+    """Prints text while it is generated, and tool calls and results when they are complete."""
+
+    def __init__(self, console: Console) -> None:
+        """Print on ``console``."""
+        super().__init__(console.file)
+        self._console = console
+
+    def message(self, message: AnyMessage) -> None:
+        """Print calls and results, and the text of a message that was not streamed."""
+        from rich.text import Text
+
+        from agentrt.examples.assistant.view import describe
+
+        streamed = self._streamed
+        super().message(message)
+        text = printable(" ".join(message.text.split()))
+        for line in describe(message):
+            if not streamed or line != text:
+                self._console.print(Text(f"  {line}", style="dim"), soft_wrap=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING, Any, TextIO
 
@@ -11,8 +12,7 @@ import typer
 from langchain_core.messages import AIMessage, ToolMessage
 
 from ...errors import ConfigurationError
-from .conversation import Conversation
-from .views import SilentView, StreamView
+from .conversation import Conversation, SilentView, StreamView
 
 if TYPE_CHECKING:
     from langchain_core.messages import AnyMessage
@@ -65,15 +65,15 @@ def answer_once(assistant: Assistant, question: str, refused: Sequence[str] = ()
             its end.
         RequestError: the question cannot be answered.
     """
-    conversation = Conversation(assistant.agent, assistant.runtime.context_length, assistant.clock)
+    conversation = Conversation(assistant.agent, assistant.runtime.context_length)
     stream = sys.stdout.isatty() and not as_json
     view = StreamView(sys.stdout) if stream else SilentView()
-    started = assistant.clock()
+    started = time.perf_counter()
     try:
         messages = assistant.runner.run(conversation.ask(question, view))
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
-    seconds = assistant.clock() - started
+    seconds = time.perf_counter() - started
     answer = _answer(messages)
     if as_json:
         print(json.dumps(_report(assistant, conversation, messages, seconds)), flush=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -13,8 +14,7 @@ from ...errors import PromptTooLongError, RequestError
 from ...terminal_text import printable
 from ...tools.speculable import speculable_tool
 from ..config_file import did_you_mean
-from .conversation import Conversation
-from .views import ConversationView
+from .conversation import Conversation, ConversationView
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,7 +41,7 @@ class ChatSession:
         self._assistant = assistant
         self._console = console
         self._read_line = read_line
-        self._conversation = Conversation(assistant.agent, assistant.runtime.context_length, assistant.clock)
+        self._conversation = Conversation(assistant.agent, assistant.runtime.context_length)
         self._left = False
         self._commands: dict[str, Callable[[], None]] = {
             "/help": self._help,
@@ -81,9 +81,9 @@ class ChatSession:
             return ""
 
     def _take_turn(self, line: str) -> None:
-        started, claims_before = self._assistant.clock(), self._assistant.report().total.claims
+        started, claims_before = time.perf_counter(), self._assistant.report().total.claims
         self._answer(line)
-        seconds = self._assistant.clock() - started
+        seconds = time.perf_counter() - started
         claimed = self._assistant.report().total.claims - claims_before
         note = f", {claimed} tool call{'s' * (claimed > 1)} predicted" if claimed else ""
         self._print(f"({seconds:.2f} s{note})", style="dim")

@@ -19,7 +19,7 @@ from agentrt.errors import (
     ContextDamagedError,
     ContextNotFoundError,
     ContextQuotaError,
-    ContextStoreLockedError,
+    ContextStoreError,
     InvalidRequestError,
 )
 from agentrt.private_database import unused_name
@@ -148,9 +148,9 @@ class ContextStore(AbstractContextManager["ContextStore"]):
         :meth:`use_fingerprint`. With a ``key`` all contents are encrypted. ``disk`` has the files of chunks.
 
         Raises:
-            ContextStoreLockedError: it is open already, in this or another process.
             ContextKeyError: it was written with another key, or with or without one.
-            ContextStoreError: it cannot be read or written, or was written by another version of agentrt.
+            ContextStoreError: it is open already, in this or another process, cannot be read or written, or
+                was written by another version of agentrt.
             MissingExtraError: encryption is not installed.
         """
         self._folder = folder
@@ -163,7 +163,7 @@ class ContextStore(AbstractContextManager["ContextStore"]):
             try:
                 stack.enter_context(file_lock(folder / _LOCK_FILE, wait=False))
             except BlockingIOError as error:
-                raise ContextStoreLockedError(
+                raise ContextStoreError(
                     f"the contexts in {folder} are in use by another runtime. Close it, or give each "
                     "runtime a folder of its own."
                 ) from error

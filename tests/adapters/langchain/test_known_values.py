@@ -177,7 +177,7 @@ def test_the_context_of_the_call_must_equal_that_of_the_speculation(equal: bool)
 def test_a_context_that_cannot_be_compared_is_another() -> None:
     class Odd(Context):
         def __eq__(self, other: object) -> bool:
-            raise KeyboardInterrupt
+            raise SystemExit
 
     look = context_tool([])
 

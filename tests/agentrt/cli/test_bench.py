@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from agentrt.bench.common.machine import describe_machine
 from agentrt.bench.common.parts import ContextPart
@@ -25,39 +25,25 @@ REPORT = BenchReport(
 
 @pytest.fixture
 def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the command passes to the bench."""
+    """What the command passes to a bench, which does nothing."""
     given: dict[str, Any] = {}
 
-    def run(*, quick: bool, workloads: Path | None, progress: Callable[[str], None]) -> BenchReport:
-        given.update(quick=quick, workloads=workloads)
+    def run(*, progress: Callable[[str], None], **options: Any) -> BenchReport:
+        given.update(options)
         progress("half of it is done")
         return REPORT
 
-    module = types.ModuleType("agentrt.bench.engine.main")
-    module.run = run  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "agentrt.bench.engine.main", module)
-    return given
-
-
-@pytest.fixture
-def start(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
-    """Runs a bench that does nothing, and returns what the command has passed to it."""
-
-    def start(name: str, *arguments: str) -> dict[str, Any]:
-        given: dict[str, Any] = {}
-
-        def run(**options: Any) -> BenchReport:
-            given.update(options)
-            return REPORT
-
+    for name in ("context", "engine"):
         module = types.ModuleType(f"agentrt.bench.{name}.main")
         module.run = run  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, module.__name__, module)
-        result = CliRunner().invoke(app, ["bench", name, *arguments])
-        assert result.exit_code == 0, result.output
-        return given
+    return given
 
-    return start
+
+def bench(*arguments: str) -> Result:
+    result = CliRunner().invoke(app, ["bench", *arguments])
+    assert result.exit_code == 0, result.output
+    return result
 
 
 @pytest.mark.parametrize(
@@ -91,27 +77,21 @@ def test_what_cannot_be_measured_is_refused_before_the_work(
 
 def test_it_runs_the_bench_and_shows_its_figures(given: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "traces.jsonl").touch()
-    result = CliRunner().invoke(app, ["bench", "engine", "--quick", "--workloads", str(tmp_path)])
-    assert result.exit_code == 0, result.output
+    file = tmp_path / "report.json"
+    result = bench("engine", "--quick", "--workloads", str(tmp_path), "--json", str(file))
     assert given == {"quick": True, "workloads": tmp_path}
     assert result.stderr == "half of it is done\n"
-    assert "greedy_equal_prompts" in result.stdout
-    assert "0.9877" in result.stdout
-    assert "It was measured so." in result.stdout
-
-
-def test_it_writes_the_report(given: dict[str, Any], tmp_path: Path) -> None:
-    file = tmp_path / "report.json"
-    assert CliRunner().invoke(app, ["bench", "engine", "--json", str(file)]).exit_code == 0
-    assert given == {"quick": False, "workloads": None}
+    for shown in ("greedy_equal_prompts", "0.9877", "It was measured so."):
+        assert shown in result.stdout
     assert json.loads(file.read_text()) == json.loads(REPORT.to_json())
 
 
-@pytest.mark.parametrize("name", ["engine", "scheduler", "context"])
-def test_a_model_is_passed_to_the_bench(start: Callable[..., dict[str, Any]], name: str) -> None:
-    assert start(name, "--model", "some.gguf")["model"] == "some.gguf"
+@pytest.mark.parametrize("name", ["engine", "context"])
+def test_a_model_is_passed_to_the_bench(given: dict[str, Any], name: str) -> None:
+    bench(name, "--model", "some.gguf")
+    assert given["model"] == "some.gguf"
 
 
-def test_parts_are_passed_to_the_bench(start: Callable[..., dict[str, Any]]) -> None:
-    given = start("context", "--part", "restarts", "--part", "storage")
+def test_parts_are_passed_to_the_bench(given: dict[str, Any]) -> None:
+    bench("context", "--part", "restarts", "--part", "storage")
     assert given["parts"] == [ContextPart.RESTARTS, ContextPart.STORAGE]

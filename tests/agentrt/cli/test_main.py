@@ -29,13 +29,6 @@ def test_the_version_is_that_of_the_package(command: Command) -> None:
     assert command("--version") == (0, f"agentrt {metadata.version('agentrt')}\n", "")
 
 
-@process
-def test_python_m_agentrt_is_the_same() -> None:
-    command = [sys.executable, "-m", "agentrt", "--help"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert "doctor" in ended.stdout
-
-
 @pytest.mark.parametrize("command", [[], ["demo"], ["chat"], ["doctor"], ["bench"]])
 @process
 def test_help_imports_nothing_heavy(command: list[str]) -> None:
@@ -171,9 +164,6 @@ def test_an_unexpected_error_keeps_its_traceback() -> None:
         (["serve", "--model", "nano", "--model", ""], "--model: it is empty"),
         (["serve", "--context-folder", "~nobody-here/x"], "--context-folder: '~nobody-here/x' begins"),
         (["bench", "engine", "--json", ""], "--json: it is empty"),
-        (["top", "--token-file", ""], "--token-file: it is empty"),
-        (["top", "--url", "127.0.0.1:1"], "--url: '127.0.0.1:1' is not the address of a server"),
-        (["top", "--url", "http://x", "--uds", "FILE"], "--url and --uds"),
         (["bench", "scheduler", "--peer", "vllm=http://x:99999,bf16"], "--peer: 'http://x:99999' is not"),
         (["serve", "--model", "FILE", "--port", "0"], "is a file, but a model is"),
         (["gateway", "--upstream", "x"], "is not the address of an engine"),

@@ -1,4 +1,4 @@
-"""What the options of ``agentrt serve`` make of the runtime's settings."""
+"""What the options of ``agentrt serve`` make of the runtime's settings, and of the names of models."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from agentrt.cli.command import ConfiguredCommand
 from agentrt.cli.main import app
+from agentrt.cli.options import names_of_models
 from agentrt.runtime import PoolConfig, PooledModel, RuntimeConfig
 from agentrt.runtime.serving.server import ServerConfig
 from agentrt.settings import Settings
@@ -131,3 +132,37 @@ def test_the_length_of_answers_without_max_tokens(monkeypatch: pytest.MonkeyPatc
     CliRunner().invoke(app, ["serve", "--no-auth", "--default-max-tokens", "7"])
     CliRunner().invoke(app, ["serve", "--no-auth"])
     assert [config.default_max_tokens for config in found] == [7, None]
+
+
+def test_whose_names_they_are() -> None:
+    assert names_of_models(["a", "b"], []) == [[], []]
+    assert names_of_models(["a"], ["x", "y"]) == [["x", "y"]]
+    assert names_of_models(["a"], ["x=a"]) == [["x"]]
+    assert names_of_models(["a", "b=1.gguf"], ["x=b=1.gguf", "y=a", "z=a"]) == [["y", "z"], ["x"]]
+
+
+def test_a_home_folder_is_expanded_as_in_model() -> None:
+    home = str(Path.home())
+    assert names_of_models([f"{home}/x.gguf", "a"], ["coder=~/x.gguf"]) == [["coder"], []]
+    assert names_of_models(["a", "~/x.gguf"], [f"coder={home}/x.gguf"]) == [[], ["coder"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("x", "which model it names. Give x=MODEL, where MODEL is one of a, b"),
+        ("x=c", "'c' in 'x=c' is no value of --model. Give one of a, b"),
+        ("=a", "is no name"),
+        ("x=", "is no name"),
+        ("", "is no name"),
+    ],
+)
+def test_names_that_do_not_say_whose_they_are(name: str, message: str) -> None:
+    with pytest.raises(typer.BadParameter, match=message):
+        names_of_models(["a", "b"], [name])
+
+
+@pytest.mark.parametrize("names", [["x", "x"], ["x", "y", "x=a"]])
+def test_a_name_that_is_given_twice(names: list[str]) -> None:
+    with pytest.raises(typer.BadParameter, match=f"'{names[-1]}' is given twice. Give it once"):
+        names_of_models(["a"], names)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from agentrt.concurrency.handover import Handover, produced_elsewhere, produced_in_thread
 from agentrt.concurrency.threads import start_in_thread
+from tests.agentrt.loops import on_a_loop
 from tests.patience import PATIENCE_S
 
 
@@ -49,31 +50,29 @@ def test_every_reader_gets_every_item_in_order(before: int, after: int, tasks: i
     assert asyncio.run(main()) == [list(range(before + after))] * (tasks + threads)
 
 
-def test_a_loop_is_woken_once_for_all_items_of_a_batch() -> None:
+@on_a_loop
+async def test_a_loop_is_woken_once_for_all_items_of_a_batch() -> None:
     wakes: list[object] = []
-
-    async def main() -> list[list[int]]:
-        loop = asyncio.get_running_loop()
-        call_soon = loop.call_soon
-        handover = Handover[int]()
-        reading = asyncio.create_task(anext_batches(handover))
-        await asyncio.sleep(0)
-
-        def counted(callback: Callable[..., object], *args: Any, **kwargs: Any) -> asyncio.Handle:
-            if getattr(callback, "__name__", "") == "_wake":
-                wakes.append(callback)
-            return call_soon(callback, *args, **kwargs)
-
-        loop.call_soon = counted  # type: ignore[assignment, method-assign]
-        for number in range(100):
-            handover.put(number)
-        handover.close()
-        return await reading
 
     async def anext_batches(handover: Handover[int]) -> list[list[int]]:
         return [batch async for batch in handover.batches()]
 
-    assert asyncio.run(main()) == [list(range(100))]
+    loop = asyncio.get_running_loop()
+    call_soon = loop.call_soon
+    handover = Handover[int]()
+    reading = asyncio.create_task(anext_batches(handover))
+    await asyncio.sleep(0)
+
+    def counted(callback: Callable[..., object], *args: Any, **kwargs: Any) -> asyncio.Handle:
+        if getattr(callback, "__name__", "") == "_wake":
+            wakes.append(callback)
+        return call_soon(callback, *args, **kwargs)
+
+    loop.call_soon = counted  # type: ignore[assignment, method-assign]
+    for number in range(100):
+        handover.put(number)
+    handover.close()
+    assert (await reading) == [list(range(100))]
     assert len(wakes) == 1
 
 
@@ -114,20 +113,18 @@ def test_a_reader_whose_loop_is_closed_does_not_affect_others() -> None:
     assert items_of_blocking(handover) == [1, 2]
 
 
-def test_a_reader_that_leaves_is_woken_no_more() -> None:
-    async def main() -> None:
-        handover = Handover[int]()
-        handover.put(1)
-        async with aclosing(handover.batches()) as batches:
-            await anext(batches)
-        reading = asyncio.create_task(items_of(handover))
-        await asyncio.sleep(0)
-        reading.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await reading
-        assert handover._wakers == []
-
-    asyncio.run(main())
+@on_a_loop
+async def test_a_reader_that_leaves_is_woken_no_more() -> None:
+    handover = Handover[int]()
+    handover.put(1)
+    async with aclosing(handover.batches()) as batches:
+        await anext(batches)
+    reading = asyncio.create_task(items_of(handover))
+    await asyncio.sleep(0)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    assert handover._wakers == []
 
 
 def test_what_is_produced_elsewhere_comes_in_order_and_its_error_last() -> None:
@@ -150,7 +147,8 @@ def test_what_is_produced_elsewhere_comes_in_order_and_its_error_last() -> None:
     assert taken == [0, 1, 2]
 
 
-def test_leaving_cancels_the_producer_which_may_go_on_putting() -> None:
+@on_a_loop
+async def test_leaving_cancels_the_producer_which_may_go_on_putting() -> None:
     ended: Future[None] = Future()
     puts: list[Callable[[int], None]] = []
 
@@ -159,18 +157,16 @@ def test_leaving_cancels_the_producer_which_may_go_on_putting() -> None:
         put(1)
         return ended
 
-    async def main() -> None:
-        async with aclosing(produced_elsewhere(start)) as numbers:
-            async for _ in numbers:
-                break
-        puts[0](2)
-        await asyncio.sleep(0)
-
-    asyncio.run(main())
+    async with aclosing(produced_elsewhere(start)) as numbers:
+        async for _ in numbers:
+            break
+    puts[0](2)
+    await asyncio.sleep(0)
     assert ended.cancelled()
 
 
-def test_a_generator_in_a_thread_is_closed_once_it_is_left() -> None:
+@on_a_loop
+async def test_a_generator_in_a_thread_is_closed_once_it_is_left() -> None:
     closed = threading.Event()
     go_on = threading.Event()
 
@@ -182,11 +178,8 @@ def test_a_generator_in_a_thread_is_closed_once_it_is_left() -> None:
         finally:
             closed.set()
 
-    async def main() -> None:
-        async with aclosing(produced_in_thread(count, name="test")) as numbers:
-            assert await anext(numbers) == 0
-
-    asyncio.run(main())
+    async with aclosing(produced_in_thread(count, name="test")) as numbers:
+        assert await anext(numbers) == 0
     assert not closed.is_set()
     go_on.set()
     assert closed.wait(PATIENCE_S)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from agentrt.concurrency.merge import merge
 from agentrt.testing import run_in_virtual_time
+from tests.agentrt.loops import in_virtual_time
 
 PAUSES = st.lists(st.sampled_from([0.0, 1.0, 2.0]), max_size=5)
 
@@ -76,17 +77,14 @@ def test_errors_by_the_policy(streams: list[tuple[list[float], bool]], errors_la
 
 
 @pytest.mark.parametrize("others", [0, 2])
-def test_leaving_closes_the_streams(others: int) -> None:
+@in_virtual_time
+async def test_leaving_closes_the_streams(others: int) -> None:
     sources = [Source([0.0, 0.0]), *(Source([0.0, 9.0, 9.0]) for _ in range(others))]
-
-    async def main() -> float:
-        async with aclosing(merge([source.items() for source in sources])) as items:
-            async for _ in items:
-                await asyncio.sleep(1)
-                break
-        return anyio.current_time()
-
-    assert run_in_virtual_time(main) == 1
+    async with aclosing(merge([source.items() for source in sources])) as items:
+        async for _ in items:
+            await asyncio.sleep(1)
+            break
+    assert anyio.current_time() == 1
     assert all(source.closed == 1 for source in sources)
 
 
@@ -117,35 +115,31 @@ def test_cancelling_the_consumer_ends_the_streams_before_it_goes_on(by_scope: bo
     assert closed_at == [2]
 
 
-def test_a_slow_consumer_holds_the_streams_back() -> None:
+@in_virtual_time
+async def test_a_slow_consumer_holds_the_streams_back() -> None:
     sources = [Source([0.0] * 5) for _ in range(2)]
     ahead: list[int] = []
-
-    async def main() -> None:
-        taken = 0
-        async for _ in merge([source.items() for source in sources]):
-            taken += 1
-            await asyncio.sleep(1)
-            ahead.append(sum(source.produced for source in sources) - taken)
-
-    run_in_virtual_time(main)
+    taken = 0
+    async for _ in merge([source.items() for source in sources]):
+        taken += 1
+        await asyncio.sleep(1)
+        ahead.append(sum(source.produced for source in sources) - taken)
     assert max(ahead) <= 3  # one in the queue, and one that each stream waits to put there
 
 
 @pytest.mark.parametrize("errors_last", [True, False])
-def test_a_stream_that_cancels_itself_ends_alone(errors_last: bool) -> None:
+@in_virtual_time
+async def test_a_stream_that_cancels_itself_ends_alone(errors_last: bool) -> None:
     async def cancelled() -> AsyncIterator[int]:
         raise asyncio.CancelledError
         yield 0
 
-    async def main() -> list[tuple[int, int]]:
-        streams = [cancelled(), Source([0.0, 1.0]).items()]
-        return [item async for item in merge(streams, errors_last=errors_last)]
-
-    assert run_in_virtual_time(main) == [(1, 0), (1, 1)]
+    streams = [cancelled(), Source([0.0, 1.0]).items()]
+    assert ([item async for item in merge(streams, errors_last=errors_last)]) == [(1, 0), (1, 1)]
 
 
-def test_an_iterator_that_cannot_be_closed() -> None:
+@in_virtual_time
+async def test_an_iterator_that_cannot_be_closed() -> None:
     class Count:
         def __init__(self) -> None:
             self.left = 2
@@ -159,7 +153,4 @@ def test_an_iterator_that_cannot_be_closed() -> None:
                 raise StopAsyncIteration
             return self.left
 
-    async def main() -> list[tuple[int, int]]:
-        return [item async for item in merge([Count(), Count()])]
-
-    assert sorted(run_in_virtual_time(main)) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert sorted([item async for item in merge([Count(), Count()])]) == [(0, 0), (0, 1), (1, 0), (1, 1)]

@@ -11,8 +11,9 @@ from concurrent.futures import Future
 
 import pytest
 
-from agentrt.concurrency.hosts import running_loop, worker_loop
+from agentrt.concurrency.hosts import worker_loop
 from agentrt.concurrency.threads import loop_caller, on_event_loop, run_in_thread, wait_for
+from tests.agentrt.loops import on_a_loop
 from tests.patience import PATIENCE_S
 
 variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
@@ -40,39 +41,32 @@ def test_a_thread_runs_in_the_callers_context_and_hands_over_its_outcome() -> No
         asyncio.run(run_in_thread(fail, name="test"))
 
 
-def test_cancelling_abandons_a_thread_that_hangs() -> None:
+@on_a_loop
+async def test_cancelling_abandons_a_thread_that_hangs() -> None:
     release = threading.Event()
-
-    async def main() -> None:
-        task = asyncio.create_task(run_in_thread(release.wait, name="test"))
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(main())
+    task = asyncio.create_task(run_in_thread(release.wait, name="test"))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     release.set()
 
 
-def test_waiting_never_raises_the_outcome() -> None:
-    async def main() -> None:
-        failed: Future[None] = Future()
-        failed.set_exception(OSError())
-        await wait_for(failed)
-        cancelled: Future[None] = Future()
-        waiting = asyncio.create_task(wait_for(cancelled))
-        await asyncio.sleep(0)
-        cancelled.cancel()
-        await waiting
-
-    asyncio.run(main())
+@on_a_loop
+async def test_waiting_never_raises_the_outcome() -> None:
+    failed: Future[None] = Future()
+    failed.set_exception(OSError())
+    await wait_for(failed)
+    cancelled: Future[None] = Future()
+    waiting = asyncio.create_task(wait_for(cancelled))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    await waiting
 
 
-def test_calling_into_a_closed_loop_has_no_effect() -> None:
-    async def main() -> object:
-        return loop_caller()
-
-    call_soon = asyncio.run(main())
+@on_a_loop
+async def test_calling_into_a_closed_loop_has_no_effect() -> None:
+    call_soon = loop_caller()
     called: list[int] = []
     call_soon(lambda: called.append(1))  # type: ignore[operator]
     assert called == []
@@ -90,24 +84,6 @@ def test_the_worker_loop_runs_tasks_in_the_callers_context_in_another_thread() -
     value, thread = found.result(PATIENCE_S)
     assert value == "set by the caller"
     assert thread != threading.get_ident()
-
-
-def test_a_turn_on_the_running_loop_outlives_the_call_that_started_it() -> None:
-    async def main() -> list[str]:
-        done: list[str] = []
-        go = asyncio.Event()
-
-        async def turn() -> None:
-            await go.wait()
-            done.append("ran")
-
-        running_loop.start(turn)
-        go.set()
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        return done
-
-    assert asyncio.run(main()) == ["ran"]
 
 
 def test_a_process_ends_although_a_speculation_hangs() -> None:

@@ -78,8 +78,11 @@ def run(
     wrong: Sequence[int] = (),
     text: str | None = None,
     result: Any = "found",
+    model: Script | None = None,
+    requests: int = TURNS + 1,
 ) -> tuple[list[Any], float, SpeculationReport, Script]:
-    model = Script(times.generation, text)
+    """Take turns up to the last answer, or as many as ``requests``, in a session of its own."""
+    model = model or Script(times.generation, text)
 
     @speculable
     async def look(q: str) -> Any:
@@ -91,7 +94,7 @@ def run(
         config = SpeculationConfig(turn_ahead=ahead)
         messages: list[Message] = [{"role": "user", "content": "hi"}]
         async with SpeculationSession([look], [oracle], config=config) as session:
-            while True:
+            for _ in range(requests):
                 answer = await session.ask(model, messages, [])
                 messages.append(answer)
                 for call in answer.get("tool_calls", ()):
@@ -99,9 +102,7 @@ def run(
                     value = await session.acall(ToolCall("look", arguments, call["id"]))
                     content = value if isinstance(value, str) else json.dumps(value)
                     messages.append({"role": "tool", "tool_call_id": call["id"], "content": content})
-                if not answer.get("tool_calls"):
-                    break
-            took = asyncio.get_running_loop().time()
+        took = asyncio.get_running_loop().time()
         return [_told(message) for message in messages], took, session.report(), model
 
     return run_in_virtual_time(main)
@@ -191,39 +192,11 @@ def test_a_request_that_failed_ahead_is_sent_again_when_it_is_due() -> None:
                 raise ConnectionError
             return answer
 
-    @speculable
-    async def look(q: str) -> str:
-        await asyncio.sleep(5)
-        return "found"
-
-    async def main() -> tuple[int, SpeculationReport]:
-        model = Flaky(40)
-        messages: list[Message] = [{"role": "user", "content": "hi"}]
-        config = SpeculationConfig(turn_ahead=TurnAhead())
-        async with SpeculationSession([look], [Oracle(1, looks_ahead=False)], config=config) as session:
-            for step in range(3):
-                answer = await session.ask(model, messages, [])
-                call = answer["tool_calls"][0]
-                value = await session.acall(ToolCall("look", {"q": f"q{step}"}, call["id"]))
-                output = {"role": "tool", "tool_call_id": call["id"], "content": value}
-                messages += [answer, output]
-        return model.requests.count(1), session.report()
-
-    assert run_in_virtual_time(main)[0] == 2
+    *_, model = run(TurnTimes(40, 1, 5), ahead=TurnAhead(), model=Flaky(40), requests=3)
+    assert model.requests.count(1) == 2
 
 
 def test_closing_the_session_cancels_requests_sent_ahead() -> None:
-    model = Script(40)
-
-    @speculable
-    async def look(q: str) -> str:
-        return "found"
-
-    async def main() -> float:
-        config = SpeculationConfig(turn_ahead=TurnAhead(depth=2))
-        async with SpeculationSession([look], [Oracle(1, looks_ahead=False)], config=config) as session:
-            await session.ask(model, [{"role": "user", "content": "hi"}], [])
-        return asyncio.get_running_loop().time()
-
-    assert run_in_virtual_time(main) == 40
+    _, took, _, model = run(TurnTimes(40, 1, 1), ahead=TurnAhead(depth=2), requests=1)
+    assert took == 40
     assert model.cancelled == 2

@@ -1,34 +1,24 @@
-"""The report adds up what happened, and stays bounded."""
+"""The report adds up what happened, stays bounded, and is shown in notebooks and terminals."""
 
 from __future__ import annotations
 
+import io
+import re
 import threading
+from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import pytest
 
 from agentrt.drafts import DraftCost
-from agentrt.reports.events import (
-    CallClaimed,
-    CallMissed,
-    DraftArrived,
-    DraftJudged,
-    DraftRefused,
-    PredictorCharged,
-    PredictorFailed,
-    PredictorSkipped,
-    PredictorStarted,
-    SpeculationEvent,
-    SpeculationWasted,
-    SubmissionRefused,
-    TurnAnswered,
-)
-from agentrt.reports.report import PredictorReport, SpeculationReport, ToolReport
+from agentrt.reports import AheadReport, PredictorReport, SpeculationReport, ToolReport
+from agentrt.reports import events as ev
 from agentrt.reports.reporter import Reporter
-from agentrt.reports.turn_recorder import TurnRecorder
+from agentrt.tools.claims import TurnRecorder
 from agentrt.tools.speculation import Draft, Speculation
 
 
-def noted(*events: SpeculationEvent) -> SpeculationReport:
+def noted(*events: ev.SpeculationEvent) -> SpeculationReport:
     """Return the report of these events of the first turn."""
     reporter = Reporter(turns_kept=10)
     reporter.next_turn()
@@ -44,14 +34,14 @@ def test_an_empty_report() -> None:
 
 def test_the_report_of_a_turn() -> None:
     report = noted(
-        DraftArrived(1, "p", "look", 0.25),
-        DraftArrived(1, "p", "other", 0.5),
-        DraftRefused(1, "p", "other", "not speculable"),
-        PredictorFailed(1, "q", "down"),
-        TurnAnswered(1, 1.0, ("look", "save")),
-        CallClaimed(1, "look", tool_s=3.0, waited_s=2.0, draft_s=0.25),
-        CallMissed(1, "look", tool_s=4.0, reason="not predicted"),
-        SpeculationWasted(1, "look", ran_s=0.5, reason="loser", cost=0.25),
+        ev.DraftArrived(1, "p", "look", 0.25),
+        ev.DraftArrived(1, "p", "other", 0.5),
+        ev.DraftRefused(1, "p", "other", "not speculable"),
+        ev.PredictorFailed(1, "q", "down"),
+        ev.TurnAnswered(1, 1.0, ("look", "save")),
+        ev.CallClaimed(1, "look", tool_s=3.0, waited_s=2.0, draft_s=0.25),
+        ev.CallMissed(1, "look", tool_s=4.0, reason="not predicted"),
+        ev.SpeculationWasted(1, "look", ran_s=0.5, reason="loser", cost=0.25),
     )
     (turn,) = report.turns
     assert (turn.turn, turn.generation_s, turn.drafts, turn.first_draft_s) == (1, 1.0, 2, 0.25)
@@ -70,13 +60,13 @@ def test_the_report_of_a_turn() -> None:
 
 def test_the_report_of_predictors_and_their_cost() -> None:
     report = noted(
-        PredictorStarted(1, "p", 3),
-        DraftJudged(1, "p", "look", True, 0.1),
-        DraftJudged(1, "p", "look", False, 0.2),
-        PredictorCharged(1, "p", DraftCost(100, 20, 0.5)),
-        PredictorFailed(1, "q", "down"),
-        PredictorSkipped(2, "p", "not worth it"),
-        SpeculationWasted(1, "look", 1.0, "loser", "p", 0.25),
+        ev.PredictorStarted(1, "p", 3),
+        ev.DraftJudged(1, "p", "look", True, 0.1),
+        ev.DraftJudged(1, "p", "look", False, 0.2),
+        ev.PredictorCharged(1, "p", DraftCost(100, 20, 0.5)),
+        ev.PredictorFailed(1, "q", "down"),
+        ev.PredictorSkipped(2, "p", "not worth it"),
+        ev.SpeculationWasted(1, "look", 1.0, "loser", "p", 0.25),
     )
     assert report.predictors == {
         "p": PredictorReport(
@@ -92,10 +82,10 @@ def test_the_report_of_predictors_and_their_cost() -> None:
 
 def test_a_draft_that_was_not_run_could_have_saved_what_equation_1_says() -> None:
     report = noted(
-        TurnAnswered(1, 2.0, ("look", "look", "look")),
-        CallMissed(1, "look", 1.0, "shadow", draft_s=0.5),  # hidden behind the model whole
-        CallMissed(1, "look", 5.0, "shadow", draft_s=0.5),
-        CallMissed(1, "look", 5.0, "not predicted"),
+        ev.TurnAnswered(1, 2.0, ("look", "look", "look")),
+        ev.CallMissed(1, "look", 1.0, "shadow", draft_s=0.5),  # hidden behind the model whole
+        ev.CallMissed(1, "look", 5.0, "shadow", draft_s=0.5),
+        ev.CallMissed(1, "look", 5.0, "not predicted"),
     )
     assert [call.could_save_s for call in report.turns[0].calls] == [1.0, 1.5, 0.0]
     assert report.total.could_save_s == 2.5
@@ -104,7 +94,7 @@ def test_a_draft_that_was_not_run_could_have_saved_what_equation_1_says() -> Non
 
 def test_refused_submissions_are_counted_by_tool_and_by_reason() -> None:
     refused = ("look", "NotFoundError 404"), ("look", "NotFoundError 404"), ("find", "Timeout")
-    report = noted(*(SubmissionRefused(1, tool, reason) for tool, reason in refused))
+    report = noted(*(ev.SubmissionRefused(1, tool, reason) for tool, reason in refused))
     assert {name: each.refused_submissions for name, each in report.tools.items()} == {"look": 2, "find": 1}
     assert (report.total.refused_submissions, report.total.calls) == (3, 0)
     assert report.refusals == report.model_dump()["refusals"] == {"NotFoundError 404": 2, "Timeout": 1}
@@ -117,26 +107,14 @@ def test_refused_submissions_are_counted_by_tool_and_by_reason() -> None:
     assert "refused" not in str(Reporter(turns_kept=1).report())
 
 
-def test_a_late_event_finds_its_turn() -> None:
-    reporter = Reporter(turns_kept=10)
-    first, second = reporter.next_turn(), reporter.next_turn()
-    reporter.note(CallMissed(first, "look", 1.0, "not predicted"))
-    assert [len(turn.calls) for turn in reporter.report().turns] == [1, 0]
-    assert second == 2
-
-
-def test_waiting_longer_than_the_tool_ran_saves_nothing() -> None:
-    assert CallClaimed(1, "look", tool_s=1.0, waited_s=1.1, draft_s=0.0).saved_s == 0.0
-
-
 def test_old_turns_and_endless_problems_are_dropped_but_totals_are_not() -> None:
     reporter = Reporter(turns_kept=2)
     for _ in range(5):
         turn = reporter.next_turn()
-        reporter.note(CallMissed(turn, "look", 1.0, "not predicted"))
-    reporter.note(CallMissed(1, "look", 1.0, "of a turn that was dropped"))
+        reporter.note(ev.CallMissed(turn, "look", 1.0, "not predicted"))
+    reporter.note(ev.CallMissed(1, "look", 1.0, "of a turn that was dropped"))
     for number in range(100):
-        reporter.note(PredictorFailed(turn, "p", str(number)))
+        reporter.note(ev.PredictorFailed(turn, "p", str(number)))
     report = reporter.report()
     assert [each.turn for each in report.turns] == [4, 5]
     assert report.total.misses == 6
@@ -146,17 +124,13 @@ def test_old_turns_and_endless_problems_are_dropped_but_totals_are_not() -> None
 def test_a_lost_speculation_gives_its_own_reason() -> None:
     seen = []
 
-    class Observer:
-        def on_event(self, event: object) -> None:
-            seen.append(event)
-
-    observed = Reporter(turns_kept=2, observers=[Observer()])
+    observed = Reporter(turns_kept=2, observers=[SimpleNamespace(on_event=seen.append)])
     recorder = TurnRecorder(observed, observed.next_turn())
     lost = Speculation(Draft("look", "k"), ttl=1.0)
     lost.fail(OSError())
     recorder.wasted(lost, "loser")
     event = seen[-1]
-    assert isinstance(event, SpeculationWasted)
+    assert isinstance(event, ev.SpeculationWasted)
     assert event.reason == "the speculation failed with OSError"
 
 
@@ -171,7 +145,7 @@ def test_a_failing_observer_is_logged_without_the_error_that_the_event_reports(
     try:
         raise ValueError("a secret argument")
     except ValueError:
-        reporter.note(PredictorFailed(1, "p", "ValueError"))
+        reporter.note(ev.PredictorFailed(1, "p", "ValueError"))
     assert "the observer's own" in caplog.text
     assert "secret" not in caplog.text
 
@@ -182,7 +156,7 @@ def test_counting_from_many_threads_loses_nothing() -> None:
 
     def count() -> None:
         for _ in range(200):
-            reporter.note(CallClaimed(turn, "look", 1.0, 0.0, 0.0))
+            reporter.note(ev.CallClaimed(turn, "look", 1.0, 0.0, 0.0))
 
     threads = [threading.Thread(target=count) for _ in range(4)]
     for thread in threads:
@@ -191,3 +165,64 @@ def test_counting_from_many_threads_loses_nothing() -> None:
         thread.join()
     assert reporter.report().total.claims == 800
     assert reporter.report().total.saved_s == pytest.approx(800)
+
+
+MARKUP = '<script>alert("x")</script>'
+REPORT = SpeculationReport(
+    total=ToolReport(claims=3, misses=1, wasted=2, saved_s=1.25, wasted_s=0.5, refused_submissions=1),
+    tools={
+        "get_weather": ToolReport(claims=3, misses=1, saved_s=1.25),
+        MARKUP: ToolReport(wasted=2, wasted_s=0.5, stopped=MARKUP),
+    },
+    predictors={"pattern": PredictorReport(started=4, drafts=5, correct=3, input_tokens=120, money=0.25)},
+    ahead=AheadReport(kept=1, saved_s=2.0),
+    refusals={MARKUP: 1},
+)
+
+
+class Reader(HTMLParser):
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.texts: list[str] = []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.tags.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def test_a_notebook_shows_tables() -> None:
+    read = Reader(REPORT._repr_html_())
+    assert set(read.tags) == {"div", "p", "table", "thead", "tbody", "tr", "th", "td"}
+    assert read.tags.count("table") == 2
+    for text in ("get_weather", "3 of 4", "1.25", "pattern", "3 of 5", "cost: 0.25"):
+        assert text in read.texts
+    assert "<script" not in REPORT._repr_html_()
+    assert read.texts.count(MARKUP) == 2  # the name of the tool, and why it was stopped
+
+
+def test_an_empty_report_has_no_tables() -> None:
+    read = Reader(SpeculationReport()._repr_html_())
+    assert "table" not in read.tags
+    assert "0 of 0 calls" in read.texts[1]
+
+
+def test_rich_prints_the_same() -> None:
+    console = pytest.importorskip("rich.console")
+    output = io.StringIO()
+    console.Console(file=output, width=200, color_system=None).print(REPORT)
+    shown = output.getvalue()
+    for text in ("get_weather", "3 of 4", "pattern", "cost: 0.25", MARKUP):
+        assert text in shown
+    assert output.getvalue().count("right drafts not claimed") == 1
+
+
+def test_ipython_prints_the_summary_and_a_representation_is_one_line() -> None:
+    shown: list[str] = []
+    REPORT._repr_pretty_(SimpleNamespace(text=shown.append), cycle=False)
+    assert shown == [str(REPORT)]
+    assert re.fullmatch(r"<SpeculationReport: 0 of 0 calls claimed [^\n]*>", repr(SpeculationReport()))

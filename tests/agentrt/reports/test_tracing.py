@@ -18,19 +18,12 @@ from opentelemetry.trace import StatusCode
 
 from agentrt import DraftRequest, SpeculationSession, ToolCall, speculable
 from agentrt.drafts import DraftCost
-from agentrt.reports.events import (
-    CallClaimed,
-    DraftArrived,
-    PredictorCharged,
-    SpeculationEvent,
-    SpeculationStarted,
-    SubmissionRefused,
-    TurnAnswered,
-    TurnStarted,
-)
+from agentrt.reports import events as ev
 from agentrt.reports.tracing import SpanObserver
 from agentrt.testing import ScriptedSpeculator
 from agentrt.turns.turn import Turn
+from tests.agentrt.loops import on_a_loop
+from tests.agentrt.turns.sessions import drive
 from tests.patience import PATIENCE_S
 
 
@@ -43,7 +36,16 @@ def exporter(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
     return exporter
 
 
-def test_a_session_leaves_spans_of_its_turns_and_speculations(exporter: InMemorySpanExporter) -> None:
+def by_name(exporter: InMemorySpanExporter) -> dict[str, Any]:
+    return {span.name: span for span in exporter.get_finished_spans()}
+
+
+def links(span: Any) -> list[int]:
+    return [link.context.span_id for link in span.links]
+
+
+@on_a_loop
+async def test_a_session_leaves_spans_of_its_turns_and_speculations(exporter: InMemorySpanExporter) -> None:
     both_run = asyncio.Event()
 
     @speculable
@@ -52,16 +54,13 @@ def test_a_session_leaves_spans_of_its_turns_and_speculations(exporter: InMemory
             both_run.set()
         return f"secret {q}"
 
-    async def main() -> None:
-        predictor = ScriptedSpeculator([ToolCall("look", {"q": "private"}), ToolCall("look", {"q": "wrong"})])
-        async with SpeculationSession([look], [predictor]) as session:
-            with trace.get_tracer("user").start_as_current_span("the user's own"):
-                with session.turn([], []) as turn:
-                    await both_run.wait()
-                    turn.bind([ToolCall("look", {"q": "private"}, "id1")])
-                await session.acall(ToolCall("look", {"q": "private"}, "id1"))
-
-    asyncio.run(main())
+    predictor = ScriptedSpeculator([ToolCall("look", {"q": "private"}), ToolCall("look", {"q": "wrong"})])
+    async with SpeculationSession([look], [predictor]) as session:
+        with trace.get_tracer("user").start_as_current_span("the user's own"):
+            with session.turn([], []) as turn:
+                await both_run.wait()
+                turn.bind([ToolCall("look", {"q": "private"}, "id1")])
+            await session.acall(ToolCall("look", {"q": "private"}, "id1"))
     spans: dict[str, list[Any]] = {}
     for span in exporter.get_finished_spans():
         spans.setdefault(span.name, []).append(span)
@@ -73,10 +72,8 @@ def test_a_session_leaves_spans_of_its_turns_and_speculations(exporter: InMemory
     assert call.attributes["gen_ai.tool.call.id"] == "id1"
     assert sorted(run.attributes["agentrt.speculation"] for run in early) == ["claimed", "wasted"]
     (claimed,) = [run for run in early if run.attributes["agentrt.speculation"] == "claimed"]
-    assert [link.context.span_id for link in call.links] == [claimed.context.span_id]
-    assert {run: [link.context.span_id for link in run.links] for run in early if run.links} == {
-        claimed: [call.context.span_id]
-    }
+    assert links(call) == [claimed.context.span_id]
+    assert {run: links(run) for run in early if run.links} == {claimed: [call.context.span_id]}
     assert call.attributes["agentrt.speculation"] == "claimed"
     for run in runs:
         assert run.attributes["gen_ai.operation.name"] == "execute_tool"
@@ -128,7 +125,7 @@ def test_what_drafts_and_speculations_trace_is_below_the_turn(
             session.turn([], []) as turn,
         ):
             run(turn)
-    spans = {span.name: span for span in exporter.get_finished_spans()}
+    spans = by_name(exporter)
     parents = {name: spans[name].parent.span_id for name in ("chat draft", "inside the tool", "chat main")}
     speculate, user = spans["speculate"].context.span_id, spans["user"].context.span_id
     run = spans["execute_tool look"].context.span_id
@@ -147,7 +144,7 @@ def noticed() -> tuple[Any, threading.Event]:
     return look, ran
 
 
-def observed(*events: SpeculationEvent) -> SpanObserver:
+def observed(*events: ev.SpeculationEvent) -> SpanObserver:
     """Return an observer that has seen these events."""
     observer = SpanObserver()
     for event in events:
@@ -155,23 +152,22 @@ def observed(*events: SpeculationEvent) -> SpanObserver:
     return observer
 
 
-def test_the_cost_of_a_predictor_is_one_event_of_the_turn(exporter: InMemorySpanExporter) -> None:
-    charged = [PredictorCharged(1, "p", DraftCost(100, 0)), PredictorCharged(1, "p", DraftCost(-10, 7))]
-    observed(TurnStarted(1), *charged, TurnAnswered(1, 1.0, ()))
-    (span,) = exporter.get_finished_spans()
-    ((_, attributes),) = [(event.name, dict(event.attributes or {})) for event in span.events]
-    assert attributes == {"agentrt.predictor": "p", "agentrt.input_tokens": 90, "agentrt.output_tokens": 7}
+CHARGED = [ev.PredictorCharged(1, "p", DraftCost(100, 0)), ev.PredictorCharged(1, "p", DraftCost(-10, 7))]
 
 
-def test_what_a_predictor_costs_after_the_answer_is_a_span_below_the_turn_s(
-    exporter: InMemorySpanExporter,
+@pytest.mark.parametrize("late", [0, 1])
+def test_the_cost_of_a_predictor_is_an_event_of_the_turn_or_a_span_below_it_after_the_answer(
+    exporter: InMemorySpanExporter, late: int
 ) -> None:
-    charged = [PredictorCharged(1, "p", DraftCost(100, 0)), PredictorCharged(1, "p", DraftCost(-10, 7))]
-    observed(TurnStarted(1), charged[0], TurnAnswered(1, 1.0, ()), charged[1])
-    turn, late = exporter.get_finished_spans()
-    assert late.parent is not None
-    assert (late.name, late.parent.span_id) == ("agentrt.draft", turn.context.span_id)
-    noted: list[dict[str, Any]] = [dict(turn.events[0].attributes or {}), dict(late.attributes or {})]
+    before = CHARGED[: len(CHARGED) - late]
+    observed(ev.TurnStarted(1), *before, ev.TurnAnswered(1, 1.0, ()), *CHARGED[len(before) :])
+    turn, *later = exporter.get_finished_spans()
+    assert [(span.name, span.parent and span.parent.span_id) for span in later] == [
+        ("agentrt.draft", turn.context.span_id)
+    ] * late
+    noted: list[dict[str, Any]] = [dict(each.attributes or {}) for each in (*turn.events, *later)]
+    assert len(noted) == 1 + late
+    assert {each["agentrt.predictor"] for each in noted} == {"p"}
     assert sum(each["agentrt.input_tokens"] for each in noted) == 90
     assert sum(each["agentrt.output_tokens"] for each in noted) == 7
 
@@ -180,10 +176,10 @@ def test_what_comes_after_the_answer_is_a_span_below_the_turn_s(
     exporter: InMemorySpanExporter, caplog: pytest.LogCaptureFixture
 ) -> None:
     observed(
-        TurnStarted(1),
-        SubmissionRefused(1, "look", "APIConnectionError"),
-        TurnAnswered(1, 1.0, ("look",)),
-        SubmissionRefused(1, "look", "NotFoundError 404"),
+        ev.TurnStarted(1),
+        ev.SubmissionRefused(1, "look", "APIConnectionError"),
+        ev.TurnAnswered(1, 1.0, ("look",)),
+        ev.SubmissionRefused(1, "look", "NotFoundError 404"),
     )
     spans = exporter.get_finished_spans()
     (turn,) = [span for span in spans if span.name == "speculate"]
@@ -198,20 +194,20 @@ def test_what_comes_after_the_answer_is_a_span_below_the_turn_s(
 
 def test_events_of_turns_long_gone_are_no_problem(exporter: InMemorySpanExporter) -> None:
     observer = observed(
-        *map(TurnStarted, range(1, 1000)),
-        DraftArrived(1, "p", "look", 0.1),
-        SpeculationStarted(1, "look", "p", run=1),
-        TurnAnswered(1, 1.0, ()),
-        CallClaimed(1, "look", 1.0, 0.0, 0.1, "p", run=1),
-        CallClaimed(999, "look", 1.0, 0.0, 0.1, "p", run=2),  # whose start was not seen
-        SpeculationStarted(999, "look", "p", run=3),
+        *map(ev.TurnStarted, range(1, 1000)),
+        ev.DraftArrived(1, "p", "look", 0.1),
+        ev.SpeculationStarted(1, "look", "p", run=1),
+        ev.TurnAnswered(1, 1.0, ()),
+        ev.CallClaimed(1, "look", 1.0, 0.0, 0.1, "p", run=1),
+        ev.CallClaimed(999, "look", 1.0, 0.0, 0.1, "p", run=2),  # whose start was not seen
+        ev.SpeculationStarted(999, "look", "p", run=3),
     )
     with observer.calling(1, "look", "id1", 1), observer.running(1, 1):
         pass
     assert exporter.get_finished_spans() == ()
     assert len(observer._turns) == 256
     for turn in range(1000, 1257):
-        observer.on_event(TurnStarted(turn))
+        observer.on_event(ev.TurnStarted(turn))
     assert [span.name for span in exporter.get_finished_spans()] == ["execute_tool look"]
 
 
@@ -224,24 +220,17 @@ def test_a_miss_is_the_call_s_own_run(exporter: InMemorySpanExporter, is_async: 
         with trace.get_tracer("client").start_as_current_span("inside the tool"):
             raise ValueError(f"secret {q}")
 
-    session = SpeculationSession([look], [ScriptedSpeculator([])])
     call = ToolCall("look", {"q": "private"}, "id1")
 
-    async def acall() -> None:
-        async with session:
-            with session.turn([], []) as turn:
-                turn.bind([call])
-            await session.acall(call)
-
     def blocking() -> None:
-        with session:
+        with SpeculationSession([look], []) as session:
             with session.turn([], []) as turn:
                 turn.bind([call])
             session.call(call)
 
     with pytest.raises(ValueError, match="secret"):
-        asyncio.run(acall()) if is_async else blocking()
-    spans = {span.name: span for span in exporter.get_finished_spans()}
+        drive(look, [], [call], generation_s=0) if is_async else blocking()
+    spans = by_name(exporter)
     missed = spans["execute_tool look"]
     assert missed.parent.span_id == spans["speculate"].context.span_id  # type: ignore[union-attr]
     assert spans["inside the tool"].parent.span_id == missed.context.span_id  # type: ignore[union-attr]
@@ -258,7 +247,7 @@ def test_a_turn_without_an_answer_ends_its_span(exporter: InMemorySpanExporter) 
     predictor = ScriptedSpeculator([ToolCall("look", {"q": "a"})])
     with SpeculationSession([look], [predictor]) as session, session.turn([], []):
         assert ran.wait(PATIENCE_S)
-    spans = {span.name: span for span in exporter.get_finished_spans()}
+    spans = by_name(exporter)
     turn = spans["speculate"]
     assert spans["execute_tool look"].parent.span_id == turn.context.span_id  # type: ignore[union-attr]
     assert dict(turn.attributes or {}) == {
@@ -270,11 +259,11 @@ def test_a_turn_without_an_answer_ends_its_span(exporter: InMemorySpanExporter) 
 def test_what_an_engine_answers_within_a_call_is_not_the_call_s(exporter: InMemorySpanExporter) -> None:
     """A tool may be an agent of its own."""
     outer, inner = (
-        observed(TurnStarted(1)),
-        observed(TurnStarted(1), SpeculationStarted(1, "look", "p", run=1)),
+        observed(ev.TurnStarted(1)),
+        observed(ev.TurnStarted(1), ev.SpeculationStarted(1, "look", "p", run=1)),
     )
     with outer.calling(1, "ask", "id1", None):
-        inner.on_event(CallClaimed(1, "look", 1.0, 0.0, 0.1, "p", run=1))
+        inner.on_event(ev.CallClaimed(1, "look", 1.0, 0.0, 0.1, "p", run=1))
     outcomes = {
         span.name: (span.attributes or {}).get("agentrt.speculation")
         for span in exporter.get_finished_spans()
@@ -294,8 +283,7 @@ def test_a_call_that_the_framework_traces_is_no_second_span(exporter: InMemorySp
     runs = [span for span in exporter.get_finished_spans() if span.name == "execute_tool look"]
     (early,) = [span for span in runs if "agentrt.predictor" in (span.attributes or {})]
     (of_framework,) = [span for span in runs if span is not early]
-    assert [link.context.span_id for link in of_framework.links] == [early.context.span_id]
-    assert [link.context.span_id for link in early.links] == [of_framework.context.span_id]
+    assert (links(of_framework), links(early)) == ([early.context.span_id], [of_framework.context.span_id])
 
 
 def test_without_opentelemetry_nothing_is_traced() -> None:

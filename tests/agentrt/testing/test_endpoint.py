@@ -8,6 +8,7 @@ import re
 import sys
 import textwrap
 from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
 from typing import Any
 
 import httpx
@@ -31,31 +32,6 @@ def test_clients_on_either_library_are_answered() -> None:
             assert library.get(f"{URL}/models").json()["data"] == []
     assert listed.call_count == 3
     assert listed.calls[0].request.headers["authorization"] == "Bearer none"
-
-
-def test_an_answer_is_streamed() -> None:
-    async def events() -> AsyncIterator[bytes]:
-        yield b'data: {"choices": []}\n\n'
-        await asyncio.sleep(0)
-        yield b"data: [DONE]\n\n"
-
-    async def main() -> int:
-        async with openai.AsyncOpenAI(base_url=URL, api_key="none") as client:
-            stream = await client.chat.completions.create(model="m", messages=[], stream=True)
-            return len([chunk async for chunk in stream])
-
-    with mock_endpoint(URL) as endpoint:
-        kind = {"content-type": "text/event-stream"}
-        endpoint.post(CHAT).mock(return_value=httpx.Response(200, content=events(), headers=kind))
-        assert asyncio.run(main()) == 1
-
-
-def test_an_endpoint_that_is_down() -> None:
-    client = openai.OpenAI(base_url=URL, api_key="none", max_retries=0)
-    with mock_endpoint(URL) as endpoint:
-        endpoint.get("/models").mock(side_effect=httpx.ConnectError)
-        with pytest.raises(openai.APIConnectionError):
-            client.models.list()
 
 
 def test_the_example_in_the_docstring() -> None:
@@ -90,15 +66,10 @@ class Sent:
             self.log.append("closed")
 
     async def apieces(self) -> AsyncIterator[bytes]:
-        try:
-            for _ in range(self._pieces):
+        with closing(self.pieces()) as pieces:
+            for piece in pieces:
                 await asyncio.sleep(0)
-                self.log.append("sent")
-                yield PIECE
-            if self._error is not None:
-                raise self._error
-        finally:
-            self.log.append("closed")
+                yield piece
 
 
 def read(sent: Sent, at_most: int) -> None:
@@ -136,6 +107,7 @@ def test_pieces_arrive_as_they_are_sent_until_the_client_leaves(how: Any) -> Non
 
 
 ERRORS = [
+    (httpx.ConnectError, openai.APIConnectionError, httpx2.ConnectError),
     (httpx.ReadTimeout, openai.APITimeoutError, httpx2.ReadTimeout),
     (httpx.RemoteProtocolError, openai.APIConnectionError, httpx2.RemoteProtocolError),
     (httpx.CloseError, openai.APIConnectionError, httpx2.NetworkError),
@@ -197,13 +169,6 @@ def test_a_request_that_is_cancelled_counts_as_a_call() -> None:
 def test_what_no_route_matches_reaches_no_network() -> None:
     with mock_endpoint(URL), pytest.raises(AssertionError, match="not mocked"):
         httpx2.get("http://other.test/")
-
-
-def test_routes_that_were_not_called_are_an_error_unless_that_is_allowed() -> None:
-    with mock_endpoint(URL, assert_all_called=False) as endpoint:
-        endpoint.get("/models")
-    with pytest.raises(AssertionError, match="not called"), mock_endpoint(URL) as endpoint:
-        endpoint.get("/models")
 
 
 def test_without_respx_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from agentrt.tools.claims import PendingClaim, aclaim, claim
 from agentrt.tools.speculation import Draft, Speculation
+from tests.agentrt.loops import on_a_loop
 
 
 class Recorder:
@@ -60,25 +62,17 @@ def test_the_right_call_gets_its_speculation_once() -> None:
     assert [what for what, _ in recorder.notes] == ["claimed", "missed"]
 
 
-def test_a_call_without_a_pending_claim_runs_and_is_not_recorded() -> None:
-    assert claim(None, "tool", "k", real) == "real"
-
-
-def test_edited_arguments_run_for_real_and_the_speculation_is_cancelled() -> None:
+@pytest.mark.parametrize("key", ["edited", None])
+def test_edited_arguments_run_for_real_and_the_speculation_is_cancelled(key: str | None) -> None:
     recorder = Recorder()
     speculation = run_of(recorder=recorder)
     pending = PendingClaim("k", speculation, recorder)
-    assert claim(pending, "tool", "edited", real) == "real"
+    assert claim(pending, "tool", key, real) == "real"
     assert speculation.done
     assert recorder.notes == [
         ("wasted", "the arguments were edited"),
         ("missed", "the arguments were edited"),
     ]
-
-
-def test_a_key_that_cannot_be_made_matches_nothing() -> None:
-    pending = PendingClaim("k", run_of(), Recorder())
-    assert claim(pending, "tool", None, real) == "real"
 
 
 def test_a_failed_speculation_is_a_miss_and_the_real_error_is_the_users() -> None:
@@ -105,20 +99,17 @@ def test_an_unfinished_run_is_waited_for_in_a_thread() -> None:
     assert results == ["early"]
 
 
-def test_an_event_loop_is_never_blocked() -> None:
+@on_a_loop
+async def test_an_event_loop_is_never_blocked() -> None:
     recorder = Recorder()
-
-    async def main() -> list[str]:
-        unfinished, finished = run_of(), run_of()
-        finished.finish("early")
-        answers = []
-        for speculation in (unfinished, finished):
-            pending = PendingClaim("k", speculation, recorder)
-            answers.append(claim(pending, "tool", "k", real))
-        assert unfinished.done  # it can no longer be claimed
-        return answers
-
-    assert asyncio.run(main()) == ["real", "early"]
+    unfinished, finished = run_of(), run_of()
+    finished.finish("early")
+    answers = []
+    for speculation in (unfinished, finished):
+        pending = PendingClaim("k", speculation, recorder)
+        answers.append(claim(pending, "tool", "k", real))
+    assert unfinished.done  # it can no longer be claimed
+    assert answers == ["real", "early"]
     assert [what for what, _ in recorder.notes] == ["unclaimed", "missed", "claimed"]
 
 
@@ -130,28 +121,21 @@ def test_a_thread_never_waits_for_a_run_on_an_event_loop() -> None:
     assert claim(PendingClaim("k", done, Recorder()), "tool", "k", real) == "early"
 
 
-def test_a_coroutine_awaits_an_unfinished_run() -> None:
-    async def main() -> str:
-        speculation = run_of(needs_loop=True)
-        pending = PendingClaim("k", speculation, Recorder())
-        claiming = asyncio.create_task(aclaim(pending, "tool", "k", areal))
-        await asyncio.sleep(0)
-        speculation.finish("early")
-        return await claiming
-
-    assert asyncio.run(main()) == "early"
-
-
-def test_a_run_cancelled_while_awaited_is_a_miss() -> None:
-    async def main() -> str:
-        speculation = run_of()
-        pending = PendingClaim("k", speculation, Recorder())
-        claiming = asyncio.create_task(aclaim(pending, "tool", "k", areal))
-        await asyncio.sleep(0)
-        speculation.cancel("its event loop ended")
-        return await claiming
-
-    assert asyncio.run(main()) == "real"
+@pytest.mark.parametrize(
+    ("end", "answer"),
+    [
+        (lambda speculation: speculation.finish("early"), "early"),
+        (lambda speculation: speculation.cancel("its event loop ended"), "real"),
+    ],
+)
+@on_a_loop
+async def test_a_coroutine_awaits_an_unfinished_run(end: Callable[[Any], object], answer: str) -> None:
+    speculation = run_of(needs_loop=True)
+    pending = PendingClaim("k", speculation, Recorder())
+    claiming = asyncio.create_task(aclaim(pending, "tool", "k", areal))
+    await asyncio.sleep(0)
+    end(speculation)
+    assert (await claiming) == answer
 
 
 def test_a_result_from_before_a_write_is_not_waited_for() -> None:
@@ -159,23 +143,3 @@ def test_a_result_from_before_a_write_is_not_waited_for() -> None:
     running = Speculation(Draft("tool", "k"), ttl=60.0, outdated=lambda: "save was called meanwhile")
     assert claim(PendingClaim("k", running, recorder), "tool", "k", real) == "real"
     assert recorder.notes == [("missed", "save was called meanwhile")]
-
-
-def test_what_was_prepared_is_completed_once_and_its_error_is_the_calls() -> None:
-    prepared = run_of()
-    prepared.finish("draft")
-    pending = PendingClaim("k", prepared, Recorder())
-
-    def commit(value: str) -> str:
-        raise OSError(f"could not send {value}")
-
-    with pytest.raises(OSError, match="could not send draft"):
-        claim(pending, "tool", "k", real, commit)
-
-    async def acommit(value: str) -> str:
-        return f"sent {value}"
-
-    again = run_of()
-    again.finish("draft")
-    completing = aclaim(PendingClaim("k", again, Recorder()), "tool", "k", areal, acommit)
-    assert asyncio.run(completing) == "sent draft"

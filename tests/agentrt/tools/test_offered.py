@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agentrt.tools.offered import offered_tools
+from agentrt.tools.restrictions import offered_tools
 
 LOOK = {"type": "function", "function": {"name": "look", "parameters": {"properties": {"name": {}}}}}
 SEND = {"type": "function", "name": "send", "parameters": {"type": "object"}}

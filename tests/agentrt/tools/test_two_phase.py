@@ -10,7 +10,12 @@ import pytest
 
 from agentrt import SpeculationSession, ToolCall, speculable
 from agentrt.errors import ConfigurationError
-from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
+from agentrt.testing import ScriptedSpeculator
+from agentrt.tools.runner import SpeculativeRuns
+from agentrt.tools.speculable import speculable_tool
+from agentrt.tools.speculation import Draft, Speculation
+from tests.agentrt.loops import in_virtual_time
+from tests.agentrt.turns.sessions import Driven, drafting, drive, now
 from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.usefixtures("prediction_is_free")
@@ -48,44 +53,34 @@ class Outbox:
         return send_mail
 
 
-def drive(outbox: Outbox, made: list[ToolCall], *, generation_s: float = 5.0, **options: Any) -> str:
-    """Draft SEND, let the model make these calls, and return why the first was a miss."""
-
-    async def main() -> str:
-        async with SpeculationSession([outbox.tool(**options)], [ScriptedSpeculator([SEND])]) as session:
-            with session.turn([], []) as turn:
-                await asyncio.sleep(generation_s)
-                turn.bind(made)
-            for call in made:
-                assert await session.acall(call) == "sent"
-        report = session.report()
-        assert report.total.claims + report.total.wasted == 1
-        return report.turns[0].calls[0].reason if made else ""
-
-    return run_in_virtual_time(main)
+def drive_outbox(outbox: Outbox, made: list[ToolCall], *, makes: bool = True, **options: Any) -> Driven:
+    """Draft SEND, and let the model make these calls."""
+    return drive(outbox.tool(**options), drafting(SEND), made, generation_s=5, makes=makes)
 
 
-def test_the_real_call_commits_what_was_prepared() -> None:
+@pytest.mark.parametrize(
+    ("made", "makes", "log"),
+    [
+        ([SEND], True, ["prepare ann", "send draft for ann"]),
+        ([], True, ["prepare ann", "delete draft for ann"]),
+        ([OTHER], True, ["prepare ann", "write and send to bob", "delete draft for ann"]),
+        ([SEND], False, ["prepare ann", "delete draft for ann"]),
+    ],
+    ids=["committed", "unclaimed", "another call", "never made"],
+)
+def test_a_preparation_is_committed_by_its_call_or_discarded(
+    made: list[ToolCall], makes: bool, log: list[str]
+) -> None:
     outbox = Outbox()
-    assert drive(outbox, [SEND]) == ""
-    assert outbox.log == ["prepare ann", "send draft for ann"]
-
-
-def test_an_unclaimed_preparation_is_discarded() -> None:
-    outbox = Outbox()
-    drive(outbox, [])
-    assert outbox.log == ["prepare ann", "delete draft for ann"]
-
-
-def test_another_call_runs_the_tool_and_the_preparation_is_discarded() -> None:
-    outbox = Outbox()
-    drive(outbox, [OTHER])
-    assert sorted(outbox.log) == ["delete draft for ann", "prepare ann", "write and send to bob"]
+    driven = drive_outbox(outbox, made, makes=makes)
+    assert driven.results == ["sent"] * (len(made) * makes)
+    assert driven.report.total.claims + driven.report.total.wasted == 1
+    assert outbox.log == log
 
 
 def test_a_preparation_under_way_is_cancelled_and_leaves_nothing_to_discard() -> None:
     outbox = Outbox(prepare_s=100)
-    drive(outbox, [])
+    drive_outbox(outbox, [])
     assert outbox.log == ["prepare ann"]
 
 
@@ -100,38 +95,37 @@ def test_a_preparation_that_ends_in_spite_of_its_cancellation_is_discarded() -> 
         return ""
 
     outbox.prepare = stubborn  # type: ignore[method-assign]
-    drive(outbox, [])
+    drive_outbox(outbox, [])
     assert outbox.log == ["delete late draft"]
 
 
-def test_a_preparation_that_waits_too_long_for_its_call_is_discarded() -> None:
+@in_virtual_time
+async def test_a_preparation_that_waits_too_long_for_its_call_is_discarded() -> None:
     outbox = Outbox()
-
-    async def main() -> None:
-        async with SpeculationSession([outbox.tool(ttl=10)], [ScriptedSpeculator([SEND])]) as session:
-            with session.turn([], []) as turn:
-                await asyncio.sleep(5)
-                turn.bind([SEND])
-            await asyncio.sleep(20)  # a person thinks about it
-            assert outbox.log == ["prepare ann", "delete draft for ann"]
-            assert await session.acall(SEND) == "sent"
-        assert session.report().total.wasted == 1
-
-    run_in_virtual_time(main)
+    async with SpeculationSession([outbox.tool(ttl=10)], drafting(SEND)) as session:
+        with session.turn([], []) as turn:
+            await asyncio.sleep(5)
+            turn.bind([SEND])
+        await asyncio.sleep(20)  # a person thinks about it
+        assert outbox.log == ["prepare ann", "delete draft for ann"]
+        assert await session.acall(SEND) == "sent"
+    assert session.report().total.wasted == 1
     assert outbox.log[2:] == ["write and send to ann"]
 
 
-def test_closing_the_session_discards_what_was_bound_and_never_made() -> None:
+@in_virtual_time
+async def test_what_is_prepared_is_discarded_when_its_event_loop_ends() -> None:
     outbox = Outbox()
-
-    async def main() -> None:
-        async with SpeculationSession([outbox.tool()], [ScriptedSpeculator([SEND])]) as session:
-            with session.turn([], []) as turn:
-                await asyncio.sleep(5)
-                turn.bind([SEND])
-
-    run_in_virtual_time(main)
-    assert outbox.log == ["prepare ann", "delete draft for ann"]
+    tool: Any = speculable_tool(outbox.tool(ttl=60))
+    abandoned: list[str] = []
+    runs = SpeculativeRuns(lambda tool, error: None, abandoned.append)
+    speculation = Speculation(Draft("send_mail", "k"), ttl=60, needs_loop=True)
+    assert tool.slots.acquire(blocking=False)
+    runs.start(tool, tool.bind({"to": "ann"}), speculation)
+    await speculation.over()
+    await runs.stop()
+    assert now() == 2
+    assert (outbox.log, abandoned) == (["prepare ann", "delete draft for ann"], [])
 
 
 def test_a_commit_that_fails_is_not_tried_again() -> None:
@@ -142,16 +136,8 @@ def test_a_commit_that_fails_is_not_tried_again() -> None:
         raise ConnectionError("after the mail had gone out, perhaps")
 
     outbox.commit = fail  # type: ignore[method-assign]
-
-    async def main() -> None:
-        async with SpeculationSession([outbox.tool()], [ScriptedSpeculator([SEND])]) as session:
-            with session.turn([], []) as turn:
-                await asyncio.sleep(5)
-                turn.bind([SEND])
-            with pytest.raises(ConnectionError, match="perhaps"):
-                await session.acall(SEND)
-
-    run_in_virtual_time(main)
+    with pytest.raises(ConnectionError, match="perhaps"):
+        drive_outbox(outbox, [SEND])
     assert outbox.log == ["prepare ann", "send"]
 
 
@@ -162,15 +148,8 @@ def test_a_discard_that_fails_is_reported_and_harmless() -> None:
         raise OSError("ann's password is swordfish")
 
     outbox.discard = fail  # type: ignore[method-assign]
-
-    async def main() -> tuple[str, ...]:
-        async with SpeculationSession([outbox.tool()], [ScriptedSpeculator([SEND])]) as session:
-            with session.turn([], []) as turn:
-                await asyncio.sleep(5)
-                turn.bind([])
-        return session.report().turns[0].problems
-
-    assert run_in_virtual_time(main) == ("a preparation of send_mail could not be discarded: OSError",)
+    (problem,) = drive_outbox(outbox, []).report.turns[0].problems
+    assert problem == "a preparation of send_mail could not be discarded: OSError"
 
 
 def test_functions_prepare_commit_and_discard_in_threads() -> None:
@@ -216,7 +195,7 @@ def test_a_preparation_that_ends_after_it_was_dropped_is_discarded_in_its_thread
     def send_mail(to: str) -> str:
         return "sent"
 
-    with SpeculationSession([send_mail], [ScriptedSpeculator([SEND])]) as session:
+    with SpeculationSession([send_mail], drafting(SEND)) as session:
         with session.turn([], []) as turn:
             assert started.wait(PATIENCE_S)
             turn.bind([])

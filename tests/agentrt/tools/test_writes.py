@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from agentrt import SpeculationSession, ToolCall, speculable
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
 from agentrt.tools.writes import WriteLog
+from tests.agentrt.loops import in_virtual_time
+from tests.agentrt.turns.sessions import drafting
 
 READ = ToolCall("list_notes", {}, "read")
 WRITE = ToolCall("create_note", {"text": "b"}, "write")
@@ -31,7 +33,7 @@ def run(answer: list[ToolCall]) -> tuple[list[Any], str]:
     notes, list_notes = notes_and_reader()
 
     async def main() -> tuple[list[Any], str]:
-        async with SpeculationSession([list_notes], [ScriptedSpeculator([READ])]) as session:
+        async with SpeculationSession([list_notes], drafting(READ)) as session:
             with session.turn([], []) as turn:
                 await asyncio.sleep(1)
                 turn.bind(answer)
@@ -54,46 +56,40 @@ def test_without_a_write_the_speculated_result_is_used() -> None:
     assert run([READ]) == ([["a"]], "")
 
 
-def test_a_result_that_waits_for_its_call_is_dropped_by_a_later_write_of_the_same_run_only() -> None:
+@in_virtual_time
+async def test_a_result_that_waits_for_its_call_is_dropped_by_a_later_write_of_the_same_run_only() -> None:
     notes, list_notes = notes_and_reader()
-
-    async def main() -> tuple[Any, Any]:
-        predictors = [ScriptedSpeculator([READ])]
-        async with (
-            SpeculationSession([list_notes], predictors) as session,
-            SpeculationSession([list_notes], [ScriptedSpeculator([READ])]) as other,
-        ):
-            for each in (session, other):
-                with each.turn([], []) as turn:
-                    await asyncio.sleep(1)
-                    turn.bind([READ])
-            with session.turn([], []) as turn:
-                turn.bind([WRITE])
-            notes.append("b")
-            return await session.acall(READ), await other.acall(READ)
-
-    assert run_in_virtual_time(main) == (["a", "b"], ["a"])
+    async with (
+        SpeculationSession([list_notes], drafting(READ)) as session,
+        SpeculationSession([list_notes], drafting(READ)) as other,
+    ):
+        for each in (session, other):
+            with each.turn([], []) as turn:
+                await asyncio.sleep(1)
+                turn.bind([READ])
+        with session.turn([], []) as turn:
+            turn.bind([WRITE])
+        notes.append("b")
+        assert (await session.acall(READ), await other.acall(READ)) == (["a", "b"], ["a"])
 
 
-def test_a_write_that_is_itself_speculable_counts_when_it_has_happened() -> None:
+@in_virtual_time
+async def test_a_write_that_is_itself_speculable_counts_when_it_has_happened() -> None:
     notes, list_notes = notes_and_reader()
 
     @speculable(prepare=lambda text: text, commit=notes.append, discard=lambda text: None)
     def create_note(text: str) -> None:
         notes.append(text)
 
-    async def main() -> list[str]:
-        async with SpeculationSession([list_notes, create_note], [ScriptedSpeculator([], [READ])]) as session:
-            with session.turn([], []) as turn:
-                turn.bind([WRITE])
-            with session.turn([], []) as turn:  # beside the write, as parallel branches of an agent may
-                await asyncio.sleep(1)
-                await session.acall(WRITE)
-                turn.bind([READ])
-            result: list[str] = await session.acall(READ)
-            return result
-
-    assert run_in_virtual_time(main) == ["a", "b"]
+    async with SpeculationSession([list_notes, create_note], [ScriptedSpeculator([], [READ])]) as session:
+        with session.turn([], []) as turn:
+            turn.bind([WRITE])
+        with session.turn([], []) as turn:  # beside the write, as parallel branches of an agent may
+            await asyncio.sleep(1)
+            await session.acall(WRITE)
+            turn.bind([READ])
+        result: list[str] = await session.acall(READ)
+        assert result == ["a", "b"]
 
 
 @given(

@@ -13,18 +13,7 @@ from hypothesis import strategies as st
 
 from agentrt.config import Budget, SpeculationConfig
 from agentrt.drafts import DraftCost
-from agentrt.reports.events import (
-    CallClaimed,
-    CallMissed,
-    DraftJudged,
-    DraftUnclaimed,
-    PredictorCharged,
-    PredictorEnded,
-    PredictorStarted,
-    SpeculationStarted,
-    SpeculationWasted,
-    TurnAnswered,
-)
+from agentrt.reports import events as ev
 from agentrt.turns.controller import Controller
 from tests.hypothesis_profiles import examples
 
@@ -52,11 +41,15 @@ class Workload:
         copied = copy.deepcopy(self.controller, {id(self.controller._lock): threading.Lock()})
         return copied.should_predict("p", self.samples, now=float(self.turns + 1)).speculate
 
-    def turn(self, right_up_to: int | None, *, tool: str = "look", wrong: int = 0) -> None:
-        """One turn; the right draft is among the first ``right_up_to`` samples, ``wrong`` others are made.
+    def turn(self, right_up_to: int | None, *, tool: str = "look", wrong: int = 0, times: int = 1) -> None:
+        """Turns in which the right draft is among the first samples, and ``wrong`` others are made.
 
         0 is for an answer without a call, None for a call that is not drafted.
         """
+        for _ in range(times):
+            self._turn(right_up_to, tool, wrong)
+
+    def _turn(self, right_up_to: int | None, tool: str, wrong: int) -> None:
         self.turns += 1
         number, note = self.turns, self.controller.on_event
         decision = self.controller.should_predict(
@@ -65,30 +58,30 @@ class Workload:
         self.samples_drawn.append(decision.samples if decision.speculate else 0)
         claimed = False
         if decision.speculate:
-            note(PredictorStarted(number, "p", decision.samples))
+            note(ev.PredictorStarted(number, "p", decision.samples))
             if self.money:
                 cost = DraftCost(10, 1, self.money * decision.samples)
-                note(PredictorCharged(number, "p", cost))
+                note(ev.PredictorCharged(number, "p", cost))
             correct = bool(right_up_to) and decision.samples >= right_up_to
             for is_right in [correct] * correct + [False] * wrong:
                 run = self.controller.should_run("p", tool, float(number), draft_s=self.draft_s)
                 if run.speculate:
                     self.runs += 1
                     assert self.controller.start_run(number, tool, float(number), 0.0) is None
-                    note(SpeculationStarted(number, tool, "p"))
+                    note(ev.SpeculationStarted(number, tool, "p"))
                     claimed |= is_right
                     if not is_right:
-                        note(SpeculationWasted(number, tool, self.tool_s, "loser", "p"))
-                note(DraftJudged(number, "p", tool, is_right, self.draft_s))
+                        note(ev.SpeculationWasted(number, tool, self.tool_s, "loser", "p"))
+                note(ev.DraftJudged(number, "p", tool, is_right, self.draft_s))
             if self.ends:
-                note(PredictorEnded(number, "p", self.draft_s))
-        note(TurnAnswered(number, self.generation_s, () if right_up_to == 0 else (tool,)))
+                note(ev.PredictorEnded(number, "p", self.draft_s))
+        note(ev.TurnAnswered(number, self.generation_s, () if right_up_to == 0 else (tool,)))
         if right_up_to == 0:
             return
         if claimed:
-            note(CallClaimed(number, tool, self.tool_s, self.draft_s, self.draft_s, "p"))
+            note(ev.CallClaimed(number, tool, self.tool_s, self.draft_s, self.draft_s, "p"))
         else:
-            note(CallMissed(number, tool, self.tool_s, "not predicted"))
+            note(ev.CallMissed(number, tool, self.tool_s, "not predicted"))
 
 
 def workload(config: SpeculationConfig | None = None, **given: float) -> Workload:
@@ -98,10 +91,9 @@ def workload(config: SpeculationConfig | None = None, **given: float) -> Workloa
 def test_right_drafts_that_are_not_claimed_count_as_wrong() -> None:
     claimed, unclaimed = workload(), workload()
     for load in (claimed, unclaimed):
-        for _ in range(20):
-            load.turn(1)
+        load.turn(1, times=20)
     for _ in range(20):
-        unclaimed.controller.on_event(DraftUnclaimed(1, "look", "p", "expired"))
+        unclaimed.controller.on_event(ev.DraftUnclaimed(1, "look", "p", "expired"))
     decide = (claimed.controller.should_run, unclaimed.controller.should_run)
     assert [should_run("p", "look", 0.0, draft_s=0.1).speculate for should_run in decide] == [True, False]
 
@@ -124,45 +116,27 @@ def test_of_turns_at_one_time_one_measures_the_model_without_the_predictor() -> 
 def test_turns_at_one_time_without_a_right_draft_count_once() -> None:
     controller = Controller(SpeculationConfig())
     for number in range(1, 31):
-        controller.on_event(PredictorStarted(number, "p", 1))
+        controller.on_event(ev.PredictorStarted(number, "p", 1))
     for number in range(1, 31):
-        controller.on_event(DraftJudged(number, "p", "look", False, 0.1))
-        controller.on_event(TurnAnswered(number, 1.0, ("look",)))
-        controller.on_event(CallMissed(number, "look", 1.0, "not predicted"))
+        controller.on_event(ev.DraftJudged(number, "p", "look", False, 0.1))
+        controller.on_event(ev.TurnAnswered(number, 1.0, ("look",)))
+        controller.on_event(ev.CallMissed(number, "look", 1.0, "not predicted"))
     assert controller.should_predict("p", 1, now=40.0, shares_cores=False).speculate
-
-
-def test_a_predictor_that_is_right_runs_every_turn() -> None:
-    served = workload()
-    for _ in range(100):
-        served.turn(1)
-    assert served.samples_drawn == [1] * 100
-    assert served.runs == 100
 
 
 def test_a_hopeless_predictor_costs_less_than_one_percent() -> None:
     served = workload(samples=3)
-    for _ in range(4000):
-        served.turn(None, wrong=1)
+    served.turn(None, wrong=1, times=4000)
     assert sum(drawn > 0 for drawn in served.samples_drawn) < 0.01 * 4000
     assert sum(served.samples_drawn) < 0.02 * 4000
     assert served.runs < 20
     assert all(drawn <= 1 for drawn in served.samples_drawn[100:])
 
 
-def test_a_predictor_without_drafts_is_skipped_as_well() -> None:
-    served = workload()
-    for _ in range(1000):
-        served.turn(None)
-    assert sum(served.samples_drawn) < 30
-
-
 def test_a_predictor_that_becomes_right_is_found_again_and_used() -> None:
     served = workload()
-    for _ in range(300):
-        served.turn(None, wrong=1)
-    for _ in range(400):
-        served.turn(1)
+    served.turn(None, wrong=1, times=300)
+    served.turn(1, times=400)
     assert served.samples_drawn[-50:] == [1] * 50
     runs = served.runs
     served.turn(1)
@@ -185,8 +159,7 @@ def test_wrong_drafts_of_one_tool_do_not_stop_those_of_another() -> None:
 @pytest.mark.parametrize(("right_up_to", "expected"), [(1, 1), (3, 3), (7, 7)])
 def test_it_draws_as_many_samples_as_it_takes_and_no_more(right_up_to: int, expected: int) -> None:
     served = workload(samples=9)
-    for _ in range(200):
-        served.turn(right_up_to)
+    served.turn(right_up_to, times=200)
     chosen = served.samples_drawn[100:]
     assert max(set(chosen), key=chosen.count) == expected
 
@@ -214,18 +187,15 @@ def test_a_draft_that_costs_more_than_it_saves_is_not_run() -> None:
 
 def test_a_sure_draft_runs_however_late_it_comes() -> None:
     served = workload()
-    for _ in range(50):
-        served.turn(1)
+    served.turn(1, times=50)
     assert served.controller.should_run("p", "look", 0.0, draft_s=5.0).speculate
 
 
 def test_a_spent_budget_ends_speculation_and_claims_do_not_spend_it() -> None:
     served = workload(SpeculationConfig(budget=Budget(runs=3)))
-    for _ in range(50):
-        served.turn(1)
+    served.turn(1, times=50)
     assert served.samples_drawn == [1] * 50
-    for _ in range(4):
-        served.turn(None, wrong=1)
+    served.turn(None, wrong=1, times=4)
     assert served.samples_drawn[-4:] == [1, 1, 1, 0]
     assert served.runs == 53
     assert "runs" in served.controller.should_predict("p", 1, 0.0).reason
@@ -247,7 +217,7 @@ def test_no_more_runs_start_than_the_budget_and_its_refill(
 
 def test_a_run_that_did_not_start_is_given_back() -> None:
     controller = Controller(SpeculationConfig(budget=Budget(runs=1, seconds=5, money=1.0)))
-    controller.on_event(CallMissed(1, "look", 4.0, "not predicted"))
+    controller.on_event(ev.CallMissed(1, "look", 4.0, "not predicted"))
     for _ in range(3):
         assert controller.start_run(1, "look", 0.0, 1.0) is None
         assert controller.start_run(1, "look", 0.0, 0.0) == "the budget of 1 runs is spent"
@@ -256,7 +226,7 @@ def test_a_run_that_did_not_start_is_given_back() -> None:
 
 def test_a_run_whose_expected_seconds_do_not_fit_is_not_started() -> None:
     controller = Controller(SpeculationConfig(budget=Budget(seconds=5)))
-    controller.on_event(CallMissed(1, "look", 4.0, "not predicted"))
+    controller.on_event(ev.CallMissed(1, "look", 4.0, "not predicted"))
     assert controller.start_run(1, "look", 0.0, 0.0) is None
     assert controller.start_run(1, "look", 0.0, 0.0) == "the budget of 5 seconds is spent"
     assert controller.start_run(1, "new", 0.0, 0.0) is None  # it is not known how long it takes
@@ -264,8 +234,7 @@ def test_a_run_whose_expected_seconds_do_not_fit_is_not_started() -> None:
 
 def test_what_predictors_charge_counts_against_the_budget() -> None:
     served = workload(SpeculationConfig(budget=Budget(tokens=25)), money=0.01)
-    for _ in range(5):
-        served.turn(1)
+    served.turn(1, times=5)
     assert served.samples_drawn == [1, 1, 1, 0, 0]
 
 
@@ -273,12 +242,10 @@ def test_off_runs_no_predictor_and_shadow_runs_no_tool_but_learns() -> None:
     off = Controller(SpeculationConfig(mode="off"))
     assert not off.should_predict("p", 1, 0.0).speculate
     shadow = workload(SpeculationConfig(mode="shadow"))
-    for _ in range(30):
-        shadow.turn(1)
+    shadow.turn(1, times=30)
     assert shadow.samples_drawn == [1] * 30
     assert shadow.runs == 0
-    for _ in range(300):
-        shadow.turn(None, wrong=1)
+    shadow.turn(None, wrong=1, times=300)
     assert sum(shadow.samples_drawn[-100:]) <= 2
 
 
@@ -334,39 +301,33 @@ def test_a_predictor_that_takes_the_cores_of_a_fast_model_stops_after_its_first_
 
 def test_a_tool_that_becomes_slow_is_noticed_in_the_next_turn() -> None:
     served = workload(tool_s=0.0001, generation_s=2.0)
-    for _ in range(200):
-        served.turn(1)
+    served.turn(1, times=200)
     served.tool_s = 1.0
-    for _ in range(20):
-        served.turn(1)
+    served.turn(1, times=20)
     assert served.samples_drawn[-19:] == [1] * 19
 
 
 def test_a_model_that_becomes_slow_is_noticed_within_three_turns() -> None:
     served = workload(tool_s=1.0, generation_s=0.0005, draft_s=0.0004)
-    for _ in range(200):
-        served.turn(1)
+    served.turn(1, times=200)
     assert sum(served.samples_drawn[1:]) < 12
     served.generation_s = 2.0
-    for _ in range(20):
-        served.turn(1)
+    served.turn(1, times=20)
     assert sum(served.samples_drawn[-17:]) >= 15
 
 
 def test_a_predictor_that_was_always_too_late_is_probed_at_once_when_the_model_becomes_slow() -> None:
     served = workload(tool_s=1.0, generation_s=0.05)
-    for _ in range(2000):
-        served.turn(None)
+    served.turn(None, times=2000)
     served.generation_s = 2.0
-    for _ in range(20):
-        served.turn(1)
+    served.turn(1, times=20)
     assert sum(served.samples_drawn[-17:]) >= 15
 
 
 def test_turns_that_are_never_answered_do_not_fill_the_memory() -> None:
     controller = Controller(SpeculationConfig())
     for turn in range(1000):
-        controller.on_event(PredictorStarted(turn, "p", 1))
+        controller.on_event(ev.PredictorStarted(turn, "p", 1))
     assert len(controller._turns) <= 256
 
 
@@ -374,15 +335,14 @@ def test_turns_before_any_tool_was_called_are_decided_as_well() -> None:
     controller = Controller(SpeculationConfig())
     for number in range(1, 30):
         if controller.should_predict("p", 3, now=float(number)).speculate:
-            controller.on_event(PredictorStarted(number, "p", 3))
-        controller.on_event(TurnAnswered(number, 1.0, ()))
+            controller.on_event(ev.PredictorStarted(number, "p", 3))
+        controller.on_event(ev.TurnAnswered(number, 1.0, ()))
 
 
 @pytest.mark.parametrize("shares_cores", [True, False])
 def test_only_predictors_that_share_the_models_cores_are_left_out_to_measure_it(shares_cores: bool) -> None:
     served = workload(generation_s=0.02, tool_s=0.005, draft_s=0.001, shares_cores=shares_cores)
-    for _ in range(40):
-        served.turn(1)
+    served.turn(1, times=40)
     assert (0 in served.samples_drawn) is shares_cores
     assert served.samples_drawn.count(0) < 15
 
@@ -415,8 +375,7 @@ def test_rare_right_drafts_are_waited_for_where_prediction_costs_little(
 ) -> None:
     served = workload(shares_cores=shares_cores, money=money)
     for _ in range(10):
-        for _ in range(40):
-            served.turn(None)
+        served.turn(None, times=40)
         served.turn(None, wrong=1)
         served.turn(1)
     if shares_cores or money:
@@ -427,6 +386,5 @@ def test_rare_right_drafts_are_waited_for_where_prediction_costs_little(
 
 def test_a_tool_that_is_too_quick_stops_also_a_predictor_that_costs_little() -> None:
     served = workload(tool_s=0.0001, shares_cores=False)
-    for _ in range(400):
-        served.turn(1)
+    served.turn(1, times=400)
     assert sum(served.samples_drawn) < 12

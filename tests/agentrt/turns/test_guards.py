@@ -8,35 +8,29 @@ from typing import Any
 
 import pytest
 
-from agentrt import SpeculationReport, SpeculationSession, ToolCall, speculable
+from agentrt import SpeculationSession, ToolCall, speculable
 from agentrt.config import Budget, SpeculationConfig
-from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
-from tests.agentrt.turns.sessions import call, one_turn
-
-REFUSED = "ScriptedSpeculator drafted look: its guard does not permit it with these arguments"
+from tests.agentrt.loops import in_virtual_time
+from tests.agentrt.turns.sessions import Driven, call, drafting, drive, slow_tool
 
 
-def guarded_turn(guard: Any, **options: Any) -> tuple[str, float, list[str], SpeculationReport]:
-    """Draft and make the call of ``look(q="a")`` in 10 seconds; return result, time, runs and report."""
+def guarded_turn(guard: Any) -> tuple[list[str], Driven]:
+    """Draft and make the call of ``look(q="a")`` in 10 seconds; return the runs and what came of it."""
     runs: list[str] = []
 
-    @speculable(guard=guard, **options)
+    @speculable(guard=guard)
     async def look(q: str, limit: int = 3) -> str:
         runs.append(q)
         await asyncio.sleep(5)
         return f"found {q}"
 
-    async def main() -> tuple[str, float, list[str], SpeculationReport]:
-        async with SpeculationSession([look], ScriptedSpeculator([call("a")])) as session:
-            result, seconds = await one_turn(session, 10, call("a"))
-        return result, seconds, runs, session.report()
-
-    return run_in_virtual_time(main)
+    return runs, drive(look, drafting(call("a")), [call("a")], generation_s=10)
 
 
 def asked(answers: list[Mapping[str, Any]], permits: Any) -> tuple[Any, Any]:
-    def guard(arguments: Mapping[str, Any]) -> Any:
-        answers.append(arguments)
+    def guard(arguments: Any) -> Any:
+        answers.append(dict(arguments))
+        arguments["q"] = "something else"  # in a copy
         return permits
 
     async def slow_guard(arguments: Mapping[str, Any]) -> Any:
@@ -49,56 +43,33 @@ def asked(answers: list[Mapping[str, Any]], permits: Any) -> tuple[Any, Any]:
 @pytest.mark.parametrize("which", [0, 1])
 def test_a_guard_that_permits_is_asked_with_the_validated_arguments(which: int) -> None:
     arguments: list[Mapping[str, Any]] = []
-    result, seconds, runs, report = guarded_turn(asked(arguments, True)[which])
-    assert (result, seconds, runs) == ("found a", 10, ["a"])
+    runs, driven = guarded_turn(asked(arguments, True)[which])
+    assert (driven.results, driven.seconds, runs) == (["found a"], 10, ["a"])
     assert arguments == [{"q": "a", "limit": 3}]
-    assert report.total.claims == 1
+    assert driven.report.total.claims == 1
 
 
-@pytest.mark.parametrize("which", [0, 1])
-@pytest.mark.parametrize("permits", [False, None])
-def test_a_guard_that_does_not_permit_leaves_the_run_to_the_real_call(which: int, permits: Any) -> None:
-    result, seconds, runs, report = guarded_turn(asked([], permits)[which])
-    assert (result, seconds, runs) == ("found a", 15, ["a"])
-    assert (report.total.claims, report.total.misses, report.total.wasted) == (0, 1, 0)
-    assert report.turns[0].problems == (REFUSED,)
+async def undecided(arguments: Mapping[str, Any]) -> bool:
+    await asyncio.sleep(1e6)
+    return True
 
 
-def test_only_true_permits() -> None:
-    *_, runs, report = guarded_turn(lambda arguments: "False")
-    assert runs == ["a"]
-    assert report.turns[0].problems == (
-        "ScriptedSpeculator drafted look: its guard returned str, not True or False",
-    )
-
-
-def test_a_guard_that_fails_does_not_permit() -> None:
-    def guard(arguments: Mapping[str, Any]) -> bool:
-        return arguments["no such name"] == "a"
-
-    _, seconds, _, report = guarded_turn(guard)
-    assert seconds == 15
-    assert report.turns[0].problems == ("ScriptedSpeculator drafted look: its guard failed with KeyError",)
-
-
-def test_a_guard_without_an_answer_ends_with_the_turn() -> None:
-    async def guard(arguments: Mapping[str, Any]) -> bool:
-        await asyncio.sleep(1e6)
-        return True
-
-    *outcome, report = guarded_turn(guard)
-    assert outcome == ["found a", 15, ["a"]]
-    assert report.turns[0].problems == (
-        "ScriptedSpeculator drafted look: its guard had not decided when the turn ended",
-    )
-
-
-def test_a_guard_cannot_change_the_arguments() -> None:
-    def guard(arguments: Any) -> bool:
-        arguments["q"] = "something else"
-        return True
-
-    assert guarded_turn(guard)[2] == ["a"]
+@pytest.mark.parametrize(
+    ("guard", "why"),
+    [
+        *((guard, "its guard does not permit it with these arguments") for guard in asked([], False)),
+        *((guard, "its guard does not permit it with these arguments") for guard in asked([], None)),
+        (lambda arguments: "False", "its guard returned str, not True or False"),
+        (lambda arguments: arguments["no such name"] == "a", "its guard failed with KeyError"),
+        (undecided, "its guard had not decided when the turn ended"),
+    ],
+)
+def test_a_guard_that_does_not_permit_leaves_the_run_to_the_real_call(guard: Any, why: str) -> None:
+    runs, driven = guarded_turn(guard)
+    assert (driven.results, driven.seconds, runs) == (["found a"], 15, ["a"])
+    total = driven.report.total
+    assert (total.claims, total.misses, total.wasted) == (0, 1, 0)
+    assert driven.report.turns[0].problems == (f"ScriptedSpeculator drafted look: {why}",)
 
 
 @pytest.mark.parametrize("option", ["guard", "canonical"])
@@ -116,27 +87,15 @@ def test_neither_guard_nor_canonical_changes_what_is_in_the_arguments(option: st
 
     drafted = ToolCall("look", {"tags": ["b", "a"]}, "1")
 
-    async def main() -> Any:
-        async with SpeculationSession([look], ScriptedSpeculator([drafted])) as session:
-            return await one_turn(session, 10, drafted)
-
-    assert run_in_virtual_time(main)[0] == "b"
+    assert drive(look, drafting(drafted), [drafted]).results == ["b"]
     assert runs == [["b", "a"]]
 
 
 def test_a_guard_is_not_asked_about_a_draft_that_is_not_run() -> None:
     questions: list[Mapping[str, Any]] = []
 
-    @speculable(guard=asked(questions, True)[0])
-    async def look(q: str) -> str:
-        return q
-
-    async def main() -> None:
-        config = SpeculationConfig(mode="shadow")
-        async with SpeculationSession([look], ScriptedSpeculator([call("a")]), config=config) as session:
-            await one_turn(session, 10, call("a"))
-
-    run_in_virtual_time(main)
+    look = slow_tool(0, [], guard=asked(questions, True)[0])
+    drive(look, drafting(call("a")), [call("a")], config=SpeculationConfig(mode="shadow"))
     assert questions == []
 
 
@@ -148,7 +107,8 @@ def offered(*names: str) -> list[dict[str, Any]]:
     ("tools", "ran"),
     [(offered("look"), ["look"]), (offered("look", "admin"), ["admin", "look"]), ([], ["admin", "look"])],
 )
-def test_only_tools_that_the_turn_offers_run_speculatively(tools: Any, ran: list[str]) -> None:
+@in_virtual_time
+async def test_only_tools_that_the_turn_offers_run_speculatively(tools: Any, ran: list[str]) -> None:
     runs: list[str] = []
 
     @speculable
@@ -159,35 +119,25 @@ def test_only_tools_that_the_turn_offers_run_speculatively(tools: Any, ran: list
     async def look(q: str) -> None:
         runs.append("look")
 
-    async def main() -> SpeculationReport:
-        drafts = [ToolCall("admin", {"user": "x"}), call("a")]
-        async with SpeculationSession([admin, look], ScriptedSpeculator(drafts)) as session:
-            with session.turn([], tools) as turn:
-                await asyncio.sleep(1)
-                turn.bind([])
-        return session.report()
-
-    report = run_in_virtual_time(main)
+    drafts = [ToolCall("admin", {"user": "x"}), call("a")]
+    async with SpeculationSession([admin, look], drafting(*drafts)) as session:
+        with session.turn([], tools) as turn:
+            await asyncio.sleep(1)
+            turn.bind([])
+    report = session.report()
     assert runs == ran
     refusal = "ScriptedSpeculator drafted admin: the tool is not offered in this turn"
     assert (refusal in report.turns[0].problems) == ("admin" not in ran)
 
 
-def test_a_turn_that_offers_no_speculable_tool_runs_no_predictor() -> None:
-    async def main() -> tuple[ScriptedSpeculator, SpeculationReport]:
-        predictor = ScriptedSpeculator([call("a")])
-
-        @speculable
-        async def look(q: str) -> str:
-            return q
-
-        async with SpeculationSession([look], predictor) as session:
-            with session.turn([], offered("other")) as turn:
-                await asyncio.sleep(1)
-                turn.bind([])
-        return predictor, session.report()
-
-    predictor, report = run_in_virtual_time(main)
+@in_virtual_time
+async def test_a_turn_that_offers_no_speculable_tool_runs_no_predictor() -> None:
+    predictor = drafting(call("a"))
+    async with SpeculationSession([slow_tool(0, [])], predictor) as session:
+        with session.turn([], offered("other")) as turn:
+            await asyncio.sleep(1)
+            turn.bind([])
+    report = session.report()
     assert predictor.requests == []
     assert report.turns[0].problems == (
         "ScriptedSpeculator was not started: the tool is not offered in this turn",
@@ -201,17 +151,8 @@ def test_runs_that_wait_for_their_guards_together_stay_within_the_budget() -> No
         await asyncio.sleep(1)
         return True
 
-    @speculable(guard=guard)
-    async def look(q: str) -> str:
-        runs.append(q)
-        return q
-
-    async def main() -> SpeculationReport:
-        predictors = [ScriptedSpeculator([call(name)]) for name in "abc"]
-        config = SpeculationConfig(budget=Budget(runs=1))
-        async with SpeculationSession([look], predictors, config=config) as session:
-            await one_turn(session, 10, call("other"))
-        return session.report()
-
-    report = run_in_virtual_time(main)
+    predictors = [drafting(call(name)) for name in "abc"]
+    config = SpeculationConfig(budget=Budget(runs=1))
+    look = slow_tool(0, runs, guard=guard)
+    report = drive(look, predictors, [call("other")], generation_s=10, config=config).report
     assert (report.total.wasted, len(runs)) == (1, 2)  # a speculation, and the call

@@ -21,10 +21,8 @@ from agentrt import (
 from agentrt.calls import CallArgumentsDelta, CallStarted
 from agentrt.config import TurnAhead
 from agentrt.speculators import StreamSpeculator
-from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
-from agentrt.tools.speculable import speculable_tool
-from agentrt.turns.turn_input import CallHistory
-from tests.agentrt.turns.sessions import call
+from agentrt.testing import run_in_virtual_time
+from tests.agentrt.turns.sessions import call, drafting, drive
 
 Message = dict[str, Any]
 
@@ -65,29 +63,11 @@ class Lookup:
 
         self.tool = look
 
-    async def turn(
-        self,
-        session: SpeculationSession,
-        messages: Sequence[Message],
-        *calls: ToolCall,
-    ) -> None:
-        with session.turn(messages, []) as turn:
-            await asyncio.sleep(3)
-            turn.bind(calls)
-        for each in calls:
-            await session.acall(each)
-
     def drafted(
         self, messages: Sequence[Message], *drafts: ToolCall, calls: Sequence[ToolCall] = ()
     ) -> SpeculationReport:
         """Return the report of a turn with these drafts, in a session of its own."""
-
-        async def main() -> SpeculationReport:
-            async with SpeculationSession([self.tool], ScriptedSpeculator(drafts)) as session:
-                await self.turn(session, messages, *calls)
-            return session.report()
-
-        return run_in_virtual_time(main)
+        return drive(self.tool, drafting(*drafts), calls, generation_s=3, messages=messages).report
 
 
 def test_a_call_made_since_the_users_last_message_is_not_drafted_again() -> None:
@@ -189,12 +169,7 @@ def test_values_that_the_tool_has_received_are_not_disclosed_by_a_draft() -> Non
 def test_a_call_that_did_not_reach_the_tool_has_disclosed_nothing() -> None:
     lookup = Lookup(discloses=True)
 
-    async def main() -> None:
-        async with SpeculationSession([lookup.tool], []) as session:
-            with session.turn([user()], []) as turn:
-                turn.bind([call("a")])  # and a person rejects it
-
-    run_in_virtual_time(main)
+    drive(lookup.tool, [], [call("a")], makes=False, messages=[user()])  # a person rejects it
     lookup.drafted([user()], call("a"))
     assert lookup.runs == []
 
@@ -231,16 +206,6 @@ def test_a_predicted_call_permits_no_disclosure_after_it() -> None:
 
     run_in_virtual_time(main)
     assert lookup.runs == ["a", "a"]
-
-
-def test_a_history_of_many_calls_keeps_those_that_hold() -> None:
-    tool = Lookup(invalidated_by=["put"]).tool
-    described = speculable_tool(tool)
-    assert described is not None
-    messages = [user(), *made(call("a"), call("b"), ToolCall("put", {}, "w"), call("c"), call("c"))]
-    history = CallHistory(messages, {"look": described})
-    assert len(history.keys) == 1
-    assert history.called == {"look"}
 
 
 def test_a_read_in_one_answer_with_a_write_may_be_outdated() -> None:

@@ -7,9 +7,11 @@ import asyncio
 import pytest
 
 from agentrt.turns.overhead import CpuMeter
+from tests.agentrt.loops import on_a_loop
 
 
-def test_a_block_and_the_steps_of_a_coroutine_are_measured_and_not_its_waits() -> None:
+@on_a_loop
+async def test_a_block_and_the_steps_of_a_coroutine_are_measured_and_not_its_waits() -> None:
     clock = [0.0]
     meter = CpuMeter(lambda: clock[0])
 
@@ -18,20 +20,18 @@ def test_a_block_and_the_steps_of_a_coroutine_are_measured_and_not_its_waits() -
         await asyncio.sleep(0)
         clock[0] += 2
 
-    async def main() -> None:
-        task = asyncio.create_task(meter.measured(work))
-        await asyncio.sleep(0)
-        clock[0] += 100  # other tasks, while it waits
-        await task
-
-    asyncio.run(main())
+    task = asyncio.create_task(meter.measured(work))
+    await asyncio.sleep(0)
+    clock[0] += 100  # other tasks, while it waits
+    await task
     assert meter.seconds == 3
     with meter.running():
         clock[0] += 4
     assert meter.seconds == 7
 
 
-def test_results_errors_and_cancellation_pass_through() -> None:
+@on_a_loop
+async def test_results_errors_and_cancellation_pass_through() -> None:
     clock = [0.0]
     meter = CpuMeter(lambda: clock[0])
     ended: list[str] = []
@@ -47,15 +47,12 @@ def test_results_errors_and_cancellation_pass_through() -> None:
             clock[0] += 5
             ended.append("wait")
 
-    async def main() -> None:
-        with pytest.raises(ValueError, match="mine"):
-            await meter.measured(fail)
-        task = asyncio.create_task(meter.measured(wait))
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(main())
+    with pytest.raises(ValueError, match="mine"):
+        await meter.measured(fail)
+    task = asyncio.create_task(meter.measured(wait))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     assert ended == ["wait"]
     assert meter.seconds == 5

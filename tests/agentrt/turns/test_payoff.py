@@ -1,9 +1,17 @@
-"""What a predictor costs: the model's time beside it, against its time in neighbouring turns without."""
+"""What predictors cost and what the budget allows: measured, given back if not wasted, refilled."""
 
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentrt.config import Budget
+from agentrt.errors import ConfigurationError
+from agentrt.turns.controller import Spending
 from agentrt.turns.payoff import PredictionCost, Probes
 
 
@@ -57,3 +65,92 @@ def test_free_probes_become_rarer_and_never_stop() -> None:
     gaps = [after - before for before, after in itertools.pairwise(due)]
     assert gaps[:4] == [3, 5, 9, 17]
     assert max(gaps) == 257
+
+
+def test_no_budget_never_ends() -> None:
+    spending = Spending(Budget())
+    spending.add(runs=10**6, seconds=1e9, tokens=10**9, money=1e9)
+    assert spending.exhausted(0.0, money=1e9) is None
+
+
+@pytest.mark.parametrize("unit", ["runs", "seconds", "tokens", "money"])
+def test_each_unit_ends_at_its_bound_and_is_named(unit: str) -> None:
+    spending = Spending(Budget(**{unit: 2}))
+    spending.add(**{unit: 1})
+    assert spending.exhausted(0.0) is None
+    spending.add(**{unit: 1})
+    assert spending.exhausted(1e9) == f"the budget of 2 {unit} is spent"
+    spending.add(**{unit: -1})
+    assert spending.exhausted(0.0) is None
+
+
+def test_a_cost_that_would_exceed_the_budget_is_seen_before() -> None:
+    spending = Spending(Budget(money=1.0))
+    assert spending.exhausted(0.0, money=1.5) is not None
+    assert spending.exhausted(0.0, money=1.0) is None
+
+
+def test_spending_decays_evenly() -> None:
+    spending = Spending(Budget(runs=4, per_seconds=60))
+    assert spending.exhausted(100.0) is None
+    spending.add(runs=4)
+    assert spending.exhausted(100.0) is not None
+    assert spending.exhausted(100.0 + 14) is not None or spending.exhausted(100.0 + 16) is None
+    spending.add(runs=4)
+    assert spending.exhausted(100.0 + 16) is not None
+    assert spending.exhausted(1000.0) is None
+    assert spending.exhausted(0.0) is None  # a clock that went back forgets nothing, and breaks nothing
+
+
+@pytest.mark.parametrize("unit", ["runs", "seconds", "tokens", "money"])
+@given(
+    st.lists(st.tuples(st.floats(0, 10), st.integers(1, 4)), max_size=60),
+    st.integers(0, 6),
+    st.none() | st.floats(0.1, 100),
+)
+def test_in_no_time_more_than_the_budget_and_its_refill(
+    unit: str, asked: list[tuple[float, int]], limit: int, per_seconds: float | None
+) -> None:
+    spending = Spending(Budget(**{unit: limit}, per_seconds=per_seconds))
+    now = 0.0
+    spent: list[tuple[float, int]] = []
+    for pause, amount in asked:
+        now += pause
+        due: Any = {unit: amount}
+        if spending.exhausted(now, **due) is None:
+            spending.add(**due)
+            spent.append((now, amount))
+    for first, (began, _) in enumerate(spent):
+        for last, (ended, _) in enumerate(spent[first:], first):
+            refills = 0.0 if per_seconds is None else (ended - began) / per_seconds
+            assert sum(amount for _, amount in spent[first : last + 1]) <= limit * (1 + refills) + 1e-6
+
+
+def test_rounding_takes_nothing_away() -> None:
+    spending = Spending(Budget(money=0.3))
+    for _ in range(3):
+        assert spending.exhausted(0.0, money=0.1) is None
+        spending.add(money=0.1)
+    assert spending.exhausted(0.0, money=0.1) is not None
+
+
+def test_a_run_is_spent_from_its_start_and_given_back_if_it_is_claimed() -> None:
+    spending = Spending(Budget(runs=9, seconds=10, money=1.0))
+    spending.start_run("a", seconds=6, money=0.4)
+    spending.start_run("b", seconds=6, money=0.4)
+    assert spending.exhausted(0.0) == "the budget of 10 seconds is spent"
+    spending.claim_run("a", money=0.4)
+    assert spending.exhausted(0.0, money=0.6) is None
+    assert spending.exhausted(0.0, money=0.7) == "the budget of 1 money is spent"
+    spending.waste_run("b", seconds=1)
+    spending.start_run("c", seconds=8, money=0.0)
+    assert spending.exhausted(0.0) is None
+    spending.start_run("d", seconds=1, money=0.0)
+    assert spending.exhausted(0.0) == "the budget of 10 seconds is spent"
+
+
+def test_invalid_budgets_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="runs"):
+        Budget(runs=-1)
+    with pytest.raises(ConfigurationError, match="per_seconds"):
+        Budget(per_seconds=0)

@@ -7,6 +7,7 @@ import copy
 import threading
 from collections.abc import AsyncIterator, Sequence
 from contextvars import ContextVar
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,9 +18,10 @@ from agentrt import DraftRequest, SpeculationSession, ToolCall, speculable
 from agentrt.calls import TextDelta
 from agentrt.errors import ConfigurationError, InvalidRequestError
 from agentrt.perfmodel import TurnTimes
-from agentrt.reports.events import CallClaimed, SpeculationEvent
-from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
-from tests.agentrt.turns.sessions import call, one_turn, slow_tool
+from agentrt.reports.events import CallClaimed, DraftRefused, SpeculationEvent
+from agentrt.testing import ScriptedSpeculator
+from tests.agentrt.loops import in_virtual_time
+from tests.agentrt.turns.sessions import call, drafting, drive, slow_tool
 from tests.hypothesis_profiles import examples
 from tests.patience import PATIENCE_S
 
@@ -29,35 +31,22 @@ pytestmark = pytest.mark.usefixtures("prediction_is_free")
 @examples(60)
 @given(generation=st.integers(1, 50), draft=st.integers(1, 50), tool=st.integers(1, 50), hit=st.booleans())
 def test_a_turn_takes_exactly_what_equation_1_says(generation: int, draft: int, tool: int, hit: bool) -> None:
-    async def main() -> float:
-        predictor = ScriptedSpeculator([call("a" if hit else "wrong")], delay=draft)
-        async with SpeculationSession([slow_tool(tool, [])], [predictor]) as session:
-            answer, seconds = await one_turn(session, generation, call("a"))
-        assert answer == "found a"
-        return seconds
-
     # A draft that comes after the answer is no draft; one that comes with it may or may not count.
     if draft != generation:
         claimed = hit and draft < generation
         expected = TurnTimes(generation, draft, tool).speculative(1.0 if claimed else 0.0)
-        assert run_in_virtual_time(main) == pytest.approx(expected)
+        predictor = drafting(call("a" if hit else "wrong"), delay=draft)
+        driven = drive(slow_tool(tool, []), predictor, [call("a")], generation_s=generation)
+        assert driven.results == ["found a"]
+        assert driven.seconds == pytest.approx(expected)
 
 
 def test_the_report_has_hits_misses_waste_and_seconds() -> None:
     events: list[SpeculationEvent] = []
-
-    class Observer:
-        def on_event(self, event: SpeculationEvent) -> None:
-            events.append(event)
-
-    async def main() -> SpeculationSession:
-        predictor = ScriptedSpeculator([call("a"), call("loser")], [call("wrong")])
-        async with SpeculationSession([slow_tool(0.0, [])], [predictor], observers=[Observer()]) as session:
-            await one_turn(session, 1, call("a", "1"))
-            await one_turn(session, 1, call("b", "2"))
-        return session
-
-    report = run_in_virtual_time(main).report()
+    observer = SimpleNamespace(on_event=events.append)
+    predictor = ScriptedSpeculator([call("a"), call("loser")], [call("wrong")])
+    turns = [call("a", "1")], [call("b", "2")]
+    report = drive(slow_tool(0.0, []), [predictor], *turns, observers=[observer]).report
     assert (report.total.claims, report.total.misses, report.total.wasted) == (1, 1, 2)
     assert report.total.claim_rate == 0.5
     assert [[c.hit for c in turn.calls] for turn in report.turns] == [[True], [False]]
@@ -67,44 +56,24 @@ def test_the_report_has_hits_misses_waste_and_seconds() -> None:
     )
 
 
-def test_a_session_takes_one_predictor_without_a_list() -> None:
-    async def main() -> SpeculationSession:
-        async with SpeculationSession([slow_tool(0.0, [])], ScriptedSpeculator([call("a")])) as session:
-            await one_turn(session, 1, call("a"))
-        return session
-
-    assert run_in_virtual_time(main).report().total.claims == 1
-
-
 def test_a_repeated_draft_runs_once() -> None:
     runs: list[str] = []
-
-    async def main() -> None:
-        predictors = [ScriptedSpeculator([call("a"), call("a")]), ScriptedSpeculator([call("a")])]
-        async with SpeculationSession([slow_tool(5, runs)], predictors, samples=3) as session:
-            await one_turn(session, 1, call("a"))
-        assert [p.requests[0].samples for p in predictors] == [3, 3]
-
-    run_in_virtual_time(main)
+    predictors = [drafting(call("a"), call("a")), drafting(call("a"))]
+    drive(slow_tool(5, runs), predictors, [call("a")], samples=3)
+    assert [p.requests[0].samples for p in predictors] == [3, 3]
     assert runs == ["a"]
 
 
 def test_equal_calls_of_one_answer_share_no_result() -> None:
     runs: list[str] = []
-
-    async def main() -> None:
-        async with SpeculationSession([slow_tool(5, runs)], [ScriptedSpeculator([call("a")])]) as session:
-            with session.turn([], []) as turn:
-                await asyncio.sleep(1)
-                turn.bind([call("a", "1"), call("a", "2")])
-            assert await session.acall(call("a", "1")) == await session.acall(call("a", "2"))
-        assert session.report().turns[0].calls[1].reason == "taken by an equal call"
-
-    run_in_virtual_time(main)
+    driven = drive(slow_tool(5, runs), drafting(call("a")), [call("a", "1"), call("a", "2")])
+    assert driven.results == ["found a"] * 2
+    assert driven.report.turns[0].calls[1].reason == "taken by an equal call"
     assert runs == ["a", "a"]
 
 
-def test_predictors_read_the_answer_and_learn_its_calls() -> None:
+@in_virtual_time
+async def test_predictors_read_the_answer_and_learn_its_calls() -> None:
     class Reader:
         def __init__(self) -> None:
             self.read: list[object] = []
@@ -120,68 +89,18 @@ def test_predictors_read_the_answer_and_learn_its_calls() -> None:
             raise LookupError
 
     reader = Reader()
-
-    async def main() -> tuple[str, ...]:
-        async with SpeculationSession([slow_tool(5, [])], [reader]) as session:
-            with session.turn([{"role": "user", "content": "hi"}], []) as turn:
-                turn.observe(TextDelta("let me see"))
-                await asyncio.sleep(1)
-                turn.bind([call("a")])
-            assert await session.acall(call("a")) == "found a"
-            with session.turn([], []):
-                pass  # a turn without an answer teaches nothing, and its readers end
-        assert session.report().total.wasted == 0
-        return session.report().turns[0].problems[-1:]
-
-    assert run_in_virtual_time(main) == ("Reader failed: LookupError",)
+    async with SpeculationSession([slow_tool(5, [])], [reader]) as session:
+        with session.turn([{"role": "user", "content": "hi"}], []) as turn:
+            turn.observe(TextDelta("let me see"))
+            await asyncio.sleep(1)
+            turn.bind([call("a")])
+        assert await session.acall(call("a")) == "found a"
+        with session.turn([], []):
+            pass  # a turn without an answer teaches nothing, and its readers end
+    assert session.report().total.wasted == 0
+    assert session.report().turns[0].problems[-1:] == ("Reader failed: LookupError",)
     assert reader.read == [TextDelta("let me see")]
     assert reader.learned == [("hi", [call("a")])]
-
-
-def test_what_a_tool_returns_is_handed_on_as_it_is() -> None:
-    lock = threading.Lock()  # cannot be pickled, copied or compared
-
-    @speculable
-    async def look(q: str) -> Any:
-        return lock
-
-    async def main() -> Any:
-        async with SpeculationSession([look], [ScriptedSpeculator([call("a")])]) as session:
-            result, _ = await one_turn(session, 1, call("a"))
-            assert session.report().total.claims == 1
-        return result
-
-    assert run_in_virtual_time(main) is lock
-
-
-def test_calls_of_one_answer_with_one_id_are_all_made() -> None:
-    runs: list[str] = []
-
-    async def main() -> list[Any]:
-        drafts = ScriptedSpeculator([call("a"), call("b")])
-        async with SpeculationSession([slow_tool(1, runs)], [drafts]) as session:
-            with session.turn([], []) as turn:
-                await asyncio.sleep(5)
-                turn.bind([call("a", "same"), call("b", "same")])
-            return [await session.acall(call(q, "same")) for q in "ab"]
-
-    assert run_in_virtual_time(main) == ["found a", "found b"]
-    assert runs == ["a", "b"]
-
-
-def test_arguments_edited_after_the_answer_run_for_real() -> None:
-    runs: list[str] = []
-
-    async def main() -> str:
-        async with SpeculationSession([slow_tool(1, runs)], [ScriptedSpeculator([call("a")])]) as session:
-            with session.turn([], []) as turn:
-                await asyncio.sleep(5)
-                turn.bind([call("a")])
-            answer: str = await session.acall(call("edited"))
-            return answer
-
-    assert run_in_virtual_time(main) == "found edited"
-    assert runs == ["a", "edited"]
 
 
 def test_sync_code_speculates_in_threads() -> None:
@@ -196,7 +115,7 @@ def test_sync_code_speculates_in_threads() -> None:
         release.wait()
         return f"found {q}"
 
-    with SpeculationSession([look], [ScriptedSpeculator([call("a")])]) as session:
+    with SpeculationSession([look], drafting(call("a"))) as session:
         with session.turn([], []) as turn:
             assert started.wait(PATIENCE_S)
             turn.bind([call("a")])
@@ -206,25 +125,19 @@ def test_sync_code_speculates_in_threads() -> None:
 
 
 def test_a_coroutine_tool_is_not_speculated_in_sync_code() -> None:
-    arrived = threading.Event()
-
-    class Observer:
-        def on_event(self, event: SpeculationEvent) -> None:
-            if type(event).__name__ == "DraftRefused":
-                arrived.set()
-
-    with SpeculationSession(
-        [slow_tool(0, [])], [ScriptedSpeculator([call("a")])], observers=[Observer()]
-    ) as session:
+    refused = threading.Event()
+    observer = SimpleNamespace(on_event=lambda event: isinstance(event, DraftRefused) and refused.set())
+    with SpeculationSession([slow_tool(0, [])], drafting(call("a")), observers=[observer]) as session:
         with session.turn([], []) as turn:
-            assert arrived.wait(PATIENCE_S)
+            assert refused.wait(PATIENCE_S)
             turn.bind([])
         with pytest.raises(InvalidRequestError, match="async code"):
             session.call(call("a"))
     assert "a coroutine tool cannot run speculatively" in session.report().turns[0].problems[0]
 
 
-def test_two_runs_with_the_same_call_id_get_what_is_theirs() -> None:
+@in_virtual_time
+async def test_two_runs_with_the_same_call_id_get_what_is_theirs() -> None:
     user: ContextVar[str] = ContextVar("user")
     runs: list[str] = []
 
@@ -246,34 +159,32 @@ def test_two_runs_with_the_same_call_id_get_what_is_theirs() -> None:
             answer: str = await session.acall(opened)
             return answer
 
-    async def main() -> list[str]:
-        draft = ScriptedSpeculator([opened], [opened])
-        return await asyncio.gather(serve("ann", draft), serve("bob", draft))
-
-    assert run_in_virtual_time(main) == ["new of ann", "new of bob"]
+    draft = ScriptedSpeculator([opened], [opened])
+    assert (await asyncio.gather(serve("ann", draft), serve("bob", draft))) == ["new of ann", "new of bob"]
     assert runs == ["ann", "bob"]
 
 
-def test_wrong_use_raises() -> None:
-    look = slow_tool(1, [])
-    with pytest.raises(ConfigurationError, match="with or async with"):
-        SpeculationSession([look], []).turn([], [])
-    with pytest.raises(ConfigurationError, match="@speculable"):
-        SpeculationSession([print], [])
-    with pytest.raises(ConfigurationError, match="Give a predictor"):
-        SpeculationSession([look], [None])  # type: ignore[list-item]
-    with pytest.raises(ConfigurationError, match=r"config: .*dict.* Give a SpeculationConfig"):
-        SpeculationSession([look], [], config={"mode": "on"})  # type: ignore[arg-type]
-    for samples in ("3", 0, None):
-        with pytest.raises(ConfigurationError, match=r"samples.* at least 1"):
-            SpeculationSession([look], [], samples=samples)  # type: ignore[arg-type]
-    with SpeculationSession([look], []) as session:
-        with pytest.raises(InvalidRequestError, match="no speculable tool 'other'"):
-            session.call(ToolCall("other", {}))
-        with pytest.raises(InvalidRequestError, match="refuses"):
-            session.call(ToolCall("look", {"q": 1}))
-        with pytest.raises(InvalidRequestError, match=r"call: .* Give a ToolCall"):
-            session.call({"name": "look"})  # type: ignore[arg-type]
+def session(**options: Any) -> SpeculationSession:
+    return SpeculationSession([slow_tool(1, [])], [], **options)
+
+
+@pytest.mark.parametrize(
+    ("use", "error", "problem"),
+    [
+        (lambda: session().turn([], []), ConfigurationError, "with or async with"),
+        (lambda: SpeculationSession([print], []), ConfigurationError, "@speculable"),
+        (lambda: SpeculationSession([slow_tool(1, [])], [None]), ConfigurationError, "Give a predictor"),
+        (lambda: session(config={"mode": "on"}), ConfigurationError, "config: .*dict.* Give a Speculation"),
+        (lambda: session(samples="3"), ConfigurationError, "samples.* at least 1"),
+        (lambda: session(samples=0), ConfigurationError, "samples.* at least 1"),
+        (lambda: session().call(ToolCall("other", {})), InvalidRequestError, "no speculable tool 'other'"),
+        (lambda: session().call(ToolCall("look", {"q": 1})), InvalidRequestError, "refuses"),
+        (lambda: session().call({"name": "look"}), InvalidRequestError, "call: .* Give a ToolCall"),
+    ],
+)
+def test_wrong_use_raises(use: Any, error: type[Exception], problem: str) -> None:
+    with pytest.raises(error, match=problem):
+        use()
 
 
 @pytest.mark.parametrize(
@@ -286,35 +197,20 @@ def test_wrong_use_raises() -> None:
         ([ToolCall(5, {}, "c")], "name"),  # type: ignore[arg-type]
     ],
 )
-def test_only_calls_with_parsed_arguments_can_be_bound(calls: Any, field: str) -> None:
-    async def main() -> str:
-        async with SpeculationSession([slow_tool(0.0, [])], ScriptedSpeculator([call("a")])) as session:
-            with session.turn([], []) as turn:
-                await asyncio.sleep(1)
-                with pytest.raises(InvalidRequestError, match="Give") as raised:
-                    turn.bind(calls)
-                turn.bind([call("a")])  # the refused calls have not closed the turn
-            assert session.report().total.claims == 0
-            await session.acall(call("a"))
-            assert session.report().total.claims == 1
-        return raised.value.field
-
-    assert run_in_virtual_time(main) == field
-
-
-def test_a_turn_is_bound_once_and_its_drafts_are_judged_once() -> None:
-    async def main() -> tuple[int, int]:
-        async with SpeculationSession([slow_tool(1, [])], ScriptedSpeculator([call("a")])) as session:
-            with session.turn([], []) as turn:
-                await asyncio.sleep(5)
-                turn.bind([call("a")])
-                with pytest.raises(InvalidRequestError, match=r"bound already\. Bind it once"):
-                    turn.bind([])
-            await session.acall(call("a"))
-            (predictor,) = session.report().predictors.values()
-            return predictor.drafts, session.report().total.claims
-
-    assert run_in_virtual_time(main) == (1, 1)
+@in_virtual_time
+async def test_a_turn_is_bound_once_and_only_to_calls_with_parsed_arguments(calls: Any, field: str) -> None:
+    async with SpeculationSession([slow_tool(0.0, [])], drafting(call("a"))) as session:
+        with session.turn([], []) as turn:
+            await asyncio.sleep(1)
+            with pytest.raises(InvalidRequestError, match="Give") as raised:
+                turn.bind(calls)
+            assert raised.value.field == field
+            turn.bind([call("a")])  # the refused calls have not closed the turn
+            with pytest.raises(InvalidRequestError, match=r"bound already\. Bind it once"):
+                turn.bind([])
+        await session.acall(call("a"))
+        (predictor,) = session.report().predictors.values()
+        assert (predictor.drafts, session.report().total.claims) == (1, 1)
 
 
 def failing(q: str) -> Any:
@@ -328,20 +224,9 @@ def test_a_broken_canonical_function_is_named_and_only_costs_speculation(
     canonical: Any, problem: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     runs: list[str] = []
-
-    @speculable(canonical=canonical)
-    async def look(q: str) -> str:
-        runs.append(q)
-        return f"found {q}"
-
-    async def main() -> Any:
-        predictor = ScriptedSpeculator([call("a")], [call("a")])
-        async with SpeculationSession([look], predictor) as session:
-            for number in range(2):
-                assert (await one_turn(session, 5, call("a", str(number))))[0] == "found a"
-            return session.report().turns
-
-    for turn in run_in_virtual_time(main):
+    predictor = ScriptedSpeculator([call("a")], [call("a")])
+    turns = [call("a", "0")], [call("a", "1")]
+    for turn in drive(slow_tool(0, runs, canonical=canonical), predictor, *turns).report.turns:
         assert f"the canonical function of look {problem}" in turn.problems[0]
         assert f"the canonical function of look {problem}" in turn.calls[0].reason
     assert runs == ["a", "a"]
@@ -373,14 +258,12 @@ NO_ARGUMENTS = {"id": "1", "type": "function", "function": {"name": "look"}}
         (answers({"tool_calls": 3}), "tool_calls"),
     ],
 )
-def test_a_model_that_does_not_answer_with_a_message_is_refused(model: Any, field: str) -> None:
-    async def main() -> str:
-        async with SpeculationSession([slow_tool(0.0, [])], []) as session:
-            with pytest.raises(InvalidRequestError, match="Give") as raised:
-                await session.ask(model, [], [])
-        return raised.value.field
-
-    assert run_in_virtual_time(main) == field
+@in_virtual_time
+async def test_a_model_that_does_not_answer_with_a_message_is_refused(model: Any, field: str) -> None:
+    async with session() as opened:
+        with pytest.raises(InvalidRequestError, match="Give") as raised:
+            await opened.ask(model, [], [])
+    assert raised.value.field == field
 
 
 class Meddler:
@@ -410,7 +293,8 @@ def meddle(given: Any) -> None:
 
 
 @pytest.mark.parametrize("ask", [False, True])
-def test_a_predictor_cannot_change_the_request_or_the_answer(ask: bool) -> None:
+@in_virtual_time
+async def test_a_predictor_cannot_change_the_request_or_the_answer(ask: bool) -> None:
     made = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": '{"q": "a"}'}}
     schema = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
     history = [
@@ -425,24 +309,22 @@ def test_a_predictor_cannot_change_the_request_or_the_answer(ask: bool) -> None:
         asked.append(copy.deepcopy([messages, tools]))
         return {"role": "assistant", "tool_calls": [made]}
 
-    async def main() -> int:
-        messages, tools, bound = copy.deepcopy(history), [copy.deepcopy(schema)], [call("a")]
-        async with SpeculationSession([slow_tool(1, [])], [Meddler(), Meddler()]) as session:
-            if ask:
-                assert (await session.ask(model, messages, tools))["tool_calls"] == [made]
-            else:
-                with session.turn(messages, tools) as turn:
-                    await model(messages, tools)
-                    turn.bind(bound)
-            assert (messages, tools, bound) == (history, [schema], [call("a")])
-            await session.acall(bound[0])
-        return session.report().total.claims
-
-    assert run_in_virtual_time(main) == 1
+    messages, tools, bound = copy.deepcopy(history), [copy.deepcopy(schema)], [call("a")]
+    async with SpeculationSession([slow_tool(1, [])], [Meddler(), Meddler()]) as session:
+        if ask:
+            assert (await session.ask(model, messages, tools))["tool_calls"] == [made]
+        else:
+            with session.turn(messages, tools) as turn:
+                await model(messages, tools)
+                turn.bind(bound)
+        assert (messages, tools, bound) == (history, [schema], [call("a")])
+        await session.acall(bound[0])
+    assert session.report().total.claims == 1
     assert asked == [[history, [schema]]]
 
 
-def test_a_result_belongs_to_the_call_as_it_was_drafted() -> None:
+@in_virtual_time
+async def test_a_result_belongs_to_the_call_as_it_was_drafted() -> None:
     finished: list[ToolCall] = []
 
     @speculable
@@ -456,27 +338,51 @@ def test_a_result_belongs_to_the_call_as_it_was_drafted() -> None:
             yield draft
             meddle(draft.arguments)
 
-    async def main() -> None:
-        async with SpeculationSession([look], Hasty()) as session:
-            with session.turn([], []) as turn:
-                turn.on_finished(lambda result: finished.append(result.call))
-                await asyncio.sleep(5)
-                turn.bind([])
-
-    run_in_virtual_time(main)
+    async with SpeculationSession([look], Hasty()) as session:
+        with session.turn([], []) as turn:
+            turn.on_finished(lambda result: finished.append(result.call))
+            await asyncio.sleep(5)
+            turn.bind([])
     assert finished == [ToolCall("look", {"q": ["a"]})]
 
 
-def test_a_predictor_reads_the_history_as_it_was_when_the_turn_began() -> None:
-    predictor = ScriptedSpeculator([call("a")])
-
-    async def main() -> None:
-        messages = [{"role": "user", "content": "hi"}]
-        async with SpeculationSession([slow_tool(1, [])], predictor) as session:
-            with session.turn(messages, []) as turn:
-                messages.append({"role": "assistant", "content": "later"})
-                await asyncio.sleep(5)
-                turn.bind([])
-
-    run_in_virtual_time(main)
+@in_virtual_time
+async def test_a_predictor_reads_the_history_as_it_was_when_the_turn_began() -> None:
+    predictor = drafting(call("a"))
+    messages = [{"role": "user", "content": "hi"}]
+    async with SpeculationSession([slow_tool(1, [])], predictor) as session:
+        with session.turn(messages, []):
+            messages.append({"role": "assistant", "content": "later"})
+            await asyncio.sleep(5)
     assert [len(request.messages) for request in predictor.requests] == [1]
+
+
+def test_a_wasted_speculation_takes_no_speculation_of_the_model() -> None:
+    runs: list[str] = []
+    ran, bound, nested = threading.Event(), threading.Event(), threading.Event()
+
+    @speculable
+    def inner(q: str) -> str:
+        runs.append(q)
+        ran.set()
+        return f"found {q}"
+
+    @speculable
+    def outer(q: str) -> str:
+        assert bound.wait(PATIENCE_S)
+        result = inner(q)
+        nested.set()
+        return result
+
+    made = ToolCall("inner", {"q": "a"})
+    drafts = ScriptedSpeculator([ToolCall("outer", {"q": "a"}), made])
+    with SpeculationSession([inner, outer], [drafts]) as session:
+        with session.turn([], []) as turn:
+            assert ran.wait(PATIENCE_S)
+            turn.bind([made])
+        bound.set()
+        assert nested.wait(PATIENCE_S)
+        assert runs == ["a", "a"]
+        assert session.call(made) == "found a"
+    assert runs == ["a", "a"]
+    assert session.report().tools["inner"].claims == 1

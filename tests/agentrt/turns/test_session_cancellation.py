@@ -13,86 +13,53 @@ import pytest
 from agentrt import DraftRequest, SpeculationConfig, SpeculationSession, ToolCall, speculable
 from agentrt.concurrency.tasks import CLEAN_UP_SECONDS
 from agentrt.config import TurnAhead
-from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
+from agentrt.testing import ScriptedSpeculator
 from agentrt.tools.speculable import speculable_tool
-from tests.agentrt.turns.sessions import call, now, one_turn, slow_tool
+from tests.agentrt.loops import in_virtual_time
+from tests.agentrt.turns.sessions import call, drafting, drive, now, one_turn, slow_tool
 from tests.patience import PATIENCE_S
 
 
-def test_losers_and_predictors_are_cancelled_when_the_model_answers() -> None:
+@pytest.mark.parametrize("clean_up_s", [0, 7])
+def test_losers_and_predictors_are_cancelled_once_when_the_model_answers(clean_up_s: float) -> None:
     ended: list[str] = []
 
     @speculable
     async def look(q: str) -> str:
         try:
             await asyncio.sleep(100)
-        except asyncio.CancelledError:
+        finally:
+            await asyncio.sleep(clean_up_s)  # as a connection is given back: the session waits for it
+            await asyncio.sleep(0)
             ended.append(q)
-            raise
         return q
 
-    async def main() -> float:
-        slow = ScriptedSpeculator([call("late")], delay=50)
-        async with SpeculationSession([look], [ScriptedSpeculator([call("a")]), slow]) as session:
-            with session.turn([], []) as turn:
-                await asyncio.sleep(1)
-                turn.bind([])
-        return now()
-
-    assert run_in_virtual_time(main) == 1
+    assert drive(look, [drafting(call("a")), drafting(call("late"), delay=50)], []).seconds == 1 + clean_up_s
     assert ended == ["a"]
 
 
-def test_a_loser_is_cancelled_once_and_the_session_waits_for_its_clean_up() -> None:
-    done: list[str] = []
-
-    @speculable
-    async def look(q: str) -> str:
-        try:
-            await asyncio.sleep(100)
-        finally:
-            await asyncio.sleep(3)  # as a connection is given back
-            await asyncio.sleep(4)
-            done.append("cleaned up")
-        return q
-
-    async def main() -> float:
-        async with SpeculationSession([look], [ScriptedSpeculator([call("a")])]) as session:
-            with session.turn([], []) as turn:
-                await asyncio.sleep(1)
-                turn.bind([])
-        return now()
-
-    assert run_in_virtual_time(main) == 1 + 3 + 4
-    assert done == ["cleaned up"]
-
-
-def test_a_turn_that_fails_leaves_nothing_running() -> None:
+@in_virtual_time
+async def test_a_turn_that_fails_leaves_nothing_running_and_raises_its_error() -> None:
     runs: list[str] = []
 
-    async def main() -> float:
-        async with SpeculationSession([slow_tool(100, runs)], [ScriptedSpeculator([call("a")])]) as session:
-            with contextlib.suppress(ZeroDivisionError), session.turn([], []):
-                await asyncio.sleep(1)
-                raise ZeroDivisionError
-        return now()
+    async def fail(session: SpeculationSession) -> None:
+        with session.turn([], []):
+            await asyncio.sleep(1)
+            raise ZeroDivisionError
 
-    assert run_in_virtual_time(main) == 1
+    async with SpeculationSession([slow_tool(100, runs)], drafting(call("a"))) as session:
+        with pytest.raises(ZeroDivisionError):
+            await fail(session)
+    assert now() == 1
     assert runs == ["a"]
 
 
 def test_closing_the_session_cancels_what_was_bound_and_never_made() -> None:
-    async def main() -> float:
-        async with SpeculationSession([slow_tool(100, [])], [ScriptedSpeculator([call("a")])]) as session:
-            with session.turn([], []) as turn:
-                await asyncio.sleep(1)
-                turn.bind([call("a")])
-        return now()
-
-    assert run_in_virtual_time(main) == 1
+    assert drive(slow_tool(100, []), drafting(call("a")), [call("a")], makes=False).seconds == 1
 
 
-def test_cancelling_the_call_cancels_its_run() -> None:
+@in_virtual_time
+async def test_cancelling_the_call_cancels_its_run() -> None:
     cancelled = []
 
     @speculable
@@ -103,23 +70,21 @@ def test_cancelling_the_call_cancels_its_run() -> None:
             cancelled.append(q)
         return q
 
-    async def main() -> None:
-        async with SpeculationSession([look], [ScriptedSpeculator([call("a")])]) as session:
-            with session.turn([], []) as turn:
-                await asyncio.sleep(1)
-                turn.bind([call("a")])
-            claiming = asyncio.create_task(session.acall(call("a")))
+    async with SpeculationSession([look], drafting(call("a"))) as session:
+        with session.turn([], []) as turn:
             await asyncio.sleep(1)
-            claiming.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await claiming
-            await asyncio.sleep(1)
-            assert cancelled == ["a"]
+            turn.bind([call("a")])
+        claiming = asyncio.create_task(session.acall(call("a")))
+        await asyncio.sleep(1)
+        claiming.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await claiming
+        await asyncio.sleep(1)
+        assert cancelled == ["a"]
 
-    run_in_virtual_time(main)
 
-
-def test_a_speculation_times_out_but_not_once_its_call_is_made() -> None:
+@in_virtual_time
+async def test_a_speculation_times_out_but_not_once_its_call_is_made() -> None:
     runs: list[str] = []
 
     @speculable(timeout=10)
@@ -128,18 +93,17 @@ def test_a_speculation_times_out_but_not_once_its_call_is_made() -> None:
         await asyncio.sleep(30)
         return q
 
-    async def main() -> list[float]:
-        predictor = ScriptedSpeculator([call("a")], [call("a")])
-        async with SpeculationSession([look], [predictor]) as session:
-            times = [(await one_turn(session, generation, call("a")))[1] for generation in (5, 20)]
-        assert session.report().turns[1].calls[0].reason == "the speculation took longer than 10.0 s"
-        return times
-
-    assert run_in_virtual_time(main) == [30, 50]
+    predictor = ScriptedSpeculator([call("a")], [call("a")])
+    async with SpeculationSession([look], [predictor]) as session:
+        times = [(await one_turn(session, generation, call("a")))[1] for generation in (5, 20)]
+    assert session.report().turns[1].calls[0].reason == "the speculation took longer than 10.0 s"
+    assert times == [30, 50]
     assert runs == ["a", "a", "a"]
 
 
-def test_a_loser_in_a_thread_runs_to_its_end_and_holds_its_place_until_then() -> None:
+@pytest.mark.parametrize("bound", [[], [call("a")]])
+def test_a_loser_in_a_thread_runs_to_its_end_and_holds_its_place_until_then(bound: list[ToolCall]) -> None:
+    """So does one whose call is never made, once its session is closed."""
     started, release = threading.Event(), threading.Event()
 
     @speculable(max_concurrency=1)
@@ -150,33 +114,13 @@ def test_a_loser_in_a_thread_runs_to_its_end_and_holds_its_place_until_then() ->
 
     tool = speculable_tool(look)
     assert tool is not None
-    with SpeculationSession([look], [ScriptedSpeculator([call("a")])]) as session:
-        with session.turn([], []) as turn:
-            assert started.wait(PATIENCE_S)
-            turn.bind([])
-        assert not tool.slots.acquire(blocking=False)
-        release.set()
-        assert tool.slots.acquire(timeout=PATIENCE_S)
-    assert session.report().total.wasted == 1
-
-
-def test_closing_a_sync_session_cancels_what_was_bound_and_never_made() -> None:
-    started, release = threading.Event(), threading.Event()
-
-    @speculable
-    def look(q: str) -> str:
-        started.set()
-        release.wait()
-        return q
-
-    tool = speculable_tool(look)
-    assert tool is not None
-    session = SpeculationSession([look], [ScriptedSpeculator([call("a")])])
-    with session, session.turn([], []) as turn:
+    with SpeculationSession([look], drafting(call("a"))) as session, session.turn([], []) as turn:
         assert started.wait(PATIENCE_S)
-        turn.bind([call("a")])
+        turn.bind(bound)
     assert session.report().total.wasted == 1
+    assert not tool.slots.acquire(blocking=False)
     release.set()
+    assert tool.slots.acquire(timeout=PATIENCE_S)
 
 
 async def never(q: str = "") -> str:
@@ -196,7 +140,8 @@ class Never:
 
 @pytest.mark.parametrize("bound", [[], [call("a")]])
 @pytest.mark.parametrize("who", ["look", "Never", "discard", "guard"])
-def test_what_swallows_its_cancellation_is_abandoned_and_named(
+@in_virtual_time
+async def test_what_swallows_its_cancellation_is_abandoned_and_named(
     who: str, bound: list[ToolCall], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def prepare(q: str) -> str:
@@ -214,18 +159,14 @@ def test_what_swallows_its_cancellation_is_abandoned_and_named(
     async def look(q: str) -> str:
         return await never(q) if who == "look" else f"found {q}"
 
-    async def main() -> tuple[float, SpeculationSession]:
-        predictor = Never() if who == "Never" else ScriptedSpeculator([call("a")])
-        async with SpeculationSession([look], [predictor]) as session:
-            with session.turn([], []) as turn:
-                await asyncio.sleep(1)
-                turn.bind(bound)
-        left = now()
-        await asyncio.sleep(3600)  # it goes on, and nothing comes of it
-        assert session.report().total.claims == 0
-        return left, session
-
-    left, session = run_in_virtual_time(main)
+    predictor = Never() if who == "Never" else ScriptedSpeculator([call("a")])
+    async with SpeculationSession([look], [predictor]) as session:
+        with session.turn([], []) as turn:
+            await asyncio.sleep(1)
+            turn.bind(bound)
+    left = now()
+    await asyncio.sleep(3600)  # it goes on, and nothing comes of it
+    assert session.report().total.claims == 0
     assert left == 1 + CLEAN_UP_SECONDS
     name = {"Never": "Never", "guard": "ScriptedSpeculator"}.get(who, "look")
     problem = f"{name} did not end within 10 s of its cancellation: abandoned"
@@ -233,21 +174,19 @@ def test_what_swallows_its_cancellation_is_abandoned_and_named(
     assert f"{name} has not ended 10 s after its cancellation" in caplog.text
 
 
-def test_a_request_sent_ahead_that_swallows_its_cancellation_is_abandoned() -> None:
+@in_virtual_time
+async def test_a_request_sent_ahead_that_swallows_its_cancellation_is_abandoned() -> None:
     async def model(messages: Any, tools: Any) -> Any:
         if messages:
             return {"role": "assistant", "content": await never("the next")}
         await asyncio.sleep(5)
         return {"role": "assistant", "content": "no call"}
 
-    async def main() -> tuple[float, tuple[str, ...]]:
-        config = SpeculationConfig(turn_ahead=TurnAhead())
-        predictor = ScriptedSpeculator([call("a")])
-        async with SpeculationSession([slow_tool(1, [])], [predictor], config=config) as session:
-            await session.ask(model, [], [])
-        return now(), session.report().turns[1].problems
-
-    left, problems = run_in_virtual_time(main)
+    config = SpeculationConfig(turn_ahead=TurnAhead())
+    predictor = ScriptedSpeculator([call("a")])
+    async with SpeculationSession([slow_tool(1, [])], [predictor], config=config) as session:
+        await session.ask(model, [], [])
+    left, problems = now(), session.report().turns[1].problems
     assert left == 5 + CLEAN_UP_SECONDS
     assert "a lookahead request did not end within 10 s of its cancellation: abandoned" in problems
 
@@ -264,10 +203,5 @@ def test_a_predictor_is_cancelled_once_and_may_clean_up() -> None:
                 await asyncio.sleep(2)  # as a connection is given back
                 done.append("cleaned up")
 
-    async def main() -> float:
-        async with SpeculationSession([slow_tool(1, [])], [Careful()]) as session:
-            await one_turn(session, 1, call("a"))
-        return now()
-
-    assert run_in_virtual_time(main) == 1 + 2
+    assert drive(slow_tool(1, []), Careful(), [call("a")]).seconds == 1 + 2
     assert done == ["cleaned up"]

@@ -15,24 +15,25 @@ from pydantic import AfterValidator
 
 from agentrt import DraftRequest, SpeculationConfig, SpeculationSession, ToolCall, speculable
 from agentrt.drafts import name_of
-from agentrt.reports import PredictorReport
 from agentrt.reports.events import PredictorEnded, SpeculationEvent
 from agentrt.speculators import EnsembleSpeculator
-from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
+from agentrt.testing import run_in_virtual_time
 from agentrt.tools.speculable import speculable_tool
-from tests.agentrt.turns.sessions import call, one_turn, slow_tool
+from tests.agentrt.loops import in_virtual_time, on_a_loop
+from tests.agentrt.turns.sessions import call, drafting, drive, one_turn, slow_tool
 
 
 class Stop(BaseException):
     """An error that is no Exception, as frameworks have them to stop a run."""
 
 
-ENDS = (SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError, Stop)
+ENDS = (SystemExit, GeneratorExit, asyncio.CancelledError, Stop)
 
 
 @pytest.mark.parametrize("is_async", [True, False])
 @pytest.mark.parametrize("kind", ENDS)
-def test_a_tool_that_would_end_the_program_is_a_miss(kind: type[BaseException], is_async: bool) -> None:
+@on_a_loop
+async def test_a_tool_that_would_end_the_program_is_a_miss(kind: type[BaseException], is_async: bool) -> None:
     runs: list[str] = []
     ran = threading.Event()
 
@@ -47,19 +48,15 @@ def test_a_tool_that_would_end_the_program_is_a_miss(kind: type[BaseException], 
         return look(q)
 
     alook.__name__ = "look"
-
-    async def main() -> tuple[bool, str]:
-        tool = speculable(alook if is_async else look)
-        async with SpeculationSession([tool], [ScriptedSpeculator([call("a")])]) as session:
-            with session.turn([], []) as turn:
-                assert await asyncio.to_thread(ran.wait, 20)
-                turn.bind([call("a")])
-            with pytest.raises(LookupError, match="that of the real call"):
-                await session.acall(call("a"))
-        (made,) = session.report().turns[0].calls
-        return made.hit, made.reason
-
-    assert asyncio.run(main()) == (False, f"the speculation failed with {kind.__name__}")
+    tool = speculable(alook if is_async else look)
+    async with SpeculationSession([tool], drafting(call("a"))) as session:
+        with session.turn([], []) as turn:
+            assert await asyncio.to_thread(ran.wait, 20)
+            turn.bind([call("a")])
+        with pytest.raises(LookupError, match="that of the real call"):
+            await session.acall(call("a"))
+    (made,) = session.report().turns[0].calls
+    assert (made.hit, made.reason) == (False, f"the speculation failed with {kind.__name__}")
 
 
 @pytest.mark.parametrize("kind", ENDS)
@@ -99,21 +96,16 @@ def test_other_code_of_the_user_that_would_end_the_program_costs_only_speculatio
         {"prepare": prepare, "commit": commit, "discard": discard},
     ]
 
-    async def main(**options: Any) -> str:
-        broken = Broken()
-        predictors = [broken, ScriptedSpeculator([call("a"), call("b")])]
-        async with SpeculationSession(
-            [speculable(**options)(prompt)], predictors, observers=[broken]
-        ) as session:
-            return (await one_turn(session, 1, call("a")))[0]
-
     for each in options:
-        assert run_in_virtual_time(lambda options=each: main(**options)) == "found a"
+        broken = Broken()
+        predictors = [broken, drafting(call("a"), call("b"))]
+        driven = drive(speculable(**each)(prompt), predictors, [call("a")], observers=[broken])
+        assert driven.results == ["found a"]
 
 
 def validated(q: str) -> str:
     if q == "wrong":
-        raise KeyboardInterrupt
+        raise SystemExit
     return q
 
 
@@ -122,13 +114,8 @@ def test_a_validator_that_would_end_the_program_makes_the_draft_a_bad_one() -> N
     async def look(q: Annotated[str, AfterValidator(validated)]) -> str:
         return f"found {q}"
 
-    async def main() -> tuple[str, int]:
-        predictor = ScriptedSpeculator([call("wrong"), call("a")])
-        async with SpeculationSession([look], [predictor]) as session:
-            answer, _ = await one_turn(session, 1, call("a"))
-        return answer, session.report().total.claims
-
-    assert run_in_virtual_time(main) == ("found a", 1)
+    driven = drive(look, drafting(call("wrong"), call("a")), [call("a")])
+    assert (driven.results, driven.report.total.claims) == (["found a"], 1)
 
 
 def test_a_ctrl_c_of_the_user_during_a_speculation_ends_the_program() -> None:
@@ -138,7 +125,7 @@ def test_a_ctrl_c_of_the_user_during_a_speculation_ends_the_program() -> None:
         return q
 
     async def main() -> None:
-        async with SpeculationSession([look], [ScriptedSpeculator([call("a")])]) as session:
+        async with SpeculationSession([look], drafting(call("a"))) as session:
             await one_turn(session, 1, call("b"))
 
     loop = asyncio.new_event_loop()  # asyncio.run() has a handler of its own, which cancels the main task
@@ -153,7 +140,8 @@ def test_a_ctrl_c_of_the_user_during_a_speculation_ends_the_program() -> None:
         loop.close()
 
 
-def test_having_no_thread_left_is_a_miss(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_having_no_thread_left_is_a_miss(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: object, **named: object) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -161,56 +149,14 @@ def test_having_no_thread_left_is_a_miss(monkeypatch: pytest.MonkeyPatch) -> Non
     def look(q: str) -> str:
         return f"found {q}"
 
-    async def main() -> tuple[str, str]:
-        async with SpeculationSession([look], [ScriptedSpeculator([call("a")])]) as session:
-            with monkeypatch.context() as patched:
-                patched.setattr("agentrt.tools.runner.start_in_thread", refuse)
-                with session.turn([], []) as turn:
-                    await asyncio.sleep(1)
-                    turn.bind([call("a")])
-            answer = await session.acall(call("a"))
-        return answer, session.report().turns[0].calls[0].reason
-
-    assert run_in_virtual_time(main) == ("found a", "the speculation failed with RuntimeError")
-
-
-def test_a_failed_draft_is_a_miss_and_the_real_error_is_the_users() -> None:
-    attempts: list[int] = []
-
-    @speculable
-    async def look(q: str) -> str:
-        attempts.append(1)
-        raise LookupError(f"attempt {len(attempts)}")
-
-    async def main() -> None:
-        async with SpeculationSession([look], [ScriptedSpeculator([call("a")])]) as session:
-            with pytest.raises(LookupError, match="attempt 2"):
-                await one_turn(session, 1, call("a"))
-
-    run_in_virtual_time(main)
-
-
-@pytest.mark.parametrize(
-    ("draft", "problem"),
-    [
-        (ToolCall("unknown", {}), "no speculable tool of this name"),
-        (ToolCall("look", {"q": ["not", "text"]}), "bad arguments (ValidationError)"),
-        (ToolCall("look", {}), "bad arguments (InvalidRequestError)"),
-        (ToolCall("look", {"q": "x" * 2**20}), "bad arguments (InvalidRequestError)"),
-        (ConnectionError("refused"), "failed: ConnectionError"),
-    ],
-)
-def test_bad_drafts_do_no_harm_and_are_reported(draft: ToolCall | Exception, problem: str) -> None:
-    runs: list[str] = []
-
-    async def main() -> SpeculationSession:
-        async with SpeculationSession([slow_tool(1, runs)], [ScriptedSpeculator([draft])]) as session:
-            assert (await one_turn(session, 1, call("a")))[0] == "found a"
-        return session
-
-    report = run_in_virtual_time(main).report()
-    assert problem in report.turns[0].problems[0]
-    assert runs == ["a"]
+    async with SpeculationSession([look], drafting(call("a"))) as session:
+        with monkeypatch.context() as patched:
+            patched.setattr("agentrt.tools.runner.start_in_thread", refuse)
+            with session.turn([], []) as turn:
+                await asyncio.sleep(1)
+                turn.bind([call("a")])
+        assert await session.acall(call("a")) == "found a"
+    assert session.report().turns[0].calls[0].reason == "the speculation failed with RuntimeError"
 
 
 RECURSIVE: dict[str, Any] = {}
@@ -236,10 +182,7 @@ class Wild:
 @pytest.mark.parametrize(
     "predictor",
     [
-        Wild(ToolCall("look", RECURSIVE)),
         Wild(ToolCall("look", {"q": float("nan")})),
-        Wild({"name": "look"}),
-        Wild(None),
         Wild(ToolCall(None, None)),  # type: ignore[arg-type]
         Wild(SystemExit(3)),
         Wild(endless=True),
@@ -247,61 +190,44 @@ class Wild:
     ],
 )
 def test_a_predictor_that_runs_wild_is_not_noticed(predictor: Any) -> None:
-    async def main() -> tuple[str, float]:
-        async with SpeculationSession([slow_tool(2, [])], [predictor]) as session:
-            return await one_turn(session, 5, call("a"))
-
-    assert run_in_virtual_time(main) == ("found a", 7)
+    driven = drive(slow_tool(2, []), [predictor], [call("a")], generation_s=5)
+    assert (driven.results, driven.seconds) == (["found a"], 7)
 
 
 @pytest.mark.parametrize(
-    "draft",
+    ("draft", "problem"),
     [
-        ToolCall("unknown", {}),
-        ToolCall("look", {"q": ["not", "text"]}),
-        ToolCall("look", {"p": "no such parameter"}),
-        ToolCall("look", None),  # type: ignore[arg-type]
-        ToolCall("look", RECURSIVE),
-        ToolCall(["look"], {}),  # type: ignore[arg-type]
-        {"name": "look", "arguments": {"q": "a"}},
-        None,
+        (ToolCall("unknown", {}), "no speculable tool of this name"),
+        (ToolCall("look", {"q": ["not", "text"]}), "bad arguments (ValidationError)"),
+        (ToolCall("look", {"p": "no such parameter"}), "bad arguments (InvalidRequestError)"),
+        (ToolCall("look", {"q": "x" * 2**20}), "bad arguments (InvalidRequestError)"),
+        (ToolCall("look", None), "bad arguments (AttributeError)"),  # type: ignore[arg-type]
+        (ToolCall("look", RECURSIVE), "bad arguments (RecursionError)"),
+        (ToolCall(["look"], {}), "no speculable tool of this name"),  # type: ignore[arg-type]
+        ({"name": "look", "arguments": {"q": "a"}}, "an object of type dict is no ToolCall"),
+        (None, "an object of type NoneType is no ToolCall"),
     ],
 )
 @pytest.mark.parametrize("in_ensemble", [False, True])
-def test_an_invalid_draft_is_counted_and_those_after_it_are_taken(draft: Any, in_ensemble: bool) -> None:
-    async def main() -> tuple[str, int, PredictorReport]:
-        wild = Wild(draft, call("a"))
-        predictor = EnsembleSpeculator([wild]) if in_ensemble else wild
-        async with SpeculationSession([slow_tool(1, [])], predictor) as session:
-            answer, _ = await one_turn(session, 5, call("a"))
-        report = session.report()
-        return answer, report.total.claims, report.predictors[name_of(predictor)]
-
-    answer, claims, report = run_in_virtual_time(main)
-    assert (answer, claims) == ("found a", 1)
-    without_a_key = (
-        in_ensemble and getattr(draft, "arguments", None) is RECURSIVE
-    )  # an ensemble drops what has none
-    assert (report.invalid, report.failures, report.correct) == (int(not without_a_key), 0, 1)
-
-
-def test_an_error_of_the_callers_comes_out_as_it_is() -> None:
-    async def main() -> None:
-        async with SpeculationSession([slow_tool(100, [])], [ScriptedSpeculator([call("a")])]) as session:
-            with session.turn([], []):
-                await asyncio.sleep(1)
-                raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        run_in_virtual_time(main)
+def test_an_invalid_draft_is_counted_and_those_after_it_are_taken(
+    draft: Any, problem: str, in_ensemble: bool
+) -> None:
+    wild = Wild(draft, call("a"))
+    predictor = EnsembleSpeculator([wild]) if in_ensemble else wild
+    driven = drive(slow_tool(1, []), predictor, [call("a")], generation_s=5)
+    assert (driven.results, driven.report.total.claims) == (["found a"], 1)
+    report = driven.report.predictors[name_of(predictor)]
+    arguments = getattr(draft, "arguments", None) or {}
+    # An ensemble drops what has no key.
+    dropped = in_ensemble and (arguments is RECURSIVE or len(str(arguments.get("q"))) > 2**18)
+    assert (report.invalid, report.failures, report.correct) == (int(not dropped), 0, 1)
+    assert dropped or problem in driven.report.turns[0].problems[0]
 
 
 def test_nothing_confidential_is_in_events_or_logs(caplog: pytest.LogCaptureFixture) -> None:
     seen: list[str] = []
 
-    class Listener:
-        def on_event(self, event: SpeculationEvent) -> None:
-            seen.append(repr(event))
+    listener = SimpleNamespace(on_event=lambda event: seen.append(repr(event)))
 
     @speculable
     async def look(q: str) -> str:
@@ -312,7 +238,7 @@ def test_nothing_confidential_is_in_events_or_logs(caplog: pytest.LogCaptureFixt
             Wild(call("swordfish"), ConnectionError("key swordfish")),
             Wild(ToolCall("look", {"p": "swordfish"})),
         ]
-        async with SpeculationSession([look], wild, observers=[Listener()]) as session:
+        async with SpeculationSession([look], wild, observers=[listener]) as session:
             with session.turn([{"role": "user", "content": "swordfish"}], []) as turn:
                 await asyncio.sleep(1)
                 turn.bind([call("swordfish")])
@@ -330,47 +256,22 @@ def test_the_runs_of_a_turn_and_of_a_tool_are_bounded() -> None:
     runs: list[str] = []
     look = slow_tool(5, runs)
 
-    async def main(config: SpeculationConfig | None) -> None:
-        predictor = ScriptedSpeculator([call(q) for q in "abcdefghijklmnop"])
-        async with SpeculationSession([look], [predictor], config=config) as session:
-            await one_turn(session, 1, call("a"))
-
-    run_in_virtual_time(lambda: main(SpeculationConfig(max_speculations=3)))
-    assert runs == ["a", "b", "c"]
-    runs.clear()
-    run_in_virtual_time(lambda: main(SpeculationConfig(max_speculations=100)))
-    assert runs == list("abcdefgh")  # max_concurrency of the tool
+    for most, started in ((3, "abc"), (100, "abcdefgh")):  # the second by max_concurrency of the tool
+        config = SpeculationConfig(max_speculations=most)
+        drive(look, drafting(*map(call, "abcdefghijklmnop")), [call("a")], config=config)
+        assert runs == list(started)
+        runs.clear()
     tool = speculable_tool(look)
     assert tool is not None
     assert [tool.slots.acquire(blocking=False) for _ in range(9)] == [True] * 8 + [False]  # all given back
 
 
-def test_a_repeated_draft_is_not_refused_when_a_bound_is_reached() -> None:
-    look = slow_tool(5, [])
-
-    async def main(config: SpeculationConfig) -> tuple[str, ...]:
-        predictor = ScriptedSpeculator([call(q) for q in "abcdefghaab"])
-        async with SpeculationSession([look], [predictor], config=config) as session:
-            await one_turn(session, 1, call("a"))
-        return session.report().turns[0].problems
-
-    assert run_in_virtual_time(lambda: main(SpeculationConfig(max_speculations=8))) == ()
-    assert run_in_virtual_time(lambda: main(SpeculationConfig(max_speculations=9))) == ()
-
-
-def test_an_observer_that_fails_is_logged_and_harmless(caplog: pytest.LogCaptureFixture) -> None:
-    class Broken:
-        def on_event(self, event: SpeculationEvent) -> None:
-            raise RuntimeError("broken observer")
-
-    async def main() -> str:
-        async with SpeculationSession(
-            [slow_tool(1, [])], [ScriptedSpeculator([call("a")])], observers=[Broken()]
-        ) as session:
-            return (await one_turn(session, 1, call("a")))[0]
-
-    assert run_in_virtual_time(main) == "found a"
-    assert "broken observer" in caplog.text
+@pytest.mark.parametrize("most", [8, 9])
+def test_a_repeated_draft_is_not_refused_when_a_bound_is_reached(most: int) -> None:
+    predictor = drafting(*map(call, "abcdefghaab"))
+    config = SpeculationConfig(max_speculations=most)
+    driven = drive(slow_tool(5, []), predictor, [call("a")], config=config)
+    assert driven.report.turns[0].problems == ()
 
 
 @pytest.mark.parametrize(("delay", "ended"), [(1.0, [1.0]), (3.0, [])])
@@ -379,10 +280,6 @@ def test_it_is_known_how_long_a_predictor_has_run_beside_the_model(delay: float,
     events: list[SpeculationEvent] = []
     observer = SimpleNamespace(on_event=events.append)
 
-    async def main() -> None:
-        predictor = ScriptedSpeculator([call("a")], delay=delay)
-        async with SpeculationSession([slow_tool(0.1, [])], predictor, observers=[observer]) as session:
-            await one_turn(session, 2.0, call("b"))
-
-    run_in_virtual_time(main)
+    predictor = drafting(call("a"), delay=delay)
+    drive(slow_tool(0.1, []), predictor, [call("b")], generation_s=2.0, observers=[observer])
     assert [event.ran_s for event in events if isinstance(event, PredictorEnded)] == ended

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agentrt.errors import ContextNotFoundError, ContextStoreError, ContextStoreLockedError
+from agentrt.errors import ContextNotFoundError, ContextStoreError
 from agentrt.runtime import LocalRuntime, ModelPool, PooledModel, RuntimeConfig
 from agentrt.runtime.contexts.table import ContextTable
 from agentrt.runtime.kv.store.store import ContextStore
@@ -80,13 +80,13 @@ def test_a_model_that_is_not_loaded_has_its_contexts(tmp_path: Path) -> None:
         context = runtime.bind("app").new_context(SYSTEM)
         runtime.bind("app").call(context, "Hello!", max_tokens=4)
         config = runtime.config
-        with pytest.raises(ContextStoreLockedError, match="in use by another runtime"):
+        with pytest.raises(ContextStoreError, match="in use by another runtime"):
             ModelPool([PooledModel.find("nano", config)])
     models = [PooledModel.find("nano", config), PooledModel.find("nano-draft", config)]
     with ModelPool(models) as pool:
         model, found = find_context(pool.models, "app", context.id)
         assert (model.name, len(found.messages)) == ("nano", 3)
-        with pytest.raises(ContextStoreLockedError):
+        with pytest.raises(ContextStoreError):
             LocalRuntime.open("nano", config)
         pool.open_first()
         assert models[0].runtime is not None
@@ -100,7 +100,7 @@ def test_a_pool_that_cannot_open_a_folder_closes_the_others(tmp_path: Path) -> N
     config = RuntimeConfig(context_folder=tmp_path)
     twice = [PooledModel.find("nano", config, [name]) for name in ("one", "two")]
     for _ in range(2):
-        with pytest.raises(ContextStoreLockedError):
+        with pytest.raises(ContextStoreError):
             ModelPool(twice)
     ModelPool(twice[:1]).close()
 

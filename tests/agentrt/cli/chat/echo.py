@@ -17,7 +17,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_core.tools import tool
 
 from agentrt import SpeculationReport, speculable
-from agentrt.cli.chat.approval import WhyNot, WorkClock, ask_before_writes
+from agentrt.cli.chat.approval import WhyNot, ask_before_writes
 from agentrt.cli.chat.assistant import Assistant
 from agentrt.errors import InvalidRequestError, PromptTooLongError
 from agentrt.reports.report import ToolReport
@@ -63,19 +63,13 @@ class Echo(BaseChatModel):
         again = any(message.text == "look for ever" for message in messages)
         name = "look_up" if again else {"look": "look_up", "write": "write"}.get(last.text)
         calls = [{"name": name, "args": {"word": "roof"}, "id": "c1"}] if name else []
-        said = (
-            ""
-            if again
-            else {"look": "", "write": "", "silent": "", "escapes": ESCAPES, "long": LONG}.get(
-                last.text, f"you said {last.text}"
-            )
-        )
+        texts = {"silent": "", "escapes": ESCAPES, "long": LONG}
+        said = "" if name else texts.get(last.text, f"you said {last.text}")
+        reason = "tool_calls" if name else "length" if last.text == "cut off" else "stop"
         message = AIMessage(
             said,
             tool_calls=calls,
-            response_metadata={
-                "finish_reason": "tool_calls" if name else "length" if last.text == "cut off" else "stop"
-            },
+            response_metadata={"finish_reason": reason},
             usage_metadata={"input_tokens": 7, "output_tokens": 3, "total_tokens": 10},
         )
         return ChatResult(generations=[ChatGeneration(message=message)])
@@ -121,10 +115,9 @@ def echo_assistant(
     *,
     context_tokens: int = 20_000,
     why_not: WhyNot | None = None,
-    clock: WorkClock | None = None,
 ) -> Assistant:
     """Return an assistant whose runtime has nothing but a name and a size."""
-    counts, clock = itertools.count(), clock or WorkClock()
+    counts = itertools.count()
     engine = SimpleNamespace(running=1, waiting=2)
     statistics = SimpleNamespace(engine=engine, blocks=8, free_blocks=7, arena_bytes=2**20)
     runtime: Any = SimpleNamespace(
@@ -136,7 +129,7 @@ def echo_assistant(
             [look_up, write],
             middleware=[
                 ModelCallLimitMiddleware(run_limit=3, exit_behavior="end"),  # as that of the example
-                *([] if why_not is None else [ask_before_writes(clock.stopped_by(why_not))]),
+                *([] if why_not is None else [ask_before_writes(why_not)]),
             ],
         ),
         tools=[look_up, write],
@@ -145,5 +138,4 @@ def echo_assistant(
         examples=["What is a roof?"],
         asks_before_writes=why_not is not None,
         report=lambda: SpeculationReport(total=ToolReport(claims=next(counts))),
-        clock=clock,
     )

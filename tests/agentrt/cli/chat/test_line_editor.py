@@ -42,36 +42,32 @@ def typed(folder: Path) -> Iterator[Editor]:
         yield press
 
 
-def test_enter_sends(typed: Editor) -> None:
-    editor = typed(b"one\rtwo\r")
-    assert [editor.read(), editor.read()] == ["one", "two"]
+@pytest.mark.parametrize(
+    ("keys", "read"),
+    [
+        (b"one\rtwo\r", "one"),
+        (b"one\x1b\rtwo\r", "one\ntwo"),  # Alt-Enter
+        (b"\x1b[200~one\r\ntwo\n\x1b[201~\r", "one\ntwo"),  # pasted
+        (b"one\x03two\r", "two"),  # Ctrl-C
+        (b"/st\t\r", "/stats"),
+        (b"/x\t\r", "/x"),
+        (b"what about /st\t\r", "what about /st"),
+        (b"/model x\t\r", "/model x"),
+    ],
+)
+def test_keys_make_a_question(typed: Editor, keys: bytes, read: str) -> None:
+    assert typed(keys).read() == read
 
 
-def test_alt_enter_begins_a_line(typed: Editor) -> None:
-    assert typed(b"one\x1b\rtwo\r").read() == "one\ntwo"
-
-
-def test_pasted_lines_are_one_question(typed: Editor) -> None:
-    assert typed(b"\x1b[200~one\r\ntwo\n\x1b[201~\r").read() == "one\ntwo"
+@pytest.mark.parametrize(("keys", "error"), [(b"\x03", KeyboardInterrupt), (b"\x04", EOFError)])
+def test_ctrl_c_and_ctrl_d_on_an_empty_line(typed: Editor, keys: bytes, error: type[BaseException]) -> None:
+    with pytest.raises(error):
+        typed(keys).read()
 
 
 def test_bytes_that_are_no_utf8_are_replaced(typed: Editor, folder: Path) -> None:
     assert typed(b"caf\xe9!\r").read() == "caf\ufffd!"
     assert "+caf\ufffd!" in (folder / "chat_history").read_text(encoding="utf-8")
-
-
-def test_ctrl_c_on_an_empty_line_is_an_interrupt(typed: Editor) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        typed(b"\x03").read()
-
-
-def test_ctrl_c_on_another_line_begins_it_anew(typed: Editor) -> None:
-    assert typed(b"one\x03two\r").read() == "two"
-
-
-def test_ctrl_d_is_the_end(typed: Editor) -> None:
-    with pytest.raises(EOFError):
-        typed(b"\x04").read()
 
 
 def test_the_history_of_another_run_is_there(typed: Editor) -> None:
@@ -105,16 +101,3 @@ def test_a_history_that_cannot_be_written_does_not_end_the_chat(
     with caplog.at_level(logging.WARNING):
         assert [editor.read(), editor.read()] == ["one", "two"]
     assert "the history is not written" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("keys", "line"),
-    [
-        (b"/st\t\r", "/stats"),
-        (b"/x\t\r", "/x"),
-        (b"what about /st\t\r", "what about /st"),
-        (b"/model x\t\r", "/model x"),
-    ],
-)
-def test_commands_are_completed(typed: Editor, keys: bytes, line: str) -> None:
-    assert typed(keys).read() == line

@@ -190,16 +190,6 @@ def test_a_real_model_answers_an_argument() -> None:
 
 @pytest.mark.check
 @pytest.mark.slow
-def test_a_real_model_answers_what_is_piped_in() -> None:
-    ended = run("--json", stdin="Hello!\n")
-    answer = json.loads(ended.stdout)
-    assert answer["answer"]
-    assert answer["answer_tokens"] > 0
-    assert (ended.stderr, ended.returncode) == ("", 0)
-
-
-@pytest.mark.check
-@pytest.mark.slow
 @pytest.mark.parametrize("allowed", [False, True])
 def test_a_piped_question_writes_only_with_the_option(tmp_path: Path, allowed: bool) -> None:
     write_sample_data(tmp_path / "data", dt.date.today())
@@ -216,15 +206,6 @@ def notes_in(folder: Path) -> list[str]:
     """Return the texts of the notes in ``folder/data``."""
     with closing(sqlite3.connect(folder / "data" / "notes.db")) as notes:
         return [text for (text,) in notes.execute("SELECT text FROM notes ORDER BY rowid")]
-
-
-@pytest.mark.check
-@pytest.mark.slow
-def test_a_text_that_is_too_long_is_one_line_on_standard_error() -> None:
-    ended = run("Summarise this", stdin="a long text " * 10_000)
-    assert (ended.stdout, ended.returncode) == ("", 2)
-    assert ended.stderr.startswith("agentrt: the prompt is too long: ")
-    assert ended.stderr.count("\n") == 1
 
 
 @pytest.mark.check

@@ -172,8 +172,7 @@ def test_a_very_long_answer_is_whole(chat: Chat) -> None:
 
 def test_an_interrupt_frees_the_memory_of_the_generation() -> None:
     from agentrt.adapters.langchain import ChatAgentRT
-    from agentrt.cli.chat.conversation import Conversation
-    from agentrt.cli.chat.views import SilentView
+    from agentrt.cli.chat.conversation import Conversation, SilentView
     from agentrt.runtime import LocalRuntime
 
     class InterruptingView(SilentView):

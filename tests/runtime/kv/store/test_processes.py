@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from agentrt.errors import ChunkDamagedError, ContextStoreLockedError
+from agentrt.errors import ChunkDamagedError, ContextStoreError
 from agentrt.runtime.kv.store.store import ContextStore
 from tests.runtime.kv.store.stores import FINGERPRINT, chunk, contents
 
@@ -39,7 +39,7 @@ def test_two_processes_do_not_share_a_folder(tmp_path: Path) -> None:
     )
     try:
         assert holder.stdout.readline() == "open\n"
-        with pytest.raises(ContextStoreLockedError, match=r"another runtime.*folder of its own"):
+        with pytest.raises(ContextStoreError, match=r"another runtime.*folder of its own"):
             ContextStore(tmp_path, FINGERPRINT)
     finally:
         holder.kill()
@@ -52,7 +52,7 @@ def test_two_processes_do_not_share_a_folder(tmp_path: Path) -> None:
 
 
 def test_two_stores_of_a_process_do_not_share_a_folder(tmp_path: Path) -> None:
-    with ContextStore(tmp_path, FINGERPRINT), pytest.raises(ContextStoreLockedError):
+    with ContextStore(tmp_path, FINGERPRINT), pytest.raises(ContextStoreError):
         ContextStore(tmp_path, FINGERPRINT)
     store = ContextStore(tmp_path, FINGERPRINT)
     del store  # without closing it

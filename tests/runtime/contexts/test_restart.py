@@ -18,7 +18,7 @@ from agentrt.errors import (
     ContextStoreLockedError,
 )
 from agentrt.runtime import LocalRuntime, ModelPool, PooledModel, RuntimeConfig
-from agentrt.runtime.pool.stored_contexts import find_context
+from agentrt.runtime.pool.pooled_model import find_context
 from tests.runtime.conftest import open_exact
 
 SYSTEM = "You help with notes, mail and the calendar."

@@ -14,8 +14,7 @@ from agentrt.runtime import RuntimeConfig
 from agentrt.runtime.contexts.response_chains import ResponseChains
 from agentrt.runtime.kv.block_hashes import PrefixSalts
 from agentrt.runtime.kv.saved_contexts import SavedContexts
-from agentrt.runtime.pool.pooled_model import PooledModel
-from agentrt.runtime.pool.stored_contexts import delete_contexts, find_context, find_response
+from agentrt.runtime.pool.pooled_model import PooledModel, delete_contexts, find_context, find_response
 
 UNKNOWN = "ctx_" + "0" * 48
 

@@ -11,11 +11,11 @@ import pytest
 from fastapi.routing import APIRoute
 
 from agentrt.runtime.serving import tool_cache_route
-from agentrt.runtime.serving.server import completions, contexts, embeddings, ollama, responses, tokens
+from agentrt.runtime.serving.server import chat, completions, contexts, embeddings, ollama, responses, tokens
 from tests.runtime.serving.server.conftest import HELLO
 
 ROUTERS = (
-    *(completions.router, contexts.router, embeddings.router, responses.router),
+    *(chat.router, completions.router, contexts.router, embeddings.router, responses.router),
     *(tokens.router, tool_cache_route.router, ollama.router),
 )
 ROUTES = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]

@@ -15,8 +15,7 @@ from agentrt.runtime.engine.output.generation import LogprobsDelta
 from agentrt.runtime.engine.output.pending import LOGPROBS_AT_ONCE
 from agentrt.runtime.serving.server import ServerConfig
 from agentrt.runtime.serving.server.answers import MAX_LOGPROBS, bound_answers
-from agentrt.runtime.serving.server.chat_answer import ChatWriter
-from agentrt.runtime.serving.server.chat_request import ChatRequest
+from agentrt.runtime.serving.server.chat import ChatRequest, _ChatWriter
 from tests.runtime.serving.http.serving import Running, Start
 from tests.runtime.serving.server.conftest import HELLO
 
@@ -55,7 +54,7 @@ def test_what_was_not_read_comes_in_small_parts(runtime: LocalRuntime) -> None:
     assert sum(sizes) == 200
     assert max(sizes) <= LOGPROBS_AT_ONCE
 
-    writer = ChatWriter("nano", ChatRequest(messages=HELLO))
+    writer = _ChatWriter("nano", ChatRequest(messages=HELLO))
     writer.runtime = runtime
     chunks = [chunk for event in events for chunk in writer.chunks(0, event)]
     sent = [

@@ -17,9 +17,8 @@ from agentrt.runtime import LocalRuntime
 from agentrt.runtime.contexts.response_chains import ResponseChains
 from agentrt.runtime.contexts.table import ContextTable
 from agentrt.runtime.serving.http.identity import LOCAL_APP, Tokens
-from agentrt.runtime.serving.server.input_items import input_items
-from agentrt.runtime.serving.server.responses_answer import ResponseWriter
-from agentrt.runtime.serving.server.responses_request import ResponsesRequest
+from agentrt.runtime.serving.server.response_items import ResponsesRequest, input_items
+from agentrt.runtime.serving.server.responses import _ResponseWriter
 from tests.patience import until
 from tests.runtime.conftest import Gate
 from tests.runtime.contexts.memory_store import MemoryStore
@@ -118,7 +117,7 @@ def test_instructions_are_of_one_response(client: openai.OpenAI, runtime: LocalR
     assert second.output_text == runtime.generate(messages, max_tokens=30).text
     body = ResponsesRequest(input="Who are you?", instructions="Be brief.")
     before: Any = SimpleNamespace(messages=messages[:2])
-    prompt = ResponseWriter("nano", body, before, "app", None).prompt
+    prompt = _ResponseWriter("nano", body, before, "app", None).prompt
     assert prompt == [{"role": "system", "content": "Be brief."}, *messages]
     third = create(client, "Who are you?", previous_response_id=first.id, instructions="Be brief.")
     messages.insert(0, {"role": "system", "content": "Be brief."})

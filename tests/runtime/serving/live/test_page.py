@@ -1,14 +1,17 @@
-"""The live page in a real browser, headless: what it shows, of whom, and with which keys."""
+"""The live page in a real browser, headless: what it shows, of whom, with which keys, and runs no scripts."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agentrt.runtime.serving.live import feed
 from tests.runtime.serving.http.serving import Running, Start
 from tests.runtime.serving.live.conftest import HOSTILE
-from tests.runtime.serving.live.page_driver import TOKEN, apply, asking, frame, open_live, wait
+from tests.runtime.serving.live.page_driver import TOKEN, apply, asking, frame, open_live, replayed, wait
 
 
 def test_it_shows_what_runs(page: Any, server: Running) -> None:
@@ -114,7 +117,13 @@ def test_a_token_that_is_not_the_owners(page: Any, server: Running) -> None:
     assert page.locator("#access").is_hidden()
 
 
-def test_a_server_that_falls_silent_is_asked_again(page: Any, server: Running) -> None:
+@pytest.fixture
+def lively(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server whose engine is idle sends a frame at once, not after five seconds."""
+    monkeypatch.setattr(feed, "HEARTBEAT_S", 0.0)
+
+
+def test_a_server_that_falls_silent_is_asked_again(page: Any, lively: None, server: Running) -> None:
     open_live(page, server)
     # From the next frame on nothing is heard, as after a sleep of the computer, and twenty seconds are none.
     page.evaluate(
@@ -132,7 +141,7 @@ def test_a_server_that_falls_silent_is_asked_again(page: Any, server: Running) -
     wait(page, "window.again === true")
 
 
-def test_a_stream_that_has_ended_is_not_ended_again(page: Any, server: Running) -> None:
+def test_a_stream_that_has_ended_is_not_ended_again(page: Any, lively: None, server: Running) -> None:
     open_live(page, server)
     page.evaluate(
         """() => {
@@ -200,3 +209,81 @@ def test_keys_reach_everything_and_everything_has_a_name(page: Any, server: Runn
     status = page.locator("#status")
     assert status.get_attribute("role") == "status"
     assert page.locator("[aria-live=assertive]").count() == 0
+
+
+def test_names_are_text_whatever_they_are(page: Any, server: Running) -> None:
+    names = [HOSTILE, "<script>window.ran=1</script>", "javascript:window.ran=1", "\u202e\x00'\"`", "</td>"]
+    page.goto(server.url)
+    for name in names:
+        row = {"id": name, "app": name, "context": name, "class": name, "state": name, "outcome": name}
+        hostile = frame(
+            name=name,
+            status=name,
+            xpus=[name],
+            kernels=[[0, 0, 1, name, 1, 1, name, 1]],
+            requests=[row],
+            ended=[row],
+            answered=[{"tools": [name]}],
+            kv={"bytes": 1, "free_bytes": 0, "cached_bytes": 0, "held": [{"app": name, "context": name}]},
+        )
+        hostile["speculation"] = {"drafts": 1, "recent": [{"tool": name, "what": name}]}
+        page.evaluate("document.querySelector('details').open = true")
+        apply(page, hostile)
+        wait(page, "name => document.querySelector('#requests tbody').textContent.includes(name)", name)
+    assert page.evaluate("window.ran") is None
+    assert page.locator("main img, main script, main a").count() == 0
+
+
+def test_no_script_runs_that_is_not_the_servers(page: Any, server: Running) -> None:
+    page.goto(server.url)
+    # Behind a timer: what the driver itself evaluates is exempt from the policy.
+    tried, refused = page.evaluate(
+        """() => new Promise((done) => setTimeout(async () => {
+            const ran = "window.ran = 1";
+            const script = () => document.createElement("script");
+            const acts = [
+                () => { document.body.innerHTML = "<img src=x onerror='window.ran=1'>"; },
+                () => document.body.append(Object.assign(script(), { text: ran })),
+                () => document.body.append(Object.assign(script(), { src: "data:text/javascript," + ran })),
+                () => (0, eval)(ran),
+                () => new Function(ran)(),
+                () => import("data:text/javascript," + ran),
+                () => fetch("https://example.com/"),
+            ];
+            let refused = 0;
+            for (const act of acts) {
+                try { await act(); } catch { refused += 1; }
+            }
+            done([acts.length, refused]);
+        }))"""
+    )
+    assert tried == refused
+    assert page.evaluate("window.ran") is None
+
+
+def test_malformed_frames_do_no_harm(page: Any, server: Running) -> None:
+    page.goto(server.url)
+    page.evaluate("live.stream.close()")
+    models = ("1", "[null]", '[{"kernels": [1, null, []]}]', '[{"requests": [null], "counts": 3, "kv": {}}]')
+    for text in ("", "{", "null", "[]", "{}", *(f'{{"t": "x", "models": {each}}}' for each in models)):
+        page.evaluate("text => live.receive(text)", text)
+    apply(page, frame(running=7))
+    wait(page, "document.querySelector('#models tbody').innerText.includes('7')")
+
+
+def test_a_hostile_recording_runs_no_script_without_a_server(page: Any, tmp_path: Path) -> None:
+    row = {"id": HOSTILE, "app": HOSTILE, "class": HOSTILE, "state": HOSTILE, "outcome": HOSTILE}
+    model = {"name": HOSTILE, "xpus": [HOSTILE], "requests": [row], "ended": [row]}
+    file = tmp_path / "<img src=x onerror=window.ran=1>.json"
+    file.write_text(json.dumps({"agentrt_live": 1, "frames": [frame(**model), frame(**model) | {"t": 2.0}]}))
+    replayed(page, file)
+    wait(page, "name => document.querySelector('#requests tbody').innerText.includes(name)", HOSTILE)
+    # Behind a timer: what the driver itself evaluates is exempt from the policy.
+    refused = page.evaluate(
+        """() => new Promise((done) => setTimeout(() => {
+            try { document.body.innerHTML = "<img src=x onerror='window.ran=1'>"; } catch { done(true); }
+            done(false);
+        }))"""
+    )
+    assert refused
+    assert page.evaluate("window.ran") is None

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 import selectors
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from http.client import HTTPResponse
 from typing import Any
 
 import httpx
@@ -26,13 +24,6 @@ def request(body: Any, path: str = "/v1/chat/completions") -> bytes:
     content = json.dumps(body).encode()
     head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
     return f"{head}content-length: {len(content)}\r\n\r\n".encode() + content
-
-
-def read_all(connection: socket.socket) -> bytes:
-    received = b""
-    while piece := connection.recv(65536):
-        received += piece
-    return received
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -63,33 +54,6 @@ def test_a_client_that_disconnects_frees_its_sequence(
     assert statistics.engine.cancelled == before.cancelled + 1
     assert statistics.engine.sampled_tokens - before.sampled_tokens <= 2
     assert statistics.free_blocks == statistics.blocks
-
-
-@pytest.mark.parametrize("path", ["/v1/chat/completions", "/api/chat"])
-@pytest.mark.parametrize("streamed", [False, True])
-def test_a_client_that_ends_its_sending_gets_its_whole_answer(
-    server: Running, runtime: LocalRuntime, gate: Any, path: str, streamed: bool
-) -> None:
-    body = {"model": "nano", "messages": HELLO, "max_tokens": 40, "options": {"num_predict": 40}}
-    with server.connect() as connection:
-        connection.sendall(request(body | {"stream": streamed}, path))
-        connection.shutdown(socket.SHUT_WR)
-        gate.arrived()  # the server has noticed it, or will while the answer is computed
-        gate.open()
-        received = HTTPResponse(connection)
-        received.begin()
-        text = received.read().decode()
-        received.close()
-    assert received.status == 200
-    contents = re.findall(r'"content":("(?:[^"\\]|\\.)*")', text)
-    assert "".join(map(json.loads, contents)) == runtime.generate(HELLO, max_tokens=40).text
-
-
-def test_a_body_that_never_ends(start: Start) -> None:
-    server = start(body_timeout_s=0.2)
-    with server.connect() as connection:
-        connection.sendall(request(LONG)[:-10])
-        assert read_all(connection).startswith(b"HTTP/1.1 408")
 
 
 def test_the_time_limit_of_a_head_does_not_limit_answers(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import httpx
@@ -11,6 +12,7 @@ import pytest
 from agentrt import Priority, priority, speculable
 from agentrt.adapters.openai import speculate
 from agentrt.runtime import ContextService, LocalRuntime
+from agentrt.runtime.request.request import Request
 from agentrt.runtime.serving.http.identity import LOCAL_APP
 from agentrt.testing import ScriptedSpeculator
 from tests.runtime.serving.gateway.conftest import gateway_before
@@ -23,50 +25,39 @@ NAME = "X-AgentRT-Priority"
 BODIES = [("/v1/chat/completions", CHAT), ("/v1/responses", RESPONSES)]
 
 
-@pytest.fixture
-def served(runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch) -> list[Priority]:
-    """The priorities with which the runtime has been given requests."""
-    given: list[Priority] = []
-    process = runtime._input_processor.process
-
-    def spy(*args: Any, **options: Any) -> Any:
-        request = process(*args, **options)
-        given.append(request.priority)
-        return request
-
-    monkeypatch.setattr(runtime._input_processor, "process", spy)
-    return given
-
-
-@pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(("path", "body"), BODIES)
 @pytest.mark.parametrize(
-    ("header", "fields", "expected"),
+    ("header", "fields", "expected", "tier"),
     [
-        ("proactive", {}, Priority.PROACTIVE),
-        ("Reactive", {}, Priority.REACTIVE),
-        ("proactive", {"priority": 1}, Priority.PROACTIVE),
-        ("proactive", {"service_tier": "auto"}, Priority.PROACTIVE),
-        ("reactive", {"priority": 0, "service_tier": "flex"}, Priority.REACTIVE),
-        (None, {"priority": 10}, Priority.PROACTIVE),
-        (None, {}, Priority.REACTIVE),
+        ("proactive", {}, Priority.PROACTIVE, "flex"),
+        ("Reactive", {}, Priority.REACTIVE, "priority"),
+        ("proactive", {"priority": 1}, Priority.PROACTIVE, "flex"),
+        ("proactive", {"service_tier": "auto"}, Priority.PROACTIVE, "flex"),
+        ("reactive", {"priority": 0, "service_tier": "flex"}, Priority.REACTIVE, "priority"),
+        (None, {"priority": 10, "service_tier": "priority"}, Priority.PROACTIVE, "flex"),
+        (None, {"priority": -1}, Priority.REACTIVE, "priority"),
+        (None, {"service_tier": "flex"}, Priority.PROACTIVE, "flex"),
+        (None, {"service_tier": "auto"}, Priority.REACTIVE, "default"),
+        (None, {}, Priority.REACTIVE, "default"),
     ],
 )
-def test_the_header_is_a_priority(
+def test_the_header_or_a_field_is_a_priority(
     http: httpx.Client,
-    served: list[Priority],
+    processed: list[Request],
     header: str | None,
     fields: dict[str, Any],
     expected: Priority,
+    tier: str,
     path: str,
     body: dict[str, Any],
-    stream: bool,
 ) -> None:
     headers = {} if header is None else {NAME: header}
-    answer = http.post(path, json={**body, **fields, "stream": stream}, headers=headers)
-    assert answer.status_code == 200
-    assert answer.headers[NAME] == expected.name.lower()
-    assert served == [expected]
+    for stream in (False, True):
+        answer = http.post(path, json={**body, **fields, "stream": stream}, headers=headers)
+        assert answer.status_code == 200
+        assert answer.headers[NAME] == expected.name.lower()
+        assert re.search(r'"service_tier": ?"(.*?)"', answer.text)[1] == tier  # type: ignore[index]
+    assert [request.priority for request in processed] == [expected] * 2
 
 
 @pytest.mark.parametrize(("path", "body"), BODIES)
@@ -85,7 +76,7 @@ def test_the_header_is_a_priority(
 )
 def test_nonsense_and_contradictions_are_refused(
     http: httpx.Client,
-    served: list[Priority],
+    processed: list[Request],
     headers: list[tuple[str, str]],
     fields: dict[str, Any],
     path: str,
@@ -94,12 +85,12 @@ def test_nonsense_and_contradictions_are_refused(
     answer = http.post(path, json={**body, **fields}, headers=headers)
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == NAME.lower()
-    assert served == []
+    assert processed == []
 
 
 @pytest.mark.parametrize("through_gateway", [False, True])
 def test_a_speculated_client_recognises_the_server(
-    server: Running, served: list[Priority], through_gateway: bool
+    server: Running, processed: list[Request], through_gateway: bool
 ) -> None:
     @speculable
     def look(q: str) -> str:
@@ -116,7 +107,7 @@ def test_a_speculated_client_recognises_the_server(
             ask(gateway.url)
     else:
         ask(server.url)
-    assert served == [Priority.REACTIVE, Priority.PROACTIVE]
+    assert [request.priority for request in processed] == [Priority.REACTIVE, Priority.PROACTIVE]
 
 
 BODY = {"model": "nano", "messages": HELLO, "max_tokens": 2}

@@ -82,14 +82,6 @@ def test_a_call_whole_and_streamed(client: openai.OpenAI) -> None:
     assert (done.item.arguments, done.item.name) == ("".join(written), "get_weather")
 
 
-def test_a_conversation_continues(client: openai.OpenAI) -> None:
-    response: Any = client.responses.create(**REQUEST)
-    (call,) = response.output
-    result = {"type": "function_call_output", "call_id": call.call_id, "output": '{"temperature_c": 12}'}
-    items: Any = [{"role": "user", "content": REQUEST["input"]}, call.model_dump(), result]
-    assert "12" in client.responses.create(**REQUEST | {"input": items}).output_text
-
-
 def test_input_items_become_chat_messages(client: openai.OpenAI, runtime: LocalRuntime) -> None:
     messages = [
         {"role": "system", "content": "You are brief."},
@@ -146,11 +138,8 @@ def test_logprobs(client: openai.OpenAI) -> None:
         ({"input": [{**CALLS[0], "arguments": "{"}]}, "input[0].arguments"),
         ({"input": [*CALLS, {**CALLS[1], "arguments": "[]"}]}, "input[3].arguments"),
         ({"input": [*CALLS, {**CALLS[1], "call_id": 7}]}, "input[3].call_id"),
-        ({"input": [*CALLS, {"type": "function_call_output", "call_id": "a"}]}, "input[3].output"),
-        (
-            {"input": [*CALLS, {"type": "function_call_output", "call_id": 7, "output": ""}]},
-            "input[3].call_id",
-        ),
+        ({"input": [*CALLS, {**CALLS[2], "output": None}]}, "input[3].output"),
+        ({"input": [*CALLS, {**CALLS[2], "call_id": 7}]}, "input[3].call_id"),
         ({"previous_response_id": "resp_1"}, "previous_response_id"),
         ({"background": True}, "background"),
         ({"max_output_tokens": 0}, "max_output_tokens"),
@@ -164,11 +153,10 @@ def test_logprobs(client: openai.OpenAI) -> None:
         ({"tool_choice": {"type": "function", "name": "x"}, "tools": [TOOL]}, "tool_choice"),
     ],
 )
-@pytest.mark.parametrize("streamed", [False, True])
-def test_invalid_requests(http: httpx.Client, change: dict[str, Any], param: str, streamed: bool) -> None:
-    response = http.post("/v1/responses", json=SHORT | {"stream": streamed} | change)
-    assert response.status_code == 400
-    assert response.json()["error"]["param"] == param
+def test_invalid_requests(http: httpx.Client, change: dict[str, Any], param: str) -> None:
+    for stream in (False, True):
+        response = http.post("/v1/responses", json=SHORT | {"stream": stream} | change)
+        assert (response.status_code, response.json()["error"]["param"]) == (400, param)
 
 
 def test_a_wrong_item_is_named_also_where_it_continues_a_response(client: openai.OpenAI) -> None:
@@ -184,7 +172,5 @@ def test_a_wrong_item_is_named_also_where_it_continues_a_response(client: openai
 
 
 def test_the_refusal_of_a_conversation_says_what_to_send(http: httpx.Client) -> None:
-    message = http.post("/v1/responses", json=SHORT | {"conversation": "x_1"}).json()["error"]["message"]
-    assert (
-        message == "conversation: there are none here. Send previous_response_id, or the whole conversation."
-    )
+    error = http.post("/v1/responses", json=SHORT | {"conversation": "x_1"}).json()["error"]
+    assert error["message"].endswith("none here. Send previous_response_id, or the whole conversation.")

@@ -141,39 +141,3 @@ def test_kill_9_during_a_call_leaves_the_text_before_it(start: Callable[[], Serv
     assert server.http.get(f"/responses/{id}").status_code == 404
     assert [each["id"] for each in server.http.get("/contexts").json()["data"]] == [context]
     server.ask(context, "Who are you?")
-
-
-def test_an_encrypted_folder_is_readable_with_its_key_only(
-    start: Callable[..., Server], serve: Callable[..., Service], tmp_path: Path
-) -> None:
-    key = str(tmp_path.with_name(f"{tmp_path.name}-key"))
-    server = start("--context-key", key)
-    context = server.http.post("/contexts", json={}).json()["id"]
-    server.ask(context, "The word is zebra.")
-    text = server.messages(context)
-    server.kill()
-    files = [file for file in tmp_path.rglob("*") if file.is_file()]
-    assert len(files) > 2
-    assert not any(b"zebra" in file.read_bytes() for file in files)
-
-    other = serve("--port", "0", "--no-auth", "--context-folder", str(tmp_path))
-    assert other.end() != 0
-    assert "is encrypted, and there is no key" in "".join(other.lines)
-
-    server = start("--context-key", key)
-    assert server.messages(context) == text
-    gauges = dict(
-        line.split() for line in server.metrics().splitlines() if line.startswith("agentrt_context")
-    )
-    assert float(gauges['agentrt_contexts_on_disk{model="nano"}']) == 1
-    assert float(gauges['agentrt_context_disk_bytes{model="nano"}']) > 100
-    assert float(gauges['agentrt_context_refused_files{model="nano"}']) == 0
-
-
-def test_a_folder_is_of_one_server(
-    start: Callable[[], Server], serve: Callable[..., Service], tmp_path: Path
-) -> None:
-    start()
-    other = serve("--port", "0", "--no-auth", "--context-folder", str(tmp_path))
-    assert other.end() != 0
-    assert "in use by another runtime" in "".join(other.lines)

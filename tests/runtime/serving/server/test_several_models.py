@@ -23,7 +23,7 @@ from agentrt.runtime.serving.server import ServerConfig, create_app
 from tests.hypothesis_profiles import first_of
 from tests.patience import until
 from tests.runtime.serving.http.serving import Running, listening
-from tests.runtime.serving.server.conftest import HELLO, WEATHER
+from tests.runtime.serving.server.conftest import HELLO
 from tests.runtime.tiny import tiny_gguf
 
 CONFIG = RuntimeConfig(
@@ -134,22 +134,6 @@ def test_both_interfaces_load_a_model(serve: Callable[..., Service], streamed: b
 
 
 @pytest.mark.check
-def test_a_loaded_model_answers_while_another_one_loads(serve: Callable[..., Service]) -> None:
-    service = serve()
-    service.opener.may_open.clear()
-    service.opener.begun.clear()
-    with ThreadPoolExecutor() as threads:
-        waiting = [threads.submit(service.ask, "llama") for _ in range(3)]
-        assert service.opener.begun.wait(30)
-        assert service.statuses()["llama"] == "loading"
-        assert service.ask("nano").model == "nano"
-        assert not any(request.done() for request in waiting)
-        service.opener.may_open.set()
-        assert [request.result().model for request in waiting] == ["llama"] * 3
-    assert service.opener.opened == ["nano", "llama"]
-
-
-@pytest.mark.check
 def test_a_client_that_disconnects_does_not_end_the_load(serve: Callable[..., Service]) -> None:
     service = serve()
     service.opener.may_open.clear()
@@ -182,20 +166,6 @@ def test_a_model_that_is_not_in_use_makes_room(serve: Callable[..., Service]) ->
         pass  # until the server has seen it
     assert service.ask("nano").model == "nano"
     assert service.statuses()["llama"] == "unloaded"
-
-
-@pytest.mark.check
-def test_a_load_that_fails_is_tried_again(serve: Callable[..., Service], tiny_folder: Path) -> None:
-    service = serve()
-    file = tiny_gguf(tiny_folder, "llama")
-    hidden = file.rename(file.with_suffix(".hidden"))
-    try:
-        with pytest.raises(openai.InternalServerError, match="could not be loaded") as caught:
-            service.ask("llama")
-    finally:
-        hidden.rename(file)
-    assert (caught.value.status_code, caught.value.code) == (503, "model_load_failed")
-    assert service.ask("llama").model == "llama"
 
 
 @pytest.mark.check
@@ -233,22 +203,6 @@ def test_health_and_metrics_of_each_model(serve: Callable[..., Service]) -> None
 
 
 @pytest.mark.check
-def test_tool_outputs_reach_the_model_that_answers(serve: Callable[..., Service], weather_tool: Any) -> None:
-    service = serve()
-    service.ask("llama")
-    chunks = service.client.chat.completions.create(
-        model="nano", messages=WEATHER, tools=[weather_tool], max_tokens=80, stream=True
-    )
-    first = next(iter(chunks))
-    output = {"name": "get_weather", "params": {"city": "Ljubljana"}, "output": "12 C"}
-    submitted = service.http.post(f"/v1/cache-tool-output/{first.id}", json=[output])
-    assert submitted.json() == {"cached": 1}
-    deltas = [chunk.choices[0].delta for chunk in chunks]
-    results = [result for delta in deltas for result in (delta.model_extra or {}).get("tool_results", ())]
-    assert [result["content"] for result in results] == ["12 C"]
-
-
-@pytest.mark.check
 def test_an_unloaded_model_is_freed_at_once(serve: Callable[..., Service]) -> None:
     service = serve()
     service.ask("nano")
@@ -282,35 +236,3 @@ def test_contexts_of_several_models(serve: Callable[..., Service]) -> None:
     assert [context["id"] for context in listed] == [made[2]["id"], made[1]["id"], made[0]["id"]]
     wrong = http.post(f"/v1/contexts/{made[0]['id']}/chat/completions", json=body | {"model": "llama"})
     assert (wrong.status_code, wrong.json()["error"]["param"]) == (400, "model")
-
-    first = service.client.responses.create(model="llama", input="Hello!", max_output_tokens=4)
-    second: Any = service.client.responses.create(
-        model="nano", input="Who are you?", previous_response_id=first.id, max_output_tokens=4
-    )
-    chains = [each for each in http.get("/v1/contexts").json()["data"] if each["kind"] == "responses"]
-    assert sorted(each["model"] for each in chains) == ["llama", "nano"]
-    shown = [http.get(f"/v1/contexts/{each['id']}").json()["messages"] for each in chains]
-    assert sorted(map(len, shown)) == [2, 4]
-    assert second.model == "nano"
-    for response in (first, second):
-        service.client.responses.delete(response.id)
-    assert len(http.get("/v1/contexts").json()["data"]) == 3
-
-
-@pytest.mark.check
-def test_a_model_that_is_unloaded_keeps_its_contexts(serve: Callable[..., Service]) -> None:
-    service = serve()
-    context = service.http.post("/v1/contexts", json={"model": "nano"}).json()
-    path = f"/v1/contexts/{context['id']}"
-    body = {"messages": HELLO, "max_tokens": 4}
-    service.http.post(f"{path}/chat/completions", json=body)
-    nano, llama = service.pool.models
-    assert nano.runtime is not None
-    service.pool.memory_budget_bytes = nano.memory_bytes + 1
-    service.ask("llama")
-    assert service.statuses()["nano"] == "unloaded"
-    assert len(service.http.get(path).json()["messages"]) == 2
-    service.pool.memory_budget_bytes = float("inf")
-    assert service.http.post(f"{path}/chat/completions", json=body).status_code == 200
-    assert service.http.get(path).json()["turns"] == 2
-    assert llama.runtime is not None

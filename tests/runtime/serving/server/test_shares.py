@@ -1,4 +1,4 @@
-"""One app's requests that take long to prepare keep no other app, and no stop of the server, waiting."""
+"""One app's requests, many or long to prepare, keep no other app, and no stop of the server, waiting."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -17,7 +18,7 @@ from agentrt.errors import InvalidRequestError
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.serving.http.identity import Tokens
 from agentrt.runtime.toolcache.renderer import ToolTurnRenderer
-from tests.runtime.serving.http.serving import Running, Start
+from tests.runtime.serving.http.serving import Running, Start, until
 from tests.runtime.serving.server.conftest import HELLO, WEATHER, running
 from tests.runtime.serving.server.test_tool_cache import being_written
 
@@ -173,3 +174,31 @@ def test_outputs_of_a_client_that_has_gone_are_not_tokenized(
         gate.open()
         list(lines)
     assert tokenized == ["0"]
+
+
+def test_a_chat_does_not_wait_for_another_apps_answers(
+    start: Start, runtime: LocalRuntime, gate: Any
+) -> None:
+    server = start(tokens=TOKENS)
+    known, many = runtime._engine._outputs._requests, 40
+    with ThreadPoolExecutor(many + 1) as threads, httpx.Client(base_url=server.url, timeout=60) as http:
+
+        def ask(headers: dict[str, str], max_tokens: int) -> Any:
+            body = {"model": "nano", "messages": HELLO, "max_tokens": max_tokens, "ignore_eos": True}
+            return threads.submit(http.post, "/v1/chat/completions", json=body, headers=headers)
+
+        def step_until(done: Callable[[], bool]) -> int:
+            before = len(gate.steps)
+            while not done():
+                gate.step()
+            return len(gate.steps) - before
+
+        long = [ask(GREEDY, 200) for _ in range(many)]
+        gate.arrived()
+        step_until(lambda: len(known) == many and len(gate.steps[-1]) == 16)
+        chat = ask(OTHER, 1)
+        step_until(lambda: len(known) > many)  # a request is taken in between two steps
+        assert step_until(lambda: "other" in {chunk.sequence.app for chunk in gate.steps[-1]}) <= 2
+        gate.open()
+        assert [each.result().status_code for each in (chat, *long)] == [200] * (many + 1)
+    until(lambda: server.admission.active == 0)

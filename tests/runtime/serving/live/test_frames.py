@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import re
-import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -148,13 +146,6 @@ def test_an_app_that_ends_many_leaves_room_for_the_others() -> None:
     assert newest_of_each_app(ended[:3], 30) == ended[:3]
 
 
-def test_an_idle_engine_is_not_woken(runtime: LocalRuntime, monkeypatch: Any) -> None:
-    asked: list[int] = []
-    monkeypatch.setattr(runtime, "engine_status", asked.append)
-    frames_around(runtime, lambda: None)
-    assert asked == []
-
-
 def test_an_engine_that_stops_has_no_requests(open_runtime: Any, hold: Any) -> None:
     runtime = open_runtime()
     gate = hold(runtime)
@@ -217,35 +208,6 @@ def test_several_traces_are_recorded_at_once(runtime: LocalRuntime) -> None:
     assert (len(short.requests), len(short.kernels)) == (1, 1)
     assert runtime._engine._outputs.traces == ()
     assert [each.outcome for each in long.requests] == ["length"] * 3
-
-
-@pytest.mark.check
-def test_a_page_that_is_open_for_a_day_costs_the_server_no_memory(runtime: LocalRuntime) -> None:
-    frames = Frames(lambda: [PooledModel.of(runtime)])
-    files = ("live/frames.py", "live/expectation.py", "engine/trace.py")
-    sources = [tracemalloc.Filter(True, f"*{file}") for file in files]
-
-    async def watch(rounds: int) -> int:
-        """Memory that is kept after so many answers, each with two frames."""
-        for number in range(rounds):
-            await frames.next()
-            await asyncio.to_thread(runtime.generate, PROMPT, app=f"app {number}", max_tokens=3)
-            await frames.next()
-        gc.collect()
-        kept = tracemalloc.take_snapshot().filter_traces(sources)
-        return sum(each.size for each in kept.statistics("filename"))
-
-    async def day() -> tuple[int, int]:
-        return await watch(50), await watch(400)
-
-    tracemalloc.start()
-    try:
-        first, last = asyncio.run(day())
-    finally:
-        tracemalloc.stop()
-        frames.stop()
-    assert first > 0
-    assert last < first + 10_000, "a kernel alone is 300 bytes"
 
 
 def rows_of(*frames: dict[str, Any]) -> list[dict[str, Any]]:

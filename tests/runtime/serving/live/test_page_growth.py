@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from agentrt.examples.demo.page import DemoPage
-from agentrt.runtime import LocalRuntime
 from tests.runtime.serving.http.serving import Running
-from tests.runtime.serving.live.page_driver import apply, frame, open_live, wait
-from tests.runtime.serving.server.conftest import HELLO
+from tests.runtime.serving.live.page_driver import apply, frame, open_live
 
 # Half a day of frames, each with kernels, a request and a tool with a name of its own.
 HALF_A_DAY = """async () => {
@@ -135,19 +132,3 @@ def test_the_last_state_stays_when_no_model_is_left(page: Any, server: Running) 
     assert page.evaluate("[...live.state.lanes.values()][0].bars.length") == 1
     apply(page, frame(counts={"finished": 0}) | {"n": 4, "t": 501.0})
     assert said(page, 2) == ["Live", ""]
-
-
-def test_the_last_state_of_the_demo_stays(page: Any, runtime: LocalRuntime) -> None:
-    demo = DemoPage()
-    with demo.served() as (address, token):
-        page.goto(address)
-        page.get_by_label("Token of the server's owner").fill(token)
-        page.keyboard.press("Enter")
-        with demo.watching(runtime):
-            wait(page, "live.state.models.length > 0")
-            runtime.generate(HELLO, max_tokens=5)
-            wait(page, "live.state.ended.length > 0")
-        wait(page, "document.getElementById('status').innerText.includes('No model is there any more')")
-    wait(page, "document.getElementById('status').innerText.includes('does not answer')")
-    assert page.locator("#models tbody td").all_inner_texts()[:2] == ["nano", "loaded"]
-    assert page.inner_text("#age").endswith(" ago")

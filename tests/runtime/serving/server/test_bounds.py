@@ -1,17 +1,22 @@
-"""No body costs the server much: its values are counted, and few of its errors are reported."""
+"""Numbers, shapes and sizes that no client should send: no server error, little work, and answers in JSON."""
 
 from __future__ import annotations
 
+import copy
 import itertools
+import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import httpx
 import pytest
 from fastapi.routing import APIRoute
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agentrt.runtime.serving import tool_cache_route
 from agentrt.runtime.serving.server import chat, completions, contexts, embeddings, ollama, responses, tokens
+from tests.hypothesis_profiles import examples
 from tests.runtime.serving.server.conftest import HELLO
 
 ROUTERS = (
@@ -87,3 +92,165 @@ def test_an_error_quotes_little_of_the_request(http: httpx.Client, path: str, bo
     response = http.post(path, json=body)
     assert response.status_code in (400, 404)
     assert len(response.content) < 4000
+
+
+CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
+PARAMETERS = {"type": "object", "properties": {"x": {"type": "number"}}}
+TOOL = {"name": "look", "description": "Look.", "parameters": PARAMETERS}
+CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"x": 1}'}}
+CHAT_BODY: dict[str, Any] = {
+    "model": "nano",
+    "messages": [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "Hello!"}]},
+        {"role": "assistant", "content": None, "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "x"}]},
+        {"role": "user", "content": "Thanks", "name": "me"},
+    ],
+    "max_tokens": 2,
+    "stream": False,
+    "temperature": 1,
+    "top_p": 0.5,
+    "top_k": 5,
+    "min_p": 0.1,
+    "repetition_penalty": 1.1,
+    "presence_penalty": 0.5,
+    "frequency_penalty": -0.5,
+    "seed": 1,
+    "n": 1,
+    "priority": 0,
+    "logprobs": True,
+    "top_logprobs": 1,
+    "stop": ["###"],
+    "stop_token_ids": [5],
+    "logit_bias": {"5": 1},
+    "tools": [{"type": "function", "function": TOOL}],
+    "tool_choice": "auto",
+    "parallel_tool_calls": True,
+    "response_format": {"type": "text"},
+    "prediction": {"type": "content", "content": [{"type": "text", "text": "Hello"}]},
+    "stream_options": {"include_usage": True},
+}
+RESPONSES_BODY: dict[str, Any] = {
+    "model": "nano",
+    "input": [
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hello!"}]},
+        {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": [{"type": "input_text", "text": "x"}]},
+        {"role": "user", "content": "Thanks"},
+    ],
+    "instructions": "Be brief.",
+    "max_output_tokens": 2,
+    "stream": False,
+    "store": False,
+    "temperature": 0,
+    "top_logprobs": 1,
+    "metadata": {"a": "b"},
+    "include": ["message.output_text.logprobs"],
+    "tools": [{"type": "function", **TOOL}],
+    "tool_choice": "none",
+    "text": {"format": {"type": "text"}},
+}
+COMPLETIONS, COMPLETIONS_BODY = (
+    "/v1/completions",
+    {
+        "model": "nano",
+        "prompt": ["Hello!", [5, 6]],
+        "max_tokens": 2,
+        "n": 2,
+        "echo": False,
+        "logprobs": 1,
+        "logit_bias": {"5": 1},
+        "stop": ["###"],
+        "suffix": "",
+        "best_of": 2,
+        "stream_options": {"include_usage": True},
+    },
+)
+SHAPES: list[Any] = [
+    None, "", "x", "\0", -1, 0, 2**63, 2**64, 1.5, -0.0, True, [], [None], [[]], ["x"], {}, {"a": None},
+    {"type": None}, {"type": []}, {"type": {}}, [{"type": ["text"]}], [{"type": {"a": 1}, "text": "x"}],
+    {"type": "json_schema", "json_schema": None}, {"type": "function", "function": {"name": []}},
+]  # fmt: skip
+NUMBERS = ["1e999", "-1e999", "1e308", "-1e308", "5e-324", "1e-307", "1" + "0" * 4200, "-1" + "0" * 4200]
+NUMBER_FIELDS = [name for name, value in CHAT_BODY.items() if type(value) in (int, float)]
+
+
+def places(value: Any) -> Iterator[tuple[Any, ...]]:
+    """The paths to everything inside ``value``."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        yield (key,)
+        yield from ((key, *rest) for rest in places(item))
+
+
+def replaced(body: dict[str, Any], place: tuple[Any, ...], value: Any) -> dict[str, Any]:
+    changed = inner = copy.deepcopy(body)
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = value
+    return changed
+
+
+def refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def check(http: httpx.Client, path: str, body: str) -> None:
+    """Send ``body``; the answer must be no server error, and strict JSON."""
+    response = http.post(path, content=body.encode(), headers={"content-type": "application/json"})
+    assert response.status_code < 500, (body, response.text)
+    texts = [response.text]
+    if response.headers["content-type"].startswith("text/event-stream"):
+        lines = response.text.splitlines()
+        texts = [line.removeprefix("data: ") for line in lines if line.startswith("data: ")]
+        assert "server_error" not in response.text, (body, response.text)
+    for text in texts:
+        if text != "[DONE]":
+            json.loads(text, parse_constant=refuse)
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=lambda number: number[:8])
+def test_extreme_numbers_in_every_field_of_numbers(http: httpx.Client, number: str) -> None:
+    body = {"model": "nano", "messages": HELLO, "max_tokens": 3, "min_p": 0.1, "logprobs": True}
+    schema = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"const": "HERE"}}}
+    multiples = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"multipleOf": "HERE"}}}
+    nested = {"logit_bias": {"5": "HERE"}, "stop_token_ids": ["HERE"], "response_format": schema}
+    for field, value in (dict.fromkeys(NUMBER_FIELDS, "HERE") | nested).items():
+        check(http, CHAT, json.dumps(body | {field: value}).replace('"HERE"', number))
+    check(http, CHAT, json.dumps(body | {"response_format": multiples}).replace('"HERE"', number))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("number", ["1e999", "-1E+400", "0.1e0400", "1e308"])
+def test_numbers_that_a_response_repeats(http: httpx.Client, number: str, stream: bool) -> None:
+    body = {"model": "nano", "input": "Hello!", "max_output_tokens": 3, "stream": stream}
+    for field, value in {
+        "text": {"format": {"type": "text", "other": "HERE"}},
+        "tools": [{"type": "function", **TOOL, "other": ["HERE"]}],
+        "tool_choice": {"type": "function", "name": "look", "other": "HERE"},
+    }.items():
+        more = {} if field == "text" else {"tools": [{"type": "function", **TOOL}]}
+        check(http, RESPONSES, json.dumps(body | more | {field: value}).replace('"HERE"', number))
+
+
+@pytest.mark.hypothesis
+@pytest.mark.parametrize(
+    ("path", "body"), [(CHAT, CHAT_BODY), (RESPONSES, RESPONSES_BODY), (COMPLETIONS, COMPLETIONS_BODY)]
+)
+def test_any_shape_anywhere_in_a_request(http: httpx.Client, path: str, body: dict[str, Any]) -> None:
+    @given(st.sampled_from(list(places(body))), st.sampled_from(SHAPES))
+    @examples(150)
+    def check_one(place: tuple[Any, ...], value: Any) -> None:
+        check(http, path, json.dumps(replaced(body, place, value)))
+
+    check_one()
+
+
+@pytest.mark.parametrize("kind", [{"a": 1}, ["input_text"], None, 1.5])
+def test_a_content_part_whose_type_is_no_text(http: httpx.Client, kind: Any) -> None:
+    item = {"role": "user", "content": [{"type": kind, "text": "x"}]}
+    for path, body in ((RESPONSES, {"input": [item]}), (CHAT, {"messages": [item]})):
+        response = http.post(path, json={"model": "nano", **body})
+        assert response.status_code == 400
+        assert response.json()["error"]["param"].endswith("[0].content[0]")

@@ -11,7 +11,6 @@ import pytest
 from langchain_core.messages import AIMessageChunk, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
-from pydantic import BaseModel
 
 from tests.runtime.serving.http.serving import Running
 from tests.runtime.serving.server.conftest import HELLO, WEATHER
@@ -63,16 +62,6 @@ def test_langchain_streams(chat: Any, responses_api: bool) -> None:
     assert [(call["name"], call["args"]) for call in streamed.tool_calls] == [
         ("get_weather", {"city": "Ljubljana"})
     ]
-
-
-@pytest.mark.parametrize("method", ["json_schema", "function_calling"])
-def test_langchain_structured_output(chat: Any, method: str) -> None:
-    class Verdict(BaseModel):
-        """A verdict."""
-
-        good: bool
-
-    assert isinstance(chat.with_structured_output(Verdict, method=method).invoke("Is it good?"), Verdict)
 
 
 @pytest.mark.needs("curl")

@@ -117,13 +117,11 @@ def test_a_turn_is_answered_only_if_all_its_calls_are(
     assert answer(one) is None
     outputs.put("weather", {"city": "Rome"}, "sun")
     turn = answer(f"Let me look.\n{one}")
-    assert turn is not None
     assert turn.outputs == ("sun",)
     assert turn.reply == renderer.tokenize_call(ToolCall("weather", {"city": "Rome"}), "sun").reply
     assert answer(f"{one}\n{other}") is None
     outputs.put("population", {"city": "Rome"}, "3M")
     both = answer(f"{one}\n{other}")
-    assert both is not None
     assert both.outputs == ("sun", "3M")
     assert [call.name for call in both.calls] == ["weather", "population"]
     assert both.reply == renderer.reply(both.calls, both.outputs)

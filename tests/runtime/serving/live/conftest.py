@@ -63,3 +63,10 @@ def page(browser: Any) -> Iterator[Any]:
     yield opened
     context.close()
     assert faults == []
+
+
+@pytest.fixture
+def blank(page: Any, server: Running) -> Any:
+    """A page that shows the frames that it is given."""
+    page.goto(server.url)
+    return page

@@ -49,7 +49,7 @@ def test_the_header_or_a_field_is_a_priority(
         answer = http.post(path, json={**body, **fields, "stream": stream}, headers=headers)
         assert answer.status_code == 200
         assert answer.headers[NAME] == expected.name.lower()
-        assert re.search(r'"service_tier": ?"(.*?)"', answer.text)[1] == tier  # type: ignore[index]
+        assert re.search(r'"service_tier": ?"(.*?)"', answer.text)[1] == tier
     assert [request.priority for request in processed] == [expected] * 2
 
 

@@ -28,11 +28,6 @@ REQUEST: Any = SHORT | {
     "tools": [TOOL],
     "max_output_tokens": 80,
 }
-CALLS: Any = [
-    {"type": "function_call", "call_id": "a", "name": "get_weather", "arguments": "{}"},
-    {"type": "function_call", "call_id": "b", "name": "get_weather", "arguments": "{}"},
-    {"type": "function_call_output", "call_id": "a", "output": "12 C"},
-]
 
 
 def test_an_answer_is_that_of_the_runtime(client: openai.OpenAI, runtime: LocalRuntime) -> None:
@@ -116,43 +111,6 @@ def test_logprobs(client: openai.OpenAI) -> None:
     assert [entry.logprob for entry in streamed] == [entry.logprob for entry in logprobs][: len(streamed)]
 
 
-@pytest.mark.parametrize(
-    ("change", "param"),
-    [
-        ({"input": []}, "input"),
-        ({"input": " "}, "input"),
-        ({"input": "word " * 20_000}, "input"),
-        ({"instructions": "word " * 20_000}, "input"),
-        ({"input": 3}, "input"),
-        ({"input": [{"type": "image_generation_call"}]}, "input[0]"),
-        ({"input": ["x"]}, "input[0]"),
-        ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content[0]"),
-        ({"input": [*CALLS, {"role": "wizard", "content": "x"}], "instructions": "Help."}, "input[3].role"),
-        ({"input": [*CALLS, {**CALLS[1], "name": ""}]}, "input[3].name"),
-        ({"input": [{**CALLS[0], "arguments": "{"}]}, "input[0].arguments"),
-        ({"input": [*CALLS, {**CALLS[1], "arguments": "[]"}]}, "input[3].arguments"),
-        ({"input": [*CALLS, {**CALLS[1], "call_id": 7}]}, "input[3].call_id"),
-        ({"input": [*CALLS, {**CALLS[2], "output": None}]}, "input[3].output"),
-        ({"input": [*CALLS, {**CALLS[2], "call_id": 7}]}, "input[3].call_id"),
-        ({"previous_response_id": "resp_1"}, "previous_response_id"),
-        ({"background": True}, "background"),
-        ({"max_output_tokens": 0}, "max_output_tokens"),
-        ({"max_output_tokens": 1 << 20, "include": ["message.output_text.logprobs"]}, "include"),
-        ({"text": {"format": {"type": "xml"}}}, "text.format"),
-        ({"text": {"format": {"type": "json_schema"}}}, "text.format"),
-        ({"text": {"format": {"type": "json_schema", "schema": {"type": "bogus"}}}}, "text.format"),
-        ({"tools": [TOOL | {"name": ""}]}, "tools[0].name"),
-        ({"tools": [TOOL, TOOL]}, "tools[1].name"),
-        ({"tools": [{"type": "web_search"}]}, "tools[0]"),
-        ({"tool_choice": {"type": "function", "name": "x"}, "tools": [TOOL]}, "tool_choice"),
-    ],
-)
-def test_invalid_requests(http: httpx.Client, change: dict[str, Any], param: str) -> None:
-    for stream in (False, True):
-        response = http.post("/v1/responses", json=SHORT | {"stream": stream} | change)
-        assert (response.status_code, response.json()["error"]["param"]) == (400, param)
-
-
 def test_a_wrong_item_is_named_also_where_it_continues_a_response(client: openai.OpenAI) -> None:
     first = client.responses.create(**SHORT | {"max_output_tokens": 2})
     wrong: Any = [
@@ -163,11 +121,6 @@ def test_a_wrong_item_is_named_also_where_it_continues_a_response(client: openai
         with pytest.raises(openai.BadRequestError) as caught:
             client.responses.create(**SHORT | {"input": wrong}, previous_response_id=first.id, **more)
         assert caught.value.param == "input[1].arguments"
-
-
-def test_the_refusal_of_a_conversation_says_what_to_send(http: httpx.Client) -> None:
-    error = http.post("/v1/responses", json=SHORT | {"conversation": "x_1"}).json()["error"]
-    assert error["message"].endswith("none here. Send previous_response_id, or the whole conversation.")
 
 
 SYSTEM = "You help with notes, mail and the calendar."
@@ -390,7 +343,7 @@ def test_the_items_of_a_tool_loop_are_the_prompt(client: openai.OpenAI, tool_loo
     question, call, output = client.responses.input_items.list(second.id, order="asc").data
     assert (question.type, call.type, output.type) == ("message", "function_call", "function_call_output")
     assert call.model_dump(exclude_none=True) == first.output[0].model_dump(exclude_none=True)
-    assert (output.call_id, output.output) == (call.call_id, '{"temperature_c": 12}')  # type: ignore[union-attr]
+    assert (output.call_id, output.output) == (call.call_id, '{"temperature_c": 12}')
     items: Any = [item.model_dump(exclude_none=True) for item in (question, call, output)]
     again = create(client, items, tools=REQUEST["tools"], max_output_tokens=80, store=False)
     assert again.output_text == second.output_text
@@ -414,7 +367,6 @@ def test_items_stay_the_same_whatever_is_continued_deleted_and_read_again() -> N
     def add(id: str, previous: str | None = None) -> None:
         before = None if previous is None else chains.find("a", previous)
         turn = chains.begin("a", chains.context_for("a", before))
-        assert turn is not None
         content = [{"type": "output_text", "text": f"said {id}"}]
         output = {"type": "message", "id": f"msg_{id}", "role": "assistant", "content": content}
         messages = [*[{"role": "user", "content": id}] * 2, {"role": "assistant", "content": f"said {id}"}]
@@ -422,7 +374,6 @@ def test_items_stay_the_same_whatever_is_continued_deleted_and_read_again() -> N
 
     def items(id: str) -> list[dict[str, Any]]:
         found = chains.find("a", id)
-        assert found is not None
         return input_items(found)
 
     for id, previous in (("1", None), ("2", "1"), ("x", "1"), ("y", "x")):

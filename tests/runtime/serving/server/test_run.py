@@ -51,7 +51,6 @@ class Service:
         raise AssertionError(self.lines)
 
     def end(self) -> int:
-        assert self.process.stderr is not None
         if not self.process.stderr.closed:
             self.lines += self.process.stderr.read().splitlines()
             self.process.stderr.close()

@@ -6,7 +6,7 @@ import copy
 import itertools
 import json
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
 import httpx
 import pytest
@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from agentrt.runtime.serving import tool_cache_route
 from agentrt.runtime.serving.server import chat, completions, contexts, embeddings, ollama, responses, tokens
+from agentrt.runtime.serving.server.chat import ChatRequest
 from tests.hypothesis_profiles import examples
 from tests.runtime.serving.server.conftest import HELLO
 
@@ -97,82 +98,54 @@ CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
 PARAMETERS = {"type": "object", "properties": {"x": {"type": "number"}}}
 TOOL = {"name": "look", "description": "Look.", "parameters": PARAMETERS}
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"x": 1}'}}
-CHAT_BODY: dict[str, Any] = {
-    "model": "nano",
-    "messages": [
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": [{"type": "text", "text": "Hello!"}]},
-        {"role": "assistant", "content": None, "tool_calls": [CALL]},
-        {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "x"}]},
-        {"role": "user", "content": "Thanks", "name": "me"},
-    ],
-    "max_tokens": 2,
-    "stream": False,
-    "temperature": 1,
-    "top_p": 0.5,
-    "top_k": 5,
-    "min_p": 0.1,
-    "repetition_penalty": 1.1,
-    "presence_penalty": 0.5,
-    "frequency_penalty": -0.5,
-    "seed": 1,
-    "n": 1,
-    "priority": 0,
-    "logprobs": True,
-    "top_logprobs": 1,
-    "stop": ["###"],
-    "stop_token_ids": [5],
-    "logit_bias": {"5": 1},
-    "tools": [{"type": "function", "function": TOOL}],
-    "tool_choice": "auto",
-    "parallel_tool_calls": True,
-    "response_format": {"type": "text"},
-    "prediction": {"type": "content", "content": [{"type": "text", "text": "Hello"}]},
-    "stream_options": {"include_usage": True},
-}
-RESPONSES_BODY: dict[str, Any] = {
-    "model": "nano",
-    "input": [
-        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hello!"}]},
-        {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"},
-        {"type": "function_call_output", "call_id": "c1", "output": [{"type": "input_text", "text": "x"}]},
-        {"role": "user", "content": "Thanks"},
-    ],
-    "instructions": "Be brief.",
-    "max_output_tokens": 2,
-    "stream": False,
-    "store": False,
-    "temperature": 0,
-    "top_logprobs": 1,
-    "metadata": {"a": "b"},
-    "include": ["message.output_text.logprobs"],
-    "tools": [{"type": "function", **TOOL}],
-    "tool_choice": "none",
-    "text": {"format": {"type": "text"}},
-}
-COMPLETIONS, COMPLETIONS_BODY = (
-    "/v1/completions",
-    {
-        "model": "nano",
-        "prompt": ["Hello!", [5, 6]],
+NESTED: dict[str, dict[str, Any]] = {
+    CHAT: {
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": [{"type": "text", "text": "Hello!"}]},
+            {"role": "assistant", "content": None, "tool_calls": [CALL]},
+            {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "x"}]},
+            {"role": "user", "content": "Thanks", "name": "me"},
+        ],
         "max_tokens": 2,
-        "n": 2,
-        "echo": False,
-        "logprobs": 1,
-        "logit_bias": {"5": 1},
         "stop": ["###"],
-        "suffix": "",
-        "best_of": 2,
+        "stop_token_ids": [5],
+        "logit_bias": {"5": 1},
+        "tools": [{"type": "function", "function": TOOL}],
+        "response_format": {"type": "text"},
+        "prediction": {"type": "content", "content": [{"type": "text", "text": "Hello"}]},
         "stream_options": {"include_usage": True},
     },
-)
+    RESPONSES: {
+        "input": [
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hello!"}]},
+            {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"},
+            {
+                "type": "function_call_output",
+                "call_id": "c1",
+                "output": [{"type": "input_text", "text": "x"}],
+            },
+            {"role": "user", "content": "Thanks"},
+        ],
+        "max_output_tokens": 2,
+        "store": False,
+        "metadata": {"a": "b"},
+        "include": ["message.output_text.logprobs"],
+        "tools": [{"type": "function", **TOOL}],
+        "text": {"format": {"type": "text"}},
+    },
+    "/v1/completions": {"prompt": ["Hello!", [5, 6]], "max_tokens": 2, "n": 2, "logit_bias": {"5": 1}},
+}
+"""Requests with something inside their fields."""
 SHAPES: list[Any] = [
     None, "", "x", "\0", -1, 0, 2**63, 2**64, 1.5, -0.0, True, [], [None], [[]], ["x"], {}, {"a": None},
     {"type": None}, {"type": []}, {"type": {}}, [{"type": ["text"]}], [{"type": {"a": 1}, "text": "x"}],
     {"type": "json_schema", "json_schema": None}, {"type": "function", "function": {"name": []}},
 ]  # fmt: skip
 NUMBERS = ["1e999", "-1e999", "1e308", "-1e308", "5e-324", "1e-307", "1" + "0" * 4200, "-1" + "0" * 4200]
-NUMBER_FIELDS = [name for name, value in CHAT_BODY.items() if type(value) in (int, float)]
+NUMBER_FIELDS = [
+    name for name, field in ChatRequest.model_fields.items() if {int, float} & set(get_args(field.annotation))
+]
 
 
 def places(value: Any) -> Iterator[tuple[Any, ...]]:
@@ -234,11 +207,12 @@ def test_numbers_that_a_response_repeats(http: httpx.Client, number: str, stream
 
 
 @pytest.mark.hypothesis
-@pytest.mark.parametrize(
-    ("path", "body"), [(CHAT, CHAT_BODY), (RESPONSES, RESPONSES_BODY), (COMPLETIONS, COMPLETIONS_BODY)]
-)
-def test_any_shape_anywhere_in_a_request(http: httpx.Client, path: str, body: dict[str, Any]) -> None:
-    @given(st.sampled_from(list(places(body))), st.sampled_from(SHAPES))
+@pytest.mark.parametrize("path", NESTED)
+def test_any_shape_anywhere_in_a_request(http: httpx.Client, path: str) -> None:
+    body = NESTED[path]
+    anywhere = [*places(body), *((name,) for name in sorted(field_names(path) - body.keys()))]
+
+    @given(st.sampled_from(anywhere), st.sampled_from(SHAPES))
     @examples(150)
     def check_one(place: tuple[Any, ...], value: Any) -> None:
         check(http, path, json.dumps(replaced(body, place, value)))

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from agentrt.errors import ContextNotFoundError, InvalidRequestError
 from agentrt.priority import Priority
@@ -18,19 +18,16 @@ from ..http.errors import ApiError
 from ..http.request_state import app_of
 from ..http.strict_json import StrictJsonRoute
 from .chat import ChatRequest, answer_chat
+from .common_request import ModelRequest
 from .paging import PageBody, PageQuery, page_of
 from .server_state import loaded, server_state_of
 
 router = APIRouter(route_class=StrictJsonRoute)
 
 
-class NewContext(BaseModel):
+class NewContext(ModelRequest):
     """What a context begins with."""
 
-    model_config = ConfigDict(strict=True, extra="ignore")
-
-    model: str | None = None
-    """One of the served models' names; the first model if left out."""
     system_prompt: str | None = None
 
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, cast
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 from starlette.types import Scope
 
@@ -33,7 +33,7 @@ from ..http.errors import OLLAMA_ROUTES, ApiError
 from ..http.request_state import app_of, header_priority, priority_headers
 from ..http.strict_json import StrictJsonRoute, compact_json
 from .answers import AnswerWriter, answer
-from .common_request import MAX_ITEMS, at_most
+from .common_request import MAX_ITEMS, Body, at_most
 from .embeddings import EmbeddingRequest, answer_embeddings
 from .server_state import ServerState, header_session, loaded, server_state_of
 
@@ -62,13 +62,8 @@ Refused = Annotated[None, BeforeValidator(_refuse)]
 """A field that is refused unless it is empty."""
 
 
-class OllamaOptions(BaseModel):
-    """How tokens are sampled, by alias as the runtime says it.
-
-    Options of the model's loading are ignored, as are unknown ones.
-    """
-
-    model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
+class OllamaOptions(Body):
+    """How tokens are sampled, by alias as the runtime says it. Options of the model's loading are ignored."""
 
     num_predict: int | None = Field(default=None, ge=-2, serialization_alias="max_tokens")
     """Tokens of the answer; below 0 as without it."""
@@ -90,10 +85,8 @@ class OllamaOptions(BaseModel):
         return cast(GenerationOptions, given)
 
 
-class OllamaShowRequest(BaseModel):
-    """The body of ``POST /api/show``. Unknown fields of all bodies are ignored."""
-
-    model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
+class OllamaShowRequest(Body):
+    """The body of ``POST /api/show``."""
 
     model: str
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
 from agentrt.errors import InvalidRequestError
@@ -18,7 +18,7 @@ from ...contexts.response_chains import StoredResponse
 from ...request.field_names import renamed
 from ...request.options import GenerationOptions
 from ..http.strict_json import compact_json
-from .common_request import MAX_ITEMS, CommonRequest, at_most
+from .common_request import MAX_ITEMS, Body, CommonRequest, at_most
 
 _TEXT_PARTS = ("input_text", "output_text", "text")
 """A tuple, since the type that a client sends may be of any JSON type, also one that cannot be hashed."""
@@ -55,10 +55,8 @@ def _refuse_conversation(value: Any) -> None:
         )
 
 
-class TextOptions(BaseModel):
+class TextOptions(Body):
     """The required format of the answer's text."""
-
-    model_config = ConfigDict(strict=True, extra="ignore")
 
     format: dict[str, Any] | None = None
 

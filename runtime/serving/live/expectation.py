@@ -105,7 +105,8 @@ class Expectation:
         if not outcomes:
             return work_s
         place = int(_IN_TIME * len(outcomes))
-        factor, extra_s = (sorted(each)[place] for each in zip(*outcomes, strict=True))
+        factor = sorted(factor for factor, _ in outcomes)[place]
+        extra_s = sorted(extra_s for _, extra_s in outcomes)[place]
         return min(factor * work_s, work_s + extra_s)
 
     def _new(self, request: RequestStatus, work_s: float, now: float) -> _Wait:

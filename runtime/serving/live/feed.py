@@ -41,9 +41,14 @@ class LiveFeed:
         self._ended = False
 
     @property
+    def pages(self) -> int:
+        """How many pages are open."""
+        return len(self._pages)
+
+    @property
     def interval_s(self) -> float:
         """Seconds between two frames."""
-        return max(INTERVAL_S, len(self._pages) / SENDS_PER_S)
+        return max(INTERVAL_S, self.pages / SENDS_PER_S)
 
     async def events(self) -> AsyncGenerator[bytes, None]:
         """Yield server-sent events to one page, until it is closed, :meth:`end` is called or a fault."""

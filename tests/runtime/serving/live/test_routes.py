@@ -141,7 +141,7 @@ def test_nothing_is_recorded_while_no_page_is_open(runtime: LocalRuntime) -> Non
                 making = feed._task
             assert making is not None
             await asyncio.wait([making])
-            assert (len(feed._pages), outputs.traces) == (0, ())
+            assert (feed.pages, outputs.traces) == (0, ())
 
     asyncio.run(watch())
 
@@ -201,11 +201,11 @@ def test_many_pages_get_their_frames_less_often(feed_of: Any) -> None:
         pages = [feed.events() for _ in range(1000)]
         for page in pages:
             await anext(page)
-        assert len(feed._pages) == 1000
+        assert feed.pages == 1000
         assert feed.interval_s * SENDS_PER_S == 1000
         for page in pages:
             await page.aclose()
-        assert len(feed._pages) == 0
+        assert feed.pages == 0
 
     asyncio.run(watch())
 

@@ -49,20 +49,6 @@ class Pooling(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Directory:
-    """A complete directory of an embedding model, and what its JSON files say."""
-
-    path: Path
-    model_id: str
-    """The name of the directory."""
-    max_tokens: int
-    """The most tokens of one text."""
-    pooling: Pooling
-    shorter: frozenset[int] | None
-    """Dimensions to which the model was trained to be cut (Matryoshka); None for any."""
-
-
-@dataclass(frozen=True, slots=True)
 class Embeddings:
     """The vectors of some texts."""
 
@@ -78,22 +64,25 @@ class EmbeddingModel:
     It has a thread of its own beside those of generation, with which it shares the cores.
     """
 
-    def __init__(self, directory: _Directory) -> None:
-        """See :meth:`open`."""
-        self.name = directory.model_id
-        self.max_tokens = directory.max_tokens
+    def __init__(self, path: Path, pooling: Pooling, max_tokens: int, shorter: frozenset[int] | None) -> None:
+        """See :meth:`open`.
+
+        ``shorter`` are dimensions to which the model was trained to be cut (Matryoshka); None for any.
+        """
+        self.name = path.resolve().name
+        self.max_tokens = max_tokens
         """The most tokens of one text."""
-        self._shorter = directory.shorter
+        self._shorter = shorter
         self._threads = FairThreads("agentrt-embed", threads=1, per_app=1)
         try:
-            self._pipeline, self._tokenizer = load_on_own_thread(lambda: _load(directory))
+            self._pipeline, self._tokenizer = load_on_own_thread(lambda: _load(path, pooling))
             self.dimensions = len(self._embed(["a"])[0])
             """Length of a vector."""
         except AgentRTError:
             raise
         except Exception as error:
             raise ModelFormatError(
-                f"the embedding model in {directory.path} cannot be used ({openvino_message(error)}) Export "
+                f"the embedding model in {path} cannot be used ({openvino_message(error)}) Export "
                 "it again: optimum-cli export openvino --model NAME --task feature-extraction DIRECTORY"
             ) from error
         native_calls.keep_in_forks(self)
@@ -111,7 +100,20 @@ class EmbeddingModel:
             ModelFormatError: a file is missing or damaged.
             ConfigurationError: the directory does not say how the vectors are pooled.
         """
-        return cls(_open_directory(model, pooling))
+        path = find_model(os.fspath(model))
+        with explain_unreadable(path):
+            if not path.is_dir():
+                raise ModelFormatError(
+                    f"{path} is no directory. Export an embedding model: optimum-cli export openvino --model "
+                    "NAME --task feature-extraction DIRECTORY"
+                )
+            refuse_special_files(path)
+            for graph in ("openvino_model", "openvino_tokenizer"):
+                check_graph(path / f"{graph}.xml")
+            config = read_json(path / "config.json")
+            max_tokens = _max_tokens(path, config)
+            stated = pooling or _stated_pooling(path)
+        return cls(path, stated, max_tokens, _shorter(config))
 
     async def aembed(
         self,
@@ -179,27 +181,6 @@ class EmbeddingModel:
         return [np.asarray(row, np.float32) for row in rows]
 
 
-def _open_directory(model: str | os.PathLike[str], pooling: Pooling | None) -> _Directory:
-    path = find_model(os.fspath(model))
-    with explain_unreadable(path):
-        if not path.is_dir():
-            raise ModelFormatError(
-                f"{path} is no directory. Export an embedding model: optimum-cli export openvino --model "
-                "NAME --task feature-extraction DIRECTORY"
-            )
-        refuse_special_files(path)
-        for graph in ("openvino_model", "openvino_tokenizer"):
-            check_graph(path / f"{graph}.xml")
-        config = read_json(path / "config.json")
-        return _Directory(
-            path=path,
-            model_id=path.resolve().name,
-            max_tokens=_max_tokens(path, config),
-            pooling=pooling or _stated_pooling(path),
-            shorter=_shorter(config),
-        )
-
-
 def _max_tokens(path: Path, config: Mapping[str, Any]) -> int:
     stated = [config.get("max_position_embeddings")]
     if config.get("model_type") in _POSITIONS_AFTER_PADDING and isinstance(stated[0], int):
@@ -247,18 +228,18 @@ def _shorter(config: Mapping[str, Any]) -> frozenset[int] | None:
     return None if config.get("is_matryoshka") is True else frozenset()
 
 
-def _load(directory: _Directory) -> tuple[Any, Any]:
+def _load(path: Path, pooling: Pooling) -> tuple[Any, Any]:
     poolings = openvino_genai.TextEmbeddingPipeline.PoolingType
     config = openvino_genai.TextEmbeddingPipeline.Config(
         pooling_type={
             Pooling.CLS: poolings.CLS,
             Pooling.MEAN: poolings.MEAN,
             Pooling.LAST: poolings.LAST_TOKEN,
-        }[directory.pooling],
+        }[pooling],
         normalize=True,
     )
-    path = str(directory.path)
-    return openvino_genai.TextEmbeddingPipeline(path, "CPU", config), openvino_genai.Tokenizer(path)
+    folder = str(path)
+    return openvino_genai.TextEmbeddingPipeline(folder, "CPU", config), openvino_genai.Tokenizer(folder)
 
 
 def _batches(counts: Sequence[int]) -> Iterator[list[int]]:

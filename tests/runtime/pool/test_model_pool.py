@@ -9,6 +9,7 @@ import re
 import threading
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -30,32 +31,31 @@ from agentrt.testing import run_in_virtual_time
 SIZE = 100
 
 
+@dataclasses.dataclass
 class FakeContexts:
     """Saved contexts of a model."""
 
-    def __init__(self, model: str) -> None:
-        self.model = model
-        self.closed = False
+    model: str
+    closed: bool = False
 
     def close(self) -> None:
         self.closed = True
 
 
+@dataclasses.dataclass(eq=False)
 class FakeRuntime:
     """What a pool needs of a runtime; each load samples one token."""
 
-    def __init__(self, model: str, memory_bytes: int) -> None:
-        self.model_id = model
-        self.memory_bytes = memory_bytes
-        self.context_length = 512
-        self.call_format = None
-        self.closed = False
-        self.full_disk = False
+    model_id: str
+    memory_bytes: int
+    context_length: int = 512
+    call_format: None = None
+    closed: bool = False
+    full_disk: bool = False
 
     def statistics(self) -> Any:
         zeros = {field.name: 0 for field in dataclasses.fields(EngineStatistics)}
-        engine = EngineStatistics(**zeros | {"sampled_tokens": 1})
-        return dataclasses.make_dataclass("Statistics", ["engine"])(engine)
+        return SimpleNamespace(engine=EngineStatistics(**zeros | {"sampled_tokens": 1}))
 
     def close(self) -> None:
         self.closed = True
@@ -229,7 +229,7 @@ async def test_the_least_recently_used_idle_model_makes_room(opener: Opener) -> 
     a.last_used, b.last_used = 2.0, 1.0
     await use(pool, "c")
     assert loaded(pool) == "a c"
-    assert cast(Any, runtime).closed
+    assert runtime.closed
     with pool.hold(a):  # in use, although the other one was used later
         await use(pool, "b")
         assert loaded(pool) == "a b"
@@ -304,7 +304,7 @@ async def test_an_idle_model_is_unloaded_after_its_time(opener: Opener) -> None:
         await asyncio.sleep(2)
         assert model.status is not ModelStatus.LOADED
         again = await use(pool, "a")  # waits until it is unloaded, and loads it
-    assert cast(Any, runtime).closed
+    assert runtime.closed
     assert again is not runtime
     assert opener.opened == ["a", "a"]
     assert model.count("sampled_tokens") == 2
@@ -322,7 +322,7 @@ async def test_a_request_in_the_moment_an_unload_ends_loads_the_model_again(open
         set_unloaded()
         unloaded.set_result(None)
 
-    cast(Any, model).set_unloaded = set_unloaded_and_wake
+    model.set_unloaded = set_unloaded_and_wake
     async with pool.running():
         await use(pool, "a")
         await unloaded
@@ -377,7 +377,7 @@ async def test_contexts_are_saved_until_the_model_is_loaded_again(opener: Opener
     a, b = pool.models
     await use(pool, "a")
     await use(pool, "b")
-    saved = cast(Any, a.contexts)
+    saved = a.contexts
     assert (saved.model, saved.closed) == ("a", False)
     opener.errors.append(MemoryError("no memory."))
     assert isinstance(await outcome(use(pool, "a")), ModelLoadError)
@@ -386,7 +386,7 @@ async def test_contexts_are_saved_until_the_model_is_loaded_again(opener: Opener
     assert opener.contexts[-1] is saved
     assert a.contexts is None
     assert saved.closed
-    of_b = cast(Any, b.contexts)
+    of_b = b.contexts
     pool.close()
     assert of_b.closed
 

@@ -138,14 +138,6 @@ def test_a_raw_prompt_has_no_tools(runtime: LocalRuntime, weather_tool: dict[str
     assert broken.value.field == "prompt"
 
 
-def test_text_that_messages_cannot_forge_stays_text_in_messages(
-    http: httpx.Client, runtime: LocalRuntime, tokens: list[int]
-) -> None:
-    message = {"role": "user", "content": PROMPT}
-    chat = http.post("/v1/chat/completions", json={"messages": [message], "max_tokens": 1}).json()
-    assert chat["usage"]["prompt_tokens"] > len(tokens) + 10
-
-
 def tokenize(http: httpx.Client, **body: Any) -> Any:
     return http.post("/tokenize", json={"model": "nano", **body}).raise_for_status().json()
 
@@ -156,6 +148,7 @@ def test_the_tokens_of_a_text_are_those_of_its_completion(http: httpx.Client, ru
     assert found["tokens"][0] == runtime._tokenizer._tokenizer.get_vocab()[b"<|im_start|>"]
     assert found["max_model_len"] == runtime.context_length
     assert found["token_strs"] is None
+    assert http.post("/detokenize", json={"tokens": []}).json() == {"prompt": ""}
     body = {"prompt": "<|im_start|>Hello!", "max_tokens": 1}
     assert http.post("/v1/completions", json=body).json()["usage"]["prompt_tokens"] == found["count"]
 
@@ -179,7 +172,3 @@ def test_the_text_of_the_tokens_of_a_text_is_this_text(http: httpx.Client) -> No
         assert answer == {"prompt": text}
 
     check()
-
-
-def test_no_tokens_have_no_text(http: httpx.Client) -> None:
-    assert http.post("/detokenize", json={"tokens": []}).json() == {"prompt": ""}

@@ -22,18 +22,16 @@ from agentrt.errors import ConfigurationError, InvalidRequestError
 from agentrt.runtime import EmbeddingModel, LocalRuntime
 from agentrt.runtime.serving.server import ServerConfig, create_app
 from tests.hypothesis_profiles import examples
+from tests.runtime.pool.conftest import bert, bert_folder
 from tests.runtime.pool.tiny_bert import write_tiny_bert
 from tests.runtime.serving.http.serving import Running, until
 from tests.runtime.serving.server.conftest import HELLO, running
 from tests.runtime.serving.server.test_schema import check_operation
 from tests.runtime.serving.server.test_shares import send
 
+__all__ = ["bert", "bert_folder"]
+
 TEXTS = ["The weather in Oslo", "cat"]
-
-
-@pytest.fixture(scope="module")
-def bert(tmp_path_factory: pytest.TempPathFactory) -> EmbeddingModel:
-    return EmbeddingModel.open(write_tiny_bert(tmp_path_factory.mktemp("embedding") / "tiny-bert"))
 
 
 @pytest.fixture

@@ -26,7 +26,9 @@ def lines_of(response: httpx.Response) -> list[Any]:
 
 def test_a_chat_is_streamed_by_default(http: httpx.Client, runtime: LocalRuntime) -> None:
     expected = runtime.generate(HELLO, max_tokens=10)
-    lines = lines_of(http.post("/api/chat", json=CHAT))
+    response = http.post("/api/chat", json=CHAT, headers={"x-agentrt-priority": "proactive"})
+    assert response.headers["x-agentrt-priority"] == "proactive"
+    lines = lines_of(response)
     assert "".join(line["message"]["content"] for line in lines) == expected.text
     assert all(line["message"]["role"] == "assistant" for line in lines)
     assert [line["done"] for line in lines] == [*[False] * (len(lines) - 1), True]
@@ -192,8 +194,3 @@ def test_no_content_type_lets_a_web_page_in(start: Start, headers: dict[str, str
             for kind in CONTENT_TYPES:
                 said = {} if kind is None else {"content-type": kind}
                 assert http.post(path, content=json.dumps(CHAT), headers=said).status_code == status
-
-
-def test_a_priority(http: httpx.Client) -> None:
-    response = http.post("/api/chat", json=CHAT, headers={"x-agentrt-priority": "proactive"})
-    assert response.headers["x-agentrt-priority"] == "proactive"

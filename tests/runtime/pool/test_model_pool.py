@@ -27,6 +27,7 @@ from agentrt.runtime.engine.statistics import EngineStatistics
 from agentrt.runtime.pool.model_pool import ModelPool, PoolConfig
 from agentrt.runtime.pool.pooled_model import ModelStatus, PooledModel
 from agentrt.testing import run_in_virtual_time
+from tests.patience import in_event_loop
 
 SIZE = 100
 
@@ -116,16 +117,6 @@ def pool_of(opener: Opener, names: str = "a b c", *, fit: int = 9, **settings: A
     models = [PooledModel(name, RuntimeConfig(), (name,), SIZE) for name in names.split()]
     config = PoolConfig(memory_budget_bytes=fit * SIZE, **settings)
     return ModelPool(models, config, open_runtime=opener)
-
-
-def in_event_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run a test in an event loop of its own."""
-
-    @functools.wraps(test)
-    def run(*arguments: Any, **fixtures: Any) -> None:
-        asyncio.run(asyncio.wait_for(test(*arguments, **fixtures), 60))
-
-    return run
 
 
 def in_virtual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:

@@ -15,6 +15,7 @@ from agentrt.runtime.serving.live import feed as feed_module
 from agentrt.runtime.serving.live.feed import MAX_BEHIND, SENDS_PER_S, LiveFeed
 from agentrt.runtime.serving.live.frames import Frames
 from agentrt.runtime.serving.live.routes import PUBLIC_PATHS
+from tests.patience import in_event_loop
 from tests.runtime.serving.http.serving import Running
 from tests.runtime.serving.live.conftest import OTHER, OWNER, TOKENS, frames_of
 from tests.runtime.serving.server.conftest import running
@@ -127,114 +128,94 @@ def feed_of(monkeypatch: pytest.MonkeyPatch) -> Any:
     return LiveFeed
 
 
-def test_nothing_is_recorded_while_no_page_is_open(runtime: LocalRuntime) -> None:
+@in_event_loop
+async def test_nothing_is_recorded_while_no_page_is_open(runtime: LocalRuntime) -> None:
     feed = LiveFeed(lambda: Frames(lambda: [PooledModel.of(runtime)]))
     outputs = runtime._engine._outputs
-
-    async def watch() -> None:
-        assert outputs.traces == ()
-        for _ in range(2):
-            async with aclosing(feed.events()) as one, aclosing(feed.events()) as other:
-                await anext(one)
-                await anext(other)
-                assert len(outputs.traces) == 1, "one for all pages"
-                making = feed._task
-            assert making is not None
-            await asyncio.wait([making])
-            assert (feed.pages, outputs.traces) == (0, ())
-
-    asyncio.run(watch())
+    assert outputs.traces == ()
+    for _ in range(2):
+        async with aclosing(feed.events()) as one, aclosing(feed.events()) as other:
+            await anext(one)
+            await anext(other)
+            assert len(outputs.traces) == 1, "one for all pages"
+            making = feed._task
+        await asyncio.wait([making])
+        assert (feed.pages, outputs.traces) == (0, ())
 
 
-def test_a_frame_is_encoded_once_and_a_new_page_gets_the_newest_at_once(feed_of: Any) -> None:
+@in_event_loop
+async def test_a_frame_is_encoded_once_and_a_new_page_gets_the_newest_at_once(feed_of: Any) -> None:
     frames = Counting()
     feed = feed_of(lambda: frames)
-
-    async def watch() -> None:
-        async with aclosing(feed.events()) as one:
-            first = await anext(one)
-            async with aclosing(feed.events()) as other:
-                assert await anext(other) == first
-                assert frames.made == 1
-
-    asyncio.run(watch())
+    async with aclosing(feed.events()) as one:
+        first = await anext(one)
+        async with aclosing(feed.events()) as other:
+            assert await anext(other) == first
+            assert frames.made == 1
+        making = feed._task
+    await asyncio.wait([making])
     assert frames.stopped == 1
 
 
-def test_a_page_that_does_not_read_is_left_behind(feed_of: Any) -> None:
+@in_event_loop
+async def test_a_page_that_does_not_read_is_left_behind(feed_of: Any) -> None:
     feed = feed_of(Counting)
-
-    async def watch() -> bytes:
-        async with aclosing(feed.events()) as slow, aclosing(feed.events()) as fast:
-            await anext(slow)
-            for _ in range(50):
-                await anext(fast)
-            (waiting,) = (page for page in feed._pages if page.qsize() > 1)
-            assert waiting.qsize() == MAX_BEHIND
-            return await anext(slow)
-
-    assert b'"n":1,' not in asyncio.run(watch())
+    async with aclosing(feed.events()) as slow, aclosing(feed.events()) as fast:
+        await anext(slow)
+        for _ in range(50):
+            await anext(fast)
+        (waiting,) = (page for page in feed._pages if page.qsize() > 1)
+        assert waiting.qsize() == MAX_BEHIND
+        assert b'"n":1,' not in await anext(slow)
 
 
-def test_equal_frames_are_not_sent(feed_of: Any) -> None:
+@in_event_loop
+async def test_equal_frames_are_not_sent(feed_of: Any) -> None:
     class Idle(Counting):
         async def next(self) -> dict[str, Any]:
             return {"t": (await super().next())["t"]}
 
     frames = Idle()
     feed = feed_of(lambda: frames)
-
-    async def watch() -> None:
-        async with aclosing(feed.events()) as page:
-            assert (await anext(page)).count(b"data: ") == 1
-            await frames.many.wait()
-            (waiting,) = feed._pages
-            assert waiting.empty()
-
-    asyncio.run(watch())
+    async with aclosing(feed.events()) as page:
+        assert (await anext(page)).count(b"data: ") == 1
+        await frames.many.wait()
+        (waiting,) = feed._pages
+        assert waiting.empty()
 
 
-def test_many_pages_get_their_frames_less_often(feed_of: Any) -> None:
+@in_event_loop
+async def test_many_pages_get_their_frames_less_often(feed_of: Any) -> None:
     feed = feed_of(Counting)
-
-    async def watch() -> None:
-        pages = [feed.events() for _ in range(1000)]
-        for page in pages:
-            await anext(page)
-        assert feed.pages == 1000
-        assert feed.interval_s * SENDS_PER_S == 1000
-        for page in pages:
-            await page.aclose()
-        assert feed.pages == 0
-
-    asyncio.run(watch())
+    pages = [feed.events() for _ in range(1000)]
+    for page in pages:
+        await anext(page)
+    assert feed.pages == 1000
+    assert feed.interval_s * SENDS_PER_S == 1000
+    for page in pages:
+        await page.aclose()
+    assert feed.pages == 0
 
 
-def test_the_end_of_the_server_ends_all_streams(feed_of: Any) -> None:
+@in_event_loop
+async def test_the_end_of_the_server_ends_all_streams(feed_of: Any) -> None:
     feed = feed_of(Counting)
-
-    async def watch() -> None:
-        pages = [feed.events() for _ in range(3)]
-        for page in pages:
-            await anext(page)
-        assert feed.end() == 3
-        for page in [*pages, feed.events()]:
-            assert [event async for event in page] == []
-
-    asyncio.run(watch())
+    pages = [feed.events() for _ in range(3)]
+    for page in pages:
+        await anext(page)
+    assert feed.end() == 3
+    for page in [*pages, feed.events()]:
+        assert [event async for event in page] == []
 
 
-def test_a_fault_ends_the_streams_and_the_next_page_begins_again(
+@in_event_loop
+async def test_a_fault_ends_the_streams_and_the_next_page_begins_again(
     feed_of: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = [Counting(fault_after=1), Counting()]
     feed = feed_of(lambda: made.pop(0))
-
-    async def watch() -> None:
-        events = [event async for event in feed.events()]
-        assert len(events) <= 1
-        async with aclosing(feed.events()) as page:
-            assert await anext(page)
-
-    asyncio.run(watch())
+    events = [event async for event in feed.events()]
+    assert len(events) <= 1
+    async with aclosing(feed.events()) as page:
+        assert await anext(page)
     assert "a fault" in caplog.text

@@ -47,20 +47,10 @@ def recorded(folder: Path, *frames: dict[str, Any], version: int = 1) -> Path:
     return file
 
 
-def test_keys_leave_a_replay(page: Any, server: Running, tmp_path: Path) -> None:
-    open_live(page, server)
-    page.set_input_files("#file", recorded(tmp_path, frame(), frame() | {"t": 9.0}))
-    wait(page, "document.activeElement.id === 'play'")
-    page.focus("#leave")
-    page.keyboard.press("Enter")
-    assert page.evaluate("document.activeElement.id") == "file"
-    wait(page, "live.state.t !== null")
-
-
-def test_pause_stops_a_replay(page: Any, server: Running, tmp_path: Path) -> None:
+def test_pause_stops_a_replay_and_keys_leave_it(page: Any, server: Running, tmp_path: Path) -> None:
     open_live(page, server)
     page.set_input_files("#file", recorded(tmp_path, frame(), frame() | {"t": 9000.0}))
-    wait(page, "live.player !== null && live.player.t > 0")
+    wait(page, "document.activeElement.id === 'play' && live.player.t > 0")
     pause = page.locator("#pause")
     pause.click()
     assert page.evaluate("live.player.playing") is False
@@ -72,7 +62,9 @@ def test_pause_stops_a_replay(page: Any, server: Running, tmp_path: Path) -> Non
     wait(page, "live.player.t > 5000")
     assert pause.inner_text() == "Pause"
     pause.click()
-    page.click("#leave")
+    page.focus("#leave")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "file"
     wait(page, "live.state.t !== null")
     assert (pause.inner_text(), pause.get_attribute("aria-pressed")) == ("Pause", "false")
 

@@ -42,8 +42,7 @@ if TYPE_CHECKING:
     from .local.service import LocalRuntime, RuntimeStatistics
     from .model.directory import find_model
     from .model.opening import OpeningStep
-    from .pool.embedding_directory import Pooling
-    from .pool.embedding_model import EmbeddingModel, Embeddings
+    from .pool.embedding_model import EmbeddingModel, Embeddings, Pooling
     from .pool.model_pool import ModelPool, PoolConfig
     from .pool.pooled_model import PooledModel
     from .request.options import GenerationOptions
@@ -108,7 +107,7 @@ _DEFINED_IN = {
     "OpeningStep": ".model.opening",
     "PoolConfig": ".pool.model_pool",
     "PooledModel": ".pool.pooled_model",
-    "Pooling": ".pool.embedding_directory",
+    "Pooling": ".pool.embedding_model",
     "RawPrompt": ".request.raw_prompt",
     "RuntimeConfig": ".config",
     "RuntimeStatistics": ".local.service",

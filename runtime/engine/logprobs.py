@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,17 @@ class TokenLogprobs(NamedTuple):
     top: tuple[tuple[int, float], ...]
     """The likeliest tokens and their log probabilities, likeliest first; may include ``token``. Impossible
     tokens, whose logits are -inf, are left out."""
+
+    def in_openai_form(self, text_of: Callable[[int], bytes]) -> dict[str, Any]:
+        """Return the token with its likeliest alternatives as OpenAI writes them.
+
+        ``text_of`` returns the text of a token, which may be part of a character.
+        """
+        sampled, *top = (
+            {"token": text.decode("utf-8", "replace"), "logprob": logprob, "bytes": list(text)}
+            for text, logprob in ((text_of(token), value) for token, value in (self[:2], *self.top))
+        )
+        return sampled | {"top_logprobs": top}
 
 
 def token_logprobs(logits: Logits, token: int, alternatives: int) -> TokenLogprobs:

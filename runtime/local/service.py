@@ -40,7 +40,7 @@ from ..request.validation import as_app, check_tokens
 from ..toolcache.drafter import ToolCacheDrafter
 from ..toolcache.outputs import ToolOutputs
 from ..toolcache.tool_turn import ToolTurn
-from .assembly import assemble_runtime
+from .assembly import RuntimeParts, assemble_runtime
 from .preparer import RequestPreparer
 
 
@@ -90,18 +90,8 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
     thread opens a model waits for the step in progress.
     """
 
-    def __init__(
-        self,
-        model: str | os.PathLike[str],
-        config: RuntimeConfig,
-        on_step: OnOpeningStep = ignore_step,
-        group: EngineGroup | None = None,
-        contexts: SavedContexts | None = None,
-        context_table: ContextTable | None = None,
-        context_store: ContextStore | None = None,
-    ) -> None:
-        """Load ``model``; see :meth:`open`."""
-        parts = assemble_runtime(model, config, on_step, group, contexts, context_table, context_store)
+    def __init__(self, parts: RuntimeParts, config: RuntimeConfig) -> None:
+        """See :meth:`open`."""
         # Closes when nothing refers to the runtime any more, and at the latest before the interpreter exits
         # under the engine thread.
         self._finalizer = weakref.finalize(self, parts.close)
@@ -171,7 +161,10 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
             on_step(step)
 
         with native_calls:
-            runtime = cls(model, settings, begin_step, group, contexts, context_table, context_store)
+            parts = assemble_runtime(
+                model, settings, begin_step, group, contexts, context_table, context_store
+            )
+            runtime = cls(parts, settings)
         native_calls.keep_in_forks(runtime)
         return runtime
 
@@ -226,18 +219,19 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
     def statistics(self) -> RuntimeStatistics:
         """Return counts of requests, tokens and KV blocks. Cheap; callable from any thread."""
         native_calls.check()  # threads that a forked child does not have may hold the locks of the counts
+        pool, states, kept = self._pool, self._state_pool, self._kept
         return RuntimeStatistics(
             model_id=self.model_id,
             engine=self._engine.statistics(),
             arena_bytes=self._arena.memory_bytes,
             block_tokens=self._arena.block_tokens,
-            blocks=self._pool.total,
-            free_blocks=self._pool.free,
-            cached_blocks=self._pool.cached,
-            state_rows=0 if self._state_pool is None else self._state_pool.total,
-            free_state_rows=0 if self._state_pool is None else self._state_pool.free,
-            contexts=None if self._kept.swapper is None else self._kept.swapper.statistics(),
-            context_files=None if self._kept.store is None else self._kept.store.statistics(),
+            blocks=pool.total,
+            free_blocks=pool.free,
+            cached_blocks=pool.cached,
+            state_rows=0 if states is None else states.total,
+            free_state_rows=0 if states is None else states.free,
+            contexts=None if kept.swapper is None else kept.swapper.statistics(),
+            context_files=None if kept.store is None else kept.store.statistics(),
         )
 
     @contextmanager

@@ -1,11 +1,13 @@
-"""An embedding model: vectors of texts, in batches that apps take turns at."""
+"""An embedding model: its directory, and vectors of texts, in batches that apps take turns at."""
 
 from __future__ import annotations
 
+import enum
 import functools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Self
 
 import numpy as np
@@ -14,14 +16,18 @@ from numpy.typing import NDArray
 
 from agentrt.concurrency.fair_threads import Cancellation, FairThreads
 from agentrt.concurrency.native_calls import native_calls
-from agentrt.errors import AgentRTError, InvalidRequestError, ModelFormatError
+from agentrt.errors import AgentRTError, ConfigurationError, InvalidRequestError, ModelFormatError
 from agentrt.finite import shown
 from agentrt.priority import Priority
 
+from ..files.graph_files import check_graph
+from ..model.directory import explain_unreadable, find_model, read_json, refuse_special_files
 from ..model.openvino_core import load_on_own_thread, openvino_message
 from ..request.validation import check_text
-from .embedding_directory import EmbeddingDirectory, Pooling, open_embedding_directory
 
+_POSITIONS_AFTER_PADDING: Final = ("camembert", "roberta", "xlm-roberta")
+"""Model types whose positions begin behind that of the padding token."""
+_MOST_TOKENS: Final = 2**20
 _BATCH_TEXTS: Final = 32
 _BATCH_TOKENS: Final = 2048
 """Texts of a batch have this many tokens when all are as long as the longest: fractions of a second."""
@@ -29,6 +35,17 @@ _TOKEN_CHARACTERS: Final = 64
 """A text with more characters for each token that the model takes is not tokenized."""
 
 Vector = NDArray[np.float32]
+
+
+class Pooling(enum.StrEnum):
+    """How the vectors of a text's tokens become one."""
+
+    CLS = "cls"
+    """That of the first token."""
+    MEAN = "mean"
+    """Their mean."""
+    LAST = "last"
+    """That of the last token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,34 +64,56 @@ class EmbeddingModel:
     It has a thread of its own beside those of generation, with which it shares the cores.
     """
 
-    def __init__(self, directory: EmbeddingDirectory) -> None:
-        """See :meth:`open`."""
-        self.name = directory.model_id
-        self.max_tokens = directory.max_tokens
+    def __init__(self, path: Path, pooling: Pooling, max_tokens: int, shorter: frozenset[int] | None) -> None:
+        """See :meth:`open`.
+
+        ``shorter`` are dimensions to which the model was trained to be cut (Matryoshka); None for any.
+        """
+        self.name = path.resolve().name
+        self.max_tokens = max_tokens
         """The most tokens of one text."""
-        self._shorter = directory.shorter
+        self._shorter = shorter
         self._threads = FairThreads("agentrt-embed", threads=1, per_app=1)
         try:
-            self._pipeline, self._tokenizer = load_on_own_thread(lambda: _load(directory))
+            self._pipeline, self._tokenizer = load_on_own_thread(lambda: _load(path, pooling))
             self.dimensions = len(self._embed(["a"])[0])
             """Length of a vector."""
         except AgentRTError:
             raise
         except Exception as error:
             raise ModelFormatError(
-                f"the embedding model in {directory.path} cannot be used ({openvino_message(error)}) Export "
+                f"the embedding model in {path} cannot be used ({openvino_message(error)}) Export "
                 "it again: optimum-cli export openvino --model NAME --task feature-extraction DIRECTORY"
             ) from error
         native_calls.keep_in_forks(self)
 
     @classmethod
     def open(cls, model: str | os.PathLike[str], pooling: Pooling | None = None) -> Self:
-        """Load the embedding model of a directory.
+        """Load an embedding model, once its files are found to be complete.
+
+        ``model`` is a directory as ``optimum-cli export openvino --task feature-extraction`` writes it, or
+        the name of a pulled one. Without ``pooling`` it is that of ``1_Pooling/config.json``, which models of
+        Sentence Transformers have.
 
         Raises:
-            ModelNotFoundError, ModelFormatError, ConfigurationError: see :func:`open_embedding_directory`.
+            ModelNotFoundError: there is no such directory.
+            ModelFormatError: a file is missing or damaged.
+            ConfigurationError: the directory does not say how the vectors are pooled.
         """
-        return cls(open_embedding_directory(model, pooling))
+        path = find_model(os.fspath(model))
+        with explain_unreadable(path):
+            if not path.is_dir():
+                raise ModelFormatError(
+                    f"{path} is no directory. Export an embedding model: optimum-cli export openvino --model "
+                    "NAME --task feature-extraction DIRECTORY"
+                )
+            refuse_special_files(path)
+            for graph in ("openvino_model", "openvino_tokenizer"):
+                check_graph(path / f"{graph}.xml")
+            config = read_json(path / "config.json")
+            max_tokens = _max_tokens(path, config)
+            stated = pooling or _stated_pooling(path)
+        return cls(path, stated, max_tokens, _shorter(config))
 
     async def aembed(
         self,
@@ -142,18 +181,65 @@ class EmbeddingModel:
         return [np.asarray(row, np.float32) for row in rows]
 
 
-def _load(directory: EmbeddingDirectory) -> tuple[Any, Any]:
+def _max_tokens(path: Path, config: Mapping[str, Any]) -> int:
+    stated = [config.get("max_position_embeddings")]
+    if config.get("model_type") in _POSITIONS_AFTER_PADDING and isinstance(stated[0], int):
+        stated[0] -= int(config.get("pad_token_id") or 0) + 1
+    for file, key in (
+        ("sentence_bert_config.json", "max_seq_length"),
+        ("tokenizer_config.json", "model_max_length"),
+    ):
+        if (path / file).is_file():
+            stated.append(read_json(path / file).get(key))
+    limits = [each for each in stated if isinstance(each, int) and 0 < each <= _MOST_TOKENS]
+    if not limits:
+        raise ModelFormatError(
+            f"{path / 'config.json'} states no usable max_position_embeddings, so the length of a text has "
+            "no limit. Add it: the number of tokens the model was trained for."
+        )
+    return min(limits)
+
+
+def _stated_pooling(path: Path) -> Pooling:
+    file = path / "1_Pooling" / "config.json"
+    modes = read_json(file) if file.is_file() else {}
+    stated = [
+        pooling
+        for pooling, key in (
+            (Pooling.CLS, "pooling_mode_cls_token"),
+            (Pooling.MEAN, "pooling_mode_mean_tokens"),
+            (Pooling.LAST, "pooling_mode_lasttoken"),
+        )
+        if modes.get(key) is True
+    ]
+    if len(stated) != 1:
+        raise ConfigurationError(
+            f"{path} does not say how the vectors of tokens become one: it has no 1_Pooling/config.json with "
+            "one of cls, mean and last. Copy that file from the original model, or name the pooling "
+            "(--embedding-pooling)."
+        )
+    return stated[0]
+
+
+def _shorter(config: Mapping[str, Any]) -> frozenset[int] | None:
+    dimensions = config.get("matryoshka_dimensions")
+    if isinstance(dimensions, list):
+        return frozenset(each for each in dimensions if isinstance(each, int) and each > 0)
+    return None if config.get("is_matryoshka") is True else frozenset()
+
+
+def _load(path: Path, pooling: Pooling) -> tuple[Any, Any]:
     poolings = openvino_genai.TextEmbeddingPipeline.PoolingType
     config = openvino_genai.TextEmbeddingPipeline.Config(
         pooling_type={
             Pooling.CLS: poolings.CLS,
             Pooling.MEAN: poolings.MEAN,
             Pooling.LAST: poolings.LAST_TOKEN,
-        }[directory.pooling],
+        }[pooling],
         normalize=True,
     )
-    path = str(directory.path)
-    return openvino_genai.TextEmbeddingPipeline(path, "CPU", config), openvino_genai.Tokenizer(path)
+    folder = str(path)
+    return openvino_genai.TextEmbeddingPipeline(folder, "CPU", config), openvino_genai.Tokenizer(folder)
 
 
 def _batches(counts: Sequence[int]) -> Iterator[list[int]]:

@@ -80,7 +80,15 @@ class ModelPool(AbstractContextManager["ModelPool"]):
         self.memory_budget_bytes = float("inf") if budget is None else budget
         self._one_load = asyncio.Lock()
         self._stopping = False
-        self._check_names()
+        names = [name for model in models for name in model.names]
+        if len(names) != len(self._by_name):
+            twice = min(name for name in names if names.count(name) > 1)
+            raise ConfigurationError(
+                f"two models are named {twice!r}. Give one of them another name: "
+                "--served-model-name NAME=MODEL (names in Python)."
+            )
+        if not names:
+            raise ConfigurationError("a pool needs a model. Give at least one.")
         self._check_budget(*(model for model in models if model.runtime is None))
         with ExitStack() as opened:
             for model in models:
@@ -180,8 +188,7 @@ class ModelPool(AbstractContextManager["ModelPool"]):
     async def _load(self, model: PooledModel) -> None:
         try:
             async with self._one_load:
-                if self._stopping:
-                    raise _stopping_error()
+                self._check_not_stopping()
                 await self._make_room_for(model)
                 runtime = await asyncio.to_thread(
                     self._open_runtime,
@@ -191,7 +198,13 @@ class ModelPool(AbstractContextManager["ModelPool"]):
                     contexts=model.contexts,
                     **model.contexts_for_opening,
                 )
-                await self._accept(model, runtime)
+                model.note_memory(runtime)
+                try:
+                    await self._make_room_for(model)  # what it really needs
+                except (ModelBudgetError, ModelTooLargeError):
+                    await asyncio.to_thread(runtime.close)
+                    raise
+                model.set_loaded(runtime)
         except (ModelBudgetError, ModelTooLargeError, RuntimeClosedError):
             raise
         except Exception as error:
@@ -199,16 +212,6 @@ class ModelPool(AbstractContextManager["ModelPool"]):
         finally:
             if model.status is ModelStatus.LOADING:
                 model.status = ModelStatus.UNLOADED
-
-    async def _accept(self, model: PooledModel, runtime: LocalRuntime) -> None:
-        """Make ``runtime`` that of ``model``, if what it really needs fits the budget; close it otherwise."""
-        model.note_memory(runtime)
-        try:
-            await self._make_room_for(model)
-        except (ModelBudgetError, ModelTooLargeError):
-            await asyncio.to_thread(runtime.close)
-            raise
-        model.set_loaded(runtime)
 
     async def _make_room_for(self, model: PooledModel) -> None:
         """Unload idle models, the least recently used first, until ``model`` fits the budget.
@@ -262,7 +265,8 @@ class ModelPool(AbstractContextManager["ModelPool"]):
 
         model.status = status
         model.change = asyncio.get_running_loop().create_task(change())
-        model.change.add_done_callback(_note_exception)
+        # Keeps asyncio from reporting an error that has been logged, where no request waits for it.
+        model.change.add_done_callback(lambda task: task.cancelled() or task.exception())
         return model.change
 
     def _start_idle_timer(self, model: PooledModel) -> None:
@@ -276,21 +280,10 @@ class ModelPool(AbstractContextManager["ModelPool"]):
             model.idle_timer.cancel()
             model.idle_timer = None
 
-    def _check_not_stopping(self, step: OpeningStep) -> None:
-        """End an opening that nobody waits for any more; called on the thread that opens."""
+    def _check_not_stopping(self, _: OpeningStep | None = None) -> None:
+        """End an opening that nobody waits for any more; called on the thread that opens, too."""
         if self._stopping:
-            raise _stopping_error()
-
-    def _check_names(self) -> None:
-        names = [name for model in self.models for name in model.names]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if not names or twice:
-            raise ConfigurationError(
-                f"two models are named {twice[0]!r}. Give one of them another name: "
-                "--served-model-name NAME=MODEL (names in Python)."
-                if twice
-                else "a pool needs a model. Give at least one."
-            )
+            raise RuntimeClosedError("the models are being closed. Open them again to go on.")
 
     def _check_budget(self, *models: PooledModel) -> None:
         """Refuse settings with which one of ``models`` can never be loaded."""
@@ -302,19 +295,5 @@ class ModelPool(AbstractContextManager["ModelPool"]):
 
     def _check_size(self, model: PooledModel) -> None:
         if model.memory_bytes > self.memory_budget_bytes:
-            raise ModelTooLargeError(
-                model.name,
-                model.memory_bytes,
-                self.memory_budget_bytes,
-                estimated=model.memory_estimated,
-            )
-
-
-def _note_exception(task: asyncio.Task[None]) -> None:
-    """Keep asyncio from reporting an error that has been logged, where no request waits for it."""
-    if not task.cancelled():
-        task.exception()
-
-
-def _stopping_error() -> RuntimeClosedError:
-    return RuntimeClosedError("the models are being closed. Open them again to go on.")
+            budget, estimated = self.memory_budget_bytes, model.memory_estimated
+            raise ModelTooLargeError(model.name, model.memory_bytes, budget, estimated=estimated)

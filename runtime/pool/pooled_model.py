@@ -1,4 +1,7 @@
-"""One model of a pool: its names, and its runtime while it is loaded."""
+"""One model of a pool: its names, its runtime while it is loaded, and what it keeps of apps.
+
+What another app has is found in no model, in the same steps as what does not exist.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
+from agentrt.errors import ContextNotFoundError, ContextStoreError
+
 from ..config import RuntimeConfig
+from ..contexts.context import Context
 from ..contexts.opening import open_context_store
+from ..contexts.response_chains import ResponseChains, StoredResponse
 from ..contexts.table import ContextTable
 from ..kv.saved_contexts import SavedContexts
 from ..kv.store.store import ContextStore
@@ -164,3 +171,42 @@ class PooledModel:
         """Return a counter of :class:`EngineStatistics`, of all times that the model was loaded together."""
         present = 0 if self.runtime is None else getattr(self.runtime.statistics().engine, name)
         return float(self._earlier_counts[name] + present)
+
+
+def find_context(models: Sequence[PooledModel], app: str, context_id: str) -> tuple[PooledModel, Context]:
+    """Return a context of ``app`` and its model. Blocks for the disk.
+
+    Raises:
+        ContextNotFoundError: ``app`` has no such context.
+    """
+    for model in models:
+        if (context := model.context_table.find(app, context_id)) is not None:
+            return model, context
+    raise ContextNotFoundError(context_id)
+
+
+def delete_contexts(models: Sequence[PooledModel], app: str) -> None:
+    """Delete everything that is kept of ``app``. Blocks for the disk.
+
+    Raises:
+        ContextStoreError: that of a model cannot be deleted, and is still there; those of the others are not.
+    """
+    failed: ContextStoreError | None = None
+    for model in models:
+        try:
+            model.delete_contexts(app)
+        except ContextStoreError as error:
+            failed = error
+    if failed is not None:
+        raise failed
+
+
+def find_response(
+    models: Sequence[PooledModel], app: str, response_id: str
+) -> tuple[ResponseChains, StoredResponse] | None:
+    """Return a response of ``app`` and those of its model; None if it has none. Blocks for the disk."""
+    for model in models:
+        chains = ResponseChains(model.context_table)
+        if (response := chains.find(app, response_id)) is not None:
+            return chains, response
+    return None

@@ -13,7 +13,7 @@ from agentrt.calls import ToolCall, canonical_key
 from agentrt.errors import InvalidRequestError
 from agentrt.finite import is_finite, shown
 
-from .tool_turn import TokenizedCall, ToolReply
+from .tool_turn import TokenizedCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +85,6 @@ class ToolOutputs:
         """Return the number of entries, expired ones included."""
         return len(self._by_key)
 
-    @property
-    def held_bytes(self) -> int:
-        """The size of all entries."""
-        return self._bytes
-
     def put(
         self,
         name: str,
@@ -121,19 +116,17 @@ class ToolOutputs:
             )
         if name not in self.defaults:
             return False
-        key = self._key(name, arguments)
+        key = call_key(self.defaults[name], name, arguments)
         size = len(output.encode("utf-8", "replace")) + len(key)
         with self._lock:
             if size > limits.entry_bytes or not self._has_room(key, size):
                 return False
         tokenized = self._tokenize(ToolCall(name, arguments), output) if self._tokenize else None
-        if tokenized and not self._fits(tokenized.reply):
+        most = self._max_reply_tokens
+        if tokenized and most is not None and len(tokenized.reply.tokens) > most:
             return False
         expires = self._clock() + limits.seconds(keep_alive_s)
         return self._store(key, ToolOutput(name, arguments, output, size, expires, reusable, tokenized))
-
-    def _fits(self, reply: ToolReply) -> bool:
-        return self._max_reply_tokens is None or len(reply.tokens) <= self._max_reply_tokens
 
     def _has_room(self, key: str, size: int) -> bool:
         """Whether an entry of ``size`` bytes can be stored. The lock is held."""
@@ -157,7 +150,7 @@ class ToolOutputs:
         if name not in self.defaults or not self._by_key:
             return None
         try:
-            key = self._key(name, arguments)
+            key = call_key(self.defaults[name], name, arguments)
         except InvalidRequestError:
             return None  # a call without a key cannot have been stored
         with self._lock:
@@ -197,9 +190,6 @@ class ToolOutputs:
             self._closed = True
             self._by_key.clear()
             self._bytes = 0
-
-    def _key(self, name: str, arguments: Mapping[str, Any]) -> str:
-        return call_key(self.defaults[name], name, arguments)
 
     def _drop_expired(self) -> None:
         now = self._clock()

@@ -71,18 +71,8 @@ class AnswerFormat:
 
     def logprobs(self, tokens: Iterable[TokenLogprobs]) -> dict[str, Any]:
         """Return log probabilities in OpenAI's format, which LangChain adds to the ``response_metadata``."""
-        content = [
-            {
-                **self._token(entry.token, entry.logprob),
-                "top_logprobs": [self._token(token, logprob) for token, logprob in entry.top],
-            }
-            for entry in tokens
-        ]
-        return {"logprobs": {"content": content}}
-
-    def _token(self, token: int, logprob: float) -> dict[str, Any]:
-        text = self.runtime.token_text(token)
-        return {"token": text.decode("utf-8", "replace"), "logprob": logprob, "bytes": list(text)}
+        text_of = self.runtime.token_text
+        return {"logprobs": {"content": [each.in_openai_form(text_of) for each in tokens]}}
 
 
 def usage_metadata(generations: Sequence[Generation]) -> UsageMetadata:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Final
 
 from ...engine.engine_status import RequestStatus
@@ -37,16 +38,6 @@ class _Wait:
     """Whether the estimate is by what earlier requests, or its own work, have taken."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    """How much longer than the estimated work a request has waited for its first token."""
-
-    factor: float
-    """At least 1."""
-    extra_s: float
-    """At least 0."""
-
-
 class Expectation:
     """Expected times to the first token of one engine's requests.
 
@@ -62,9 +53,8 @@ class Expectation:
 
     def __init__(self) -> None:
         """Correct nothing yet."""
-        self._outcomes: dict[bool, deque[_Outcome]] = {
-            reactive: deque(maxlen=_OUTCOMES) for reactive in (True, False)
-        }
+        self._outcomes = {each: deque[tuple[float, float]](maxlen=_OUTCOMES) for each in (True, False)}
+        """How much longer than the estimated work requests have waited: by a factor, and by seconds."""
         self._waits: dict[str, _Wait] = {}
         self.uncompared: frozenset[str] = frozenset()
         """The requests whose time is not known because one was estimated, too short, before any of its
@@ -92,9 +82,9 @@ class Expectation:
             waits[each.request_id] = wait = (
                 self._continued(each, wait, work_s, now) if wait else self._new(each, work_s, now)
             )
-            latest[each.reactive] = max(latest[each.reactive], (wait.due, wait.compared), key=_due)
+            latest[each.reactive] = max(latest[each.reactive], (wait.due, wait.compared), key=itemgetter(0))
             if each.reactive:
-                latest[False] = max(latest[True], latest[False], key=_due)
+                latest[False] = max(latest[True], latest[False], key=itemgetter(0))
             due, compared = latest[each.reactive]
             expected[each.request_id] = None if due == _NEVER else due - now
             if due == _NEVER and not compared:
@@ -106,9 +96,8 @@ class Expectation:
         for each in requests:
             if each.first_token is not None and (wait := self._waits.pop(each.request_id, None)):
                 waited_s, work_s = each.first_token - wait.begun, max(_LEAST_S, wait.work_s)
-                self._outcomes[each.reactive].append(
-                    _Outcome(max(1.0, waited_s / work_s), max(0.0, waited_s - work_s))
-                )
+                outcome = max(1.0, waited_s / work_s), max(0.0, waited_s - work_s)
+                self._outcomes[each.reactive].append(outcome)
 
     def _corrected(self, work_s: float, *, reactive: bool) -> float:
         """Return the seconds that ``work_s`` of estimated work takes, as most of the last outcomes say."""
@@ -116,8 +105,8 @@ class Expectation:
         if not outcomes:
             return work_s
         place = int(_IN_TIME * len(outcomes))
-        factor = sorted(each.factor for each in outcomes)[place]
-        extra_s = sorted(each.extra_s for each in outcomes)[place]
+        factor = sorted(factor for factor, _ in outcomes)[place]
+        extra_s = sorted(extra_s for _, extra_s in outcomes)[place]
         return min(factor * work_s, work_s + extra_s)
 
     def _new(self, request: RequestStatus, work_s: float, now: float) -> _Wait:
@@ -145,7 +134,3 @@ class Expectation:
         if wait.due <= now:
             wait.due = _NEVER
         return wait
-
-
-def _due(expected: tuple[float, bool]) -> float:
-    return expected[0]

@@ -48,7 +48,7 @@ class LiveFeed:
     @property
     def interval_s(self) -> float:
         """Seconds between two frames."""
-        return max(INTERVAL_S, len(self._pages) / SENDS_PER_S)
+        return max(INTERVAL_S, self.pages / SENDS_PER_S)
 
     async def events(self) -> AsyncGenerator[bytes, None]:
         """Yield server-sent events to one page, until it is closed, :meth:`end` is called or a fault."""
@@ -72,12 +72,13 @@ class LiveFeed:
     def end(self) -> int:
         """End the streams of all pages, for good: the server stops. Return how many there are."""
         self._ended = True
-        return self._end_pages()
-
-    def _end_pages(self) -> int:
-        for page in self._pages:
-            _put(page, None)
+        self._put_all(None)
         return len(self._pages)
+
+    def _put_all(self, frame: bytes | None) -> None:
+        """Put the next frame, or None at the end, in the place of the oldest one if too many wait."""
+        for page in self._pages:
+            _put(page, frame)
 
     async def _make_frames(self) -> None:
         frames, loop = self._new_frames(), asyncio.get_running_loop()
@@ -91,19 +92,17 @@ class LiveFeed:
                     number, sent, before = number + 1, begun, state
                     text = compact_json({"n": number, **frame})
                     self._newest = f"data: {text}\n\n".encode("utf-8", "replace")
-                    for page in self._pages:
-                        _put(page, self._newest)
+                    self._put_all(self._newest)
                 await asyncio.sleep(max(0.0, begun + self.interval_s - loop.time()))
         except Exception:  # noqa: BLE001 - logged, and the pages are told
             _log.exception("The live page's events have ended. Pages connect again.")
             self._task = self._newest = None
-            self._end_pages()
+            self._put_all(None)
         finally:
             frames.stop()
 
 
 def _put(page: _Page, frame: bytes | None) -> None:
-    """Put the next frame, or None at the end, in the place of the oldest one if too many wait."""
     if page.full():
         page.get_nowait()
     page.put_nowait(frame)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack
-from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
+from functools import partial
+from typing import Any, ClassVar, Final
 
 from fastapi import Request
 from fastapi.responses import Response
@@ -16,7 +17,6 @@ from agentrt.errors import AgentRTError, InvalidRequestError
 from agentrt.priority import Priority
 
 from ...contexts.service import ContextStream
-from ...engine.logprobs import TokenLogprobs
 from ...engine.output.generation import Finished, Generation, GenerationEvent, LogprobsDelta
 from ...engine.output.generation_span import answer_as
 from ...engine.output.stream import GenerationStream
@@ -27,26 +27,12 @@ from ...request.options import GenerationOptions, Prompt
 from ..http.errors import ApiError, to_api_error
 from ..http.request_state import app_of, open_responses_of, priority_headers
 from ..http.streaming import ClosingStreamingResponse, cancel_on_disconnect
-from ..http.strict_json import compact_json, give_way, large_json_response
+from ..http.strict_json import compact_json, large_json_response
 from .server_state import ServerState, loaded, server_state_of
 
 MAX_LOGPROBS: Final = 1 << 16
 """Of all answers to one request: some 100 bytes each in memory until they are sent, as much
 again in the body, and some microseconds to write."""
-
-AnswerStream: TypeAlias = GenerationStream | ContextStream
-
-
-class Generating(NamedTuple):
-    """What generates answers: the methods of a runtime, or of a context of one."""
-
-    agenerate: Callable[..., Awaitable[Generation]]
-    start: Callable[..., Awaitable[AnswerStream]]
-
-
-def by_runtime(runtime: LocalRuntime) -> Generating:
-    """Return the methods of ``runtime``."""
-    return Generating(runtime.agenerate, runtime.start)
 
 
 class AnswerWriter(ABC):
@@ -124,11 +110,11 @@ async def answer(
     writer: AnswerWriter,
     prompts: Sequence[Prompt],
     options: GenerationOptions,
-    generating: Callable[[LocalRuntime], Generating] = by_runtime,
+    context_id: str | None = None,
 ) -> Response:
     """Answer each prompt by ``model``, as often as ``writer`` says. With a seed, each answer has its own.
 
-    ``generating`` returns what of the model's runtime generates.
+    The answers continue the context of ``context_id``, if there is one.
     """
     state, priority = server_state_of(request), options.get("priority") or Priority.REACTIVE
     headers = priority_headers(priority)
@@ -140,14 +126,19 @@ async def answer(
         options = {**options, **await writer.begin(runtime, stack)}
         if writer.id:
             answer_as(writer.id)
-        source = generating(runtime)
+        generate: Callable[..., Coroutine[Any, Any, Generation]] = runtime.agenerate
+        start: Callable[..., Awaitable[GenerationStream | ContextStream]] = runtime.start
+        if context_id is not None:
+            contexts = runtime.bind(app_of(request))
+            generate, start = partial(contexts.acall, context_id), partial(contexts.start, context_id)
+        seed = options.get("seed")
         asked = [
-            (index, prompt, _with_seed_of(options, number))
+            (index, prompt, options if seed is None else {**options, "seed": seed + number})
             for index, prompt in enumerate(prompts)
             for number in range(writer.answers)
         ]
         if not writer.stream:
-            generations = await cancel_on_disconnect(request, _generate(source, writer, asked))
+            generations = await cancel_on_disconnect(request, _generate(generate, writer, asked))
             for generation in generations:
                 state.metrics.record(model.name, generation)
             await writer.accept(prompts)
@@ -155,7 +146,7 @@ async def answer(
         streams = []
         for index, prompt, each in asked:
             with _names(writer, index):
-                streams.append(await cancel_on_disconnect(request, source.start(prompt, **each)))
+                streams.append(await cancel_on_disconnect(request, start(prompt, **each)))
             stack.callback(streams[-1].cancel)
         await writer.accept(prompts)
         if writer.takes_outputs:
@@ -193,39 +184,22 @@ def bound_answers(options: GenerationOptions, default: int | None, answers: int 
         options["max_tokens"] = bound
 
 
-def format_logprobs(runtime: LocalRuntime, tokens: Iterable[TokenLogprobs]) -> list[dict[str, Any]]:
-    """Return one object per token, with its most likely alternatives, in OpenAI's format."""
-
-    def format_token(token: int, logprob: float) -> dict[str, Any]:
-        text = runtime.token_text(token)
-        return {"token": text.decode("utf-8", "replace"), "logprob": logprob, "bytes": list(text)}
-
-    formatted = []
-    for entry in give_way(tokens):
-        top = [format_token(token, logprob) for token, logprob in entry.top]
-        formatted.append(format_token(entry.token, entry.logprob) | {"top_logprobs": top})
-    return formatted
-
-
 def _names(writer: AnswerWriter, prompt: int) -> AbstractContextManager[None]:
     return sender_names(lambda field: writer.field_name(field, prompt), writer.shorten)
 
 
-def _with_seed_of(options: GenerationOptions, answer: int) -> GenerationOptions:
-    seed = options.get("seed")
-    return options if seed is None else {**options, "seed": seed + answer}
-
-
 async def _generate(
-    source: Generating, writer: AnswerWriter, asked: Sequence[tuple[int, Prompt, GenerationOptions]]
+    generate: Callable[..., Coroutine[Any, Any, Generation]],
+    writer: AnswerWriter,
+    asked: Sequence[tuple[int, Prompt, GenerationOptions]],
 ) -> list[Generation]:
-    async def generate(index: int, prompt: Prompt, options: GenerationOptions) -> Generation:
+    async def generate_one(index: int, prompt: Prompt, options: GenerationOptions) -> Generation:
         with _names(writer, index):
-            return await source.agenerate(prompt, **options)
+            return await generate(prompt, **options)
 
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(generate(*each)) for each in asked]
+            tasks = [group.create_task(generate_one(*each)) for each in asked]
     except ExceptionGroup as errors:  # one error ends all answers
         raise errors.exceptions[0] from None
     return [task.result() for task in tasks]
@@ -239,7 +213,7 @@ def _finished_body(writer: AnswerWriter, generations: Sequence[Generation]) -> M
 
 
 async def _stream(
-    state: ServerState, model: str, writer: AnswerWriter, streams: Sequence[AnswerStream]
+    state: ServerState, model: str, writer: AnswerWriter, streams: Sequence[GenerationStream | ContextStream]
 ) -> AsyncGenerator[str, None]:
     """Yield what a client receives of ``streams``, which are counted as answers of ``model``."""
     generations: dict[int, Generation] = {}

@@ -43,13 +43,22 @@ def at_most(entries: int) -> BeforeValidator:
     return BeforeValidator(check)
 
 
-class PrioritizedRequest(BaseModel):
-    """The model of a request, and its priority. Unknown fields are ignored, as by other servers."""
+class Body(BaseModel):
+    """A JSON object of a request. Unknown fields are ignored, as by other servers."""
 
     model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 
+
+class ModelRequest(Body):
+    """A request to one of the models."""
+
     model: str | None = None
     """One of the served models' names; the first model if left out."""
+
+
+class PrioritizedRequest(ModelRequest):
+    """A request with a priority."""
+
     service_tier: ServiceTier | None = None
     """``flex`` is proactive; every other tier is reactive."""
     priority: int | None = None
@@ -130,10 +139,8 @@ LogitBias = Annotated[dict[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], float
 """Token ids as texts, and the values added to their logits."""
 
 
-class StreamOptions(BaseModel):
+class StreamOptions(Body):
     """What a stream contains besides the answer."""
-
-    model_config = ConfigDict(strict=True, extra="ignore")
 
     include_usage: bool | None = None
 

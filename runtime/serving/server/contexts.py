@@ -3,39 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from agentrt.errors import ContextNotFoundError, InvalidRequestError
 from agentrt.priority import Priority
 
 from ...contexts.context import Context
-from ...local.service import LocalRuntime
-from ...pool.pooled_model import PooledModel
-from ...pool.stored_contexts import delete_contexts, find_context
+from ...pool.pooled_model import PooledModel, delete_contexts, find_context
 from ..http.errors import ApiError
 from ..http.request_state import app_of
 from ..http.strict_json import StrictJsonRoute
-from .answers import Generating, answer
-from .chat_answer import ChatWriter
-from .chat_request import ChatRequest
+from .chat import ChatRequest, answer_chat
+from .common_request import ModelRequest
 from .paging import PageBody, PageQuery, page_of
 from .server_state import loaded, server_state_of
 
 router = APIRouter(route_class=StrictJsonRoute)
 
 
-class NewContext(BaseModel):
+class NewContext(ModelRequest):
     """What a context begins with."""
 
-    model_config = ConfigDict(strict=True, extra="ignore")
-
-    model: str | None = None
-    """One of the served models' names; the first model if left out."""
     system_prompt: str | None = None
 
 
@@ -162,13 +154,7 @@ async def call_context(context_id: str, body: ChatRequest, request: Request) -> 
     if body.n not in (None, 1):
         raise ApiError(400, "n: a context goes on with one answer. Leave it out.", param="n")
     body.take_priority(request)
-
-    def generating(runtime: LocalRuntime) -> Generating:
-        service = runtime.bind(app_of(request))
-        return Generating(partial(service.acall, context.id), partial(service.start, context.id))
-
-    writer = ChatWriter(model.name, body)
-    return await answer(request, model, writer, [body.prompt], body.options(), generating)
+    return await answer_chat(request, model, body, body.options(), context.id)
 
 
 async def _find(request: Request, context_id: str) -> tuple[PooledModel, Context]:

@@ -31,7 +31,7 @@ router = APIRouter(route_class=StrictJsonRoute)
 
 
 class EmbeddingRequest(PrioritizedRequest):
-    """OpenAI's fields. Unknown fields are ignored, as by other servers."""
+    """OpenAI's fields."""
 
     input: str | list[Any]
     encoding_format: Literal["float", "base64"] | None = None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -13,14 +14,13 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from ...engine.output.generation import Generation
-from ...kv.store.store import StoreStatistics
-from ...local.service import RuntimeStatistics
 from ...pool.model_pool import ModelPool
 from ...pool.pooled_model import ModelStatus, PooledModel
 
 _TOKENS: Final = (64, 256, 1024, 4096, 16_384, 65_536)
 _TOKEN_STEP: Final = 256
 _BYTES_STEP: Final = 2**20
+"""Tokens, whose blocks are counted so coarsely, too, and bytes."""
 _STEPS: Final = {"_tokens": _TOKEN_STEP, "_steps": _TOKEN_STEP, "_chunks_recomputed": 8}
 """How exact counters are, by the ends of their names: a forward pass may be one token, a chunk is 32."""
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -61,29 +61,22 @@ _ENGINE_COUNTERS: Final = (
 """Name, help and field of :class:`EngineStatistics`."""
 
 
-class CoarseHistogram(Collector):
-    """Counts of values by bucket, without their sum. For one event loop.
+class _AnswerTokens(Collector):
+    """Counts of answers by their tokens of each kind, without the sum. For one event loop.
 
     Prometheus' own histograms have a sum, by which two scrapes tell the exact value that came between them.
     """
 
-    def __init__(self, name: str, help_text: str, labels: Sequence[str], bounds: Sequence[float]) -> None:
-        """``bounds`` are the upper bounds of the buckets, ascending; a last one has the greater values."""
-        self._name = name
-        self._help = help_text
-        self._labels = labels
-        self._bounds = bounds
-        self._counts: dict[tuple[str, ...], list[int]] = {}
+    def __init__(self) -> None:
+        self._counts: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0] * (len(_TOKENS) + 1))
 
-    def observe(self, value: float, *labels: str) -> None:
-        """Count ``value`` under these values of the labels."""
-        counts = self._counts.setdefault(labels, [0] * (len(self._bounds) + 1))
-        counts[bisect_left(self._bounds, value)] += 1
+    def observe(self, tokens: int, model: str, kind: str) -> None:
+        self._counts[model, kind][bisect_left(_TOKENS, tokens)] += 1
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the histogram."""
-        family = HistogramMetricFamily(self._name, self._help, labels=self._labels)
-        names = [*map(floatToGoString, self._bounds), "+Inf"]
+        text = "Generations by their tokens of each kind: prompt, cached (of the prompt) and completion."
+        family = HistogramMetricFamily("agentrt_answer_tokens", text, labels=("model", "kind"))
+        names = [*map(floatToGoString, _TOKENS), "+Inf"]
         for labels, counts in self._counts.items():
             buckets = list(zip(names, itertools.accumulate(counts), strict=True))
             family.add_metric(labels, buckets, sum_value=None)
@@ -100,12 +93,7 @@ class Metrics:
         self.responses = Counter(
             "agentrt_http_responses", "Responses by route and status.", ("path", "status"), registry=registry
         )
-        self._tokens = CoarseHistogram(
-            "agentrt_answer_tokens",
-            "Generations by their tokens of each kind: prompt, cached (of the prompt) and completion.",
-            ("model", "kind"),
-            _TOKENS,
-        )
+        self._tokens = _AnswerTokens()
         registry.register(self._tokens)
         self._repaired = Counter(
             "agentrt_repaired_tool_calls",
@@ -148,11 +136,10 @@ class _ModelCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         models = self._pool.models
-        gauges = [_gauges_of(model) for model in models]
-        for index, (name, help_text) in enumerate(_GAUGES):
+        for (name, help_text), *values in zip(_GAUGES, *map(_gauges_of, models), strict=True):
             gauge = GaugeMetricFamily(name, help_text, labels=("model",))
-            for model, values in zip(models, gauges, strict=True):
-                gauge.add_metric((model.name,), values[index])
+            for model, value in zip(models, values, strict=True):
+                gauge.add_metric((model.name,), value)
             yield gauge
         counters = [(name, text, [m.count(field) for m in models]) for name, text, field in _ENGINE_COUNTERS]
         counters.append(("agentrt_model_loads", "Times a model was loaded.", [m.loads for m in models]))
@@ -178,26 +165,18 @@ def _gauges_of(model: PooledModel) -> tuple[float, ...]:
     if model.runtime is None:
         return (0.0,) * len(_GAUGES)
     statistics = model.runtime.statistics()
+    files, step = statistics.context_files, max(1, _TOKEN_STEP // statistics.block_tokens)
+    used = _rounded_up(statistics.blocks - statistics.free_blocks, step)
+    disk_bytes = 0 if files is None else _rounded_up(files.text_bytes + files.chunk_bytes, _BYTES_STEP)
     return (
         model.status is ModelStatus.LOADED,
         model.memory_bytes,
         statistics.engine.running,
         statistics.engine.waiting,
         statistics.blocks,
-        _coarse_free_blocks(statistics),
-        *_file_gauges_of(statistics.context_files),
+        max(0, statistics.blocks - used),
+        0 if files is None else files.contexts,
+        disk_bytes,
+        0 if files is None else files.refused_files,
         statistics.engine.seconds_since_progress,
     )
-
-
-def _coarse_free_blocks(statistics: RuntimeStatistics) -> int:
-    """Return the free blocks, with those that are not free in steps of as many as 256 tokens have."""
-    step = max(1, _TOKEN_STEP // statistics.block_tokens)
-    return max(0, statistics.blocks - _rounded_up(statistics.blocks - statistics.free_blocks, step))
-
-
-def _file_gauges_of(files: StoreStatistics | None) -> tuple[float, ...]:
-    if files is None:
-        return (0.0,) * 3
-    disk_bytes = _rounded_up(files.text_bytes + files.chunk_bytes, _BYTES_STEP)
-    return files.contexts, disk_bytes, files.refused_files

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from importlib import metadata
-from typing import Any, Final
+from typing import Annotated, Any, ClassVar, Final, Literal, cast
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
+from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
 from starlette.types import Scope
 
 from agentrt.calls import CallFinished, TextDelta, ToolCall
@@ -23,23 +27,19 @@ from ...local.service import LocalRuntime
 from ...pool.embedding_model import Embeddings, Vector
 from ...pool.pooled_model import PooledModel
 from ...request.field_names import renamed, sender_names
-from ...request.options import GenerationOptions
+from ...request.options import GenerationOptions, Prompt
+from ...request.raw_prompt import RawPrompt
 from ..http.errors import OLLAMA_ROUTES, ApiError
 from ..http.request_state import app_of, header_priority, priority_headers
 from ..http.strict_json import StrictJsonRoute, compact_json
 from .answers import AnswerWriter, answer
+from .common_request import MAX_ITEMS, Body, at_most
 from .embeddings import EmbeddingRequest, answer_embeddings
-from .ollama_requests import (
-    OllamaChatRequest,
-    OllamaEmbeddingsRequest,
-    OllamaEmbedRequest,
-    OllamaGenerateRequest,
-    OllamaRequest,
-    OllamaShowRequest,
-    without_tag,
-)
 from .server_state import ServerState, header_session, loaded, server_state_of
 
+_TAG: Final = ":latest"
+_IMAGES: Final = re.compile(r"messages\[(\d+)\]\.content\[0\]")
+_TOOL_NAME: Final = re.compile(r"messages\[(\d+)\]\.name")
 _CONTENT_TYPE: Final = b"content-type"
 
 
@@ -51,6 +51,155 @@ _DETAILS: Final[Mapping[str, Any]] = {
     "parameter_size": "",
     "quantization_level": "",
 }
+
+
+def _refuse(value: Any) -> None:
+    if value:
+        raise PydanticCustomError("not_supported", "there is none here. Leave it out.")
+
+
+Refused = Annotated[None, BeforeValidator(_refuse)]
+"""A field that is refused unless it is empty."""
+
+
+class OllamaOptions(Body):
+    """How tokens are sampled, by alias as the runtime says it. Options of the model's loading are ignored."""
+
+    num_predict: int | None = Field(default=None, ge=-2, serialization_alias="max_tokens")
+    """Tokens of the answer; below 0 as without it."""
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repeat_penalty: float | None = Field(default=None, serialization_alias="repetition_penalty")
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    seed: int | None = None
+    stop: Annotated[str | list[str] | None, at_most(MAX_ITEMS)] = None
+
+    def options(self) -> GenerationOptions:
+        """Return the runtime's options."""
+        given = self.model_dump(by_alias=True, exclude_none=True)
+        if given.get("max_tokens", 0) < 0:
+            del given["max_tokens"]
+        return cast(GenerationOptions, given)
+
+
+class OllamaShowRequest(Body):
+    """The body of ``POST /api/show``."""
+
+    model: str
+
+
+class OllamaRequest(OllamaShowRequest, ABC):
+    """The fields of every request for an answer."""
+
+    shorten: ClassVar[str | None] = None
+    """What shortens a prompt that is too long; None for what errors say of messages."""
+
+    stream: bool | None = None
+    """True by default."""
+    format: Literal["", "json"] | dict[str, Any] | None = None
+    """``json``, or a JSON schema that the answer follows."""
+    options: OllamaOptions | None = None
+
+    def generation_options(self) -> GenerationOptions:
+        """Return the runtime's options."""
+        options = GenerationOptions() if self.options is None else self.options.options()
+        if isinstance(self.format, dict):
+            schema = {"name": "format", "schema": self.format}
+            options["response_format"] = {"type": "json_schema", "json_schema": schema}
+        elif self.format:
+            options["response_format"] = {"type": "json_object"}
+        return options
+
+    @abstractmethod
+    def as_prompt(self) -> Prompt:
+        """Return what is to be answered, in OpenAI's form."""
+
+    def field_name(self, field: str) -> str:
+        """Return this request's name for a field that an error of the runtime names."""
+        names = {each.serialization_alias or name: name for name, each in OllamaOptions.model_fields.items()}
+        formats = {"response_format": "format", "response_format.json_schema": "format"}
+        return renamed(field, {name: f"options.{given}" for name, given in names.items()} | formats)
+
+
+class OllamaChatRequest(OllamaRequest):
+    """The body of ``POST /api/chat``."""
+
+    messages: list[Any]
+    """The runtime validates them; its errors name the wrong message."""
+    tools: list[Any] | None = None
+
+    def generation_options(self) -> GenerationOptions:
+        """Return the runtime's options."""
+        return {**super().generation_options(), "tools": self.tools}
+
+    def as_prompt(self) -> list[Any]:
+        """Return the messages in OpenAI's form."""
+        return [_message(message) for message in self.messages]
+
+    def field_name(self, field: str) -> str:
+        """Return this request's name for a field that an error of the runtime names."""
+        images = _IMAGES.fullmatch(field)
+        if images is not None and self.messages[int(images[1])].get("images"):
+            return f"messages[{images[1]}].images"
+        name = _TOOL_NAME.fullmatch(field)
+        if name is not None and self.messages[int(name[1])].get("tool_name") is not None:
+            return f"messages[{name[1]}].tool_name"
+        return super().field_name(field)
+
+
+class OllamaGenerateRequest(OllamaRequest):
+    """The body of ``POST /api/generate``."""
+
+    shorten = "Shorten the prompt"
+    prompt: str = ""
+    """Without one the model is loaded, and the answer is empty."""
+    system: str | None = None
+    raw: bool | None = None
+    """Whether the prompt is continued without the chat template."""
+    suffix: Refused = None
+    template: Refused = None
+    images: Refused = None
+    context: Refused = None
+
+    def as_prompt(self) -> list[Any] | RawPrompt:
+        """Return the prompt as messages, or as it is."""
+        if self.raw:
+            return RawPrompt(self.prompt)
+        system = [{"role": "system", "content": self.system}] if self.system else []
+        return [*system, {"role": "user", "content": self.prompt}]
+
+    def field_name(self, field: str) -> str:
+        """Return this request's name for a field that an error of the runtime names."""
+        if field.startswith("messages"):
+            return "system" if self.system and field.startswith("messages[0]") else "prompt"
+        return super().field_name(field)
+
+
+class OllamaEmbedRequest(EmbeddingRequest):
+    """The body of ``POST /api/embed``."""
+
+    model: str
+
+
+class OllamaEmbeddingsRequest(OllamaShowRequest):
+    """The body of ``POST /api/embeddings``, which is older."""
+
+    prompt: str
+
+
+def _message(message: Any) -> Any:
+    """Return a message with the name of its tool, and with images as parts, which the runtime refuses."""
+    if not isinstance(message, Mapping):
+        return message
+    converted = {key: value for key, value in message.items() if key not in ("images", "tool_name")}
+    if message.get("tool_name") is not None:
+        converted["name"] = message["tool_name"]
+    if message.get("images"):
+        converted["content"] = [{"type": "image"}]
+    return converted
 
 
 class OllamaRoute(StrictJsonRoute):
@@ -66,14 +215,13 @@ class OllamaRoute(StrictJsonRoute):
         return {**request.scope, "headers": [*others, (_CONTENT_TYPE, b"application/json")]}
 
 
-class OllamaWriter(AnswerWriter):
+class _OllamaWriter(AnswerWriter):
     """Writes the answer to one request, in lines of JSON when it is streamed."""
 
     media_type = "application/x-ndjson"
     takes_outputs = False
 
     def __init__(self, request: OllamaRequest) -> None:
-        """Create the writer of the answer to ``request``."""
         super().__init__(request.model, stream=request.stream is not False)
         self.shorten = request.shorten
         self._request = request
@@ -81,16 +229,13 @@ class OllamaWriter(AnswerWriter):
         self._load_s = 0.0
 
     def field_name(self, field: str, prompt: int) -> str:
-        """Return the request's name for a field that an error of the runtime names."""
         return self._request.field_name(field)
 
     async def begin(self, runtime: LocalRuntime, stack: AsyncExitStack) -> GenerationOptions:
-        """Note how long the model has taken to be loaded."""
         self._load_s = time.perf_counter() - self._begun
         return await super().begin(runtime, stack)
 
     def chunks(self, index: int, event: GenerationEvent) -> Iterator[dict[str, Any]]:
-        """Yield the lines of a stream for one event."""
         if isinstance(event, TextDelta):
             yield self._line(event.text)
         elif isinstance(event, CallFinished):
@@ -99,20 +244,16 @@ class OllamaWriter(AnswerWriter):
             yield self._line("", **self._end(event.generation))
 
     def failure(self, error: ApiError) -> Mapping[str, Any]:
-        """Return the line that ends a stream which failed."""
         return error.body(OLLAMA_ROUTES)
 
     def body(self, generations: Sequence[Generation]) -> dict[str, Any]:
-        """Return an answer that is not streamed."""
         (generation,) = generations
         return self._line(generation.text, generation.tool_calls, **self._end(generation))
 
     def loaded(self) -> dict[str, Any]:
-        """Return the answer to an empty prompt, for which the model is loaded only."""
         return self._line("", done=True, done_reason="load")
 
     async def encode(self, chunk: Mapping[str, Any]) -> str:
-        """Return a line of a stream."""
         return f"{compact_json(chunk)}\n"
 
     def _line(
@@ -126,30 +267,27 @@ class OllamaWriter(AnswerWriter):
                     {"function": {"name": call.name, "arguments": call.arguments}} for call in calls
                 ]
             answer = {"message": message}
-        return {"model": self.model, "created_at": now(), **answer, "done": done, **fields}
+        return {"model": self.model, "created_at": _now(), **answer, "done": done, **fields}
 
     def _end(self, generation: Generation) -> Mapping[str, Any]:
-        """Return the fields of the last line."""
         usage, timing = generation.usage, generation.timing
         return {
             "done": True,
             "done_reason": "length" if generation.finish_reason == "length" else "stop",
-            "total_duration": nanoseconds(self._load_s + timing.total_s),
-            "load_duration": nanoseconds(self._load_s),
+            "total_duration": _nanoseconds(self._load_s + timing.total_s),
+            "load_duration": _nanoseconds(self._load_s),
             "prompt_eval_count": usage.prompt_tokens,
-            "prompt_eval_duration": nanoseconds(timing.time_to_first_token_s - timing.queued_s),
+            "prompt_eval_duration": _nanoseconds(timing.time_to_first_token_s - timing.queued_s),
             "eval_count": usage.completion_tokens,
-            "eval_duration": nanoseconds(timing.total_s - timing.time_to_first_token_s),
+            "eval_duration": _nanoseconds(timing.total_s - timing.time_to_first_token_s),
         }
 
 
-def now() -> str:
-    """Return the time in the form of RFC 3339."""
+def _now() -> str:
     return datetime.now(UTC).isoformat().replace("+00:00", "Z")
 
 
-def nanoseconds(seconds: float) -> int:
-    """Return a duration as Ollama has it."""
+def _nanoseconds(seconds: float) -> int:
     return int(seconds * 1_000_000_000)
 
 
@@ -165,9 +303,11 @@ async def chat(body: OllamaChatRequest, request: Request) -> Response:
 @router.post("/api/generate", summary="Answer a prompt, in Ollama's form")
 async def generate(body: OllamaGenerateRequest, request: Request) -> Response:
     """Answer one prompt, in lines of JSON unless ``stream`` is false. An empty one loads the model."""
-    if not body.prompt:
-        return await _load(body, request)
-    return await _answer(body, request)
+    if body.prompt:
+        return await _answer(body, request)
+    priority = _priority(request)
+    async with loaded(request, _model(server_state_of(request), body.model), priority):
+        return JSONResponse(_OllamaWriter(body).loaded(), headers=priority_headers(priority))
 
 
 @router.get("/api/tags", summary="List the models, in Ollama's form")
@@ -187,7 +327,7 @@ async def show(body: OllamaShowRequest, request: Request) -> JSONResponse:
     """Return what is known of a model; its context length once it was loaded."""
     state = server_state_of(request)
     embedding = state.embedding
-    if embedding is not None and embedding.name in (body.model, without_tag(body.model)):
+    if embedding is not None and embedding.name in (body.model, body.model.removesuffix(_TAG)):
         length = {"agentrt.context_length": embedding.max_tokens}
         return JSONResponse(_shown(embedding.name, ["embedding"], length))
     model = _model(state, body.model)
@@ -205,19 +345,8 @@ async def version() -> JSONResponse:
 async def _answer(body: OllamaRequest, request: Request) -> Response:
     model = _model(server_state_of(request), body.model)
     options = body.generation_options()
-    options |= {
-        "app": app_of(request),
-        "priority": _priority(request),
-        "session": header_session(request),
-    }
-    return await answer(request, model, OllamaWriter(body), [body.as_prompt()], options)
-
-
-async def _load(body: OllamaRequest, request: Request) -> Response:
-    """Load the model, and answer nothing."""
-    priority = _priority(request)
-    async with loaded(request, _model(server_state_of(request), body.model), priority):
-        return JSONResponse(OllamaWriter(body).loaded(), headers=priority_headers(priority))
+    options |= {"app": app_of(request), "priority": _priority(request), "session": header_session(request)}
+    return await answer(request, model, _OllamaWriter(body), [body.as_prompt()], options)
 
 
 def _priority(request: Request) -> Priority:
@@ -226,7 +355,7 @@ def _priority(request: Request) -> Priority:
 
 def _model(state: ServerState, name: str) -> PooledModel:
     found = state.pool.find(name)
-    return state.model(without_tag(name)) if found is None else found
+    return state.model(name.removesuffix(_TAG)) if found is None else found
 
 
 def _shown(name: str, capabilities: list[str], length: Mapping[str, int]) -> dict[str, Any]:
@@ -237,7 +366,7 @@ def _shown(name: str, capabilities: list[str], length: Mapping[str, int]) -> dic
         "details": _DETAILS,
         "model_info": {"general.architecture": "agentrt", "general.basename": name, **length},
         "capabilities": capabilities,
-        "modified_at": now(),
+        "modified_at": _now(),
     }
 
 
@@ -245,7 +374,7 @@ def _listed(name: str) -> dict[str, Any]:
     return {
         "name": name,
         "model": name,
-        "modified_at": now(),
+        "modified_at": _now(),
         "digest": hashlib.sha256(name.encode()).hexdigest(),  # of the name: clients tell models apart by it
         "details": _DETAILS,
     }
@@ -272,7 +401,7 @@ async def _embed(
 ) -> Response:
     state = server_state_of(request)
     named = state.embedding is not None and body.model == state.embedding.name
-    model = state.embedding_model(body.model if named else without_tag(body.model or ""))
+    model = state.embedding_model(body.model if named else (body.model or "").removesuffix(_TAG))
     body.take_priority(request)
     return await answer_embeddings(body, request, model, write)
 
@@ -281,7 +410,7 @@ def _embed_body(model: str, began: float, found: Embeddings, vectors: Iterator[V
     numbers = ",".join(compact_json(vector.tolist()) for vector in vectors)
     fields = {
         "model": model,
-        "total_duration": nanoseconds(time.perf_counter() - began),
+        "total_duration": _nanoseconds(time.perf_counter() - began),
         "load_duration": 0,  # it is loaded when the server starts
         "prompt_eval_count": found.tokens,
     }

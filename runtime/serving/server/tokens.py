@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, Self
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, model_validator
 from pydantic_core import PydanticCustomError
 
 from agentrt.priority import Priority
@@ -15,18 +15,15 @@ from ...request.raw_prompt import RawPrompt
 from ..http.request_state import app_of
 from ..http.streaming import cancel_on_disconnect
 from ..http.strict_json import StrictJsonRoute
+from .common_request import ModelRequest
 from .server_state import loaded, server_state_of
 
 router = APIRouter(route_class=StrictJsonRoute)
 
 
-class TokenizeRequest(BaseModel):
+class TokenizeRequest(ModelRequest):
     """A text, or messages, to be counted or looked at in tokens."""
 
-    model_config = ConfigDict(strict=True, extra="ignore")
-
-    model: str | None = None
-    """One of the served models' names; the first model if left out."""
     prompt: str | None = None
     messages: list[Any] | None = None
     tools: list[Any] | None = None
@@ -59,12 +56,9 @@ class TokenizeBody(BaseModel):
     """Part of vLLM's form. ``/detokenize`` has the texts."""
 
 
-class DetokenizeRequest(BaseModel):
+class DetokenizeRequest(ModelRequest):
     """Tokens to be written as text."""
 
-    model_config = ConfigDict(strict=True, extra="ignore")
-
-    model: str | None = None
     tokens: list[Any]
     """Token ids. The runtime validates them."""
 

@@ -15,7 +15,7 @@ from agentrt.errors import ContextNotFoundError, ContextStoreError
 from agentrt.runtime import LocalRuntime, ModelPool, PooledModel, RuntimeConfig
 from agentrt.runtime.contexts.table import ContextTable
 from agentrt.runtime.kv.store.store import ContextStore
-from agentrt.runtime.pool.stored_contexts import find_context
+from agentrt.runtime.pool.pooled_model import find_context
 from tests.runtime.conftest import open_exact
 
 SYSTEM = "You help with notes, mail and the calendar."

@@ -83,37 +83,27 @@ def test_batches_are_bounded() -> None:
     assert list(_batches([])) == []
 
 
-def test_a_text_that_is_too_long_is_refused_by_name(bert: EmbeddingModel) -> None:
+def test_texts_that_are_refused_are_named(bert: EmbeddingModel) -> None:
     fits = "cat " * (POSITIONS - 2)
     assert embed(bert, [fits]).tokens == POSITIONS
-    for text in (f"{fits} cat", "cat" * 10_000):
-        with pytest.raises(InvalidRequestError, match="Divide the text") as refused:
+    divide = "Divide the text"
+    for text, says in ((f"{fits} cat", divide), ("cat" * 10_000, divide), ("\ud800", "half of a character")):
+        with pytest.raises(InvalidRequestError, match=says) as refused:
             embed(bert, ["cat", text])
         assert refused.value.field == "input[1]"
 
 
-def test_half_a_character_is_refused_by_name(bert: EmbeddingModel) -> None:
-    with pytest.raises(InvalidRequestError, match="half of a character") as refused:
-        embed(bert, ["cat", "\ud800"])
-    assert refused.value.field == "input[1]"
-
-
-def test_dimensions_of_a_model_that_was_trained_for_them(tmp_path: Path) -> None:
+def test_dimensions_are_those_a_model_was_trained_for(tmp_path: Path, bert: EmbeddingModel) -> None:
     trained = EmbeddingModel.open(write_tiny_bert(tmp_path / "trained", matryoshka_dimensions=[4, 8]))
     (whole,), (cut,) = (embed(trained, ["cat"], dimensions=each).vectors for each in (HIDDEN, 8))
     np.testing.assert_allclose(cut, whole[:8] / np.linalg.norm(whole[:8]), atol=1e-6)
     any_number = EmbeddingModel.open(write_tiny_bert(tmp_path / "any", is_matryoshka=True))
     assert len(embed(any_number, ["cat"], dimensions=5).vectors[0]) == 5
-    for model, dimensions in ((trained, 5), (trained, HIDDEN + 1), (any_number, HIDDEN + 1)):
+    assert len(embed(bert, ["cat"], dimensions=HIDDEN).vectors[0]) == HIDDEN
+    for model, dimensions in ((trained, 5), (trained, HIDDEN + 1), (any_number, HIDDEN + 1), (bert, 8)):
         with pytest.raises(InvalidRequestError, match="not trained") as refused:
             embed(model, ["cat"], dimensions=dimensions)
         assert refused.value.field == "dimensions"
-
-
-def test_dimensions_of_any_other_model(bert: EmbeddingModel) -> None:
-    assert len(embed(bert, ["cat"], dimensions=HIDDEN).vectors[0]) == HIDDEN
-    with pytest.raises(InvalidRequestError, match="not trained"):
-        embed(bert, ["cat"], dimensions=8)
 
 
 def test_apps_take_turns_and_a_cancelled_request_ends(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import re
 import threading
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -25,36 +27,36 @@ from agentrt.runtime.engine.statistics import EngineStatistics
 from agentrt.runtime.pool.model_pool import ModelPool, PoolConfig
 from agentrt.runtime.pool.pooled_model import ModelStatus, PooledModel
 from agentrt.testing import run_in_virtual_time
+from tests.patience import in_event_loop
 
 SIZE = 100
 
 
+@dataclasses.dataclass
 class FakeContexts:
     """Saved contexts of a model."""
 
-    def __init__(self, model: str) -> None:
-        self.model = model
-        self.closed = False
+    model: str
+    closed: bool = False
 
     def close(self) -> None:
         self.closed = True
 
 
+@dataclasses.dataclass(eq=False)
 class FakeRuntime:
     """What a pool needs of a runtime; each load samples one token."""
 
-    def __init__(self, model: str, memory_bytes: int) -> None:
-        self.model_id = model
-        self.memory_bytes = memory_bytes
-        self.context_length = 512
-        self.call_format = None
-        self.closed = False
-        self.full_disk = False
+    model_id: str
+    memory_bytes: int
+    context_length: int = 512
+    call_format: None = None
+    closed: bool = False
+    full_disk: bool = False
 
     def statistics(self) -> Any:
         zeros = {field.name: 0 for field in dataclasses.fields(EngineStatistics)}
-        engine = EngineStatistics(**zeros | {"sampled_tokens": 1})
-        return dataclasses.make_dataclass("Statistics", ["engine"])(engine)
+        return SimpleNamespace(engine=EngineStatistics(**zeros | {"sampled_tokens": 1}))
 
     def close(self) -> None:
         self.closed = True
@@ -117,8 +119,14 @@ def pool_of(opener: Opener, names: str = "a b c", *, fit: int = 9, **settings: A
     return ModelPool(models, config, open_runtime=opener)
 
 
-def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(main(), 60))
+def in_virtual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a test whose time passes at once."""
+
+    @functools.wraps(test)
+    def run(*arguments: Any, **fixtures: Any) -> None:
+        run_in_virtual_time(lambda: test(*arguments, **fixtures))
+
+    return run
 
 
 async def use(pool: ModelPool, name: str) -> LocalRuntime:
@@ -142,141 +150,125 @@ async def outcome(request: Awaitable[Any]) -> Any:
     return result
 
 
-def test_requests_for_one_model_share_one_load(opener: Opener) -> None:
-    async def main() -> None:
-        pool = pool_of(opener)
-        opener.may_open.clear()
-        requests = [asyncio.create_task(use(pool, "a")) for _ in range(3)]
-        await begun(opener)
-        assert pool.models[0].status is ModelStatus.LOADING
-        opener.may_open.set()
-        first, *others = await asyncio.gather(*requests)
-        assert all(other is first for other in others)
-        assert opener.opened == ["a"]
-
-    run(main)
+@in_event_loop
+async def test_requests_for_one_model_share_one_load(opener: Opener) -> None:
+    pool = pool_of(opener)
+    opener.may_open.clear()
+    requests = [asyncio.create_task(use(pool, "a")) for _ in range(3)]
+    await begun(opener)
+    assert pool.models[0].status is ModelStatus.LOADING
+    opener.may_open.set()
+    first, *others = await asyncio.gather(*requests)
+    assert all(other is first for other in others)
+    assert opener.opened == ["a"]
 
 
-def test_a_loaded_model_is_used_while_another_one_loads(opener: Opener) -> None:
-    async def main() -> None:
-        pool = pool_of(opener)
-        await use(pool, "a")
-        opener.may_open.clear()
-        opener.begun.clear()
-        waiting = asyncio.create_task(use(pool, "b"))
-        await begun(opener)
-        assert (await use(pool, "a")).model_id == "a"  # without waiting: b may not be opened yet
-        opener.may_open.set()
-        assert (await waiting).model_id == "b"
-        assert len(opener.groups) == 1  # so that background work of one pauses for users of the other
-
-    run(main)
+@in_event_loop
+async def test_a_loaded_model_is_used_while_another_one_loads(opener: Opener) -> None:
+    pool = pool_of(opener)
+    await use(pool, "a")
+    opener.may_open.clear()
+    opener.begun.clear()
+    waiting = asyncio.create_task(use(pool, "b"))
+    await begun(opener)
+    assert (await use(pool, "a")).model_id == "a"  # without waiting: b may not be opened yet
+    opener.may_open.set()
+    assert (await waiting).model_id == "b"
+    assert len(opener.groups) == 1  # so that background work of one pauses for users of the other
 
 
 @pytest.mark.parametrize("cancelled", [1, 2])
-def test_a_cancelled_request_does_not_cancel_the_load(opener: Opener, cancelled: int) -> None:
-    async def main() -> None:
-        pool = pool_of(opener)
-        opener.may_open.clear()
-        requests = [asyncio.create_task(use(pool, "a")) for _ in range(2)]
-        await begun(opener)
-        for request in requests[:cancelled]:
-            request.cancel()
-            assert isinstance(await outcome(request), asyncio.CancelledError)
-        opener.may_open.set()
-        assert (await use(pool, "a")).model_id == "a"
-        for request in requests[cancelled:]:
-            assert (await request).model_id == "a"
-        assert opener.opened == ["a"]
-        assert not pool.models[0].requests
-
-    run(main)
+@in_event_loop
+async def test_a_cancelled_request_does_not_cancel_the_load(opener: Opener, cancelled: int) -> None:
+    pool = pool_of(opener)
+    opener.may_open.clear()
+    requests = [asyncio.create_task(use(pool, "a")) for _ in range(2)]
+    await begun(opener)
+    for request in requests[:cancelled]:
+        request.cancel()
+        assert isinstance(await outcome(request), asyncio.CancelledError)
+    opener.may_open.set()
+    assert (await use(pool, "a")).model_id == "a"
+    for request in requests[cancelled:]:
+        assert (await request).model_id == "a"
+    assert opener.opened == ["a"]
+    assert not pool.models[0].requests
 
 
 @pytest.mark.parametrize("error", [ModelFormatError("damaged. Copy it."), MemoryError("no memory.")])
-def test_a_failed_load_fails_its_requests_and_is_tried_again(opener: Opener, error: Exception) -> None:
-    async def main() -> None:
-        pool = pool_of(opener)
-        opener.errors.append(error)
-        failures = await asyncio.gather(*(outcome(use(pool, "a")) for _ in range(2)))
-        assert failures[0] is not failures[1]
-        for failure in failures:
-            assert isinstance(failure, ModelLoadError)
-            assert failure.model == "a"
-            assert str(error) in str(failure)
-        assert opener.opened == ["a"]
-        assert (await use(pool, "a")).model_id == "a"
-
-    run(main)
+@in_event_loop
+async def test_a_failed_load_fails_its_requests_and_is_tried_again(opener: Opener, error: Exception) -> None:
+    pool = pool_of(opener)
+    opener.errors.append(error)
+    failures = await asyncio.gather(*(outcome(use(pool, "a")) for _ in range(2)))
+    assert failures[0] is not failures[1]
+    for failure in failures:
+        assert isinstance(failure, ModelLoadError)
+        assert failure.model == "a"
+        assert str(error) in str(failure)
+    assert opener.opened == ["a"]
+    assert (await use(pool, "a")).model_id == "a"
 
 
-def test_the_least_recently_used_idle_model_makes_room(opener: Opener) -> None:
-    async def main() -> None:
-        pool = pool_of(opener, "a b c", fit=2)
-        a, b, _ = pool.models
-        await use(pool, "a")
+@in_event_loop
+async def test_the_least_recently_used_idle_model_makes_room(opener: Opener) -> None:
+    pool = pool_of(opener, "a b c", fit=2)
+    a, b, _ = pool.models
+    await use(pool, "a")
+    await use(pool, "b")
+    runtime = b.runtime
+    a.last_used, b.last_used = 2.0, 1.0
+    await use(pool, "c")
+    assert loaded(pool) == "a c"
+    assert runtime.closed
+    with pool.hold(a):  # in use, although the other one was used later
         await use(pool, "b")
-        runtime = b.runtime
-        a.last_used, b.last_used = 2.0, 1.0
-        await use(pool, "c")
-        assert loaded(pool) == "a c"
-        assert cast(Any, runtime).closed
-        with pool.hold(a):  # in use, although the other one was used later
-            await use(pool, "b")
-            assert loaded(pool) == "a b"
-
-    run(main)
+        assert loaded(pool) == "a b"
 
 
-def test_a_model_that_does_not_fit_beside_those_in_use_is_refused(opener: Opener) -> None:
-    async def main() -> None:
-        pool = pool_of(opener, "a b", fit=1)
-        with pool.hold(pool.models[0]):
-            await pool.load(pool.models[0])
-            refused = await outcome(use(pool, "b"))
-            assert isinstance(refused, ModelBudgetError)
-            assert refused.model == "b"
-            assert loaded(pool) == "a"
-        assert (await use(pool, "b")).model_id == "b"
-        assert loaded(pool) == "b"
-
-    run(main)
-
-
-def test_the_budget_holds_for_what_models_really_need(opener: Opener) -> None:
-    async def main() -> None:
-        pool = pool_of(opener, "a b", fit=2)
-        await use(pool, "a")
-        opener.memory_bytes = 2 * SIZE  # estimated as SIZE
-        await use(pool, "b")
-        assert loaded(pool) == "b"
-        await use(pool, "a")
-        opener.memory_bytes = 3 * SIZE
-        pool.models[1].memory_bytes = SIZE
-        assert isinstance(await outcome(use(pool, "b")), ModelTooLargeError)
-        assert loaded(pool) == ""
-        assert pool.models[1].runtime is None
-
-    run(main)
-
-
-def test_a_model_larger_than_the_budget_evicts_no_other(opener: Opener) -> None:
-    async def main() -> None:
-        pool = pool_of(opener, "a b", fit=1)
-        await use(pool, "a")
-        opener.memory_bytes = 2 * SIZE  # estimated as SIZE: loading it once finds out
-        assert isinstance(await outcome(use(pool, "b")), ModelTooLargeError)
-        opener.memory_bytes = SIZE
-        kept = await use(pool, "a")
-        opener.opened.clear()
+@in_event_loop
+async def test_a_model_that_does_not_fit_beside_those_in_use_is_refused(opener: Opener) -> None:
+    pool = pool_of(opener, "a b", fit=1)
+    with pool.hold(pool.models[0]):
+        await pool.load(pool.models[0])
         refused = await outcome(use(pool, "b"))
-        assert isinstance(refused, ModelTooLargeError)
+        assert isinstance(refused, ModelBudgetError)
         assert refused.model == "b"
-        assert "--memory-budget-mib 1 " in str(refused)
-        assert await use(pool, "a") is kept
-        assert opener.opened == []
+        assert loaded(pool) == "a"
+    assert (await use(pool, "b")).model_id == "b"
+    assert loaded(pool) == "b"
 
-    run(main)
+
+@in_event_loop
+async def test_the_budget_holds_for_what_models_really_need(opener: Opener) -> None:
+    pool = pool_of(opener, "a b", fit=2)
+    await use(pool, "a")
+    opener.memory_bytes = 2 * SIZE  # estimated as SIZE
+    await use(pool, "b")
+    assert loaded(pool) == "b"
+    await use(pool, "a")
+    opener.memory_bytes = 3 * SIZE
+    pool.models[1].memory_bytes = SIZE
+    assert isinstance(await outcome(use(pool, "b")), ModelTooLargeError)
+    assert loaded(pool) == ""
+    assert pool.models[1].runtime is None
+
+
+@in_event_loop
+async def test_a_model_larger_than_the_budget_evicts_no_other(opener: Opener) -> None:
+    pool = pool_of(opener, "a b", fit=1)
+    await use(pool, "a")
+    opener.memory_bytes = 2 * SIZE  # estimated as SIZE: loading it once finds out
+    assert isinstance(await outcome(use(pool, "b")), ModelTooLargeError)
+    opener.memory_bytes = SIZE
+    kept = await use(pool, "a")
+    opener.opened.clear()
+    refused = await outcome(use(pool, "b"))
+    assert isinstance(refused, ModelTooLargeError)
+    assert refused.model == "b"
+    assert "--memory-budget-mib 1 " in str(refused)
+    assert await use(pool, "a") is kept
+    assert opener.opened == []
 
 
 def test_the_first_model_must_fit_the_budget_once_its_need_is_known(opener: Opener) -> None:
@@ -288,78 +280,69 @@ def test_the_first_model_must_fit_the_budget_once_its_need_is_known(opener: Open
     assert loaded(pool) == ""
 
 
-def test_an_idle_model_is_unloaded_after_its_time(opener: Opener) -> None:
-    async def main() -> None:
-        pool = pool_of(opener, "a", idle_unload_s=60)
-        (model,) = pool.models
-        async with pool.running():
-            with pool.hold(model):
-                runtime = await pool.load(model)
-                await asyncio.sleep(1000)
-            await asyncio.sleep(59)
-            await use(pool, "a")
-            await asyncio.sleep(59)
-            assert model.status is ModelStatus.LOADED
-            await asyncio.sleep(2)
-            assert model.status is not ModelStatus.LOADED
-            again = await use(pool, "a")  # waits until it is unloaded, and loads it
-        assert cast(Any, runtime).closed
-        assert again is not runtime
-        assert opener.opened == ["a", "a"]
-        assert model.count("sampled_tokens") == 2
-
-    run_in_virtual_time(main)
+@in_virtual_time
+async def test_an_idle_model_is_unloaded_after_its_time(opener: Opener) -> None:
+    pool = pool_of(opener, "a", idle_unload_s=60)
+    (model,) = pool.models
+    async with pool.running():
+        with pool.hold(model):
+            runtime = await pool.load(model)
+            await asyncio.sleep(1000)
+        await asyncio.sleep(59)
+        await use(pool, "a")
+        await asyncio.sleep(59)
+        assert model.status is ModelStatus.LOADED
+        await asyncio.sleep(2)
+        assert model.status is not ModelStatus.LOADED
+        again = await use(pool, "a")  # waits until it is unloaded, and loads it
+    assert runtime.closed
+    assert again is not runtime
+    assert opener.opened == ["a", "a"]
+    assert model.count("sampled_tokens") == 2
 
 
-def test_a_request_in_the_moment_an_unload_ends_loads_the_model_again(opener: Opener) -> None:
+@in_virtual_time
+async def test_a_request_in_the_moment_an_unload_ends_loads_the_model_again(opener: Opener) -> None:
     """The request runs behind the task's last step, and before the callbacks of its end."""
+    pool = pool_of(opener, "a", idle_unload_s=60)
+    (model,) = pool.models
+    unloaded = asyncio.get_running_loop().create_future()
+    set_unloaded = model.set_unloaded
 
-    async def main() -> None:
-        pool = pool_of(opener, "a", idle_unload_s=60)
-        (model,) = pool.models
-        unloaded = asyncio.get_running_loop().create_future()
-        set_unloaded = model.set_unloaded
+    def set_unloaded_and_wake() -> None:
+        set_unloaded()
+        unloaded.set_result(None)
 
-        def set_unloaded_and_wake() -> None:
-            set_unloaded()
-            unloaded.set_result(None)
-
-        cast(Any, model).set_unloaded = set_unloaded_and_wake
-        async with pool.running():
-            await use(pool, "a")
-            await unloaded
-            await use(pool, "a")
-        assert opener.opened == ["a", "a"]
-
-    run_in_virtual_time(main)
+    model.set_unloaded = set_unloaded_and_wake
+    async with pool.running():
+        await use(pool, "a")
+        await unloaded
+        await use(pool, "a")
+    assert opener.opened == ["a", "a"]
 
 
-def test_a_model_that_no_request_has_used_is_unloaded_as_well(opener: Opener) -> None:
-    async def main() -> None:
-        pool = pool_of(opener, idle_unload_s=60)
-        pool.open_first()
-        async with pool.running():
-            await asyncio.sleep(61)
-            assert pool.models[0].status is not ModelStatus.LOADED
-        assert pool.models[0].status is ModelStatus.UNLOADED
-
-    run_in_virtual_time(main)
+@in_virtual_time
+async def test_a_model_that_no_request_has_used_is_unloaded_as_well(opener: Opener) -> None:
+    pool = pool_of(opener, idle_unload_s=60)
+    pool.open_first()
+    async with pool.running():
+        await asyncio.sleep(61)
+        assert pool.models[0].status is not ModelStatus.LOADED
+    assert pool.models[0].status is ModelStatus.UNLOADED
 
 
-def test_stopping_ends_a_load(opener: Opener) -> None:
-    async def main() -> None:
-        pool = pool_of(opener)
-        opener.may_open.clear()
-        async with pool.running():
-            requests = [asyncio.create_task(use(pool, name)) for name in "ab"]
-            await begun(opener)
-            asyncio.get_running_loop().call_soon(opener.may_open.set)
-        for request in requests:
-            assert isinstance(await outcome(request), RuntimeClosedError)
-        assert opener.opened == ["a"]
-        assert isinstance(await outcome(use(pool, "c")), RuntimeClosedError)
-
-    run(main)
+@in_event_loop
+async def test_stopping_ends_a_load(opener: Opener) -> None:
+    pool = pool_of(opener)
+    opener.may_open.clear()
+    async with pool.running():
+        requests = [asyncio.create_task(use(pool, name)) for name in "ab"]
+        await begun(opener)
+        asyncio.get_running_loop().call_soon(opener.may_open.set)
+    for request in requests:
+        assert isinstance(await outcome(request), RuntimeClosedError)
+    assert opener.opened == ["a"]
+    assert isinstance(await outcome(use(pool, "c")), RuntimeClosedError)
 
 
 def test_names(opener: Opener) -> None:
@@ -379,48 +362,41 @@ def test_a_budget_too_small_for_one_of_the_models(opener: Opener) -> None:
         ModelPool(models, PoolConfig(memory_budget_bytes=2**30), open_runtime=opener)
 
 
-def test_contexts_are_saved_until_the_model_is_loaded_again(opener: Opener) -> None:
-    async def main() -> None:
-        pool = pool_of(opener, "a b", fit=1)
-        a, b = pool.models
-        await use(pool, "a")
-        await use(pool, "b")
-        saved = cast(Any, a.contexts)
-        assert (saved.model, saved.closed) == ("a", False)
-        opener.errors.append(MemoryError("no memory."))
-        assert isinstance(await outcome(use(pool, "a")), ModelLoadError)
-        assert a.contexts is saved  # for the next try
-        await use(pool, "a")
-        assert opener.contexts[-1] is saved
-        assert a.contexts is None
-        assert saved.closed
-        of_b = cast(Any, b.contexts)
-        pool.close()
-        assert of_b.closed
-
-    run(main)
+@in_event_loop
+async def test_contexts_are_saved_until_the_model_is_loaded_again(opener: Opener) -> None:
+    pool = pool_of(opener, "a b", fit=1)
+    a, b = pool.models
+    await use(pool, "a")
+    await use(pool, "b")
+    saved = a.contexts
+    assert (saved.model, saved.closed) == ("a", False)
+    opener.errors.append(MemoryError("no memory."))
+    assert isinstance(await outcome(use(pool, "a")), ModelLoadError)
+    assert a.contexts is saved  # for the next try
+    await use(pool, "a")
+    assert opener.contexts[-1] is saved
+    assert a.contexts is None
+    assert saved.closed
+    of_b = b.contexts
+    pool.close()
+    assert of_b.closed
 
 
-def test_a_model_is_unloaded_although_its_contexts_cannot_be_saved(opener: Opener) -> None:
-    async def main() -> None:
-        pool = pool_of(opener, "a b", fit=1)
-        cast(Any, await use(pool, "a")).full_disk = True
-        assert (await use(pool, "b")).model_id == "b"
-        assert pool.models[0].contexts is None
-        assert loaded(pool) == "b"
-
-    run(main)
+@in_event_loop
+async def test_a_model_is_unloaded_although_its_contexts_cannot_be_saved(opener: Opener) -> None:
+    pool = pool_of(opener, "a b", fit=1)
+    cast(Any, await use(pool, "a")).full_disk = True
+    assert (await use(pool, "b")).model_id == "b"
+    assert pool.models[0].contexts is None
+    assert loaded(pool) == "b"
 
 
-def test_a_model_keeps_its_table_of_contexts(opener: Opener) -> None:
+@in_event_loop
+async def test_a_model_keeps_its_table_of_contexts(opener: Opener) -> None:
     pool = pool_of(opener, "a b", fit=1)
     made = pool.models[0].context_table.create("app")
-
-    async def main() -> None:
-        for name in "aba":
-            await use(pool, name)
-
-    run(main)
+    for name in "aba":
+        await use(pool, name)
     first, second = opener.tables["a"]
     assert first is second is pool.models[0].context_table
     assert opener.tables["b"] == [pool.models[1].context_table]
@@ -437,7 +413,6 @@ def test_the_budgets_that_the_errors_name_suffice() -> None:
         ):
             pool.open_first()
         found = re.search(r"--memory-budget-mib (\d+)", str(raised.value))
-        assert found is not None
         return int(found[1])
 
     estimated = advised(1)

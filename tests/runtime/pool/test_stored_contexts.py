@@ -14,8 +14,7 @@ from agentrt.runtime import RuntimeConfig
 from agentrt.runtime.contexts.response_chains import ResponseChains
 from agentrt.runtime.kv.block_hashes import PrefixSalts
 from agentrt.runtime.kv.saved_contexts import SavedContexts
-from agentrt.runtime.pool.pooled_model import PooledModel
-from agentrt.runtime.pool.stored_contexts import delete_contexts, find_context, find_response
+from agentrt.runtime.pool.pooled_model import PooledModel, delete_contexts, find_context, find_response
 
 UNKNOWN = "ctx_" + "0" * 48
 
@@ -28,7 +27,6 @@ def models() -> list[PooledModel]:
 def store(model: PooledModel, app: str, id: str) -> None:
     chains = ResponseChains(model.context_table)
     turn = chains.begin(app, chains.context_for(app, None))
-    assert turn is not None
     turn.commit([], 1, {"id": id})
 
 
@@ -63,7 +61,6 @@ def test_a_response_is_found_whichever_model_has_it(models: list[PooledModel]) -
         store(model, "mine", f"resp_{model.name}")
     for model in models:
         found = find_response(models, "mine", f"resp_{model.name}")
-        assert found is not None
         assert found[1].body["id"] == f"resp_{model.name}"
     assert find_response(models, "mine", "resp_four") is None
 

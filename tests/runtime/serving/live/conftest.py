@@ -2,29 +2,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import httpx
 import pytest
 
-from agentrt.runtime import LocalRuntime
 from agentrt.runtime.serving.http.identity import Tokens
 from tests.external_commands import require
 from tests.runtime.serving.http.serving import Running, Start
-from tests.runtime.serving.server.conftest import running
+from tests.runtime.serving.server.conftest import start
+
+__all__ = ["start"]
 
 HOSTILE = "<img/src=x/onerror=window.ran=1>"
 """A name of an app, as a token file may have it."""
 TOKENS = Tokens([("owner", "o" * 20), (HOSTILE, "n" * 20)])
 OWNER, OTHER = ({"authorization": f"Bearer {letter * 20}"} for letter in "on")
-
-
-@pytest.fixture
-def start(runtime: LocalRuntime) -> Iterator[Start]:
-    """Starts servers with settings of their own on the shared runtime, until the test ends."""
-    with ExitStack() as stack:
-        yield lambda **settings: stack.enter_context(running(runtime, **settings))
 
 
 @pytest.fixture
@@ -70,3 +63,10 @@ def page(browser: Any) -> Iterator[Any]:
     yield opened
     context.close()
     assert faults == []
+
+
+@pytest.fixture
+def blank(page: Any, server: Running) -> Any:
+    """A page that shows the frames that it is given."""
+    page.goto(server.url)
+    return page

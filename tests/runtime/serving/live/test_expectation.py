@@ -44,50 +44,51 @@ def user(name: str = "user") -> RequestStatus:
     return status(name, 0.0, first_token=0.0, reactive=True, state=SequenceState.DECODE)
 
 
+def learned(*waits: tuple[float, float], seen: bool = False) -> Expectation:
+    """What has seen requests of so much work wait for so long, one after the other, 100 s apart.
+
+    The last frame of each has it with a first token, if these were ``seen``; else it has ended meanwhile.
+    """
+    expectation = Expectation()
+    expectation.seconds([], 0.0)
+    for number, (work_s, waited_s) in enumerate(waits):
+        name, now = str(number), 1.0 + 100.0 * number
+        expectation.seconds([status(name, work_s, arrived=now)], now)
+        last = [status(name, 0.0, first_token=now + waited_s)] if seen else []
+        expectation.seconds(last, now + 90, () if seen else [ended(name, now + waited_s)])
+    return expectation
+
+
+def told(expectation: Expectation, work_s: float, now: float = 9000.0, **more: Any) -> float | None:
+    """What a request that has just come is told."""
+    name = f"next {more}"
+    return expectation.seconds([status(name, work_s, arrived=now, **more)], now)[name]
+
+
 def test_requests_wait_for_those_before_them() -> None:
     requests = [status("a", 0.2), status("b", 0.0, first_token=1.0), status("c", 0.1), status("d", 0.3)]
     expected = Expectation().seconds(requests, 0.0)
     assert expected == pytest.approx({"a": 0.2, "c": 0.3, "d": 0.6})
 
 
-@pytest.mark.parametrize("seen_to_the_end", [True, False])
-def test_what_took_longer_is_expected_to_take_longer_again(seen_to_the_end: bool) -> None:
+@pytest.mark.parametrize(
+    ("waits", "work_s", "expected"),
+    [
+        ([(0.1, 0.5)] * 40, 0.1, 0.5),
+        ([(0.0003, 0.4)] * 9, 0.0001, 0.4),  # steps too short to estimate are learned from, too
+        ([(0.01, 4.0)] * 20, 2.0, 2.0 + 3.99),  # a factor of little work says nothing of more
+        ([(0.1, 60.0 if number % 10 == 0 else 0.2) for number in range(1, 21)], 0.1, 0.2),
+    ],
+    ids=["longer", "short steps", "waits for memory", "one starved"],
+)
+@pytest.mark.parametrize("seen", [True, False])
+def test_what_most_requests_waited_is_expected_again(
+    waits: list[tuple[float, float]], work_s: float, expected: float, seen: bool
+) -> None:
     """Also where answers are so short that no frame has them with a first token."""
-    expectation = Expectation()
-    expectation.seconds([], 0.0)
-    for number in range(40):
-        name, now = str(number), 10.0 * number
-        expectation.seconds([status(name, 0.1, arrived=now)], now)
-        if seen_to_the_end:
-            expectation.seconds([status(name, 0.0, first_token=now + 0.5)], now + 1)
-        else:
-            expectation.seconds([], now + 1, [ended(name, now + 0.5)])
-    now = 1000.0
-    assert expectation.seconds([status("next", 0.1, arrived=now)], now)["next"] == pytest.approx(0.5)
-    reactive = expectation.seconds([status("user", 0.1, reactive=True, arrived=now)], now)
-    assert reactive["user"] == pytest.approx(0.1), "each priority has its own"
-
-
-def test_steps_too_short_to_estimate_are_learned_from_too() -> None:
-    expectation = Expectation()
-    expectation.seconds([], 0.0)
-    for number in range(1, 10):
-        now = float(number)
-        expectation.seconds([status(str(number), 0.0003, arrived=now)], now)
-        expectation.seconds([], now + 0.5, [ended(str(number), now + 0.4)])
-    assert expectation.seconds([status("next", 0.0001, arrived=20.0)], 20.0)["next"] == pytest.approx(0.4)
-
-
-def test_a_factor_of_little_work_says_nothing_of_more() -> None:
-    """Short prompts that waited for memory do not have a long one expected in hours."""
-    expectation = Expectation()
-    expectation.seconds([], 0.0)
-    for number in range(20):
-        now = 10.0 * number
-        expectation.seconds([status(str(number), 0.01, arrived=now)], now)
-        expectation.seconds([], now + 5, [ended(str(number), now + 4)])
-    found = expectation.seconds([status("long", 2.0, arrived=300.0)], 300.0)["long"]
-    assert found == pytest.approx(2.0 + 3.99)
+    expectation = learned(*waits, seen=seen)
+    assert told(expectation, work_s) == pytest.approx(expected)
+    assert told(expectation, 0.1, reactive=True) == pytest.approx(0.1), "each priority has its own"
 
 
 def test_what_was_estimated_before_any_first_token_is_not_said_to_be_late() -> None:
@@ -110,30 +111,23 @@ def test_what_was_estimated_before_any_first_token_is_not_said_to_be_late() -> N
 
 @pytest.mark.parametrize("done_s", [0.0001, 0.05])
 def test_a_pause_that_is_over_is_not_the_pace(done_s: float) -> None:
-    expectation = Expectation()
-    expectation.seconds([], 0.0)
-    for number in range(20):
-        now = 10.0 * number
-        expectation.seconds([status(str(number), 0.1, arrived=now)], now)
-        expectation.seconds([], now + 1, [ended(str(number), now + 0.3)])
-    for now in (300.0, 320.0):
-        found = expectation.seconds([user(), status("note", 0.1, arrived=300.0)], now)["note"]
+    expectation = learned(*[(0.1, 0.3)] * 20)
+    for now in (3000.0, 3020.0):
+        found = expectation.seconds([user(), status("note", 0.1, arrived=3000.0)], now)["note"]
     assert found is None
-    found = expectation.seconds([user(), status("note", 0.1 - done_s, arrived=300.0)], 330.0)["note"]
+    found = expectation.seconds([user(), status("note", 0.1 - done_s, arrived=3000.0)], 3030.0)["note"]
     assert found is None if done_s < 0.01 else found == pytest.approx(0.15)
 
 
 @pytest.mark.check
 def test_estimates_are_of_the_right_order_where_requests_wait_for_memory() -> None:
     """A user and seven background clients, on a machine whose KV blocks suffice for two of them."""
-    told: list[tuple[float, float]] = []
-    for seed in range(2):
-        told += told_and_true(seed)
-    assert len(told) > 2000
-    ratios = sorted(found / true for found, true in told)
+    pairs = [pair for seed in range(2) for pair in told_and_true(seed)]
+    assert len(pairs) > 2000
+    ratios = sorted(found / true for found, true in pairs)
     assert 0.5 < ratios[len(ratios) // 2] < 2
     assert ratios[len(ratios) * 9 // 10] < 5
-    most, longest = (max(column) for column in zip(*told, strict=True))
+    most, longest = (max(column) for column in zip(*pairs, strict=True))
     assert most < longest
 
 
@@ -180,18 +174,6 @@ def told_and_true(seed: int) -> list[tuple[float, float]]:
         expected = expectation.seconds(requests, clock.now, done)
         told += [(name, clock.now, left) for name, left in expected.items() if left is not None]
     return [(left, first[name] - now) for name, now, left in told if name in first and first[name] > now]
-
-
-def test_one_that_was_starved_tells_nothing_of_the_others() -> None:
-    expectation = Expectation()
-    expectation.seconds([], 0.0)
-    for number in range(1, 21):
-        now = 100.0 * number
-        expectation.seconds([status(str(number), 0.1, arrived=now)], now)
-        waited = 60.0 if number % 10 == 0 else 0.2
-        expectation.seconds([], now + waited, [ended(str(number), now + waited)])
-    now = 5000.0
-    assert expectation.seconds([status("next", 0.1, arrived=now)], now)["next"] == pytest.approx(0.2)
 
 
 def test_what_reactive_work_starves_is_not_known_until_it_is_served() -> None:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import re
-import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -34,6 +31,7 @@ from agentrt.runtime.serving.live.frames import (
 )
 from tests.runtime.serving.http.serving import until
 from tests.runtime.serving.live.test_expectation import status
+from tests.runtime.serving.server.conftest import WEATHER
 
 SECRET = "the lighthouse keeper"
 PROMPT = [{"role": "user", "content": SECRET}]
@@ -123,54 +121,17 @@ def test_waiting_requests_have_a_position_and_a_time(open_runtime: Any, hold: An
     assert states[-1].prefill_left_s > 0
 
 
-def test_when_a_request_that_reactive_work_starves_is_served_is_not_known(
-    open_runtime: Any, hold: Any
-) -> None:
-    runtime = open_runtime(max_batch_size=1)
-    gate = hold(runtime)
-    rows = []
-    with ThreadPoolExecutor(2) as threads:
-        answer = threads.submit(runtime.generate, PROMPT, max_tokens=60)
-        gate.arrived()
-        note = threads.submit(runtime.generate, PROMPT, max_tokens=2, priority=Priority.PROACTIVE)
-        until(lambda: runtime._engine._commands.qsize() == 1)
-        gate.step()
-        expectation = Expectation()
-        expectation.seconds((), 0.0)
-        for second in range(8):
-            asked = runtime.engine_status(100)
-            gate.step()
-            requests = asked.result(30).requests
-            now = requests[-1].arrived + second + 0.0001
-            (row,) = [
-                each
-                for each in _request_rows(requests, expectation.seconds(requests, now), now, ())
-                if each["class"] == "proactive"
-            ]
-            rows.append(row)
-        gate.open()
-        answer.result(60)
-        note.result(60)
-    assert rows[0]["first_token_s"] > 0
-    assert {row["first_token_s"] for row in rows[1:]} == {None}
-    assert {row["not_known"] for row in rows[1:]} == {"reactive requests go first"}
-
-
-def test_why_a_time_is_not_known(open_runtime: Any, hold: Any) -> None:
-    runtime = open_runtime()
-    gate = hold(runtime)
-    with ThreadPoolExecutor(1) as thread:
-        answer = thread.submit(runtime.generate, PROMPT, max_tokens=2)
-        gate.arrived()
-        asked = runtime.engine_status(100)
-        gate.step()
-        (request,) = asked.result(30).requests
-        gate.open()
-        answer.result(60)
-    waiting = replace(request, first_token=None)
-    expected = {waiting.request_id: None}
-    reasons = [_request_rows([waiting], expected, 1.0, early)[0]["not_known"] for early in ((), expected)]
-    assert reasons == ["later than expected", "too little seen yet"]
+@pytest.mark.parametrize(
+    ("others", "uncompared", "reason"),
+    [
+        ((), (), "later than expected"),
+        ((), ("note",), "too little seen yet"),
+        ((status("user", 0.0, first_token=0.0, reactive=True),), (), "reactive requests go first"),
+    ],
+)
+def test_why_a_time_is_not_known(others: Any, uncompared: Any, reason: str) -> None:
+    *_, row = _request_rows([*others, status("note", 0.1)], {"note": None}, 1.0, uncompared)
+    assert (row["first_token_s"], row["not_known"]) == (None, reason)
 
 
 def test_an_app_that_ends_many_leaves_room_for_the_others() -> None:
@@ -183,13 +144,6 @@ def test_an_app_that_ends_many_leaves_room_for_the_others() -> None:
     assert {each.app for each in kept} == {"busy", *(f"app {number}" for number in range(0, 500, 50))}
     assert [each.ended for each in kept if each.app == "busy"] == list(range(480, 500))
     assert newest_of_each_app(ended[:3], 30) == ended[:3]
-
-
-def test_an_idle_engine_is_not_woken(runtime: LocalRuntime, monkeypatch: Any) -> None:
-    asked: list[int] = []
-    monkeypatch.setattr(runtime, "engine_status", asked.append)
-    frames_around(runtime, lambda: None)
-    assert asked == []
 
 
 def test_an_engine_that_stops_has_no_requests(open_runtime: Any, hold: Any) -> None:
@@ -256,47 +210,6 @@ def test_several_traces_are_recorded_at_once(runtime: LocalRuntime) -> None:
     assert [each.outcome for each in long.requests] == ["length"] * 3
 
 
-@pytest.mark.check
-def test_a_page_that_is_open_for_a_day_costs_the_server_no_memory(runtime: LocalRuntime) -> None:
-    frames = Frames(lambda: [PooledModel.of(runtime)])
-    files = ("live/frames.py", "live/expectation.py", "engine/trace.py")
-    sources = [tracemalloc.Filter(True, f"*{file}") for file in files]
-
-    async def watch(rounds: int) -> int:
-        """Memory that is kept after so many answers, each with two frames."""
-        for number in range(rounds):
-            await frames.next()
-            await asyncio.to_thread(runtime.generate, PROMPT, app=f"app {number}", max_tokens=3)
-            await frames.next()
-        gc.collect()
-        kept = tracemalloc.take_snapshot().filter_traces(sources)
-        return sum(each.size for each in kept.statistics("filename"))
-
-    async def day() -> tuple[int, int]:
-        return await watch(50), await watch(400)
-
-    tracemalloc.start()
-    try:
-        first, last = asyncio.run(day())
-    finally:
-        tracemalloc.stop()
-        frames.stop()
-    assert first > 0
-    assert last < first + 10_000, "a kernel alone is 300 bytes"
-
-
-WEATHER_TOOL = {
-    "type": "function",
-    "function": {
-        "name": "get_weather",
-        "description": "Weather of a city",
-        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
-    },
-}
-WEATHER = [{"role": "user", "content": "What is the weather in Ljubljana?"}]
-LONG = [{"role": "system", "content": "Be brief and kind. " * 40}, *WEATHER]
-
-
 def rows_of(*frames: dict[str, Any]) -> list[dict[str, Any]]:
     """The rows of frames, each of which adds up."""
     for frame in frames:
@@ -306,18 +219,8 @@ def rows_of(*frames: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_an_answer_whose_tools_run_is_held_for_the_next_turn(
-    runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch
+    runtime: LocalRuntime, weather_tool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    frames = Frames(lambda: [PooledModel.of(runtime)])
-
-    async def watch() -> list[dict[str, Any]]:
-        before = await frames.next()
-        await asyncio.to_thread(
-            runtime.generate, LONG, app="agent", tools=[WEATHER_TOOL], tool_choice="required", max_tokens=200
-        )
-        await asyncio.to_thread(until, lambda: runtime._engine._scheduler.block_manager.held_contexts)
-        return [before, *[await frames.next() for _ in range(3)]]
-
     asked: list[int] = []
     ask = runtime.engine_status
 
@@ -326,62 +229,25 @@ def test_an_answer_whose_tools_run_is_held_for_the_next_turn(
         return ask(most)
 
     monkeypatch.setattr(runtime, "engine_status", count_and_ask)
+    since_before, opened_later = (Frames(lambda: [PooledModel.of(runtime)]) for _ in range(2))
+
+    async def watch() -> list[list[dict[str, Any]]]:
+        before = await since_before.next()
+        options: Any = {"app": "agent", "tools": [weather_tool], "tool_choice": "required"}
+        await asyncio.to_thread(runtime.generate, WEATHER, **options, max_tokens=200)
+        await asyncio.to_thread(until, lambda: runtime._engine._scheduler.block_manager.held_contexts)
+        after = [[await frames.next() for _ in range(3)] for frames in (since_before, opened_later)]
+        return [[before], *after]
+
     try:
         before, *after = asyncio.run(watch())
     finally:
-        frames.stop()
-    assert rows_of(before) == []
-    assert {(row["held_for"], row["app"]) for row in rows_of(*after)} == {("next turn", "agent")}
-    assert len(rows_of(*after)) == 3
-    assert len(asked) == 1, "an idle engine is asked once for what it holds"
-
-
-def test_a_page_that_is_opened_afterwards_tells_the_same(runtime: LocalRuntime) -> None:
-    """The engine is idle when the page comes, and holds memory since before."""
-    runtime.generate(LONG, app="agent", tools=[WEATHER_TOOL], tool_choice="required", max_tokens=200)
-    until(lambda: runtime._engine._scheduler.block_manager.held_contexts)
-    frames = Frames(lambda: [PooledModel.of(runtime)])
-
-    async def watch() -> list[dict[str, Any]]:
-        return [await frames.next() for _ in range(3)]
-
-    try:
-        found = asyncio.run(watch())
-    finally:
-        frames.stop()
-    assert {(row["held_for"], row["app"]) for row in rows_of(found[-1])} == {("next turn", "agent")}
-
-
-def test_what_several_contexts_share_is_counted_once(open_runtime: Any, hold: Any) -> None:
-    runtime = open_runtime()
-    for session in "abc":  # the prefix is cached
-        runtime.generate(LONG, app="notes", session=session, max_tokens=2)
-    gate = hold(runtime)
-    frames = Frames(lambda: [PooledModel.of(runtime)])
-
-    async def watch() -> dict[str, Any]:
-        frame = await frames.next()
-        with ThreadPoolExecutor(3) as threads:
-            options: Any = {"app": "notes", "max_tokens": 200, "priority": Priority.PROACTIVE}
-            answers = [threads.submit(runtime.generate, LONG, session="a", **options)]
-            gate.arrived()
-            answers += [threads.submit(runtime.generate, LONG, session=each, **options) for each in "bc"]
-            until(lambda: runtime._engine._commands.qsize() >= 2)
-            while [row["state"] for row in frame["models"][0]["requests"]] != ["decode"] * 3:
-                gate.step()  # the engine answers between two kernels
-                frame = await frames.next()
-            gate.open()
-            for each in answers:
-                await asyncio.wrap_future(each)
-        return frame
-
-    rows = rows_of(asyncio.run(watch()))
-    frames.stop()
-    assert {row["held_for"] for row in rows} == {"requests"}
-    assert {row["app"] for row in rows} == {"notes"}
-    shared = [row for row in rows if row["context"] is None]
-    assert len(shared) == 1
-    assert rows[0] == shared[0], "the long prefix is the largest"
+        since_before.stop()
+        opened_later.stop()
+    assert rows_of(*before) == []
+    for frames in after:
+        assert [(row["held_for"], row["app"]) for row in rows_of(*frames)] == [("next turn", "agent")] * 3
+    assert len(asked) == 2, "an idle engine is asked once for what it holds, by a page that comes later too"
 
 
 BLOCKS = st.lists(st.integers(0, 99), max_size=20).map(tuple)

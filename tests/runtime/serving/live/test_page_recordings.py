@@ -40,24 +40,17 @@ def test_a_saved_run_replays_without_a_server(page: Any, server: Running, tmp_pa
     wait(page, "live.player.t > 0")
 
 
-def test_keys_leave_a_replay(page: Any, server: Running, tmp_path: Path) -> None:
-    file = tmp_path / "run.json"
-    file.write_text(json.dumps({"agentrt_live": 1, "frames": [frame(), frame() | {"t": 9.0}]}))
-    open_live(page, server)
-    page.set_input_files("#file", file)
-    wait(page, "document.activeElement.id === 'play'")
-    page.focus("#leave")
-    page.keyboard.press("Enter")
-    assert page.evaluate("document.activeElement.id") == "file"
-    wait(page, "live.state.t !== null")
+def recorded(folder: Path, *frames: dict[str, Any], version: int = 1) -> Path:
+    """A recording of these frames."""
+    file = folder / "run.json"
+    file.write_text(json.dumps({"agentrt_live": version, "frames": frames}))
+    return file
 
 
-def test_pause_stops_a_replay(page: Any, server: Running, tmp_path: Path) -> None:
-    file = tmp_path / "run.json"
-    file.write_text(json.dumps({"agentrt_live": 1, "frames": [frame(), frame() | {"t": 9000.0}]}))
+def test_pause_stops_a_replay_and_keys_leave_it(page: Any, server: Running, tmp_path: Path) -> None:
     open_live(page, server)
-    page.set_input_files("#file", file)
-    wait(page, "live.player !== null && live.player.t > 0")
+    page.set_input_files("#file", recorded(tmp_path, frame(), frame() | {"t": 9000.0}))
+    wait(page, "document.activeElement.id === 'play' && live.player.t > 0")
     pause = page.locator("#pause")
     pause.click()
     assert page.evaluate("live.player.playing") is False
@@ -69,7 +62,9 @@ def test_pause_stops_a_replay(page: Any, server: Running, tmp_path: Path) -> Non
     wait(page, "live.player.t > 5000")
     assert pause.inner_text() == "Pause"
     pause.click()
-    page.click("#leave")
+    page.focus("#leave")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "file"
     wait(page, "live.state.t !== null")
     assert (pause.inner_text(), pause.get_attribute("aria-pressed")) == ("Pause", "false")
 
@@ -173,30 +168,18 @@ def test_a_recorded_run_of_an_agent_replays(page: Any, tmp_path: Path) -> None:
 
 def test_frames_in_any_order_replay_in_that_of_their_times(page: Any, tmp_path: Path) -> None:
     frames = [frame(running=t) | {"n": t, "t": float(t)} for t in (3, 2, 1)]
-    file = tmp_path / "run.json"
-    file.write_text(json.dumps({"agentrt_live": 1, "frames": frames}))
-    replayed(page, file)
+    replayed(page, recorded(tmp_path, *frames))
     assert page.evaluate("live.player.duration") == 2
     assert page.evaluate("live.state.models[0].running") == 3
-
-
-def test_a_recording_of_another_version_is_refused(page: Any, tmp_path: Path) -> None:
-    file = tmp_path / "run.json"
-    file.write_text(json.dumps({"agentrt_live": 2, "frames": [frame()]}))
-    page.goto(FILE)
-    page.set_input_files("#file", file)
-    wait(page, "document.getElementById('status').innerText.includes('of version 2')")
 
 
 def test_only_what_was_seen_is_saved(page: Any, server: Running, tmp_path: Path) -> None:
     save = page.get_by_role("button", name="Save recording")
     page.goto(server.url)
     assert save.is_disabled(), "nothing has been seen"
-    file = tmp_path / "run.json"
-    file.write_text(json.dumps({"agentrt_live": 1, "frames": [frame(), frame() | {"t": 9.0}]}))
     open_live(page, server)
     wait(page, "!document.getElementById('save').disabled")
-    page.set_input_files("#file", file)
+    page.set_input_files("#file", recorded(tmp_path, frame(), frame() | {"t": 9.0}))
     wait(page, "document.getElementById('save').disabled")
     page.get_by_role("button", name="Back to live").click()
     wait(page, "!document.getElementById('save').disabled")
@@ -209,15 +192,16 @@ def test_only_what_was_seen_is_saved(page: Any, server: Running, tmp_path: Path)
     assert [json.loads(each)["t"] for each in kept] == [0.5]
 
 
-@pytest.mark.parametrize(
-    "content", ["", "{", "[]", '{"frames": []}', '{"frames": [3]}', '{"turns": 5}', "null"]
-)
-def test_other_files_are_refused(page: Any, tmp_path: Path, content: str) -> None:
-    file = tmp_path / "other.json"
-    file.write_text(content)
+def test_other_files_are_refused(page: Any, tmp_path: Path) -> None:
     page.goto(FILE)
-    page.set_input_files("#file", file)
-    wait(page, "document.getElementById('status').innerText.includes('cannot be replayed')")
-    assert re.search(
-        "other.json cannot be replayed: it|other.json .* there is nothing", page.inner_text("#status")
-    )
+    page.set_input_files("#file", recorded(tmp_path, frame(), version=2))
+    wait(page, "document.getElementById('status').innerText.includes('of version 2')")
+    for number, content in enumerate(
+        ["", "{", "[]", '{"frames": []}', '{"frames": [3]}', '{"turns": 5}', "null"]
+    ):
+        file = tmp_path / f"other{number}.json"
+        file.write_text(content)
+        page.set_input_files("#file", file)
+        wait(page, "name => document.getElementById('status').innerText.includes(name)", file.name)
+        said = page.inner_text("#status")
+        assert re.search("cannot be replayed: it|cannot be replayed.* there is nothing", said), content

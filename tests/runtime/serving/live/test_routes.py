@@ -1,22 +1,24 @@
-"""Who may read the live page and its events, and how long."""
+"""Who may read the live page and its events, and how long: one stream of frames for any number of pages."""
 
 from __future__ import annotations
 
-import socket
-from collections import Counter
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, aclosing
 from typing import Any
 
 import httpx
 import pytest
 
-from agentrt.runtime import LocalRuntime
+from agentrt.runtime import LocalRuntime, PooledModel
+from agentrt.runtime.serving.live import feed as feed_module
+from agentrt.runtime.serving.live.feed import MAX_BEHIND, SENDS_PER_S, LiveFeed
+from agentrt.runtime.serving.live.frames import Frames
 from agentrt.runtime.serving.live.routes import PUBLIC_PATHS
-from tests.runtime.serving.http.serving import Running, Start, until
-from tests.runtime.serving.http.test_slow_readers import connect
+from tests.patience import in_event_loop
+from tests.runtime.serving.http.serving import Running
 from tests.runtime.serving.live.conftest import OTHER, OWNER, TOKENS, frames_of
-from tests.runtime.serving.server.conftest import HELLO, running
+from tests.runtime.serving.server.conftest import running
 
 ASK = b"GET /live/events HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer " + b"o" * 20 + b"\r\n\r\n"
 
@@ -49,16 +51,6 @@ def test_no_script_but_the_servers_own_may_run(server: Running) -> None:
     text = httpx.get(server.url).text
     assert "://" not in text, "nothing is loaded from elsewhere"
     assert "<script>" not in text
-
-
-def test_what_other_apps_do_is_shown(server: Running) -> None:
-    with httpx.stream("GET", f"{server.url}/live/events", headers=OWNER, timeout=60) as response:
-        frames = frames_of(response)
-        next(frames)
-        body = {"model": "nano", "messages": HELLO, "max_tokens": 3}
-        httpx.post(f"{server.url}/v1/chat/completions", json=body, headers=OTHER, timeout=60)
-        ended = next(each for frame in frames for each in frame["models"][0]["ended"])
-    assert (ended["app"], ended["class"]) == ("<img/src=x/onerror=window.ran=1>", "reactive")
 
 
 def test_answers_from_the_tool_cache_are_shown(server: Running, gate: Any, weather_tool: Any) -> None:
@@ -99,32 +91,6 @@ def test_an_open_page_does_not_delay_the_end_of_the_server(runtime: LocalRuntime
         assert isinstance(rest.result(30), list)
 
 
-@pytest.mark.check
-def test_a_thousand_pages_and_one_that_does_not_read(start: Start) -> None:
-    server = start(tokens=TOKENS, write_timeout_s=0.5)
-    stuck = connect(server, ASK)
-    pages: list[socket.socket] = []
-    answers: Counter[bytes] = Counter()
-    try:
-        for _ in range(1000):
-            pages.append(server.connect())
-            pages[-1].sendall(ASK)
-        for page in pages:
-            received = more = page.recv(65536)
-            while more and received[9:12] == b"200" and b'data: {"n":' not in received:
-                received += (more := page.recv(65536))
-            answers[received[9:12]] += 1
-        # As many as there are places for this app; the others are told so, and the other app has its own.
-        assert set(answers) <= {b"200", b"429"}
-        assert answers.total() == 1000
-        assert answers[b"200"] > 100
-        assert httpx.get(f"{server.url}/live/events", headers=OTHER).status_code == 403
-    finally:
-        for page in (*pages, stuck):
-            page.close()
-    until(lambda: server.connections == 0)
-
-
 @pytest.mark.parametrize("path", ["/", "/live/page.js"])
 def test_other_servers_have_no_public_paths(path: str) -> None:
     from agentrt.runtime.serving.gateway import GatewayConfig, create_gateway
@@ -133,3 +99,123 @@ def test_other_servers_have_no_public_paths(path: str) -> None:
     config = GatewayConfig(upstream="http://127.0.0.1:1", port=0, tokens=TOKENS)
     with listening(create_gateway(config), config) as gateway:
         assert httpx.get(gateway.url + path).status_code == 401
+
+
+class Counting:
+    """Frames that are different each time."""
+
+    def __init__(self, fault_after: int = 1_000_000) -> None:
+        self.made = self.stopped = 0
+        self.many = asyncio.Event()
+        self._fault_after = fault_after
+
+    async def next(self) -> dict[str, Any]:
+        self.made += 1
+        if self.made == 20:
+            self.many.set()
+        if self.made > self._fault_after:
+            raise RuntimeError("a fault")
+        return {"t": float(self.made), "value": self.made}
+
+    def stop(self) -> None:
+        self.stopped += 1
+
+
+@pytest.fixture
+def feed_of(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Makes feeds of many frames a second."""
+    monkeypatch.setattr(feed_module, "INTERVAL_S", 0.001)
+    return LiveFeed
+
+
+@in_event_loop
+async def test_nothing_is_recorded_while_no_page_is_open(runtime: LocalRuntime) -> None:
+    feed = LiveFeed(lambda: Frames(lambda: [PooledModel.of(runtime)]))
+    outputs = runtime._engine._outputs
+    assert outputs.traces == ()
+    for _ in range(2):
+        async with aclosing(feed.events()) as one, aclosing(feed.events()) as other:
+            await anext(one)
+            await anext(other)
+            assert len(outputs.traces) == 1, "one for all pages"
+            making = feed._task
+        await asyncio.wait([making])
+        assert (feed.pages, outputs.traces) == (0, ())
+
+
+@in_event_loop
+async def test_a_frame_is_encoded_once_and_a_new_page_gets_the_newest_at_once(feed_of: Any) -> None:
+    frames = Counting()
+    feed = feed_of(lambda: frames)
+    async with aclosing(feed.events()) as one:
+        first = await anext(one)
+        async with aclosing(feed.events()) as other:
+            assert await anext(other) == first
+            assert frames.made == 1
+        making = feed._task
+    await asyncio.wait([making])
+    assert frames.stopped == 1
+
+
+@in_event_loop
+async def test_a_page_that_does_not_read_is_left_behind(feed_of: Any) -> None:
+    feed = feed_of(Counting)
+    async with aclosing(feed.events()) as slow, aclosing(feed.events()) as fast:
+        await anext(slow)
+        for _ in range(50):
+            await anext(fast)
+        (waiting,) = (page for page in feed._pages if page.qsize() > 1)
+        assert waiting.qsize() == MAX_BEHIND
+        assert b'"n":1,' not in await anext(slow)
+
+
+@in_event_loop
+async def test_equal_frames_are_not_sent(feed_of: Any) -> None:
+    class Idle(Counting):
+        async def next(self) -> dict[str, Any]:
+            return {"t": (await super().next())["t"]}
+
+    frames = Idle()
+    feed = feed_of(lambda: frames)
+    async with aclosing(feed.events()) as page:
+        assert (await anext(page)).count(b"data: ") == 1
+        await frames.many.wait()
+        (waiting,) = feed._pages
+        assert waiting.empty()
+
+
+@in_event_loop
+async def test_many_pages_get_their_frames_less_often(feed_of: Any) -> None:
+    feed = feed_of(Counting)
+    pages = [feed.events() for _ in range(1000)]
+    for page in pages:
+        await anext(page)
+    assert feed.pages == 1000
+    assert feed.interval_s * SENDS_PER_S == 1000
+    for page in pages:
+        await page.aclose()
+    assert feed.pages == 0
+
+
+@in_event_loop
+async def test_the_end_of_the_server_ends_all_streams(feed_of: Any) -> None:
+    feed = feed_of(Counting)
+    pages = [feed.events() for _ in range(3)]
+    for page in pages:
+        await anext(page)
+    assert feed.end() == 3
+    for page in [*pages, feed.events()]:
+        assert [event async for event in page] == []
+
+
+@in_event_loop
+async def test_a_fault_ends_the_streams_and_the_next_page_begins_again(
+    feed_of: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = [Counting(fault_after=1), Counting()]
+    feed = feed_of(lambda: made.pop(0))
+    events = [event async for event in feed.events()]
+    assert len(events) <= 1
+    async with aclosing(feed.events()) as page:
+        assert await anext(page)
+    assert "a fault" in caplog.text

@@ -9,6 +9,8 @@ import openai
 import pytest
 
 from agentrt.runtime import EmbeddingModel, LocalRuntime, ModelPool
+from agentrt.runtime.request.request import Request
+from agentrt.runtime.serving.http.identity import Tokens
 from agentrt.runtime.serving.server import ServerConfig, create_app
 from tests.runtime.serving.http.serving import Running, Start, listening
 from tests.runtime.tiny import tiny_folder
@@ -46,6 +48,33 @@ def start(runtime: LocalRuntime) -> Iterator[Start]:
     """Starts servers with settings of their own on the shared runtime, until the test ends."""
     with ExitStack() as stack:
         yield lambda **settings: stack.enter_context(running(runtime, **settings))
+
+
+@pytest.fixture
+def processed(runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch) -> list[Request]:
+    """The requests that the runtime has been given, in order."""
+    seen: list[Request] = []
+    process = runtime._input_processor.process
+
+    def note(*arguments: Any, **options: Any) -> Request:
+        seen.append(process(*arguments, **options))
+        return seen[-1]
+
+    monkeypatch.setattr(runtime._input_processor, "process", note)
+    return seen
+
+
+APPS = Tokens([("one", "1" * 20), ("two", "2" * 20)])
+ONE, TWO = ({"authorization": f"Bearer {digit * 20}"} for digit in "12")
+
+
+@pytest.fixture
+def two_apps(start: Start) -> Iterator[list[httpx.Client]]:
+    """Clients of the apps ``one``, the owner's, and ``two`` of one server."""
+    server = start(tokens=APPS)
+    with ExitStack() as stack:
+        clients = (httpx.Client(base_url=server.url, headers=each, timeout=60) for each in (ONE, TWO))
+        yield [stack.enter_context(client) for client in clients]
 
 
 @pytest.fixture

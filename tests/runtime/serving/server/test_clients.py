@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import importlib.util
 import json
-import os
 import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -16,10 +11,7 @@ import pytest
 from langchain_core.messages import AIMessageChunk, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
-from pydantic import BaseModel
 
-from agentrt import SpeculationSession, ToolCall, speculable
-from agentrt.testing import ScriptedSpeculator
 from tests.runtime.serving.http.serving import Running
 from tests.runtime.serving.server.conftest import HELLO, WEATHER
 
@@ -72,42 +64,6 @@ def test_langchain_streams(chat: Any, responses_api: bool) -> None:
     ]
 
 
-@pytest.mark.parametrize("method", ["json_schema", "function_calling"])
-def test_langchain_structured_output(chat: Any, method: str) -> None:
-    class Verdict(BaseModel):
-        """A verdict."""
-
-        good: bool
-
-    assert isinstance(chat.with_structured_output(Verdict, method=method).invoke("Is it good?"), Verdict)
-
-
-@pytest.mark.skipif(importlib.util.find_spec("litellm") is None, reason="LiteLLM is not installed")
-@pytest.mark.filterwarnings("default")  # LiteLLM's own
-def test_litellm(server: Running, weather_tool: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # it downloads another one
-    import litellm
-
-    options = {
-        "model": "openai/nano",
-        "api_base": f"{server.url}/v1",
-        "api_key": "none",
-        "temperature": 0,
-        "max_tokens": 80,
-        "num_retries": 0,
-    }
-    whole = litellm.completion(messages=HELLO, **options)
-    streamed = litellm.completion(messages=HELLO, stream=True, **options)
-    text = "".join(chunk.choices[0].delta.content or "" for chunk in streamed)
-    assert text == whole.choices[0].message.content
-    called = litellm.completion(messages=WEATHER, tools=[weather_tool], **options)
-    (call,) = called.choices[0].message.tool_calls
-    assert json.loads(call.function.arguments) == {"city": "Ljubljana"}
-    for provider in ("ollama", "ollama_chat"):  # the first says no content type
-        ollama = options | {"model": f"{provider}/nano", "api_base": server.url}
-        assert litellm.completion(messages=HELLO, **ollama).choices[0].message.content
-
-
 @pytest.mark.needs("curl")
 def test_curl(server: Running) -> None:
     def curl(*arguments: str) -> str:
@@ -138,119 +94,66 @@ def text(content: str) -> list[dict[str, str]]:
 
 
 def function(name: str, argument: str, **fields: Any) -> dict[str, Any]:
-    parameters = {
-        "type": "object",
-        "properties": {argument: {"type": "string", "description": f"The {argument}."}},
-        "required": [argument],
-    }
-    return {
-        "type": "function",
-        "function": {"name": name, "description": name, "parameters": parameters, **fields},
-    }
+    properties = {argument: {"type": "string", "description": f"The {argument}."}}
+    parameters = {"type": "object", "properties": properties, "required": [argument]}
+    described = {"name": name, "description": name, "parameters": parameters, **fields}
+    return {"type": "function", "function": described}
+
+
+def called(**fields: Any) -> list[dict[str, Any]]:
+    """A message that calls ``get_weather``, and its output."""
+    made = {"name": "get_weather", "arguments": '{"city": "Ljubljana"}'}
+    calls = [{"id": "call_1", "type": "function", "function": made}]
+    message = {"role": "assistant", "content": None, "tool_calls": calls, **fields}
+    return [message, {"role": "tool", "tool_call_id": "call_1", "content": "12 C in Ljubljana"}]
 
 
 SMOLAGENTS: dict[str, Any] = {
     "messages": [
         {"role": "system", "content": text("You are an expert assistant who can solve any task by tools.")},
         {"role": "user", "content": text(f"New task:\n{QUESTION}")},
-        {
-            "role": "assistant",
-            "content": text("Calling tools:\n[{'id': 'call_1', 'function': {'name': 'get_weather'}}]"),
-        },
+        {"role": "assistant", "content": text("Calling tools:\n[{'id': 'call_1', 'function': {}}]")},
         {"role": "user", "content": [*text("Call id: call_1\n"), *text("Observation:\n12 C in Ljubljana")]},
     ],
     "stop": ["Observation:", "Calling tools:"],
     "tools": [function("get_weather", "city"), function("final_answer", "answer")],
     "tool_choice": "required",
-    "temperature": 0,
     "max_tokens": 80,
 }
 """The second request of a ToolCallingAgent: contents in parts, a history of texts, a required call."""
-
 CREWAI: dict[str, Any] = {
-    "messages": [
-        {"role": "system", "content": "You are Assistant. You help.\nYour personal goal is: Answer"},
-        {"role": "user", "content": f"\nCurrent Task: {QUESTION}"},
-        {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [
-                {
-                    "id": "call_1",
-                    "type": "function",
-                    "function": {"name": "get_weather", "arguments": '{"city": "Ljubljana"}'},
-                }
-            ],
-        },
-        {"role": "tool", "tool_call_id": "call_1", "name": "get_weather", "content": "12 C in Ljubljana"},
-    ],
+    "messages": [{"role": "system", "content": "You help."}, *WEATHER, *called()],
     "tools": [function("get_weather", "city", strict=True)],
     "tool_choice": "auto",
     "temperature": 0.0,
     "frequency_penalty": 0.0,
-    "presence_penalty": 0.0,
-    "seed": 1,
-    "max_tokens": 80,
     "stream": False,
 }
-"""The second request of an agent with its native function calling."""
-
-
 OPEN_WEBUI: dict[str, Any] = {
     "messages": [{"role": "system", "content": "Be brief."}, *HELLO],
     "temperature": 0.8,
     "top_p": 0.9,
-    "frequency_penalty": 0.2,
-    "presence_penalty": 0,
     "seed": 7,
     "max_tokens": 12,
     "stop": ["###"],
     "logit_bias": {"5": -100},
-    "reasoning_effort": "low",
     "params": {},
     "chat_id": "5d2e",
     "session_id": "x",
 }
-OPEN_WEBUI_TITLE = {
-    "messages": [
-        {
-            "role": "user",
-            "content": '### Task:\nGenerate a short title of the chat.\n### Output:\nJSON: {"title": "…"}\n'
-            "### Chat History:\n<chat_history>\nUSER: Hello!\nASSISTANT: Hi.\n</chat_history>",
-        }
-    ],
-    "max_completion_tokens": 20,
-}
 CONTINUE: dict[str, Any] = {
     "messages": [{"role": "system", "content": "You help."}, {"role": "user", "content": text(QUESTION)}],
     "max_tokens": 80,
-    "temperature": 0,
     "tools": [function("get_weather", "city", strict=False)],
     "parallel_tool_calls": False,
     "prediction": {"type": "content", "content": "x"},
 }
 VERCEL: dict[str, Any] = {
-    "messages": [
-        {"role": "user", "content": QUESTION},
-        {
-            "role": "assistant",
-            "content": None,
-            "reasoning_content": "Hm.",
-            "tool_calls": [
-                {
-                    "type": "function",
-                    "id": "call_1",
-                    "function": {"name": "get_weather", "arguments": '{"city": "Ljubljana"}'},
-                }
-            ],
-        },
-        {"role": "tool", "tool_call_id": "call_1", "content": '{"temperature_c": 12}'},
-    ],
+    "messages": [*WEATHER, *called(reasoning_content="Hm.")],
     "tools": [function("get_weather", "city")],
-    "tool_choice": "auto",
     "user": "someone",
-    "top_p": 1,
-    "seed": 1,
+    "metadata": {"a": "b"},
+    "store": True,
     "reasoning_effort": "minimal",
     "verbosity": "low",
 }
@@ -258,7 +161,6 @@ FRAMEWORKS = [
     (SMOLAGENTS, "final_answer"),
     (CREWAI, "12"),
     (OPEN_WEBUI, "content"),
-    (OPEN_WEBUI_TITLE, "content"),
     (CONTINUE, "get_weather"),
     (VERCEL, "12"),
 ]
@@ -274,133 +176,3 @@ def test_requests_as_frameworks_send_them(server: Running, body: dict[str, Any],
     events = httpx.post(f"{server.url}/v1/chat/completions", json=streamed)
     assert events.status_code == 200, events.text
     assert events.text.endswith("data: [DONE]\n\n")
-
-
-def test_a_completion_in_continues_editor(server: Running) -> None:
-    body = {
-        "model": "nano",
-        "prompt": "<|fim_prefix|>def add(a, b):\n    return <|fim_suffix|>\n<|fim_middle|>",
-        "max_tokens": 8,
-        "temperature": 0.01,
-        "top_p": None,
-        "frequency_penalty": None,
-        "presence_penalty": None,
-        "stop": ["<|endoftext|>", "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "\n\n", "```"],
-        "stream": True,
-    }
-    response = httpx.post(f"{server.url}/v1/completions", json=body)
-    *chunks, end = [line.removeprefix("data: ") for line in response.text.splitlines() if line]
-    assert end == "[DONE]"
-    assert all(json.loads(chunk)["object"] == "text_completion" for chunk in chunks)
-    assert json.loads(chunks[-1])["choices"][0]["finish_reason"] in ("stop", "length")
-
-
-def test_smolagents(server: Running) -> None:
-    smolagents: Any = pytest.importorskip("smolagents", reason="needs smolagents")
-    cities: list[str] = []
-
-    def get_weather(city: str) -> str:
-        """Current weather in a city.
-
-        Args:
-            city: The city.
-        """
-        cities.append(city)
-        return f"12 C in {city}"
-
-    for stream in (False, True):
-        model = smolagents.OpenAIModel(
-            "nano", api_base=f"{server.url}/v1", api_key="none", temperature=0, max_tokens=80
-        )
-        agent = smolagents.ToolCallingAgent(
-            tools=[smolagents.tool(get_weather)],
-            model=model,
-            max_steps=2,
-            stream_outputs=stream,
-            verbosity_level=smolagents.LogLevel.OFF,
-        )
-        assert agent.run(QUESTION)
-    assert cities == ["Ljubljana"] * 2
-
-
-CREW = """
-import sys
-from crewai import LLM, Agent, Crew, Task
-from crewai.tools import tool
-
-@tool("get_weather")
-def get_weather(city: str) -> str:
-    "Current weather in a city."
-    print("looked up", city)
-    return f"12 C in {city}"
-
-for stream in (False, True):
-    server = {"model": "openai/nano", "base_url": sys.argv[1], "api_key": "none"}
-    llm = LLM(**server, temperature=0, max_tokens=80, stream=stream)
-    agent = Agent(role="Assistant", goal="Answer", backstory="You help.", llm=llm, tools=[get_weather])
-    task = Task(description=sys.argv[2], expected_output="One sentence.", agent=agent)
-    print("answer:", Crew(agents=[agent], tasks=[task]).kickoff())
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(importlib.util.find_spec("crewai") is None, reason="needs crewai")
-def test_crewai(server: Running, tmp_path: Path) -> None:
-    quiet = {
-        "CREWAI_DISABLE_TELEMETRY": "true",
-        "CREWAI_TRACING_ENABLED": "false",
-        "OTEL_SDK_DISABLED": "true",
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", CREW, f"{server.url}/v1", QUESTION],
-        env={**os.environ, **quiet, "HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("looked up Ljubljana") == 2
-    assert done.stdout.count("answer:") == 2
-    assert "12 C in Ljubljana" in done.stdout
-
-
-@pytest.mark.filterwarnings("default")  # LiteLLM's own
-def test_litellm_in_a_session(
-    server: Running, weather_tool: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # it downloads another one
-    litellm: Any = pytest.importorskip("litellm", reason="needs litellm")
-    cities: list[str] = []
-
-    @speculable
-    async def get_weather(city: str) -> str:
-        cities.append(city)
-        return '{"temperature_c": 12}'
-
-    async def model(messages: Any, tools: Any) -> Any:
-        answer = await litellm.acompletion(
-            model="openai/nano",
-            messages=messages,
-            tools=tools,
-            api_base=f"{server.url}/v1",
-            api_key="none",
-            temperature=0,
-            max_tokens=80,
-        )
-        return answer.choices[0].message.model_dump()
-
-    async def main() -> tuple[str, int]:
-        messages: list[Any] = list(WEATHER)
-        predictor = ScriptedSpeculator([ToolCall("get_weather", {"city": "Ljubljana"})])
-        async with SpeculationSession([get_weather], predictor) as session:
-            messages.append(await session.ask(model, messages, [weather_tool]))
-            (made,) = messages[-1]["tool_calls"]
-            arguments = json.loads(made["function"]["arguments"])
-            said = await session.acall(ToolCall("get_weather", arguments, made["id"]))
-            messages.append({"role": "tool", "tool_call_id": made["id"], "content": said})
-            answer = await session.ask(model, messages, [weather_tool])
-            return answer["content"], session.report().total.claims
-
-    answer, claims = asyncio.run(main())
-    assert "12" in answer
-    assert (cities, claims) == (["Ljubljana"], 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,18 +22,16 @@ from agentrt.errors import ConfigurationError, InvalidRequestError
 from agentrt.runtime import EmbeddingModel, LocalRuntime
 from agentrt.runtime.serving.server import ServerConfig, create_app
 from tests.hypothesis_profiles import examples
-from tests.runtime.pool.tiny_bert import HIDDEN, write_tiny_bert
+from tests.runtime.pool.conftest import bert, bert_folder
+from tests.runtime.pool.tiny_bert import write_tiny_bert
 from tests.runtime.serving.http.serving import Running, until
 from tests.runtime.serving.server.conftest import HELLO, running
 from tests.runtime.serving.server.test_schema import check_operation
 from tests.runtime.serving.server.test_shares import send
 
+__all__ = ["bert", "bert_folder"]
+
 TEXTS = ["The weather in Oslo", "cat"]
-
-
-@pytest.fixture(scope="module")
-def bert(tmp_path_factory: pytest.TempPathFactory) -> EmbeddingModel:
-    return EmbeddingModel.open(write_tiny_bert(tmp_path_factory.mktemp("embedding") / "tiny-bert"))
 
 
 @pytest.fixture
@@ -63,16 +60,6 @@ def test_the_official_client(embedding_server: Running, bert: EmbeddingModel) ->
     np.testing.assert_allclose(alone.embedding, expected.vectors[0], atol=1e-4)
     assert (found.object, found.model) == ("list", "tiny-bert")
     assert found.usage.prompt_tokens == found.usage.total_tokens == expected.tokens
-
-
-def test_base64_is_little_endian_float32(embedder: httpx.Client) -> None:
-    plain, coded = (
-        embedder.post("/v1/embeddings", json={"input": "cat", "encoding_format": form}).json()["data"][0]
-        for form in ("float", "base64")
-    )
-    numbers = np.frombuffer(base64.b64decode(coded["embedding"]), "<f4")
-    assert numbers.tolist() == plain["embedding"]
-    assert len(numbers) == HIDDEN
 
 
 @pytest.mark.parametrize(
@@ -155,6 +142,8 @@ def test_the_model_is_listed_and_does_not_chat(embedder: httpx.Client) -> None:
     assert (nano["id"], bert["id"]) == ("nano", "tiny-bert")
     assert (bert["capabilities"], bert["max_model_len"], bert["status"]) == (["embeddings"], 32, "loaded")
     assert embedder.get("/v1/models/tiny-bert").json() == bert
+    body = {"input": "cat", "priority": 1, "user": "me", "input_type": "query"}
+    assert embedder.post("/v1/embeddings", json=body).headers["x-agentrt-priority"] == "proactive"
     chat = embedder.post("/v1/chat/completions", json={"model": "tiny-bert", "messages": HELLO})
     assert chat.json()["error"]["code"] == "model_not_found"
 
@@ -176,12 +165,6 @@ def test_any_text_has_a_vector_or_is_too_long(bert: EmbeddingModel, texts: list[
     with suppress(InvalidRequestError):
         for vector in asyncio.run(bert.aembed(texts)).vectors:
             assert np.linalg.norm(vector) == pytest.approx(1, abs=1e-4)
-
-
-def test_priority_and_other_fields(embedder: httpx.Client) -> None:
-    body = {"input": "cat", "priority": 1, "user": "me", "input_type": "query"}
-    response = embedder.post("/v1/embeddings", json=body)
-    assert (response.status_code, response.headers["x-agentrt-priority"]) == (200, "proactive")
 
 
 def test_requests_count_and_end_with_their_clients(

@@ -9,35 +9,30 @@ from typing import Any
 import httpx
 import pytest
 
-from agentrt.errors import ConfigurationError, InvalidRequestError
+from agentrt.errors import InvalidRequestError
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.engine.output.generation import LogprobsDelta
 from agentrt.runtime.engine.output.pending import LOGPROBS_AT_ONCE
-from agentrt.runtime.serving.server import ServerConfig
 from agentrt.runtime.serving.server.answers import MAX_LOGPROBS, bound_answers
-from agentrt.runtime.serving.server.chat_answer import ChatWriter
-from agentrt.runtime.serving.server.chat_request import ChatRequest
+from agentrt.runtime.serving.server.chat import ChatRequest, _ChatWriter
 from tests.runtime.serving.http.serving import Running, Start
 from tests.runtime.serving.server.conftest import HELLO
 
-ROUTES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "/v1/chat/completions": (
-        {"messages": HELLO, "logprobs": True, "top_logprobs": 20, "n": 16},
-        {"max_tokens": 500},
-    ),
-    "/v1/completions": ({"prompt": ["a", "b"], "logprobs": 5, "n": 8}, {"max_tokens": 1000}),
-    "/v1/responses": (
-        {"input": "Hello!", "include": ["message.output_text.logprobs"], "top_logprobs": 20},
-        {"max_output_tokens": 5000},
-    ),
-}
+IN_RESPONSES = {"include": ["message.output_text.logprobs"], "top_logprobs": 20, "max_output_tokens": 5000}
 
 
-@pytest.mark.parametrize("route", ROUTES)
-def test_more_log_probabilities_than_a_request_may_have_are_refused(http: httpx.Client, route: str) -> None:
-    body, longer = ROUTES[route]
-    answer = http.post(route, json=body | longer)
-    param = "include" if "include" in body else "logprobs"
+@pytest.mark.parametrize(
+    ("route", "body", "param"),
+    [
+        ("chat/completions", {"messages": HELLO, "logprobs": True, "n": 16, "max_tokens": 5000}, "logprobs"),
+        ("completions", {"prompt": ["a", "b"], "logprobs": 5, "n": 8, "max_tokens": 1000}, "logprobs"),
+        ("responses", {"input": "Hello!", **IN_RESPONSES}, "include"),
+    ],
+)
+def test_more_log_probabilities_than_a_request_may_have_are_refused(
+    http: httpx.Client, route: str, body: dict[str, Any], param: str
+) -> None:
+    answer = http.post(f"/v1/{route}", json=body)
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
 
 
@@ -55,7 +50,7 @@ def test_what_was_not_read_comes_in_small_parts(runtime: LocalRuntime) -> None:
     assert sum(sizes) == 200
     assert max(sizes) <= LOGPROBS_AT_ONCE
 
-    writer = ChatWriter("nano", ChatRequest(messages=HELLO))
+    writer = _ChatWriter("nano", ChatRequest(messages=HELLO))
     writer.runtime = runtime
     chunks = [chunk for event in events for chunk in writer.chunks(0, event)]
     sent = [
@@ -100,51 +95,33 @@ def answer_tokens(server: Running, route: str, body: dict[str, Any]) -> int:
 
 
 @pytest.mark.check
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("route", BODIES)
-def test_an_answer_without_max_tokens_has_the_servers_default(start: Start, route: str, stream: bool) -> None:
+def test_an_answer_without_max_tokens_has_the_servers_default(start: Start) -> None:
     server = start(default_max_tokens=3)
-    body = BODIES[route] | {"stream": stream}
-    assert answer_tokens(server, route, dict(body)) == 3
-    assert answer_tokens(server, route, body | ASKED.get(route, {"max_tokens": 5})) == 5
+    for route, asked in BODIES.items():
+        for body in (asked | {"stream": False}, asked | {"stream": True}):
+            assert answer_tokens(server, route, dict(body)) == 3
+            assert answer_tokens(server, route, body | ASKED.get(route, {"max_tokens": 5})) == 5
+    below_zero = BODIES["/api/generate"] | {"stream": False, "options": {"num_predict": -1}}
+    assert answer_tokens(server, "/api/generate", below_zero) == 3
 
 
-def test_below_zero_is_ollamas_default(start: Start) -> None:
-    server = start(default_max_tokens=3)
-    body = {"model": "nano", "prompt": "Hello!", "stream": False, "options": {"num_predict": -1}}
-    assert answer_tokens(server, "/api/generate", body) == 3
-
-
-@pytest.mark.parametrize("tokens", [0, -1, 1.5, True])
-def test_a_default_that_no_answer_can_have_is_refused(tokens: Any) -> None:
-    with pytest.raises(ConfigurationError, match="default_max_tokens"):
-        ServerConfig(default_max_tokens=tokens)
-
-
-def test_a_default_gives_way_to_the_number_of_log_probabilities() -> None:
-    options: Any = {"logprobs": 20}
-    bound_answers(options, default=10**6, answers=2)
-    assert MAX_LOGPROBS - 42 < options["max_tokens"] * 2 * 21 <= MAX_LOGPROBS
-    options = {"logprobs": 20, "max_tokens": None}
-    bound_answers(options, default=7)
-    assert options["max_tokens"] == 7
-
-
-def test_with_log_probabilities_an_answer_gets_a_limit() -> None:
-    options: Any = {"logprobs": 20}
-    bound_answers(options, default=None, answers=2)
-    assert MAX_LOGPROBS - 42 < options["max_tokens"] * 2 * 21 <= MAX_LOGPROBS
-    nothing: Any = {"logprobs": 20, "max_tokens": 0}
-    bound_answers(nothing, default=None)
-    assert nothing["max_tokens"] == 0  # the runtime refuses it
-
-
-def test_a_limit_that_fits_stays_and_nothing_is_bounded_without_log_probabilities() -> None:
-    fits: Any = {"logprobs": 0, "max_tokens": MAX_LOGPROBS}
-    bound_answers(fits, default=None)
-    assert fits["max_tokens"] == MAX_LOGPROBS
-    with pytest.raises(InvalidRequestError, match=f"at most {MAX_LOGPROBS // 2} tokens"):
-        bound_answers(fits, default=None, answers=2)
-    free: Any = {"max_tokens": 10**9, "logprobs": None}
-    bound_answers(free, default=None, answers=16)
-    assert free["max_tokens"] == 10**9
+@pytest.mark.parametrize(
+    ("asked", "default", "answers", "bound"),
+    [
+        ({"logprobs": 20}, 10**6, 2, MAX_LOGPROBS // 42),
+        ({"logprobs": 20}, None, 2, MAX_LOGPROBS // 42),
+        ({"logprobs": 20, "max_tokens": None}, 7, 1, 7),
+        ({"logprobs": 20, "max_tokens": 0}, None, 1, 0),  # the runtime refuses it
+        ({"logprobs": 0, "max_tokens": MAX_LOGPROBS}, None, 1, MAX_LOGPROBS),
+        ({"logprobs": 0, "max_tokens": MAX_LOGPROBS}, None, 2, None),
+        ({"logprobs": None, "max_tokens": 10**9}, None, 16, 10**9),
+    ],
+)
+def test_answers_are_bounded(asked: Any, default: int | None, answers: int, bound: int | None) -> None:
+    """By the server's default, and by the number of log probabilities; a greater number is refused."""
+    if bound is None:
+        with pytest.raises(InvalidRequestError, match=f"at most {MAX_LOGPROBS // answers} tokens"):
+            bound_answers(asked, default, answers)
+    else:
+        bound_answers(asked, default, answers)
+        assert asked["max_tokens"] == bound

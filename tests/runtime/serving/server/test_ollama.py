@@ -15,6 +15,7 @@ from tests.runtime.serving.http.serving import Start
 from tests.runtime.serving.server.conftest import HELLO, WEATHER
 
 CHAT: dict[str, Any] = {"model": "nano", "messages": HELLO, "options": {"num_predict": 10}}
+TOO_LONG = {"model": "nano", "prompt": "word " * 20000}
 
 
 def lines_of(response: httpx.Response) -> list[Any]:
@@ -25,7 +26,9 @@ def lines_of(response: httpx.Response) -> list[Any]:
 
 def test_a_chat_is_streamed_by_default(http: httpx.Client, runtime: LocalRuntime) -> None:
     expected = runtime.generate(HELLO, max_tokens=10)
-    lines = lines_of(http.post("/api/chat", json=CHAT))
+    response = http.post("/api/chat", json=CHAT, headers={"x-agentrt-priority": "proactive"})
+    assert response.headers["x-agentrt-priority"] == "proactive"
+    lines = lines_of(response)
     assert "".join(line["message"]["content"] for line in lines) == expected.text
     assert all(line["message"]["role"] == "assistant" for line in lines)
     assert [line["done"] for line in lines] == [*[False] * (len(lines) - 1), True]
@@ -36,13 +39,8 @@ def test_a_chat_is_streamed_by_default(http: httpx.Client, runtime: LocalRuntime
     for name in ("total_duration", "load_duration", "prompt_eval_duration", "eval_duration"):
         assert isinstance(last[name], int)
         assert 0 <= last[name] <= last["total_duration"]
-
-
-def test_a_chat_that_is_not_streamed(http: httpx.Client) -> None:
-    streamed = lines_of(http.post("/api/chat", json=CHAT))
     whole = http.post("/api/chat", json=CHAT | {"stream": False}).json()
-    assert whole["message"]["content"] == "".join(line["message"]["content"] for line in streamed)
-    assert (whole["done"], whole["eval_count"]) == (True, 10)
+    assert (whole["message"]["content"], whole["done"], whole["eval_count"]) == (expected.text, True, 10)
 
 
 def test_options_are_those_of_the_runtime(http: httpx.Client, runtime: LocalRuntime) -> None:
@@ -133,19 +131,14 @@ def test_models(http: httpx.Client, name: str) -> None:
         ("/api/chat", {**CHAT, "options": {"repeat_penalty": -1}}, 400, "options.repeat_penalty:"),
         ("/api/chat", {**CHAT, "format": {"type": "bogus"}}, 400, "format:"),
         ("/api/generate", {"model": "nano", "prompt": " ", "system": "Help."}, 400, "prompt:"),
-        (
-            "/api/generate",
-            {"model": "nano", "prompt": "word " * 20000, "system": "Help."},
-            400,
-            "Shorten the prompt, or use a model",
-        ),
+        ("/api/generate", {**TOO_LONG, "system": "Help."}, 400, "Shorten the prompt, or use a model"),
         ("/api/chat", {**CHAT, "options": {"top_k": "x"}}, 400, "top_k"),
         ("/api/chat", {**CHAT, "format": "xml"}, 400, "format"),
         ("/api/chat", {**CHAT, "tools": [3]}, 400, "tools[0]"),
         ("/api/generate", {"model": "nano", "prompt": "x", "suffix": "y"}, 400, "suffix"),
         ("/api/generate", {"model": "nano", "prompt": "x", "context": [1, 2]}, 400, "context"),
         ("/api/generate", {"model": "nano", "prompt": "x", "template": "{{ x }}"}, 400, "template"),
-        ("/api/generate", {"model": "nano", "prompt": "word " * 20000}, 400, "the prompt is too long"),
+        ("/api/generate", TOO_LONG, 400, "the prompt is too long"),
         ("/api/show", {"model": "none"}, 404, "not served"),
     ],
 )
@@ -201,8 +194,3 @@ def test_no_content_type_lets_a_web_page_in(start: Start, headers: dict[str, str
             for kind in CONTENT_TYPES:
                 said = {} if kind is None else {"content-type": kind}
                 assert http.post(path, content=json.dumps(CHAT), headers=said).status_code == status
-
-
-def test_a_priority(http: httpx.Client) -> None:
-    response = http.post("/api/chat", json=CHAT, headers={"x-agentrt-priority": "proactive"})
-    assert response.headers["x-agentrt-priority"] == "proactive"

@@ -1,8 +1,10 @@
-"""Responses through the official client."""
+"""Responses through the official client: whole and streamed, stored, continued, shown and deleted."""
 
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import Any
 
 import httpx
@@ -10,6 +12,12 @@ import openai
 import pytest
 
 from agentrt.runtime import LocalRuntime
+from agentrt.runtime.contexts.response_chains import ResponseChains
+from agentrt.runtime.contexts.table import ContextTable
+from agentrt.runtime.serving.server.response_items import input_items
+from tests.patience import until
+from tests.runtime.conftest import Gate
+from tests.runtime.contexts.memory_store import MemoryStore
 from tests.runtime.serving.server.conftest import HELLO
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -20,48 +28,30 @@ REQUEST: Any = SHORT | {
     "tools": [TOOL],
     "max_output_tokens": 80,
 }
-CALLS: Any = [
-    {"type": "function_call", "call_id": "a", "name": "get_weather", "arguments": "{}"},
-    {"type": "function_call", "call_id": "b", "name": "get_weather", "arguments": "{}"},
-    {"type": "function_call_output", "call_id": "a", "output": "12 C"},
-]
 
 
 def test_an_answer_is_that_of_the_runtime(client: openai.OpenAI, runtime: LocalRuntime) -> None:
     expected = runtime.generate(HELLO, max_tokens=40)
-    response = client.responses.create(**SHORT)
+    response: Any = client.responses.create(**SHORT)
     assert (response.status, response.output_text) == ("completed", expected.text)
-    assert response.usage is not None
     assert response.usage.input_tokens == expected.usage.prompt_tokens
     assert response.usage.output_tokens == expected.usage.completion_tokens
     assert response.model_dump()["store"] is True
 
 
 def test_an_answer_that_is_cut(client: openai.OpenAI) -> None:
-    response = client.responses.create(**SHORT | {"max_output_tokens": 5})
-    assert response.status == "incomplete"
-    assert response.incomplete_details is not None
-    assert response.incomplete_details.reason == "max_output_tokens"
+    response: Any = client.responses.create(**SHORT | {"max_output_tokens": 5})
+    assert (response.status, response.incomplete_details.reason) == ("incomplete", "max_output_tokens")
 
 
 def test_a_stream_has_an_event_for_each_step(client: openai.OpenAI) -> None:
     whole = client.responses.create(**SHORT)
     events: list[Any] = list(client.responses.create(**SHORT, stream=True))
     assert [event.sequence_number for event in events] == list(range(len(events)))
-    kinds = [event.type for event in events]
-    assert kinds[:4] == [
-        "response.created",
-        "response.in_progress",
-        "response.output_item.added",
-        "response.content_part.added",
-    ]
-    assert kinds[-4:] == [
-        "response.output_text.done",
-        "response.content_part.done",
-        "response.output_item.done",
-        "response.completed",
-    ]
-    assert set(kinds[4:-4]) == {"response.output_text.delta"}
+    kinds = [event.type.removeprefix("response.") for event in events]
+    assert kinds[:4] == ["created", "in_progress", "output_item.added", "content_part.added"]
+    assert kinds[-4:] == ["output_text.done", "content_part.done", "output_item.done", "completed"]
+    assert set(kinds[4:-4]) == {"output_text.delta"}
     assert "".join(event.delta for event in events[4:-4]) == whole.output_text
     assert events[-1].response.output_text == whole.output_text
     assert events[-1].response.usage == whole.usage
@@ -82,14 +72,6 @@ def test_a_call_whole_and_streamed(client: openai.OpenAI) -> None:
     assert (done.item.arguments, done.item.name) == ("".join(written), "get_weather")
 
 
-def test_a_conversation_continues(client: openai.OpenAI) -> None:
-    response: Any = client.responses.create(**REQUEST)
-    (call,) = response.output
-    result = {"type": "function_call_output", "call_id": call.call_id, "output": '{"temperature_c": 12}'}
-    items: Any = [{"role": "user", "content": REQUEST["input"]}, call.model_dump(), result]
-    assert "12" in client.responses.create(**REQUEST | {"input": items}).output_text
-
-
 def test_input_items_become_chat_messages(client: openai.OpenAI, runtime: LocalRuntime) -> None:
     messages = [
         {"role": "system", "content": "You are brief."},
@@ -105,9 +87,8 @@ def test_input_items_become_chat_messages(client: openai.OpenAI, runtime: LocalR
         {"type": "message", "role": "user", "content": "Who are you?"},
     ]
     options = {"input": items, "instructions": "You are brief.", "max_output_tokens": 20}
-    response = client.responses.create(**SHORT | options)
+    response: Any = client.responses.create(**SHORT | options)
     assert response.output_text == expected.text
-    assert response.usage is not None
     assert response.usage.input_tokens == expected.usage.prompt_tokens
 
 
@@ -130,47 +111,6 @@ def test_logprobs(client: openai.OpenAI) -> None:
     assert [entry.logprob for entry in streamed] == [entry.logprob for entry in logprobs][: len(streamed)]
 
 
-@pytest.mark.parametrize(
-    ("change", "param"),
-    [
-        ({"input": []}, "input"),
-        ({"input": " "}, "input"),
-        ({"input": "word " * 20_000}, "input"),
-        ({"instructions": "word " * 20_000}, "input"),
-        ({"input": 3}, "input"),
-        ({"input": [{"type": "image_generation_call"}]}, "input[0]"),
-        ({"input": ["x"]}, "input[0]"),
-        ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content[0]"),
-        ({"input": [*CALLS, {"role": "wizard", "content": "x"}], "instructions": "Help."}, "input[3].role"),
-        ({"input": [*CALLS, {**CALLS[1], "name": ""}]}, "input[3].name"),
-        ({"input": [{**CALLS[0], "arguments": "{"}]}, "input[0].arguments"),
-        ({"input": [*CALLS, {**CALLS[1], "arguments": "[]"}]}, "input[3].arguments"),
-        ({"input": [*CALLS, {**CALLS[1], "call_id": 7}]}, "input[3].call_id"),
-        ({"input": [*CALLS, {"type": "function_call_output", "call_id": "a"}]}, "input[3].output"),
-        (
-            {"input": [*CALLS, {"type": "function_call_output", "call_id": 7, "output": ""}]},
-            "input[3].call_id",
-        ),
-        ({"previous_response_id": "resp_1"}, "previous_response_id"),
-        ({"background": True}, "background"),
-        ({"max_output_tokens": 0}, "max_output_tokens"),
-        ({"max_output_tokens": 1 << 20, "include": ["message.output_text.logprobs"]}, "include"),
-        ({"text": {"format": {"type": "xml"}}}, "text.format"),
-        ({"text": {"format": {"type": "json_schema"}}}, "text.format"),
-        ({"text": {"format": {"type": "json_schema", "schema": {"type": "bogus"}}}}, "text.format"),
-        ({"tools": [TOOL | {"name": ""}]}, "tools[0].name"),
-        ({"tools": [TOOL, TOOL]}, "tools[1].name"),
-        ({"tools": [{"type": "web_search"}]}, "tools[0]"),
-        ({"tool_choice": {"type": "function", "name": "x"}, "tools": [TOOL]}, "tool_choice"),
-    ],
-)
-@pytest.mark.parametrize("streamed", [False, True])
-def test_invalid_requests(http: httpx.Client, change: dict[str, Any], param: str, streamed: bool) -> None:
-    response = http.post("/v1/responses", json=SHORT | {"stream": streamed} | change)
-    assert response.status_code == 400
-    assert response.json()["error"]["param"] == param
-
-
 def test_a_wrong_item_is_named_also_where_it_continues_a_response(client: openai.OpenAI) -> None:
     first = client.responses.create(**SHORT | {"max_output_tokens": 2})
     wrong: Any = [
@@ -183,8 +123,271 @@ def test_a_wrong_item_is_named_also_where_it_continues_a_response(client: openai
         assert caught.value.param == "input[1].arguments"
 
 
-def test_the_refusal_of_a_conversation_says_what_to_send(http: httpx.Client) -> None:
-    message = http.post("/v1/responses", json=SHORT | {"conversation": "x_1"}).json()["error"]["message"]
-    assert (
-        message == "conversation: there are none here. Send previous_response_id, or the whole conversation."
-    )
+SYSTEM = "You help with notes, mail and the calendar."
+
+
+def create(client: openai.OpenAI, text: Any, *, streamed: bool = False, **options: Any) -> Any:
+    body = {"model": "nano", "input": text, "max_output_tokens": 30, **options}
+    if not streamed:
+        return client.responses.create(**body)
+    *_, last = client.responses.create(**body, stream=True)
+    assert last.type in ("response.completed", "response.incomplete")
+    return last.response
+
+
+def conversations(http: httpx.Client) -> list[list[str]]:
+    listed = http.get("/v1/contexts").json()["data"]
+    shown = [http.get(f"/v1/contexts/{context['id']}").json() for context in listed]
+    assert {context["kind"] for context in shown} <= {"responses"}
+    return sorted([message["content"] for message in context["messages"]] for context in shown)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_response_continues_the_conversation(
+    client: openai.OpenAI, runtime: LocalRuntime, http: httpx.Client, streamed: bool
+) -> None:
+    messages: list[Any] = []
+    previous: Any = None
+    for question in ("Hello!", "What is the weather in Oslo?", "And in Bergen?"):
+        messages.append({"role": "user", "content": question})
+        expected = runtime.generate(messages, max_tokens=30, app="stateless")
+        id = None if previous is None else previous.id
+        response = create(client, question, previous_response_id=id, streamed=streamed)
+        assert response.output_text == expected.text
+        assert response.usage.input_tokens == expected.usage.prompt_tokens
+        assert response.previous_response_id == id
+        messages.append({"role": "assistant", "content": expected.text})
+        previous = response
+    assert previous.usage.input_tokens_details.cached_tokens > 0
+    assert conversations(http) == [[message["content"] for message in messages]]
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_tool_loop(client: openai.OpenAI, http: httpx.Client, streamed: bool) -> None:
+    options: dict[str, Any] = {"tools": REQUEST["tools"], "max_output_tokens": 80}
+    asked = create(client, REQUEST["input"], **options, streamed=streamed)
+    (call,) = asked.output
+    output: Any = {"type": "function_call_output", "call_id": call.call_id, "output": '{"temperature_c": 12}'}
+    following = options | {"previous_response_id": asked.id}
+    answer = create(client, [output], **following, streamed=streamed)
+    assert "12" in answer.output_text
+    items: Any = [{"role": "user", "content": REQUEST["input"]}, call.model_dump(), output]
+    whole = create(client, items, **options, store=False)
+    assert answer.output_text == whole.output_text
+    assert len(conversations(http)) == 1
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_an_output_of_a_call_that_was_not_made_is_refused(
+    client: openai.OpenAI, http: httpx.Client, streamed: bool
+) -> None:
+    first = create(client, "Hello!")
+    before = conversations(http)
+    orphan: Any = [{"type": "function_call_output", "call_id": "call_0", "output": "12 C"}]
+    with pytest.raises(openai.BadRequestError, match="call_0") as caught:
+        create(client, orphan, previous_response_id=first.id, streamed=streamed)
+    assert caught.value.param == "input"
+    odd: Any = [{"type": "function_call_output", "call_id": ["call_0"], "output": "12 C"}]
+    with pytest.raises(openai.BadRequestError):
+        create(client, odd, previous_response_id=first.id)
+    assert conversations(http) == before
+    # A whole conversation may be cut in front.
+    cut: Any = [*orphan, {"role": "assistant", "content": "12 C."}, {"role": "user", "content": "Thanks."}]
+    begun = create(client, cut, streamed=streamed)
+    assert create(client, "And now?", previous_response_id=begun.id, streamed=streamed).output_text
+
+
+def test_instructions_are_of_one_response(client: openai.OpenAI, runtime: LocalRuntime) -> None:
+    first = create(client, "Hello!", instructions=SYSTEM)
+    second = create(client, "Who are you?", previous_response_id=first.id)
+    messages = [
+        {"role": "user", "content": "Hello!"},
+        {"role": "assistant", "content": first.output_text},
+        {"role": "user", "content": "Who are you?"},
+    ]
+    assert second.output_text == runtime.generate(messages, max_tokens=30).text
+    third = create(client, "Who are you?", previous_response_id=first.id, instructions="Be brief.")
+    messages.insert(0, {"role": "system", "content": "Be brief."})
+    assert third.output_text == runtime.generate(messages, max_tokens=30).text
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_full_conversation_says_what_helps_and_it_does(client: openai.OpenAI, streamed: bool) -> None:
+    first = create(client, "word " * 600, max_output_tokens=2)
+    advice = "send what still matters of the conversation as input, without previous_response_id"
+    with pytest.raises(openai.BadRequestError, match=advice) as caught:
+        create(client, "word " * 600, previous_response_id=first.id, streamed=streamed)
+    assert (caught.value.code, caught.value.param) == ("context_length_exceeded", "input")
+    items: Any = [*first.output, {"role": "user", "content": "What did you say?"}]
+    assert create(client, items, streamed=streamed).status == "completed"
+    many: Any = [{"role": "user", "content": "x"}] * 4095
+    with pytest.raises(openai.BadRequestError, match=f"would have 4097 messages.*{advice}") as caught:
+        create(client, many, previous_response_id=first.id, streamed=streamed)
+    assert caught.value.param == "input"
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_stored_response_is_shown_and_deleted(
+    client: openai.OpenAI, http: httpx.Client, streamed: bool
+) -> None:
+    response = create(client, "Hello!", metadata={"key": "value"}, streamed=streamed)
+    assert client.responses.retrieve(response.id) == response
+    path = f"/v1/responses/{response.id}"
+    assert http.get(path, params={"stream": True}).status_code == 400
+    following = create(client, "Who are you?", previous_response_id=response.id)
+    assert http.delete(path).json() == {"id": response.id, "object": "response", "deleted": True}
+    for use in (client.responses.retrieve, client.responses.delete):
+        with pytest.raises(openai.NotFoundError) as caught:
+            use(response.id)
+        assert caught.value.code == "response_not_found"
+    with pytest.raises(openai.BadRequestError) as refused:
+        create(client, "Hello!", previous_response_id=response.id)
+    named = refused.value.code, refused.value.param
+    assert named == ("previous_response_not_found", "previous_response_id")
+    assert create(client, "And you?", previous_response_id=following.id).output_text
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_store_false_stores_nothing(client: openai.OpenAI, http: httpx.Client, streamed: bool) -> None:
+    first = create(client, "Hello!")
+    before = conversations(http)
+    second = create(client, "Who are you?", previous_response_id=first.id, store=False, streamed=streamed)
+    assert second.model_dump()["store"] is False
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(second.id)
+    assert conversations(http) == before
+    stored = create(client, "Who are you?", previous_response_id=first.id)
+    assert stored.output_text == second.output_text
+
+
+def test_a_response_that_is_not_complete_is_not_stored(http: httpx.Client) -> None:
+    body = SHORT | {"max_output_tokens": 3000, "ignore_eos": True, "stream": True}
+    with http.stream("POST", "/v1/responses", json=body) as response:
+        created = next(line for line in response.iter_lines() if line.startswith("data:"))
+    id = json.loads(created.removeprefix("data:"))["response"]["id"]
+    until(lambda: not http.get("/v1/contexts").json()["data"])
+    assert http.get(f"/v1/responses/{id}").status_code == 404
+    assert http.post("/v1/responses", json=SHORT | {"input": []}).status_code == 400
+    assert conversations(http) == []
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_deleting_the_context_of_a_response_in_progress(
+    client: openai.OpenAI, http: httpx.Client, gate: Gate, streamed: bool
+) -> None:
+    seen: list[str] = []
+
+    def respond() -> None:
+        body = SHORT | {"max_output_tokens": 3000, "extra_body": {"ignore_eos": True}}
+        answer = client.responses.create(**body, stream=streamed)
+        for event in answer if streamed else ():
+            seen.append(event.type)
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(respond)
+        gate.arrived()
+        (context,) = http.get("/v1/contexts").json()["data"]
+        assert context["status"] == "running"
+        http.delete(f"/v1/contexts/{context['id']}")
+        gate.open()
+        with nullcontext() if streamed else pytest.raises(openai.NotFoundError):
+            running.result(60)
+    assert not streamed or seen[-1] == "response.failed"  # which clients show as an event, not as an error
+    assert conversations(http) == []
+
+
+def test_another_apps_response_is_as_unknown_as_any(two_apps: list[httpx.Client]) -> None:
+    one, two = two_apps
+    foreign, unknown = one.post("/v1/responses", json=SHORT).json()["id"], "resp_" + "0" * 48
+    for method, path in (("GET", "{}"), ("DELETE", "{}"), ("GET", "{}/input_items")):
+        answers = [two.request(method, f"/v1/responses/{path}".format(id)) for id in (foreign, unknown)]
+        assert [answer.status_code for answer in answers] == [404, 404]
+        assert answers[0].text.replace(foreign, unknown) == answers[1].text
+    following = SHORT | {"previous_response_id": foreign}
+    assert two.post("/v1/responses", json=following).status_code == 400
+    assert one.get(f"/v1/responses/{foreign}").status_code == 200
+
+
+def texts(items: list[Any]) -> list[tuple[str, str]]:
+    return [(item.role, "".join(part.text for part in item.content)) for item in items]
+
+
+@pytest.fixture
+def tool_loop(client: openai.OpenAI) -> list[Any]:
+    """Two stored responses: one calls a tool, the other one has its output."""
+    options: dict[str, Any] = {"tools": REQUEST["tools"], "max_output_tokens": 80}
+    first = create(client, REQUEST["input"], **options)
+    (call,) = first.output
+    output = {"type": "function_call_output", "call_id": call.call_id, "output": '{"temperature_c": 12}'}
+    return [first, create(client, [output], previous_response_id=first.id, **options)]
+
+
+def test_the_input_is_the_conversation_before_the_answer(client: openai.OpenAI) -> None:
+    parts = [{"type": "input_text", "text": "What is the "}, {"type": "input_text", "text": "weather?"}]
+    asked: Any = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": parts}]
+    first = create(client, asked, instructions="You help.")
+    said = [("system", "Be brief."), ("user", "What is the weather?")]
+    assert texts(client.responses.input_items.list(first.id, order="asc").data) == said
+    second = create(client, "And in Bergen?", previous_response_id=first.id)
+    listed = client.responses.input_items.list(second.id).data  # the newest first, as from OpenAI
+    assert texts(listed) == [
+        ("user", "And in Bergen?"),
+        ("assistant", first.output_text),
+        *said[::-1],
+    ]
+    assert listed[1].id == first.output[0].id
+
+
+def test_the_items_of_a_tool_loop_are_the_prompt(client: openai.OpenAI, tool_loop: list[Any]) -> None:
+    first, second = tool_loop
+    question, call, output = client.responses.input_items.list(second.id, order="asc").data
+    assert (question.type, call.type, output.type) == ("message", "function_call", "function_call_output")
+    assert call.model_dump(exclude_none=True) == first.output[0].model_dump(exclude_none=True)
+    assert (output.call_id, output.output) == (call.call_id, '{"temperature_c": 12}')
+    items: Any = [item.model_dump(exclude_none=True) for item in (question, call, output)]
+    again = create(client, items, tools=REQUEST["tools"], max_output_tokens=80, store=False)
+    assert again.output_text == second.output_text
+    assert again.usage.input_tokens == second.usage.input_tokens
+
+
+def test_pages_of_items(client: openai.OpenAI, http: httpx.Client, tool_loop: list[Any]) -> None:
+    whole = list(client.responses.input_items.list(tool_loop[1].id, limit=1))
+    assert [item.type for item in whole] == ["function_call_output", "function_call", "message"]
+    path = f"/v1/responses/{tool_loop[1].id}/input_items"
+    for wrong in ("limit=0", "limit=101", "limit=many", "order=up", "after=msg_1", "after="):
+        response = http.get(f"{path}?{wrong}")
+        param = response.json()["error"]["param"]
+        assert (response.status_code, param) == (400, wrong.partition("=")[0])
+
+
+def test_items_stay_the_same_whatever_is_continued_deleted_and_read_again() -> None:
+    store = MemoryStore()
+    chains = ResponseChains(ContextTable(9, store))
+
+    def add(id: str, previous: str | None = None) -> None:
+        before = None if previous is None else chains.find("a", previous)
+        turn = chains.begin("a", chains.context_for("a", before))
+        content = [{"type": "output_text", "text": f"said {id}"}]
+        output = {"type": "message", "id": f"msg_{id}", "role": "assistant", "content": content}
+        messages = [*[{"role": "user", "content": id}] * 2, {"role": "assistant", "content": f"said {id}"}]
+        turn.commit(messages, 1, {"id": id, "output": [output]})
+
+    def items(id: str) -> list[dict[str, Any]]:
+        found = chains.find("a", id)
+        return input_items(found)
+
+    for id, previous in (("1", None), ("2", "1"), ("x", "1"), ("y", "x")):
+        add(id, previous)
+    texts = [item["content"][0]["text"] for item in items("y")]
+    assert texts == ["1", "1", "said 1", "x", "x", "said x", "y", "y"]
+    before = items("y")
+    assert before[:5] == items("x")
+    assert before[:3] == items("2")[:3]
+    assert len({item["id"] for item in before}) == len(before), "equal messages are items of their own"
+    for delete in ("x", "1", "2"):
+        assert chains.delete("a", delete)
+        assert items("y") == before
+        chains = ResponseChains(ContextTable(9, store))
+        assert items("y") == before
+    assert chains.delete("a", "y")
+    assert not store.contexts("a")

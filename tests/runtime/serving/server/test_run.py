@@ -1,4 +1,4 @@
-"""``agentrt serve`` as a process: sockets, tokens, signals."""
+"""``agentrt serve`` as a process: sockets, tokens, signals, and kills between calls and during them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import socket
 import stat
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -50,7 +50,6 @@ class Service:
         raise AssertionError(self.lines)
 
     def end(self) -> int:
-        assert self.process.stderr is not None
         if not self.process.stderr.closed:
             self.lines += self.process.stderr.read().splitlines()
             self.process.stderr.close()
@@ -91,28 +90,6 @@ def test_it_prints_a_token_and_drains_on_sigterm(serve: Callable[..., Service]) 
 
 
 @pytest.mark.check
-def test_several_models_with_names_of_their_own(serve: Callable[..., Service]) -> None:
-    models = ["--model", "nano", "--model", "nano-draft"]
-    names = ["--served-model-name", "small=nano-draft", "--served-model-name", "draft=nano-draft"]
-    service = serve("--port", "0", "--no-auth", *models, *names, "--memory-mib", "8", "--idle-unload", "600")
-    url = service.wait_for("serving nano, small, draft at").rsplit(" ", 1)[1]
-    with httpx.Client(base_url=url, timeout=60) as http:
-        listed = http.get("/models").json()["data"]
-        assert [(model["id"], model["status"]) for model in listed] == [
-            ("nano", "loaded"),
-            ("small", "unloaded"),
-            ("draft", "unloaded"),
-        ]
-        body = LONG | {"model": "draft", "max_tokens": 40}
-        with http.stream("POST", "/chat/completions", json=body) as response:
-            lines = response.iter_lines()
-            assert '"model":"small"' in next(lines)
-            service.process.send_signal(signal.SIGTERM)
-            assert "data: [DONE]" in list(lines)  # requests of every model are completed
-    assert service.end() == 0, service.lines
-
-
-@pytest.mark.check
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_directly_after_the_address_stops_it(
     serve: Callable[..., Service], number: signal.Signals
@@ -125,48 +102,26 @@ def test_a_signal_directly_after_the_address_stops_it(
     assert service.lines[-1] == "stopped"
 
 
-class TwoRequests:
-    """A streamed request that has begun, and one that is not streamed, to a server."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self._body = LONG | {"max_tokens": 3000}
-        self.begun = threading.Event()
-
-    def streamed(self) -> list[str]:
-        with httpx.stream("POST", f"{self._url}/chat/completions", json=self._body, timeout=60) as response:
-            lines = response.iter_lines()
-            first = next(lines)
-            self.begun.set()
-            return [first, *lines]
-
-    def whole(self) -> httpx.Response:
-        return httpx.post(f"{self._url}/chat/completions", json=self._body | {"stream": False}, timeout=60)
-
-    def wait_for_both(self) -> None:
-        assert self.begun.wait(60)
-        health = self._url.removesuffix("/v1") + "/health"
-        until(lambda: httpx.get(health).json()["running"] == 2)
-
-
 @pytest.mark.check
 @pytest.mark.parametrize("drain", ["0", "1", "600"])
 def test_requests_that_are_not_awaited_get_an_error(serve: Callable[..., Service], drain: str) -> None:
     service = serve("--port", "0", "--no-auth", "--drain", drain)
-    requests = TwoRequests(service.wait_for("serving nano at").rsplit(" ", 1)[1])
+    url = service.wait_for("serving nano at").rsplit(" ", 1)[1]
     with ThreadPoolExecutor() as threads:
-        streamed, whole = threads.submit(requests.streamed), threads.submit(requests.whole)
-        requests.wait_for_both()
+        streamed, whole = (
+            threads.submit(httpx.post, f"{url}/chat/completions", json=LONG | each, timeout=60)
+            for each in ({"max_tokens": 3000}, {"max_tokens": 3000, "stream": False})
+        )
+        until(lambda: httpx.get(url.removesuffix("/v1") + "/health").json()["running"] == 2)
         service.process.send_signal(signal.SIGINT)
         if drain != "0":
             service.wait_for("waiting for 2 requests; Ctrl-C again to stop now")
         if drain == "600":
             service.process.send_signal(signal.SIGINT)
-        last = [line for line in streamed.result() if line][-1]
+        last = streamed.result().text.strip().splitlines()[-1]
         error = json.loads(last.removeprefix("data: "))["error"]
         assert (error["type"], error["code"]) == ("server_error", "server_stopping")
-        assert whole.result().status_code == 503
-        assert whole.result().json()["error"] == error
+        assert (whole.result().status_code, whole.result().json()["error"]) == (503, error)
     assert service.end() == 0, service.lines
     assert service.lines[-1] == "stopped"
     assert not any("Traceback" in line or "ASGI" in line for line in service.lines), service.lines
@@ -236,3 +191,114 @@ def test_settings_that_cannot_work(tmp_path: Path) -> None:
     assert "--served-model-name NAME=MODEL" in refused("--model", "nano", "--model", "nano")
     assert "Give --memory-budget-mib 4" in refused("--memory-budget-mib", "100", "--memory-mib", "200")
     assert "there is no model 'nan'" in refused("--model", "nano", "--model", "nan")
+
+
+class Server:
+    """A server of one folder, and a client."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        url = service.wait_for("serving nano at").rsplit(" ", 1)[1]
+        self.http = httpx.Client(base_url=url, timeout=60)
+
+    def kill(self) -> None:
+        self.http.close()
+        self.service.process.kill()
+        self.service.end()
+
+    def post(self, path: str, **body: Any) -> Any:
+        body = {"max_tokens": 20, "max_output_tokens": 20, **body}
+        return self.http.post(path, json=body).raise_for_status().json()
+
+    def ask(self, context: str, text: str) -> str:
+        answer = self.post(
+            f"/contexts/{context}/chat/completions", messages=[{"role": "user", "content": text}]
+        )
+        return str(answer["choices"][0]["message"]["content"])
+
+    def messages(self, context: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.http.get(f"/contexts/{context}").json()["messages"]
+        return found
+
+    def contexts(self) -> set[str]:
+        return {each["id"] for each in self.http.get("/contexts").json()["data"]}
+
+
+@pytest.fixture
+def start(serve: Callable[..., Service], tmp_path: Path) -> Iterator[Callable[[], Server]]:
+    arguments = ["--port", "0", "--no-auth", "--memory-mib", "32", "--context-folder", str(tmp_path)]
+    started: list[Server] = []
+
+    def one() -> Server:
+        started.append(Server(serve(*arguments)))
+        return started[-1]
+
+    yield one
+    for server in started:
+        server.http.close()
+
+
+@pytest.mark.check
+def test_conversations_go_on_after_kill_9(start: Callable[[], Server]) -> None:
+    server = start()
+    context = server.post("/contexts", system_prompt="You help with notes, mail and the calendar.")["id"]
+    server.ask(context, "Hello!")
+    response = server.post("/responses", input="Hello!")
+    named = {"x-session-id": "thread 7"}
+    server.http.post("/chat/completions", json={"messages": HELLO, "max_tokens": 2}, headers=named)
+    listed, text = server.contexts(), server.messages(context)
+    assert (len(text), len(listed)) == (3, 3)
+    server.kill()
+
+    server = start()
+    assert server.contexts() == listed
+    assert server.messages(context) == text
+    assert server.http.get(f"/responses/{response['id']}").json() == response
+    answer = server.ask(context, "Who are you?")
+    asked = [*text, {"role": "user", "content": "Who are you?"}]
+    stateless = server.post("/chat/completions", messages=asked)
+    assert answer == stateless["choices"][0]["message"]["content"]
+    assert server.messages(context) == [*asked, {"role": "assistant", "content": answer}]
+    following = server.post("/responses", input="Who are you?", previous_response_id=response["id"])
+    server.kill()
+
+    server = start()
+    assert len(server.messages(context)) == 5
+    third = server.post("/responses", input="Thanks.", previous_response_id=following["id"])
+    assert third["previous_response_id"] == following["id"]
+    for path in (f"/responses/{third['id']}", f"/contexts/{context}"):
+        assert server.http.delete(path).status_code == 200
+    server.kill()
+
+    server = start()
+    for path in (f"/responses/{third['id']}", f"/contexts/{context}"):
+        assert server.http.get(path).status_code == 404
+    assert server.http.get(f"/responses/{following['id']}").json() == following
+
+
+@pytest.mark.check
+def test_kill_9_during_a_call_leaves_the_text_before_it(start: Callable[[], Server]) -> None:
+    server = start()
+    context = server.post("/contexts")["id"]
+    server.ask(context, "Hello!")
+    text = server.messages(context)
+    body = LONG | {"max_tokens": 3000, "input": "Hello!"}
+    with (
+        server.http.stream("POST", f"/contexts/{context}/chat/completions", json=body) as streamed,
+        server.http.stream("POST", "/responses", json=body) as responding,
+    ):
+        answers = [streamed.iter_lines(), responding.iter_lines()]
+        next(answers[0])
+        created = next(line for line in iter(answers[1].__next__, None) if line.startswith("data:"))
+        server.service.process.kill()
+        for lines in answers:
+            with pytest.raises(httpx.TransportError):
+                list(lines)
+    server.kill()
+
+    server = start()
+    assert server.messages(context) == text
+    id = json.loads(created.removeprefix("data:"))["response"]["id"]
+    assert server.http.get(f"/responses/{id}").status_code == 404
+    assert server.contexts() == {context}
+    server.ask(context, "Who are you?")

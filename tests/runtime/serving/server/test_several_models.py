@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import gc
-import threading
 import weakref
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,14 +14,13 @@ import openai
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from agentrt.runtime import LocalRuntime, RuntimeConfig
+from agentrt.runtime import RuntimeConfig
 from agentrt.runtime.pool.model_pool import ModelPool, PoolConfig
 from agentrt.runtime.pool.pooled_model import PooledModel
 from agentrt.runtime.serving.server import ServerConfig, create_app
-from tests.hypothesis_profiles import first_of
 from tests.patience import until
 from tests.runtime.serving.http.serving import Running, listening
-from tests.runtime.serving.server.conftest import HELLO, WEATHER
+from tests.runtime.serving.server.conftest import HELLO
 from tests.runtime.tiny import tiny_gguf
 
 CONFIG = RuntimeConfig(
@@ -32,28 +29,11 @@ CONFIG = RuntimeConfig(
 MIB = 2**20
 
 
-class Opener:
-    """Opens runtimes, counts openings, and can hold one back."""
-
-    def __init__(self) -> None:
-        self.opened: list[str] = []
-        self.may_open = threading.Event()
-        self.may_open.set()
-        self.begun = threading.Event()
-
-    def __call__(self, model: Any, config: RuntimeConfig, **options: Any) -> LocalRuntime:
-        self.opened.append(Path(model).stem)
-        self.begun.set()
-        assert self.may_open.wait(60)
-        return LocalRuntime.open(model, config, **options)
-
-
 class Service:
     """A server of nano and the tiny model, whose name is ``llama``."""
 
-    def __init__(self, running: Running, pool: ModelPool, opener: Opener) -> None:
+    def __init__(self, running: Running, pool: ModelPool) -> None:
         self.pool = pool
-        self.opener = opener
         self.http = httpx.Client(base_url=running.url, timeout=120)
         self.client = openai.OpenAI(base_url=f"{running.url}/v1", api_key="none", max_retries=0, timeout=120)
 
@@ -78,17 +58,16 @@ def serve(tiny_folder: Path) -> Iterator[Callable[..., Service]]:
 
     @contextmanager
     def serve_one(**settings: Any) -> Iterator[Service]:
-        opener = Opener()
         models = [
             PooledModel.find("nano", CONFIG, ["nano", "assistant"]),
             PooledModel.find(tiny_gguf(tiny_folder, "llama"), CONFIG),
         ]
         config = ServerConfig(port=0, drain_s=5)
-        with ModelPool(models, PoolConfig(**settings), open_runtime=opener) as pool:
+        with ModelPool(models, PoolConfig(**settings)) as pool:
             pool.open_first()
             app = create_app(pool, config)
             with listening(app, config) as running:
-                service = Service(running, pool, opener)
+                service = Service(running, pool)
                 yield service
                 service.http.close()
                 service.client.close()
@@ -111,7 +90,6 @@ def test_requests_choose_a_model_by_name(serve: Callable[..., Service]) -> None:
     assert named.choices[0].message.content != llama.choices[0].message.content
     body = {"messages": HELLO, "max_tokens": 4}
     assert service.http.post("/v1/chat/completions", json=body).json()["model"] == "nano"
-    assert service.opener.opened == ["nano", "llama"]
 
 
 def test_an_unknown_model(serve: Callable[..., Service]) -> None:
@@ -120,49 +98,6 @@ def test_an_unknown_model(serve: Callable[..., Service]) -> None:
         with pytest.raises(openai.NotFoundError, match="Use 'nano' or 'assistant' or 'llama'") as caught:
             call("gpt-4")
         assert (caught.value.code, caught.value.param) == ("model_not_found", "model")
-
-
-@pytest.mark.parametrize("streamed", first_of([False, True]))
-def test_both_interfaces_load_a_model(serve: Callable[..., Service], streamed: bool) -> None:
-    service = serve()
-    options = {"model": "llama", "input": "Hello!", "max_output_tokens": 4, "stream": streamed}
-    made: Any = service.client.responses.create(**options)
-    response = list(made)[-1].response if streamed else made
-    assert response.model == "llama"
-    chunks: Any = service.ask("llama", stream=True)
-    assert {chunk.model for chunk in chunks} == {"llama"}
-
-
-@pytest.mark.check
-def test_a_loaded_model_answers_while_another_one_loads(serve: Callable[..., Service]) -> None:
-    service = serve()
-    service.opener.may_open.clear()
-    service.opener.begun.clear()
-    with ThreadPoolExecutor() as threads:
-        waiting = [threads.submit(service.ask, "llama") for _ in range(3)]
-        assert service.opener.begun.wait(30)
-        assert service.statuses()["llama"] == "loading"
-        assert service.ask("nano").model == "nano"
-        assert not any(request.done() for request in waiting)
-        service.opener.may_open.set()
-        assert [request.result().model for request in waiting] == ["llama"] * 3
-    assert service.opener.opened == ["nano", "llama"]
-
-
-@pytest.mark.check
-def test_a_client_that_disconnects_does_not_end_the_load(serve: Callable[..., Service]) -> None:
-    service = serve()
-    service.opener.may_open.clear()
-    service.opener.begun.clear()
-    body = {"model": "llama", "messages": HELLO, "max_tokens": 4, "stream": True}
-    with ThreadPoolExecutor() as threads:
-        waiting = threads.submit(service.ask, "llama")
-        with pytest.raises(httpx.ReadTimeout):
-            service.http.post("/v1/chat/completions", json=body, timeout=0.2)
-        until(lambda: service.pool.models[1].requests <= 1)  # the server has seen it
-        service.opener.may_open.set()
-        assert waiting.result().model == "llama"
-    assert service.opener.opened == ["nano", "llama"]
 
 
 def test_a_model_that_is_not_in_use_makes_room(serve: Callable[..., Service]) -> None:
@@ -185,20 +120,6 @@ def test_a_model_that_is_not_in_use_makes_room(serve: Callable[..., Service]) ->
 
 
 @pytest.mark.check
-def test_a_load_that_fails_is_tried_again(serve: Callable[..., Service], tiny_folder: Path) -> None:
-    service = serve()
-    file = tiny_gguf(tiny_folder, "llama")
-    hidden = file.rename(file.with_suffix(".hidden"))
-    try:
-        with pytest.raises(openai.InternalServerError, match="could not be loaded") as caught:
-            service.ask("llama")
-    finally:
-        hidden.rename(file)
-    assert (caught.value.status_code, caught.value.code) == (503, "model_load_failed")
-    assert service.ask("llama").model == "llama"
-
-
-@pytest.mark.check
 def test_an_idle_model_is_unloaded_and_loaded_again(serve: Callable[..., Service]) -> None:
     service = serve(idle_unload_s=0.05)
     long = [{"role": "user", "content": "Find my notes about lasagne and pasta. " * 12}]
@@ -218,43 +139,11 @@ def test_an_idle_model_is_unloaded_and_loaded_again(serve: Callable[..., Service
 
 
 @pytest.mark.check
-def test_health_and_metrics_of_each_model(serve: Callable[..., Service]) -> None:
-    service = serve()
-    service.ask("llama", max_tokens=5, extra_body={"ignore_eos": True})
-    service.ask("nano", max_tokens=3, extra_body={"ignore_eos": True})
-    health = service.http.get("/health").json()
-    assert health["status"] == "ok"
-    assert [(each["id"], each["sampled_tokens"]) for each in health["models"]] == [("nano", 3), ("llama", 5)]
-    assert health["sampled_tokens"] == 8
-    samples = service.metrics()
-    for model in ("nano", "llama"):
-        assert samples["agentrt_answer_tokens_bucket", "completion", "64.0", model] == 1
-    assert samples["agentrt_model_memory_bytes", "llama"] > 8 * MIB
-
-
-@pytest.mark.check
-def test_tool_outputs_reach_the_model_that_answers(serve: Callable[..., Service], weather_tool: Any) -> None:
-    service = serve()
-    service.ask("llama")
-    chunks = service.client.chat.completions.create(
-        model="nano", messages=WEATHER, tools=[weather_tool], max_tokens=80, stream=True
-    )
-    first = next(iter(chunks))
-    output = {"name": "get_weather", "params": {"city": "Ljubljana"}, "output": "12 C"}
-    submitted = service.http.post(f"/v1/cache-tool-output/{first.id}", json=[output])
-    assert submitted.json() == {"cached": 1}
-    deltas = [chunk.choices[0].delta for chunk in chunks]
-    results = [result for delta in deltas for result in (delta.model_extra or {}).get("tool_results", ())]
-    assert [result["content"] for result in results] == ["12 C"]
-
-
-@pytest.mark.check
 def test_an_unloaded_model_is_freed_at_once(serve: Callable[..., Service]) -> None:
     service = serve()
     service.ask("nano")
     list(service.ask("nano", stream=True))
     runtime = service.pool.models[0].runtime
-    assert runtime is not None
     kernels = [xpu.kernels for xpu in runtime._platform.xpus.values()]
     models = [weakref.ref(model) for each in kernels for model in each.models]
     assert models
@@ -266,51 +155,3 @@ def test_an_unloaded_model_is_freed_at_once(serve: Callable[..., Service]) -> No
         assert not any(model() for model in models)
     finally:
         gc.enable()
-
-
-@pytest.mark.check
-def test_contexts_of_several_models(serve: Callable[..., Service]) -> None:
-    service = serve()
-    http = service.http
-    made = [http.post("/v1/contexts", json={"model": name}).json() for name in ("nano", "llama", "nano")]
-    assert [context["model"] for context in made] == ["nano", "llama", "nano"]
-    body = {"messages": HELLO, "max_tokens": 4}
-    for context in (made[1], made[0]):
-        answer = http.post(f"/v1/contexts/{context['id']}/chat/completions", json=body).json()
-        assert answer["model"] == context["model"]
-    listed = http.get("/v1/contexts").json()["data"]
-    assert [context["id"] for context in listed] == [made[2]["id"], made[1]["id"], made[0]["id"]]
-    wrong = http.post(f"/v1/contexts/{made[0]['id']}/chat/completions", json=body | {"model": "llama"})
-    assert (wrong.status_code, wrong.json()["error"]["param"]) == (400, "model")
-
-    first = service.client.responses.create(model="llama", input="Hello!", max_output_tokens=4)
-    second: Any = service.client.responses.create(
-        model="nano", input="Who are you?", previous_response_id=first.id, max_output_tokens=4
-    )
-    chains = [each for each in http.get("/v1/contexts").json()["data"] if each["kind"] == "responses"]
-    assert sorted(each["model"] for each in chains) == ["llama", "nano"]
-    shown = [http.get(f"/v1/contexts/{each['id']}").json()["messages"] for each in chains]
-    assert sorted(map(len, shown)) == [2, 4]
-    assert second.model == "nano"
-    for response in (first, second):
-        service.client.responses.delete(response.id)
-    assert len(http.get("/v1/contexts").json()["data"]) == 3
-
-
-@pytest.mark.check
-def test_a_model_that_is_unloaded_keeps_its_contexts(serve: Callable[..., Service]) -> None:
-    service = serve()
-    context = service.http.post("/v1/contexts", json={"model": "nano"}).json()
-    path = f"/v1/contexts/{context['id']}"
-    body = {"messages": HELLO, "max_tokens": 4}
-    service.http.post(f"{path}/chat/completions", json=body)
-    nano, llama = service.pool.models
-    assert nano.runtime is not None
-    service.pool.memory_budget_bytes = nano.memory_bytes + 1
-    service.ask("llama")
-    assert service.statuses()["nano"] == "unloaded"
-    assert len(service.http.get(path).json()["messages"]) == 2
-    service.pool.memory_budget_bytes = float("inf")
-    assert service.http.post(f"{path}/chat/completions", json=body).status_code == 200
-    assert service.http.get(path).json()["turns"] == 2
-    assert llama.runtime is not None

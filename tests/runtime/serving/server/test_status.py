@@ -20,31 +20,34 @@ from tests.patience import until
 from tests.runtime.serving.http.serving import Start
 from tests.runtime.serving.server.conftest import HELLO, running
 
+ROOT = Path(__file__).parents[4]
+
 
 def test_models(client: openai.OpenAI, runtime: LocalRuntime) -> None:
+    model: Any
     (model,) = client.models.list().data
     assert (model.id, model.object) == ("nano", "model")
     assert client.models.retrieve("nano") == model
-    assert model.model_extra is not None
     assert model.model_extra["max_model_len"] == runtime.context_length
     assert model.model_extra["status"] == "loaded"
 
 
-def test_health_reports_a_stalled_engine(start: Start, runtime: LocalRuntime, gate: Any) -> None:
-    server = start(stalled_s=0.05)
-    assert httpx.get(f"{server.url}/health").json()["status"] == "ok"
-    body = {"model": "nano", "messages": HELLO, "max_tokens": 3, "stream": True}
-    with httpx.stream("POST", f"{server.url}/v1/chat/completions", json=body, timeout=60) as response:
+@pytest.mark.parametrize("tokens", [None, Tokens([("owner", "o" * 20)])])
+def test_a_stalled_engine_is_not_alive(
+    start: Start, runtime: LocalRuntime, gate: Any, tokens: Tokens | None
+) -> None:
+    url = f"{start(stalled_s=0.05, tokens=tokens).url}/health"
+    assert httpx.get(url).json()["status"] == "ok"
+    with ThreadPoolExecutor() as threads:
+        answer = threads.submit(runtime.generate, HELLO, max_tokens=3)
         gate.arrived()  # the engine is halted here
-        stalled = httpx.get(f"{server.url}/health")
-        while stalled.status_code == 200:
-            stalled = httpx.get(f"{server.url}/health")
-        assert stalled.status_code == 503
-        assert stalled.json()["status"] == "stalled"
-        assert stalled.json()["running"] == 1
+        until(lambda: httpx.get(url).status_code != 200)
+        stalled = httpx.get(url)
+        assert (stalled.status_code, stalled.json()["status"]) == (503, "stalled")
+        assert stalled.json().get("running") == (1 if tokens is None else None), "for the owner only"
         gate.open()
-        response.read()
-    assert httpx.get(f"{server.url}/health").json()["seconds_since_progress"] == 0
+        answer.result(60)
+    assert httpx.get(url).json().get("seconds_since_progress", 0) == 0
 
 
 def samples_in(text: str) -> dict[tuple[str, ...], float]:
@@ -72,20 +75,6 @@ def test_metrics(start: Start, streamed: bool) -> None:
     assert samples["agentrt_sequences_running", "nano"] == 0
     assert samples["agentrt_contexts_on_disk", "nano"] == 0
     assert samples["agentrt_engine_sampled_tokens_total", "nano"] % 256 == 0
-
-
-def test_the_queries_of_the_documentation_name_metrics_that_exist(start: Start) -> None:
-    page = Path(__file__).parents[4] / "docs" / "how-to" / "prometheus.md"
-    server = start()
-    httpx.post(f"{server.url}/v1/chat/completions", json={"model": "nano", "messages": HELLO}, timeout=60)
-
-    exported = httpx.get(f"{server.url}/metrics").text
-    questions, table, families = page.read_text(encoding="utf-8").partition("| metric | what it counts |")
-    assert table
-    queried = set(re.findall(r"agentrt_\w+", questions))
-    assert queried
-    assert queried <= {name for name, *_ in samples_in(exported)}
-    assert set(re.findall(r"agentrt_\w+", families)) <= set(re.findall(r"^# TYPE (\w+)", exported, re.M))
 
 
 def test_metrics_do_not_tell_the_length_of_one_prompt(start: Start) -> None:
@@ -126,9 +115,7 @@ def test_the_bytes_of_contexts_are_coarse(open_runtime: Callable[..., LocalRunti
     assert samples["agentrt_context_disk_bytes", "nano"] == 2**20
 
 
-def test_the_dashboard_queries_metrics_that_exist(start: Start) -> None:
-    file = Path(__file__).parents[4] / "deploy" / "grafana-dashboard.json"
-    dashboard = json.loads(file.read_text(encoding="utf-8"))
+def test_the_page_and_the_dashboard_name_the_metrics_that_exist(start: Start) -> None:
     server = start()
     httpx.post(f"{server.url}/v1/chat/completions", json={"model": "nano", "messages": HELLO}, timeout=60)
     text = httpx.get(f"{server.url}/metrics").text
@@ -137,17 +124,27 @@ def test_the_dashboard_queries_metrics_that_exist(start: Start) -> None:
         for sample in family.samples:
             labels.setdefault(sample.name, set()).update(sample.labels)
 
+    page = (ROOT / "docs" / "how-to" / "prometheus.md").read_text(encoding="utf-8")
+    questions, table, families = page.partition("| metric | what it counts |")
+    assert table
+    assert set(re.findall(r"agentrt_\w+", families)) <= set(re.findall(r"^# TYPE (\w+)", text, re.M))
+    # A counter's ``_created`` is the time of its first value.
+    exported = {name for name in re.findall(r"^# HELP (agentrt_\w+)", text, re.M) if "_created" not in name}
+    assert exported <= set(re.findall(r"`(agentrt_\w+)`", page))
+
+    dashboard = json.loads((ROOT / "deploy" / "grafana-dashboard.json").read_text(encoding="utf-8"))
     panels = [panel for panel in dashboard["panels"] if panel["type"] != "row"]
     queries = [target["expr"] for panel in panels for target in panel["targets"]]
     queries += [each["query"] for each in dashboard["templating"]["list"] if each["type"] == "query"]
     assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
-    for query in queries:
+    for query in (questions, *queries):
         named = set(re.findall(r"agentrt_\w+", query))
         assert named
         assert named <= labels.keys(), query
+    for query in queries:
         grouped = {label for by in re.findall(r"by \(([^)]*)\)", query) for label in by.split(", ")}
         matched = set(re.findall(r"(\w+)=~", query))
-        for metric in named:
+        for metric in re.findall(r"agentrt_\w+", query):
             assert grouped | matched <= labels[metric], query
 
 
@@ -161,28 +158,3 @@ def test_what_apps_do_is_for_the_owner_only(start: Start) -> None:
     assert httpx.get(f"{server.url}/metrics").status_code == 401
     assert httpx.get(f"{server.url}/metrics", headers=notes).status_code == 403
     assert "agentrt_kv_blocks" in httpx.get(f"{server.url}/metrics", headers=owner).text
-
-
-def test_a_stalled_engine_is_not_alive_for_anybody(start: Start, runtime: LocalRuntime, gate: Any) -> None:
-    server = start(stalled_s=0.05, tokens=Tokens([("owner", "o" * 20)]))
-    with ThreadPoolExecutor() as threads:
-        answer = threads.submit(runtime.generate, HELLO, max_tokens=3)
-        gate.arrived()  # the engine is halted here
-        until(lambda: httpx.get(f"{server.url}/health").status_code != 200)
-        stalled = httpx.get(f"{server.url}/health")
-        assert (stalled.status_code, stalled.json()) == (503, {"status": "stalled"})
-        gate.open()
-        answer.result(60)
-
-
-PAGE = Path(__file__).parents[4] / "docs/how-to/prometheus.md"
-
-
-def test_every_metric_is_explained(http: httpx.Client) -> None:
-    named = re.findall(r"^# HELP (agentrt_\w+)", http.get("/metrics").text, re.MULTILINE)
-    exported = {
-        name for name in named if not name.endswith("_created")
-    }  # the time of a counter's first value
-    explained = set(re.findall(r"`(agentrt_\w+)`", PAGE.read_text(encoding="utf-8")))
-    assert exported
-    assert exported <= explained

@@ -43,12 +43,10 @@ def test_outputs_reach_a_response_in_progress(
     assert rest.pop() == "[DONE]"
     choices = [json.loads(chunk)["choices"][0] for chunk in rest]
     (result,) = [place for place, choice in enumerate(choices) if "tool_results" in choice["delta"]]
-    calls = [
-        choice["delta"]["tool_calls"][0] for choice in choices[:result] if "tool_calls" in choice["delta"]
-    ]
-    assert choices[result]["delta"]["tool_results"] == [
-        {"index": 0, "tool_call_id": calls[0]["id"], "name": "get_weather", "content": "12 C, rain"}
-    ]
+    deltas = [choice["delta"] for choice in choices]
+    id_of_call = next(delta["tool_calls"][0]["id"] for delta in deltas if "tool_calls" in delta)
+    expected = {"index": 0, "tool_call_id": id_of_call, "name": "get_weather", "content": "12 C, rain"}
+    assert deltas[result]["tool_results"] == [expected]
     assert "12" in "".join(choice["delta"].get("content", "") for choice in choices[result:])
     assert choices[-1]["finish_reason"] == "stop"
     late = http.post(f"{path}/{id}", json=[OUTPUT])
@@ -64,16 +62,12 @@ def test_outputs_reach_responses_too(http: httpx.Client, gate: Any, weather_tool
         gate.open()
         done = [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
     assert done[-1]["type"] == "response.completed"
-    call, result, message = done[-1]["response"]["output"]
-    assert [item["type"] for item in (call, result, message)] == [
-        "function_call",
-        "function_call_output",
-        "message",
-    ]
+    call, result, message = items = done[-1]["response"]["output"]
+    kinds = [item["type"] for item in items]
+    assert kinds == ["function_call", "function_call_output", "message"]
     assert (result["call_id"], result["output"]) == (call["call_id"], "12 C, rain")
     assert "12" in message["content"][0]["text"]
-    items = [event["item"] for event in done if event["type"] == "response.output_item.done"]
-    assert items == done[-1]["response"]["output"]
+    assert items == [event["item"] for event in done if event["type"] == "response.output_item.done"]
 
 
 def test_ids_belong_to_their_app(start: Start, gate: Any, weather_tool: Any) -> None:
@@ -97,28 +91,14 @@ def test_unknown_ids(http: httpx.Client) -> None:
         assert "error" in response.json()
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        OUTPUT,
-        [3],
-        [{}],
-        [{"name": "x"}],
-        [OUTPUT | {"name": ""}],
-        [OUTPUT | {"name": 3}],
-        [OUTPUT | {"params": [1]}],
-        [OUTPUT | {"keep_alive": 0}],
-        [OUTPUT | {"keep_alive": -1}],
-        [OUTPUT | {"keep_alive": "soon"}],
-        [OUTPUT | {"surprise": 1}],
-        [OUTPUT] * 65,
-        None,
-    ],
-)
-def test_invalid_bodies(http: httpx.Client, body: Any) -> None:
-    response = http.post("/v1/cache-tool-output/chatcmpl-0", json=body)
-    assert response.status_code == 400
-    assert response.json()["error"]["type"] == "invalid_request_error"
+def test_invalid_bodies(http: httpx.Client) -> None:
+    wrong = [("name", ""), ("name", 3), ("params", [1]), ("surprise", 1)]
+    wrong += [("keep_alive", 0), ("keep_alive", -1), ("keep_alive", "soon")]
+    entries = [[OUTPUT | {field: value}] for field, value in wrong]
+    for body in (OUTPUT, [3], [{}], [{"name": "x"}], *entries, [OUTPUT] * 65, None):
+        response = http.post("/v1/cache-tool-output/chatcmpl-0", json=body)
+        assert response.status_code == 400, body
+        assert response.json()["error"]["type"] == "invalid_request_error"
 
 
 def test_outputs_that_are_too_large(http: httpx.Client, gate: Any, weather_tool: Any) -> None:

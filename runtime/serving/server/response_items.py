@@ -1,29 +1,30 @@
-"""The body of ``POST /v1/responses``, the chat messages for its items, and its names of fields."""
+"""The items of ``/v1/responses`` and the chat messages for them: the body of a request, stored input."""
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
 from agentrt.errors import InvalidRequestError
 from agentrt.finite import shown
 
+from ...contexts.context import Message
+from ...contexts.response_chains import StoredResponse
 from ...request.field_names import renamed
 from ...request.options import GenerationOptions
-from .common_request import MAX_ITEMS, CommonRequest, at_most
+from ..http.strict_json import compact_json
+from .common_request import MAX_ITEMS, Body, CommonRequest, at_most
 
 _TEXT_PARTS = ("input_text", "output_text", "text")
 """A tuple, since the type that a client sends may be of any JSON type, also one that cannot be hashed."""
 _CHOICES = (None, "auto", "none", "required")
 _MAX_METADATA = 16
 """As for OpenAI."""
-
-BEGIN_ANEW: Final = "send what still matters of the conversation as input, without previous_response_id"
-"""How a conversation that has become too long goes on."""
 
 _NAMES: Final = {
     "messages": "input",
@@ -38,6 +39,10 @@ _ITEM_NAMES: Final = {
     ".function.name": ".name",
     ".function.arguments": ".arguments",
 }
+Item = dict[str, Any]
+
+_ID_PREFIXES = {"message": "msg", "function_call": "fc", "function_call_output": "fco"}
+_ID_BYTES = 24
 _MESSAGE: Final = re.compile(r"messages\[(\d+)\]")
 _CALL: Final = re.compile(r"\.tool_calls\[(\d+)\]")
 _FUNCTION: Final = re.compile(r"(tools\[\d+\])\.function")
@@ -50,10 +55,8 @@ def _refuse_conversation(value: Any) -> None:
         )
 
 
-class TextOptions(BaseModel):
+class TextOptions(Body):
     """The required format of the answer's text."""
-
-    model_config = ConfigDict(strict=True, extra="ignore")
 
     format: dict[str, Any] | None = None
 
@@ -113,7 +116,7 @@ class ResponsesRequest(CommonRequest):
             return [{"role": "user", "content": self.input}]
         messages: list[Any] = []
         for index, item in enumerate(self.input):
-            append_item(messages, item, f"input[{index}]")
+            _append_item(messages, item, f"input[{index}]")
         return messages
 
     def field_name(self, field: str, earlier: int = 0) -> str:
@@ -134,7 +137,7 @@ def output_messages(items: Sequence[Any]) -> list[Any]:
     """Return the output items of a response as chat messages."""
     messages: list[Any] = []
     for index, item in enumerate(items):
-        append_item(messages, item, f"output[{index}]")
+        _append_item(messages, item, f"output[{index}]")
     return messages
 
 
@@ -177,7 +180,7 @@ def _response_format(text: TextOptions | None) -> dict[str, Any] | None:
     return {"type": kind, "json_schema": text.format} if kind == "json_schema" else text.format
 
 
-def append_item(messages: list[Any], item: Any, field: str) -> None:
+def _append_item(messages: list[Any], item: Any, field: str) -> None:
     """Append an item of an input or an output to chat messages; a call may become part of the last one.
 
     Raises:
@@ -222,7 +225,7 @@ def _item_field_name(items: str | list[Any], message: int, field: str) -> str:
     call = _CALL.match(field)
     messages: list[Any] = []
     for number, item in enumerate(items):
-        append_item(messages, item, "input")
+        _append_item(messages, item, "input")
         if len(messages) <= message:
             continue
         if call is not None and len(messages[message].get("tool_calls", ())) <= int(call[1]):
@@ -230,3 +233,64 @@ def _item_field_name(items: str | list[Any], message: int, field: str) -> str:
         names = _ITEM_NAMES | ({".content": ".output"} if item.get("type") == "function_call_output" else {})
         return f"input[{number}]{renamed(field[call.end() :] if call else field, names)}"
     return "input"
+
+
+def input_items(response: StoredResponse) -> list[Item]:
+    """Return all that the model has read for a response but its instructions, the oldest item first.
+
+    These are the conversation that the response continues, then its own input. The outputs of stored
+    responses are items as they were returned. All others are made from the messages of the conversation, with
+    ids that stay the same as long as what is before them does.
+    """
+    items = _Items()
+    items.add_messages(response.conversation.first_messages)
+    *earlier, last = response.conversation.turns
+    for turn in earlier:
+        output: list[Item] = [] if turn.response is None else turn.response["output"]
+        items.add_messages(_without_output(turn.messages, output))
+        items.add_outputs(output)
+    items.add_messages(_without_output(last.messages, response.body["output"]))
+    return items.items
+
+
+def _without_output(messages: tuple[Message, ...], output: list[Item]) -> tuple[Message, ...]:
+    return messages[: len(messages) - len(output_messages(output))]
+
+
+class _Items:
+    def __init__(self) -> None:
+        self.items: list[Item] = []
+        self._digest = hashlib.blake2b(digest_size=_ID_BYTES)
+
+    def add_messages(self, messages: Iterable[Message]) -> None:
+        for message in messages:
+            for item in _items_of(message):
+                self._digest.update(compact_json(item).encode())
+                id = f"{_ID_PREFIXES[item['type']]}_{self._digest.hexdigest()}"
+                self.items.append({"id": id} | item)
+
+    def add_outputs(self, items: Iterable[Item]) -> None:
+        for item in items:
+            self._digest.update(item["id"].encode())
+            self.items.append(item)
+
+
+def _items_of(message: Message) -> Iterator[Item]:
+    """Yield the items of one message, without ids."""
+    role, content = message["role"], message["content"]
+    calls = message.get("tool_calls") or ()
+    if role == "tool":
+        output = {"call_id": message.get("tool_call_id"), "output": content}
+        yield {"type": "function_call_output", **output, "status": "completed"}
+        return
+    if content or not calls:
+        yield {"type": "message", "role": role, "content": [_part(role, content)], "status": "completed"}
+    for call in calls:
+        function = {name: call["function"][name] for name in ("name", "arguments")}
+        yield {"type": "function_call", "call_id": call.get("id"), **function, "status": "completed"}
+
+
+def _part(role: str, text: str) -> Item:
+    if role == "assistant":
+        return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+    return {"type": "input_text", "text": text}

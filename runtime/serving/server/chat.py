@@ -1,30 +1,126 @@
-"""Answers in OpenAI's format for chat completions, whole and in chunks; what completions share with it."""
+"""``POST /v1/chat/completions``: body, answers whole and in chunks; what older completions share with it."""
 
 from __future__ import annotations
 
 import json
+import re
 import time
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
 
 from agentrt.calls import CallArgumentsDelta, CallFinished, CallStarted, TextDelta, ToolCall
+from agentrt.errors import InvalidRequestError
 
 from ...engine.logprobs import TokenLogprobs
-from ...engine.output.generation import (
-    CallAnswered,
-    Finished,
-    Generation,
-    GenerationEvent,
-    LogprobsDelta,
-    Usage,
-)
+from ...engine.output.generation import CallAnswered, Finished, Generation, GenerationEvent, LogprobsDelta
 from ...engine.output.pending import LOGPROBS_AT_ONCE
+from ...pool.pooled_model import PooledModel
+from ...request.field_names import renamed
+from ...request.options import GenerationOptions
+from ..http.errors import ApiError
 from ..http.open_responses import new_completion_id
-from .answers import AnswerWriter, format_logprobs
-from .chat_request import ChatRequest
-from .common_request import ChoicesRequest
+from ..http.request_state import app_of
+from ..http.strict_json import StrictJsonRoute, give_way
+from .answers import AnswerWriter, answer
+from .common_request import MAX_ITEMS, ChoicesRequest, CommonRequest, at_most
+from .server_state import header_session, server_state_of
+
+_FUNCTION: Final = re.compile(r"tools(\[\d+\])(\.function)?")
+_FUNCTION_CALL: Final = re.compile(r"messages\[(\d+)\]\.tool_calls\[0\](\.function)?")
+
+router = APIRouter(route_class=StrictJsonRoute)
+
+
+class ChatRequest(CommonRequest, ChoicesRequest):
+    """OpenAI's fields, and those that local engines add to them."""
+
+    messages: list[Any]
+    """The runtime validates them; its errors name the wrong message."""
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    response_format: dict[str, Any] | None = None
+    prediction: dict[str, Any] | None = None
+    logprobs: bool | None = None
+    functions: list[Any] | None = None
+    """The older form of ``tools``. The answer has at most one call, in the older form, too."""
+    function_call: str | dict[str, Any] | None = None
+    """The older form of ``tool_choice``."""
+    modalities: Annotated[list[Literal["text"]] | None, at_most(MAX_ITEMS)] = None
+
+    def options(self) -> GenerationOptions:
+        """Return the runtime's options for one choice.
+
+        Raises:
+            InvalidRequestError: ``functions`` are given beside ``tools``.
+            ApiError: 400, ``top_logprobs`` is given without ``logprobs``.
+        """
+        if self.functions is not None and self.tools is not None:
+            raise InvalidRequestError("functions", "they are the older form of tools. Leave them out.")
+        if self.top_logprobs and not self.logprobs:
+            raise ApiError(400, "top_logprobs: needs logprobs. Set it to true.", param="top_logprobs")
+        options = self.common_options()
+        if self.functions is None:
+            options["tools"] = self.tools
+            options["tool_choice"] = self.tool_choice
+        else:
+            choice = self.function_call
+            options["tools"] = [{"type": "function", "function": each} for each in self.functions]
+            options["tool_choice"] = (
+                {"type": "function", "function": choice} if isinstance(choice, Mapping) else choice
+            )
+            options["parallel_tool_calls"] = False
+        options["response_format"] = self.response_format
+        options["prediction"] = self.prediction
+        options["max_tokens"] = (
+            self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+        )
+        if self.logprobs:
+            options["logprobs"] = self.top_logprobs or 0
+        return options
+
+    def field_name(self, field: str) -> str:
+        """Return this request's name for a field that an error of the runtime names."""
+        field = renamed(field, {"prompt": "messages", "context": "context_id"})
+        call = _FUNCTION_CALL.match(field)
+        if call is not None and "function_call" in self.messages[int(call[1])]:
+            return f"messages[{call[1]}].function_call{field[call.end() :]}"
+        if self.functions is not None:
+            field = _FUNCTION.sub(r"functions\1", field)
+            field = renamed(field, {"tools": "functions", "tool_choice": "function_call"})
+        newer = {} if self.max_completion_tokens is None else {"max_tokens": "max_completion_tokens"}
+        return renamed(field, newer)
+
+    @property
+    def forces_named_tool(self) -> bool:
+        """Whether ``tool_choice`` names the function to call."""
+        return isinstance(self.tool_choice if self.functions is None else self.function_call, dict)
+
+    @property
+    def prompt(self) -> list[Any]:
+        """The messages, with calls and their outputs in the form of tools.
+
+        A function message has the output of the last call before it: neither has an id.
+        """
+        converted: list[Any] = []
+        id = "call_0"
+        for index, message in enumerate(self.messages):
+            call = message.get("function_call") if isinstance(message, Mapping) else None
+            if call is not None and message.get("role") == "assistant":
+                id = f"call_{index}"
+                others = {key: value for key, value in message.items() if key != "function_call"}
+                others["tool_calls"] = [{"id": id, "type": "function", "function": call}]
+                converted.append(others)
+            elif isinstance(message, Mapping) and message.get("role") == "function":
+                converted.append({**message, "role": "tool", "tool_call_id": id})
+            else:
+                converted.append(message)
+        return converted
 
 
 class ChoicesWriter(AnswerWriter):
@@ -57,8 +153,8 @@ class ChoicesWriter(AnswerWriter):
 
     def usage(self, generations: Sequence[Generation]) -> dict[str, Any]:
         """Return the tokens of all choices together. Those of one prompt share it, so that it counts once."""
-        return sum_usage(
-            usage_body(generations[first : first + self.answers])
+        return _sum(
+            _usage_of(generations[first : first + self.answers])
             for first in range(0, len(generations), self.answers)
         )
 
@@ -96,7 +192,7 @@ class ChoicesWriter(AnswerWriter):
         }
 
 
-class ChatWriter(ChoicesWriter):
+class _ChatWriter(ChoicesWriter):
     """Writes chat completions.
 
     Where calls are constrained by a grammar, every call that begins is valid, and its parts are sent as they
@@ -107,7 +203,6 @@ class ChatWriter(ChoicesWriter):
     chunk_kind = "chat.completion.chunk"
 
     def __init__(self, model: str, request: ChatRequest) -> None:
-        """Create the writer of the response to ``request``."""
         super().__init__(model, new_completion_id(), request)
         self._request = request
         self._fields = {"service_tier": request.served_tier}
@@ -115,7 +210,6 @@ class ChatWriter(ChoicesWriter):
         """The choices that are within a call."""
 
     def field_name(self, field: str, prompt: int) -> str:
-        """Return the request's name for a field that an error of the runtime names."""
         return self._request.field_name(field)
 
     def opening(self) -> Iterator[dict[str, Any]]:
@@ -124,7 +218,6 @@ class ChatWriter(ChoicesWriter):
             yield self._delta(index, {"role": "assistant", "content": "", "refusal": None})
 
     def chunks(self, index: int, event: GenerationEvent) -> Iterator[dict[str, Any]]:
-        """Yield the chunks for one event."""
         progressive = self.runtime.constrains_calls
         if isinstance(event, LogprobsDelta):
             if self._add_logprobs(index, event.tokens):
@@ -157,7 +250,6 @@ class ChatWriter(ChoicesWriter):
             yield self._delta(index, {}, self._finish_reason(event.generation))
 
     def choice(self, index: int, generation: Generation) -> dict[str, Any]:
-        """Return a choice of a completion that is not streamed."""
         message: dict[str, Any] = {"role": "assistant", "content": generation.text, "refusal": None}
         if generation.tool_calls:
             message["content"] = generation.text or None
@@ -167,8 +259,10 @@ class ChatWriter(ChoicesWriter):
         return {"index": index, "message": message, "logprobs": logprobs, "finish_reason": reason}
 
     def logprobs(self, index: int, tokens: Iterable[TokenLogprobs]) -> dict[str, Any]:
-        """Return the log probabilities of the next tokens of a choice."""
-        return {"content": format_logprobs(self.runtime, tokens), "refusal": None}
+        return {
+            "content": [each.in_openai_form(self.runtime.token_text) for each in give_way(tokens)],
+            "refusal": None,
+        }
 
     def _finish_reason(self, generation: Generation) -> str:
         """Return OpenAI's finish reason: ``stop`` where the request names the function to call."""
@@ -202,9 +296,9 @@ def _whole_call(call: ToolCall) -> dict[str, Any]:
     return _call_body(call.id, call.name, json.dumps(call.arguments, ensure_ascii=False))
 
 
-def usage_body(generations: Sequence[Generation]) -> dict[str, Any]:
+def _usage_of(generations: Sequence[Generation]) -> dict[str, Any]:
     """Return the tokens of answers to one prompt, which counts once."""
-    first: Usage = generations[0].usage
+    first = generations[0].usage
     usages = [generation.usage for generation in generations]
     completion = sum(usage.completion_tokens for usage in usages)
     return {
@@ -221,12 +315,36 @@ def usage_body(generations: Sequence[Generation]) -> dict[str, Any]:
     }
 
 
-def sum_usage(usages: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def _sum(usages: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the sum of usages, details included. They have the same fields."""
     first, *others = usages
     return {
-        name: sum_usage([value, *(other[name] for other in others)])
+        name: _sum([value, *(other[name] for other in others)])
         if isinstance(value, Mapping)
         else sum((other[name] for other in others), value)
         for name, value in first.items()
     }
+
+
+@router.post("/v1/chat/completions", summary="Generate an answer")
+async def chat_completions(body: ChatRequest, request: Request) -> Response:
+    """OpenAI's chat completions, whole or as server-sent events.
+
+    ``X-Session-ID`` names the conversation, which is then listed as a context.
+    """
+    model = server_state_of(request).model(body.model)
+    body.take_priority(request)
+    options = body.options()
+    options |= {"app": app_of(request), "session": header_session(request)}
+    return await answer_chat(request, model, body, options)
+
+
+async def answer_chat(
+    request: Request,
+    model: PooledModel,
+    body: ChatRequest,
+    options: GenerationOptions,
+    context_id: str | None = None,
+) -> Response:
+    """Answer ``body``, whose messages continue a context if ``context_id`` names one."""
+    return await answer(request, model, _ChatWriter(model.name, body), [body.prompt], options, context_id)

@@ -20,22 +20,17 @@ from langchain.agents.middleware import (
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import interrupt
 
-from agentrt.adapters.langchain import allow_speculation, report_of, speculate
-from agentrt.testing import run_in_virtual_time
-from tests.adapters.doubles import Oracle, ScriptedChat
-from tests.adapters.langchain.random_graphs import GATING, SCRIPT, Log, drive, looking, pauses_of
+from agentrt.adapters.langchain import allow_speculation
+from tests.adapters.doubles import ScriptedChat
+from tests.adapters.langchain.random_graphs import GATING, Log, looking, pauses_of, run_gated
 
 
 class _Gate(AgentMiddleware[Any, Any, Any]):
     """Middleware of which one method is a gate."""
 
-    def __init__(self, method: str, log: Log) -> None:
+    def __init__(self, log: Log) -> None:
+        super().__init__()
         self._log = log
-        self.made_for = method
-
-    @property
-    def name(self) -> str:
-        return f"gate {self.made_for}"
 
 
 class _AroundTool(_Gate):
@@ -69,17 +64,22 @@ class _Stricter(ToolRetryMiddleware):
         return await super().awrap_tool_call(request, handler)
 
 
-class _BeforeModel(_Gate):
+class _BeforeModel(AgentMiddleware[Any, Any, Any]):
     async def abefore_model(self, state: Any, runtime: Any) -> Any:
         return None
 
 
+@allow_speculation
+class _Marked(_BeforeModel):
+    pass
+
+
 MIDDLEWARE: dict[str, Callable[[Log], Any]] = {
     "person": lambda log: HumanInTheLoopMiddleware({"look": True}),
-    "around_tool": lambda log: _AroundTool("a", log),
-    "after_model": lambda log: _AfterModel("b", log),
-    "around_model": lambda log: _AroundModel("c", log),
-    "stricter": lambda log: _Stricter(log),
+    "around_tool": _AroundTool,
+    "after_model": _AfterModel,
+    "around_model": _AroundModel,
+    "stricter": _Stricter,
 }
 """Middleware that is a gate."""
 
@@ -97,8 +97,8 @@ ORDINARY: dict[str, Callable[[Log], Any]] = {
     "summary": lambda log: SummarizationMiddleware(ScriptedChat()),
     "pii": lambda log: PIIMiddleware("email"),
     "prompt": lambda log: _prompt,
-    "before_model": lambda log: _BeforeModel("d", log),
-    "marked": lambda log: allow_speculation(_BeforeModel("e", log)),
+    "before_model": lambda log: _BeforeModel(),
+    "marked": lambda log: _Marked(),
 }
 """Middleware that decides nothing about the call of ``look``."""
 
@@ -123,10 +123,12 @@ class Agent:
 
 def run_agent_of(shape: Agent) -> tuple[Log, Any]:
     """Run an agent to its end, with a person who lets everything pass; return its log and the report."""
-    log = Log()
-    model = speculate(ScriptedChat(script=SCRIPT, delay=10), Oracle(SCRIPT, delay=1))
-    middleware = [{**MIDDLEWARE, **ORDINARY}[name](log) for name in shape.middleware]
-    settings: Any = {} if shape.at_invocation else pauses_of(shape)
-    app = create_agent(model, [looking(log)], middleware=middleware, checkpointer=InMemorySaver(), **settings)
-    run_in_virtual_time(lambda: drive(app, shape, log))
-    return log, report_of(model)
+
+    def build(model: Any, log: Log) -> Any:
+        middleware = [{**MIDDLEWARE, **ORDINARY}[name](log) for name in shape.middleware]
+        settings: Any = {} if shape.at_invocation else pauses_of(shape)
+        return create_agent(
+            model, [looking(log)], middleware=middleware, checkpointer=InMemorySaver(), **settings
+        )
+
+    return run_gated(shape, build)

@@ -9,19 +9,17 @@ from typing import Any, Literal
 
 from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.runnables import RunnableLambda
-from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.tools import BaseTool, StructuredTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Command, Send, interrupt
 
 from agentrt import speculable
-from agentrt.adapters.langchain import allow_speculation, report_of, speculate
+from agentrt.adapters.langchain import allow_speculation, report_of
 from agentrt.testing import run_in_virtual_time
-from tests.adapters.doubles import Calls, Oracle, ScriptedChat
-from tests.adapters.langchain.graphs import INPUT
+from tests.adapters.langchain.graphs import INPUT, calling, in_line, speculating
 
-SCRIPT: list[Calls] = [[("look", {"q": "q0"})]]
 _APPROVE: Any = {"decisions": [{"type": "approve"}]}
 
 
@@ -170,22 +168,28 @@ TOOLS = (
 
 def run_shape(shape: Shape) -> tuple[Log, Any]:
     """Run the graph to its end, with a person who lets everything pass; return its log and the report."""
-    log = Log()
-    model = speculate(ScriptedChat(script=SCRIPT, delay=10), Oracle(SCRIPT, delay=1))
-    run_in_virtual_time(lambda: drive(_build(shape, model, log), shape, log))
+    return run_gated(shape, lambda model, log: _build(shape, model, log))
+
+
+def run_gated(shape: Any, build: Callable[[Any, Log], Any]) -> tuple[Log, Any]:
+    """:func:`run_shape` with the graph that ``build`` returns."""
+    log, model = Log(), speculating()
+    run_in_virtual_time(lambda: _drive(build(model, log), shape, log))
     return log, report_of(model)
 
 
 def looking(log: Log) -> BaseTool:
+    @speculable
+    @tool
     async def look(q: str) -> str:
         """Look something up."""
         log.events.append("tool")
         return f"found {q}"
 
-    return speculable(StructuredTool.from_function(coroutine=look))
+    return look
 
 
-async def drive(app: Any, shape: Any, log: Log) -> None:
+async def _drive(app: Any, shape: Any, log: Log) -> None:
     config: Any = {"configurable": {"thread_id": "1"}, "recursion_limit": 60}
     if shape.callback:
         config["callbacks"] = [_Approval(log)]
@@ -320,10 +324,8 @@ def _around(shape: Shape, graph: Any, log: Log) -> Any:
         log.gate()
         return {}
 
-    outer: Any = StateGraph(MessagesState).add_node("gate", gate).add_node("after", _nothing)
-    outer.add_node("inner", inner if shape.around == "node" else call)
-    outer.add_edge(START, "gate").add_edge("gate", "inner").add_edge("inner", "after")
-    return outer.compile(checkpointer=InMemorySaver())
+    within = inner if shape.around == "node" else call
+    return in_line(gate=gate, inner=within, after=_nothing).compile(InMemorySaver())
 
 
 def _model(shape: Shape, model: Any, look: BaseTool, visits: list[str], exit: Exit, log: Log) -> Any:
@@ -370,7 +372,7 @@ def _model(shape: Shape, model: Any, look: BaseTool, visits: list[str], exit: Ex
         return RunnableLambda(read) | bound | RunnableLambda(write)
     if shape.model.startswith("subgraph"):
         ask = handing_over if shape.model == "subgraph_to_parent" else function
-        return StateGraph(MessagesState).add_node("ask", ask).add_edge(START, "ask").compile()
+        return in_line(ask=ask).compile()
     return {"interrupt": asking, "method": Agent().step}.get(shape.model, function)
 
 
@@ -401,9 +403,7 @@ def _station(station: Station, leaving: Exit, log: Log) -> Any:
         return Command(graph=Command.PARENT, goto=leaving.target())
 
     if station.kind == "subgraph":
-        inner: Any = StateGraph(MessagesState)
-        inner.add_node("gate", to_parent if "command" in station.exit else asking)
-        return inner.add_edge(START, "gate").compile()
+        return in_line(gate=to_parent if "command" in station.exit else asking).compile()
     return {
         "gate": gate,
         "denial": gate,
@@ -429,11 +429,7 @@ def _tools(shape: Shape, look: BaseTool, log: Log) -> Any:
     async def asking(state: MessagesState) -> Any:
         interrupt("?")
         log.gate()
-        return await function(state)
-
-    async def function(state: MessagesState) -> Any:
-        calls = state["messages"][-1].tool_calls  # type: ignore[union-attr]
-        return {"messages": [await look.ainvoke({**call, "type": "tool_call"}) for call in calls]}
+        return await calling(look)(state)
 
     async def asking_first(q: str) -> str:
         """Look something up."""
@@ -441,7 +437,7 @@ def _tools(shape: Shape, look: BaseTool, log: Log) -> Any:
         return str(await look.ainvoke({"q": q}))
 
     if kind.startswith("function"):
-        return asking if kind == "function_interrupt" else function
+        return asking if kind == "function_interrupt" else calling(look)
     if kind == "subclass":
         return _subclass(method, log)([look])
     if kind == "wrapped_tool":
@@ -450,8 +446,7 @@ def _tools(shape: Shape, look: BaseTool, log: Log) -> Any:
     if kind == "tool_callback":
         look.callbacks = [_Approval(log)]
     elif kind == "subgraph":
-        inner: Any = StateGraph(MessagesState).add_node("gate", gate).add_node("node", node)
-        return inner.add_edge(START, "gate").add_edge("gate", "node").compile()
+        return in_line(gate=gate, node=node).compile()
     elif kind.startswith("replaced"):
         name = "ainvoke" if kind == "replaced_method" else "afunc"
         plain = getattr(node, name)
@@ -461,10 +456,11 @@ def _tools(shape: Shape, look: BaseTool, log: Log) -> Any:
             return await plain(*args, **kwargs)
 
         setattr(node, name, replacing)
-    return {
-        "bound": lambda: node.with_config(tags=["a"]),
-        "sequence": lambda: RunnableLambda(gate) | node,
-    }.get(kind, lambda: node)()
+    elif kind == "bound":
+        return node.with_config(tags=["a"])
+    elif kind == "sequence":
+        return RunnableLambda(gate) | node
+    return node
 
 
 def _subclass(method: str, log: Log) -> Any:

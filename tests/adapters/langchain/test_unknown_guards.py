@@ -49,6 +49,11 @@ async def nothing(state: MessagesState) -> Any:
     return {}
 
 
+@allow_speculation
+async def marked(state: MessagesState) -> Any:
+    return {}
+
+
 # Edges.
 
 
@@ -59,6 +64,12 @@ def asking_route(state: MessagesState) -> str:
 
 def interrupting_branch(model: Any, look: BaseTool) -> Any:
     return loop(asking(model, look), ToolNode([look]), asking_route, ["tools", END]).compile(InMemorySaver())
+
+
+def interrupting_branch_behind_a_marked_node(model: Any, look: BaseTool) -> Any:
+    graph = in_line(agent=asking(model, look), step=marked).add_node("tools", ToolNode([look]))
+    graph.add_conditional_edges("step", asking_route, ["tools", END]).add_edge("tools", "agent")
+    return graph.compile(InMemorySaver())
 
 
 def review_behind_an_undeclared_branch(model: Any, look: BaseTool) -> Any:
@@ -81,7 +92,13 @@ def inner_loop_of_another_tool(model: Any, look: BaseTool) -> Any:
 
 
 @pytest.mark.parametrize(
-    "build", [interrupting_branch, review_behind_an_undeclared_branch, inner_loop_of_another_tool]
+    "build",
+    [
+        interrupting_branch,
+        interrupting_branch_behind_a_marked_node,
+        review_behind_an_undeclared_branch,
+        inner_loop_of_another_tool,
+    ],
 )
 def test_what_a_call_may_come_to_before_its_tool_is_a_guard(build: Build) -> None:
     assert judged(build)[0] == 0
@@ -167,11 +184,6 @@ def replaced() -> Any:
 )
 def test_only_langchains_own_middleware_goes_by_its_name(middleware: Any, claims: int) -> None:
     assert judged(agent_with(middleware))[1].total.claims == claims
-
-
-@allow_speculation
-async def marked(state: MessagesState) -> Any:
-    return {}
 
 
 @functools.wraps(marked)

@@ -29,8 +29,12 @@ def whole(chunks: Any) -> AIMessageChunk:
     return message
 
 
-async def astreamed(chat: Any, *given: Any, **options: Any) -> Any:
-    return whole([chunk async for chunk in chat.astream(*given, **options)])
+async def collect(chunks: Any) -> list[Any]:
+    return [chunk async for chunk in chunks]
+
+
+async def astreamed(chat: Any, *given: Any, **options: Any) -> AIMessageChunk:
+    return whole(await collect(chat.astream(*given, **options)))
 
 
 Ask = Callable[..., Any]
@@ -38,8 +42,6 @@ WAYS: dict[str, Ask] = {
     "invoke": lambda chat, /, *given, **options: chat.invoke(*given, **options),
     "ainvoke": lambda chat, /, *given, **options: asyncio.run(chat.ainvoke(*given, **options)),
     "stream": lambda chat, /, *given, **options: whole(chat.stream(*given, **options)),
-    "astream": lambda chat, /, *given, **options: whole(
-        asyncio.run(collect(chat.astream(*given, **options)))
-    ),
+    "astream": lambda chat, /, *given, **options: asyncio.run(astreamed(chat, *given, **options)),
 }
 ways = pytest.mark.parametrize("ask", WAYS.values(), ids=WAYS)

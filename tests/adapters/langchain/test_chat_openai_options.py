@@ -10,30 +10,20 @@ import openai
 import pytest
 from langchain_core.callbacks import get_usage_metadata_callback
 from langchain_core.exceptions import ContextOverflowError, ModelInvalidRequestError
-from langchain_core.messages import HumanMessage, SystemMessage
-from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from pydantic import BaseModel, Field
 
 from agentrt.adapters.langchain import ChatAgentRT
 from agentrt.runtime import LocalRuntime
+from tests.adapters.langchain.chats import HELLO, QUESTION, get_weather, whole
 from tests.runtime.serving.http.serving import Running
 from tests.runtime.serving.server.conftest import running
-
-HELLO = [SystemMessage("You are a helpful assistant."), HumanMessage("Hello!")]
-QUESTION = "What is the weather in Oslo?"
 
 
 class Place(BaseModel):
     """A place that somebody asks about."""
 
     city: str = Field(description="its name")
-
-
-@tool
-def get_weather(city: str) -> str:
-    """Current weather in a city."""
-    return ""
 
 
 @pytest.fixture(scope="module")
@@ -53,11 +43,6 @@ def remote(server: Running) -> Iterator[Callable[..., ChatOpenAI]]:
 @pytest.fixture
 def local(exact_runtime: LocalRuntime) -> Callable[..., ChatAgentRT]:
     return lambda **fields: ChatAgentRT(runtime=exact_runtime, max_tokens=64, **fields)
-
-
-def whole(chunks: Any) -> Any:
-    first, *others = chunks
-    return sum(others, start=first)
 
 
 Make = Callable[..., Any]
@@ -94,13 +79,12 @@ def test_the_same_options_give_the_same_answer(remote: Make, local: Make, fields
 
 
 def test_several_answers(remote: Make, local: Make) -> None:
-    fields: dict[str, Any] = {"n": 3, "temperature": 5.0, "seed": 7}
-    there, here = remote(**fields | {"temperature": 2.0}), local(**fields | {"temperature": 2.0})
+    fields: dict[str, Any] = {"n": 3, "temperature": 2.0, "seed": 7}
+    there, here = remote(**fields), local(**fields)
     (found,), (wanted,) = there.generate([HELLO]).generations, here.generate([HELLO]).generations
     assert [each.text for each in found] == [each.text for each in wanted]
-    assert [each.message.usage_metadata["total_tokens"] for each in found] == [
-        each.message.usage_metadata["total_tokens"] for each in wanted
-    ]
+    totals = [[each.message.usage_metadata["total_tokens"] for each in some] for some in (found, wanted)]
+    assert totals[0] == totals[1]
 
 
 def test_usage_callbacks_count_both_under_one_name(remote: Make, local: Make) -> None:
@@ -124,10 +108,11 @@ def test_usage_callbacks_count_both_under_one_name(remote: Make, local: Make) ->
     ids=str,
 )
 def test_tools_are_bound_alike(remote: Make, local: Make, options: dict[str, Any]) -> None:
-    found, wanted = (make().bind_tools([get_weather], **options).invoke(QUESTION) for make in (remote, local))
-    assert [(call["name"], call["args"]) for call in found.tool_calls] == [
-        (call["name"], call["args"]) for call in wanted.tool_calls
-    ]
+    found, wanted = (
+        make().bind_tools([get_weather], **options).invoke([QUESTION]) for make in (remote, local)
+    )
+    calls = [[(call["name"], call["args"]) for call in each.tool_calls] for each in (found, wanted)]
+    assert calls[0] == calls[1]
     assert bool(found.tool_calls) is (options.get("tool_choice") != "none")
     assert found.text == wanted.text
 
@@ -138,7 +123,8 @@ def test_structured_output_is_alike(remote: Make, local: Make, method: str, incl
     # ChatOpenAI always asks for a Pydantic class strictly.
     given: dict[str, Any] = {"method": method, "include_raw": include_raw, "strict": True}
     found, wanted = (
-        make(stop=["zzz"]).with_structured_output(Place, **given).invoke(QUESTION) for make in (remote, local)
+        make(stop=["zzz"]).with_structured_output(Place, **given).invoke([QUESTION])
+        for make in (remote, local)
     )
     if include_raw:
         assert isinstance(found["parsed"], Place)

@@ -61,9 +61,7 @@ def test_a_value_of_the_schema(chat: ChatAgentRT, schema: Any, method: Any, stri
     value = structured.invoke(ASKED)
     assert is_a_place(value, schema)
     assert [ask(structured) for ask in LAST.values()] == [value] * 4
-    raw = chat.with_structured_output(schema, method=method, strict=strict, include_raw=True).invoke(
-        ASKED
-    )
+    raw = chat.with_structured_output(schema, method=method, strict=strict, include_raw=True).invoke(ASKED)
     assert (raw["parsed"], raw["parsing_error"]) == (value, None)
     assert isinstance(raw["raw"], AIMessage)
 

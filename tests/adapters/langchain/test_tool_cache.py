@@ -1,33 +1,110 @@
-"""Early results inside the model's own answer: an agent on ChatAgentRT with its tool cache."""
+"""Early results inside the model's own answer: on ChatAgentRT, and of ChatOpenAI on `agentrt serve`."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from contextlib import aclosing, closing
 from typing import Any
 
+import openai
 import pytest
 from langchain.agents import create_agent
+from langchain_core.load import dumpd
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, tool
+from langchain_openai import ChatOpenAI
 
 from agentrt import Priority, ToolCall, priority, speculable
 from agentrt.adapters.langchain import ChatAgentRT, report_of, speculate
 from agentrt.adapters.langchain.chat_model.answers import is_call_answered
 from agentrt.adapters.langchain.chat_model.runtime_answers import RuntimeAnswers
 from agentrt.adapters.langchain.messages import openai_messages
+from agentrt.errors import ConfigurationError
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.toolcache.outputs import ToolOutputs
 from agentrt.testing import ScriptedSpeculator
 from tests.adapters.doubles import AskedAgain
+from tests.adapters.langchain.chats import QUESTION, RESULT, Ask, get_weather, ways
 from tests.patience import PATIENCE_S
+from tests.runtime.serving.gateway.conftest import gateway_before
+from tests.runtime.serving.http.serving import Running
+from tests.runtime.serving.server.conftest import running
 
 pytestmark = pytest.mark.usefixtures("prediction_is_free")
 
-QUESTION = HumanMessage("What is the weather in Oslo?")
 OSLO = ToolCall("get_weather", {"city": "Oslo"})
-RESULT = '{"city": "Oslo", "temperature": 12, "sky": "light rain"}'
+ROME = ToolCall("get_weather", {"city": "Rome"})
+
+
+class Local:
+    """Chat models on the runtime of this process."""
+
+    def __init__(self, runtime: LocalRuntime) -> None:
+        self._runtime = runtime
+
+    def chat(self, **settings: Any) -> Any:
+        return ChatAgentRT(runtime=self._runtime, max_tokens=80, **settings)
+
+    def speculating(self, predictor: Any, *, tool_cache: bool = True, **settings: Any) -> Any:
+        return speculate(self.chat(tool_cache=tool_cache, **settings), predictor)
+
+    def run(self, main: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run(main)
+
+
+class Remote:
+    """Chat models of one endpoint, their connections, and the loop on which the async ones live."""
+
+    def __init__(self, endpoint: Running) -> None:
+        self._url = f"{endpoint.url}/v1"
+        self._runner = asyncio.Runner()
+        self._sync, self._async = openai.DefaultHttpxClient(), openai.DefaultAsyncHttpxClient()
+
+    def chat(self, **settings: Any) -> Any:
+        given: dict[str, Any] = {"base_url": self._url, "api_key": "none", "model": "nano", "streaming": True}
+        given |= {"temperature": 0, "max_completion_tokens": 80, "max_retries": 0, "timeout": 60}
+        return ChatOpenAI(http_client=self._sync, http_async_client=self._async, **given | settings)
+
+    def speculating(self, predictor: Any, *, tool_cache: bool = True, **settings: Any) -> Any:
+        return speculate(self.chat(**settings), predictor, tool_cache=tool_cache)
+
+    def run(self, main: Coroutine[Any, Any, Any]) -> Any:
+        return self._runner.run(main)
+
+    def close(self) -> None:
+        self._sync.close()
+        self.run(self._async.aclose())
+        self._runner.close()
+
+
+@pytest.fixture(scope="module")
+def local(exact_runtime: LocalRuntime) -> Local:
+    return Local(exact_runtime)
+
+
+@pytest.fixture(scope="module")
+def serving(exact_runtime: LocalRuntime) -> Iterator[Running]:
+    with running(exact_runtime) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def server(serving: Running) -> Iterator[Remote]:
+    with closing(Remote(serving)) as remote:
+        yield remote
+
+
+@pytest.fixture(scope="module")
+def gateway(serving: Running) -> Iterator[Remote]:
+    """The same engine behind a gateway, which knows nothing of its own cache."""
+    with gateway_before(serving.url) as gateway, closing(Remote(gateway)) as remote:
+        yield remote
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest) -> Any:
+    return request.getfixturevalue(request.param)
 
 
 @pytest.fixture
@@ -38,19 +115,18 @@ def runs() -> list[str]:
 @pytest.fixture
 def weather(runs: list[str]) -> BaseTool:
     @speculable
-    @tool
-    async def get_weather(city: str) -> str:
+    @tool("get_weather")
+    def weather(city: str) -> str:
         """Current weather in a city."""
         runs.append(city)
         return RESULT.replace("Oslo", city)
 
-    assert isinstance(get_weather, BaseTool)
-    return get_weather
+    return weather
 
 
 @pytest.fixture
 def asked_again(monkeypatch: pytest.MonkeyPatch) -> AskedAgain:
-    """A predictor of one call, for whose second turn answers wait behind the result of that call."""
+    """A predictor of one call, for whose second turn local answers wait behind the result of that call."""
     predictor = AskedAgain([OSLO])
     events = RuntimeAnswers._events
 
@@ -67,158 +143,160 @@ def asked_again(monkeypatch: pytest.MonkeyPatch) -> AskedAgain:
     return predictor
 
 
-def model(
-    exact_runtime: LocalRuntime, *turns: list[ToolCall], tool_cache: bool = True, predictor: Any = None
-) -> tuple[Any, Any]:
-    predictor = predictor or ScriptedSpeculator(*turns)
-    chat = ChatAgentRT(runtime=exact_runtime, max_tokens=80, tool_cache=tool_cache)
-    return speculate(chat, predictor), predictor
+def whole(place: Any, chat: Any, predictor: Any = None) -> Any:
+    return chat.invoke([QUESTION])
 
 
-async def whole(chat: Any, messages: Any) -> AIMessage:
-    answer = await chat.ainvoke(messages)
-    assert isinstance(answer, AIMessage)
-    return answer
+def awhole(place: Any, chat: Any, predictor: Any = None) -> Any:
+    return place.run(chat.ainvoke([QUESTION]))
 
 
-async def streamed(chat: Any, messages: Any) -> AIMessage:
+def whole_on_a_loop(place: Any, chat: Any, predictor: Any = None) -> Any:
+    async def main() -> Any:
+        return chat.invoke([QUESTION])
+
+    return place.run(main())
+
+
+def streamed(place: Any, chat: Any, predictor: Any = None) -> Any:
+    """The message, behind whose call the predictor is asked again: that may not come after the last chunk."""
     total: Any = None
-    async for chunk in chat.astream(messages):
+    for chunk in chat.stream([QUESTION]):
         total = chunk if total is None else total + chunk
-    return total  # type: ignore[no-any-return]
+        assert predictor is None or not chunk.text or predictor.again.wait(PATIENCE_S)
+    return total
 
 
-@pytest.mark.parametrize("ask", [whole, streamed])
+def astreamed(place: Any, chat: Any, predictor: Any = None) -> Any:
+    async def main() -> Any:
+        total: Any = None
+        async for chunk in chat.astream([QUESTION]):
+            total = chunk if total is None else total + chunk
+            if predictor is not None and chunk.text:
+                assert await asyncio.to_thread(predictor.again.wait, PATIENCE_S)
+        return total
+
+    return place.run(main())
+
+
+STREAMS = [(place, ask) for place in ("local", "server", "gateway") for ask in (streamed, astreamed)]
+LOCAL = [("local", ask) for ask in (whole, awhole, whole_on_a_loop)]
+
+
+@pytest.mark.parametrize(("place", "ask"), STREAMS + LOCAL, indirect=["place"])
 @pytest.mark.usefixtures("in_time")
-def test_a_call_whose_result_is_there_is_answered_in_the_answer(
-    exact_runtime: LocalRuntime,
-    weather: BaseTool,
-    runs: list[str],
-    asked_again: AskedAgain,
-    ask: Callable[..., Any],
+def test_an_answer_goes_on_behind_its_call(
+    place: Any, ask: Ask, weather: BaseTool, runs: list[str], asked_again: AskedAgain
 ) -> None:
-    chat, predictor = model(exact_runtime, predictor=asked_again)
-    message = asyncio.run(ask(chat.bind_tools([weather]), [QUESTION]))
-    assert message.tool_calls == []
-    call, result, text = message.content
+    chat = place.speculating(asked_again)
+    message = ask(place, chat.bind_tools([weather]), asked_again)
+    assert (message.tool_calls, message.response_metadata["finish_reason"]) == ([], "stop")
     assert [block["type"] for block in message.content] == ["server_tool_call", "server_tool_result", "text"]
-    assert text["text"] == message.text
-    assert (call["name"], call["args"]) == ("get_weather", {"city": "Oslo"})
+    call, result, text = message.content
+    assert (call["name"], call["args"]) == (OSLO.name, OSLO.arguments)
     assert (result["tool_call_id"], result["output"]) == (call["id"], RESULT)
-    assert "12" in message.text
-    assert message.response_metadata["finish_reason"] == "stop"
+    assert "12" in text["text"] == message.text
     assert runs == ["Oslo"]
-    report = report_of(chat)
-    assert (report.total.claims, report.total.misses) == (1, 0)
+    assert (report_of(chat).total.claims, report_of(chat).total.misses) == (1, 0)
     # The predictors were asked for what comes next, on a history with the result.
-    assert len(predictor.requests) == 2
-    assert [part["role"] for part in predictor.requests[1].messages] == ["user", "assistant", "tool"]
-    assert predictor.requests[1].messages[-1]["content"] == RESULT
+    assert len(asked_again.requests) == 2
+    assert [part["role"] for part in asked_again.requests[1].messages] == ["user", "assistant", "tool"]
+    assert asked_again.requests[1].messages[-1]["content"] == RESULT
 
 
-def whole_blocking(chat: Any, messages: Any) -> AIMessage:
-    answer = chat.invoke(messages)
-    assert isinstance(answer, AIMessage)
-    return answer
-
-
-def streamed_blocking(chat: Any, messages: Any) -> AIMessage:
-    total: Any = None
-    for chunk in chat.stream(messages):
-        total = chunk if total is None else total + chunk
-    return total  # type: ignore[no-any-return]
-
-
-async def whole_on_a_loop(chat: Any, messages: Any) -> AIMessage:
-    return whole_blocking(chat, messages)
-
-
+@pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize(
-    "ask",
-    [whole_blocking, streamed_blocking, lambda *asked: asyncio.run(whole_on_a_loop(*asked))],
-    ids=["whole", "streamed", "whole on a running loop"],
+    ("place", "settings"),
+    [("local", {}), ("server", {}), ("server", {"output_version": "v1"})],
+    indirect=["place"],
 )
 @pytest.mark.usefixtures("in_time")
-def test_a_caller_that_waits_gets_the_same(
-    exact_runtime: LocalRuntime, asked_again: AskedAgain, ask: Callable[..., Any]
-) -> None:
-    @speculable
-    @tool
-    def get_weather(city: str) -> str:
-        """Current weather in a city."""
-        return RESULT
-
-    chat, predictor = model(exact_runtime, predictor=asked_again)
-    message = ask(chat.bind_tools([get_weather]), [QUESTION])
-    assert message.tool_calls == []
-    blocks = [block["type"] for block in message.content]
-    assert blocks == ["server_tool_call", "server_tool_result", "text"]
-    assert "12" in message.text
-    assert (report_of(chat).total.claims, report_of(chat).total.misses) == (1, 0)
-    assert [part["role"] for part in predictor.requests[1].messages] == ["user", "assistant", "tool"]
-
-
-@pytest.mark.usefixtures("in_time")
 def test_an_unchanged_agent_says_what_it_would_have_said(
-    exact_runtime: LocalRuntime, weather: BaseTool, runs: list[str]
+    place: Any, settings: Any, weather: BaseTool, is_async: bool
 ) -> None:
-    chat, _ = model(exact_runtime, [OSLO])
-    agent = create_agent(chat, [weather])
-    answered = asyncio.run(agent.ainvoke({"messages": [QUESTION]}))["messages"]
-    plain = create_agent(ChatAgentRT(runtime=exact_runtime, max_tokens=80), [weather])
-    usual = asyncio.run(plain.ainvoke({"messages": [QUESTION]}))["messages"]
+    def ask(agent: Any, messages: list[Any]) -> Any:
+        asked = {"messages": messages}
+        return (place.run(agent.ainvoke(asked)) if is_async else agent.invoke(asked))["messages"]
+
+    agent = create_agent(place.speculating(ScriptedSpeculator([OSLO]), **settings), [weather])
+    usually = create_agent(place.chat(), [weather])
+    answered, usual = ask(agent, [QUESTION]), ask(usually, [QUESTION])
     assert [type(message) for message in answered] == [HumanMessage, AIMessage]
     assert [type(message) for message in usual] == [HumanMessage, AIMessage, ToolMessage, AIMessage]
     assert answered[-1].text == usual[-1].text
     # To the model both histories are the same, so the conversation goes on alike.
     told, expected = openai_messages(answered), openai_messages(usual)
-    assert [part["role"] for part in told] == [part["role"] for part in expected]
-    assert [part.get("content") for part in told] == [part.get("content") for part in expected]
-
-
-@pytest.mark.parametrize("ask", [whole, streamed])
-@pytest.mark.parametrize("drafts", [[], [ToolCall("get_weather", {"city": "Rome"})]])
-def test_other_calls_are_the_agents(
-    exact_runtime: LocalRuntime, weather: BaseTool, ask: Callable[..., Any], drafts: list[ToolCall]
-) -> None:
-    chat, _ = model(exact_runtime, drafts)
-    message = asyncio.run(ask(chat.bind_tools([weather]), [QUESTION]))
-    assert [(call["name"], call["args"]) for call in message.tool_calls] == [
-        ("get_weather", {"city": "Oslo"})
+    assert [(part["role"], part.get("content")) for part in told] == [
+        (part["role"], part.get("content")) for part in expected
     ]
-    assert message.content == []
+    thanks = HumanMessage("Thanks!")
+    assert ask(agent, [*answered, thanks])[-1].text == ask(usually, [*usual, thanks])[-1].text
 
 
-@pytest.mark.parametrize("ask", [whole, streamed])
-def test_without_the_tool_cache_nothing_is_submitted(
-    exact_runtime: LocalRuntime, weather: BaseTool, monkeypatch: pytest.MonkeyPatch, ask: Callable[..., Any]
+@pytest.mark.parametrize(
+    ("place", "ask"),
+    [("local", awhole), ("local", astreamed), ("server", streamed), ("server", astreamed)],
+    indirect=["place"],
+)
+@pytest.mark.parametrize("drafts", [[], [ROME]])
+def test_other_calls_are_the_agents(place: Any, ask: Ask, weather: BaseTool, drafts: list[ToolCall]) -> None:
+    message = ask(place, place.speculating(ScriptedSpeculator(drafts)).bind_tools([weather]))
+    usual = ask(place, place.chat().bind_tools([weather]))
+    assert [(call["name"], call["args"]) for call in message.tool_calls] == [(OSLO.name, OSLO.arguments)]
+    assert (message.content, message.text) == ([], usual.text)
+    if isinstance(place, Remote):
+        assert message.response_metadata == usual.response_metadata
+
+
+@pytest.mark.parametrize("ask", [streamed, astreamed])
+@pytest.mark.parametrize("tool_cache", [False, True])
+@pytest.mark.usefixtures("without_tool_cache")
+def test_an_endpoint_without_one_answers_as_ever(
+    server: Remote, start_engine: Callable[[], None], ask: Ask, tool_cache: bool
 ) -> None:
-    monkeypatch.setattr(ToolOutputs, "put", None)
-    chat, _ = model(exact_runtime, [OSLO], tool_cache=False)
-    message = asyncio.run(ask(chat.bind_tools([weather]), [QUESTION]))
-    assert len(message.tool_calls) == 1
-
-
-def test_results_that_must_pass_through_the_graph_are_not_submitted(
-    exact_runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ToolOutputs, "put", None)
+    """Algorithm 2, and not a word about it."""
 
     @speculable
-    @tool(return_direct=True)
-    async def get_weather(city: str) -> str:
+    @tool("get_weather")
+    def weather(city: str) -> str:
         """Current weather in a city."""
+        if not tool_cache:
+            start_engine()
         return RESULT
 
-    chat, _ = model(exact_runtime, [OSLO])
-    message = asyncio.run(whole(chat.bind_tools([get_weather]), [QUESTION]))
-    assert len(message.tool_calls) == 1
+    chat = server.speculating(ScriptedSpeculator([OSLO], [OSLO]), tool_cache=tool_cache)
+    bound = chat.bind_tools([weather])
+    (call,) = ask(server, bound).tool_calls
+    assert weather.invoke(call).content == RESULT
+    assert (report_of(chat).total.claims, report_of(chat).total.misses) == (1, 0)
+    # Once that is known, a call streams as it is written.
+    pieces = [chunk for chunk in bound.stream([QUESTION]) if chunk.tool_call_chunks]
+    assert len(pieces) > 1
 
 
-@pytest.mark.parametrize("ask", [whole_blocking, streamed_blocking, whole, streamed])
+@pytest.mark.parametrize(("place", "ask"), [("local", awhole), ("server", streamed)], indirect=["place"])
+def test_results_that_must_pass_through_the_graph_are_not_submitted(
+    place: Any, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ToolOutputs, "put", None)
+    direct = speculable(get_weather.model_copy(update={"return_direct": True}))
+    chat = place.speculating(ScriptedSpeculator([OSLO]))
+    assert len(ask(place, chat.bind_tools([direct])).tool_calls) == 1
+
+
+@pytest.mark.parametrize("ask", [awhole, astreamed])
+def test_without_the_tool_cache_nothing_is_submitted(
+    local: Local, weather: BaseTool, monkeypatch: pytest.MonkeyPatch, ask: Ask
+) -> None:
+    monkeypatch.setattr(ToolOutputs, "put", None)
+    chat = local.speculating(ScriptedSpeculator([OSLO]), tool_cache=False)
+    assert len(ask(local, chat.bind_tools([weather])).tool_calls) == 1
+
+
+@ways
 @pytest.mark.parametrize("tool_cache", [False, True])
 def test_a_priority_reaches_the_runtime(
-    exact_runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch, ask: Callable[..., Any], tool_cache: bool
+    exact_runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch, ask: Ask, tool_cache: bool
 ) -> None:
     served: list[Priority] = []
     process = exact_runtime._input_processor.process
@@ -232,7 +310,19 @@ def test_a_priority_reaches_the_runtime(
     chat = ChatAgentRT(runtime=exact_runtime, max_tokens=2, tool_cache=tool_cache)
     for value in Priority:
         with priority(value):
-            answer = ask(chat, [QUESTION])
-            if asyncio.iscoroutine(answer):
-                asyncio.run(answer)
+            ask(chat, [QUESTION])
     assert served == list(Priority)
+
+
+def test_to_langchain_it_is_the_same_model(server: Remote) -> None:
+    given = server.chat()
+    chat = speculate(given, ScriptedSpeculator(), tool_cache=True)
+    assert isinstance(chat, ChatOpenAI)
+    assert dumpd(chat) == dumpd(given)
+    assert chat._get_llm_string() == given._get_llm_string()
+    assert chat._get_ls_params() == given._get_ls_params()
+
+
+def test_other_models_do_not_submit(local: Local) -> None:
+    with pytest.raises(ConfigurationError, match="its own tool_cache"):
+        speculate(local.chat(), ScriptedSpeculator(), tool_cache=True)

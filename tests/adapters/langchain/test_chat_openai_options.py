@@ -19,6 +19,8 @@ from tests.adapters.langchain.chats import HELLO, QUESTION, get_weather, whole
 from tests.runtime.serving.http.serving import Running
 from tests.runtime.serving.server.conftest import running
 
+ASKED = [QUESTION]
+
 
 class Place(BaseModel):
     """A place that somebody asks about."""
@@ -108,9 +110,7 @@ def test_usage_callbacks_count_both_under_one_name(remote: Make, local: Make) ->
     ids=str,
 )
 def test_tools_are_bound_alike(remote: Make, local: Make, options: dict[str, Any]) -> None:
-    found, wanted = (
-        make().bind_tools([get_weather], **options).invoke([QUESTION]) for make in (remote, local)
-    )
+    found, wanted = (make().bind_tools([get_weather], **options).invoke(ASKED) for make in (remote, local))
     calls = [[(call["name"], call["args"]) for call in each.tool_calls] for each in (found, wanted)]
     assert calls[0] == calls[1]
     assert bool(found.tool_calls) is (options.get("tool_choice") != "none")
@@ -123,8 +123,7 @@ def test_structured_output_is_alike(remote: Make, local: Make, method: str, incl
     # ChatOpenAI always asks for a Pydantic class strictly.
     given: dict[str, Any] = {"method": method, "include_raw": include_raw, "strict": True}
     found, wanted = (
-        make(stop=["zzz"]).with_structured_output(Place, **given).invoke([QUESTION])
-        for make in (remote, local)
+        make(stop=["zzz"]).with_structured_output(Place, **given).invoke(ASKED) for make in (remote, local)
     )
     if include_raw:
         assert isinstance(found["parsed"], Place)

@@ -14,15 +14,16 @@ from langchain_core.tools import BaseTool, tool
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
-from agentrt import SpeculationConfig, speculable
+from agentrt import SpeculationConfig, ToolCall, speculable
 from agentrt.adapters.langchain import report_of, speculate
 from agentrt.reports.report import SpeculationReport
-from agentrt.testing import run_in_virtual_time
-from tests.adapters.doubles import Calls, Milestones, Oracle, Silent
+from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
+from tests.adapters.doubles import Calls, Milestones, Oracle, ScriptedChat, Silent
 
 INPUT: Any = {"messages": [("user", "hi")]}
 THREAD: Any = {"configurable": {"thread_id": "1"}}
 ONE: list[Calls] = [[("look", {"q": "q0"})]]
+LOOK: tuple[str, dict[str, Any]] = ("look", {"q": "a"})
 THREE: list[Calls] = [[("look", {"q": f"q{turn}"})] for turn in range(3)]
 Build = Callable[[Any, BaseTool], Any]
 """Returns a graph around a model and its tool."""
@@ -144,10 +145,45 @@ async def adrive(app: Any, streamed: bool) -> list[BaseMessage]:
 
 
 def transcript(messages: Sequence[BaseMessage]) -> list[Any]:
+    """Return what is equal with and without speculation: type, content, calls, artifact and status."""
     return [
-        (m.type, m.content, [(c["name"], c["args"], c["id"]) for c in getattr(m, "tool_calls", [])])
+        (
+            m.type,
+            m.content,
+            [(c["name"], c["args"], c["id"]) for c in getattr(m, "tool_calls", [])],
+            getattr(m, "artifact", None),
+            getattr(m, "status", None),
+        )
         for m in messages
     ]
+
+
+def ran(
+    *tools: BaseTool,
+    build: Callable[..., Any] = agent,
+    script: Sequence[Calls] = ((LOOK,),),
+    drafts: Sequence[ToolCall] | None = None,
+    **options: Any,
+) -> tuple[list[Any], SpeculationReport]:
+    """Run an agent whose first calls, or ``drafts``, are predicted; return its transcript and the report.
+
+    ``options`` are those of ``ainvoke``.
+    """
+    calls = [ToolCall(*call) for call in script[0]] if drafts is None else drafts
+    model = speculate(ScriptedChat(script=list(script), delay=10), ScriptedSpeculator(calls, delay=1))
+    return run_in_virtual_time(lambda: _transcript_of(build(model, tools), options)), report_of(model)
+
+
+def ran_plain(
+    *tools: BaseTool, build: Any = agent, script: Sequence[Calls] = ((LOOK,),), **options: Any
+) -> list[Any]:
+    """Return the transcript of :func:`ran` without speculation."""
+    app = build(ScriptedChat(script=list(script), delay=10), tools)
+    return run_in_virtual_time(lambda: _transcript_of(app, options))
+
+
+async def _transcript_of(app: Any, options: Any) -> list[Any]:
+    return transcript((await app.ainvoke(INPUT, **options))["messages"])
 
 
 def async_tool(seconds: float, runs: list[str], **options: Any) -> BaseTool:

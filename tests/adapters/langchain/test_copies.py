@@ -36,7 +36,7 @@ class Library(BaseTool):
         return self._run(q)
 
 
-def run(model: Any, tool: Any, times: int = 1) -> list[Any]:
+def said(model: Any, tool: Any, times: int = 1) -> list[Any]:
     async def main() -> list[Any]:
         graph = agent(model, [tool])
         return [transcript((await graph.ainvoke(INPUT))["messages"]) for _ in range(times)]
@@ -51,8 +51,8 @@ def test_a_deep_copy_of_model_and_tool_speculates_into_one_report() -> None:
     given = speculate(ScriptedChat(script=[CALL], delay=40), oracle), async_tool(30, runs)
     model, look = copy.deepcopy(given)
     assert type(look) is type(given[1])
-    first, second = run(model, look, times=2)
-    assert first == second == run(ScriptedChat(script=[CALL]), given[1])[0]
+    first, second = said(model, look, times=2)
+    assert first == second == said(ScriptedChat(script=[CALL]), given[1])[0]
     assert runs == ["q0", "q0", "q0"]
     assert report_of(model).total.claims == report_of(given[0]).total.claims == 2
 
@@ -93,7 +93,7 @@ def test_a_changed_copy_claims_no_result_of_the_original(deep: bool) -> None:
 def test_a_plain_copy_claims_and_a_changed_one_speculates_for_itself(update: dict[str, Any]) -> None:
     look = speculable(Library()).model_copy(update=update)
     model = speculate(ScriptedChat(script=[CALL], delay=40), ScriptedSpeculator(DRAFT))
-    assert run(model, look)[0][2][1] == f"q0 on {update.get('shelf', 'A')}"
+    assert said(model, look)[0][2][1] == f"q0 on {update.get('shelf', 'A')}"
     assert report_of(model).total.claims == 1
 
 

@@ -15,17 +15,17 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_config, get_stream_writer
 from langgraph.types import Command, interrupt
 
-from agentrt import ToolCall, speculable
-from agentrt.adapters.langchain import report_of, speculate
+from agentrt import speculable
+from agentrt.adapters.langchain import report_of
 from agentrt.errors import NotSpeculableError
-from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
-from tests.adapters.doubles import ScriptedChat
-from tests.adapters.langchain.graphs import INPUT, transcript
+from agentrt.testing import run_in_virtual_time
+from tests.adapters.doubles import Calls, ScriptedChat, Silent
+from tests.adapters.langchain.graphs import INPUT, LOOK, speculating, transcript
 
 pytestmark = pytest.mark.usefixtures("prediction_is_free")
 
-LOOK = ("look", {"q": "a"})
 RUN: Any = {"configurable": {"thread_id": "1", "user": "ann"}}
+SCRIPT: list[Calls] = [[LOOK]]
 
 
 def looking(function: Callable[[str], str]) -> BaseTool:
@@ -35,21 +35,24 @@ def looking(function: Callable[[str], str]) -> BaseTool:
     return StructuredTool.from_function(coroutine=look, name="look", description="Look.")
 
 
-def answers(look: BaseTool, speculating: bool) -> tuple[list[Any], bool, int]:
-    """Run an agent that calls ``look``; return its messages, whether a person was asked, and the claims."""
+def answers(look: BaseTool, model: Any) -> tuple[list[Any], bool]:
+    """Run an agent that calls ``look``; return its messages, and whether a person was asked."""
+    agent = create_agent(model, [look], checkpointer=InMemorySaver())
 
-    async def main() -> tuple[list[Any], bool, int]:
-        model: Any = ScriptedChat(script=[[LOOK]], delay=10)
-        if speculating:
-            model = speculate(model, ScriptedSpeculator([ToolCall(*LOOK)], delay=1))
-        agent = create_agent(model, [speculable(look) if speculating else look], checkpointer=InMemorySaver())
+    async def main() -> tuple[list[Any], bool]:
         state = await agent.ainvoke(INPUT, RUN)
         if asked := "__interrupt__" in state:
             state = await agent.ainvoke(Command(resume={"decisions": [{"type": "approve"}]}), RUN)
-        claims = report_of(model).total.claims if speculating else 0
-        return transcript(state["messages"]), asked, claims
+        return transcript(state["messages"]), asked
 
     return run_in_virtual_time(main)
+
+
+def claims(function: Callable[[str], str]) -> int:
+    """Return the claims of an agent whose tool is ``function``; it says the same without speculation."""
+    look, model = looking(function), speculating(SCRIPT)
+    assert answers(speculable(look), model) == answers(look, Silent(script=SCRIPT, delay=10))
+    return int(report_of(model).total.claims)
 
 
 def written(q: str) -> str:
@@ -103,14 +106,12 @@ def by_agent(q: str) -> str:
     "function", [written, by_get_config, by_ensure_config, by_inner_runnable, asked, by_agent]
 )
 def test_what_depends_on_the_run_is_not_claimed(function: Callable[[str], str]) -> None:
-    plain = answers(looking(function), False)
-    assert answers(looking(function), True) == plain
+    assert claims(function) == 0
 
 
 def test_a_runnable_that_does_not_look_for_the_run_is_claimed() -> None:
     shout = RunnableLambda(str.upper) | RunnableLambda(lambda text: text + "!")
-    messages, _, claims = answers(looking(shout.invoke), True)
-    assert (messages, claims) == (answers(looking(shout.invoke), False)[0], 1)
+    assert claims(shout.invoke) == 1
 
 
 @pytest.mark.parametrize("entrance", ["invoke", "ainvoke", "run", "arun"])

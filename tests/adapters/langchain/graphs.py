@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from langchain.agents import create_agent
@@ -14,7 +15,7 @@ from langchain_core.tools import BaseTool, tool
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
-from agentrt import SpeculationConfig, ToolCall, speculable
+from agentrt import SpeculationConfig, SpeculationSession, ToolCall, speculable
 from agentrt.adapters.langchain import report_of, speculate
 from agentrt.reports.report import SpeculationReport
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
@@ -126,6 +127,18 @@ def judged(
     model, runs = speculating(config=config), list[str]()
     run(build(model, async_tool(0, runs, **options)), *inputs)
     return len(runs), report_of(model)
+
+
+@asynccontextmanager
+async def after_turn(
+    look: Any, drafts: Sequence[ToolCall], *calls: ToolCall
+) -> AsyncIterator[SpeculationSession]:
+    """Yield a session behind a turn that predicted ``drafts``, and made them or ``calls``."""
+    async with SpeculationSession([look], ScriptedSpeculator(drafts)) as session:
+        with session.turn([], []) as turn:
+            await asyncio.sleep(40)  # in virtual time
+            turn.bind(calls or drafts)
+        yield session
 
 
 def drive(app: Any, streamed: bool) -> list[BaseMessage]:

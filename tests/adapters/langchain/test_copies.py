@@ -15,7 +15,7 @@ from agentrt.adapters.langchain import report_of, speculate
 from agentrt.errors import ConfigurationError
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
 from tests.adapters.doubles import Oracle, ScriptedChat
-from tests.adapters.langchain.graphs import INPUT, agent, async_tool, transcript
+from tests.adapters.langchain.graphs import INPUT, after_turn, agent, async_tool, transcript
 
 CALL = [("look", {"q": "q0"})]
 DRAFT = [ToolCall("look", {"q": "q0"})]
@@ -79,10 +79,7 @@ def test_a_changed_copy_claims_no_result_of_the_original(deep: bool) -> None:
         copied.shelf = "B"
 
     async def main() -> tuple[Any, Any]:
-        async with SpeculationSession([original], ScriptedSpeculator(DRAFT)) as session:
-            with session.turn([], []) as turn:
-                await asyncio.sleep(40)
-                turn.bind([ToolCall("look", {"q": "q0"}, "call_1")])
+        async with after_turn(original, DRAFT, ToolCall("look", {"q": "q0"}, "call_1")):
             call: Any = {"type": "tool_call", "name": "look", "args": {"q": "q0"}, "id": "call_1"}
             return (await copied.ainvoke(call)).content, (await original.ainvoke(call)).content
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import copy
 import dataclasses
@@ -19,7 +18,7 @@ from agentrt import SpeculationSession, ToolCall, speculable
 from agentrt.adapters.langchain.tools.injected_arguments import standing_in
 from agentrt.errors import NotSpeculableError, SpeculationError
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
-from tests.adapters.langchain.graphs import ran, ran_plain
+from tests.adapters.langchain.graphs import after_turn, ran, ran_plain
 from tests.patience import until
 
 pytestmark = pytest.mark.usefixtures("prediction_is_free")
@@ -161,10 +160,7 @@ def test_calls_of_the_function_claim() -> None:
     shown = speculable(StructuredTool(name="look", description="Look.", args_schema=schema, coroutine=look))
 
     async def main() -> None:
-        async with SpeculationSession([shown], ScriptedSpeculator([made])) as session:
-            with session.turn([], []) as turn:
-                await asyncio.sleep(1)
-                turn.bind([made])
+        async with after_turn(shown, [made]) as session:
             assert shown.coroutine is not None
             assert await shown.coroutine(runtime=object(), q="a") == "found a"
             assert session.report().total.claims == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from datetime import date
 from typing import Annotated, Any
 
@@ -16,11 +15,12 @@ from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool, T
 from langgraph.prebuilt import InjectedState, InjectedStore
 from pydantic import BaseModel, Field
 
-from agentrt import SpeculationSession, ToolCall, speculable
+from agentrt import ToolCall, speculable
 from agentrt.errors import NotSpeculableError
-from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
+from agentrt.testing import run_in_virtual_time
 from agentrt.tools.speculable import speculable_tool
 from agentrt.tools.speculable_tool import SpeculableTool
+from tests.adapters.langchain.graphs import after_turn
 
 
 class Query(BaseModel):
@@ -151,13 +151,8 @@ def test_every_kind_of_tool_is_claimed(given: BaseTool, arguments: dict[str, Any
     call = ToolCall(made.name, arguments, "call_1")
 
     async def claimed() -> tuple[Any, int]:
-        async with SpeculationSession([made], [ScriptedSpeculator([call])]) as session:
-            with session.turn([], []) as turn:
-                await asyncio.sleep(1)  # in virtual time
-                turn.bind([call])
-            message = await made.ainvoke(
-                {"name": made.name, "args": arguments, "id": "call_1", "type": "tool_call"}
-            )
+        async with after_turn(made, [call]) as session:
+            message = await made.ainvoke(tool_call(made.name, **arguments))
         return message.content, session.report().total.claims
 
     assert run_in_virtual_time(claimed) == (result, 1)
@@ -177,13 +172,9 @@ def test_a_call_that_misses_takes_no_claim_of_an_equal_call() -> None:
 
     async def main() -> list[int]:
         ran = []
-        async with SpeculationSession([find], [ScriptedSpeculator([first])]) as session:
-            with session.turn([], []) as turn:
-                await asyncio.sleep(1)  # in virtual time
-                turn.bind([first, second])
+        async with after_turn(find, [first], first, second):
             for call in (second, first):
-                made = {"name": "find", "args": {"q": "a"}, "id": call.id, "type": "tool_call"}
-                await find.ainvoke(made)
+                await find.ainvoke({**tool_call("find", q="a"), "id": call.id})
                 ran.append(len(runs))
         return ran
 
@@ -203,56 +194,26 @@ def test_a_run_manager_is_handed_over_as_before() -> None:
     assert made.invoke({"q": "a"}) == asyncio.run(made.ainvoke({"q": "a"})) == "traced"
 
 
-def with_state(q: str, state: Annotated[dict[str, Any], InjectedState]) -> str:
-    """Look."""
-    return q
+NEEDED: dict[str, tuple[Any, bool]] = {
+    "state": (Annotated[dict[str, Any], InjectedState], False),
+    "store": (Annotated[Any, InjectedStore()], False),
+    "call id": (Annotated[str, InjectedToolCallId], False),
+    "runtime": (ToolRuntime, False),
+    "config": (RunnableConfig, False),
+    "optional config": (RunnableConfig | None, True),
+}
 
 
-def with_store(q: str, store: Annotated[Any, InjectedStore()]) -> str:
-    """Look."""
-    return q
+@pytest.mark.parametrize(("annotation", "optional"), NEEDED.values(), ids=NEEDED)
+def test_tools_that_need_the_real_call_are_refused(annotation: Any, optional: bool) -> None:
+    def look(q: str, given: Any) -> str:
+        """Look."""
+        return q
 
-
-def with_id(q: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> str:
-    """Look."""
-    return q
-
-
-def with_runtime(q: str, runtime: ToolRuntime) -> str:
-    """Look."""
-    return q
-
-
-def with_config(q: str, config: RunnableConfig) -> str:
-    """Look."""
-    return q
-
-
-def with_optional_config(q: str, settings: RunnableConfig | None = None) -> str:
-    """Look."""
-    return q
-
-
-def with_callbacks(q: str, callbacks: Callbacks = None) -> str:
-    """Look."""
-    return q
-
-
-@pytest.mark.parametrize(
-    ("function", "named"),
-    [
-        (with_state, "state"),
-        (with_store, "store"),
-        (with_id, "tool_call_id"),
-        (with_runtime, "runtime"),
-        (with_config, "config"),
-        (with_optional_config, "settings"),
-        (with_callbacks, "callbacks"),
-    ],
-)
-def test_tools_that_need_the_real_call_are_refused(function: Callable[..., str], named: str) -> None:
-    with pytest.raises(NotSpeculableError, match=named):
-        speculable(tool(function))
+    look.__annotations__["given"] = annotation
+    look.__defaults__ = (None,) if optional else None
+    with pytest.raises(NotSpeculableError, match="given"):
+        speculable(tool(look))
 
 
 class Configured(BaseTool):
@@ -263,9 +224,16 @@ class Configured(BaseTool):
         return q
 
 
-def test_subclasses_that_need_the_real_call_are_refused() -> None:
-    with pytest.raises(NotSpeculableError, match="config"):
-        speculable(Configured())
+@tool
+def with_callbacks(q: str, callbacks: Callbacks = None) -> str:
+    """Look."""
+    return q
+
+
+@pytest.mark.parametrize(("refused", "named"), [(Configured(), "config"), (with_callbacks, "callbacks")])
+def test_what_belongs_to_the_call_is_refused_by_its_name(refused: BaseTool, named: str) -> None:
+    with pytest.raises(NotSpeculableError, match=named):
+        speculable(refused)
 
 
 class Day(BaseModel):
@@ -287,10 +255,7 @@ def test_func_gets_its_arguments_unconverted_and_its_own_defaults(
     made = ToolCall("day", arguments, "c1")
 
     async def main() -> None:
-        async with SpeculationSession([shown], ScriptedSpeculator([made])) as session:
-            with session.turn([], []) as turn:
-                await asyncio.sleep(1)
-                turn.bind([made])
+        async with after_turn(shown, [made]) as session:
             if claimed:
                 assert shown.invoke(arguments) == plain.invoke(arguments)
             else:

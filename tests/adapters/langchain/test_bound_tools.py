@@ -18,35 +18,27 @@ LOOK: dict[str, Any] = {"type": "function", "function": {"name": "look", "parame
 def test_the_same_tools_are_bound_once() -> None:
     last, look = LastBoundTools(), async_tool(0, [])
     bound = last.bound([look])
-    assert last.bound([look]) is bound
-    assert last.bound((look,), None) is bound
+    assert last.bound([look]) is last.bound((look,), None) is bound
     assert bound.speculable["look"] is look.__speculable__
+    look.description = "Look at it."
+    assert last.bound([look]).schemas[0]["function"]["description"] == "Look at it."
 
 
 def test_other_tools_or_another_choice_are_bound_anew() -> None:
-    last, look = LastBoundTools(), async_tool(0, [])
-    bound = last.bound([look])
-    assert last.bound([look], "none") is not bound
-    assert last.bound([async_tool(0, [])]) is not bound
-    assert last.bound([look], {"type": "tool", "name": "look"}) is not last.bound(
-        [look], {"type": "tool", "name": "look"}
-    )
-    assert last.bound([LOOK]) is not last.bound([LOOK])  # a mapping may have changed
-
-
-def test_a_tool_whose_description_has_changed_is_bound_anew() -> None:
-    last, look = LastBoundTools(), async_tool(0, [])
-    before = last.bound([look]).schemas
-    look.description = "Look at it."
-    assert last.bound([look]).schemas[0]["function"]["description"] == "Look at it."
-    assert before[0]["function"]["description"] != "Look at it."
-
-
-def test_a_list_that_grows_later_does_not_change_what_is_bound() -> None:
     last, tools = LastBoundTools(), [async_tool(0, [])]
     bound = last.bound(tools)
     tools.append(async_tool(0, []))
     assert len(bound.given) == 1
+    others: list[tuple[list[Any], Any]] = [
+        (tools[:1], "none"),
+        (tools[1:], None),
+        (tools[:1], {"type": "tool", "name": "look"}),
+        ([LOOK], None),  # a mapping may have changed
+    ]
+    for each, choice in others:
+        assert last.bound(each, choice) is not bound
+    assert last.bound(*others[-1]) is not last.bound(*others[-1])
+    assert last.bound(*others[-2]) is not last.bound(*others[-2])
 
 
 def test_what_langchain_keeps_of_a_model_for_traces_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:

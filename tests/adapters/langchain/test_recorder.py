@@ -14,7 +14,7 @@ from agentrt.adapters.langchain import RunRecorder, speculate
 from agentrt.reports.recording import Recording
 from agentrt.testing import RecordedSpeculator, ScriptedSpeculator, replay
 from tests.adapters.doubles import Calls, ScriptedChat
-from tests.adapters.langchain.graphs import BUILDERS, INPUT
+from tests.adapters.langchain.graphs import BUILDERS, adrive
 
 SCRIPT: list[Calls] = [
     [("look", {"q": "a"}), ("save", {"q": "b"})],
@@ -50,17 +50,7 @@ def record(build: Any, streamed: bool, speculative: bool) -> tuple[Recording, li
     if speculative:
         model = speculate(model, ScriptedSpeculator())
     app = build(model, tools())
-
-    async def main() -> list[Any]:
-        config: Any = {"callbacks": [recorder]}
-        if not streamed:
-            return (await app.ainvoke(INPUT, config))["messages"]  # type: ignore[no-any-return]
-        async for kind, part in app.astream(INPUT, config, stream_mode=["messages", "values"]):
-            last = part if kind == "values" else None
-        assert last is not None
-        return last["messages"]  # type: ignore[no-any-return]
-
-    messages = asyncio.run(main())
+    messages = asyncio.run(adrive(app.with_config(callbacks=[recorder]), streamed))
     return recorder.recording(), messages
 
 

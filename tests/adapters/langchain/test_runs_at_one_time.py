@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -12,53 +11,47 @@ from langchain_core.tools import tool
 
 from agentrt import DraftRequest, ToolCall, speculable
 from agentrt.adapters.langchain import report_of, speculate
-from agentrt.reports.report import SpeculationReport
 from agentrt.testing import run_in_virtual_time
 from tests.adapters.doubles import Calls, ScriptedChat
 from tests.adapters.langchain.graphs import BUILDERS
 
-FIRST = "find_order", "customer"
-SECOND = "read_order", "number"
-SCRIPT: list[Calls] = [[("find_order", {})], [("read_order", {})]]
+ORDER: list[Calls] = [[("find_order", {})], [("read_order", {})]]
 
 
 @speculable
 @tool
-async def find_order(customer: str) -> str:
+async def find_order(text: str) -> str:
     """Find a customer's order."""
     await asyncio.sleep(1)
-    return f"order of {customer}"
+    return f"order of {text}"
 
 
 @speculable
 @tool
-async def read_order(number: str) -> str:
+async def read_order(text: str) -> str:
     """Read an order."""
     await asyncio.sleep(1)
-    return f"{number}: chairs"
+    return f"{text}: chairs"
 
 
-class Chat(ScriptedChat):
+class Ordering(ScriptedChat):
     """Finds the order of the customer that the user names, and reads it."""
 
     def _begin(self, messages: list[BaseMessage]) -> Any:
         answer = super()._begin(messages)
         for call in answer.tool_calls:
-            name = "customer" if call["name"] == "find_order" else "number"
-            call["args"] = {name: str(messages[-1].content)}
+            call["args"] = {"text": str(messages[-1].content)}
         return answer
 
 
 class Right:
     """Predicts every call, a second into the turn."""
 
-    async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
+    async def drafts(self, request: DraftRequest) -> Any:
         await asyncio.sleep(1)
-        text = request.messages[-1]["content"]
         made = sum(message["role"] == "tool" for message in request.messages)
-        if made < 2:
-            tool_name, parameter = (FIRST, SECOND)[made]
-            yield ToolCall(tool_name, {parameter: text})
+        for name, _ in ORDER[made] if made < 2 else ():
+            yield ToolCall(name, {"text": request.messages[-1]["content"]})
 
 
 @pytest.mark.parametrize("generation_s", [1.5, 5])
@@ -66,13 +59,14 @@ class Right:
 def test_a_predictor_that_is_right_answers_all_calls_but_of_a_turn_that_measures(
     build: Any, generation_s: float
 ) -> None:
-    async def main() -> SpeculationReport:
-        model = speculate(Chat(script=SCRIPT, delay=generation_s), Right())
-        app = build(model, [find_order, read_order])
-        names = ("ann", "bob", "cid", "dan", "eve", "fay")
-        await asyncio.gather(*(app.ainvoke({"messages": [("user", name)]}) for name in names))
-        return report_of(model)
+    model = speculate(Ordering(script=ORDER, delay=generation_s), Right())
+    app = build(model, [find_order, read_order])
+    names = ("ann", "bob", "cid", "dan", "eve", "fay")
 
-    total = run_in_virtual_time(main).total
+    async def main() -> None:
+        await asyncio.gather(*(app.ainvoke({"messages": [("user", name)]}) for name in names))
+
+    run_in_virtual_time(main)
+    total = report_of(model).total
     assert (total.calls, total.wasted) == (12, 0)
     assert total.claims >= 11

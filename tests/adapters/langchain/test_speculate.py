@@ -24,6 +24,7 @@ from tests.adapters.langchain.graphs import (
     agent,
     async_tool,
     drive,
+    ran,
     sync_tool,
     transcript,
 )
@@ -92,16 +93,10 @@ def test_parallel_calls_are_claimed_one_by_one() -> None:
     calls = [("look", {"q": q}) for q in "abc"]
     runs: list[str] = []
 
-    async def main() -> float:
-        predictor = ScriptedSpeculator([ToolCall(name, args) for name, args in calls[:2]], delay=1)
-        model = speculate(ScriptedChat(script=[calls], delay=10), predictor)
-        messages = await adrive(agent(model, [async_tool(9, runs)]), False)
-        assert [m.content for m in messages if m.type == "tool"] == [f"found {q} 3" for q in "abc"]
-        total = report_of(model).total
-        assert (total.claims, total.misses) == (2, 1)
-        return asyncio.get_running_loop().time()
-
-    assert run_in_virtual_time(main) == 10 + 9 + 10
+    drafts = [ToolCall(*call) for call in calls[:2]]
+    messages, report = ran(async_tool(9, runs), script=[calls], drafts=drafts)
+    assert [content for kind, content, *_ in messages if kind == "tool"] == [f"found {q} 3" for q in "abc"]
+    assert (report.total.claims, report.total.misses) == (2, 1)
     assert runs == ["a", "b", "c"]
 
 

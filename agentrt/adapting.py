@@ -21,6 +21,7 @@ from .concurrency.threads import start_in_thread
 from .lookahead.model_request import ModelRequest, request_key
 from .tools.claiming_function import claiming_function, plain_function, running
 from .tools.offered import offered_tools
+from .tools.real_call import current_speculative_run, is_hidden_run
 from .tools.restrictions import Guards
 from .tools.scopes import current_scope, register_scope_source, reserve_turn, within_scope
 from .tools.speculable import register_tool_type, speculable_tool
@@ -45,6 +46,8 @@ __all__ = [
     "answered_ids",
     "claiming_function",
     "current_scope",
+    "current_speculative_run",
+    "is_hidden_run",
     "offered_tools",
     "plain_function",
     "register_context_source",

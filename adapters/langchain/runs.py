@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
-from typing import Any, NoReturn
+from typing import Any
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tracers import context as tracers
 from langsmith.run_helpers import tracing_context
+
+from agentrt.adapting import is_hidden_run
 
 
 def langgraph_run() -> Hashable | None:
@@ -37,7 +38,7 @@ def langgraph_thread() -> Hashable | None:
 def configurable_of_run() -> Mapping[str, Any]:
     """Return the entries of ``configurable`` of the running graph; none outside of one."""
     settings: Mapping[str, Any] = (var_child_runnable_config.get() or {}).get("configurable") or {}
-    return {} if isinstance(settings, _NoSettings) else settings
+    return {} if is_hidden_run(settings) else settings
 
 
 _request: ContextVar[tuple[RunnableConfig | None, RunnableConfig] | None] = ContextVar(
@@ -52,48 +53,7 @@ def names_unseen_run(config: RunnableConfig | None) -> bool:
 
 def _is_of_node(config: RunnableConfig | None) -> bool:
     settings = (config or {}).get("configurable") or {}
-    return not isinstance(settings, _NoSettings) and "__pregel_task_id" in settings
-
-
-class _NoSettings(dict[str, Any]):
-    """The ``configurable`` where no run is: whoever looks into it is told so.
-
-    A runnable that a tool calls may copy it on, which tells nothing of the run. LangGraph leaves out what is
-    empty, so it has an entry, which no one knows.
-    """
-
-    def __init__(self, use: Callable[[], NoReturn]) -> None:
-        super().__init__({"__agentrt_no_run": True})
-        self._use = use
-
-    def __getitem__(self, key: str) -> NoReturn:
-        self._use()
-
-    def __contains__(self, key: object) -> bool:
-        self._use()
-
-    def get(self, key: str, default: Any = None) -> Any:
-        # Every runnable begins with ensure_config, which looks for what to name in traces.
-        if sys._getframe(1).f_code is not ensure_config.__code__:
-            self._use()
-        return default
-
-    def copy(self) -> _NoSettings:
-        return self
-
-
-@contextmanager
-def without_run(use: Callable[[], NoReturn]) -> Iterator[None]:
-    """Call ``use`` when the block looks for the run that it is no part of, and go on with what it raises.
-
-    That is: an interrupt, a stream writer, the configuration, or a graph of its own, which would end its
-    interrupts here instead of in the run around it.
-    """
-    token = var_child_runnable_config.set({"configurable": _NoSettings(use)})
-    try:
-        yield
-    finally:
-        var_child_runnable_config.reset(token)
+    return not is_hidden_run(settings) and "__pregel_task_id" in settings
 
 
 @contextmanager

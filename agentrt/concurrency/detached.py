@@ -7,7 +7,7 @@ from contextvars import Context, copy_context
 
 # LangChain keeps the configuration of the run here: its callbacks, streams and, in LangGraph, the answers of
 # people to interrupts. The core imports no framework, so the variable is found by its name.
-_OF_THE_RUN = ("child_runnable_config",)
+VARIABLES_OF_RUNS = ("child_runnable_config",)
 
 ContextSource = Callable[[], Context]
 """Returns a copy of the current context in which one framework reports nothing to the user."""
@@ -29,7 +29,7 @@ def detached_context() -> Context:
     """
     context = copy_context()
     for variable in context:
-        if variable.name in _OF_THE_RUN:
+        if variable.name in VARIABLES_OF_RUNS:
             context.run(variable.set, None)
     for source in _sources:
         context = context.run(source)

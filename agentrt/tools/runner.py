@@ -13,6 +13,7 @@ import anyio
 from ..concurrency.contained import contained
 from ..concurrency.tasks import TaskSet
 from ..concurrency.threads import loop_caller, start_in_thread
+from .real_call import speculative_run
 from .speculable_tool import Invocation, SpeculableTool
 from .speculation import Speculation
 
@@ -95,18 +96,19 @@ class SpeculativeRuns:
         self, tool: SpeculableTool, invocation: Invocation, speculation: Speculation
     ) -> None:
         assert tool.speculative_acall is not None
-        with contained(speculation.fail):  # a failed speculation is a miss
+        with contained(speculation.fail), speculative_run(tool.name) as run:  # a failed one is a miss
             value = await tool.speculative_acall(*invocation.args, **invocation.kwargs)
-            if not speculation.finish(value) and tool.two_phase:  # it finished although it was cancelled
+            # One that finishes although it was cancelled is not kept, either.
+            if (run.used or not speculation.finish(value)) and tool.two_phase:
                 await self._discard(tool, value)
 
     def _start_function(self, tool: SpeculableTool, invocation: Invocation, speculation: Speculation) -> None:
         def work() -> None:
             assert tool.speculative_call is not None
             # Set in this thread, so that a thread that waits for the result depends on no event loop.
-            with contained(speculation.fail):
+            with contained(speculation.fail), speculative_run(tool.name) as run:
                 value = tool.speculative_call(*invocation.args, **invocation.kwargs)
-                if not speculation.finish(value) and tool.options.discard is not None:
+                if (run.used or not speculation.finish(value)) and tool.options.discard is not None:
                     with contained(functools.partial(self._on_discard_failed, tool)):
                         tool.options.discard(value)
             tool.slots.release()

@@ -6,18 +6,17 @@ import functools
 import inspect
 import sys
 import typing
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool
 from langchain_core.tools import Tool as SingleInputTool
 
-from agentrt.errors import NotSpeculableError, SpeculationError
+from agentrt.adapting import current_speculative_run
+from agentrt.errors import NotSpeculableError
 
-from ..runs import without_run
 from .known_values import ReadArguments, StandIn
 
 _CALL_ID = "tool_call_id"
@@ -79,36 +78,17 @@ def injected_arguments(tool: BaseTool, reads: frozenset[str]) -> InjectedArgumen
     )
 
 
-@contextmanager
-def standing_in(
-    tool: str, injected: frozenset[str], read: ReadArguments | None = None
-) -> Iterator[dict[str, Any]]:
-    """Yield values for the injected arguments of a speculative run, which fails if it uses one, or its run.
+def stand_ins(injected: InjectedArguments) -> dict[str, Any]:
+    """Return injected arguments for the speculative run around this, which fails if it uses one.
 
     The real call may have other values than the defaults, so a result that depends on one cannot be claimed.
     A tool that hands the argument on without reading it, as those of MCP servers do, does not depend on it.
-    Of the arguments in ``read``, what the run knows before the call can be used.
-
-    Raises:
-        SpeculationError: at the end of the block, if the tool has used one, also where it has caught the
-            error that this raised.
+    Of the arguments in ``injected.read``, what the run knows before the call can be used.
     """
-    used: list[str] = []
-
-    def use(name: str) -> NoReturn:
-        used.append(name)
-        raise SpeculationError(_message(tool, name))
-
-    known = {} if read is None else read.stand_ins(use)
-    stand_ins = {name: StandIn(functools.partial(use, name)) for name in injected - known.keys()}
-    with without_run(functools.partial(use, "the LangChain run around it")):
-        yield stand_ins | known
-    if used:
-        raise SpeculationError(_message(tool, used[0]))
-
-
-def _message(tool: str, name: str) -> str:
-    return f"{tool} uses {name}, which belongs to the real call. It runs when the model calls it."
+    refuse = current_speculative_run().refuse
+    known = {} if injected.read is None else injected.read.stand_ins(refuse)
+    unknown = {name: StandIn(functools.partial(refuse, name)) for name in injected.names - known.keys()}
+    return unknown | known
 
 
 def _names(schema: Any) -> set[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
@@ -29,7 +28,7 @@ from agentrt.errors import ConfigurationError, NotSpeculableError
 
 from ...server_tools import check_trusted, only_reads, options_of
 from ...transparent_subclass import plain_class, transparent_subclass
-from .injected_arguments import InjectedArguments, injected_arguments, standing_in
+from .injected_arguments import InjectedArguments, injected_arguments, stand_ins
 from .writes import observe_writes
 
 AnyTool = TypeVar("AnyTool", bound=BaseTool)
@@ -191,10 +190,6 @@ def _bind(
     return Invocation(args, kwargs, named, None if injected.read is None else injected.read.of_run())
 
 
-def _stand_ins_of(tool: Any, injected: InjectedArguments | None) -> AbstractContextManager[dict[str, Any]]:
-    return nullcontext({}) if injected is None else standing_in(tool.name, injected.names, injected.read)
-
-
 def _sync_runner(
     base: type[BaseTool], tool: Any, injected: InjectedArguments | None = None
 ) -> Callable[..., Any]:
@@ -202,8 +197,8 @@ def _sync_runner(
     config = _config_for(tool)
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        with running(tool._agentrt), _stand_ins_of(tool, injected) as stand_ins:
-            return base._run(tool, *args, **{**config, **kwargs, **stand_ins})
+        with running(tool._agentrt):
+            return base._run(tool, *args, **{**config, **kwargs, **_stand_ins(injected)})
 
     return run
 
@@ -215,10 +210,14 @@ def _async_runner(
     config = _config_for(tool)
 
     async def run(*args: Any, **kwargs: Any) -> Any:
-        with running(tool._agentrt), _stand_ins_of(tool, injected) as stand_ins:
-            return await base._arun(tool, *args, **{**config, **kwargs, **stand_ins})
+        with running(tool._agentrt):
+            return await base._arun(tool, *args, **{**config, **kwargs, **_stand_ins(injected)})
 
     return run
+
+
+def _stand_ins(injected: InjectedArguments | None) -> dict[str, Any]:
+    return {} if injected is None else stand_ins(injected)
 
 
 def _config_for(tool: BaseTool) -> dict[str, Any]:

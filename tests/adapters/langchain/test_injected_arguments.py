@@ -15,9 +15,10 @@ from langgraph.prebuilt import InjectedState
 from pydantic import BaseModel
 
 from agentrt import SpeculationSession, ToolCall, speculable
-from agentrt.adapters.langchain.tools.injected_arguments import standing_in
+from agentrt.adapters.langchain.tools.injected_arguments import InjectedArguments, stand_ins
 from agentrt.errors import NotSpeculableError, SpeculationError
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
+from agentrt.tools.real_call import speculative_run
 from tests.adapters.langchain.graphs import after_turn, ran, ran_plain
 from tests.patience import until
 
@@ -87,16 +88,16 @@ OPERATIONS: list[Callable[[Any], Any]] = [
 def test_every_use_of_a_stand_in_fails_the_run(operation: Callable[[Any], Any]) -> None:
     with (
         pytest.raises(SpeculationError, match="look uses store"),
-        standing_in("look", frozenset({"store"})) as stand_ins,
+        speculative_run("look"),
         contextlib.suppress(Exception),
     ):
-        operation(stand_ins["store"])
+        operation(stand_ins(InjectedArguments(frozenset({"store"})))["store"])
 
 
 def test_a_stand_in_can_be_handed_on() -> None:
-    with standing_in("look", frozenset({"store"})) as stand_ins:
-        request = Request(**stand_ins)
-        assert id(dataclasses.replace(request).store) == id(stand_ins["store"])
+    with speculative_run("look"):
+        given = stand_ins(InjectedArguments(frozenset({"store"})))
+        assert id(dataclasses.replace(Request(**given)).store) == id(given["store"])
 
 
 @dataclasses.dataclass

@@ -21,10 +21,11 @@ from langgraph.runtime import Runtime
 
 from agentrt import ToolCall, speculable
 from agentrt.adapters.langchain import report_of, speculate
-from agentrt.adapters.langchain.tools.injected_arguments import standing_in
+from agentrt.adapters.langchain.tools.injected_arguments import InjectedArguments, stand_ins
 from agentrt.adapters.langchain.tools.known_values import ReadArguments
 from agentrt.errors import ConfigurationError, NotSpeculableError, SpeculationError
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
+from agentrt.tools.real_call import speculative_run
 from tests.adapters.doubles import Milestones, ScriptedChat
 from tests.adapters.langchain import graphs
 from tests.adapters.langchain.graphs import INPUT, LOOK, ran, ran_plain
@@ -207,10 +208,10 @@ def test_a_use_of_the_whole_runtime_fails_the_run_also_if_its_error_is_swallowed
     read = ReadArguments(frozenset({"context"}), frozenset({"runtime"}), ToolRuntime)
     with (
         pytest.raises(SpeculationError, match="look uses runtime"),
-        standing_in("look", frozenset({"runtime"}), read) as stand_ins,
+        speculative_run("look"),
         contextlib.suppress(Exception),
     ):
-        use(stand_ins["runtime"])
+        use(stand_ins(InjectedArguments(frozenset({"runtime"}), read=read))["runtime"])
 
 
 def configured(config: Any) -> str:

@@ -13,14 +13,15 @@ from langchain_core.runnables import RunnableConfig, RunnableLambda, ensure_conf
 from langchain_core.tools import BaseTool, StructuredTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_config, get_stream_writer
+from langgraph.graph import MessagesState
 from langgraph.types import Command, interrupt
 
-from agentrt import speculable
+from agentrt import SpeculationSession, ToolCall, speculable
 from agentrt.adapters.langchain import report_of
 from agentrt.errors import NotSpeculableError
 from agentrt.testing import run_in_virtual_time
 from tests.adapters.doubles import Calls, ScriptedChat, Silent
-from tests.adapters.langchain.graphs import INPUT, LOOK, speculating, transcript
+from tests.adapters.langchain.graphs import INPUT, LOOK, after_turn, in_line, speculating, transcript
 
 pytestmark = pytest.mark.usefixtures("prediction_is_free")
 
@@ -35,24 +36,48 @@ def looking(function: Callable[[str], str]) -> BaseTool:
     return StructuredTool.from_function(coroutine=look, name="look", description="Look.")
 
 
-def answers(look: BaseTool, model: Any) -> tuple[list[Any], bool]:
-    """Run an agent that calls ``look``; return its messages, and whether a person was asked."""
-    agent = create_agent(model, [look], checkpointer=InMemorySaver())
+def answered(app: Any) -> tuple[list[Any], bool]:
+    """Run an app, with a person who approves; return its messages, and whether the person was asked."""
 
     async def main() -> tuple[list[Any], bool]:
-        state = await agent.ainvoke(INPUT, RUN)
+        state = await app.ainvoke(INPUT, RUN)
         if asked := "__interrupt__" in state:
-            state = await agent.ainvoke(Command(resume={"decisions": [{"type": "approve"}]}), RUN)
+            state = await app.ainvoke(Command(resume={"decisions": [{"type": "approve"}]}), RUN)
         return transcript(state["messages"]), asked
 
     return run_in_virtual_time(main)
 
 
-def claims(function: Callable[[str], str]) -> int:
+def claims_of_agent(function: Callable[[str], str]) -> int:
     """Return the claims of an agent whose tool is ``function``; it says the same without speculation."""
     look, model = looking(function), speculating(SCRIPT)
-    assert answers(speculable(look), model) == answers(look, Silent(script=SCRIPT, delay=10))
+    fast = create_agent(model, [speculable(look)], checkpointer=InMemorySaver())
+    plain = create_agent(Silent(script=SCRIPT, delay=10), [look], checkpointer=InMemorySaver())
+    assert answered(fast) == answered(plain)
     return int(report_of(model).total.claims)
+
+
+def claims_in_node(function: Callable[[str], str]) -> int:
+    """Return the claims of a session in a node, whose tool is a plain function."""
+    sessions: list[SpeculationSession] = []
+
+    @speculable
+    async def look(q: str) -> str:
+        return function(q)
+
+    def app(drafts: list[ToolCall]) -> Any:
+        async def node(state: MessagesState) -> Any:
+            async with after_turn(look, drafts, ToolCall(*LOOK)) as session:
+                sessions.append(session)
+                return {"messages": [("ai", await session.acall(ToolCall(*LOOK)))]}
+
+        return in_line(node=node).compile(InMemorySaver())
+
+    assert answered(app([ToolCall(*LOOK)])) == answered(app([]))
+    return sum(session.report().total.claims for session in sessions)
+
+
+ways = pytest.mark.parametrize("claims", [claims_of_agent, claims_in_node])
 
 
 def written(q: str) -> str:
@@ -102,14 +127,16 @@ def by_agent(q: str) -> str:
     return inner.invoke(INPUT)["messages"][-1].text
 
 
+@ways
 @pytest.mark.parametrize(
     "function", [written, by_get_config, by_ensure_config, by_inner_runnable, asked, by_agent]
 )
-def test_what_depends_on_the_run_is_not_claimed(function: Callable[[str], str]) -> None:
+def test_what_depends_on_the_run_is_not_claimed(claims: Any, function: Callable[[str], str]) -> None:
     assert claims(function) == 0
 
 
-def test_a_runnable_that_does_not_look_for_the_run_is_claimed() -> None:
+@ways
+def test_a_runnable_that_does_not_look_for_the_run_is_claimed(claims: Any) -> None:
     shout = RunnableLambda(str.upper) | RunnableLambda(lambda text: text + "!")
     assert claims(shout.invoke) == 1
 

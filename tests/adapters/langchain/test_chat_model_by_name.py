@@ -17,7 +17,7 @@ from langchain.chat_models import init_chat_model as langchain_init_chat_model
 from langchain_core.load import dumpd, load
 
 from agentrt.adapters.langchain import ChatAgentRT, init_chat_model, speculate
-from agentrt.adapters.langchain.chat_model.named_runtimes import NAMED_RUNTIMES
+from agentrt.adapters.langchain.chat_model import named_runtimes
 from agentrt.errors import ConfigurationError, ModelNotFoundError
 from agentrt.priority import Priority
 from agentrt.runtime import LocalRuntime
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.real_model
 def _nothing_kept() -> Iterator[None]:
     """No runtime of another test is open."""
     yield
-    NAMED_RUNTIMES._kept.clear()
+    named_runtimes._kept.clear()
     gc.collect()
 
 

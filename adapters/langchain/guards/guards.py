@@ -33,19 +33,10 @@ Decides: TypeAlias = "Callable[[_Function, str], bool]"
 """Whether a function that a call or its result passes may decide on it, by the name of the tool."""
 
 _HARMLESS = (
-    "ContextEditingMiddleware",
-    "FilesystemFileSearchMiddleware",
-    "LLMToolSelectorMiddleware",
-    "ModelCallLimitMiddleware",
-    "ModelFallbackMiddleware",
-    "ModelRetryMiddleware",
-    "ProviderToolSearchMiddleware",
-    "ShellToolMiddleware",
-    "SpeculationMiddleware",
-    "SummarizationMiddleware",
-    "TodoListMiddleware",
-    "ToolErrorMiddleware",
-    "ToolRetryMiddleware",
+    *("ContextEditingMiddleware", "FilesystemFileSearchMiddleware", "LLMToolSelectorMiddleware"),
+    *("ModelCallLimitMiddleware", "ModelFallbackMiddleware", "ModelRetryMiddleware"),
+    *("ProviderToolSearchMiddleware", "ShellToolMiddleware", "SpeculationMiddleware"),
+    *("SummarizationMiddleware", "TodoListMiddleware", "ToolErrorMiddleware", "ToolRetryMiddleware"),
 )
 """LangChain's middleware that neither prevents nor changes a call of a speculable tool, and agentrt's."""
 _NOT_AFTER_THE_MODEL = (".before_agent", ".before_model", ".after_agent")
@@ -117,9 +108,8 @@ def _way(guards: Sequence[_Guards], tool: str, decides: Decides) -> Iterator[tup
     """
     holding = [each for each in guards if each.holders(tool)]
     if holding:
-        for each in guards:
-            if each in holding or guards.index(each) < guards.index(holding[0]):
-                yield each, each.holders(tool)
+        for each in [*guards[: guards.index(holding[0])], *holding]:
+            yield each, each.holders(tool)
         return
     passed = []
     for each in guards:
@@ -202,12 +192,10 @@ class _Guards:
         a node may send the call to the model again. A ``ToolNode`` has answered it.
         """
         graph, model = self._graph, self._model
-        names = {
-            name
-            for name in graph.edges.reached(model, model, *runners)
-            if not runners
-            or not graph.edges.reached(name, *([model] * (name in self._tool_nodes))).isdisjoint(runners)
-        }
+        names = set(graph.edges.reached(model, model, *runners))
+        if runners:
+            stops = {name: [model] * (name in self._tool_nodes) for name in names}
+            names = {name for name in names if graph.edges.reached(name, *stops[name]) & set(runners)}
         if any(graph.waits(name) for name in names.union(runners)):
             names.update(name for name in graph.nodes if name not in ("__start__", model, *runners))
         return sorted(names | graph.beside)
@@ -262,12 +250,9 @@ class _Guards:
     def _functions_of(self, name: str) -> list[_Function]:
         """Return the functions of a node; of a ``ToolNode``, those that it wraps around its calls."""
         if name not in self._functions:
-            node = self._tool_nodes.get(name)
-            written = (
-                functions_of(self._graph.nodes[name].bound)
-                if node is None
-                else written_functions(node._wrap_tool_call, node._awrap_tool_call)
-            )
+            written = functions_of(self._graph.nodes[name].bound)
+            if (node := self._tool_nodes.get(name)) is not None:
+                written = written_functions(node._wrap_tool_call, node._awrap_tool_call)
             self._functions[name] = [_Function(each, _middleware_of(each)) for each in written]
         return self._functions[name]
 

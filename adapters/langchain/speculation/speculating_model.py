@@ -1,19 +1,22 @@
-"""The methods that turn a LangChain chat model into a speculating one."""
+"""The methods that turn a LangChain chat model into a speculating one, and its streams beside a turn."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessageChunk, BaseMessage
+from langchain_core.messages.ai import add_ai_message_chunks
+from langchain_core.messages.tool import ToolCallChunk
 from langchain_core.outputs import ChatGenerationChunk, ChatResult, LLMResult
 from langchain_core.runnables import RunnableConfig
 from pydantic import PrivateAttr
 
 from agentrt.adapting import Turn, reserve_turn
+from agentrt.calls import CallArgumentsDelta, CallStarted, TextDelta
 from agentrt.errors import ConfigurationError
 
 from ...transparent_subclass import transparent_subclass
@@ -21,7 +24,6 @@ from ..runs import in_run_of_request, names_unseen_run, request_with
 from .bound_tools import BoundTools
 from .chat_model_request import ModelMethod
 from .model_state import ModelState, agenerate_within, generate_within, is_inside_turn_of
-from .streaming import astream_beside, stream_beside
 from .turns import TurnSequence, TurnStarter
 
 # At run time the user's model is the base class: a mixin with BaseChatModel's own fields would reset those
@@ -91,7 +93,7 @@ class SpeculatingChatModel(_Base):
         if turns is None:
             return super()._generate(messages, *args, **kwargs)  # type: ignore[safe-super]
         with turns:
-            results: list[ChatResult] = list(turns.lookahead_answer_blocking())
+            results: list[ChatResult] = list(turns.current.lookahead_answer_blocking())
             if not results:
                 with turns.generating():
                     results = [super()._generate(messages, *args, **kwargs)]  # type: ignore[safe-super]
@@ -103,7 +105,7 @@ class SpeculatingChatModel(_Base):
         if turns is None:
             return await super()._agenerate(messages, *args, **kwargs)
         with turns:
-            results: list[ChatResult] = [result async for result in turns.lookahead_answer()]
+            results: list[ChatResult] = [result async for result in turns.current.lookahead_answer()]
             if not results:
                 with turns.generating():
                     results = [await super()._agenerate(messages, *args, **kwargs)]
@@ -145,6 +147,84 @@ class SpeculatingChatModel(_Base):
     ) -> TurnSequence:
         """Return the turns of the answer that begins with the turn ``first``."""
         return TurnSequence(first, starter, messages)
+
+
+def stream_beside(turns: TurnSequence, send: Callable[[], Any]) -> Generator[ChatGenerationChunk, None, None]:
+    """Yield the chunks of the answer that was requested ahead, else those of ``send()``.
+
+    The turn is bound at the end, and its speculations are discarded if the stream is closed before.
+    """
+    with turns:
+        observer = ChunkObserver(turns)
+        with closing(turns.current.lookahead_answer_blocking()) as chunks:
+            for chunk in chunks:
+                observer.add(chunk)
+                yield chunk
+        if not observer.seen_any:
+            with closing(generate_within(turns.generating, send())) as chunks:
+                for chunk in chunks:
+                    observer.add(chunk)
+                    yield chunk
+        turns.bind(observer.message())
+
+
+async def astream_beside(
+    turns: TurnSequence, send: Callable[[], Any]
+) -> AsyncGenerator[ChatGenerationChunk, None]:
+    """:func:`stream_beside` for ``_astream``."""
+    with turns:
+        observer = ChunkObserver(turns)
+        async with aclosing(turns.current.lookahead_answer()) as chunks:
+            async for chunk in chunks:
+                observer.add(chunk)
+                yield chunk
+        if not observer.seen_any:
+            async with aclosing(agenerate_within(turns.generating, send())) as chunks:
+                async for chunk in chunks:
+                    observer.add(chunk)
+                    yield chunk
+        turns.bind(observer.message())
+
+
+class ChunkObserver:
+    """Shows a turn each chunk of an answer, and collects the tool calls; text is not kept."""
+
+    def __init__(self, turns: TurnSequence) -> None:
+        """``turns`` are those of the answer."""
+        self.seen_any = False
+        self._turns = turns
+        self._chunks: list[AIMessageChunk] = []
+        self._positions: dict[int | None, int] = {}
+        self._calls = 0
+
+    def add(self, chunk: ChatGenerationChunk) -> None:
+        """Take the next chunk."""
+        self.seen_any = True
+        message = chunk.message
+        if not isinstance(message, AIMessageChunk):
+            return
+        if message.text:
+            self._turns.current.observe(TextDelta(message.text))
+        if message.tool_call_chunks:
+            self._chunks.append(AIMessageChunk(content="", tool_call_chunks=message.tool_call_chunks))
+            for piece in message.tool_call_chunks:
+                self._observe(piece)
+
+    def _observe(self, piece: ToolCallChunk) -> None:
+        # Providers number content blocks in ways of their own; parser events count the calls from 0.
+        position = self._positions.get(piece["index"])
+        if position is None or (piece["index"] is None and piece["name"]):
+            if not piece["name"]:
+                return  # the rest of a call whose beginning had no name
+            position = self._positions[piece["index"]] = self._calls
+            self._calls += 1
+            self._turns.current.observe(CallStarted(position, piece["name"]))
+        if piece["args"]:
+            self._turns.current.observe(CallArgumentsDelta(position, piece["args"]))
+
+    def message(self) -> AIMessageChunk:
+        """Return a message with the tool calls of all chunks so far."""
+        return add_ai_message_chunks(AIMessageChunk(content=""), *self._chunks)
 
 
 class SpeculatingStream(SpeculatingChatModel):

@@ -1,16 +1,24 @@
-"""LangChain tools that can be run speculatively and claim their speculations by ``tool_call_id``."""
+"""LangChain tools that can be run speculatively, and runs of tools that write.
+
+The first claim their speculations by ``tool_call_id``; LangChain reports each run of the second.
+"""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+import threading
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from uuid import UUID
 
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.tools import Tool as SingleInputTool
+from langchain_core.tracers.context import register_configure_hook
 from pydantic import PrivateAttr
 
 from agentrt.adapting import (
@@ -19,9 +27,11 @@ from agentrt.adapting import (
     SpeculableOptions,
     SpeculableTool,
     claiming_function,
+    current_scope,
     plain_function,
     running,
     speculable_tool,
+    write_log,
 )
 from agentrt.argument_checks import check_collection, check_setting
 from agentrt.errors import ConfigurationError, NotSpeculableError
@@ -29,7 +39,6 @@ from agentrt.errors import ConfigurationError, NotSpeculableError
 from ...server_tools import check_trusted, only_reads, options_of
 from ...transparent_subclass import plain_class, transparent_subclass
 from .injected_arguments import InjectedArguments, injected_arguments, stand_ins
-from .writes import observe_writes
 
 AnyTool = TypeVar("AnyTool", bound=BaseTool)
 _CALL = "__agentrt_call__"
@@ -233,6 +242,62 @@ def _has_async(base: type[BaseTool], tool: BaseTool) -> bool:
     if isinstance(tool, (StructuredTool, SingleInputTool)):
         return tool.coroutine is not None
     return base._arun is not BaseTool._arun
+
+
+class WriteObserver(BaseCallbackHandler):
+    """Notes when a run of a watched tool begins and ends, whoever has called it and with what.
+
+    The calls in a model's answer are noted when it is bound. This adds those that are made otherwise: calls
+    into which a person has edited another call, and calls of a model that does not speculate.
+    """
+
+    run_inline = True
+    ignore_llm = ignore_chain = ignore_retriever = ignore_chat_model = ignore_custom_event = True
+
+    def __init__(self) -> None:
+        """Create an observer without runs."""
+        self._lock = threading.Lock()
+        self._running: dict[UUID, tuple[Hashable, str]] = {}
+
+    def on_tool_start(self, serialized: dict[str, Any], input_str: str, *, run_id: UUID, **_: Any) -> None:
+        """Note a write that begins: results read until now are outdated."""
+        name = str((serialized or {}).get("name"))
+        if write_log.watches(name):
+            with self._lock:
+                self._running[run_id] = run = current_scope(), name
+            write_log.note(*run)
+
+    def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
+        """Note a write that has ended: so are those read meanwhile."""
+        self._end(run_id)
+
+    def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
+        """Note a write that has failed: it may have had its effect."""
+        self._end(run_id)
+
+    def _end(self, run_id: UUID) -> None:
+        with self._lock:
+            run = self._running.pop(run_id, None)
+        if run is not None:
+            write_log.note(*run)
+
+
+# One observer for every context: a write outdates the reads of its run, wherever it is called.
+_observer: ContextVar[WriteObserver | None] = ContextVar(
+    "agentrt_write_observer",
+    default=WriteObserver(),  # noqa: B039 - it locks its state
+)
+_registering = threading.Lock()
+_registered = False
+
+
+def observe_writes() -> None:
+    """Let LangChain report runs of tools to the process's write log, from now on."""
+    global _registered
+    with _registering:
+        if not _registered:
+            register_configure_hook(_observer, inheritable=False)
+            _registered = True
 
 
 def speculable_mcp_tools(

@@ -10,7 +10,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from agentrt import DraftRequest, ToolCall
-from agentrt.adapters.langchain.speculation.chat_model_speculator import ChatModelSpeculator, tool_calls
+from agentrt.adapters.langchain.speculation.turns import ChatModelSpeculator, tool_calls
 from agentrt.drafts import DraftCost
 from tests.adapters.doubles import ScriptedChat
 from tests.patience import PATIENCE_S

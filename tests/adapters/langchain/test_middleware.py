@@ -373,7 +373,7 @@ def test_one_middleware_serves_many_models() -> None:
 
     run_in_virtual_time(main)
     assert speculation.report().total.claims == 120
-    assert len(speculation._models) <= 16
+    assert len(speculation._copies) <= 16
 
 
 def test_arguments_are_checked() -> None:

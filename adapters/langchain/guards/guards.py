@@ -166,7 +166,7 @@ class _Guards:
     def before(self, runners: Collection[str], tool: SpeculableTool, decides: Decides) -> Iterator[str]:
         """Yield what a call may have to pass from the model to ``runners``, or to the end without these."""
         graph, model = self._graph, self._model
-        if graph.pauses_after(model):
+        if graph.pauses("after", model):
             yield f"the graph is interrupted after {model!r}"
         for name in [model] if model in graph.nodes else graph.nodes:
             yield from self._around_model(name, tool.name, decides)
@@ -180,7 +180,7 @@ class _Guards:
         """Yield what a result of ``runners`` may have to pass on its way to the model."""
         graph, model = self._graph, self._model
         for runner in runners:
-            if graph.pauses_after(runner) or graph.pauses_before(model):
+            if graph.pauses("after", runner) or graph.pauses("before", model):
                 yield f"the graph is interrupted after {runner!r}"
             for name in graph.edges.between(runner, model):
                 yield from self._passing(name, tool, _concerns_result)
@@ -214,7 +214,7 @@ class _Guards:
         yield from self._interrupting(name)
 
     def _entering(self, runner: str, tool: SpeculableTool, decides: Decides) -> Iterator[str]:
-        if self._graph.pauses_before(runner):
+        if self._graph.pauses("before", runner):
             yield f"the graph is interrupted before {runner!r}"
         if runner not in self._tool_nodes:
             yield from self._interrupting(runner)
@@ -227,7 +227,7 @@ class _Guards:
         yield from self._deciding(runner, f"a wrapper of {runner!r}", tool.name, decides)
 
     def _passing(self, name: str, tool: str, decides: Decides) -> Iterator[str]:
-        if self._graph.pauses_before(name) or self._graph.pauses_after(name):
+        if self._graph.pauses("before", name) or self._graph.pauses("after", name):
             yield f"the graph is interrupted at {name!r}"
         yield from self._deciding(name, f"the node {name!r}", tool, decides)
         if any(map(may_interrupt, branches_of(self._graph.nodes[name]))):

@@ -66,9 +66,7 @@ class BoundTools:
 class LastBoundTools:
     """The tools that were bound last: agents bind the same tools in every turn."""
 
-    def __init__(self) -> None:
-        """Create it before any tools are bound."""
-        self._last: tuple[Hashable | None, BoundTools] | None = None
+    _last: tuple[Hashable | None, BoundTools] | None = None
 
     def bound(self, tools: Sequence[Any], choice: Any = None) -> BoundTools:
         """Return ``BoundTools(tools, choice)``, the last ones if they are of the same tools, unchanged.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import aclosing, closing
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.language_models import BaseChatModel
@@ -55,16 +55,12 @@ class SpeculatingChatModel(_Base):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Answer as the model does; a run that only ``config`` names is that of the request."""
-        if not names_unseen_run(config):
-            return super().invoke(input, config, **kwargs)
-        with request_with(config):
+        with request_with(config) if names_unseen_run(config) else nullcontext():
             return super().invoke(input, config, **kwargs)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """:meth:`invoke` in async code."""
-        if not names_unseen_run(config):
-            return await super().ainvoke(input, config, **kwargs)
-        with request_with(config):
+        with request_with(config) if names_unseen_run(config) else nullcontext():
             return await super().ainvoke(input, config, **kwargs)
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:
@@ -120,11 +116,7 @@ class SpeculatingChatModel(_Base):
         return await super().agenerate(*args, **kwargs)
 
     def _agentrt_start(
-        self,
-        method: ModelMethod,
-        messages: Sequence[BaseMessage],
-        args: Sequence[Any],
-        options: Mapping[str, Any],
+        self, method: ModelMethod, messages: Sequence[BaseMessage], args: Any, options: Mapping[str, Any]
     ) -> TurnSequence | None:
         """Start a turn beside a request by ``method``; None if there is nothing to speculate on.
 
@@ -147,43 +139,6 @@ class SpeculatingChatModel(_Base):
     ) -> TurnSequence:
         """Return the turns of the answer that begins with the turn ``first``."""
         return TurnSequence(first, starter, messages)
-
-
-def stream_beside(turns: TurnSequence, send: Callable[[], Any]) -> Generator[ChatGenerationChunk, None, None]:
-    """Yield the chunks of the answer that was requested ahead, else those of ``send()``.
-
-    The turn is bound at the end, and its speculations are discarded if the stream is closed before.
-    """
-    with turns:
-        observer = ChunkObserver(turns)
-        with closing(turns.current.lookahead_answer_blocking()) as chunks:
-            for chunk in chunks:
-                observer.add(chunk)
-                yield chunk
-        if not observer.seen_any:
-            with closing(generate_within(turns.generating, send())) as chunks:
-                for chunk in chunks:
-                    observer.add(chunk)
-                    yield chunk
-        turns.bind(observer.message())
-
-
-async def astream_beside(
-    turns: TurnSequence, send: Callable[[], Any]
-) -> AsyncGenerator[ChatGenerationChunk, None]:
-    """:func:`stream_beside` for ``_astream``."""
-    with turns:
-        observer = ChunkObserver(turns)
-        async with aclosing(turns.current.lookahead_answer()) as chunks:
-            async for chunk in chunks:
-                observer.add(chunk)
-                yield chunk
-        if not observer.seen_any:
-            async with aclosing(agenerate_within(turns.generating, send())) as chunks:
-                async for chunk in chunks:
-                    observer.add(chunk)
-                    yield chunk
-        turns.bind(observer.message())
 
 
 class ChunkObserver:
@@ -234,8 +189,22 @@ class SpeculatingStream(SpeculatingChatModel):
         self, messages: list[BaseMessage], *args: Any, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
         turns = self._agentrt_start(ModelMethod.STREAM, messages, args, kwargs)
-        send = functools.partial(super()._stream, messages, *args, **kwargs)
-        yield from send() if turns is None else stream_beside(turns, send)
+        if turns is None:
+            yield from super()._stream(messages, *args, **kwargs)
+            return
+        with turns:  # discards its speculations if the stream is closed
+            observer = ChunkObserver(turns)
+            with closing(turns.current.lookahead_answer_blocking()) as chunks:
+                for chunk in chunks:
+                    observer.add(chunk)
+                    yield chunk
+            if not observer.seen_any:
+                sent = super()._stream(messages, *args, **kwargs)
+                with closing(generate_within(turns.generating, sent)) as chunks:
+                    for chunk in chunks:
+                        observer.add(chunk)
+                        yield chunk
+            turns.bind(observer.message())
 
 
 class SpeculatingAsyncStream(SpeculatingChatModel):
@@ -245,14 +214,23 @@ class SpeculatingAsyncStream(SpeculatingChatModel):
         self, messages: list[BaseMessage], *args: Any, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
         turns = self._agentrt_start(ModelMethod.ASTREAM, messages, args, kwargs)
-        send = functools.partial(super()._astream, messages, *args, **kwargs)
         if turns is None:
-            async for chunk in send():
+            async for chunk in super()._astream(messages, *args, **kwargs):
                 yield chunk
             return
-        async with aclosing(astream_beside(turns, send)) as chunks:
-            async for chunk in chunks:
-                yield chunk
+        with turns:
+            observer = ChunkObserver(turns)
+            async with aclosing(turns.current.lookahead_answer()) as chunks:
+                async for chunk in chunks:
+                    observer.add(chunk)
+                    yield chunk
+            if not observer.seen_any:
+                sent = super()._astream(messages, *args, **kwargs)
+                async with aclosing(agenerate_within(turns.generating, sent)) as chunks:
+                    async for chunk in chunks:
+                        observer.add(chunk)
+                        yield chunk
+            turns.bind(observer.message())
 
 
 @functools.cache

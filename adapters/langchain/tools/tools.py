@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -83,14 +82,16 @@ def _describe(tool: Any, options: SpeculableOptions) -> None:
             f"{tool.name} has injected arguments {sorted(injected.names)}, which its prepare would run "
             "without. Take what it needs as ordinary arguments."
         )
+    call, acall = _runners(base, tool)
+    speculative_call, speculative_acall = _runners(base, tool, injected)
     described = tool._agentrt = SpeculableTool(
         tool.name,
         bind=functools.partial(_bind, base, tool, injected),
-        call=_sync_runner(base, tool) if _has_sync(tool) else None,
-        acall=_async_runner(base, tool) if _has_async(base, tool) else None,
+        call=call,
+        acall=acall,
         options=options,
-        speculative_call=_sync_runner(base, tool, injected) if _has_sync(tool) else None,
-        speculative_acall=_async_runner(base, tool, injected) if _has_async(base, tool) else None,
+        speculative_call=speculative_call,
+        speculative_acall=speculative_acall,
         injected=injected.names,
         known=None if injected.read is None else injected.read.of_call,
     )
@@ -199,49 +200,30 @@ def _bind(
     return Invocation(args, kwargs, named, None if injected.read is None else injected.read.of_run())
 
 
-def _sync_runner(
+def _runners(
     base: type[BaseTool], tool: Any, injected: InjectedArguments | None = None
-) -> Callable[..., Any]:
-    """Return what runs the tool: speculatively, if ``injected`` are its injected arguments."""
-    config = _config_for(tool)
+) -> tuple[Callable[..., Any] | None, Callable[..., Any] | None]:
+    """Return what runs the tool, sync and async: speculatively, if ``injected`` are its injected arguments.
+
+    Each is None where the tool has no implementation of that kind.
+    """
+    wraps = isinstance(tool, (StructuredTool, SingleInputTool))
+    # These classes require a config, and pass it to functions with a parameter for it only.
+    config = {"config": RunnableConfig()} if wraps else {}
+
+    def with_stand_ins(kwargs: dict[str, Any]) -> dict[str, Any]:
+        return {**config, **kwargs, **({} if injected is None else stand_ins(injected))}
 
     def run(*args: Any, **kwargs: Any) -> Any:
         with running(tool._agentrt):
-            return base._run(tool, *args, **{**config, **kwargs, **_stand_ins(injected)})
+            return base._run(tool, *args, **with_stand_ins(kwargs))
 
-    return run
-
-
-def _async_runner(
-    base: type[BaseTool], tool: Any, injected: InjectedArguments | None = None
-) -> Callable[..., Any]:
-    """The same of a tool whose implementation is a coroutine function."""
-    config = _config_for(tool)
-
-    async def run(*args: Any, **kwargs: Any) -> Any:
+    async def arun(*args: Any, **kwargs: Any) -> Any:
         with running(tool._agentrt):
-            return await base._arun(tool, *args, **{**config, **kwargs, **_stand_ins(injected)})
+            return await base._arun(tool, *args, **with_stand_ins(kwargs))
 
-    return run
-
-
-def _stand_ins(injected: InjectedArguments | None) -> dict[str, Any]:
-    return {} if injected is None else stand_ins(injected)
-
-
-def _config_for(tool: BaseTool) -> dict[str, Any]:
-    # These classes require a config, and pass it to functions with a parameter for it only.
-    return {"config": RunnableConfig()} if isinstance(tool, (StructuredTool, SingleInputTool)) else {}
-
-
-def _has_sync(tool: BaseTool) -> bool:
-    return getattr(tool, "func", True) is not None
-
-
-def _has_async(base: type[BaseTool], tool: BaseTool) -> bool:
-    if isinstance(tool, (StructuredTool, SingleInputTool)):
-        return tool.coroutine is not None
-    return base._arun is not BaseTool._arun
+    is_async = tool.coroutine is not None if wraps else base._arun is not BaseTool._arun
+    return run if getattr(tool, "func", True) is not None else None, arun if is_async else None
 
 
 class WriteObserver(BaseCallbackHandler):
@@ -256,48 +238,35 @@ class WriteObserver(BaseCallbackHandler):
 
     def __init__(self) -> None:
         """Create an observer without runs."""
-        self._lock = threading.Lock()
         self._running: dict[UUID, tuple[Hashable, str]] = {}
 
     def on_tool_start(self, serialized: dict[str, Any], input_str: str, *, run_id: UUID, **_: Any) -> None:
         """Note a write that begins: results read until now are outdated."""
         name = str((serialized or {}).get("name"))
         if write_log.watches(name):
-            with self._lock:
-                self._running[run_id] = run = current_scope(), name
+            self._running[run_id] = run = current_scope(), name
             write_log.note(*run)
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
-        """Note a write that has ended: so are those read meanwhile."""
-        self._end(run_id)
-
-    def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
-        """Note a write that has failed: it may have had its effect."""
-        self._end(run_id)
-
-    def _end(self, run_id: UUID) -> None:
-        with self._lock:
-            run = self._running.pop(run_id, None)
+        """Note a write that has ended: so are those read meanwhile. One that failed may have had its effect."""
+        run = self._running.pop(run_id, None)
         if run is not None:
             write_log.note(*run)
+
+    on_tool_error = on_tool_end
 
 
 # One observer for every context: a write outdates the reads of its run, wherever it is called.
 _observer: ContextVar[WriteObserver | None] = ContextVar(
     "agentrt_write_observer",
-    default=WriteObserver(),  # noqa: B039 - it locks its state
+    default=WriteObserver(),  # noqa: B039 - of all contexts
 )
-_registering = threading.Lock()
-_registered = False
 
 
+@functools.cache
 def observe_writes() -> None:
     """Let LangChain report runs of tools to the process's write log, from now on."""
-    global _registered
-    with _registering:
-        if not _registered:
-            register_configure_hook(_observer, inheritable=False)
-            _registered = True
+    register_configure_hook(_observer, inheritable=False)
 
 
 def speculable_mcp_tools(

@@ -248,7 +248,7 @@ class WriteObserver(BaseCallbackHandler):
             write_log.note(*run)
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
-        """Note a write that has ended: so are those read meanwhile. One that failed may have had its effect."""
+        """Note the end of a write, also of one that failed: what was read meanwhile is outdated."""
         run = self._running.pop(run_id, None)
         if run is not None:
             write_log.note(*run)

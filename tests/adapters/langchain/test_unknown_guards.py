@@ -9,7 +9,18 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import pytest
-from langchain.agents.middleware import ToolRetryMiddleware, wrap_tool_call
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    HumanInTheLoopMiddleware,
+    PIIMiddleware,
+    SummarizationMiddleware,
+    ToolCallLimitMiddleware,
+    ToolRetryMiddleware,
+    after_model,
+    dynamic_prompt,
+    wrap_model_call,
+    wrap_tool_call,
+)
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langchain_core.runnables.config import var_child_runnable_config
@@ -19,8 +30,9 @@ from langgraph.graph import END, MessagesState
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command, interrupt
 
-from agentrt import ToolCall
+from agentrt import SpeculationConfig, ToolCall
 from agentrt.adapters.langchain import allow_speculation, report_of, speculate
+from agentrt.config import TurnAhead
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
 from tests.adapters.doubles import ScriptedChat
 from tests.adapters.langchain.graphs import (
@@ -161,10 +173,6 @@ def test_a_subclass_of_a_tool_node_is_a_guard(kind: Any, ran: int) -> None:
     assert judged(graph_with(lambda look: kind([look])))[0] == ran
 
 
-async def passing(request: Any, handler: Any) -> Any:
-    return await handler(request)
-
-
 def replaced() -> Any:
     middleware: Any = ToolRetryMiddleware()
     wrapped = middleware.awrap_tool_call
@@ -175,15 +183,6 @@ def replaced() -> Any:
 
     middleware.awrap_tool_call = deciding
     return middleware
-
-
-@pytest.mark.parametrize(
-    ("middleware", "claims"),
-    [(ToolRetryMiddleware(), 1), (wrap_tool_call(name="ToolRetryMiddleware")(passing), 0), (replaced(), 0)],
-    ids=["LangChain's", "another of its name", "replaced method"],
-)
-def test_only_langchains_own_middleware_goes_by_its_name(middleware: Any, claims: int) -> None:
-    assert judged(agent_with(middleware))[1].total.claims == claims
 
 
 @functools.wraps(marked)
@@ -218,6 +217,124 @@ def test_what_wraps_a_marked_function_is_not_marked(node: Any, claims: int) -> N
         return graph.add_conditional_edges("step", tools_condition).add_edge("tools", "agent").compile()
 
     assert judged(build)[1].total.claims == claims
+
+
+# Middleware and nodes.
+
+
+class StricterReview(HumanInTheLoopMiddleware):
+    pass
+
+
+class Around(AgentMiddleware):
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        return await handler(request)
+
+
+@allow_speculation
+class Logger(AgentMiddleware):
+    async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
+        return await handler(request)
+
+    async def aafter_model(self, state: Any, runtime: Any) -> Any:
+        return None
+
+
+async def passing(request: Any, handler: Any) -> Any:
+    return await handler(request)
+
+
+@allow_speculation
+async def log(request: Any, handler: Any) -> Any:
+    return await handler(request)
+
+
+@allow_speculation
+@after_model
+def count_answers(state: Any, runtime: Any) -> Any:
+    return None
+
+
+@dynamic_prompt
+async def prompt(request: Any) -> str:
+    return "be brief"
+
+
+MARKED = (count_answers, allow_speculation(wrap_tool_call(passing)), Logger())
+around: Any = wrap_model_call(name="around")
+MIDDLEWARE: dict[str, tuple[tuple[Any, ...], int]] = {
+    "subclass of a known one": ((StricterReview({}),), 0),
+    "limit of the tool": ((ToolCallLimitMiddleware(tool_name="look", run_limit=1),), 0),
+    "limit of another tool": ((ToolCallLimitMiddleware(tool_name="other", run_limit=1),), 1),
+    "personal data of the user": ((PIIMiddleware("email"),), 1),
+    "personal data of answers": ((PIIMiddleware("email", apply_to_output=True),), 0),
+    "summaries": ((SummarizationMiddleware(ScriptedChat()),), 1),
+    "LangChain's by its name": ((ToolRetryMiddleware(),), 1),
+    "another by its name": ((wrap_tool_call(name="ToolRetryMiddleware")(passing),), 0),
+    "a replaced method": ((replaced(),), 0),
+    "marked": (MARKED, 1),
+    "marked and another": ((*MARKED, wrap_tool_call(name="another")(passing)), 0),
+    "class around the model": ((Around(),), 0),
+    "function around the model": ((around(passing),), 0),
+    "marked around the model": ((allow_speculation(Around()), allow_speculation(around(passing)), prompt), 1),
+}
+
+
+@pytest.mark.parametrize(("middleware", "claims"), MIDDLEWARE.values(), ids=MIDDLEWARE)
+def test_middleware_is_a_guard_of_what_it_may_prevent(middleware: Any, claims: int) -> None:
+    runs, report = judged(agent_with(*middleware))
+    assert (runs, report.total.claims) == (1, claims)
+    if isinstance(middleware[0], StricterReview):
+        (problem,) = report.turns[0].problems
+        assert str(problem).endswith(
+            "was not started: the middleware StricterReview has to let the call pass"
+        )
+
+
+@pytest.mark.parametrize(
+    ("node", "wrapper", "claims"), [(marked, log, 1), (nothing, log, 0), (marked, passing, 0)]
+)
+def test_nodes_and_wrappers_that_decide_nothing_say_so(node: Any, wrapper: Any, claims: int) -> None:
+    def build(model: Any, look: BaseTool) -> Any:
+        graph = in_line(ask=asking(model, look), count=node)
+        graph.add_node("tools", ToolNode([look], awrap_tool_call=wrapper)).add_edge("tools", "ask")
+        return graph.add_conditional_edges("count", tools_condition).compile()
+
+    assert judged(build)[1].total.claims == (node is marked and wrapper is log)
+
+
+@wrap_tool_call
+async def redact(request: Any, handler: Any) -> Any:
+    message = await handler(request)
+    return message.model_copy(update={"content": "redacted"})
+
+
+class Masking(AgentMiddleware):
+    def before_model(self, state: Any, runtime: Any) -> Any:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("middleware", "options", "ahead"),
+    [
+        ((), {}, 1),
+        ((HumanInTheLoopMiddleware({"other": True}),), {}, 1),
+        ((HumanInTheLoopMiddleware({"look": True}),), {}, 0),
+        ((allow_speculation(redact),), {}, 0),
+        ((Masking(),), {}, 0),
+        ((prompt,), {}, 1),
+        ((allow_speculation(Around()),), {}, 0),
+        ((PIIMiddleware("email"),), {}, 1),
+        ((PIIMiddleware("email", apply_to_tool_results=True),), {}, 0),
+        ((), {"interrupt_after": ["tools"]}, 0),
+        ((), {"interrupt_before": ["model"]}, 0),
+    ],
+)
+def test_no_request_is_sent_ahead_past_a_guard(middleware: Any, options: Any, ahead: int) -> None:
+    build, inputs = agent_with(*middleware, **options), [INPUT, *[None] * len(options)]
+    _, report = judged(build, *inputs, config=SpeculationConfig(turn_ahead=TurnAhead()), before_approval=True)
+    assert report.ahead.kept + report.ahead.wasted == ahead
+    assert report.total.wasted == 0
 
 
 # Runs that the context does not show.

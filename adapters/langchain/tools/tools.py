@@ -253,7 +253,7 @@ class WriteObserver(BaseCallbackHandler):
         if run is not None:
             write_log.note(*run)
 
-    on_tool_error = on_tool_end
+    on_tool_error = on_tool_end  # type: ignore[assignment]  # its first argument is of another type
 
 
 # One observer for every context: a write outdates the reads of its run, wherever it is called.

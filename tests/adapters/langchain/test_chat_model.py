@@ -68,12 +68,6 @@ def test_a_tool_call_comes_whole_with_its_id(chat: ChatAgentRT) -> None:
     assert merged.invalid_tool_calls == []
 
 
-def test_the_result_of_a_tool_goes_back_to_the_model(chat: ChatAgentRT) -> None:
-    messages = create_agent(chat, [get_weather], system_prompt=SYSTEM.text).invoke(ASKED)["messages"]
-    assert [type(message) for message in messages] == [HumanMessage, AIMessage, ToolMessage, AIMessage]
-    assert "12" in messages[-1].text
-
-
 def test_options_reach_the_runtime(chat: ChatAgentRT) -> None:
     short = chat.bind(max_tokens=2).invoke(HELLO)
     assert short.response_metadata["finish_reason"] == "length"

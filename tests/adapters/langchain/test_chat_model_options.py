@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from langchain_core.caches import InMemoryCache
 from langchain_core.callbacks import BaseCallbackHandler, get_usage_metadata_callback
 from langchain_core.exceptions import (
     ContextOverflowError,
@@ -17,10 +16,8 @@ from langchain_core.exceptions import (
     ModelRateLimitError,
     ModelTimeoutError,
 )
-from langchain_core.globals import set_llm_cache
 from langchain_core.language_models.llms import create_base_retry_decorator
 from langchain_core.messages import AIMessage
-from langchain_core.rate_limiters import InMemoryRateLimiter
 from langchain_core.runnables import ConfigurableField
 from langchain_core.tools import tool
 from pydantic import BaseModel, create_model
@@ -308,31 +305,6 @@ def test_every_argument_is_in_the_key_of_a_cached_answer(chat: ChatAgentRT) -> N
     assert len(set(keys)) == len(keys)
     assert key(response_format=schema(str)) == key(response_format=schema(str))
     assert chat.model_copy()._get_llm_string() == keys[0]
-
-
-def test_answers_are_cached_until_a_setting_changes(chat: ChatAgentRT) -> None:
-    set_llm_cache(InMemoryCache())
-    try:
-        first, again = chat.invoke(HELLO), chat.invoke(HELLO)
-        assert again.response_metadata["id"] == first.response_metadata["id"]  # it was not generated again
-        chat.max_tokens = 2
-        assert chat.invoke(HELLO).usage_metadata["output_tokens"] == 2
-    finally:
-        set_llm_cache(None)
-
-
-def test_a_rate_limiter_is_asked(chat: ChatAgentRT) -> None:
-    class Counting(InMemoryRateLimiter):
-        asked = 0
-
-        def acquire(self, *, blocking: bool = True) -> bool:
-            type(self).asked += 1
-            return True
-
-    limited = chat.model_copy(update={"rate_limiter": Counting()})
-    limited.invoke(HELLO)
-    list(limited.stream(HELLO))
-    assert Counting.asked == 2
 
 
 def test_traces_name_the_model(chat: ChatAgentRT) -> None:

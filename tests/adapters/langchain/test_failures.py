@@ -15,7 +15,7 @@ from langgraph.graph import MessagesState
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Command, interrupt
 
-from agentrt import SpeculationConfig, ToolCall, speculable
+from agentrt import ToolCall, speculable
 from agentrt.adapters.langchain import report_of, speculate
 from agentrt.errors import ConfigurationError, NotSpeculableError
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
@@ -158,11 +158,3 @@ def test_wrong_use_raises() -> None:
             speculate(plain, plain).bind_tools([wrong])
         with pytest.raises(NotSpeculableError, match="above @tool"):
             create_agent(speculate(plain, plain), [wrong]).invoke(INPUT)
-
-
-def test_the_bound_of_speculations_holds() -> None:
-    runs: list[str] = []
-    drafts = ScriptedSpeculator([ToolCall("look", {"q": str(number)}) for number in range(9)])
-    model = speculate(ScriptedChat(delay=5), drafts, config=SpeculationConfig(max_speculations=2))
-    run_in_virtual_time(lambda: model.bind_tools([async_tool(1, runs)]).ainvoke("hi"))
-    assert runs == ["0", "1"]

@@ -21,7 +21,7 @@ from agentrt.adapters.langchain import report_of, speculate
 from agentrt.drafts import DraftRequest
 from agentrt.testing import run_in_virtual_time
 from tests.adapters.doubles import Calls, ScriptedChat
-from tests.adapters.langchain.graphs import INPUT, asking, in_line, loop, run
+from tests.adapters.langchain.graphs import INPUT, asking, in_line, run
 
 pytestmark = pytest.mark.usefixtures("prediction_is_free")
 
@@ -150,45 +150,3 @@ def test_branches_of_one_run_claim_their_own_or_miss(kind: type[ScriptedChat], s
     seen, took = run_in_virtual_time(main)
     assert sorted(seen) == ["new of ann", "new of bob"]
     assert took == seconds
-
-
-def test_calls_sent_to_a_tool_node_one_by_one_are_claimed() -> None:
-    calls: list[Calls] = [[("inbox", {"folder": "new"}), ("inbox", {"folder": "old"})]]
-
-    class Both:
-        async def drafts(self, request: DraftRequest) -> Any:
-            for folder in ("new", "old") if len(request.messages) == 1 else ():
-                yield ToolCall("inbox", {"folder": folder})
-
-    look = inbox_tool([])
-    model = speculate(ScriptedChat(script=calls, delay=5), Both())
-    app = loop(asking(model, look), ToolNode([look])).compile()
-    assert results(run(app)) == ["new of nobody", "old of nobody"]
-    assert report_of(model).total.claims == 2
-
-
-def test_a_write_of_the_same_answer_makes_the_read_a_miss() -> None:
-    notes = ["a"]
-
-    @speculable(invalidated_by=["create_note"])
-    @tool
-    async def list_notes() -> str:
-        """List the notes."""
-        await asyncio.sleep(1)
-        return ",".join(notes)
-
-    @tool
-    async def create_note(text: str) -> str:
-        """Create a note."""
-        notes.append(text)
-        return "created"
-
-    class FixedDraft:
-        async def drafts(self, request: DraftRequest) -> Any:
-            yield ToolCall("list_notes", {})
-
-    script: list[Calls] = [[("create_note", {"text": "b"}), ("list_notes", {})], [("list_notes", {})]]
-    model = speculate(ScriptedChat(script=script, delay=5), FixedDraft())
-    assert results(run(create_agent(model, [list_notes, create_note]))) == ["created", "a,b", "a,b"]
-    total = report_of(model).total
-    assert (total.claims, total.misses, total.wasted) == (1, 1, 1)  # not drafted again once it is read

@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain.agents import create_agent
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    HumanInTheLoopMiddleware,
+    ModelRetryMiddleware,
+    PIIMiddleware,
+    SummarizationMiddleware,
+    TodoListMiddleware,
+    ToolRetryMiddleware,
+    dynamic_prompt,
+)
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import entrypoint, task
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, create_react_agent, tools_condition
-from langgraph.types import Command, RetryPolicy, Send
+from langgraph.types import Command, RetryPolicy, Send, interrupt
 
-from agentrt.adapters.langchain import report_of
+from agentrt.adapters.langchain import allow_speculation, report_of
 from agentrt.testing import run_in_virtual_time
+from tests.adapters.doubles import ScriptedChat
 from tests.adapters.langchain.graphs import (
     INPUT,
     Build,
@@ -28,16 +42,20 @@ from tests.adapters.langchain.graphs import (
     loop,
     speculating,
 )
-from tests.adapters.langchain.random_agents import MIDDLEWARE, ORDINARY, Agent, run_agent_of
 from tests.adapters.langchain.random_graphs import (
     BESIDE,
     DECLARED,
     EXITS,
+    GATING,
     MODELS,
     STATIONS,
     TOOLS,
+    Log,
     Shape,
     Station,
+    looking,
+    pauses_of,
+    run_gated,
     run_shape,
 )
 
@@ -62,17 +80,6 @@ SHAPES = st.builds(
     asks_again=st.booleans(),
     beside=st.sampled_from(("", *BESIDE)),
 )
-AGENTS = st.builds(
-    Agent,
-    middleware=st.lists(
-        st.sampled_from((*MIDDLEWARE, *ORDINARY)),
-        max_size=4,
-        unique_by=lambda name: name.partition("_for")[0],  # an agent has each class once
-    ),
-    pauses=st.lists(st.tuples(MOMENTS, st.sampled_from(("model", "tools"))), max_size=1),
-    at_invocation=st.booleans(),
-    callback=st.booleans(),
-)
 
 
 @given(SHAPES)
@@ -80,14 +87,6 @@ def test_no_tool_of_a_graph_runs_before_its_gate(shape: Shape) -> None:
     log, _ = run_shape(shape)
     assert not log.ran_early, log.events
     assert ("tool" in log.events) is not shape.denies
-
-
-@given(AGENTS)
-def test_no_tool_of_an_agent_runs_before_its_gate(agent: Agent) -> None:
-    log, report = run_agent_of(agent)
-    assert not log.ran_early, log.events
-    assert log.events.count("tool") == 1
-    assert report.total.claims == (not agent.gated)
 
 
 def test_the_gates_of_the_shapes_are_gates() -> None:
@@ -242,3 +241,136 @@ def test_known_graphs_speculate(shape: str, events: bool) -> None:
 
     run_in_virtual_time(main)
     assert (runs, report_of(model).total.claims) == (["q0"], 1)
+
+
+# Agents of ``create_agent`` with random middleware, some of it gates.
+
+
+class Gate(AgentMiddleware[Any, Any, Any]):
+    """Middleware of which one method is a gate."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__()
+        self._log = log
+
+
+class AroundTool(Gate):
+    async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
+        self._log.gate()
+        return await handler(request)
+
+
+class AfterModel(Gate):
+    async def aafter_model(self, state: Any, runtime: Any) -> Any:
+        if state["messages"][-1].tool_calls:
+            interrupt("?")
+            self._log.gate()
+
+
+class AroundModel(Gate):
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        answer = await handler(request)
+        if answer.result[0].tool_calls:
+            self._log.gate()
+        return answer
+
+
+class Stricter(ToolRetryMiddleware):
+    def __init__(self, log: Log) -> None:
+        super().__init__()
+        self._log = log
+
+    async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
+        self._log.gate()
+        return await super().awrap_tool_call(request, handler)
+
+
+class BeforeModel(AgentMiddleware[Any, Any, Any]):
+    async def abefore_model(self, state: Any, runtime: Any) -> Any:
+        return None
+
+
+@allow_speculation
+class Marked(BeforeModel):
+    pass
+
+
+MIDDLEWARE: dict[str, Callable[[Log], Any]] = {
+    "person": lambda log: HumanInTheLoopMiddleware({"look": True}),
+    "around_tool": AroundTool,
+    "after_model": AfterModel,
+    "around_model": AroundModel,
+    "stricter": Stricter,
+}
+"""Middleware that is a gate."""
+
+
+@dynamic_prompt
+async def prompt(request: Any) -> str:
+    return "be brief"
+
+
+ORDINARY: dict[str, Callable[[Log], Any]] = {
+    "person_for_another": lambda log: HumanInTheLoopMiddleware({"send": True}),
+    "retry_tool": lambda log: ToolRetryMiddleware(),
+    "retry_model": lambda log: ModelRetryMiddleware(),
+    "to_do": lambda log: TodoListMiddleware(),
+    "summary": lambda log: SummarizationMiddleware(ScriptedChat()),
+    "pii": lambda log: PIIMiddleware("email"),
+    "prompt": lambda log: prompt,
+    "before_model": lambda log: BeforeModel(),
+    "marked": lambda log: Marked(),
+}
+"""Middleware that decides nothing about the call of ``look``."""
+
+
+@dataclass(frozen=True)
+class Agent:
+    """An agent of ``create_agent``."""
+
+    middleware: Sequence[str] = ()
+    pauses: Sequence[tuple[str, str]] = ()
+    at_invocation: bool = False
+    callback: bool = False
+    denies = False
+
+    @property
+    def gated(self) -> bool:
+        """Whether the call of ``look`` has a gate to pass."""
+        return (
+            self.callback or self.pauses[:1] in GATING or any(name in MIDDLEWARE for name in self.middleware)
+        )
+
+
+def run_agent_of(shape: Agent) -> tuple[Log, Any]:
+    """Run an agent to its end, with a person who lets everything pass; return its log and the report."""
+
+    def build(model: Any, log: Log) -> Any:
+        middleware = [{**MIDDLEWARE, **ORDINARY}[name](log) for name in shape.middleware]
+        settings: Any = {} if shape.at_invocation else pauses_of(shape)
+        return create_agent(
+            model, [looking(log)], middleware=middleware, checkpointer=InMemorySaver(), **settings
+        )
+
+    return run_gated(shape, build)
+
+
+AGENTS = st.builds(
+    Agent,
+    middleware=st.lists(
+        st.sampled_from((*MIDDLEWARE, *ORDINARY)),
+        max_size=4,
+        unique_by=lambda name: name.partition("_for")[0],  # an agent has each class once
+    ),
+    pauses=st.lists(st.tuples(MOMENTS, st.sampled_from(("model", "tools"))), max_size=1),
+    at_invocation=st.booleans(),
+    callback=st.booleans(),
+)
+
+
+@given(AGENTS)
+def test_no_tool_of_an_agent_runs_before_its_gate(agent: Agent) -> None:
+    log, report = run_agent_of(agent)
+    assert not log.ran_early, log.events
+    assert log.events.count("tool") == 1
+    assert report.total.claims == (not agent.gated)

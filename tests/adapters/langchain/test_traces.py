@@ -1,4 +1,4 @@
-"""What the user's callbacks, streams and traces see of speculation: nothing."""
+"""What the user's callbacks, streams and traces see of speculation: nothing; and what a recorder sees."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from langchain_core.callbacks import get_usage_metadata_callback
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_core.runnables.config import var_child_runnable_config
-from langchain_core.tools import BaseTool, StructuredTool, tool
+from langchain_core.tools import BaseTool, StructuredTool, ToolException, tool
 from langchain_core.tracers.context import collect_runs, register_configure_hook
 from langgraph.config import get_stream_writer
 from langsmith import Client
@@ -21,14 +21,17 @@ from langsmith.utils import get_env_var
 from pydantic import Field
 
 from agentrt import DraftRequest, SpeculationSession, ToolCall, speculable
-from agentrt.adapters.langchain import report_of, speculate
-from agentrt.testing import run_in_virtual_time
-from tests.adapters.doubles import ScriptedChat
+from agentrt.adapters.langchain import RunRecorder, report_of, speculate
+from agentrt.reports.recording import Recording
+from agentrt.testing import RecordedSpeculator, ScriptedSpeculator, replay, run_in_virtual_time
+from tests.adapters.doubles import Calls, ScriptedChat
 from tests.adapters.langchain.graphs import (
+    BUILDERS,
     INPUT,
     ONE,
     THREE,
     Tracer,
+    adrive,
     agent,
     async_tool,
     run,
@@ -297,3 +300,66 @@ def test_a_session_inside_a_langchain_run_reports_nothing_of_its_speculation() -
     assert tracer.seen == []
     assert len(collected.traced_runs) == 1
     assert collected.traced_runs[0].child_runs == []
+
+
+# Recordings of runs, and their replays.
+
+RECORDED: list[Calls] = [
+    [("look", {"q": "a"}), ("save", {"q": "b"})],
+    [("look", {"q": "a"})],
+    [("look", {"q": "!"})],
+]
+
+
+def recorded_tools() -> list[BaseTool]:
+    saved: list[str] = []
+
+    @speculable(invalidated_by=["save"])
+    @tool
+    async def look(q: str) -> str:
+        """Look something up."""
+        if q == "!":
+            raise ToolException("no such thing")
+        return f"found {q} {saved}"
+
+    @tool
+    async def save(q: str) -> str:
+        """Save something."""
+        saved.append(q)
+        return "saved"
+
+    look.handle_tool_error = True
+    return [look, save]
+
+
+def record(build: Any, streamed: bool, speculative: bool) -> tuple[Recording, list[Any]]:
+    recorder = RunRecorder()
+    model: Any = ScriptedChat(script=RECORDED)
+    if speculative:
+        model = speculate(model, ScriptedSpeculator())
+    app = build(model, recorded_tools())
+    messages = asyncio.run(adrive(app.with_config(callbacks=[recorder]), streamed))
+    return recorder.recording(), messages
+
+
+@pytest.mark.parametrize("build", BUILDERS)
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("speculative", [False, True])
+def test_a_recorded_run_is_what_was_said_and_can_be_replayed(
+    build: Any, streamed: bool, speculative: bool
+) -> None:
+    recording, messages = record(build, streamed, speculative)
+    said = [message.text for message in messages if isinstance(message, AIMessage)]
+    assert [turn.answer["content"] for turn in recording.turns] == said
+    assert [[call.name for call in turn.calls] for turn in recording.turns[1:]] == [["look"], ["look"], []]
+    assert sorted(call.name for call in recording.turns[0].calls) == ["look", "save"]
+    assert recording.turns[1].calls[0].result == "found a ['b']"
+    assert recording.turns[0].started_s == 0
+    for turn, after in zip(recording.turns, recording.turns[1:], strict=False):
+        answered_s, next_s = (turn.started_s or 0) + turn.seconds, after.started_s or 0
+        assert all(answered_s <= (made.started_s or 0) + 1e-6 <= next_s + 2e-6 for made in turn.calls)
+    for rate in (0.0, 0.5, 1.0):
+        for seed in range(5):
+            predictor = RecordedSpeculator(recording, claim_rate=rate, seed=seed)
+            replayed = replay(recording, [predictor], writes=["save"], seed=seed)
+            assert replayed.recording.transcript == recording.transcript

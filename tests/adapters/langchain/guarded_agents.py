@@ -166,9 +166,8 @@ GUARDED: Mapping[str, tuple[Build, Any]] = {
 """Agents by the kind of their guard, with the answer that a person gives when the graph has paused."""
 
 UNGUARDED: Mapping[str, Build] = {
-    "agent": agent_with(ToolRetryMiddleware(), HumanInTheLoopMiddleware({"send": True})),
-    "graph": graph_with(),
-    "graph_of_functions": graph_with(calling),
+    "agent with middleware": agent_with(ToolRetryMiddleware(), HumanInTheLoopMiddleware({"send": True})),
+    "functions for tools": graph_with(calling),
 }
 """Agents that let the call pass: they show that the draft would have run in time."""
 

@@ -40,7 +40,6 @@ from tests.adapters.langchain.graphs import (
 )
 from tests.adapters.langchain.guarded_agents import (
     GUARDED,
-    UNGUARDED,
     agent_with,
     guard_bypasses,
 )
@@ -68,12 +67,6 @@ def test_no_guard_is_bypassed_and_the_report_says_why(kind: str) -> None:
     runs, report = judged(build, INPUT, *[answer] * (answer is not None))
     assert (runs, report.total.wasted) == (0, 0)
     assert report.turns[0].problems
-
-
-@pytest.mark.parametrize("kind", UNGUARDED)
-def test_without_a_guard_the_same_draft_is_claimed(kind: str) -> None:
-    runs, report = judged(UNGUARDED[kind])
-    assert (runs, report.total.claims) == (1, 1)
 
 
 def test_without_the_graph_its_guards_are_bypassed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,6 +32,7 @@ from agentrt.testing import run_in_virtual_time
 from tests.adapters.doubles import ScriptedChat
 from tests.adapters.langchain.graphs import (
     INPUT,
+    THREAD,
     Build,
     Tracer,
     asking,
@@ -42,6 +43,7 @@ from tests.adapters.langchain.graphs import (
     loop,
     speculating,
 )
+from tests.adapters.langchain.guarded_agents import UNGUARDED
 from tests.adapters.langchain.random_graphs import (
     BESIDE,
     DECLARED,
@@ -191,6 +193,7 @@ def retried(model: Any, look: Any) -> Any:
 
 
 SAFE: dict[str, Build] = {
+    **UNGUARDED,
     "create_agent": lambda model, look: create_agent(model, [look]),
     "tools_condition": graph(),
     "unannotated branch": graph(branch=route),
@@ -234,9 +237,9 @@ def test_known_graphs_speculate(shape: str, events: bool) -> None:
 
     async def main() -> None:
         if not events:
-            await app.ainvoke(INPUT)
+            await app.ainvoke(INPUT, THREAD)
             return
-        async for _ in app.astream_events(INPUT, version="v2"):
+        async for _ in app.astream_events(INPUT, THREAD, version="v2"):
             pass
 
     run_in_virtual_time(main)

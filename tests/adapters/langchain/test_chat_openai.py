@@ -1,4 +1,4 @@
-"""Early results inside the model's own answer: on ChatAgentRT, and of ChatOpenAI on `agentrt serve`."""
+"""ChatAgentRT and, on `agentrt serve`, ChatOpenAI: the same answers, and early results inside them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from typing import Any
 import openai
 import pytest
 from langchain.agents import create_agent
+from langchain_core.callbacks import get_usage_metadata_callback
+from langchain_core.exceptions import ContextOverflowError, ModelInvalidRequestError
 from langchain_core.load import dumpd
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, tool
 from langchain_openai import ChatOpenAI
+from pydantic import BaseModel, Field
 
 from agentrt import Priority, ToolCall, priority, speculable
 from agentrt.adapters.langchain import ChatAgentRT, report_of, speculate
@@ -25,7 +28,8 @@ from agentrt.runtime import LocalRuntime
 from agentrt.runtime.toolcache.outputs import ToolOutputs
 from agentrt.testing import ScriptedSpeculator
 from tests.adapters.doubles import AskedAgain
-from tests.adapters.langchain.chats import QUESTION, RESULT, Ask, get_weather, ways
+from tests.adapters.langchain.chats import HELLO, QUESTION, RESULT, Ask, get_weather, ways
+from tests.adapters.langchain.chats import whole as joined
 from tests.patience import PATIENCE_S
 from tests.runtime.serving.gateway.conftest import gateway_before
 from tests.runtime.serving.http.serving import Running
@@ -62,12 +66,12 @@ class Remote:
         self._sync, self._async = openai.DefaultHttpxClient(), openai.DefaultAsyncHttpxClient()
 
     def chat(self, **settings: Any) -> Any:
-        given: dict[str, Any] = {"base_url": self._url, "api_key": "none", "model": "nano", "streaming": True}
+        given: dict[str, Any] = {"base_url": self._url, "api_key": "none", "model": "nano"}
         given |= {"temperature": 0, "max_completion_tokens": 80, "max_retries": 0, "timeout": 60}
         return ChatOpenAI(http_client=self._sync, http_async_client=self._async, **given | settings)
 
     def speculating(self, predictor: Any, *, tool_cache: bool = True, **settings: Any) -> Any:
-        return speculate(self.chat(**settings), predictor, tool_cache=tool_cache)
+        return speculate(self.chat(streaming=True, **settings), predictor, tool_cache=tool_cache)
 
     def run(self, main: Coroutine[Any, Any, Any]) -> Any:
         return self._runner.run(main)
@@ -326,3 +330,103 @@ def test_to_langchain_it_is_the_same_model(server: Remote) -> None:
 def test_other_models_do_not_submit(local: Local) -> None:
     with pytest.raises(ConfigurationError, match="its own tool_cache"):
         speculate(local.chat(), ScriptedSpeculator(), tool_cache=True)
+
+
+# The same answers.
+
+
+class Place(BaseModel):
+    """A place that somebody asks about."""
+
+    city: str = Field(description="its name")
+
+
+def answered(message: Any) -> tuple[Any, ...]:
+    """Return what two models say alike."""
+    metadata, calls = message.response_metadata, [(call["name"], call["args"]) for call in message.tool_calls]
+    logged = (metadata.get("logprobs") or {}).get("content") or ()
+    logged = [(each["token"], len(each["top_logprobs"])) for each in logged]
+    total = message.usage_metadata["total_tokens"]
+    return message.text, calls, total, metadata["model_name"], metadata["finish_reason"], logged
+
+
+def alike(local: Local, server: Remote, ask: Ask, **fields: Any) -> Any:
+    """Return what both say to ``ask``."""
+    there, here = ask(server.chat(**fields)), ask(local.chat(**fields))
+    assert there == here
+    return there
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"stop": ["help"]},
+    {"temperature": 1.5, "seed": 7},
+    {"temperature": 1.0, "top_p": 0.5, "seed": 7},
+    {"logprobs": True, "top_logprobs": 2},
+    {"frequency_penalty": 1.0, "presence_penalty": 0.5},
+    {"logit_bias": {5: 50}},
+]
+
+
+@pytest.mark.parametrize("fields", OPTIONS, ids=lambda fields: "-".join(fields))
+def test_the_same_options_give_the_same_answer(local: Local, server: Remote, fields: dict[str, Any]) -> None:
+    *_, logged = alike(local, server, lambda chat: answered(chat.invoke(HELLO)), **fields)
+    assert bool(logged) is ("logprobs" in fields)
+    usage: Any = {"stream_usage": True}
+    alike(local, server, lambda chat: answered(joined(chat.stream(HELLO, **usage))), **fields)
+
+
+def test_several_answers_are_alike(local: Local, server: Remote) -> None:
+    def ask(chat: Any) -> Any:
+        (found,) = chat.generate([HELLO]).generations
+        return [(each.text, each.message.usage_metadata["total_tokens"]) for each in found]
+
+    assert len(alike(local, server, ask, n=3, temperature=2.0, seed=7)) == 3
+
+
+def test_usage_callbacks_count_both_under_one_name(local: Local, server: Remote) -> None:
+    with get_usage_metadata_callback() as counted:
+        answers = [server.chat().invoke(HELLO), local.chat().invoke(HELLO)]
+    totals = sum(answer.usage_metadata["total_tokens"] for answer in answers)
+    assert {name: usage["total_tokens"] for name, usage in counted.usage_metadata.items()} == {"nano": totals}
+
+
+BOUND: list[dict[str, Any]] = [
+    *({}, {"strict": True}, {"parallel_tool_calls": False}, {"tool_choice": "any"}, {"tool_choice": True}),
+    *({"tool_choice": "get_weather"}, {"tool_choice": "none"}),
+]
+
+
+@pytest.mark.parametrize("options", BOUND, ids=str)
+def test_tools_are_bound_alike(local: Local, server: Remote, options: dict[str, Any]) -> None:
+    def ask(chat: Any) -> Any:
+        # The server, as OpenAI, ends an answer whose call was forced with "stop".
+        return answered(chat.bind_tools([get_weather], **options).invoke([QUESTION]))[:3]
+
+    _, calls, _ = alike(local, server, ask)
+    assert bool(calls) is (options.get("tool_choice") != "none")
+
+
+@pytest.mark.parametrize("method", ["function_calling", "json_schema"])
+def test_structured_output_is_alike(local: Local, server: Remote, method: str) -> None:
+    # ChatOpenAI always asks for a Pydantic class strictly.
+    given: dict[str, Any] = {"method": method, "strict": True}
+
+    def ask(chat: Any) -> Any:
+        raw = chat.with_structured_output(Place, include_raw=True, **given).invoke([QUESTION])
+        value = chat.with_structured_output(Place, **given).invoke([QUESTION])
+        assert raw["parsed"] == value
+        return value
+
+    found = alike(local, server, ask, stop=["zzz"])
+    assert isinstance(found, Place)
+    if method == "function_calling":
+        assert found == Place(city="Oslo")
+
+
+def test_errors_have_the_same_classes(local: Local, server: Remote) -> None:
+    for place in (local, server):
+        with pytest.raises(ContextOverflowError):
+            place.chat().invoke("word " * 100_000)
+        with pytest.raises(ModelInvalidRequestError):
+            place.chat().invoke(HELLO, temperature=-1)

@@ -34,7 +34,7 @@ class RunRecorder(BaseCallbackHandler):
         """Create an empty recorder."""
         self._lock = threading.Lock()
         self._requests: dict[UUID, tuple[Sequence[BaseMessage], float]] = {}
-        self._running_calls: dict[UUID, tuple[str, dict[str, Any], str | None, float]] = {}
+        self._running_calls: dict[UUID, RecordedCall] = {}
         self._turns: list[RecordedAnswer] = []
         self._began: float | None = None
 
@@ -78,8 +78,14 @@ class RunRecorder(BaseCallbackHandler):
     ) -> None:
         """Record a tool call."""
         with self._lock:
-            name = str(serialized.get("name") or kwargs.get("name"))
-            self._running_calls[run_id] = (name, dict(inputs or {}), tool_call_id, self._since_began())
+            self._running_calls[run_id] = RecordedCall(
+                id=tool_call_id or "",
+                name=str(serialized.get("name") or kwargs.get("name")),
+                arguments=dict(inputs or {}),
+                result="",
+                started_s=self._since_began(),
+                seconds=0,
+            )
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """Record the tool's result."""
@@ -92,22 +98,13 @@ class RunRecorder(BaseCallbackHandler):
 
     def _add_call(self, run_id: UUID, *, result: str = "", error: str | None = None) -> None:
         with self._lock:
-            running = self._running_calls.pop(run_id, None)
-            if running is None:
+            call = self._running_calls.pop(run_id, None)
+            if call is None:
                 return
-            name, arguments, call_id, started = running
-            call = RecordedCall(
-                id=call_id or "",
-                name=name,
-                arguments=arguments,
-                result=result,
-                error=error,
-                started_s=started,
-                seconds=self._since_began() - started,
-            )
-            for index in range(len(self._turns) - 1, -1, -1):
-                turn = self._turns[index]
-                if any(requested.id == call_id for requested in turn.requested):
+            seconds = self._since_began() - (call.started_s or 0)
+            call = call.model_copy(update={"result": result, "error": error, "seconds": seconds})
+            for index, turn in reversed(list(enumerate(self._turns))):
+                if any(requested.id == call.id for requested in turn.requested):
                     self._turns[index] = turn.model_copy(update={"calls": (*turn.calls, call)})
                     return
 

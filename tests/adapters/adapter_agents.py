@@ -1,4 +1,4 @@
-"""The agent of :mod:`tests.adapters.agent_frameworks` on the other adapters, and on packages for agents."""
+"""The agent of :mod:`tests.adapters.agent_world` on the other adapters, and on packages for agents."""
 
 from __future__ import annotations
 
@@ -8,20 +8,17 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import httpx2
-from openai import AsyncOpenAI, OpenAI
-
 from agentrt.calls import ToolCall
 from agentrt.tools.speculable import speculable
 from agentrt.turns.session import SpeculationSession
-from tests.adapters.agent_frameworks import (
+from tests.adapters.agent_world import (
     SCHEMA,
     TURNS,
     CountedTool,
     Endpoint,
     Oracle,
     Outcome,
-    chat_model,
+    ScriptedModel,
 )
 from tests.adapters.mcp_servers import connected, server_of
 
@@ -77,7 +74,7 @@ def supervisor() -> Outcome:
     counted = CountedTool()
     handoff: Any = {"name": "transfer_to_worker", "args": {}, "id": "handoff"}
 
-    class HandsOver(type(chat_model(counted))):  # type: ignore[misc]
+    class HandsOver(ScriptedModel):
         def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
             return self
 
@@ -91,7 +88,9 @@ def supervisor() -> Outcome:
 
     def build(model: Any) -> Any:
         worker = create_agent(model, [speculable(_tool(counted))], name="worker")
-        graph = package.create_supervisor([worker], model=HandsOver(), output_mode="full_history")
+        graph = package.create_supervisor(
+            [worker], model=HandsOver(counted=counted), output_mode="full_history"
+        )
         return _messages(graph.compile())
 
     return _langchain(counted, build)
@@ -111,7 +110,7 @@ def _langchain(counted: CountedTool, run: Callable[[Any], Any]) -> Outcome:
     """Run what ``run`` makes of a speculating model: a coroutine that returns the agent's messages."""
     from agentrt.adapters.langchain import report_of, speculate
 
-    model = speculate(chat_model(counted), Oracle())
+    model = speculate(ScriptedModel(counted=counted), Oracle())
 
     async def main() -> Any:
         return await run(model)
@@ -120,11 +119,6 @@ def _langchain(counted: CountedTool, run: Callable[[Any], Any]) -> Outcome:
         message for message in asyncio.run(main()) if message.type == "tool" and message.name == "look"
     ]
     return Outcome(counted.runs, [str(message.content) for message in results], report_of(model))
-
-
-def _async_client(endpoint: Endpoint) -> AsyncOpenAI:
-    http = httpx2.AsyncClient(transport=httpx2.MockTransport(endpoint.answer))
-    return AsyncOpenAI(api_key="unused", base_url="http://server/v1", http_client=http)
 
 
 def openai_agents() -> Outcome:
@@ -137,7 +131,7 @@ def openai_agents() -> Outcome:
     endpoint = Endpoint(counted, repeats_ids=False)
 
     async def main() -> Outcome:
-        plain = OpenAIChatCompletionsModel(model="m", openai_client=_async_client(endpoint))
+        plain = OpenAIChatCompletionsModel(model="m", openai_client=endpoint.async_client())
         model = speculate(plain, [Oracle()])
         agent = Agent(
             name="agent", tools=[speculable(function_tool(counted.coroutine_function()))], model=model
@@ -161,7 +155,7 @@ def pydantic_ai() -> Outcome:
 
     async def main() -> Outcome:
         speculation = SpeculateTools([Oracle()], tools=["look"])
-        provider = OpenAIProvider(openai_client=_async_client(endpoint))
+        provider = OpenAIProvider(openai_client=endpoint.async_client())
         agent = Agent(OpenAIChatModel("m", provider=provider), capabilities=[speculation])
         agent.tool_plain(counted.coroutine_function())
         await agent.run("hi")
@@ -178,10 +172,8 @@ def smolagents() -> Outcome:
     counted = CountedTool()
     endpoint = Endpoint(counted, repeats_ids=True, final_tool="final_answer")
     look = speculable(counted.function())
-    http = httpx2.Client(transport=httpx2.MockTransport(endpoint))
-    plain = OpenAI(api_key="unused", base_url="http://server/v1", http_client=http)
     model = package.OpenAIModel("m", api_key="unused")
-    model.client = speculate(plain, [Oracle()], tools=[look])
+    model.client = speculate(endpoint.client(), [Oracle()], tools=[look])
     quiet = package.LogLevel.OFF
     agent = package.ToolCallingAgent(
         tools=[package.tool(look)], model=model, max_steps=TURNS, verbosity_level=quiet
@@ -197,11 +189,11 @@ def responses() -> Outcome:
 
     counted = CountedTool()
     endpoint = Endpoint(counted, repeats_ids=False)
-    tools: Any = [{"type": "function", **SCHEMA["function"]}]  # type: ignore[dict-item]
+    tools: Any = [{"type": "function", **SCHEMA["function"]}]
 
     async def main() -> Outcome:
         look = speculable(counted.coroutine_function())
-        client = speculate(_async_client(endpoint), [Oracle()], tools=[look])
+        client = speculate(endpoint.async_client(), [Oracle()], tools=[look])
         items: list[Any] = [{"role": "user", "content": "hi"}]
         while True:
             answer = await client.responses.create(model="m", input=items, tools=tools)
@@ -231,7 +223,7 @@ def mcp() -> Outcome:
                 for number in range(TURNS - 1):
                     call = ToolCall("look", {"q": str(number)})
                     with session.turn(messages, [SCHEMA]) as turn:
-                        await counted.until_run(str(number))
+                        await counted.until_asked(number)
                         turn.bind([call])
                     results.append((await session.acall(call)).content[0].text)
                     messages.append({"role": "assistant", "content": "calls look"})

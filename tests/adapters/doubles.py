@@ -100,6 +100,14 @@ class ScriptedChat(BaseChatModel):
             yield chunk
 
 
+class Silent(ScriptedChat):
+    """Calls without a word beside the call, as lookahead requests need it and most models do."""
+
+    def _begin(self, messages: list[BaseMessage]) -> AIMessage:
+        message = super()._begin(messages)
+        return message.model_copy(update={"content": ""}) if message.tool_calls else message
+
+
 class Oracle:
     """Predicts the calls of ``script``, one a turn, after ``delay``; those of the ``wrong`` turns wrongly."""
 

@@ -16,7 +16,7 @@ from agentrt.bench.documentation import Measured, clean_commit, now
 from agentrt.testing import free_prediction
 from tests.adapters import agent_frameworks
 from tests.adapters.adapter_agents import adapter_agents
-from tests.adapters.agent_frameworks import TURNS, Outcome
+from tests.adapters.agent_world import TURNS, Outcome, Run
 from tests.adapters.langchain.guarded_agents import guard_bypasses
 
 _CALLS = TURNS - 1
@@ -55,14 +55,9 @@ def measure() -> BenchReport:
     )
 
 
-def _agents() -> dict[str, tuple[str, agent_frameworks.Run]]:
-    own = {
-        **agent_frameworks.session_agents(),
-        **agent_frameworks.langchain_agents(),
-        **agent_frameworks.openai_client_agents(),
-    }
+def _agents() -> dict[str, tuple[str, Run]]:
     return {
-        **{name: ("agentrt", run) for name, run in own.items()},
+        **{name: ("agentrt", run) for name, run in agent_frameworks.own_agents().items()},
         **agent_frameworks.framework_agents(),
         **adapter_agents(),
     }

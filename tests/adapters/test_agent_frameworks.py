@@ -8,15 +8,11 @@ import pytest
 
 from tests.adapters import agent_frameworks
 from tests.adapters.adapter_agents import adapter_agents
-from tests.adapters.agent_frameworks import TURNS, Outcome
+from tests.adapters.agent_world import TURNS, Outcome
 
 pytestmark = pytest.mark.usefixtures("prediction_is_free")
 
-OWN = {
-    **agent_frameworks.session_agents(),
-    **agent_frameworks.langchain_agents(),
-    **agent_frameworks.openai_client_agents(),
-}
+OWN = agent_frameworks.own_agents()
 FRAMEWORKS = {**agent_frameworks.framework_agents(), **adapter_agents()}
 
 

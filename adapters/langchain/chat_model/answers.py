@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -13,19 +13,12 @@ from langchain_core.messages.ai import InputTokenDetails, UsageMetadata
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
-from agentrt.calls import CallArgumentsDelta, CallFinished, CallStarted, TextDelta
+from agentrt.calls import CallFinished, TextDelta
 
 from ..messages import answered_blocks, text_block
 
 if TYPE_CHECKING:
-    from agentrt.runtime import (
-        CallAnswered,
-        Generation,
-        GenerationEvent,
-        LocalRuntime,
-        LogprobsDelta,
-        TokenLogprobs,
-    )
+    from agentrt.runtime import CallAnswered, Generation, GenerationEvent, LocalRuntime, TokenLogprobs
 
 
 def is_call_answered(event: GenerationEvent) -> TypeGuard[CallAnswered]:
@@ -33,13 +26,6 @@ def is_call_answered(event: GenerationEvent) -> TypeGuard[CallAnswered]:
     from agentrt.runtime import CallAnswered
 
     return isinstance(event, CallAnswered)
-
-
-def is_logprobs(event: GenerationEvent) -> TypeGuard[LogprobsDelta]:
-    """Whether the event has the log probabilities of the next tokens."""
-    from agentrt.runtime import LogprobsDelta
-
-    return isinstance(event, LogprobsDelta)
 
 
 @dataclass(frozen=True)
@@ -93,6 +79,11 @@ def chat_result(generations: Sequence[Generation], format: AnswerFormat) -> Chat
     As with ``ChatOpenAI``, each message has the usage of the whole request.
     """
     usage = usage_metadata(generations)
+    older = {  # OpenAI's names, which older callbacks read
+        "prompt_tokens": usage["input_tokens"],
+        "completion_tokens": usage["output_tokens"],
+        "total_tokens": usage["total_tokens"],
+    }
     return ChatResult(
         generations=[
             ChatGeneration(
@@ -109,7 +100,7 @@ def chat_result(generations: Sequence[Generation], format: AnswerFormat) -> Chat
             )
             for generation in generations
         ],
-        llm_output={"token_usage": _token_usage(usage), "model_name": format.runtime.model_id},
+        llm_output={"token_usage": older, "model_name": format.runtime.model_id},
     )
 
 
@@ -131,44 +122,34 @@ class ChunkConverter:
 
     def chunks(self, event: GenerationEvent) -> list[ChatGenerationChunk]:
         """Return the chunks for this event, and held ones if it ends their turn."""
-        if is_call_answered(event):
+        from agentrt.runtime import CallAnswered, Finished, LogprobsDelta
+
+        in_blocks = self._format.in_blocks
+        if isinstance(event, TextDelta):
+            return [_chunk([text_block(event.text, self._answered)] if in_blocks else event.text)]
+        if isinstance(event, LogprobsDelta):
+            return [_chunk(self._empty, generation_info=self._format.logprobs(event.tokens))]
+        if isinstance(event, CallFinished):
+            call, arguments = event.call, json.dumps(event.call.arguments)
+            piece = tool_call_chunk(name=call.name, args=arguments, id=call.id, index=event.index)
+            chunk = _chunk(self._empty, tool_call_chunks=[piece])
+            if not in_blocks:
+                return [chunk]
+            self._held.append(chunk)
+        if isinstance(event, CallAnswered):
             self._held.clear()
             self._answered += 1
             return [_chunk(answered_blocks(event.call, event.output))]
-        if isinstance(event, TextDelta):
-            in_blocks = self._format.in_blocks
-            return [_chunk([text_block(event.text, self._answered)] if in_blocks else event.text)]
-        if isinstance(event, (CallStarted, CallArgumentsDelta)):
-            return []
-        if is_logprobs(event):
-            return [_chunk(self._empty, generation_info=self._format.logprobs(event.tokens))]
-        chunks = list(self._last_chunks(event))
-        if self._format.in_blocks and isinstance(event, CallFinished):
-            self._held += chunks
-            return []
-        chunks, self._held = self._held + chunks, []
-        return chunks
-
-    def _last_chunks(self, event: GenerationEvent) -> Iterator[ChatGenerationChunk]:
-        """Yield the chunk of a call or of the end of the answer."""
-        from agentrt.runtime import Finished
-
-        if isinstance(event, CallFinished):
-            chunk = tool_call_chunk(
-                name=event.call.name,
-                args=json.dumps(event.call.arguments),
-                id=event.call.id,
-                index=event.index,
-            )
-            yield _chunk(self._empty, tool_call_chunks=[chunk])
-        elif isinstance(event, Finished):
-            usage = usage_metadata([event.generation]) if self._format.stream_usage else None
-            yield _chunk(
+        if isinstance(event, Finished):
+            generation = event.generation
+            last = _chunk(
                 self._empty,
-                usage_metadata=usage,
-                response_metadata=self._format.metadata(event.generation),
+                usage_metadata=usage_metadata([generation]) if self._format.stream_usage else None,
+                response_metadata=self._format.metadata(generation),
                 chunk_position="last",
             )
+            return [*self._held, last]
+        return []
 
 
 def _chunk(
@@ -177,12 +158,3 @@ def _chunk(
     return ChatGenerationChunk(
         message=AIMessageChunk(content=content, **fields), generation_info=generation_info
     )
-
-
-def _token_usage(usage: UsageMetadata) -> dict[str, int]:
-    """Return ``usage`` under OpenAI's names, which older callbacks read."""
-    return {
-        "prompt_tokens": usage["input_tokens"],
-        "completion_tokens": usage["output_tokens"],
-        "total_tokens": usage["total_tokens"],
-    }

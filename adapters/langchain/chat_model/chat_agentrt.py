@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from typing import Annotated, Any, Final, Self
 
-from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.language_models.base import LangSmithParams
 from langchain_core.language_models.model_profile import ModelProfile
@@ -22,11 +21,11 @@ from agentrt import Priority
 from agentrt.argument_checks import check_setting
 from agentrt.errors import ConfigurationError, InvalidRequestError, MissingExtraError
 from agentrt.settings import invalid_settings
-from agentrt.toolcache import ResultSource, current_result_source
+from agentrt.toolcache import current_result_source
 
+from . import named_runtimes
 from .answers import AnswerFormat, ChunkConverter, chat_result, chat_result_in_blocks
 from .errors import langchain_errors
-from .named_runtimes import NAMED_RUNTIMES
 from .requests import (
     FIELDS_OF_CHAT_OPENAI,
     GenerationRequest,
@@ -41,6 +40,7 @@ from .structured_output import Method, response_format_of, structured_output
 Bool = Annotated[bool, Strict()]
 Number = Annotated[float, Strict()]
 Whole = Annotated[int, Strict()]
+Stop = list[str] | None
 ToolLike = dict[str, Any] | type | Callable[..., Any] | BaseTool
 
 _REQUEST_FIELDS: Final = (
@@ -137,7 +137,7 @@ class ChatAgentRT(BaseChatModel):
         except ValidationError as error:
             raise invalid_settings("ChatAgentRT", error) from None
         if self.runtime is None:
-            self.runtime = NAMED_RUNTIMES.open(self.model)
+            self.runtime = named_runtimes.open_by_name(self.model)
         else:
             self.model = self._model_of_given_runtime()
         if self.profile is None:
@@ -146,12 +146,12 @@ class ChatAgentRT(BaseChatModel):
     def _model_of_given_runtime(self) -> str:
         wanted = "what LocalRuntime.open() returns"
         check_setting("runtime", self.runtime, object if hasattr(self.runtime, "model_id") else (), wanted)
-        names = (self.runtime.model_id, NAMED_RUNTIMES.name_of(self.runtime))
+        opened, name = self.runtime.model_id, named_runtimes.name_of(self.runtime)
         if "model" not in self.model_fields_set:
-            return names[1] or names[0]
-        if self.model not in names:
+            return name or opened
+        if self.model not in (opened, name):
             raise ConfigurationError(
-                f"the runtime has {names[0]!r} open, not {self.model!r}. Give only one of the two."
+                f"the runtime has {opened!r} open, not {self.model!r}. Give only one of the two."
             )
         return self.model
 
@@ -179,7 +179,7 @@ class ChatAgentRT(BaseChatModel):
             ConfigurationError: the chat model was given a runtime, whose settings another process does not
                 know.
         """
-        name = NAMED_RUNTIMES.name_of(self.runtime)
+        name = named_runtimes.name_of(self.runtime)
         if name is None:
             raise ConfigurationError(
                 f"a {type(self).__name__} that was given a runtime cannot be pickled. Give it the name or "
@@ -245,17 +245,10 @@ class ChatAgentRT(BaseChatModel):
         # Without structured_output: create_agent would then hold the answer to a schema that the model is not
         # shown. As a tool it is.
         tools = self.runtime.call_format is not None
-        return ModelProfile(
-            max_input_tokens=self.runtime.context_length,
-            text_inputs=True,
-            text_outputs=True,
-            image_inputs=False,
-            audio_inputs=False,
-            video_inputs=False,
-            temperature=True,
-            tool_calling=tools,
-            tool_choice=tools,
-        )
+        text: ModelProfile = {"text_inputs": True, "text_outputs": True, "temperature": True}
+        other: ModelProfile = {"image_inputs": False, "audio_inputs": False, "video_inputs": False}
+        own: ModelProfile = {"max_input_tokens": self.runtime.context_length, "tool_calling": tools}
+        return {**text, **other, **own, "tool_choice": tools}
 
     def get_token_ids(self, text: str) -> list[int]:
         """Return the tokens of ``text``, by the model's tokenizer."""
@@ -333,70 +326,47 @@ class ChatAgentRT(BaseChatModel):
             ConfigurationError: there is no such method, it needs a schema, or it does not take ``strict``.
             ValueError: LangChain cannot convert the schema.
         """
-        return structured_output(
-            self,
-            schema,
-            method=method,
-            include_raw=include_raw,
-            strict=strict,
-            tools=tools or (),
-            options=kwargs,
-        )
+        how: Any = {"method": method, "include_raw": include_raw, "strict": strict}
+        return structured_output(self, schema, tools=tools or (), options=kwargs, **how)
 
     def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], stop: Stop = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
         with langchain_errors():
             request, format = self._request(messages, stop, kwargs)
             answers = self._answers(run_manager)
             if self.tool_cache:
-                return chat_result_in_blocks(answers.stream(request, self._results()), format)
+                return chat_result_in_blocks(answers.stream(request), format)
             return chat_result(answers.generate(request), format)
 
     async def _agenerate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], stop: Stop = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
         with langchain_errors():
             request, format = self._request(messages, stop, kwargs)
             answers = self._answers(run_manager)
             if self.tool_cache:
-                events = [event async for event in answers.astream(request, self._results())]
+                events = [event async for event in answers.astream(request)]
                 return chat_result_in_blocks(events, format)
             return chat_result(await answers.agenerate(request), format)
 
     def _stream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], stop: Stop = None, run_manager: Any = None, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
         with langchain_errors():
             request, format = self._request(messages, stop, kwargs, streamed=True)
             converter = ChunkConverter(format)
-            with closing(self._answers(run_manager).stream(request, self._results())) as events:
+            with closing(self._answers(run_manager).stream(request)) as events:
                 for event in events:
                     yield from converter.chunks(event)
 
     async def _astream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], stop: Stop = None, run_manager: Any = None, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
         with langchain_errors():
             request, format = self._request(messages, stop, kwargs, streamed=True)
             converter = ChunkConverter(format)
-            async with aclosing(self._answers(run_manager).astream(request, self._results())) as events:
+            async with aclosing(self._answers(run_manager).astream(request)) as events:
                 async for event in events:
                     for chunk in converter.chunks(event):
                         yield chunk
@@ -406,17 +376,16 @@ class ChatAgentRT(BaseChatModel):
         several = (kwargs.get("n") or self.n) != 1 and not kwargs.get("stream")
         return several or super()._streaming_disabled(**kwargs)
 
-    def _results(self) -> ResultSource | None:
-        """Return the source of speculated results; None if ``tool_cache`` is off or nothing speculates."""
-        return current_result_source() if self.tool_cache else None
-
     def _answers(self, run_manager: Any) -> RuntimeAnswers:
-        return RuntimeAnswers(self.runtime, self.max_retries, run_manager)
+        results = current_result_source() if self.tool_cache else None
+        return RuntimeAnswers(self.runtime, self.max_retries, run_manager, results)
 
     def _request_fields(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in _REQUEST_FIELDS}
 
-    def _without_model(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _request(
+        self, messages: Sequence[BaseMessage], stop: Stop, given: Mapping[str, Any], *, streamed: bool = False
+    ) -> tuple[GenerationRequest, AnswerFormat]:
         options = dict(given)
         wanted = options.pop("model", self.model)
         if wanted not in (self.model, self.model_name):
@@ -425,17 +394,6 @@ class ChatAgentRT(BaseChatModel):
                 f"this chat model has {self.model!r} open, not {wanted!r:.80}. Make a ChatAgentRT with the "
                 "other one.",
             )
-        return options
-
-    def _request(
-        self,
-        messages: Sequence[BaseMessage],
-        stop: list[str] | None,
-        given: Mapping[str, Any],
-        *,
-        streamed: bool = False,
-    ) -> tuple[GenerationRequest, AnswerFormat]:
-        options = self._without_model(given)
         if stop is not None:
             options["stop"] = stop
         request = generation_request(messages, self._request_fields(), options)
@@ -443,14 +401,12 @@ class ChatAgentRT(BaseChatModel):
             request.check_single("Use generate() or agenerate(), which return all, or n=1.")
         elif self.tool_cache:
             request.check_single("Set tool_cache=False, or n=1.")
-        return request, AnswerFormat(
-            self.runtime, in_blocks=self.tool_cache, stream_usage=request.stream_usage
-        )
+        return request, AnswerFormat(self.runtime, self.tool_cache, request.stream_usage)
 
 
 def _unpickled(kind: type[ChatAgentRT], fields: dict[str, Any]) -> ChatAgentRT:
     model = kind(**fields)
-    NAMED_RUNTIMES.keep(model.runtime)
+    named_runtimes.keep(model.runtime)
     return model
 
 
@@ -462,14 +418,7 @@ def _in_key(value: Any) -> Any:
 PROVIDER: Final = "agentrt"
 
 
-def init_chat_model(
-    model: str | None = None,
-    *,
-    model_provider: str | None = None,
-    configurable_fields: Any = None,
-    config_prefix: str | None = None,
-    **fields: Any,
-) -> Any:
+def init_chat_model(model: str | None = None, *, model_provider: str | None = None, **fields: Any) -> Any:
     """Return the chat model that a text such as ``"agentrt:nano"`` or ``"openai:gpt-5.5"`` names.
 
     ``"agentrt:NAME"``, or ``model_provider="agentrt"``, is ``ChatAgentRT(model=NAME, **fields)``; everything
@@ -483,30 +432,18 @@ def init_chat_model(
         ValueError, ImportError: as LangChain's function raises them.
     """
     check_setting("model", model, (str, type(None)), 'a name such as "agentrt:nano"')
-    name = _own_name(model, model_provider)
-    if name is None:
+    prefix, _, name = (model or "").partition(":")
+    if model_provider is None and prefix == PROVIDER and model != PROVIDER:
+        model, model_provider = name, prefix
+    if model is None or model_provider != PROVIDER:
         try:
             from langchain.chat_models import init_chat_model as init
         except ModuleNotFoundError as error:
             raise MissingExtraError("langchain", "langgraph") from error
-        return init(
-            model,
-            model_provider=model_provider,
-            configurable_fields=configurable_fields,
-            config_prefix=config_prefix,
-            **fields,
-        )
-    if configurable_fields or config_prefix:
+        return init(model, model_provider=model_provider, **fields)
+    if fields.pop("configurable_fields", None) or fields.pop("config_prefix", None):
         raise ConfigurationError(
             "configurable_fields and config_prefix are for LangChain's own providers. Use "
             "ChatAgentRT(...).configurable_fields(temperature=ConfigurableField('temperature'))."
         )
-    return ChatAgentRT(model=name, **fields)
-
-
-def _own_name(model: str | None, provider: str | None) -> str | None:
-    """Return the name of a model of agentrt; None for other providers."""
-    if model is None or provider is not None:
-        return model if provider == PROVIDER else None
-    prefix, separator, name = model.partition(":")
-    return name if separator and prefix == PROVIDER else None
+    return ChatAgentRT(model=model, **fields)

@@ -14,6 +14,9 @@ from ..messages import openai_messages
 from ..runs import langgraph_thread
 from .structured_output import response_format_of
 
+if TYPE_CHECKING:
+    from agentrt.runtime import LocalRuntime
+
 _MAX_SESSION_CHARACTERS: Final = 256
 OWN_OPTIONS: Final = ("n", "timeout", "top_logprobs", "stream_usage")
 """What a request may have besides the options of the runtime."""
@@ -36,19 +39,16 @@ class GenerationRequest:
     messages: list[dict[str, Any]]
     options: Mapping[str, Any]
     """The options of one answer."""
-    n: int = 1
+    n: int
     """How many answers there are."""
-    stream_usage: bool = True
+    stream_usage: bool
 
     def choices(self) -> list[GenerationRequest]:
         """Return a request for each answer; with ``seed``, answer ``i`` has seed ``seed + i``."""
-        seed = self.options.get("seed")
-        return [
-            replace(
-                self, n=1, options=self.options if seed is None else {**self.options, "seed": seed + index}
-            )
-            for index in range(self.n)
-        ]
+        if (seed := self.options.get("seed")) is None:
+            return [replace(self, n=1)] * self.n
+        options = [{**self.options, "seed": seed + index} for index in range(self.n)]
+        return [replace(self, n=1, options=each) for each in options]
 
     def check_single(self, instead: str) -> None:
         """Check that there is one answer; ``instead`` says what to do for several.
@@ -84,18 +84,42 @@ def runtime_options(settings: Mapping[str, Any], given: Mapping[str, Any]) -> di
     """
     options = {**settings, **given}
     options.pop("stream", None)  # LangChain's own
-    timeout = _timeout(options.pop("timeout"))
+    timeout, n, bias = options.pop("timeout"), options["n"], options.get("logit_bias")
+    logprobs, top = options.pop("logprobs"), options.pop("top_logprobs")
+    if not (timeout is None or (_is_number(timeout, int, float) and timeout > 0)):
+        raise _invalid("timeout", timeout, "is no time. Give seconds, more than 0.")
+    if not (n is None or (_is_number(n, int) and n >= 1)):
+        raise _invalid("n", n, "is no number of answers. Use an integer of at least 1.")
+    if not (logprobs is None or isinstance(logprobs, bool)):
+        raise _invalid("logprobs", logprobs, "is not a bool. Use True, and top_logprobs for alternatives.")
+    if top and not logprobs:
+        raise InvalidRequestError("top_logprobs", "needs logprobs. Set logprobs=True.")
+    if not (top is None or _is_number(top, int)):
+        raise _invalid("top_logprobs", top, "is not an integer. Use one from 0 to 20.")
     if options.get("deadline_s") is None:
         options["deadline_s"] = timeout
-    options["logit_bias"] = _logit_bias(options.get("logit_bias"))
-    options["n"] = _answers(options["n"])
-    options["stream_usage"] = bool(options["stream_usage"])
-    options["logprobs"] = _logprobs(options.pop("logprobs"), options.pop("top_logprobs"))
-    options["stop"] = _stop(options.get("stop"))
-    options["tool_choice"] = _tool_choice(options.get("tool_choice"), options.get("tools") or ())
+    if isinstance(bias, Mapping):  # tokens are text in JSON, as in OpenAI's requests
+        bias = {int(key) if isinstance(key, str) and key.isdecimal() else key: bias[key] for key in bias}
+    stop = options.get("stop")
+    options |= {
+        "logit_bias": bias,
+        "n": 1 if n is None else n,
+        "stream_usage": bool(options["stream_usage"]),
+        "logprobs": (top or 0) if logprobs else None,
+        "stop": (stop,) if isinstance(stop, str) else tuple(stop or ()),
+        "tool_choice": _tool_choice(options.get("tool_choice"), options.get("tools") or ()),
+    }
     if isinstance(options.get("response_format"), type):
         options["response_format"] = response_format_of(options["response_format"])
     return options
+
+
+def _is_number(value: Any, *kinds: type) -> bool:
+    return isinstance(value, kinds) and not isinstance(value, bool)
+
+
+def _invalid(name: str, value: Any, problem: str) -> InvalidRequestError:
+    return InvalidRequestError(name, f"{value!r:.80} {problem}")
 
 
 def _check_names(given: Mapping[str, Any]) -> None:
@@ -107,50 +131,6 @@ def _check_names(given: Mapping[str, Any]) -> None:
             raise InvalidRequestError(name, f"ChatAgentRT has no {name}. {FIELDS_OF_CHAT_OPENAI[name]}")
         if name not in names and name != "stream":
             raise InvalidRequestError(name, f"there is no such option. Use one of {', '.join(names)}.")
-
-
-def _timeout(timeout: Any) -> float | None:
-    if timeout is None:
-        return None
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout > 0:
-        raise InvalidRequestError("timeout", f"{timeout!r:.80} is no time. Give seconds, more than 0.")
-    return timeout
-
-
-def _logit_bias(bias: Any) -> Any:
-    """Return the bias with tokens as numbers, which are text in JSON, as in OpenAI's requests."""
-    if not isinstance(bias, Mapping):
-        return bias
-    return {int(key) if isinstance(key, str) and key.isdecimal() else key: bias[key] for key in bias}
-
-
-def _answers(n: Any) -> int:
-    if n is None:
-        return 1
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise InvalidRequestError("n", f"{n!r:.80} is no number of answers. Use an integer of at least 1.")
-    return n
-
-
-def _logprobs(logprobs: Any, top: Any) -> int | None:
-    """Convert OpenAI's two options to the runtime's number of alternatives."""
-    if not (logprobs is None or isinstance(logprobs, bool)):
-        raise InvalidRequestError(
-            "logprobs", f"{logprobs!r:.80} is not a bool. Use True, and top_logprobs for alternatives."
-        )
-    if not logprobs:
-        if top:
-            raise InvalidRequestError("top_logprobs", "needs logprobs. Set logprobs=True.")
-        return None
-    if top is None:
-        return 0
-    if isinstance(top, bool) or not isinstance(top, int):
-        raise InvalidRequestError("top_logprobs", f"{top!r:.80} is not an integer. Use one from 0 to 20.")
-    return top
-
-
-def _stop(stop: Any) -> Any:
-    return (stop,) if isinstance(stop, str) else tuple(stop or ())
 
 
 def _tool_choice(choice: Any, tools: Sequence[Any]) -> Any:
@@ -178,24 +158,17 @@ def _session() -> str | None:
         InvalidRequestError: it cannot name a session.
     """
     thread = langgraph_thread()
-    if thread is None:
-        return None
-    if (
-        not isinstance(thread, str)
-        or not thread.isprintable()
-        or not 0 < len(thread) <= _MAX_SESSION_CHARACTERS
+    if thread is None or (
+        isinstance(thread, str) and thread.isprintable() and 0 < len(thread) <= _MAX_SESSION_CHARACTERS
     ):
-        raise InvalidRequestError(
-            "thread_id",
-            f"{thread!r:.80} cannot name a conversation. Give a string of 1 to {_MAX_SESSION_CHARACTERS} "
-            "printable characters, such as str(thread_id). Or name the session yourself: "
-            "model.bind(session=…), with None for no session.",
-        )
-    return thread
-
-
-if TYPE_CHECKING:
-    from agentrt.runtime import LocalRuntime
+        return thread
+    raise _invalid(
+        "thread_id",
+        thread,
+        f"cannot name a conversation. Give a string of 1 to {_MAX_SESSION_CHARACTERS} printable characters, "
+        "such as str(thread_id). Or name the session yourself: model.bind(session=…), with None for no "
+        "session.",
+    )
 
 
 def count_message_tokens(

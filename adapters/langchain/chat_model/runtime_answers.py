@@ -30,6 +30,8 @@ class RuntimeAnswers:
     max_retries: int
     run_manager: Any
     """LangChain's, which reports retries; None reports none."""
+    results: ResultSource | None
+    """Speculated results, which :meth:`stream` puts into the engine's tool cache."""
 
     def generate(self, request: GenerationRequest) -> list[Generation]:
         """Return all answers."""
@@ -55,28 +57,23 @@ class RuntimeAnswers:
             raise errors.exceptions[0] from None
         return [task.result() for task in tasks]
 
-    def stream(
-        self, request: GenerationRequest, results: ResultSource | None
-    ) -> Generator[GenerationEvent, None, None]:
-        """Yield the events of one answer; ``results`` are put into the engine's tool cache."""
+    def stream(self, request: GenerationRequest) -> Generator[GenerationEvent, None, None]:
+        """Yield the events of one answer."""
 
         def start() -> Generator[GenerationEvent, None, None]:
-            if results is not None:
-                return _blocking(self._events(request, results))
+            if self.results is not None:
+                return _blocking(self._events(request))
             return self.runtime.iter_stream(request.messages, **request.options)
 
         return retrying_stream(start, self.max_retries, self.run_manager)
 
-    def astream(
-        self, request: GenerationRequest, results: ResultSource | None
-    ) -> AsyncGenerator[GenerationEvent, None]:
+    def astream(self, request: GenerationRequest) -> AsyncGenerator[GenerationEvent, None]:
         """:meth:`stream` without blocking the event loop."""
-        return aretrying_stream(lambda: self._events(request, results), self.max_retries, self.run_manager)
+        return aretrying_stream(lambda: self._events(request), self.max_retries, self.run_manager)
 
-    async def _events(
-        self, request: GenerationRequest, results: ResultSource | None
-    ) -> AsyncGenerator[GenerationEvent, None]:
+    async def _events(self, request: GenerationRequest) -> AsyncGenerator[GenerationEvent, None]:
         running = await self.runtime.start(request.messages, **request.options)
+        results = self.results
         if results is not None:
             results.take_results(_submitter(running.tool_outputs.put))
         answered: list[tuple[ToolCall, str]] = []

@@ -44,19 +44,24 @@ def structured_output(
     traced = {
         "ls_structured_output_format": {"kwargs": {"method": method, "strict": strict}, "schema": schema}
     }
+    is_pydantic = isinstance(schema, type) and is_basemodel_subclass(schema)
     if method == "function_calling":
         name = convert_to_openai_tool(schema)["function"]["name"]
         bound = model.bind_tools(
             [schema, *tools],
             **{"tool_choice": name, "parallel_tool_calls": False, "strict": strict, **traced, **options},
         )
-        check, parser = _calls(name), _call_parser(schema, name)
+        check = _calls(name)
+        parser: BaseOutputParser[Any] = JsonOutputKeyToolsParser(key_name=name, first_tool_only=True)
+        if is_pydantic:
+            parser = PydanticToolsParser(tools=[schema], first_tool_only=True)
     else:
         json_schema = method == "json_schema"
         wanted = response_format_of(schema, strict=strict) if json_schema else {"type": "json_object"}
         settings = {"response_format": wanted, **(traced if schema is not None else {}), **options}
         bound = model.bind_tools(tools, strict=strict, **settings) if tools else model.bind(**settings)
-        check, parser = _check_json, _json_parser(schema)
+        check = _check_json
+        parser = PydanticOutputParser(pydantic_object=schema) if is_pydantic else JsonOutputParser()
     parsed: Runnable[Any, Any] = _checked(check) | parser
     if not include_raw:
         value: Runnable[LanguageModelInput, Any] = bound | parsed
@@ -75,20 +80,6 @@ def _check_arguments(schema: Any, method: Any, strict: bool | None) -> None:
         raise ConfigurationError(f"method={method!r} needs a schema. Give one, or use method='json_mode'.")
     if strict is not None and method == "json_mode":
         raise ConfigurationError("method='json_mode' has no schema to be strict about. Leave out strict.")
-
-
-def _call_parser(schema: Any, name: str) -> BaseOutputParser[Any]:
-    if _is_pydantic(schema):
-        return PydanticToolsParser(tools=[schema], first_tool_only=True)
-    return JsonOutputKeyToolsParser(key_name=name, first_tool_only=True)
-
-
-def _json_parser(schema: Any) -> BaseOutputParser[Any]:
-    return PydanticOutputParser(pydantic_object=schema) if _is_pydantic(schema) else JsonOutputParser()
-
-
-def _is_pydantic(schema: Any) -> bool:
-    return isinstance(schema, type) and is_basemodel_subclass(schema)
 
 
 def _calls(name: str) -> Check:
@@ -152,16 +143,9 @@ def _joined(whole: Any, message: BaseMessage) -> Any:
     return whole + message if isinstance(whole, BaseMessageChunk) else message
 
 
-_COMBINING: Final = {
-    "$ref",
-    "allOf",
-    "anyOf",
-    "oneOf",
-    "not",
-    "if",
-    "patternProperties",
-    "unevaluatedProperties",
-}
+_COMBINING: Final = frozenset(
+    ("$ref", "allOf", "anyOf", "oneOf", "not", "if", "patternProperties", "unevaluatedProperties")
+)
 """Keywords beside which an object may have properties of other schemas."""
 
 

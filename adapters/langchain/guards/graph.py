@@ -9,7 +9,7 @@ it makes :func:`enclosing_graphs` raise.
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -92,13 +92,10 @@ class EnclosingGraph:
             type(self.channels[channel]) is not EphemeralValue for channel in self.nodes[name].triggers
         )
 
-    def pauses_before(self, name: str) -> bool:
-        """Whether the graph interrupts before this node."""
-        return self.interrupt_before == "*" or name in self.interrupt_before
-
-    def pauses_after(self, name: str) -> bool:
-        """Whether the graph interrupts after this node."""
-        return self.interrupt_after == "*" or name in self.interrupt_after
+    def pauses(self, moment: str, name: str) -> bool:
+        """Whether the graph interrupts "before" or "after" this node."""
+        chosen = self.interrupt_before if moment == "before" else self.interrupt_after
+        return chosen == "*" or name in chosen
 
 
 _edges: WeakKeyDictionary[Any, Edges] = WeakKeyDictionary()
@@ -117,32 +114,28 @@ def enclosing_graphs() -> list[EnclosingGraph]:
     Raises:
         Exception: LangGraph does not show them in the way that this module knows.
     """
-    return list(_graphs((var_child_runnable_config.get() or {}).get("configurable") or {}))
-
-
-def _graphs(configurable: Mapping[str, Any]) -> Iterator[EnclosingGraph]:
+    found = []
+    configurable = (var_child_runnable_config.get() or {}).get("configurable") or {}
     while "__pregel_task_id" in configurable:
         schedule = _bound_call(configurable["__pregel_call"])
         task, loop = schedule.args[0](), schedule.keywords["schedule_task"].__self__
-        yield EnclosingGraph(
-            loop.nodes,
+        nodes, beside = loop.nodes, frozenset[str]()
+        if task.name in nodes:  # no task of the functional API
+            others = {other.name for other in loop.tasks.values()} - {task.name}
+            beside = frozenset(others.intersection(nodes))
+        graph = EnclosingGraph(
+            nodes,
             loop.channels,
-            _edges_of(loop.nodes),
+            _edges_of(nodes),
             task.name,
-            _beside(task.name, loop),
+            beside,
             loop.interrupt_before,
             loop.interrupt_after,
         )
+        found.append(graph)
         # The loop's own configuration is that of the node which runs this graph as a subgraph.
         configurable = loop.config["configurable"]
-
-
-def _beside(name: str, loop: Any) -> frozenset[str]:
-    """Return the other nodes of the step of a node; none for a task of the functional API."""
-    if name not in loop.nodes:
-        return frozenset()
-    others = (task.name for task in loop.tasks.values() if task.name != name)
-    return frozenset(each for each in others if each in loop.nodes)
+    return found
 
 
 def _bound_call(call: Any) -> functools.partial[Any]:

@@ -33,19 +33,10 @@ Decides: TypeAlias = "Callable[[_Function, str], bool]"
 """Whether a function that a call or its result passes may decide on it, by the name of the tool."""
 
 _HARMLESS = (
-    "ContextEditingMiddleware",
-    "FilesystemFileSearchMiddleware",
-    "LLMToolSelectorMiddleware",
-    "ModelCallLimitMiddleware",
-    "ModelFallbackMiddleware",
-    "ModelRetryMiddleware",
-    "ProviderToolSearchMiddleware",
-    "ShellToolMiddleware",
-    "SpeculationMiddleware",
-    "SummarizationMiddleware",
-    "TodoListMiddleware",
-    "ToolErrorMiddleware",
-    "ToolRetryMiddleware",
+    *("ContextEditingMiddleware", "FilesystemFileSearchMiddleware", "LLMToolSelectorMiddleware"),
+    *("ModelCallLimitMiddleware", "ModelFallbackMiddleware", "ModelRetryMiddleware"),
+    *("ProviderToolSearchMiddleware", "ShellToolMiddleware", "SpeculationMiddleware"),
+    *("SummarizationMiddleware", "TodoListMiddleware", "ToolErrorMiddleware", "ToolRetryMiddleware"),
 )
 """LangChain's middleware that neither prevents nor changes a call of a speculable tool, and agentrt's."""
 _NOT_AFTER_THE_MODEL = (".before_agent", ".before_model", ".after_agent")
@@ -117,9 +108,8 @@ def _way(guards: Sequence[_Guards], tool: str, decides: Decides) -> Iterator[tup
     """
     holding = [each for each in guards if each.holders(tool)]
     if holding:
-        for each in guards:
-            if each in holding or guards.index(each) < guards.index(holding[0]):
-                yield each, each.holders(tool)
+        for each in [*guards[: guards.index(holding[0])], *holding]:
+            yield each, each.holders(tool)
         return
     passed = []
     for each in guards:
@@ -176,7 +166,7 @@ class _Guards:
     def before(self, runners: Collection[str], tool: SpeculableTool, decides: Decides) -> Iterator[str]:
         """Yield what a call may have to pass from the model to ``runners``, or to the end without these."""
         graph, model = self._graph, self._model
-        if graph.pauses_after(model):
+        if graph.pauses("after", model):
             yield f"the graph is interrupted after {model!r}"
         for name in [model] if model in graph.nodes else graph.nodes:
             yield from self._around_model(name, tool.name, decides)
@@ -190,7 +180,7 @@ class _Guards:
         """Yield what a result of ``runners`` may have to pass on its way to the model."""
         graph, model = self._graph, self._model
         for runner in runners:
-            if graph.pauses_after(runner) or graph.pauses_before(model):
+            if graph.pauses("after", runner) or graph.pauses("before", model):
                 yield f"the graph is interrupted after {runner!r}"
             for name in graph.edges.between(runner, model):
                 yield from self._passing(name, tool, _concerns_result)
@@ -202,12 +192,10 @@ class _Guards:
         a node may send the call to the model again. A ``ToolNode`` has answered it.
         """
         graph, model = self._graph, self._model
-        names = {
-            name
-            for name in graph.edges.reached(model, model, *runners)
-            if not runners
-            or not graph.edges.reached(name, *([model] * (name in self._tool_nodes))).isdisjoint(runners)
-        }
+        names = set(graph.edges.reached(model, model, *runners))
+        if runners:
+            stops = {name: [model] * (name in self._tool_nodes) for name in names}
+            names = {name for name in names if graph.edges.reached(name, *stops[name]) & set(runners)}
         if any(graph.waits(name) for name in names.union(runners)):
             names.update(name for name in graph.nodes if name not in ("__start__", model, *runners))
         return sorted(names | graph.beside)
@@ -226,7 +214,7 @@ class _Guards:
         yield from self._interrupting(name)
 
     def _entering(self, runner: str, tool: SpeculableTool, decides: Decides) -> Iterator[str]:
-        if self._graph.pauses_before(runner):
+        if self._graph.pauses("before", runner):
             yield f"the graph is interrupted before {runner!r}"
         if runner not in self._tool_nodes:
             yield from self._interrupting(runner)
@@ -239,7 +227,7 @@ class _Guards:
         yield from self._deciding(runner, f"a wrapper of {runner!r}", tool.name, decides)
 
     def _passing(self, name: str, tool: str, decides: Decides) -> Iterator[str]:
-        if self._graph.pauses_before(name) or self._graph.pauses_after(name):
+        if self._graph.pauses("before", name) or self._graph.pauses("after", name):
             yield f"the graph is interrupted at {name!r}"
         yield from self._deciding(name, f"the node {name!r}", tool, decides)
         if any(map(may_interrupt, branches_of(self._graph.nodes[name]))):
@@ -262,12 +250,9 @@ class _Guards:
     def _functions_of(self, name: str) -> list[_Function]:
         """Return the functions of a node; of a ``ToolNode``, those that it wraps around its calls."""
         if name not in self._functions:
-            node = self._tool_nodes.get(name)
-            written = (
-                functions_of(self._graph.nodes[name].bound)
-                if node is None
-                else written_functions(node._wrap_tool_call, node._awrap_tool_call)
-            )
+            written = functions_of(self._graph.nodes[name].bound)
+            if (node := self._tool_nodes.get(name)) is not None:
+                written = written_functions(node._wrap_tool_call, node._awrap_tool_call)
             self._functions[name] = [_Function(each, _middleware_of(each)) for each in written]
         return self._functions[name]
 

@@ -66,9 +66,7 @@ class BoundTools:
 class LastBoundTools:
     """The tools that were bound last: agents bind the same tools in every turn."""
 
-    def __init__(self) -> None:
-        """Create it before any tools are bound."""
-        self._last: tuple[Hashable, BoundTools] | None = None
+    _last: tuple[Hashable | None, BoundTools] | None = None
 
     def bound(self, tools: Sequence[Any], choice: Any = None) -> BoundTools:
         """Return ``BoundTools(tools, choice)``, the last ones if they are of the same tools, unchanged.
@@ -76,13 +74,10 @@ class LastBoundTools:
         Raises:
             NotSpeculableError: a tool is not speculable but its function is.
         """
-        key = _key(tools, choice)
-        last = self._last
-        if last is not None and key is not None and last[0] == key:
-            return last[1]
-        made = BoundTools(tools, choice)
-        self._last = None if key is None else (key, made)
-        return made
+        key, last = _key(tools, choice), self._last
+        if last is None or key is None or last[0] != key:
+            self._last = last = key, BoundTools(tools, choice)
+        return last[1]
 
 
 def _key(tools: Sequence[Any], choice: Any) -> Hashable | None:

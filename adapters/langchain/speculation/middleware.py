@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 
@@ -24,20 +24,6 @@ except ModuleNotFoundError as error:
 logger = logging.getLogger("agentrt")
 _MAX_MODELS = 16
 """How many models of an agent are kept as speculating copies: one, and its fallbacks."""
-
-
-class _Model(NamedTuple):
-    """A model of the agent with its fields, and its speculating copy."""
-
-    plain: BaseChatModel
-    fields: dict[str, Any]
-    copy: BaseChatModel
-
-    @property
-    def unchanged(self) -> bool:
-        """Whether the fields of the model are those that were copied."""
-        now = self.plain.__dict__
-        return now.keys() == self.fields.keys() and all(now[name] is self.fields[name] for name in now)
 
 
 class SpeculationMiddleware(AgentMiddleware[Any, Any, Any]):
@@ -75,7 +61,8 @@ class SpeculationMiddleware(AgentMiddleware[Any, Any, Any]):
             raise ConfigurationError(
                 "SpeculationMiddleware() needs at least one predictor. Give a Speculator."
             )
-        self._models: dict[int, _Model] = {}
+        self._copies: dict[int, tuple[BaseChatModel, dict[str, Any], BaseChatModel]] = {}
+        """Models of the agent by their ids, with the fields that they had, and their speculating copies."""
 
     def report(self) -> SpeculationReport:
         """Return the report on the speculation in all runs of the agent so far."""
@@ -106,11 +93,15 @@ class SpeculationMiddleware(AgentMiddleware[Any, Any, Any]):
                 type(model).__name__,
             )
             return request
-        known = self._models.get(id(model))
-        if known is None or known.plain is not model or not known.unchanged:
-            known = _Model(model, dict(model.__dict__), speculating_copy(model, self._turns))
-            self._models.pop(id(model), None)
-            if len(self._models) >= _MAX_MODELS:
-                self._models.pop(next(iter(self._models)), None)
-            self._models[id(model)] = known
-        return request.override(model=known.copy)
+        known = self._copies.get(id(model))
+        if known is None or known[0] is not model or not _are_same(known[1], model.__dict__):
+            known = model, dict(model.__dict__), speculating_copy(model, self._turns)
+            self._copies.pop(id(model), None)
+            for other in list(self._copies)[: 1 - _MAX_MODELS]:
+                self._copies.pop(other, None)
+            self._copies[id(model)] = known
+        return request.override(model=known[2])
+
+
+def _are_same(fields: dict[str, Any], others: dict[str, Any]) -> bool:
+    return fields.keys() == others.keys() and all(fields[name] is others[name] for name in fields)

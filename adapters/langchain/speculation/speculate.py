@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableBinding
@@ -11,14 +12,16 @@ from langchain_core.runnables import RunnableBinding
 from agentrt.adapting import Turns
 from agentrt.argument_checks import check_setting
 from agentrt.config import SpeculationConfig
-from agentrt.dialects import Dialect
+from agentrt.dialects import Dialect, EndpointDialect
 from agentrt.errors import ConfigurationError
 from agentrt.reports import SpeculationObserver, SpeculationReport
 
 from ...transparent_subclass import plain_class, state_of
 from .model_state import ModelState, Predictor
-from .openai_part import find_openai_part
 from .speculating_model import speculating_class
+
+if TYPE_CHECKING:
+    from ...openai.tool_cache import ToolCacheEndpoint
 
 Model = TypeVar("Model", bound=BaseChatModel)
 
@@ -76,12 +79,46 @@ def speculating_copy(
     model: Model, turns: Turns, *, tool_cache: object = False, dialect: Dialect | str | None = None
 ) -> Model:
     """Return a copy of ``model`` that opens its turns in ``turns``; see :func:`speculate`."""
-    openai = find_openai_part(model, tool_cache=tool_cache, dialect=dialect)
-    copy = model.model_copy(update=openai.clients)
-    object.__setattr__(copy, "__class__", speculating_class(plain_class(type(model)), *openai.mixins))
-    copy._agentrt_state = ModelState(turns, openai.tool_cache)  # type: ignore[attr-defined]
+    mixins, clients, endpoint = _openai_part(model, tool_cache, dialect)
+    copy = model.model_copy(update=clients)
+    object.__setattr__(copy, "__class__", speculating_class(plain_class(type(model)), *mixins))
+    copy._agentrt_state = ModelState(turns, endpoint)  # type: ignore[attr-defined]
     copy._agentrt_tools = None  # type: ignore[attr-defined]
     return copy
+
+
+def _openai_part(
+    model: BaseChatModel, tool_cache: object, dialect: Dialect | str | None
+) -> tuple[Sequence[type], dict[str, Any], ToolCacheEndpoint | None]:
+    """Return what only a ``ChatOpenAI`` has: mixins of its class, clients with priorities, its tool cache.
+
+    Raises:
+        ConfigurationError: a setting cannot be used, or is set and the model is no ``ChatOpenAI``.
+    """
+    module = sys.modules.get("langchain_openai.chat_models.base")  # not imported for another model
+    if module is None or not isinstance(model, module.BaseChatOpenAI):
+        for name, setting in (("tool_cache", tool_cache), ("dialect", dialect)):
+            if setting:
+                raise ConfigurationError(
+                    f"speculate({name}={setting!r}) is for ChatOpenAI, not {type(model).__name__}. Leave it "
+                    "out; ChatAgentRT needs no dialect, and has its own tool_cache."
+                )
+        return (), {}, None
+    import openai
+
+    from ...openai.client_class import prioritized_copy
+    from ...openai.tool_cache import ToolCacheEndpoint
+    from .chat_openai import ToolCacheChatOpenAI
+
+    cache = ToolCacheEndpoint.if_wanted(tool_cache)
+    endpoint = EndpointDialect(dialect)
+    clients: dict[str, Any] = {}
+    for root, resource in (("root_client", "client"), ("root_async_client", "async_client")):
+        client: Any = getattr(model, root)
+        if isinstance(client, openai.OpenAI | openai.AsyncOpenAI):
+            clients[root] = prioritized_copy(client, endpoint)  # type: ignore[type-var]
+            clients[resource] = clients[root].chat.completions
+    return () if cache is None else (ToolCacheChatOpenAI,), clients, cache
 
 
 def report_of(model: Any) -> SpeculationReport:

@@ -1,19 +1,22 @@
-"""The methods that turn a LangChain chat model into a speculating one."""
+"""The methods that turn a LangChain chat model into a speculating one, and its streams beside a turn."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, closing, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessageChunk, BaseMessage
+from langchain_core.messages.ai import add_ai_message_chunks
+from langchain_core.messages.tool import ToolCallChunk
 from langchain_core.outputs import ChatGenerationChunk, ChatResult, LLMResult
 from langchain_core.runnables import RunnableConfig
 from pydantic import PrivateAttr
 
 from agentrt.adapting import Turn, reserve_turn
+from agentrt.calls import CallArgumentsDelta, CallStarted, TextDelta
 from agentrt.errors import ConfigurationError
 
 from ...transparent_subclass import transparent_subclass
@@ -21,7 +24,6 @@ from ..runs import in_run_of_request, names_unseen_run, request_with
 from .bound_tools import BoundTools
 from .chat_model_request import ModelMethod
 from .model_state import ModelState, agenerate_within, generate_within, is_inside_turn_of
-from .streaming import astream_beside, stream_beside
 from .turns import TurnSequence, TurnStarter
 
 # At run time the user's model is the base class: a mixin with BaseChatModel's own fields would reset those
@@ -53,16 +55,12 @@ class SpeculatingChatModel(_Base):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Answer as the model does; a run that only ``config`` names is that of the request."""
-        if not names_unseen_run(config):
-            return super().invoke(input, config, **kwargs)
-        with request_with(config):
+        with request_with(config) if names_unseen_run(config) else nullcontext():
             return super().invoke(input, config, **kwargs)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """:meth:`invoke` in async code."""
-        if not names_unseen_run(config):
-            return await super().ainvoke(input, config, **kwargs)
-        with request_with(config):
+        with request_with(config) if names_unseen_run(config) else nullcontext():
             return await super().ainvoke(input, config, **kwargs)
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:
@@ -91,7 +89,7 @@ class SpeculatingChatModel(_Base):
         if turns is None:
             return super()._generate(messages, *args, **kwargs)  # type: ignore[safe-super]
         with turns:
-            results: list[ChatResult] = list(turns.lookahead_answer_blocking())
+            results: list[ChatResult] = list(turns.current.lookahead_answer_blocking())
             if not results:
                 with turns.generating():
                     results = [super()._generate(messages, *args, **kwargs)]  # type: ignore[safe-super]
@@ -103,7 +101,7 @@ class SpeculatingChatModel(_Base):
         if turns is None:
             return await super()._agenerate(messages, *args, **kwargs)
         with turns:
-            results: list[ChatResult] = [result async for result in turns.lookahead_answer()]
+            results: list[ChatResult] = [result async for result in turns.current.lookahead_answer()]
             if not results:
                 with turns.generating():
                     results = [await super()._agenerate(messages, *args, **kwargs)]
@@ -118,11 +116,7 @@ class SpeculatingChatModel(_Base):
         return await super().agenerate(*args, **kwargs)
 
     def _agentrt_start(
-        self,
-        method: ModelMethod,
-        messages: Sequence[BaseMessage],
-        args: Sequence[Any],
-        options: Mapping[str, Any],
+        self, method: ModelMethod, messages: Sequence[BaseMessage], args: Any, options: Mapping[str, Any]
     ) -> TurnSequence | None:
         """Start a turn beside a request by ``method``; None if there is nothing to speculate on.
 
@@ -147,6 +141,47 @@ class SpeculatingChatModel(_Base):
         return TurnSequence(first, starter, messages)
 
 
+class ChunkObserver:
+    """Shows a turn each chunk of an answer, and collects the tool calls; text is not kept."""
+
+    def __init__(self, turns: TurnSequence) -> None:
+        """``turns`` are those of the answer."""
+        self.seen_any = False
+        self._turns = turns
+        self._chunks: list[AIMessageChunk] = []
+        self._positions: dict[int | None, int] = {}
+        self._calls = 0
+
+    def add(self, chunk: ChatGenerationChunk) -> None:
+        """Take the next chunk."""
+        self.seen_any = True
+        message = chunk.message
+        if not isinstance(message, AIMessageChunk):
+            return
+        if message.text:
+            self._turns.current.observe(TextDelta(message.text))
+        if message.tool_call_chunks:
+            self._chunks.append(AIMessageChunk(content="", tool_call_chunks=message.tool_call_chunks))
+            for piece in message.tool_call_chunks:
+                self._observe(piece)
+
+    def _observe(self, piece: ToolCallChunk) -> None:
+        # Providers number content blocks in ways of their own; parser events count the calls from 0.
+        position = self._positions.get(piece["index"])
+        if position is None or (piece["index"] is None and piece["name"]):
+            if not piece["name"]:
+                return  # the rest of a call whose beginning had no name
+            position = self._positions[piece["index"]] = self._calls
+            self._calls += 1
+            self._turns.current.observe(CallStarted(position, piece["name"]))
+        if piece["args"]:
+            self._turns.current.observe(CallArgumentsDelta(position, piece["args"]))
+
+    def message(self) -> AIMessageChunk:
+        """Return a message with the tool calls of all chunks so far."""
+        return add_ai_message_chunks(AIMessageChunk(content=""), *self._chunks)
+
+
 class SpeculatingStream(SpeculatingChatModel):
     """Mixin of a speculating model that streams in sync code."""
 
@@ -154,8 +189,22 @@ class SpeculatingStream(SpeculatingChatModel):
         self, messages: list[BaseMessage], *args: Any, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
         turns = self._agentrt_start(ModelMethod.STREAM, messages, args, kwargs)
-        send = functools.partial(super()._stream, messages, *args, **kwargs)
-        yield from send() if turns is None else stream_beside(turns, send)
+        if turns is None:
+            yield from super()._stream(messages, *args, **kwargs)
+            return
+        with turns:  # discards its speculations if the stream is closed
+            observer = ChunkObserver(turns)
+            with closing(turns.current.lookahead_answer_blocking()) as chunks:
+                for chunk in chunks:
+                    observer.add(chunk)
+                    yield chunk
+            if not observer.seen_any:
+                sent = super()._stream(messages, *args, **kwargs)
+                with closing(generate_within(turns.generating, sent)) as chunks:
+                    for chunk in chunks:
+                        observer.add(chunk)
+                        yield chunk
+            turns.bind(observer.message())
 
 
 class SpeculatingAsyncStream(SpeculatingChatModel):
@@ -165,14 +214,23 @@ class SpeculatingAsyncStream(SpeculatingChatModel):
         self, messages: list[BaseMessage], *args: Any, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
         turns = self._agentrt_start(ModelMethod.ASTREAM, messages, args, kwargs)
-        send = functools.partial(super()._astream, messages, *args, **kwargs)
         if turns is None:
-            async for chunk in send():
+            async for chunk in super()._astream(messages, *args, **kwargs):
                 yield chunk
             return
-        async with aclosing(astream_beside(turns, send)) as chunks:
-            async for chunk in chunks:
-                yield chunk
+        with turns:
+            observer = ChunkObserver(turns)
+            async with aclosing(turns.current.lookahead_answer()) as chunks:
+                async for chunk in chunks:
+                    observer.add(chunk)
+                    yield chunk
+            if not observer.seen_any:
+                sent = super()._astream(messages, *args, **kwargs)
+                async with aclosing(agenerate_within(turns.generating, sent)) as chunks:
+                    async for chunk in chunks:
+                        observer.add(chunk)
+                        yield chunk
+            turns.bind(observer.message())
 
 
 @functools.cache

@@ -1,10 +1,10 @@
-"""The turns beside one request to a speculating chat model."""
+"""The turns beside one request to a speculating chat model, and chat models as predictors in them."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncGenerator, Callable, Collection, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
 from types import TracebackType
@@ -15,8 +15,8 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from agentrt import DraftRequest
 from agentrt.adapting import Turn
-from agentrt.calls import ParserEvent, ToolCall
-from agentrt.drafts import Speculator
+from agentrt.calls import ToolCall
+from agentrt.drafts import DraftCharge, Speculator, estimated_tokens, merge, run_in_thread
 from agentrt.toolcache import FinishedCall, TakeResult, offering_results
 
 from ..guards.guards import guards_in_graph
@@ -24,7 +24,6 @@ from ..messages import answered_ids, openai_messages
 from ..tools.known_values import known_to_turns
 from .bound_tools import BoundTools
 from .chat_model_request import ChatModelRequest, ModelMethod
-from .chat_model_speculator import ChatModelSpeculator, tool_calls
 from .model_state import ModelState, inside_turn_of
 
 
@@ -96,7 +95,8 @@ class TurnSequence:
 
     def __init__(self, first: Turn, starter: TurnStarter, messages: Sequence[BaseMessage]) -> None:
         """``first`` is the turn on the history ``messages``; ``starter`` starts those on longer ones."""
-        self._current = first
+        self.current = first
+        """The turn of the calls that come next."""
         self._starter = starter
         self._outside = copy_context()
         self._messages = list(messages)
@@ -113,7 +113,7 @@ class TurnSequence:
         traceback: TracebackType | None,
     ) -> None:
         """Discard the speculations of the current turn if it was not bound."""
-        self._current.discard()
+        self.current.discard()
 
     @contextmanager
     def generating(self) -> Iterator[None]:
@@ -121,30 +121,18 @@ class TurnSequence:
         with inside_turn_of(self._starter.state), offering_results(self):
             yield
 
-    def lookahead_answer(self) -> AsyncGenerator[Any, None]:
-        """Yield the answer of a lookahead request, if it answers this one."""
-        return self._current.lookahead_answer()
-
-    def lookahead_answer_blocking(self) -> Generator[Any, None, None]:
-        """:meth:`lookahead_answer` for the sync methods."""
-        return self._current.lookahead_answer_blocking()
-
-    def observe(self, event: ParserEvent) -> None:
-        """Show the predictors of the current turn what the model has written."""
-        self._current.observe(event)
-
     def bind(self, message: BaseMessage) -> None:
         """Bind the last turn to the calls that the agent has to make."""
-        self._current.bind(tool_calls(message))
+        self.current.bind(tool_calls(message))
 
     def take_results(self, take: TakeResult) -> None:
         """Hand the results of speculations to ``take``, in this turn and those that follow."""
         self._take = take
-        self._current.on_finished(self._submit)
+        self.current.on_finished(self._submit)
 
     def answered(self, calls: Sequence[tuple[ToolCall, str]]) -> None:
         """End the current turn, whose calls the server has answered, and start the next."""
-        self._current.bind_answered([call for call, _ in calls])
+        self.current.bind_answered([call for call, _ in calls])
         made: Any = [
             {"name": call.name, "args": dict(call.arguments), "id": call.id, "type": "tool_call"}
             for call, _ in calls
@@ -152,9 +140,62 @@ class TurnSequence:
         self._messages.append(AIMessage("", tool_calls=made))
         self._messages += [ToolMessage(output, tool_call_id=str(call.id)) for call, output in calls]
         # This runs in the model's own code, which starts no turns: the context before it does.
-        self._current = self._outside.run(self._starter.start, list(self._messages))
-        self._current.on_finished(self._submit)
+        self.current = self._outside.run(self._starter.start, list(self._messages))
+        self.current.on_finished(self._submit)
 
     def _submit(self, result: FinishedCall) -> None:
         if self._take is not None and result.call.name in self._starter.tools.submittable:
             self._take(result)
+
+
+class ChatModelSpeculator:
+    """Lets a (smaller) chat model predict the main model's next call in one turn.
+
+    Its requests have no callbacks, so that they appear neither in the user's stream nor in the user's traces
+    and token counts. Each is charged when it is sent, with one input token for each four bytes of its
+    messages and tools, and corrected by the usage in its answer.
+    """
+
+    def __init__(
+        self, model: BaseChatModel, messages: Sequence[BaseMessage], tools: Sequence[Any], *, use_async: bool
+    ) -> None:
+        """``use_async`` says that the turn runs on the caller's event loop, to which async clients belong."""
+        self.name = type(model).__name__
+        self._model = model
+        self._messages = list(messages)
+        self._tools = tools
+        self._use_async = use_async
+
+    async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
+        """Yield the calls of ``request.samples`` answers as they come; equal ones may repeat."""
+        model = self._model.bind_tools(self._tools)
+        input_tokens = estimated_tokens(request)
+
+        def charged(message: AIMessage, charge: DraftCharge) -> AIMessage:
+            if (usage := message.usage_metadata) is not None:
+                charge.correct(usage["input_tokens"], usage["output_tokens"])
+            return message
+
+        async def sample() -> AsyncIterator[AIMessage]:
+            charge = DraftCharge(request)
+            if not charge.send(input_tokens):
+                return
+            if self._use_async:
+                yield charged(await model.ainvoke(self._messages, {"callbacks": []}), charge)
+                return
+            # In the thread, because a request that is cut off is answered and billed all the same.
+            yield await run_in_thread(
+                lambda: charged(model.invoke(self._messages, {"callbacks": []}), charge),
+                name=f"agentrt draft {self.name}",
+            )
+
+        async with aclosing(merge([sample() for _ in range(request.samples)], errors_last=True)) as answers:
+            async for _, message in answers:
+                for call in tool_calls(message):
+                    yield call
+
+
+def tool_calls(message: BaseMessage) -> list[ToolCall]:
+    """Return the well-formed tool calls of a model's answer."""
+    calls = message.tool_calls if isinstance(message, AIMessage) else []
+    return [ToolCall(call["name"], call["args"], call["id"]) for call in calls]

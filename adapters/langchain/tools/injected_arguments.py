@@ -33,9 +33,6 @@ class InjectedArguments:
     """Those from which the tool reads what its run knows before the call; None if it says of none."""
 
 
-NO_INJECTED_ARGUMENTS = InjectedArguments()
-
-
 def injected_arguments(tool: BaseTool, reads: frozenset[str]) -> InjectedArguments:
     """Return the tool's injected arguments; ``reads`` is its option.
 

@@ -108,12 +108,12 @@ class ReadArguments:
             if "context" in self.reads and known.context is not _UNKNOWN:
                 values["context"] = known.context
             if known.configurable is not None:
-                values["config"] = _KnownConfig(f"{name}.config", known.configurable, refuse)
+                values["config"] = _known_config(f"{name}.config", known.configurable, refuse)
             runtime: Any = object.__new__(_runtime_class(self.runtime_type))
             object.__setattr__(runtime, "_of", (name, values, refuse))
             found[name] = runtime
         if self.config is not None and known.configurable is not None:
-            found[self.config_keyword] = _KnownConfig(self.config, known.configurable, refuse)
+            found[self.config_keyword] = _known_config(self.config, known.configurable, refuse)
         return found
 
 
@@ -136,15 +136,17 @@ def _runtime_class(base: type) -> type:
 
 
 class _KnownEntries(StandIn):
-    """A mapping of which only entries that are known before the call can be read."""
+    """A mapping of which only the entries that ``is_known`` tells, by their keys, can be read."""
 
-    def __init__(self, name: str, entries: Mapping[str, Any], refuse: Refuse) -> None:
+    def __init__(
+        self, name: str, entries: Mapping[str, Any], is_known: Callable[[str], bool], refuse: Refuse
+    ) -> None:
         super().__init__(functools.partial(refuse, name))
-        object.__setattr__(self, "_of", (name, entries, refuse))
+        object.__setattr__(self, "_of", (name, entries, is_known, refuse))
 
     def __getattribute__(self, attribute: str) -> Any:
         if attribute == "get":
-            return functools.partial(_get, self)
+            return lambda key, default=None: _entries(self, key).get(key, default)
         return super().__getattribute__(attribute)
 
     def __getitem__(self, key: str) -> Any:
@@ -154,23 +156,16 @@ class _KnownEntries(StandIn):
         return key in _entries(self, key)
 
 
-class _KnownConfig(_KnownEntries):
-    """A ``RunnableConfig`` of which only the user's entries of ``configurable`` can be read."""
-
-    def __init__(self, name: str, configurable: Mapping[str, Any], refuse: Refuse) -> None:
-        inner = _KnownEntries(f"{name}['configurable']", configurable, refuse)
-        super().__init__(name, {"configurable": inner}, refuse)
-
-
-def _get(mapping: _KnownEntries, key: str, default: Any = None) -> Any:
-    return _entries(mapping, key).get(key, default)
+def _known_config(name: str, configurable: Mapping[str, Any], refuse: Refuse) -> _KnownEntries:
+    """Return a ``RunnableConfig`` of which only the user's entries of ``configurable`` can be read."""
+    inner = _KnownEntries(f"{name}['configurable']", configurable, _is_the_users, refuse)
+    return _KnownEntries(name, {"configurable": inner}, "configurable".__eq__, refuse)
 
 
 def _entries(mapping: _KnownEntries, key: str) -> Mapping[str, Any]:
     """Return the entries if the one of ``key``, or that there is none, is known before the call."""
-    name, entries, refuse = object.__getattribute__(mapping, "_of")
-    known = key in entries if type(mapping) is _KnownConfig else _is_the_users(key)
-    if not known:
+    name, entries, is_known, refuse = object.__getattribute__(mapping, "_of")
+    if not is_known(key):
         refuse(f"{name}[{key!r}]")
     found: Mapping[str, Any] = entries
     return found

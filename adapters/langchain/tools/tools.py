@@ -1,16 +1,23 @@
-"""LangChain tools that can be run speculatively and claim their speculations by ``tool_call_id``."""
+"""LangChain tools that can be run speculatively, and runs of tools that write.
+
+The first claim their speculations by ``tool_call_id``; LangChain reports each run of the second.
+"""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from uuid import UUID
 
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.tools import Tool as SingleInputTool
+from langchain_core.tracers.context import register_configure_hook
 from pydantic import PrivateAttr
 
 from agentrt.adapting import (
@@ -19,9 +26,11 @@ from agentrt.adapting import (
     SpeculableOptions,
     SpeculableTool,
     claiming_function,
+    current_scope,
     plain_function,
     running,
     speculable_tool,
+    write_log,
 )
 from agentrt.argument_checks import check_collection, check_setting
 from agentrt.errors import ConfigurationError, NotSpeculableError
@@ -29,7 +38,6 @@ from agentrt.errors import ConfigurationError, NotSpeculableError
 from ...server_tools import check_trusted, only_reads, options_of
 from ...transparent_subclass import plain_class, transparent_subclass
 from .injected_arguments import InjectedArguments, injected_arguments, stand_ins
-from .writes import observe_writes
 
 AnyTool = TypeVar("AnyTool", bound=BaseTool)
 _CALL = "__agentrt_call__"
@@ -74,14 +82,16 @@ def _describe(tool: Any, options: SpeculableOptions) -> None:
             f"{tool.name} has injected arguments {sorted(injected.names)}, which its prepare would run "
             "without. Take what it needs as ordinary arguments."
         )
+    call, acall = _runners(base, tool)
+    speculative_call, speculative_acall = _runners(base, tool, injected)
     described = tool._agentrt = SpeculableTool(
         tool.name,
         bind=functools.partial(_bind, base, tool, injected),
-        call=_sync_runner(base, tool) if _has_sync(tool) else None,
-        acall=_async_runner(base, tool) if _has_async(base, tool) else None,
+        call=call,
+        acall=acall,
         options=options,
-        speculative_call=_sync_runner(base, tool, injected) if _has_sync(tool) else None,
-        speculative_acall=_async_runner(base, tool, injected) if _has_async(base, tool) else None,
+        speculative_call=speculative_call,
+        speculative_acall=speculative_acall,
         injected=injected.names,
         known=None if injected.read is None else injected.read.of_call,
     )
@@ -190,49 +200,73 @@ def _bind(
     return Invocation(args, kwargs, named, None if injected.read is None else injected.read.of_run())
 
 
-def _sync_runner(
+def _runners(
     base: type[BaseTool], tool: Any, injected: InjectedArguments | None = None
-) -> Callable[..., Any]:
-    """Return what runs the tool: speculatively, if ``injected`` are its injected arguments."""
-    config = _config_for(tool)
+) -> tuple[Callable[..., Any] | None, Callable[..., Any] | None]:
+    """Return what runs the tool, sync and async: speculatively, if ``injected`` are its injected arguments.
+
+    Each is None where the tool has no implementation of that kind.
+    """
+    wraps = isinstance(tool, (StructuredTool, SingleInputTool))
+    # These classes require a config, and pass it to functions with a parameter for it only.
+    config = {"config": RunnableConfig()} if wraps else {}
+
+    def with_stand_ins(kwargs: dict[str, Any]) -> dict[str, Any]:
+        return {**config, **kwargs, **({} if injected is None else stand_ins(injected))}
 
     def run(*args: Any, **kwargs: Any) -> Any:
         with running(tool._agentrt):
-            return base._run(tool, *args, **{**config, **kwargs, **_stand_ins(injected)})
+            return base._run(tool, *args, **with_stand_ins(kwargs))
 
-    return run
-
-
-def _async_runner(
-    base: type[BaseTool], tool: Any, injected: InjectedArguments | None = None
-) -> Callable[..., Any]:
-    """The same of a tool whose implementation is a coroutine function."""
-    config = _config_for(tool)
-
-    async def run(*args: Any, **kwargs: Any) -> Any:
+    async def arun(*args: Any, **kwargs: Any) -> Any:
         with running(tool._agentrt):
-            return await base._arun(tool, *args, **{**config, **kwargs, **_stand_ins(injected)})
+            return await base._arun(tool, *args, **with_stand_ins(kwargs))
 
-    return run
-
-
-def _stand_ins(injected: InjectedArguments | None) -> dict[str, Any]:
-    return {} if injected is None else stand_ins(injected)
+    is_async = tool.coroutine is not None if wraps else base._arun is not BaseTool._arun
+    return run if getattr(tool, "func", True) is not None else None, arun if is_async else None
 
 
-def _config_for(tool: BaseTool) -> dict[str, Any]:
-    # These classes require a config, and pass it to functions with a parameter for it only.
-    return {"config": RunnableConfig()} if isinstance(tool, (StructuredTool, SingleInputTool)) else {}
+class WriteObserver(BaseCallbackHandler):
+    """Notes when a run of a watched tool begins and ends, whoever has called it and with what.
+
+    The calls in a model's answer are noted when it is bound. This adds those that are made otherwise: calls
+    into which a person has edited another call, and calls of a model that does not speculate.
+    """
+
+    run_inline = True
+    ignore_llm = ignore_chain = ignore_retriever = ignore_chat_model = ignore_custom_event = True
+
+    def __init__(self) -> None:
+        """Create an observer without runs."""
+        self._running: dict[UUID, tuple[Hashable, str]] = {}
+
+    def on_tool_start(self, serialized: dict[str, Any], input_str: str, *, run_id: UUID, **_: Any) -> None:
+        """Note a write that begins: results read until now are outdated."""
+        name = str((serialized or {}).get("name"))
+        if write_log.watches(name):
+            self._running[run_id] = run = current_scope(), name
+            write_log.note(*run)
+
+    def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
+        """Note the end of a write, also of one that failed: what was read meanwhile is outdated."""
+        run = self._running.pop(run_id, None)
+        if run is not None:
+            write_log.note(*run)
+
+    on_tool_error = on_tool_end  # type: ignore[assignment]  # its first argument is of another type
 
 
-def _has_sync(tool: BaseTool) -> bool:
-    return getattr(tool, "func", True) is not None
+# One observer for every context: a write outdates the reads of its run, wherever it is called.
+_observer: ContextVar[WriteObserver | None] = ContextVar(
+    "agentrt_write_observer",
+    default=WriteObserver(),  # noqa: B039 - of all contexts
+)
 
 
-def _has_async(base: type[BaseTool], tool: BaseTool) -> bool:
-    if isinstance(tool, (StructuredTool, SingleInputTool)):
-        return tool.coroutine is not None
-    return base._arun is not BaseTool._arun
+@functools.cache
+def observe_writes() -> None:
+    """Let LangChain report runs of tools to the process's write log, from now on."""
+    register_configure_hook(_observer, inheritable=False)
 
 
 def speculable_mcp_tools(

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.runnables import RunnableLambda
-from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.tools import BaseTool, StructuredTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Command, Send, interrupt
 
 from agentrt import speculable
-from agentrt.adapters.langchain import allow_speculation, report_of, speculate
+from agentrt.adapters.langchain import allow_speculation, report_of
 from agentrt.testing import run_in_virtual_time
-from tests.adapters.doubles import Calls, Oracle, ScriptedChat
-from tests.adapters.langchain.graphs import INPUT
+from tests.adapters.langchain.graphs import INPUT, calling, in_line, speculating
 
-SCRIPT: list[Calls] = [[("look", {"q": "q0"})]]
 _APPROVE: Any = {"decisions": [{"type": "approve"}]}
 
 
@@ -43,15 +42,8 @@ class Log:
 # How a node leads on.
 
 EXITS = (
-    "edge",
-    "mapped",
-    "literal",
-    "undeclared",
-    "send",
-    "declared_send",
-    "command",
-    "declared_command",
-    "command_send",
+    *("edge", "mapped", "literal", "undeclared", "send", "declared_send"),
+    *("command", "declared_command", "command_send"),
 )
 """A static edge; a branch with a path map, with a return annotation, without either, with ``Send``, and with
 ``Send`` and a path map; a ``Command`` without and with declared destinations, and one with ``Send``."""
@@ -96,9 +88,8 @@ class Exit:
                 to = self.target()
                 return Send(to, {"messages": state["messages"]}) if sends and to != END else to
 
-            graph.add_conditional_edges(
-                self.name, route, ends if self.kind in ("mapped", "declared_send") else None
-            )
+            declared = self.kind in ("mapped", "declared_send")
+            graph.add_conditional_edges(self.name, route, ends if declared else None)
 
     @property
     def destinations(self) -> Any:
@@ -150,42 +141,37 @@ BESIDE = ("step", "join", "defer")
 """A gate that starts with the model: it ends after it in the same step, or the tool is joined or deferred."""
 MODELS = ("function", "sequence", "subgraph", "subgraph_to_parent", "interrupt", "method")
 TOOLS = (
-    "node",
-    "bound",
-    "wrapper",
-    "function",
-    "function_interrupt",
-    "subgraph",
-    "sequence",
-    "wrapped_tool",
-    "tool_callback",
-    "replaced_method",
-    "replaced_function",
-    *(
-        f"subclass {method}"
-        for method in ("ainvoke", "_afunc", "_arun_one", "_parse_input", "_execute_tool_async", "__init__")
-    ),
+    *("node", "bound", "wrapper", "function", "function_interrupt", "subgraph", "sequence"),
+    *("wrapped_tool", "tool_callback", "replaced_method", "replaced_function", "subclass __init__"),
+    *("subclass ainvoke", "subclass _afunc", "subclass _arun_one", "subclass _parse_input"),
+    "subclass _execute_tool_async",
 )
 
 
 def run_shape(shape: Shape) -> tuple[Log, Any]:
     """Run the graph to its end, with a person who lets everything pass; return its log and the report."""
-    log = Log()
-    model = speculate(ScriptedChat(script=SCRIPT, delay=10), Oracle(SCRIPT, delay=1))
-    run_in_virtual_time(lambda: drive(_build(shape, model, log), shape, log))
+    return run_gated(shape, lambda model, log: _build(shape, model, log))
+
+
+def run_gated(shape: Any, build: Callable[[Any, Log], Any]) -> tuple[Log, Any]:
+    """:func:`run_shape` with the graph that ``build`` returns."""
+    log, model = Log(), speculating()
+    run_in_virtual_time(lambda: _drive(build(model, log), shape, log))
     return log, report_of(model)
 
 
 def looking(log: Log) -> BaseTool:
+    @speculable
+    @tool
     async def look(q: str) -> str:
         """Look something up."""
         log.events.append("tool")
         return f"found {q}"
 
-    return speculable(StructuredTool.from_function(coroutine=look))
+    return look
 
 
-async def drive(app: Any, shape: Any, log: Log) -> None:
+async def _drive(app: Any, shape: Any, log: Log) -> None:
     config: Any = {"configurable": {"thread_id": "1"}, "recursion_limit": 60}
     if shape.callback:
         config["callbacks"] = [_Approval(log)]
@@ -225,43 +211,33 @@ def _build(shape: Shape, model: Any, log: Log) -> Any:
         stations = [replace(each, exit=unsent.get(each.exit, each.exit)) for each in shape.stations]
         shape = replace(shape, exit=unsent.get(shape.exit, shape.exit), stations=stations)
     names = [f"station_{number}" for number in range(len(shape.stations))]
-    after_model: list[str] = []  # where the model's node leads, visit by visit
-    following: dict[str, str] = {}  # where each other node leads
-    at = "model"
+    path = ["model"]
     for name, station in zip(names, shape.stations, strict=True):
-        after_model.append(name) if at == "model" else following.update({at: name})
-        if station.again:
-            following[name] = "model"
-        at = "model" if station.again else name
-    after_model.append("tools") if at == "model" else following.update({at: "tools"})
-    following["tools"] = "model"
-    after_model.append("respond" if shape.respond else END)
-    following["respond"] = END
-    following["prepare"] = "model"
-
+        path += [name, *["model"] * station.again]
+    path += ["tools", "model", "respond" if shape.respond else END]
+    after: dict[str, list[str]] = {}  # where each node leads, visit by visit
+    for here, there in itertools.pairwise(path):
+        after.setdefault(here, []).append(there)
+    after_model = after["model"]
     following_model = after_model[0]
     if shape.beside == "join":
         after_model[0] = END
 
     visits: list[str] = []
-
-    def of_model() -> str:
-        return after_model[len(visits) - 1]
-
     to_parent = shape.model == "subgraph_to_parent"
-    exit = Exit("model", "command" if to_parent else shape.exit, list(dict.fromkeys(after_model)), of_model)
-    if shape.model.startswith("subgraph") and not to_parent and "command" in exit.kind:
-        exit.kind = "undeclared"
-    if exit.kind == "edge" and len(exit.targets) > 1:
-        exit.kind = "mapped"
+    kind, ends = "command" if to_parent else shape.exit, list(dict.fromkeys(after_model))
+    if shape.model == "subgraph" and "command" in kind:
+        kind = "undeclared"
+    if kind == "edge" and len(ends) > 1:
+        kind = "mapped"
+    exit = Exit("model", kind, ends, lambda: after_model[len(visits) - 1])
     graph: Any = StateGraph(MessagesState)
     graph.add_node("model", _model(shape, model, look, visits, exit, log), destinations=exit.destinations)
     exit.add_to(graph)
     for name, station in zip(names, shape.stations, strict=True):
-        leaving = _leaving(name, station, following[name])
-        graph.add_node(
-            name, _station(station, leaving, log), destinations=leaving.destinations, defer=station.defer
-        )
+        leaving = _leaving(name, station, after[name][0])
+        node = _station(station, leaving, log)
+        graph.add_node(name, node, destinations=leaving.destinations, defer=station.defer)
         leaving.add_to(graph)
     graph.add_node("tools", _tools(shape, look, log), defer=shape.beside == "defer")
     Exit("tools", shape.after, ["model"], lambda: "model").add_to(graph)
@@ -283,15 +259,11 @@ def _add_beside(shape: Shape, graph: Any, following: str, log: Log) -> None:
         log.gate()
         return {}
 
-    @allow_speculation
-    async def marked(state: MessagesState) -> Any:
-        return {}
-
-    graph.add_node("beside", gate if shape.beside == "step" else marked).add_edge(START, "beside")
+    graph.add_node("beside", gate if shape.beside == "step" else _marked).add_edge(START, "beside")
     if shape.beside != "step":  # the gate is not in the model's step
         graph.add_node("gate", gate).add_edge("beside", "gate")
     if shape.beside == "join":
-        graph.add_node("joined", marked).add_edge(["model", "gate"], "joined").add_edge("joined", following)
+        graph.add_node("joined", _marked).add_edge(["model", "gate"], "joined").add_edge("joined", following)
 
 
 def _leaving(name: str, station: Station, following: str) -> Exit:
@@ -303,6 +275,11 @@ def _leaving(name: str, station: Station, following: str) -> Exit:
 
 
 async def _nothing(state: MessagesState) -> Any:
+    return {}
+
+
+@allow_speculation
+async def _marked(state: MessagesState) -> Any:
     return {}
 
 
@@ -320,10 +297,8 @@ def _around(shape: Shape, graph: Any, log: Log) -> Any:
         log.gate()
         return {}
 
-    outer: Any = StateGraph(MessagesState).add_node("gate", gate).add_node("after", _nothing)
-    outer.add_node("inner", inner if shape.around == "node" else call)
-    outer.add_edge(START, "gate").add_edge("gate", "inner").add_edge("inner", "after")
-    return outer.compile(checkpointer=InMemorySaver())
+    within = inner if shape.around == "node" else call
+    return in_line(gate=gate, inner=within, after=_nothing).compile(InMemorySaver())
 
 
 def _model(shape: Shape, model: Any, look: BaseTool, visits: list[str], exit: Exit, log: Log) -> Any:
@@ -334,14 +309,17 @@ def _model(shape: Shape, model: Any, look: BaseTool, visits: list[str], exit: Ex
         passed = last.type == "ai" and last.tool_calls and not shape.asks_again
         return {} if passed else {"messages": [await bound.ainvoke(state["messages"])]}
 
-    async def function(state: MessagesState) -> Any:
+    async def visited(state: MessagesState) -> Any:
         update = await asked(state)
         visits.append("")
-        return exit.answer(state, **update)
+        return update
+
+    async def function(state: MessagesState) -> Any:
+        return exit.answer(state, **await visited(state))
 
     async def asking(state: MessagesState) -> Any:
         update = await asked(state)
-        if len(visits) == 0:
+        if not visits:
             interrupt("?")
             log.gate()
         visits.append("")
@@ -352,8 +330,7 @@ def _model(shape: Shape, model: Any, look: BaseTool, visits: list[str], exit: Ex
             return await function(state)
 
     async def handing_over(state: MessagesState) -> Any:
-        update = await asked(state)
-        visits.append("")
+        update = await visited(state)
         to = exit.target()
         return update if to == END else Command(graph=Command.PARENT, update=update, goto=to)
 
@@ -369,8 +346,7 @@ def _model(shape: Shape, model: Any, look: BaseTool, visits: list[str], exit: Ex
     if shape.model == "sequence":
         return RunnableLambda(read) | bound | RunnableLambda(write)
     if shape.model.startswith("subgraph"):
-        ask = handing_over if shape.model == "subgraph_to_parent" else function
-        return StateGraph(MessagesState).add_node("ask", ask).add_edge(START, "ask").compile()
+        return in_line(ask=handing_over if "parent" in shape.model else function).compile()
     return {"interrupt": asking, "method": Agent().step}.get(shape.model, function)
 
 
@@ -388,8 +364,7 @@ def _station(station: Station, leaving: Exit, log: Log) -> Any:
 
     async def asking(state: MessagesState) -> Any:
         interrupt("?")
-        log.gate()
-        return leaving.answer(state)
+        return await gate(state)
 
     class Gate(RunnableLambda[Any, Any]):
         async def ainvoke(self, *args: Any, **kwargs: Any) -> Any:
@@ -401,18 +376,10 @@ def _station(station: Station, leaving: Exit, log: Log) -> Any:
         return Command(graph=Command.PARENT, goto=leaving.target())
 
     if station.kind == "subgraph":
-        inner: Any = StateGraph(MessagesState)
-        inner.add_node("gate", to_parent if "command" in station.exit else asking)
-        return inner.add_edge(START, "gate").compile()
-    return {
-        "gate": gate,
-        "denial": gate,
-        "interrupt": asking,
-        "plain": plain,
-        "marked": marked,
-        "subclass": Gate(marked),
-        "lambda": RunnableLambda(plain) | RunnableLambda(gate),
-    }[station.kind]
+        return in_line(gate=to_parent if "command" in station.exit else asking).compile()
+    others = {"interrupt": asking, "plain": plain, "marked": marked, "subclass": Gate(marked)}
+    others["lambda"] = RunnableLambda(plain) | RunnableLambda(gate)
+    return others.get(station.kind, gate)
 
 
 def _tools(shape: Shape, look: BaseTool, log: Log) -> Any:
@@ -429,11 +396,7 @@ def _tools(shape: Shape, look: BaseTool, log: Log) -> Any:
     async def asking(state: MessagesState) -> Any:
         interrupt("?")
         log.gate()
-        return await function(state)
-
-    async def function(state: MessagesState) -> Any:
-        calls = state["messages"][-1].tool_calls  # type: ignore[union-attr]
-        return {"messages": [await look.ainvoke({**call, "type": "tool_call"}) for call in calls]}
+        return await calling(look)(state)
 
     async def asking_first(q: str) -> str:
         """Look something up."""
@@ -441,7 +404,7 @@ def _tools(shape: Shape, look: BaseTool, log: Log) -> Any:
         return str(await look.ainvoke({"q": q}))
 
     if kind.startswith("function"):
-        return asking if kind == "function_interrupt" else function
+        return asking if kind == "function_interrupt" else calling(look)
     if kind == "subclass":
         return _subclass(method, log)([look])
     if kind == "wrapped_tool":
@@ -450,8 +413,7 @@ def _tools(shape: Shape, look: BaseTool, log: Log) -> Any:
     if kind == "tool_callback":
         look.callbacks = [_Approval(log)]
     elif kind == "subgraph":
-        inner: Any = StateGraph(MessagesState).add_node("gate", gate).add_node("node", node)
-        return inner.add_edge(START, "gate").add_edge("gate", "node").compile()
+        return in_line(gate=gate, node=node).compile()
     elif kind.startswith("replaced"):
         name = "ainvoke" if kind == "replaced_method" else "afunc"
         plain = getattr(node, name)
@@ -461,10 +423,11 @@ def _tools(shape: Shape, look: BaseTool, log: Log) -> Any:
             return await plain(*args, **kwargs)
 
         setattr(node, name, replacing)
-    return {
-        "bound": lambda: node.with_config(tags=["a"]),
-        "sequence": lambda: RunnableLambda(gate) | node,
-    }.get(kind, lambda: node)()
+    elif kind == "bound":
+        return node.with_config(tags=["a"])
+    elif kind == "sequence":
+        return RunnableLambda(gate) | node
+    return node
 
 
 def _subclass(method: str, log: Log) -> Any:
@@ -473,10 +436,9 @@ def _subclass(method: str, log: Log) -> Any:
     def gated(self: Any, *args: Any, **kwargs: Any) -> Any:
         if method != "__init__":
             log.gate()
-        return getattr(super(made, self), method)(*args, **kwargs)
+        return getattr(super(type(self), self), method)(*args, **kwargs)
 
-    made: Any = type("Gated", (ToolNode,), {method: gated})
-    return made
+    return type("Gated", (ToolNode,), {method: gated})
 
 
 class _Approval(AsyncCallbackHandler):

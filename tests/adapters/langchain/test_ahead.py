@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.messages import HumanMessage
 from langchain_core.rate_limiters import BaseRateLimiter
 
@@ -17,7 +16,7 @@ from agentrt.adapters.langchain import report_of, speculate
 from agentrt.config import TurnAhead
 from agentrt.perfmodel import TurnTimes
 from agentrt.testing import run_in_virtual_time
-from tests.adapters.doubles import Calls, Milestones, Oracle, ScriptedChat
+from tests.adapters.doubles import Calls, Milestones, Oracle, ScriptedChat, Silent
 from tests.adapters.langchain.graphs import (
     BUILDERS,
     INPUT,
@@ -37,29 +36,27 @@ TIMES = TurnTimes(generation=40, draft=1, tool=9)
 ON = SpeculationConfig(turn_ahead=TurnAhead(depth=TURNS))
 
 
-class Silent(ScriptedChat):
-    """Calls without a word beside the call, as most models do."""
-
-    def _begin(self, messages: Any) -> Any:
-        message = super()._begin(messages)
-        return message.model_copy(update={"content": ""}) if message.tool_calls else message
-
-
 def oracle(wrong: Sequence[int] = (), draft: float = TIMES.draft) -> Oracle:
     return Oracle(SCRIPT, wrong, delay=draft)
+
+
+def timed(model: Any, build: Any = BUILDERS[0], streamed: bool = False) -> tuple[list[Any], float]:
+    """Run an agent in virtual time; return its transcript and the seconds."""
+
+    async def main() -> tuple[list[Any], float]:
+        messages = await adrive(build(model, [async_tool(TIMES.tool, [])]), streamed)
+        return transcript(messages), asyncio.get_running_loop().time()
+
+    return run_in_virtual_time(main)
 
 
 @pytest.mark.parametrize("build", BUILDERS)
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize("wrong", [(), (1,), range(TURNS)])
 def test_a_graph_says_the_same_sooner(build: Any, streamed: bool, wrong: Sequence[int]) -> None:
-    async def run(model: Any) -> tuple[list[Any], float]:
-        messages = await adrive(build(model, [async_tool(TIMES.tool, [])]), streamed)
-        return transcript(messages), asyncio.get_running_loop().time()
-
     model = speculate(Silent(script=SCRIPT, delay=TIMES.generation), oracle(wrong), config=ON)
-    plain, _ = run_in_virtual_time(lambda: run(Silent(script=SCRIPT, delay=TIMES.generation)))
-    fast, fast_s = run_in_virtual_time(lambda: run(model))
+    plain, _ = timed(Silent(script=SCRIPT, delay=TIMES.generation), build, streamed)
+    fast, fast_s = timed(model, build, streamed)
     assert fast == plain
     wrong_s = len(wrong) * (TIMES.generation + TIMES.tool)
     right_s = (TURNS - len(wrong)) * (TIMES.draft + TIMES.tool)
@@ -71,29 +68,10 @@ def test_a_graph_says_the_same_sooner(build: Any, streamed: bool, wrong: Sequenc
 
 
 def test_callbacks_and_streams_see_what_they_see_without() -> None:
-    class AsyncTracer(AsyncCallbackHandler):
-        def __init__(self) -> None:
-            self.seen: list[str] = []
-
-        async def on_chat_model_start(self, *args: Any, **kwargs: Any) -> None:
-            self.seen.append("model")
-
-        async def on_llm_new_token(self, token: str, **kwargs: Any) -> None:
-            self.seen.append(f"token {token}")
-
-        async def on_llm_end(self, *args: Any, **kwargs: Any) -> None:
-            self.seen.append("model end")
-
-        async def on_tool_end(self, output: Any, **kwargs: Any) -> None:
-            self.seen.append(f"tool {output.content}")
-
-    def run(speculative: bool) -> tuple[list[str], list[Any]]:
-        tracer, tokens = AsyncTracer(), list[Any]()
+    def run(model: Any) -> tuple[list[str], list[Any]]:
+        tracer, tokens = Tracer(), list[Any]()
 
         async def main() -> None:
-            model: Any = Silent(script=SCRIPT, delay=TIMES.generation)
-            if speculative:
-                model = speculate(model, oracle(wrong=[2]), config=ON)
             app = BUILDERS[0](model, [async_tool(TIMES.tool, [])])
             async for message, _ in app.astream(INPUT, {"callbacks": [tracer]}, stream_mode="messages"):
                 tokens.append((message.type, message.content, getattr(message, "tool_call_chunks", None)))
@@ -101,26 +79,21 @@ def test_callbacks_and_streams_see_what_they_see_without() -> None:
         run_in_virtual_time(main)
         return tracer.seen, tokens
 
-    assert run(True) == run(False)
+    plain = Silent(script=SCRIPT, delay=TIMES.generation)
+    assert run(speculate(plain, oracle(wrong=[2]), config=ON)) == run(plain)
 
 
 def test_a_draft_model_gets_the_history_of_the_request_sent_ahead() -> None:
-    async def main() -> tuple[float, int]:
-        draft = Silent(script=SCRIPT, delay=TIMES.draft, prefix="draft")
-        model = speculate(Silent(script=SCRIPT, delay=TIMES.generation), draft, config=ON)
-        await adrive(BUILDERS[0](model, [async_tool(TIMES.tool, [])]), False)
-        return asyncio.get_running_loop().time(), report_of(model).ahead.kept
-
-    assert run_in_virtual_time(main) == (TURNS * (TIMES.draft + TIMES.tool) + TIMES.generation, TURNS)
+    draft = Silent(script=SCRIPT, delay=TIMES.draft, prefix="draft")
+    model = speculate(Silent(script=SCRIPT, delay=TIMES.generation), draft, config=ON)
+    assert timed(model)[1] == TURNS * (TIMES.draft + TIMES.tool) + TIMES.generation
+    assert report_of(model).ahead.kept == TURNS
 
 
 def test_a_model_that_talks_beside_its_calls_keeps_nothing_and_loses_nothing() -> None:
-    async def run(config: SpeculationConfig | None) -> tuple[list[Any], float]:
-        model = speculate(ScriptedChat(script=SCRIPT, delay=40), oracle(), config=config)
-        messages = await adrive(BUILDERS[0](model, [async_tool(TIMES.tool, [])]), True)
-        return transcript(messages), asyncio.get_running_loop().time()
-
-    assert run_in_virtual_time(lambda: run(ON)) == run_in_virtual_time(lambda: run(None))
+    plain = ScriptedChat(script=SCRIPT, delay=TIMES.generation)
+    with_ahead, without = (speculate(plain, oracle(), config=config) for config in (ON, None))
+    assert timed(with_ahead, streamed=True) == timed(without, streamed=True)
 
 
 @pytest.mark.parametrize("edited", [False, True])
@@ -142,13 +115,10 @@ def test_calls_that_are_also_in_the_content_are_no_words_beside_them(edited: boo
             ]
             return message.model_copy(update={"content": blocks}) if blocks else message
 
-    async def main() -> int:
-        model = speculate(Blocks(script=SCRIPT, delay=TIMES.generation), oracle(), config=ON)
-        await adrive(BUILDERS[0](model, [async_tool(TIMES.tool, [])]), False)
-        return report_of(model).ahead.kept
-
+    model = speculate(Blocks(script=SCRIPT, delay=TIMES.generation), oracle(), config=ON)
+    timed(model)
     # Every other answer's content says something else than its calls.
-    assert run_in_virtual_time(main) == (TURNS // 2 if edited else TURNS)
+    assert report_of(model).ahead.kept == (TURNS // 2 if edited else TURNS)
 
 
 def test_a_rate_limit_is_not_spent_on_what_is_not_due() -> None:
@@ -163,15 +133,9 @@ def test_a_rate_limit_is_not_spent_on_what_is_not_due() -> None:
             return blocking
 
     limit = Limit()
-
-    async def main() -> tuple[list[Any], int]:
-        model = speculate(Silent(script=SCRIPT, delay=40, rate_limiter=limit), oracle(), config=ON)
-        messages = await adrive(BUILDERS[0](model, [async_tool(TIMES.tool, [])]), False)
-        return transcript(messages), len(model.asked)
-
-    said, asked = run_in_virtual_time(main)
-    assert said[-1][1] == "done"
-    assert asked == limit.waited == TURNS + 1
+    model = speculate(Silent(script=SCRIPT, delay=40, rate_limiter=limit), oracle(), config=ON)
+    assert timed(model)[0][-1][1] == "done"
+    assert len(model.asked) == limit.waited == TURNS + 1
 
 
 # The sync doors, where the model is asked ahead in threads: no clock, only who waits for whom.
@@ -196,26 +160,19 @@ def sync_model(gate: Any, wrong: Sequence[int] = (), depth: int = TURNS) -> Sile
 
 @pytest.mark.parametrize("build", BUILDERS)
 @pytest.mark.parametrize("streamed", [False, True])
-@pytest.mark.parametrize("depth", [1, TURNS])
-def test_a_sync_graph_says_the_same_with_requests_sent_ahead(build: Any, streamed: bool, depth: int) -> None:
+@pytest.mark.parametrize(("depth", "wrong"), [(1, ()), (TURNS, ()), (1, (0, 2))])
+def test_a_sync_graph_says_the_same_with_requests_sent_ahead(
+    build: Any, streamed: bool, depth: int, wrong: Sequence[int]
+) -> None:
     plain = drive(build(Silent(script=SCRIPT), [sync_tool([], Milestones())]), streamed)
-    model = sync_model(Overtaken(), depth=depth)
+    model = sync_model(Overtaken(), wrong=wrong, depth=depth)
     messages = drive(build(model, [sync_tool([], Milestones())]), streamed)
     assert transcript(messages) == transcript(plain)
-    assert sorted(model.asked) == list(range(TURNS + 1))  # each once
     report = report_of(model)
-    assert (report.ahead.kept, report.ahead.wasted) == (TURNS, 0)
-    assert report.total.claims == TURNS
-
-
-@pytest.mark.parametrize("streamed", [False, True])
-def test_a_sync_graph_says_the_same_where_drafts_are_wrong(streamed: bool) -> None:
-    plain = drive(BUILDERS[0](Silent(script=SCRIPT), [sync_tool([], Milestones())]), streamed)
-    model = sync_model(Overtaken(), wrong=[0, 2], depth=1)
-    messages = drive(BUILDERS[0](model, [sync_tool([], Milestones())]), streamed)
-    assert transcript(messages) == transcript(plain)
-    report = report_of(model)
-    assert (report.ahead.kept, report.ahead.wasted) == (TURNS - 2, 2)
+    assert (report.ahead.kept, report.ahead.wasted) == (TURNS - len(wrong), len(wrong))
+    assert report.total.claims == TURNS - len(wrong)
+    if not wrong:
+        assert sorted(model.asked) == list(range(TURNS + 1))  # each once
 
 
 @pytest.mark.parametrize("streamed", [False, True])

@@ -1,59 +1,40 @@
-"""ChatAgentRT on the real runtime with the real nano model, on every path."""
+"""ChatAgentRT on the real runtime with the real nano model: answers, tokens, sessions."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
+from langchain.agents.middleware import SummarizationMiddleware
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+    trim_messages,
+)
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph
 
 from agentrt import Priority, ToolCall, priority, speculable
 from agentrt.adapters.langchain import ChatAgentRT, report_of, speculate
+from agentrt.adapters.langchain.messages import openai_messages
 from agentrt.errors import ConfigurationError, InvalidRequestError, ModelNotFoundError, PromptTooLongError
-from agentrt.runtime import LocalRuntime, RuntimeConfig
+from agentrt.runtime import LocalRuntime
 from agentrt.testing import ScriptedSpeculator
+from tests.adapters.langchain.chats import HELLO, QUESTION, RESULT, SYSTEM, WAYS, get_weather, whole
+from tests.adapters.langchain.graphs import in_line
 from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.real_model
 
-SYSTEM = SystemMessage("You are a helpful assistant.")
-QUESTION = HumanMessage("What is the weather in Oslo?")
-
-
-@pytest.fixture(scope="module")
-def runtime() -> Iterator[LocalRuntime]:
-    exact = RuntimeConfig(
-        memory_bytes=32 * 2**20, inference_precision="f32", kv_cache_precision="f32", threads=1
-    )
-    with LocalRuntime.open("nano", exact) as opened:
-        yield opened
-
-
-@pytest.fixture
-def chat(runtime: LocalRuntime) -> ChatAgentRT:
-    return ChatAgentRT(runtime=runtime, max_tokens=48)
-
-
-@tool
-def get_weather(city: str) -> str:
-    """Current weather in a city."""
-    return f'{{"city": "{city}", "temperature": 12, "sky": "light rain"}}'
-
-
-def collect(chunks: list[Any]) -> AIMessageChunk:
-    merged = chunks[0]
-    for chunk in chunks[1:]:
-        merged = merged + chunk
-    assert isinstance(merged, AIMessageChunk)
-    return merged
+ASKED: Any = {"messages": [QUESTION]}
 
 
 def without_ids(message: AIMessage) -> tuple[Any, ...]:
@@ -68,11 +49,7 @@ def test_all_four_paths_say_the_same(chat: ChatAgentRT, tools: list[Any]) -> Non
     model: Any = chat.bind_tools(tools) if tools else chat
     messages = [SYSTEM, QUESTION]
 
-    async def both() -> list[AIMessage]:
-        streamed = [chunk async for chunk in model.astream(messages)]
-        return [await model.ainvoke(messages), collect(streamed)]
-
-    answers = [model.invoke(messages), collect(list(model.stream(messages))), *asyncio.run(both())]
+    answers = [ask(model, messages) for ask in WAYS.values()]
     assert [without_ids(answer) for answer in answers] == [without_ids(answers[0])] * 4
     usage = answers[0].usage_metadata
     assert usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"] > 0
@@ -83,7 +60,7 @@ def test_all_four_paths_say_the_same(chat: ChatAgentRT, tools: list[Any]) -> Non
 def test_a_tool_call_comes_whole_with_its_id(chat: ChatAgentRT) -> None:
     model = chat.bind_tools([get_weather])
     chunks = [chunk for chunk in model.stream([SYSTEM, QUESTION]) if chunk.tool_call_chunks]
-    merged = collect(chunks)
+    merged = whole(chunks)
     assert len(chunks) == len(merged.tool_calls)
     assert merged.tool_calls, "the nano model should call its weather tool"
     assert merged.tool_calls[0]["id"]
@@ -91,25 +68,12 @@ def test_a_tool_call_comes_whole_with_its_id(chat: ChatAgentRT) -> None:
     assert merged.invalid_tool_calls == []
 
 
-def test_the_result_of_a_tool_goes_back_to_the_model(chat: ChatAgentRT) -> None:
-    messages = create_agent(chat, [get_weather], system_prompt=SYSTEM.text).invoke({"messages": [QUESTION]})[
-        "messages"
-    ]
-    assert [type(message) for message in messages] == [HumanMessage, AIMessage, ToolMessage, AIMessage]
-    assert "12" in messages[-1].text
-
-
 def test_options_reach_the_runtime(chat: ChatAgentRT) -> None:
-    long = chat.invoke([SYSTEM, HumanMessage("Hello!")])
-    short = chat.bind(max_tokens=2).invoke([SYSTEM, HumanMessage("Hello!")])
+    short = chat.bind(max_tokens=2).invoke(HELLO)
     assert short.response_metadata["finish_reason"] == "length"
     assert short.usage_metadata["output_tokens"] == 2
-    stopped = chat.invoke([SYSTEM, HumanMessage("Hello!")], stop=[long.text[3:5]])
-    assert stopped.text == long.text[:3]
-    sampled = [
-        chat.model_copy(update={"temperature": 1.5, "seed": 7}).invoke([QUESTION]).text for _ in range(2)
-    ]
-    assert sampled[0] == sampled[1]
+    sampling = chat.model_copy(update={"temperature": 1.5, "seed": 7})
+    assert sampling.invoke(HELLO).text == sampling.invoke(HELLO).text
 
 
 def test_the_priority_in_force_goes_along(chat: ChatAgentRT, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,8 +87,8 @@ def test_the_priority_in_force_goes_along(chat: ChatAgentRT, monkeypatch: pytest
 
     monkeypatch.setattr(engine, "submit", note)
     with priority(Priority.PROACTIVE):
-        create_agent(chat, []).invoke({"messages": [QUESTION]})
-        asyncio.run(create_agent(chat, []).ainvoke({"messages": [QUESTION]}))
+        create_agent(chat, []).invoke(ASKED)
+        asyncio.run(create_agent(chat, []).ainvoke(ASKED))
         chat.model_copy(update={"priority": Priority.REACTIVE}).invoke([QUESTION])
     assert asked == [Priority.PROACTIVE, Priority.PROACTIVE, Priority.REACTIVE]
 
@@ -188,30 +152,17 @@ def test_tool_choice(chat: ChatAgentRT, choice: Any, calls: bool) -> None:
     assert bool(answer.tool_calls) is calls
 
 
-def test_wrong_use_raises(chat: ChatAgentRT, runtime: LocalRuntime) -> None:
+def test_wrong_use_raises(chat: ChatAgentRT) -> None:
     with pytest.raises(InvalidRequestError, match="no tool is called 'other'"):
         chat.bind_tools([get_weather], tool_choice="other").invoke([QUESTION])
     with pytest.raises(ConfigurationError, match="only one of the two"):
-        ChatAgentRT(runtime=runtime, model="other")
+        ChatAgentRT(runtime=chat.runtime, model="other")
     with pytest.raises(ModelNotFoundError):
         ChatAgentRT(model="no-such-model")
-    with pytest.raises(ConfigurationError, match="temprature"):
-        ChatAgentRT(runtime=runtime, temprature=1.0)
-    with pytest.raises(PromptTooLongError):
-        chat.invoke("word " * 100_000)
     with pytest.raises(InvalidRequestError, match=r"foo.*no such option.*temperature"):
         chat.invoke("hi", foo=1)
     with pytest.raises(InvalidRequestError, match="empty"):
         chat.invoke("")
-
-
-def test_a_model_opened_by_name_is_shared_by_its_copies() -> None:
-    chat = ChatAgentRT(model="nano")
-    assert chat.model_copy().runtime is chat.runtime
-    assert chat.profile is not None
-    assert chat.profile["max_input_tokens"] == chat.runtime.context_length
-    assert chat.profile["tool_calling"] is True
-    chat.runtime.close()
 
 
 def test_speculation_beside_the_local_model(chat: ChatAgentRT) -> None:
@@ -222,9 +173,9 @@ def test_speculation_beside_the_local_model(chat: ChatAgentRT) -> None:
     def get_weather(city: str) -> str:
         """Current weather in a city."""
         started.set()
-        return f'{{"city": "{city}", "temperature": 12, "sky": "light rain"}}'
+        return RESULT
 
-    plain = create_agent(chat, [get_weather], system_prompt=SYSTEM.text).invoke({"messages": [QUESTION]})
+    plain = create_agent(chat, [get_weather], system_prompt=SYSTEM.text).invoke(ASKED)
     (asked,) = plain["messages"][1].tool_calls
     started.clear()
 
@@ -238,16 +189,15 @@ def test_speculation_beside_the_local_model(chat: ChatAgentRT) -> None:
         Waiting(runtime=chat.runtime), ScriptedSpeculator([ToolCall(asked["name"], asked["args"])])
     )
     assert isinstance(model, ChatAgentRT)
-    fast = create_agent(model, [get_weather], system_prompt=SYSTEM.text).invoke({"messages": [QUESTION]})
+    fast = create_agent(model, [get_weather], system_prompt=SYSTEM.text).invoke(ASKED)
     assert [m.text for m in fast["messages"]] == [m.text for m in plain["messages"]]
     assert report_of(model).total.claims == 1
 
 
-def test_the_thread_of_a_graph_is_a_session(runtime: LocalRuntime) -> None:
-    chat = ChatAgentRT(runtime=runtime, max_tokens=4, app="graphs")
+def test_the_thread_of_a_graph_is_a_session(exact_runtime: LocalRuntime) -> None:
+    chat = ChatAgentRT(runtime=exact_runtime, max_tokens=4, app="graphs")
     agent = create_agent(chat, [], checkpointer=InMemorySaver())
-    begin: Any = {"messages": [QUESTION]}
-    service = runtime.bind("graphs")
+    service = exact_runtime.bind("graphs")
     sessions = lambda: sorted(str(context.session) for context in service.contexts())  # noqa: E731
 
     def thread(name: str) -> Any:
@@ -255,10 +205,10 @@ def test_the_thread_of_a_graph_is_a_session(runtime: LocalRuntime) -> None:
 
     chat.invoke([QUESTION])
     assert sessions() == []
-    agent.invoke(begin, thread("one"))
-    agent.invoke(begin, thread("one"))
-    list(agent.stream(begin, thread("two"), stream_mode="messages"))
-    asyncio.run(agent.ainvoke(begin, thread("three")))
+    agent.invoke(ASKED, thread("one"))
+    agent.invoke(ASKED, thread("one"))
+    list(agent.stream(ASKED, thread("two"), stream_mode="messages"))
+    asyncio.run(agent.ainvoke(ASKED, thread("three")))
     assert sessions() == ["one", "three", "two"]
     chat.bind(session="mine").invoke([QUESTION])
     assert "mine" in sessions()
@@ -269,27 +219,145 @@ def test_the_thread_of_a_graph_is_a_session(runtime: LocalRuntime) -> None:
 @pytest.mark.parametrize(
     "thread", [7, uuid.UUID(int=7), "", "x" * 257, "a\nb"], ids=["int", "UUID", "empty", "long", "lines"]
 )
-def test_a_thread_that_cannot_name_a_session_is_refused(runtime: LocalRuntime, thread: Any) -> None:
-    chat = ChatAgentRT(runtime=runtime, max_tokens=4, app="graphs")
-    begin: Any = {"messages": [QUESTION]}
+def test_a_thread_that_cannot_name_a_session_is_refused(exact_runtime: LocalRuntime, thread: Any) -> None:
+    chat = ChatAgentRT(runtime=exact_runtime, max_tokens=4, app="graphs")
     config: Any = {"configurable": {"thread_id": thread}}
     agent = create_agent(chat, [], checkpointer=InMemorySaver())
     ways: list[Callable[[], Any]] = [
-        lambda: agent.invoke(begin, config),
-        lambda: list(agent.stream(begin, config, stream_mode="messages")),
-        lambda: asyncio.run(agent.ainvoke(begin, config)),
+        lambda: agent.invoke(ASKED, config),
+        lambda: list(agent.stream(ASKED, config, stream_mode="messages")),
+        lambda: asyncio.run(agent.ainvoke(ASKED, config)),
     ]
     for way in ways:
         with pytest.raises(InvalidRequestError, match=r"str\(thread_id\)") as caught:
             way()
         assert caught.value.field == "thread_id"
-    assert runtime.bind("graphs").contexts() == []
+    assert exact_runtime.bind("graphs").contexts() == []
     for session in (None, "mine"):  # the way out that the message names
-        graph = StateGraph(MessagesState)
         bound = chat.bind(session=session)
-        graph.add_node("model", lambda state, bound=bound: {"messages": [bound.invoke(state["messages"])]})
-        graph.add_edge(START, "model")
-        graph.compile().invoke(begin, config)
-    (context,) = runtime.bind("graphs").contexts()
+        ask: Any = lambda state, bound=bound: {"messages": [bound.invoke(state["messages"])]}  # noqa: E731
+        in_line(model=ask).compile().invoke(ASKED, config)
+    (context,) = exact_runtime.bind("graphs").contexts()
     assert context.session == "mine"
-    runtime.bind("graphs").delete(context)
+    exact_runtime.bind("graphs").delete(context)
+
+
+# Numbers of tokens.
+
+CALL: Any = {"name": "get_weather", "args": {"city": "Oslo"}, "id": "call_1", "type": "tool_call"}
+HISTORY: list[BaseMessage] = [
+    SYSTEM,
+    QUESTION,
+    AIMessage("", tool_calls=[CALL]),
+    ToolMessage('{"temperature": 12}', tool_call_id="call_1"),
+    AIMessage("In Oslo it is 12 degrees."),
+    HumanMessage("Thanks!"),
+]
+
+
+def test_tokens_of_a_text(chat: ChatAgentRT) -> None:
+    ids = chat.get_token_ids("What is the weather?")
+    assert chat.get_num_tokens("What is the weather?") == len(ids) > 1
+    assert b"".join(map(chat.runtime.token_text, ids)) == b"What is the weather?"
+    mine = chat.model_copy(update={"custom_get_token_ids": lambda text: [1, 2, 3]})
+    assert mine.get_token_ids("x") == [1, 2, 3]
+    assert mine.get_num_tokens_from_messages(HISTORY[:2]) == 6
+
+
+@pytest.mark.parametrize("tools", [[], [get_weather]])
+@pytest.mark.parametrize("length", [2, 4, 6])
+def test_a_prompt_is_counted_as_the_answer_counts_it(
+    chat: ChatAgentRT, tools: list[Any], length: int
+) -> None:
+    usage = chat.bind_tools(tools).invoke(HISTORY[:length]).usage_metadata
+    assert chat.get_num_tokens_from_messages(HISTORY[:length], tools) == usage["input_tokens"]
+
+
+def test_every_part_of_a_conversation_has_a_number(chat: ChatAgentRT) -> None:
+    count = chat.get_num_tokens_from_messages
+    assert count([]) == 0
+    for first in range(len(HISTORY)):
+        for last in range(first + 1, len(HISTORY) + 1):
+            assert 0 < count(HISTORY[first:last]) <= count(HISTORY[first:last], [get_weather])
+    for empty in (HumanMessage(""), HumanMessage([])):
+        with pytest.raises(InvalidRequestError):
+            chat.invoke([*HISTORY, empty])
+        assert count(HISTORY) <= count([*HISTORY, empty])
+        assert count([*HISTORY, empty]) < count([*HISTORY, empty], [get_weather])
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"strategy": "first"}, {"allow_partial": True}, {"start_on": "human"}]
+)
+def test_histories_are_trimmed_to_what_the_model_counts(chat: ChatAgentRT, options: Any) -> None:
+    long = [*HISTORY[:5], *(HumanMessage(f"Question {number}?") for number in range(300)), HISTORY[5]]
+    with pytest.raises(PromptTooLongError):
+        chat.invoke(long)
+    limit = 500
+    with_system = {} if options.get("strategy") == "first" else {"include_system": True}
+    kept = trim_messages(long, max_tokens=limit, token_counter=chat, **with_system, **options)
+    assert 2 < len(kept) < len(long)
+    assert isinstance(kept[0], SystemMessage)
+    answer = chat.invoke(kept)
+    assert limit - 30 < answer.usage_metadata["input_tokens"] <= limit
+
+
+def test_a_history_is_summarized_within_the_context_of_the_model(exact_runtime: LocalRuntime) -> None:
+    chat = ChatAgentRT(runtime=exact_runtime, max_tokens=16)
+    history: list[Any] = []
+    for number in range(200):
+        history += [HumanMessage(f"What is the weather in town {number}?"), AIMessage("It is cold and wet.")]
+    assert chat.get_num_tokens_from_messages(history) > exact_runtime.context_length
+    middleware = SummarizationMiddleware(
+        chat,
+        trigger=("fraction", 0.5),  # of the profile's max_input_tokens
+        keep=("messages", 4),
+        token_counter=chat.get_num_tokens_from_messages,
+        summary_prompt="Summarize:\n{messages}",
+        trim_tokens_to_summarize=None,  # so that the summary's own prompt is too long, and is cut
+    )
+    answered: Any = create_agent(chat, [], middleware=[middleware]).invoke(
+        {"messages": [*history, HumanMessage("Hello!")]}
+    )
+    assert answered["messages"][-1].text
+    assert len(answered["messages"]) < 10
+
+
+# Messages in the shape of other providers, and of version 1 of content.
+
+SHAPES: list[Any] = [
+    [{"type": "text", "text": "I look."}, CALL],
+    [
+        {"type": "text", "text": "I look."},
+        {"type": "tool_use", "id": "call_1", "name": "get_weather", "input": {}},
+    ],
+    [{"type": "reasoning", "reasoning": "Hm."}, {"type": "text", "text": "I look."}, CALL],
+    [{"type": "thinking", "thinking": "Hm.", "signature": "x"}, {"type": "text", "text": "I look."}],
+]
+
+
+@pytest.mark.parametrize("content", SHAPES, ids=["v1", "anthropic", "reasoning", "thinking"])
+def test_blocks_that_repeat_a_call_or_reason_are_left_out(content: Any) -> None:
+    (message,) = openai_messages([AIMessage(content, tool_calls=[CALL])])
+    assert message["content"] == "I look."
+    assert [call["id"] for call in message["tool_calls"]] == ["call_1"]
+
+
+def test_a_call_that_is_in_the_content_only_stays() -> None:
+    block = {"type": "tool_use", "id": "call_2", "name": "get_weather", "input": {"city": "Rome"}}
+    (message,) = openai_messages([AIMessage([block])])
+    assert [call["id"] for call in message["tool_calls"]] == ["call_2"]
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_an_agent_goes_on_with_messages_of_version_1(exact_runtime: LocalRuntime, streaming: bool) -> None:
+    def messages(output_version: str) -> list[Any]:
+        chat = ChatAgentRT(
+            runtime=exact_runtime, max_tokens=64, output_version=output_version, streaming=streaming
+        )
+        return create_agent(chat, [get_weather]).invoke(ASKED)["messages"]  # type: ignore[no-any-return]
+
+    old, new = messages("v0"), messages("v1")
+    assert [type(message) for message in new] == [HumanMessage, AIMessage, ToolMessage, AIMessage]
+    assert [message.text for message in new] == [message.text for message in old]
+    assert new[-1].content[0]["type"] == "text"

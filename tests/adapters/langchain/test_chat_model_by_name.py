@@ -15,41 +15,38 @@ from typing import Any
 import pytest
 from langchain.chat_models import init_chat_model as langchain_init_chat_model
 from langchain_core.load import dumpd, load
-from langchain_core.messages import HumanMessage
 
 from agentrt.adapters.langchain import ChatAgentRT, init_chat_model, speculate
-from agentrt.adapters.langchain.chat_model.named_runtimes import NAMED_RUNTIMES
+from agentrt.adapters.langchain.chat_model import named_runtimes
 from agentrt.errors import ConfigurationError, ModelNotFoundError
 from agentrt.priority import Priority
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.nano import DRAFT_DIRECTORY
 from agentrt.testing import ScriptedSpeculator
+from tests.adapters.langchain.chats import HELLO
 
 pytestmark = pytest.mark.real_model
-HELLO = [HumanMessage("Hello!")]
 
 
 @pytest.fixture(autouse=True)
 def _nothing_kept() -> Iterator[None]:
     """No runtime of another test is open."""
     yield
-    NAMED_RUNTIMES._kept.clear()
+    named_runtimes._kept.clear()
     gc.collect()
-
-
-def nano() -> ChatAgentRT:
-    return ChatAgentRT(model="nano", max_tokens=8, seed=3, priority=Priority.PROACTIVE, stop=["zzz"])
 
 
 @pytest.fixture
 def chat() -> ChatAgentRT:
-    return nano()
+    return ChatAgentRT(model="nano", max_tokens=8, seed=3, priority=Priority.PROACTIVE, stop=["zzz"])
 
 
 def test_chat_models_of_one_name_share_a_runtime(chat: ChatAgentRT, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LocalRuntime, "open", lambda *args, **options: pytest.fail("it was opened again"))
     assert ChatAgentRT(model="nano").runtime is chat.runtime
     assert init_chat_model("agentrt:nano").runtime is chat.runtime
+    profile: Any = chat.profile
+    assert (profile["max_input_tokens"], profile["tool_calling"]) == (chat.runtime.context_length, True)
 
 
 @pytest.mark.check
@@ -62,7 +59,7 @@ def test_a_runtime_that_was_closed_is_opened_again(chat: ChatAgentRT) -> None:
 
 
 def test_the_runtime_closes_with_the_last_chat_model() -> None:
-    chat = nano()
+    chat = ChatAgentRT(model="nano")
     runtime = weakref.ref(chat.runtime)
     copied = chat.model_copy()
     del chat
@@ -112,7 +109,7 @@ def test_a_copy_by_pickle_has_all_fields(chat: ChatAgentRT) -> None:
 
 @pytest.mark.check
 def test_unpickling_opens_a_model_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = pickle.dumps(nano())
+    data = pickle.dumps(ChatAgentRT(model="nano"))
     gc.collect()
     opened: list[Any] = []
     real = LocalRuntime.open

@@ -10,17 +10,15 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from agentrt import DraftRequest, ToolCall
-from agentrt.adapters.langchain.speculation.chat_model_speculator import ChatModelSpeculator, tool_calls
+from agentrt.adapters.langchain.speculation.turns import ChatModelSpeculator, tool_calls
 from agentrt.drafts import DraftCost
 from tests.adapters.doubles import ScriptedChat
 from tests.patience import PATIENCE_S
 
 
-def drafts(speculator: ChatModelSpeculator, samples: int) -> list[ToolCall]:
-    async def collect() -> list[ToolCall]:
-        return [call async for call in speculator.drafts(DraftRequest([], [], samples))]
-
-    return asyncio.run(collect())
+async def drafts(model: ScriptedChat, use_async: bool, request: DraftRequest) -> list[ToolCall]:
+    speculator = ChatModelSpeculator(model, [HumanMessage("hi")], [], use_async=use_async)
+    return [call async for call in speculator.drafts(request)]
 
 
 @pytest.mark.parametrize("use_async", [False, True])
@@ -30,8 +28,7 @@ def test_the_calls_of_every_sample_are_drafts(use_async: bool) -> None:
         script=[[("look", {"q": "a"}), ("look", {"q": "b"})]],
         gate=lambda turn: threads.append(threading.current_thread()),
     )
-    speculator = ChatModelSpeculator(model, [HumanMessage("hi")], [], use_async=use_async)
-    found = drafts(speculator, samples=3)
+    found = asyncio.run(drafts(model, use_async, DraftRequest([], [], 3)))
     assert [(call.name, call.arguments) for call in found] == [
         ("look", {"q": "a"}),
         ("look", {"q": "b"}),
@@ -78,12 +75,8 @@ def test_samples_are_charged_by_their_usage_or_by_the_estimate(
 ) -> None:
     spent: list[DraftCost] = []
 
-    async def ask() -> None:
-        speculator = ChatModelSpeculator(model(), [HumanMessage("hi")], [], use_async=use_async)
-        request = DraftRequest([{"role": "x"}], [], 3, spend=spent.append)
-        assert [call async for call in speculator.drafts(request)] == []
-
-    asyncio.run(ask())
+    request = DraftRequest([{"role": "x"}], [], 3, spend=spent.append)
+    assert asyncio.run(drafts(model(), use_async, request)) == []
     assert sum(spent, DraftCost()) == cost
 
 
@@ -102,14 +95,9 @@ def test_samples_that_are_cut_off_have_cost_what_they_sent(use_async: bool) -> N
             asked.release()
             await asyncio.Event().wait()
 
-    async def ask() -> None:
-        speculator = ChatModelSpeculator(Slow(), [HumanMessage("hi")], [], use_async=use_async)
-        request = DraftRequest([{"role": "x"}], [], 2, spend=spent.append)
-        async for _ in speculator.drafts(request):
-            raise AssertionError("there can be no draft yet")
-
     async def main() -> None:
-        task = asyncio.create_task(ask())
+        request = DraftRequest([{"role": "x"}], [], 2, spend=spent.append)
+        task = asyncio.create_task(drafts(Slow(), use_async, request))
         for _ in range(2):
             await asyncio.to_thread(asked.acquire)
         task.cancel()
@@ -129,13 +117,8 @@ def test_samples_that_are_cut_off_have_cost_what_they_sent(use_async: bool) -> N
 def test_a_sample_that_the_budget_does_not_allow_is_not_sent() -> None:
     model = ScriptedChat()
     spent: list[DraftCost] = []
-
-    async def ask() -> None:
-        speculator = ChatModelSpeculator(model, [HumanMessage("hi")], [], use_async=True)
-        request = DraftRequest([], [], 3, spend=spent.append, affords=lambda cost: len(spent) < 2)
-        assert [call async for call in speculator.drafts(request)] == []
-
-    asyncio.run(ask())
+    request = DraftRequest([], [], 3, spend=spent.append, affords=lambda cost: len(spent) < 2)
+    assert asyncio.run(drafts(model, True, request)) == []
     assert len(model.asked) == len(spent) == 2
 
 

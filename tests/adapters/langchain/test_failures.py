@@ -11,11 +11,11 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph import MessagesState
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Command, interrupt
 
-from agentrt import SpeculationConfig, ToolCall, speculable
+from agentrt import ToolCall, speculable
 from agentrt.adapters.langchain import report_of, speculate
 from agentrt.errors import ConfigurationError, NotSpeculableError
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
@@ -25,46 +25,43 @@ from tests.adapters.langchain.graphs import (
     THREE,
     adrive,
     agent,
+    asking,
     async_tool,
+    in_line,
+    run,
     sync_tool,
 )
 
 
-def test_a_predictor_that_fails_or_hangs_is_not_noticed() -> None:
-    class Broken(ScriptedChat):
-        async def _agenerate(self, *args: Any, **kwargs: Any) -> Any:
-            raise ConnectionError("refused")
+class Broken(ScriptedChat):
+    async def _agenerate(self, *args: Any, **kwargs: Any) -> Any:
+        raise ConnectionError("refused")
+
+
+@pytest.mark.parametrize(
+    ("draft_s", "drafts", "seconds"),
+    [(10**6, 0, 3 * 17 + 10), (1, 2, 3 * 10 + 10)],
+    ids=["hangs", "is right"],
+)
+def test_a_predictor_that_fails_or_hangs_is_not_noticed(draft_s: int, drafts: int, seconds: int) -> None:
+    predictors = [Broken(), ScriptedChat(script=THREE, delay=draft_s)]
+    model = speculate(ScriptedChat(script=THREE, delay=10), predictors, samples=2)
 
     async def main() -> float:
-        hanging = ScriptedChat(script=THREE, delay=10**6)
-        model = speculate(ScriptedChat(script=THREE, delay=10), [Broken(), hanging])
         messages = await adrive(agent(model, [async_tool(7, [])]), False)
         assert messages[-1].content == "done"
-        assert report_of(model).turns[0].problems == ("Broken failed: ConnectionError",)
         return asyncio.get_running_loop().time()
 
-    assert run_in_virtual_time(main) == 3 * 17 + 10
-
-
-def test_one_of_several_predictors_is_enough() -> None:
-    async def main() -> float:
-        predictors = [ScriptedSpeculator([OSError()]), ScriptedChat(script=THREE[:1], delay=1)]
-        model = speculate(ScriptedChat(script=THREE[:1], delay=10), predictors, samples=2)
-        await adrive(agent(model, [async_tool(9, [])]), False)
-        assert report_of(model).turns[0].drafts == 2
-        return asyncio.get_running_loop().time()
-
-    assert run_in_virtual_time(main) == 10 + 10
+    assert run_in_virtual_time(main) == seconds
+    turn = report_of(model).turns[0]
+    assert (set(turn.problems), turn.drafts) == ({"Broken failed: ConnectionError"}, drafts)
 
 
 def test_arguments_edited_by_a_person_run_for_real_under_a_checkpointer() -> None:
     runs: list[str] = []
     look = async_tool(1, runs, before_approval=True)
     predictor = ScriptedSpeculator([ToolCall("look", {"q": "q0"})])
-    bound = speculate(ScriptedChat(script=THREE[:1], delay=5), predictor).bind_tools([look])
-
-    async def ask(state: MessagesState) -> Any:
-        return {"messages": [await bound.ainvoke(state["messages"])]}
+    model = speculate(ScriptedChat(script=THREE[:1], delay=5), predictor)
 
     async def review(state: MessagesState) -> Any:
         message = state["messages"][-1]
@@ -73,19 +70,11 @@ def test_arguments_edited_by_a_person_run_for_real_under_a_checkpointer() -> Non
         calls = [{**message.tool_calls[0], "args": edited}]
         return {"messages": [message.model_copy(update={"tool_calls": calls})]}
 
-    graph = StateGraph(MessagesState).add_node(ask).add_node(review).add_node("tools", ToolNode([look]))
-    graph.add_edge(START, "ask").add_edge("ask", "review").add_edge("review", "tools")
-    app = graph.compile(checkpointer=InMemorySaver())
-
-    async def main() -> str:
-        config = {"configurable": {"thread_id": "1"}}
-        await app.ainvoke(INPUT, config)
-        done = await app.ainvoke(Command(resume={"q": "edited"}), config)
-        return str(done["messages"][-1].content)
-
-    assert run_in_virtual_time(main) == "found edited 3"
+    app = in_line(ask=asking(model, look), review=review, tools=ToolNode([look])).compile(InMemorySaver())
+    done = run(app, INPUT, Command(resume={"q": "edited"}))
+    assert done["messages"][-1].content == "found edited 3"
     assert runs == ["q0", "edited"]
-    assert report_of(bound).turns[0].calls[0].reason == "the arguments were edited"
+    assert report_of(model).turns[0].calls[0].reason == "the arguments were edited"
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -169,17 +158,3 @@ def test_wrong_use_raises() -> None:
             speculate(plain, plain).bind_tools([wrong])
         with pytest.raises(NotSpeculableError, match="above @tool"):
             create_agent(speculate(plain, plain), [wrong]).invoke(INPUT)
-
-
-def test_the_bound_of_speculations_holds() -> None:
-    runs: list[str] = []
-
-    async def main() -> None:
-        drafts = [ToolCall("look", {"q": str(number)}) for number in range(9)]
-        model = speculate(
-            ScriptedChat(delay=5), ScriptedSpeculator(drafts), config=SpeculationConfig(max_speculations=2)
-        )
-        await model.bind_tools([async_tool(1, runs)]).ainvoke("hi")
-
-    run_in_virtual_time(main)
-    assert runs == ["0", "1"]

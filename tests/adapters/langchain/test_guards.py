@@ -10,68 +10,44 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import (
-    AgentMiddleware,
     HumanInTheLoopMiddleware,
-    PIIMiddleware,
-    SummarizationMiddleware,
-    ToolCallLimitMiddleware,
-    after_model,
     wrap_tool_call,
 )
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.prebuilt import ToolNode
 from langgraph.types import Command, interrupt
 
-from agentrt import SpeculationConfig, SpeculationSession, ToolCall, speculable
-from agentrt.adapters.langchain import allow_speculation, report_of, speculate
+from agentrt import SpeculationSession, ToolCall, speculable
+from agentrt.adapters.langchain import report_of, speculate
 from agentrt.adapters.langchain.guards import guards
-from agentrt.config import TurnAhead
 from agentrt.reports.events import DraftRefused, PredictorSkipped, SpeculationEvent, SpeculationStarted
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
 from agentrt.tools import restrictions
 from tests.adapters.doubles import Calls, Oracle, ScriptedChat
-from tests.adapters.langchain.graphs import INPUT, async_tool
+from tests.adapters.langchain.graphs import (
+    INPUT,
+    ONE,
+    THREAD,
+    asking,
+    async_tool,
+    in_line,
+    judged,
+    run,
+    speculating,
+)
 from tests.adapters.langchain.guarded_agents import (
     GUARDED,
-    UNGUARDED,
+    agent_with,
     guard_bypasses,
-    looking,
-    run_agent,
 )
 from tests.patience import PATIENCE_S
 
-ONE: list[Calls] = [[("look", {"q": "q0"})]]
-THREAD: Any = {"configurable": {"thread_id": "1"}}
 APPROVE: Any = Command(resume={"decisions": [{"type": "approve"}]})
 REJECT: Any = Command(resume={"decisions": [{"type": "reject"}]})
 RESPOND: Any = Command(resume={"decisions": [{"type": "respond", "message": "ask Ann"}]})
-AHEAD = SpeculationConfig(turn_ahead=TurnAhead())
-
-
-class Silent(ScriptedChat):
-    """Calls without a word beside the call, as lookahead requests need it."""
-
-    def _begin(self, messages: Any) -> Any:
-        message = super()._begin(messages)
-        return message.model_copy(update={"content": ""}) if message.tool_calls else message
-
-
-def speculating(script: list[Calls] = ONE, config: SpeculationConfig | None = None) -> Any:
-    return speculate(Silent(script=script, delay=10), Oracle(script, delay=1), config=config)
-
-
-def run(app: Any, *inputs: Any) -> Any:
-    """Invoke an app with each input in turn, in virtual time; return the last state."""
-
-    async def main() -> Any:
-        for each in inputs:
-            state = await app.ainvoke(each, THREAD)
-        return state
-
-    return run_in_virtual_time(main)
 
 
 def agent(model: Any, tools: list[BaseTool], *middleware: Any, **options: Any) -> Any:
@@ -82,29 +58,15 @@ def hitl(**interrupt_on: Any) -> Any:
     return HumanInTheLoopMiddleware(interrupt_on)
 
 
-def refusal(model: Any) -> str:
-    """Why the only predictor of the first turn was not started."""
-    (problem,) = report_of(model).turns[0].problems
-    return str(problem).partition("was not started: ")[2]
-
-
 # Each kind of guard.
 
 
 @pytest.mark.parametrize("kind", GUARDED)
 def test_no_guard_is_bypassed_and_the_report_says_why(kind: str) -> None:
-    runs: list[str] = []
-    report = run_agent(*GUARDED[kind], looking(runs))
-    assert runs == []
+    build, answer = GUARDED[kind]
+    runs, report = judged(build, INPUT, *[answer] * (answer is not None))
+    assert (runs, report.total.wasted) == (0, 0)
     assert report.turns[0].problems
-    assert report.total.wasted == 0
-
-
-@pytest.mark.parametrize("kind", UNGUARDED)
-def test_without_a_guard_the_same_draft_is_claimed(kind: str) -> None:
-    runs: list[str] = []
-    assert run_agent(UNGUARDED[kind], None, looking(runs)).total.claims == 1
-    assert runs == ["secret"]
 
 
 def test_without_the_graph_its_guards_are_bypassed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +98,7 @@ def test_a_person_approves_each_tool_by_itself() -> None:
     predictor = ScriptedSpeculator([ToolCall(name, args) for name, args in script[0]])
     model = speculate(ScriptedChat(script=script, delay=10), predictor)
     app = agent(model, [async_tool(0, runs), read], hitl(look=True))
-    run(app, INPUT)
+    run(app)
     assert runs == ["b"]
     assert report_of(model).turns[0].problems == (
         "ScriptedSpeculator drafted look: the middleware HumanInTheLoopMiddleware has to let the call pass",
@@ -152,10 +114,9 @@ def test_a_tool_may_run_before_the_approval_if_it_says_so(answer: Any, content: 
     runs: list[str] = []
     model = speculating()
     app = agent(model, [async_tool(0, runs, before_approval=True)], hitl(look=True))
-    run(app, INPUT)
+    run(app)
     assert runs == ["q0"]
-    state = run(app, answer)
-    assert str(state["messages"][2].content).startswith(content)
+    assert str(run(app, answer)["messages"][2].content).startswith(content)
     assert runs == ["q0"]
     assert report_of(model).total.claims == (answer is APPROVE)
 
@@ -186,111 +147,11 @@ def test_decisions_against_a_call_do_not_stop_the_speculation_of_its_tool(
 
 
 def test_a_tools_own_guard_is_asked_also_before_an_approval() -> None:
-    runs: list[str] = []
     options: Any = {"before_approval": True, "guard": lambda arguments: arguments["q"] != "q0"}
-    run(agent(speculating(), [async_tool(0, runs, **options)], hitl(look=True)), INPUT)
-    assert runs == []
-
-
-def test_a_subclass_of_a_known_middleware_is_a_guard_of_all_tools() -> None:
-    class Stricter(HumanInTheLoopMiddleware):
-        pass
-
-    model, runs = speculating(), list[str]()
-    run(agent(model, [async_tool(0, runs)], Stricter({})), INPUT)
-    assert refusal(model) == "the middleware Stricter has to let the call pass"
-
-
-@pytest.mark.parametrize(
-    ("middleware", "claims"),
-    [
-        (ToolCallLimitMiddleware(tool_name="look", run_limit=1), 0),
-        (ToolCallLimitMiddleware(tool_name="other", run_limit=1), 1),
-        (PIIMiddleware("email"), 1),
-        (PIIMiddleware("email", apply_to_output=True), 0),
-        (SummarizationMiddleware(ScriptedChat()), 1),
-    ],
-)
-def test_langchains_middleware_guards_what_it_can_prevent(middleware: Any, claims: int) -> None:
-    model = speculating()
-    run(agent(model, [async_tool(0, [])], middleware), INPUT)
-    assert report_of(model).total.claims == claims
-
-
-# Middleware and nodes that decide nothing.
-
-
-async def passing(request: Any, handler: Any) -> Any:
-    return await handler(request)
-
-
-@allow_speculation
-class Logger(AgentMiddleware):
-    async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
-        return await handler(request)
-
-    async def aafter_model(self, state: Any, runtime: Any) -> Any:
-        return None
-
-
-def test_middleware_that_decides_nothing_says_so() -> None:
-    @after_model
-    def count(state: Any, runtime: Any) -> Any:
-        return None
-
-    def claims(*middleware: Any) -> int:
-        model = speculating()
-        run(agent(model, [async_tool(0, [])], *middleware), INPUT)
-        return int(report_of(model).total.claims)
-
-    marked = [allow_speculation(count), allow_speculation(wrap_tool_call(passing)), Logger()]
-    assert claims(*marked) == 1
-    assert claims(*marked, wrap_tool_call(name="another")(passing)) == 0
-
-
-def test_nodes_and_wrappers_that_decide_nothing_say_so() -> None:
-    @allow_speculation
-    async def count(state: MessagesState) -> Any:
-        return {}
-
-    @allow_speculation
-    async def log(request: Any, handler: Any) -> Any:
-        return await handler(request)
-
-    def claims(node: Any, wrapper: Any) -> int:
-        model = speculating()
-        look = async_tool(0, [])
-        bound = model.bind_tools([look])
-
-        async def ask(state: MessagesState) -> Any:
-            return {"messages": [await bound.ainvoke(state["messages"])]}
-
-        graph = StateGraph(MessagesState).add_node("ask", ask).add_node("count", node)
-        graph.add_node("tools", ToolNode([look], awrap_tool_call=wrapper)).add_edge(START, "ask")
-        graph.add_edge("ask", "count").add_conditional_edges("count", tools_condition)
-        run(graph.add_edge("tools", "ask").compile(), INPUT)
-        return int(report_of(model).total.claims)
-
-    async def unmarked(state: MessagesState) -> Any:
-        return {}
-
-    assert claims(count, log) == 1
-    assert claims(unmarked, log) == 0
-    assert claims(count, passing) == 0
+    assert judged(agent_with(hitl(look=True)), **options)[0] == 0
 
 
 # Graphs.
-
-
-def test_interrupts_that_an_invocation_asks_for_count() -> None:
-    runs: list[str] = []
-    app = agent(speculating(), [async_tool(0, runs)])
-
-    async def main() -> None:
-        await app.ainvoke(INPUT, THREAD, interrupt_before=["tools"])
-
-    run_in_virtual_time(main)
-    assert runs == []
 
 
 def test_only_the_tools_of_a_guarded_node_wait() -> None:
@@ -306,41 +167,38 @@ def test_only_the_tools_of_a_guarded_node_wait() -> None:
         return q
 
     look = async_tool(0, runs)
-    model = speculate(ScriptedChat(script=script, delay=10), Oracle(script, delay=1))
-    bound = model.bind_tools([safe, look])
-
-    async def ask(state: MessagesState) -> Any:
-        return {"messages": [await bound.ainvoke(state["messages"])]}
+    model = speculating(script)
 
     def route(state: MessagesState) -> Any:
         calls: Any = state["messages"][-1].tool_calls  # type: ignore[union-attr]
         return {"safe": "safe", "look": "sensitive"}[calls[0]["name"]] if calls else END
 
-    graph = StateGraph(MessagesState).add_node("ask", ask).add_edge(START, "ask")
+    graph = in_line(ask=asking(model, safe, look))
     graph.add_node("safe", ToolNode([safe])).add_node("sensitive", ToolNode([look]))
     graph.add_conditional_edges("ask", route)
     graph.add_edge("safe", "ask").add_edge("sensitive", "ask")
-    run(graph.compile(checkpointer=InMemorySaver(), interrupt_before=["sensitive"]), INPUT)
+    run(graph.compile(InMemorySaver(), interrupt_before=["sensitive"]))
     assert runs == ["a"]
     assert report_of(model).total.claims == 1
 
 
 @pytest.mark.parametrize("timeout", [None, 60])
 def test_an_agent_within_a_graph_is_judged_by_itself(timeout: float | None) -> None:
-    model, runs = speculating(), list[str]()
-    worker = create_agent(model, [async_tool(0, runs)])
-
-    async def work(state: MessagesState) -> Any:
-        return await worker.ainvoke({"messages": state["messages"]})
-
     async def write(state: MessagesState) -> Any:
         assert interrupt("publish?") == "yes"
         return {}
 
-    graph = StateGraph(MessagesState).add_node("work", work, timeout=timeout).add_node("write", write)
-    graph.add_edge(START, "work").add_edge("work", "write")
-    run(graph.compile(checkpointer=InMemorySaver(), interrupt_after=["work"]), INPUT)
-    assert report_of(model).total.claims == 1
+    def build(model: Any, look: BaseTool) -> Any:
+        worker = create_agent(model, [look])
+
+        async def work(state: MessagesState) -> Any:
+            return await worker.ainvoke({"messages": state["messages"]})
+
+        graph = StateGraph(MessagesState).add_node("work", work, timeout=timeout).add_node("write", write)
+        graph.add_edge(START, "work").add_edge("work", "write")
+        return graph.compile(InMemorySaver(), interrupt_after=["work"])
+
+    assert judged(build)[1].total.claims == 1
 
 
 def test_a_model_within_a_tool_is_not_judged_by_the_agent_around_it() -> None:
@@ -368,11 +226,12 @@ def test_a_graph_that_does_not_show_its_guards_has_some(
 
     monkeypatch.setattr(guards, "enclosing_graphs", unreadable)
     restrictions._warn_of.cache_clear()
-    model, runs = speculating([*ONE, [("look", {"q": "q1"})]]), list[str]()
-    state = run(agent(model, [async_tool(0, runs)]), INPUT)
+    model = speculating([*ONE, [("look", {"q": "q1"})]])
+    state = run(agent(model, [async_tool(0, [])]))
     assert state["messages"][-1].content == "done"
     assert report_of(model).total.misses == 2
-    assert refusal(model) == "the guards of the run could not be read"
+    (problem,) = report_of(model).turns[0].problems
+    assert "was not started: the guards of the run could not be read" in str(problem)
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
         "no tool runs speculatively, but those with before_approval=True"
     ]
@@ -380,11 +239,7 @@ def test_a_graph_that_does_not_show_its_guards_has_some(
 
 def test_a_model_without_a_graph_has_no_guards() -> None:
     runs: list[str] = []
-
-    async def main() -> None:
-        await speculating().bind_tools([async_tool(0, runs)]).ainvoke("hi")
-
-    run_in_virtual_time(main)
+    run_in_virtual_time(lambda: speculating().bind_tools([async_tool(0, runs)]).ainvoke("hi"))
     assert runs == ["q0"]
 
 
@@ -448,48 +303,11 @@ def test_only_what_the_request_offers_runs(bind: Callable[..., Any], claims: int
         """Do something else."""
         return q
 
-    async def main() -> None:
-        await bind(speculating(), [async_tool(0, runs), other]).ainvoke("hi")
-
-    run_in_virtual_time(main)
+    run_in_virtual_time(lambda: bind(speculating(), [async_tool(0, runs), other]).ainvoke("hi"))
     assert len(runs) == claims
 
 
 # Results that must not leave the process.
-
-
-@wrap_tool_call
-async def redact(request: Any, handler: Any) -> Any:
-    message = await handler(request)
-    return message.model_copy(update={"content": "redacted"})
-
-
-class Masking(AgentMiddleware):
-    def before_model(self, state: Any, runtime: Any) -> Any:
-        return None
-
-
-@pytest.mark.parametrize(
-    ("middleware", "options", "ahead"),
-    [
-        ((), {}, 1),
-        ((hitl(other=True),), {}, 1),
-        ((hitl(look=True),), {}, 0),
-        ((allow_speculation(redact),), {}, 0),
-        ((Masking(),), {}, 0),
-        ((PIIMiddleware("email"),), {}, 1),
-        ((PIIMiddleware("email", apply_to_tool_results=True),), {}, 0),
-        ((), {"interrupt_after": ["tools"]}, 0),
-        ((), {"interrupt_before": ["model"]}, 0),
-    ],
-)
-def test_no_request_is_sent_ahead_past_a_guard(middleware: Any, options: Any, ahead: int) -> None:
-    model = speculating(config=AHEAD)
-    app = agent(model, [async_tool(0, [], before_approval=True)], *middleware, **options)
-    run(app, INPUT, *[None] * len(options))
-    report = report_of(model)
-    assert report.ahead.kept + report.ahead.wasted == ahead
-    assert report.total.wasted == 0
 
 
 def test_no_engine_gets_a_result_that_needs_an_approval() -> None:
@@ -538,8 +356,7 @@ def test_a_speculation_within_a_node_takes_no_answer_of_a_person(drafted: str) -
             assert await session.acall(call) == "yes"
         return {}
 
-    graph = StateGraph(MessagesState).add_node("node", node).add_edge(START, "node")
-    app = graph.compile(checkpointer=InMemorySaver())
+    app = in_line(node=node).compile(InMemorySaver())
     assert run(app, INPUT)["__interrupt__"][0].value == "may I look for a?"
     assert "__interrupt__" not in run(app, Command(resume="yes"))
     assert runs == [("a", "yes")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import copy
 import dataclasses
@@ -10,47 +9,22 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import pytest
-from langchain.agents import create_agent
 from langchain.tools import ToolRuntime
 from langchain_core.tools import BaseTool, InjectedToolArg, InjectedToolCallId, StructuredTool, tool
 from langgraph.prebuilt import InjectedState
 from pydantic import BaseModel
 
 from agentrt import SpeculationSession, ToolCall, speculable
-from agentrt.adapters.langchain import report_of, speculate
 from agentrt.adapters.langchain.tools.injected_arguments import InjectedArguments, stand_ins
 from agentrt.errors import NotSpeculableError, SpeculationError
-from agentrt.reports.report import SpeculationReport
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
 from agentrt.tools.real_call import speculative_run
-from tests.adapters.doubles import ScriptedChat
-from tests.adapters.langchain.graphs import adrive, transcript
+from tests.adapters.langchain.graphs import after_turn, ran, ran_plain
 from tests.patience import until
 
 pytestmark = pytest.mark.usefixtures("prediction_is_free")
 
-LOOK = ("look", {"q": "a"})
 INJECTED = Annotated[Any, InjectedToolArg()]
-
-
-def ran(look: BaseTool) -> tuple[list[Any], SpeculationReport]:
-    """Let an agent make the call of ``look`` that was predicted; return its messages and the report."""
-
-    async def main() -> tuple[list[Any], SpeculationReport]:
-        predictor = ScriptedSpeculator([ToolCall(*LOOK)], delay=1)
-        model = speculate(ScriptedChat(script=[[LOOK]], delay=10), predictor)
-        messages = await adrive(create_agent(model, [look]), False)
-        return transcript(messages), report_of(model)
-
-    return run_in_virtual_time(main)
-
-
-def without_speculation(look: BaseTool) -> list[Any]:
-    async def main() -> list[Any]:
-        agent = create_agent(ScriptedChat(script=[[LOOK]], delay=10), [look])
-        return transcript(await adrive(agent, False))
-
-    return run_in_virtual_time(main)
 
 
 def test_an_argument_that_the_tool_does_not_use_is_no_part_of_the_call() -> None:
@@ -64,7 +38,7 @@ def test_an_argument_that_the_tool_does_not_use_is_no_part_of_the_call() -> None
 
     messages, report = ran(speculable(look))
     assert (len(given), report.total.claims) == (1, 1)
-    assert messages == without_speculation(look)
+    assert messages == ran_plain(look)
     assert isinstance(given[1], ToolRuntime), "the real call has it"
 
 
@@ -93,7 +67,7 @@ def test_a_speculation_that_uses_one_is_a_miss(use: Callable[[Any], Any]) -> Non
         return f"found {q} for {use(runtime)}"
 
     messages, report = ran(speculable(look))
-    assert messages == without_speculation(look)
+    assert messages == ran_plain(look)
     assert "anonymous" not in str(messages)
     assert (report.total.claims, report.total.misses) == (0, 1)
     assert report.turns[0].calls[0].reason == (
@@ -187,10 +161,7 @@ def test_calls_of_the_function_claim() -> None:
     shown = speculable(StructuredTool(name="look", description="Look.", args_schema=schema, coroutine=look))
 
     async def main() -> None:
-        async with SpeculationSession([shown], ScriptedSpeculator([made])) as session:
-            with session.turn([], []) as turn:
-                await asyncio.sleep(1)
-                turn.bind([made])
+        async with after_turn(shown, [made]) as session:
             assert shown.coroutine is not None
             assert await shown.coroutine(runtime=object(), q="a") == "found a"
             assert session.report().total.claims == 1
@@ -209,11 +180,6 @@ def with_id(q: str, number: str) -> str:
     return q
 
 
-def test_a_call_id_with_a_default_is_refused() -> None:
-    with pytest.raises(NotSpeculableError, match="number"):
-        speculable(StructuredTool.from_function(with_id, args_schema=WithId))
-
-
 class Looking(BaseTool):
     name: str = "look"
     description: str = "Look."
@@ -222,16 +188,21 @@ class Looking(BaseTool):
         return q
 
 
-def test_arguments_without_a_default_stay_refused() -> None:
-    with pytest.raises(NotSpeculableError, match=r"\['state'\] without a default"):
-        speculable(Looking())
+@tool
+def with_runtime(q: str, runtime: INJECTED = None) -> str:
+    """Look."""
+    return q
 
 
-def test_a_preparation_has_no_injected_arguments() -> None:
-    @tool
-    def look(q: str, runtime: INJECTED = None) -> str:
-        """Look."""
-        return q
-
-    with pytest.raises(NotSpeculableError, match="prepare"):
-        speculable(look, prepare=print, commit=print, discard=print)
+@pytest.mark.parametrize(
+    ("look", "options", "message"),
+    [
+        (StructuredTool.from_function(with_id, args_schema=WithId), {}, "number"),
+        (Looking(), {}, r"\['state'\] without a default"),
+        (with_runtime, {"prepare": print, "commit": print, "discard": print}, "prepare"),
+    ],
+    ids=["call id with a default", "no default", "preparation"],
+)
+def test_what_an_injected_argument_cannot_be_is_refused(look: BaseTool, options: Any, message: str) -> None:
+    with pytest.raises(NotSpeculableError, match=message):
+        speculable(look, **options)

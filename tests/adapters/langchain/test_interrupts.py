@@ -123,6 +123,38 @@ def calling_a_tool(state: Any) -> Any:
     return asking.invoke(state)
 
 
+class Unbound:
+    """Raises for every attribute, as proxies of what is not there yet do."""
+
+    __slots__ = ("absent",)
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError("outside of a request")
+
+
+request = Unbound()
+
+
+def plain_of_request(state: Any) -> Any:
+    return {"messages": [AIMessage(str(request))]}
+
+
+def asking_of_request(state: Any) -> Any:
+    return interrupt(str(request))
+
+
+class Compiled:
+    """Has no code that can be read."""
+
+    __module__ = "compiled_elsewhere"
+    __call__ = operator.itemgetter("messages")
+
+
+@allow_speculation
+def marked(state: Any) -> Any:
+    return interrupt("?")
+
+
 INTERRUPTING: list[Any] = [
     Desk().run,
     Branch().run,
@@ -139,6 +171,8 @@ INTERRUPTING: list[Any] = [
     functools.partial(by_argument, interrupt),
     RunnableLambda(Desk().run),
     RunnableLambda(by_dict) | RunnableLambda(plain),
+    asking_of_request,
+    Compiled(),
 ]
 FREE: list[Any] = [
     plain,
@@ -149,6 +183,8 @@ FREE: list[Any] = [
     ToolNode([asking]),
     ScriptedChat(script=[]),
     operator.itemgetter("messages"),
+    plain_of_request,
+    marked,
 ]
 
 
@@ -162,48 +198,9 @@ def test_ordinary_nodes_do_not_interrupt(node: Any) -> None:
     assert not may_interrupt(node)
 
 
-class Unbound:
-    """Raises for every attribute, as proxies of what is not there yet do."""
-
-    __slots__ = ("absent",)
-
-    def __getattr__(self, name: str) -> Any:
-        raise RuntimeError("outside of a request")
-
-
-request = Unbound()
-
-
-def test_an_object_that_shows_no_attributes_has_no_parts() -> None:
-    def plain_of_request(state: Any) -> Any:
-        return {"messages": [AIMessage(str(request))]}
-
-    def asking_of_request(state: Any) -> Any:
-        return interrupt(str(request))
-
-    assert not may_interrupt(plain_of_request)
-    assert may_interrupt(asking_of_request)
-
-
-def test_a_callable_without_readable_code_may_interrupt() -> None:
-    class Compiled:
-        __module__ = "compiled_elsewhere"
-        __call__ = operator.itemgetter("messages")
-
-    assert may_interrupt(Compiled())
-
-
 def test_a_node_that_reaches_too_much_may_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MAX_VISITED", 2)
     assert may_interrupt(Plain().run)
-
-
-def test_a_node_that_decides_nothing_says_so() -> None:
-    def node(state: Any) -> Any:
-        return interrupt("?")
-
-    assert may_interrupt(node)
-    assert not may_interrupt(allow_speculation(node))
 
 
 @wrap_model_call

@@ -6,17 +6,17 @@ import asyncio
 import contextlib
 import copy
 import dataclasses
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import pytest
-from langchain.agents import create_agent
 from langchain.tools import ToolRuntime
-from langchain_core.runnables import RunnableConfig, RunnableLambda
-from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool, tool
-from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.prebuilt import InjectedState, InjectedStore, ToolNode, tools_condition
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool, InjectedToolCallId, tool
+from langgraph.graph import MessagesState
+from langgraph.prebuilt import InjectedState, InjectedStore
 from langgraph.runtime import Runtime
 
 from agentrt import ToolCall, speculable
@@ -24,15 +24,13 @@ from agentrt.adapters.langchain import report_of, speculate
 from agentrt.adapters.langchain.tools.injected_arguments import InjectedArguments, stand_ins
 from agentrt.adapters.langchain.tools.known_values import ReadArguments
 from agentrt.errors import ConfigurationError, NotSpeculableError, SpeculationError
-from agentrt.reports.report import SpeculationReport
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
 from agentrt.tools.real_call import speculative_run
 from tests.adapters.doubles import Milestones, ScriptedChat
-from tests.adapters.langchain.graphs import INPUT, transcript
+from tests.adapters.langchain import graphs
+from tests.adapters.langchain.graphs import INPUT, LOOK, ran, ran_plain
 
 pytestmark = pytest.mark.usefixtures("prediction_is_free")
-
-LOOK = ("look", {"q": "a"})
 
 
 @dataclass
@@ -40,54 +38,14 @@ class Context:
     user: str
 
 
-def agent(model: Any, tools: Any) -> Any:
-    return create_agent(model, tools, context_schema=Context)
+agent: Any = functools.partial(graphs.agent, schema=Context)
+hand_built: Any = functools.partial(graphs.hand_built, schema=Context)
+builders = pytest.mark.parametrize("build", [agent, hand_built], ids=["agent", "hand built"])
+ANN: Any = {"build": agent, "context": Context("ann")}
 
 
-def hand_built(model: Any, tools: Any, node: Any = None) -> Any:
-    bound = model.bind_tools(tools)
-
-    def call(state: MessagesState) -> Any:
-        return {"messages": [bound.invoke(state["messages"])]}
-
-    async def acall(state: MessagesState) -> Any:
-        return {"messages": [await bound.ainvoke(state["messages"])]}
-
-    graph = StateGraph(MessagesState, context_schema=Context)
-    graph.add_node("agent", RunnableLambda(call, afunc=acall)).add_node("tools", node or ToolNode(tools))
-    graph.add_edge(START, "agent").add_edge("tools", "agent")
-    return graph.add_conditional_edges("agent", tools_condition).compile()
-
-
-Ran = tuple[list[Any], SpeculationReport]
-
-
-def ran(look: BaseTool, build: Any = agent, users: Any = ("ann",), **config: Any) -> Ran:
-    """Let an agent make the predicted call of ``look`` for each of ``users`` at once; return the last one's
-    messages, and the report.
-    """
-
-    async def main() -> Ran:
-        predictor = ScriptedSpeculator(*([ToolCall(*LOOK)] for _ in users), delay=1)
-        model = speculate(ScriptedChat(script=[[LOOK]], delay=10), predictor)
-        app = build(model, [look])
-        runs = [app.ainvoke(INPUT, config, context=Context(user)) for user in users]
-        return [transcript(each["messages"]) for each in await asyncio.gather(*runs)], report_of(model)
-
-    messages, report = run_in_virtual_time(main)
-    return messages[-1], report
-
-
-def without_speculation(look: BaseTool, **config: Any) -> list[Any]:
-    async def main() -> list[Any]:
-        app = agent(ScriptedChat(script=[[LOOK]], delay=10), [look])
-        return transcript((await app.ainvoke(INPUT, config, context=Context("ann")))["messages"])
-
-    return run_in_virtual_time(main)
-
-
-def context_tool(given: list[Any], **options: Any) -> BaseTool:
-    @speculable(**({"reads": ["context"]} | options))
+def context_tool(given: list[Any]) -> BaseTool:
+    @speculable(reads=["context"])
     @tool
     async def look(q: str, runtime: ToolRuntime[Context, Any]) -> str:
         """Look."""
@@ -97,18 +55,23 @@ def context_tool(given: list[Any], **options: Any) -> BaseTool:
     return look
 
 
-@pytest.mark.parametrize("build", [agent, hand_built])
+def runtime_with(context: Any) -> Any:
+    given: Any = {"state": {}, "config": {}, "stream_writer": print, "tool_call_id": "1", "store": None}
+    return ToolRuntime(context=context, **given)
+
+
+@builders
 def test_a_tool_that_reads_the_context_claims(build: Any) -> None:
     given: list[Any] = []
     look = context_tool(given)
-    messages, report = ran(look, build)
+    messages, report = ran(look, build=build, context=Context("ann"))
     assert (len(given), report.total.claims) == (1, 1)
     assert isinstance(given[0], ToolRuntime)
-    assert messages == without_speculation(look)
+    assert messages == ran_plain(look, **ANN)
     assert "found a for ann" in str(messages)
 
 
-@pytest.mark.parametrize("build", [agent, hand_built])
+@builders
 def test_a_sync_tool_that_reads_the_context_claims(build: Any) -> None:
     runs: list[str] = []
     milestones = Milestones()
@@ -130,9 +93,19 @@ def test_a_sync_tool_that_reads_the_context_claims(build: Any) -> None:
 
 def test_runs_at_one_time_have_each_their_context() -> None:
     given: list[Any] = []
-    messages, report = ran(context_tool(given), users=("bob", "cid", "ann"))
-    assert "found a for ann" in str(messages)
-    assert (len(given), report.total.claims) == (3, 3)
+    look = context_tool(given)
+    model = speculate(
+        ScriptedChat(script=[[LOOK]], delay=10), ScriptedSpeculator(*[[ToolCall(*LOOK)]] * 3, delay=1)
+    )
+    app = agent(model, [look])
+
+    async def main() -> list[Any]:
+        users = ("bob", "cid", "ann")
+        return await asyncio.gather(*(app.ainvoke(INPUT, context=Context(user)) for user in users))
+
+    for user, state in zip(("bob", "cid", "ann"), run_in_virtual_time(main), strict=True):
+        assert f"found a for {user}" in str(state["messages"])
+    assert (len(given), report_of(model).total.claims) == (3, 3)
 
 
 def test_a_context_that_has_no_schema_is_known_too() -> None:
@@ -142,55 +115,35 @@ def test_a_context_that_has_no_schema_is_known_too() -> None:
         """Look."""
         return f"found {q} for {runtime.context}"
 
-    async def main() -> tuple[str, int]:
-        model = speculate(ScriptedChat(script=[[LOOK]], delay=10), ScriptedSpeculator([ToolCall(*LOOK)]))
-        messages = (await create_agent(model, [look]).ainvoke(INPUT))["messages"]
-        return str(messages), report_of(model).total.claims
-
-    messages, claims = run_in_virtual_time(main)
-    assert "found a for None" in messages
-    assert claims == 1
+    messages, report = ran(look)
+    assert "found a for None" in str(messages)
+    assert report.total.claims == 1
 
 
-@pytest.mark.parametrize("equal", [True, False])
-def test_the_context_of_the_call_must_equal_that_of_the_speculation(equal: bool) -> None:
+class Odd(Context):
+    def __eq__(self, other: object) -> bool:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("context", [Context("ann"), Context("eve"), Odd("eve")])
+def test_the_context_of_the_call_must_equal_that_of_the_speculation(context: Context) -> None:
     given: list[Any] = []
     look = context_tool(given)
-    user = "ann" if equal else "eve"
 
     async def run_tools(state: MessagesState) -> Any:
         (call,) = state["messages"][-1].tool_calls  # type: ignore[union-attr]
-        runtime = ToolRuntime(
-            state=state, context=Context(user), config={}, stream_writer=print, tool_call_id="1", store=None
-        )
-        return {"messages": [await look.ainvoke({**call, "args": {**call["args"], "runtime": runtime}})]}
+        arguments = {**call["args"], "runtime": runtime_with(context)}
+        return {"messages": [await look.ainvoke({**call, "args": arguments})]}
 
-    messages, report = ran(look, lambda model, tools: hand_built(model, tools, run_tools))
-    assert f"found a for {user}" in str(messages)
-    assert (report.total.claims, len(given)) == ((1, 1) if equal else (0, 2))
-    if not equal:
-        assert (
-            report.turns[0].calls[0].reason == "the context or configuration that the tool reads was another"
-        )
-
-
-def test_a_context_that_cannot_be_compared_is_another() -> None:
-    class Odd(Context):
-        def __eq__(self, other: object) -> bool:
-            raise SystemExit
-
-    look = context_tool([])
-
-    async def run_tools(state: MessagesState) -> Any:
-        (call,) = state["messages"][-1].tool_calls  # type: ignore[union-attr]
-        runtime = ToolRuntime(
-            state=state, context=Odd("eve"), config={}, stream_writer=print, tool_call_id="1", store=None
-        )
-        return {"messages": [await look.ainvoke({**call, "args": {**call["args"], "runtime": runtime}})]}
-
-    messages, report = ran(look, lambda model, tools: hand_built(model, tools, run_tools))
-    assert "found a for eve" in str(messages)
-    assert report.total.claims == 0
+    build = functools.partial(hand_built, node=run_tools)
+    messages, report = ran(look, build=build, context=Context("ann"))
+    assert f"found a for {context.user}" in str(messages)
+    if context.user == "ann":
+        assert (report.total.claims, len(given)) == (1, 1)
+    else:
+        assert (report.total.claims, len(given)) == (0, 2)
+        (call,) = report.turns[0].calls
+        assert call.reason == "the context or configuration that the tool reads was another"
 
 
 def swallowed(runtime: Any) -> Any:
@@ -208,19 +161,33 @@ OTHER_USES: dict[str, Callable[[Any], Any]] = {
     "runtime.config": lambda runtime: sorted(runtime.config["metadata"])[:0],
     "runtime.emit_output_delta": lambda runtime: runtime.emit_output_delta("half"),
     "runtime.execution_info": lambda runtime: runtime.execution_info is None,
+    "settings['tags']": lambda config: config.get("tags", ()) and "",
+    "settings['metadata']": lambda config: config["metadata"] and "",
+    "settings['configurable']['checkpoint_ns']": lambda it: it["configurable"]["checkpoint_ns"] and "",
+    "settings['configurable']['__pregel_send']": lambda it: "__pregel_send" in it["configurable"] and "",
+    "settings": lambda config: dict(config) and "",
+    "settings['configurable']": lambda config: list(config["configurable"]) and "",
 }
 
 
 @pytest.mark.parametrize("name", OTHER_USES)
-def test_a_speculation_that_uses_more_of_the_runtime_is_a_miss(name: str) -> None:
+def test_a_speculation_that_uses_more_than_what_is_known_is_a_miss(name: str) -> None:
     @speculable(reads=["context"])
-    @tool
-    async def look(q: str, runtime: ToolRuntime[Context, Any]) -> str:
+    @tool("look")
+    async def of_runtime(q: str, runtime: ToolRuntime[Context, Any]) -> str:
         """Look."""
         return f"found {OTHER_USES[name](runtime)} for {runtime.context.user}"
 
-    messages, report = ran(look)
-    assert messages == without_speculation(look)
+    @speculable(reads=["configurable"])
+    @tool("look")
+    async def of_config(q: str, settings: RunnableConfig) -> str:
+        """Look."""
+        return f"found {OTHER_USES[name](settings)}"
+
+    look = of_runtime if name.startswith("runtime") else of_config
+    config = {"configurable": {"tone": "loud"}}
+    messages, report = ran(look, config=config, **ANN)
+    assert messages == ran_plain(look, config=config, **ANN)
     assert (report.total.claims, report.total.misses) == (0, 1)
     assert report.turns[0].calls[0].reason == (
         f"the speculation failed: look uses {name}, which belongs to the real call. It runs when the model "
@@ -283,38 +250,14 @@ BY_CONFIG = [look_by_runtime, look_by_config, speculable(Looking(), reads={"conf
 
 
 @pytest.mark.parametrize("look", BY_CONFIG)
-@pytest.mark.parametrize("build", [agent, hand_built])
+@builders
 def test_a_tool_that_reads_what_the_user_has_configured_claims(look: BaseTool, build: Any) -> None:
     look = look.model_copy(update={"name": "look"})
-    config = {"tone": "loud", "thread_id": "7"}
-    messages, report = ran(look, build, configurable=config)
+    run: Any = {"config": {"configurable": {"tone": "loud", "thread_id": "7"}}, "context": Context("ann")}
+    messages, report = ran(look, build=build, **run)
     assert report.total.claims == 1
-    assert messages == without_speculation(look, configurable=config)
+    assert messages == ran_plain(look, build=agent, **run)
     assert "loud low 7" in str(messages)
-
-
-OTHER_ENTRIES: dict[str, Callable[[Any], Any]] = {
-    "settings['tags']": lambda config: config.get("tags", ()) and "",
-    "settings['metadata']": lambda config: config["metadata"] and "",
-    "settings['configurable']['checkpoint_ns']": lambda it: it["configurable"]["checkpoint_ns"] and "",
-    "settings['configurable']['__pregel_send']": lambda it: "__pregel_send" in it["configurable"] and "",
-    "settings": lambda config: dict(config) and "",
-    "settings['configurable']": lambda config: list(config["configurable"]) and "",
-}
-
-
-@pytest.mark.parametrize("name", OTHER_ENTRIES)
-def test_a_speculation_that_reads_more_of_the_configuration_is_a_miss(name: str) -> None:
-    @speculable(reads=["configurable"])
-    @tool
-    async def look(q: str, settings: RunnableConfig) -> str:
-        """Look."""
-        return f"found{OTHER_ENTRIES[name](settings)}"
-
-    messages, report = ran(look, configurable={"tone": "loud"})
-    assert "found" in str(messages)
-    assert report.total.claims == 0
-    assert f"look uses {name}, which" in report.turns[0].calls[0].reason
 
 
 def test_a_configuration_that_differs_at_the_call_is_a_miss() -> None:
@@ -331,28 +274,23 @@ def test_a_configuration_that_differs_at_the_call_is_a_miss() -> None:
         (call,) = state["messages"][-1].tool_calls  # type: ignore[union-attr]
         return {"messages": [await look.ainvoke(call, {"configurable": {"tone": "soft"}})]}
 
-    messages, report = ran(
-        look, lambda model, tools: hand_built(model, tools, run_tools), configurable={"tone": "loud"}
-    )
+    build = functools.partial(hand_built, node=run_tools)
+    messages, report = ran(look, build=build, config={"configurable": {"tone": "loud"}})
     assert (runs, report.total.claims) == (["loud", "soft"], 0)
     assert "soft" in str(messages)
 
 
 def test_calls_of_the_function_claim() -> None:
     given: list[Any] = []
-    look = context_tool(given)
-    assert isinstance(look, StructuredTool)
+    look: Any = context_tool(given)
 
     async def run_tools(state: MessagesState, runtime: Runtime[Context]) -> Any:
         (call,) = state["messages"][-1].tool_calls  # type: ignore[union-attr]
-        own = ToolRuntime(
-            state={}, context=runtime.context, config={}, stream_writer=print, tool_call_id=None, store=None
-        )
-        assert look.coroutine is not None
-        found = await look.coroutine(**call["args"], runtime=own)
+        found = await look.coroutine(**call["args"], runtime=runtime_with(runtime.context))
         return {"messages": [{"role": "tool", "content": found, "tool_call_id": call["id"]}]}
 
-    messages, report = ran(look, lambda model, tools: hand_built(model, tools, run_tools))
+    build = functools.partial(hand_built, node=run_tools)
+    messages, report = ran(look, build=build, context=Context("ann"))
     assert "found a for ann" in str(messages)
     assert (len(given), report.total.claims) == (1, 1)
 

@@ -11,21 +11,26 @@ from typing import Annotated, Any
 
 import pytest
 from langchain.agents import create_agent
+from langchain_core.messages import ToolMessage
+from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool
+from langgraph.graph import MessagesState
 
 from agentrt import ToolCall, speculable
 from agentrt.adapters.langchain import report_of, speculable_mcp_tools, speculate
 from agentrt.errors import ConfigurationError
 from agentrt.reports.report import SpeculationReport
-from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
+from agentrt.testing import ScriptedSpeculator
 from agentrt.tools.speculable import speculable_tool
 from tests.adapters.doubles import Calls, ScriptedChat
-from tests.adapters.langchain.graphs import adrive, transcript
+from tests.adapters.langchain.graphs import adrive, ran, ran_plain
 from tests.patience import until
 
 pytestmark = pytest.mark.usefixtures("prediction_is_free")
 
 SCHEMA = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}
+FIND: list[Calls] = [[("find", {"q": "a"})]]
+RIGHT = [ToolCall("find", {"q": "a"})]
 READS, WRITES = {"readOnlyHint": True}, {"readOnlyHint": False, "destructiveHint": None}
 
 
@@ -93,34 +98,11 @@ def test_a_server_that_is_not_trusted_marks_nothing(trusted: Any) -> None:
         speculable_mcp_tools([loaded("find", READS)], trusted=trusted)
 
 
-def driven(
-    tools: Sequence[BaseTool], script: Sequence[Calls], predicted: Sequence[ToolCall] | None
-) -> tuple[list[Any], SpeculationReport | None]:
-    """Run the script's calls in an agent; return its messages, with artifacts, and its report."""
-
-    async def main() -> tuple[list[Any], SpeculationReport | None]:
-        model: Any = ScriptedChat(script=list(script), delay=10)
-        if predicted is not None:
-            model = speculate(model, ScriptedSpeculator(predicted, delay=1))
-        messages = await adrive(create_agent(model, list(tools)), False)
-        artifacts = [getattr(message, "artifact", None) for message in messages]
-        status = [getattr(message, "status", None) for message in messages]
-        report = None if predicted is None else report_of(model)
-        return [transcript(messages), artifacts, status], report
-
-    return run_in_virtual_time(main)
-
-
 def test_a_predicted_call_is_claimed_with_its_blocks_and_artifact() -> None:
     runs: list[str] = []
     tools = [loaded("find", READS, runs)]
-    script: list[Calls] = [[("find", {"q": "a"})]]
-    plain, _ = driven(tools, script, None)
-    messages, report = driven(
-        speculable_mcp_tools(tools, trusted=True), script, [ToolCall("find", {"q": "a"})]
-    )
-    assert messages == plain
-    assert report is not None
+    messages, report = ran(*speculable_mcp_tools(tools, trusted=True), script=FIND)
+    assert messages == ran_plain(*tools, script=FIND)
     assert (report.total.claims, runs) == (1, ["find a"] * 2)
 
 
@@ -128,8 +110,7 @@ def test_a_write_outdates_what_was_read_before_it() -> None:
     runs: list[str] = []
     tools = [loaded("find", READS, runs), loaded("delete", WRITES, runs)]
     script: list[Calls] = [[("delete", {"q": "a"}), ("find", {"q": "a"})]]
-    _, report = driven(speculable_mcp_tools(tools, trusted=True), script, [ToolCall("find", {"q": "a"})])
-    assert report is not None
+    _, report = ran(*speculable_mcp_tools(tools, trusted=True), script=script, drafts=RIGHT)
     assert (report.total.claims, report.total.misses) == (0, 1)
     assert runs.count("find a") == 2
 
@@ -137,36 +118,39 @@ def test_a_write_outdates_what_was_read_before_it() -> None:
 # The package itself, with version 1 of mcp, as it needs.
 
 
+Messages = list[Any]
+
+
 def mcp_agent(
-    functions: dict[Callable[..., Any], bool | None],
-    script: Sequence[Calls],
-    predicted: Sequence[ToolCall] | None,
-    **options: Any,
-) -> tuple[list[Any], SpeculationReport | None]:
-    """:func:`driven` with the tools that the package loads from a real server in this process."""
+    function: Callable[..., Any], script: Sequence[Calls] = FIND, drafts: Any = None, **options: Any
+) -> tuple[Messages, Messages, SpeculationReport]:
+    """Run an agent, with and without speculation, on what the package loads from a server in this process.
+
+    The ids of blocks, which differ in all runs, are left out. Returns the messages with and without, and the
+    report.
+    """
     package: Any = pytest.importorskip("langchain_mcp_adapters.tools", reason="needs langchain-mcp-adapters")
     from tests.adapters.mcp_servers import connected, server_of
 
-    async def main() -> tuple[list[Any], SpeculationReport | None]:
-        async with connected(server_of(functions)) as session:
-            tools = await package.load_mcp_tools(session, **options)
-            model: Any = ScriptedChat(script=list(script), delay=10)
-            if predicted is not None:
-                model = speculate(model, ScriptedSpeculator(predicted, delay=1))
-                tools = speculable_mcp_tools(tools, trusted=True)
-            messages = await adrive(create_agent(model, tools), False)
-            artifacts = [getattr(message, "artifact", None) for message in messages]
-            status = [getattr(message, "status", None) for message in messages]
-            report = None if predicted is None else report_of(model)
-            return [_without_block_ids(transcript(messages)), artifacts, status], report
+    def build(model: Any, _: Any) -> Any:
+        async def node(state: MessagesState) -> Any:
+            async with connected(server_of({function: True})) as session:
+                tools = await package.load_mcp_tools(session, **options)
+                if getattr(model, "_agentrt_state", None) is not None:
+                    tools = speculable_mcp_tools(tools, trusted=True)
+                return await create_agent(model, tools).ainvoke(state)  # type: ignore[arg-type]
 
-    return run_in_virtual_time(main)
+        return RunnableLambda(node)
+
+    messages, report = ran(build=build, script=script, drafts=drafts)
+    plain = ran_plain(build=build, script=script)
+    return _without_block_ids(messages), _without_block_ids(plain), report
 
 
-def _without_block_ids(messages: list[Any]) -> list[Any]:
+def _without_block_ids(messages: Messages) -> Messages:
     return [
-        (kind, [{**block, "id": ""} for block in content] if isinstance(content, list) else content, calls)
-        for kind, content, calls in messages
+        (kind, [{**block, "id": ""} for block in content] if isinstance(content, list) else content, *rest)
+        for kind, content, *rest in messages
     ]
 
 
@@ -181,26 +165,17 @@ async def broken(q: str) -> str:
     raise LookupError(q)
 
 
-FIND: list[Calls] = [[("find", {"q": "a"})]]
-RIGHT = [ToolCall("find", {"q": "a"})]
-
-
 def test_the_packages_tools_are_claimed_with_structured_content() -> None:
-    plain, _ = mcp_agent({find: True}, FIND, None)
-    messages, report = mcp_agent({find: True}, FIND, RIGHT)
+    messages, plain, report = mcp_agent(find)
     assert messages == plain
-    assert messages[1][2] == {"structured_content": {"found": "a"}}
-    assert report is not None
+    assert messages[2][3] == {"structured_content": {"found": "a"}}
     assert (report.total.claims, report.total.wasted) == (1, 0)
 
 
 def test_an_error_of_the_server_is_that_of_the_real_call() -> None:
-    script: list[Calls] = [[("broken", {"q": "a"})]]
-    plain, _ = mcp_agent({broken: True}, script, None)
-    messages, report = mcp_agent({broken: True}, script, [ToolCall("broken", {"q": "a"})])
+    messages, plain, report = mcp_agent(broken, [[("broken", {"q": "a"})]])
     assert messages == plain
-    assert messages[2][2] == "error"
-    assert report is not None
+    assert messages[2][4] == "error"
     assert (report.total.claims, report.total.misses) == (0, 1)
 
 
@@ -221,8 +196,6 @@ async def swallows(request: Any, run: Any) -> Any:
 
 
 async def answers_itself(request: Any, run: Any) -> Any:
-    from langchain_core.messages import ToolMessage
-
     return ToolMessage("cached", tool_call_id="main_0_0", name=request.name)
 
 
@@ -236,21 +209,17 @@ async def answers_itself(request: Any, run: Any) -> Any:
     ],
 )
 def test_interceptors_see_the_call(interceptor: Any, claims: int, shown: str) -> None:
-    plain, _ = mcp_agent({find: True}, FIND, None, tool_interceptors=[interceptor])
-    messages, report = mcp_agent({find: True}, FIND, RIGHT, tool_interceptors=[interceptor])
+    messages, plain, report = mcp_agent(find, tool_interceptors=[interceptor])
     assert messages == plain
-    assert shown in str(messages[0][2])
-    assert report is not None
+    assert shown in str(messages[2])
     assert report.total.claims == claims
 
 
 def test_a_shared_session_serves_all_tools_while_speculations_come_and_go() -> None:
     script: list[Calls] = [[("find", {"q": str(turn)})] for turn in range(4)]
-    wrong = [ToolCall("find", {"q": each}) for each in ("x", "y", "z")]
-    plain, _ = mcp_agent({find: True}, script, None)
-    messages, report = mcp_agent({find: True}, script, [*wrong, ToolCall("find", {"q": "0"})])
+    drafts = [ToolCall("find", {"q": each}) for each in ("x", "y", "z", "0")]
+    messages, plain, report = mcp_agent(find, script, drafts)
     assert messages == plain
-    assert report is not None
     assert report.total.claims == 1
     assert report.total.wasted >= 3
 
@@ -274,7 +243,6 @@ server.run("stdio")
 """
 
 
-@pytest.mark.slow
 def has_ended(pid: int) -> bool:
     """Whether a child has ended; nobody collects its status where its event loop has ended before it."""
     try:
@@ -283,6 +251,7 @@ def has_ended(pid: int) -> bool:
         return True
 
 
+@pytest.mark.slow
 def test_a_server_of_its_own_for_each_call_ends_with_a_dropped_speculation(tmp_path: Path) -> None:
     package: Any = pytest.importorskip("langchain_mcp_adapters.client", reason="needs langchain-mcp-adapters")
     script, runs = tmp_path / "server.py", tmp_path / "runs"

@@ -3,34 +3,61 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain.agents import create_agent
-from langchain_core.runnables import RunnableLambda
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    HumanInTheLoopMiddleware,
+    ModelRetryMiddleware,
+    PIIMiddleware,
+    SummarizationMiddleware,
+    TodoListMiddleware,
+    ToolRetryMiddleware,
+    dynamic_prompt,
+)
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import entrypoint, task
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, create_react_agent, tools_condition
-from langgraph.types import Command, RetryPolicy, Send
+from langgraph.types import Command, RetryPolicy, Send, interrupt
 
-from agentrt.adapters.langchain import report_of, speculate
+from agentrt.adapters.langchain import allow_speculation, report_of
 from agentrt.testing import run_in_virtual_time
-from tests.adapters.doubles import Oracle, ScriptedChat
-from tests.adapters.langchain.graphs import INPUT, Tracer, async_tool
-from tests.adapters.langchain.random_agents import MIDDLEWARE, ORDINARY, Agent, run_agent_of
+from tests.adapters.doubles import ScriptedChat
+from tests.adapters.langchain.graphs import (
+    INPUT,
+    THREAD,
+    Build,
+    Tracer,
+    asking,
+    async_tool,
+    chain,
+    in_line,
+    judged,
+    loop,
+    speculating,
+)
+from tests.adapters.langchain.guarded_agents import UNGUARDED
 from tests.adapters.langchain.random_graphs import (
     BESIDE,
     DECLARED,
     EXITS,
+    GATING,
     MODELS,
-    SCRIPT,
     STATIONS,
     TOOLS,
+    Log,
     Shape,
     Station,
+    looking,
+    pauses_of,
+    run_gated,
     run_shape,
 )
 
@@ -55,17 +82,6 @@ SHAPES = st.builds(
     asks_again=st.booleans(),
     beside=st.sampled_from(("", *BESIDE)),
 )
-AGENTS = st.builds(
-    Agent,
-    middleware=st.lists(
-        st.sampled_from((*MIDDLEWARE, *ORDINARY)),
-        max_size=4,
-        unique_by=lambda name: name.partition("_for")[0],  # an agent has each class once
-    ),
-    pauses=st.lists(st.tuples(MOMENTS, st.sampled_from(("model", "tools"))), max_size=1),
-    at_invocation=st.booleans(),
-    callback=st.booleans(),
-)
 
 
 @given(SHAPES)
@@ -75,17 +91,11 @@ def test_no_tool_of_a_graph_runs_before_its_gate(shape: Shape) -> None:
     assert ("tool" in log.events) is not shape.denies
 
 
-@given(AGENTS)
-def test_no_tool_of_an_agent_runs_before_its_gate(agent: Agent) -> None:
-    log, report = run_agent_of(agent)
-    assert not log.ran_early, log.events
-    assert log.events.count("tool") == 1
-    assert report.total.claims == (not agent.gated)
-
-
 def test_the_gates_of_the_shapes_are_gates() -> None:
     """Each gate, by itself, decides on the call in its run: else the property would hold for nothing."""
-    gated = [Shape(model="interrupt"), Shape(callback=True), Shape(pauses=[("before", "tools")])]
+    pauses = [("before", "tools")]
+    gated = [Shape(model="interrupt"), Shape(callback=True), Shape(pauses=pauses)]
+    gated += [Shape(pauses=pauses, at_invocation=True)]
     gated += [Shape(stations=[Station(kind, "edge")]) for kind in STATIONS if kind not in ("plain", "marked")]
     plain = ("node", "bound", "function", "subclass __init__")
     gated += [Shape(tools=tools) for tools in TOOLS if tools not in plain]
@@ -113,14 +123,6 @@ def test_graphs_without_a_gate_speculate_if_they_show_it() -> None:
     assert len(speculating) / len(shapes) >= 0.44
 
 
-class Ask:
-    def __init__(self, model: Any, look: Any) -> None:
-        self._model = model.bind_tools([look])
-
-    async def __call__(self, state: MessagesState) -> Any:
-        return {"messages": [await self._model.ainvoke(state["messages"])]}
-
-
 def route(state: MessagesState):  # type: ignore[no-untyped-def]
     return "tools" if state["messages"][-1].tool_calls else END  # type: ignore[union-attr]
 
@@ -130,29 +132,11 @@ def sends(state: MessagesState):  # type: ignore[no-untyped-def]
     return [Send("tools", [call]) for call in calls] if calls else END
 
 
-def graph(tools: Any, *, branch: Any = tools_condition, path_map: Any = None, **options: Any) -> Any:
-    def build(model: Any, look: Any) -> Any:
-        made = StateGraph(MessagesState).add_node("agent", Ask(model, look), **options)
-        made.add_node("tools", tools(look)).add_edge(START, "agent").add_edge("tools", "agent")
-        return made.add_conditional_edges("agent", branch, path_map).compile()
-
-    return build
+def graph(node: Any = asking, tools: Any = lambda look: ToolNode([look]), **options: Any) -> Build:
+    return lambda model, look: loop(node(model, look), tools(look), **options).compile()
 
 
-def chain(model: Any, look: Any) -> Any:
-    async def read(state: MessagesState) -> Any:
-        return state["messages"]
-
-    async def write(answer: Any) -> Any:
-        return {"messages": [answer]}
-
-    bound = RunnableLambda(read) | model.bind_tools([look]) | RunnableLambda(write)
-    made = StateGraph(MessagesState).add_node("agent", bound)
-    made.add_node("tools", ToolNode([look])).add_edge(START, "agent").add_edge("tools", "agent")
-    return made.add_conditional_edges("agent", tools_condition).compile()
-
-
-def react(**options: Any) -> Callable[..., Any]:
+def react(**options: Any) -> Build:
     def build(model: Any, look: Any) -> Any:
         with pytest.warns(DeprecationWarning, match="create_react_agent"):
             return create_react_agent(model, [look], **options)
@@ -198,22 +182,28 @@ def supervised(model: Any, look: Any) -> Any:
 def two_tool_nodes(model: Any, look: Any) -> Any:
     other = async_tool(0, [])
     other.name = "other"
-    made = StateGraph(MessagesState).add_node("agent", Ask(model, look)).add_node("tools", ToolNode([look]))
-    made.add_node("others", ToolNode([other])).add_edge(START, "agent").add_edge("others", "agent")
-    return made.add_edge("tools", "agent").add_conditional_edges("agent", route).compile()
+    made = loop(asking(model, look), ToolNode([look]), route, others=ToolNode([other]))
+    return made.add_edge("others", "agent").compile()
 
 
-SAFE: dict[str, Callable[..., Any]] = {
+def retried(model: Any, look: Any) -> Any:
+    made = StateGraph(MessagesState).add_node("agent", asking(model, look), retry_policy=RetryPolicy())
+    made.add_node("tools", ToolNode([look])).add_edge(START, "agent").add_edge("tools", "agent")
+    return made.add_conditional_edges("agent", tools_condition).compile()
+
+
+SAFE: dict[str, Build] = {
+    **UNGUARDED,
     "create_agent": lambda model, look: create_agent(model, [look]),
-    "tools_condition": graph(lambda look: ToolNode([look])),
-    "unannotated branch": graph(lambda look: ToolNode([look]), branch=route),
-    "path map": graph(lambda look: ToolNode([look]), branch=route, path_map=["tools", END]),
-    "Send to a ToolNode": graph(lambda look: ToolNode([look]), branch=sends),
-    "ToolNode with a config": graph(lambda look: ToolNode([look]).with_config(run_name="a")),
-    "ToolNode with retries": graph(lambda look: ToolNode([look]).with_retry()),
-    "retry policy": graph(lambda look: ToolNode([look]), retry_policy=RetryPolicy()),
+    "tools_condition": graph(),
+    "unannotated branch": graph(branch=route),
+    "path map": graph(branch=route, path_map=["tools", END]),
+    "Send to a ToolNode": graph(branch=sends),
+    "ToolNode with a config": graph(tools=lambda look: ToolNode([look]).with_config(run_name="a")),
+    "ToolNode with retries": graph(tools=lambda look: ToolNode([look]).with_retry()),
+    "retry policy": retried,
     "two ToolNodes": two_tool_nodes,
-    "prompt | model": chain,
+    "prompt | model": graph(chain),
     "create_react_agent": react(),
     "create_react_agent, version 1": react(version="v1"),
     "create_react_agent with a response format": react(response_format={"title": "answer", "type": "object"}),
@@ -223,42 +213,167 @@ SAFE: dict[str, Callable[..., Any]] = {
 }
 
 
-UNKNOWN: dict[str, Callable[..., Any]] = {
+UNKNOWN: dict[str, Build] = {
     "create_react_agent with a hook after the model": react(post_model_hook=lambda state: {}),
-    "ToolNode with fallbacks": graph(lambda look: ToolNode([look]).with_fallbacks([ToolNode([look])])),
-    "ToolNode with listeners": graph(lambda look: ToolNode([look]).with_listeners(on_start=print)),
-    "ToolNode with callbacks": graph(lambda look: ToolNode([look]).with_config(callbacks=[Tracer()])),
-    "ToolNode in a subgraph": graph(
-        lambda look: (
-            StateGraph(MessagesState).add_node("run", ToolNode([look])).add_edge(START, "run").compile()
-        )
-    ),
+    "ToolNode with fallbacks": graph(tools=lambda look: ToolNode([look]).with_fallbacks([ToolNode([look])])),
+    "ToolNode with listeners": graph(tools=lambda look: ToolNode([look]).with_listeners(on_start=print)),
+    "ToolNode with callbacks": graph(tools=lambda look: ToolNode([look]).with_config(callbacks=[Tracer()])),
+    "ToolNode in a subgraph": graph(tools=lambda look: in_line(run=ToolNode([look])).compile()),
 }
 
 
 @pytest.mark.parametrize("shape", UNKNOWN)
 def test_unknown_graphs_do_not_speculate(shape: str) -> None:
-    runs: list[str] = []
-    model = speculate(ScriptedChat(script=SCRIPT, delay=10), Oracle(SCRIPT, delay=1))
-    app = UNKNOWN[shape](model, async_tool(0, runs))
-    run_in_virtual_time(lambda: app.ainvoke(INPUT))
-    assert (runs, report_of(model).total.claims) == (["q0"], 0)
+    runs, report = judged(UNKNOWN[shape])
+    assert (runs, report.total.claims) == (1, 0)
 
 
 @pytest.mark.parametrize("shape", SAFE)
 @pytest.mark.parametrize("events", [False, True])
 def test_known_graphs_speculate(shape: str, events: bool) -> None:
     runs: list[str] = []
-    model = speculate(ScriptedChat(script=SCRIPT, delay=10), Oracle(SCRIPT, delay=1))
+    model = speculating()
     app = SAFE[shape](model, async_tool(0, runs))
 
     async def main() -> None:
         if not events:
-            await app.ainvoke(INPUT)
+            await app.ainvoke(INPUT, THREAD)
             return
-        async for _ in app.astream_events(INPUT, version="v2"):
+        async for _ in app.astream_events(INPUT, THREAD, version="v2"):
             pass
 
     run_in_virtual_time(main)
-    assert runs == ["q0"]
-    assert report_of(model).total.claims == 1
+    assert (runs, report_of(model).total.claims) == (["q0"], 1)
+
+
+# Agents of ``create_agent`` with random middleware, some of it gates.
+
+
+class Gate(AgentMiddleware[Any, Any, Any]):
+    """Middleware of which one method is a gate."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__()
+        self._log = log
+
+
+class AroundTool(Gate):
+    async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
+        self._log.gate()
+        return await handler(request)
+
+
+class AfterModel(Gate):
+    async def aafter_model(self, state: Any, runtime: Any) -> Any:
+        if state["messages"][-1].tool_calls:
+            interrupt("?")
+            self._log.gate()
+
+
+class AroundModel(Gate):
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        answer = await handler(request)
+        if answer.result[0].tool_calls:
+            self._log.gate()
+        return answer
+
+
+class Stricter(ToolRetryMiddleware):
+    def __init__(self, log: Log) -> None:
+        super().__init__()
+        self._log = log
+
+    async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
+        self._log.gate()
+        return await super().awrap_tool_call(request, handler)
+
+
+class BeforeModel(AgentMiddleware[Any, Any, Any]):
+    async def abefore_model(self, state: Any, runtime: Any) -> Any:
+        return None
+
+
+@allow_speculation
+class Marked(BeforeModel):
+    pass
+
+
+MIDDLEWARE: dict[str, Callable[[Log], Any]] = {
+    "person": lambda log: HumanInTheLoopMiddleware({"look": True}),
+    "around_tool": AroundTool,
+    "after_model": AfterModel,
+    "around_model": AroundModel,
+    "stricter": Stricter,
+}
+"""Middleware that is a gate."""
+
+
+@dynamic_prompt
+async def prompt(request: Any) -> str:
+    return "be brief"
+
+
+ORDINARY: dict[str, Callable[[Log], Any]] = {
+    "person_for_another": lambda log: HumanInTheLoopMiddleware({"send": True}),
+    "retry_tool": lambda log: ToolRetryMiddleware(),
+    "retry_model": lambda log: ModelRetryMiddleware(),
+    "to_do": lambda log: TodoListMiddleware(),
+    "summary": lambda log: SummarizationMiddleware(ScriptedChat()),
+    "pii": lambda log: PIIMiddleware("email"),
+    "prompt": lambda log: prompt,
+    "before_model": lambda log: BeforeModel(),
+    "marked": lambda log: Marked(),
+}
+"""Middleware that decides nothing about the call of ``look``."""
+
+
+@dataclass(frozen=True)
+class Agent:
+    """An agent of ``create_agent``."""
+
+    middleware: Sequence[str] = ()
+    pauses: Sequence[tuple[str, str]] = ()
+    at_invocation: bool = False
+    callback: bool = False
+    denies = False
+
+    @property
+    def gated(self) -> bool:
+        """Whether the call of ``look`` has a gate to pass."""
+        return (
+            self.callback or self.pauses[:1] in GATING or any(name in MIDDLEWARE for name in self.middleware)
+        )
+
+
+def run_agent_of(shape: Agent) -> tuple[Log, Any]:
+    """Run an agent to its end, with a person who lets everything pass; return its log and the report."""
+
+    def build(model: Any, log: Log) -> Any:
+        middleware = [{**MIDDLEWARE, **ORDINARY}[name](log) for name in shape.middleware]
+        settings: Any = {} if shape.at_invocation else pauses_of(shape)
+        return create_agent(
+            model, [looking(log)], middleware=middleware, checkpointer=InMemorySaver(), **settings
+        )
+
+    return run_gated(shape, build)
+
+
+AGENTS = st.builds(
+    Agent,
+    middleware=st.lists(
+        st.sampled_from((*MIDDLEWARE, *ORDINARY)),
+        max_size=4,
+        unique_by=lambda name: name.partition("_for")[0],  # an agent has each class once
+    ),
+    pauses=st.lists(st.tuples(MOMENTS, st.sampled_from(("model", "tools"))), max_size=1),
+    at_invocation=st.booleans(),
+    callback=st.booleans(),
+)
+
+
+@given(AGENTS)
+def test_no_tool_of_an_agent_runs_before_its_gate(agent: Agent) -> None:
+    log, report = run_agent_of(agent)
+    assert not log.ran_early, log.events
+    assert log.events.count("tool") == 1
+    assert report.total.claims == (not agent.gated)

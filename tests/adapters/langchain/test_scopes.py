@@ -13,7 +13,7 @@ from langchain.agents import create_agent
 from langchain_core.tools import BaseTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.prebuilt import ToolNode
 from langgraph.types import Command, Send, interrupt
 
 from agentrt import ToolCall, run_scope, speculable
@@ -21,6 +21,7 @@ from agentrt.adapters.langchain import report_of, speculate
 from agentrt.drafts import DraftRequest
 from agentrt.testing import run_in_virtual_time
 from tests.adapters.doubles import Calls, ScriptedChat
+from tests.adapters.langchain.graphs import INPUT, asking, in_line, run
 
 pytestmark = pytest.mark.usefixtures("prediction_is_free")
 
@@ -48,8 +49,12 @@ def inbox_tool(runs: list[str], **options: Any) -> BaseTool:
     return inbox
 
 
-def speculating(delay: float = 5) -> Any:
-    return speculate(ScriptedChat(script=INBOX, delay=delay), Oracle())
+def results(state: Any) -> list[str]:
+    return [str(message.content) for message in state["messages"] if message.type == "tool"]
+
+
+def speculating(kind: type[ScriptedChat] = ScriptedChat) -> Any:
+    return speculate(kind(script=INBOX, delay=5), Oracle())
 
 
 @pytest.mark.parametrize("persistent", [False, True])
@@ -98,27 +103,13 @@ def test_an_approval_in_a_later_invocation_still_claims() -> None:
     runs: list[str] = []
     look = inbox_tool(runs, before_approval=True)
     model = speculating()
-    bound = model.bind_tools([look])
-
-    async def ask(state: MessagesState) -> Any:
-        return {"messages": [await bound.ainvoke(state["messages"])]}
 
     async def review(state: MessagesState) -> Any:
         assert interrupt("may I?") == "yes"
         return {}
 
-    graph = StateGraph(MessagesState).add_node(ask).add_node(review).add_node("tools", ToolNode([look]))
-    graph.add_edge(START, "ask").add_edge("ask", "review").add_edge("review", "tools")
-    app = graph.compile(checkpointer=InMemorySaver())
-
-    async def main() -> str:
-        config: Any = {"configurable": {"thread_id": "1"}}
-        await app.ainvoke({"messages": [("user", "hi")]}, config)
-        await asyncio.sleep(5)
-        done = await app.ainvoke(Command(resume="yes"), config)
-        return str(done["messages"][-1].content)
-
-    assert run_in_virtual_time(main) == "new of nobody"
+    app = in_line(ask=asking(model, look), review=review, tools=ToolNode([look])).compile(InMemorySaver())
+    assert run(app, INPUT, Command(resume="yes"))["messages"][-1].content == "new of nobody"
     assert runs == ["nobody"]
     assert report_of(model).total.claims == 1
 
@@ -137,24 +128,20 @@ class Numbering(ScriptedChat):
 def test_branches_of_one_run_claim_their_own_or_miss(kind: type[ScriptedChat], seconds: int) -> None:
     look = inbox_tool([])
 
-    def build(model: Any) -> Any:
-        worker = create_agent(model, [look])
+    worker = create_agent(speculating(kind), [look])
 
-        async def work(state: Any) -> Any:
-            user.set(state["name"])
-            done = await worker.ainvoke({"messages": [("user", state["name"])]})
-            return {"messages": [done["messages"][3]]}
+    async def work(state: Any) -> Any:
+        user.set(state["name"])
+        done = await worker.ainvoke({"messages": [("user", state["name"])]})
+        return {"messages": [done["messages"][3]]}
 
-        def send(state: Any) -> list[Send]:
-            return [Send("work", {"name": name}) for name in ("ann", "bob")]
+    def send(state: Any) -> list[Send]:
+        return [Send("work", {"name": name}) for name in ("ann", "bob")]
 
-        graph = StateGraph(MessagesState).add_node("work", work)
-        return graph.add_conditional_edges(START, send).compile()
+    app = StateGraph(MessagesState).add_node("work", work).add_conditional_edges(START, send).compile()
 
     async def main() -> tuple[list[str], float]:
         seen: list[str] = []
-        model = speculate(kind(script=INBOX, delay=5), Oracle())
-        app = build(model)
         async for _, (message, _) in app.astream({"messages": []}, stream_mode="messages", subgraphs=True):
             if message.type == "tool":
                 seen.append(str(message.content))
@@ -163,65 +150,3 @@ def test_branches_of_one_run_claim_their_own_or_miss(kind: type[ScriptedChat], s
     seen, took = run_in_virtual_time(main)
     assert sorted(seen) == ["new of ann", "new of bob"]
     assert took == seconds
-
-
-def test_calls_sent_to_a_tool_node_one_by_one_are_claimed() -> None:
-    calls: list[Calls] = [[("inbox", {"folder": "new"}), ("inbox", {"folder": "old"})]]
-
-    class Both:
-        async def drafts(self, request: DraftRequest) -> Any:
-            for folder in ("new", "old") if len(request.messages) == 1 else ():
-                yield ToolCall("inbox", {"folder": folder})
-
-    runs: list[str] = []
-    look = inbox_tool(runs)
-    model = speculate(ScriptedChat(script=calls, delay=5), Both())
-    bound = model.bind_tools([look])
-
-    async def ask(state: MessagesState) -> Any:
-        return {"messages": [await bound.ainvoke(state["messages"])]}
-
-    graph = StateGraph(MessagesState).add_node("agent", ask).add_node("tools", ToolNode([look]))
-    graph.add_edge(START, "agent").add_edge("tools", "agent")
-    graph.add_conditional_edges("agent", tools_condition)
-    app = graph.compile()
-
-    async def main() -> list[str]:
-        done = await app.ainvoke({"messages": [("user", "hi")]})
-        return [str(message.content) for message in done["messages"] if message.type == "tool"]
-
-    assert run_in_virtual_time(main) == ["new of nobody", "old of nobody"]
-    assert report_of(model).total.claims == 2
-
-
-def test_a_write_of_the_same_answer_makes_the_read_a_miss() -> None:
-    notes = ["a"]
-
-    @speculable(invalidated_by=["create_note"])
-    @tool
-    async def list_notes() -> str:
-        """List the notes."""
-        await asyncio.sleep(1)
-        return ",".join(notes)
-
-    @tool
-    async def create_note(text: str) -> str:
-        """Create a note."""
-        notes.append(text)
-        return "created"
-
-    class FixedDraft:
-        async def drafts(self, request: DraftRequest) -> Any:
-            yield ToolCall("list_notes", {})
-
-    script: list[Calls] = [[("create_note", {"text": "b"}), ("list_notes", {})], [("list_notes", {})]]
-    model = speculate(ScriptedChat(script=script, delay=5), FixedDraft())
-    app = create_agent(model, [list_notes, create_note])
-
-    async def main() -> list[str]:
-        done = await app.ainvoke({"messages": [("user", "hi")]})
-        return [str(message.content) for message in done["messages"] if message.type == "tool"]
-
-    assert run_in_virtual_time(main) == ["created", "a,b", "a,b"]
-    total = report_of(model).total
-    assert (total.claims, total.misses, total.wasted) == (1, 1, 1)  # not drafted again once it is read

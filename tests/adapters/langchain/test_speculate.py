@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import anyio
 import pytest
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
-from agentrt import ToolCall
+from agentrt import DraftRequest, ToolCall
 from agentrt.adapters.langchain import report_of, speculate
+from agentrt.adapters.langchain.speculation.bound_tools import LastBoundTools
+from agentrt.calls import CallArgumentsDelta, CallStarted, ParserEvent, TextDelta
 from agentrt.perfmodel import TurnTimes
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
 from tests.adapters.doubles import Milestones, ScriptedChat, Waiting
@@ -24,6 +27,7 @@ from tests.adapters.langchain.graphs import (
     agent,
     async_tool,
     drive,
+    ran,
     sync_tool,
     transcript,
 )
@@ -92,16 +96,10 @@ def test_parallel_calls_are_claimed_one_by_one() -> None:
     calls = [("look", {"q": q}) for q in "abc"]
     runs: list[str] = []
 
-    async def main() -> float:
-        predictor = ScriptedSpeculator([ToolCall(name, args) for name, args in calls[:2]], delay=1)
-        model = speculate(ScriptedChat(script=[calls], delay=10), predictor)
-        messages = await adrive(agent(model, [async_tool(9, runs)]), False)
-        assert [m.content for m in messages if m.type == "tool"] == [f"found {q} 3" for q in "abc"]
-        total = report_of(model).total
-        assert (total.claims, total.misses) == (2, 1)
-        return asyncio.get_running_loop().time()
-
-    assert run_in_virtual_time(main) == 10 + 9 + 10
+    drafts = [ToolCall(*call) for call in calls[:2]]
+    messages, report = ran(async_tool(9, runs), script=[calls], drafts=drafts)
+    assert [content for kind, content, *_ in messages if kind == "tool"] == [f"found {q} 3" for q in "abc"]
+    assert (report.total.claims, report.total.misses) == (2, 1)
     assert runs == ["a", "b", "c"]
 
 
@@ -204,3 +202,110 @@ def test_a_model_that_calls_itself_speculates_once_a_turn(kind: type[ScriptedCha
     model.invoke("hi")
     list(model.stream("hi"))
     assert len(report_of(model).turns) == 4
+
+
+# Tools bound to a speculating model: made once while an agent binds the same tools in every turn.
+
+LOOK: dict[str, Any] = {"type": "function", "function": {"name": "look", "parameters": {}}}
+
+
+def test_the_same_tools_are_bound_once() -> None:
+    last, look = LastBoundTools(), async_tool(0, [])
+    bound = last.bound([look])
+    assert last.bound([look]) is last.bound((look,), None) is bound
+    assert bound.speculable["look"] is look.__speculable__
+    look.description = "Look at it."
+    assert last.bound([look]).schemas[0]["function"]["description"] == "Look at it."
+
+
+def test_other_tools_or_another_choice_are_bound_anew() -> None:
+    last, tools = LastBoundTools(), [async_tool(0, [])]
+    bound = last.bound(tools)
+    tools.append(async_tool(0, []))
+    assert len(bound.given) == 1
+    others: list[tuple[list[Any], Any]] = [
+        (tools[:1], "none"),
+        (tools[1:], None),
+        (tools[:1], {"type": "tool", "name": "look"}),
+        ([LOOK], None),  # a mapping may have changed
+    ]
+    for each, choice in others:
+        assert last.bound(each, choice) is not bound
+    assert last.bound(*others[-1]) is not last.bound(*others[-1])
+    assert last.bound(*others[-2]) is not last.bound(*others[-2])
+
+
+def test_what_langchain_keeps_of_a_model_for_traces_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+    to_json = ScriptedChat.to_json
+
+    def noted(model: Any) -> Any:
+        made.append(model)
+        return to_json(model)
+
+    monkeypatch.setattr(ScriptedChat, "to_json", noted)
+    model = speculate(ScriptedChat(script=THREE, delay=0), ScriptedSpeculator())
+    look = async_tool(0, [])
+    for _ in range(5):
+        bound: Any = model.bind_tools([look])
+        assert bound.bound._serialized
+    assert len(made) == 1
+
+
+# What predictors see of a streamed answer.
+
+
+class Reader:
+    def __init__(self) -> None:
+        self.read: list[ParserEvent] = []
+
+    async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
+        async for event in request.answer.events():
+            self.read.append(event)
+            if isinstance(event, CallArgumentsDelta) and event.text.endswith("}"):
+                yield ToolCall("look", {"q": "a"})
+
+
+class Streaming(ScriptedChat):
+    """Streams chunks as given, one a second."""
+
+    chunks: list[AIMessageChunk]
+
+    async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
+        for chunk in self.chunks:
+            yield ChatGenerationChunk(message=chunk)
+            await anyio.sleep(1)
+
+
+def piece(name: str | None, args: str | None, index: int | None, id: str | None = None) -> AIMessageChunk:
+    part: Any = {"name": name, "args": args, "id": id, "index": index, "type": "tool_call_chunk"}
+    return AIMessageChunk(content="", tool_call_chunks=[part])
+
+
+@pytest.mark.parametrize("indices", [(0, 1), (1, 2), (None, None)])
+def test_predictors_read_text_and_calls_numbered_from_0(indices: tuple[Any, Any]) -> None:
+    first, second = indices
+    reader = Reader()
+    chunks = [
+        AIMessageChunk(content="let me "),
+        piece("look", '{"q": ', first, "1"),
+        piece(None, '"a"}', first),
+        piece("look", '{"q": "b"}', second, "2"),
+        AIMessageChunk(content=""),
+    ]
+    model = speculate(Streaming(chunks=chunks), reader).bind_tools([async_tool(1, [])])
+
+    async def main() -> None:
+        async for _ in model.astream("hi"):
+            pass
+
+    run_in_virtual_time(main)
+    assert reader.read == [
+        TextDelta("let me "),
+        CallStarted(0, "look"),
+        CallArgumentsDelta(0, '{"q": '),
+        CallArgumentsDelta(0, '"a"}'),
+        CallStarted(1, "look"),
+        CallArgumentsDelta(1, '{"q": "b"}'),
+    ]
+    assert report_of(model).turns[0].drafts == 2

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.messages import AIMessage
 from langchain_tests.integration_tests import ChatModelIntegrationTests
 from langchain_tests.unit_tests import ChatModelUnitTests
 
 from agentrt.adapters.langchain import ChatAgentRT
+from tests.adapters.langchain.chats import whole
 
 BEYOND_NANO = {
     "test_json_mode",
@@ -133,8 +134,3 @@ class TestIntegration(_OfNano, ChatModelIntegrationTests):
             reason = "nano knows no jokes and no Chinese, and does not find the end of such a text"
             # Nor are they run: each is an answer of the greatest length, and whether it passes says nothing.
             request.applymarker(pytest.mark.xfail(reason=reason, run=False))
-
-
-def whole(chunks: Any) -> AIMessageChunk:
-    first, *others = chunks
-    return sum(others, start=first)

@@ -11,14 +11,13 @@ import pytest
 from langchain.agents import create_agent
 from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
 from langchain_core.exceptions import OutputParserException
-from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.tools import tool
+from langchain_core.messages import AIMessage
 from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from agentrt.adapters.langchain import ChatAgentRT
 from agentrt.adapters.langchain.chat_model.structured_output import response_format_of
 from agentrt.errors import ConfigurationError, InvalidRequestError, StructuredOutputError
-from agentrt.runtime import LocalRuntime
+from tests.adapters.langchain.chats import QUESTION, collect, get_weather
 
 
 class Place(BaseModel):
@@ -33,15 +32,10 @@ class PlaceDict(TypedDict):
     city: Literal["Oslo", "Rome"]
 
 
+ASKED = [QUESTION]
 SCHEMAS: list[Any] = [Place, PlaceDict, Place.model_json_schema()]
-QUESTION = "What is the weather in Oslo?"
 schemas = pytest.mark.parametrize("schema", SCHEMAS, ids=["pydantic", "typed dict", "json schema"])
 methods = pytest.mark.parametrize("method", ["function_calling", "json_schema"])
-
-
-@pytest.fixture
-def chat(exact_runtime: LocalRuntime) -> ChatAgentRT:
-    return ChatAgentRT(runtime=exact_runtime, max_tokens=64)
 
 
 def is_a_place(value: Any, schema: Any) -> bool:
@@ -50,22 +44,24 @@ def is_a_place(value: Any, schema: Any) -> bool:
     return isinstance(value, dict) and value.keys() == {"city"} and isinstance(value["city"], str)
 
 
+LAST: dict[str, Callable[[Any], Any]] = {
+    "invoke": lambda structured: structured.invoke(ASKED),
+    "ainvoke": lambda structured: asyncio.run(structured.ainvoke(ASKED)),
+    "stream": lambda structured: list(structured.stream(ASKED))[-1],
+    "astream": lambda structured: asyncio.run(collect(structured.astream(ASKED)))[-1],
+}
+"""Ways to ask for a value, of which streams yield the parts."""
+
+
 @schemas
 @methods
 @pytest.mark.parametrize("strict", [None, True])
 def test_a_value_of_the_schema(chat: ChatAgentRT, schema: Any, method: Any, strict: bool | None) -> None:
     structured = chat.with_structured_output(schema, method=method, strict=strict)
-    value = structured.invoke(QUESTION)
+    value = structured.invoke(ASKED)
     assert is_a_place(value, schema)
-    assert asyncio.run(structured.ainvoke(QUESTION)) == value
-    *_, last = structured.stream(QUESTION)
-    assert last == value
-
-    async def streamed() -> Any:
-        return [chunk async for chunk in structured.astream(QUESTION)][-1]
-
-    assert asyncio.run(streamed()) == value
-    raw = chat.with_structured_output(schema, method=method, strict=strict, include_raw=True).invoke(QUESTION)
+    assert [ask(structured) for ask in LAST.values()] == [value] * 4
+    raw = chat.with_structured_output(schema, method=method, strict=strict, include_raw=True).invoke(ASKED)
     assert (raw["parsed"], raw["parsing_error"]) == (value, None)
     assert isinstance(raw["raw"], AIMessage)
 
@@ -79,8 +75,8 @@ def test_any_json(chat: ChatAgentRT) -> None:
             return super()._request(messages, stop, {**given, "response_format": Place}, **how)
 
     knowing = Knowing(runtime=chat.runtime, max_tokens=64)
-    assert isinstance(knowing.with_structured_output(Place, method="json_mode").invoke(QUESTION), Place)
-    assert knowing.with_structured_output(None, method="json_mode").invoke(QUESTION).keys() == {"city"}
+    assert isinstance(knowing.with_structured_output(Place, method="json_mode").invoke(ASKED), Place)
+    assert knowing.with_structured_output(None, method="json_mode").invoke(ASKED).keys() == {"city"}
 
 
 Fail = Callable[[ChatAgentRT], ChatAgentRT]
@@ -106,28 +102,19 @@ def silent(chat: ChatAgentRT) -> ChatAgentRT:
 
 @pytest.mark.parametrize(("fail", "reason"), [(cut_off, "length"), (silent, "stop")])
 @pytest.mark.parametrize("method", ["function_calling", "json_schema", "json_mode"])
-@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream"])
+@pytest.mark.parametrize("way", LAST)
 def test_without_a_value_there_is_an_error(
     chat: ChatAgentRT, fail: Fail, reason: str, method: Any, way: str
 ) -> None:
     structured = fail(chat).with_structured_output(Place, method=method)
 
-    async def streamed() -> list[Any]:
-        return [chunk async for chunk in structured.astream(QUESTION)]
-
-    ways: dict[str, Callable[[], Any]] = {
-        "invoke": lambda: structured.invoke(QUESTION),
-        "ainvoke": lambda: asyncio.run(structured.ainvoke(QUESTION)),
-        "stream": lambda: list(structured.stream(QUESTION)),
-        "astream": lambda: asyncio.run(streamed()),
-    }
     with pytest.raises(StructuredOutputError) as caught:
-        ways[way]()
+        LAST[way](structured)
     assert caught.value.finish_reason == reason
     assert isinstance(caught.value, OutputParserException)  # what LangChain's retries look for
     assert isinstance(pickle.loads(pickle.dumps(caught.value)), StructuredOutputError)
     if way == "invoke":
-        raw = fail(chat).with_structured_output(Place, method=method, include_raw=True).invoke(QUESTION)
+        raw = fail(chat).with_structured_output(Place, method=method, include_raw=True).invoke(ASKED)
         assert raw["parsed"] is None
         assert isinstance(raw["parsing_error"], StructuredOutputError)
         assert isinstance(raw["raw"], AIMessage)
@@ -142,7 +129,7 @@ def test_json_that_was_cut_off_is_not_completed(chat: ChatAgentRT) -> None:
 
     structured = cut_off(chat).with_structured_output(Long.model_json_schema(), method="json_schema")
     with pytest.raises(StructuredOutputError, match="Raise max_tokens"):
-        structured.invoke(QUESTION)
+        structured.invoke(ASKED)
 
 
 @methods
@@ -158,7 +145,7 @@ def test_errors_of_the_schemas_own_checks_stay(chat: ChatAgentRT, method: Any) -
             raise ValueError("not on the map")
 
     with pytest.raises((ValidationError, OutputParserException), match="not on the map"):
-        chat.with_structured_output(Checked, method=method).invoke(QUESTION)
+        chat.with_structured_output(Checked, method=method).invoke(ASKED)
 
 
 @pytest.mark.parametrize(
@@ -173,29 +160,24 @@ def test_wrong_use(chat: ChatAgentRT, schema: Any, options: Any, message: str) -
     with pytest.raises(ConfigurationError, match=message):
         chat.with_structured_output(schema, **options)
     with pytest.raises(InvalidRequestError, match="temprature"):
-        chat.with_structured_output(Place, temprature=1).invoke(QUESTION)
+        chat.with_structured_output(Place, temprature=1).invoke(ASKED)
 
 
 def test_further_tools(chat: ChatAgentRT) -> None:
-    @tool
-    def get_weather(city: str) -> str:
-        """Get the weather in a city."""
-        return ""
-
     structured = chat.with_structured_output(
         Place, method="json_schema", tools=[get_weather], include_raw=True
     )
-    found = structured.invoke(QUESTION)
+    found = structured.invoke(ASKED)
     assert [call["name"] for call in found["raw"].tool_calls] == ["get_weather"]
     assert isinstance(found["parsing_error"], StructuredOutputError)
     forced = chat.with_structured_output(Place, tools=[get_weather])
-    assert isinstance(forced.invoke(QUESTION), Place)
+    assert isinstance(forced.invoke(ASKED), Place)
 
 
 @pytest.mark.parametrize("strategy", [Place, ToolStrategy(Place), ProviderStrategy(Place, strict=True)])
 def test_agents_with_a_response_format(chat: ChatAgentRT, strategy: Any) -> None:
     agent = create_agent(chat, [], response_format=strategy)
-    found: Any = agent.invoke({"messages": [HumanMessage(QUESTION)]})
+    found: Any = agent.invoke({"messages": ASKED})
     assert isinstance(found["structured_response"], Place)
 
 
@@ -234,7 +216,7 @@ def test_objects_have_no_other_properties() -> None:
 @methods
 def test_a_response_format_may_be_bound_as_a_class(chat: ChatAgentRT, method: str) -> None:
     if method == "json_schema":
-        answer = chat.bind(response_format=Place).invoke(QUESTION)
+        answer = chat.bind(response_format=Place).invoke(ASKED)
     else:
-        answer = chat.bind_tools([], response_format=Place, strict=True).invoke(QUESTION)
+        answer = chat.bind_tools([], response_format=Place, strict=True).invoke(ASKED)
     assert isinstance(Place.model_validate_json(answer.text), Place)

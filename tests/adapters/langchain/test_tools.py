@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import copy
+import pickle
 from datetime import date
 from typing import Annotated, Any
 
@@ -17,10 +18,13 @@ from langgraph.prebuilt import InjectedState, InjectedStore
 from pydantic import BaseModel, Field
 
 from agentrt import SpeculationSession, ToolCall, speculable
-from agentrt.errors import NotSpeculableError
+from agentrt.adapters.langchain import report_of, speculate
+from agentrt.errors import ConfigurationError, NotSpeculableError
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
 from agentrt.tools.speculable import speculable_tool
 from agentrt.tools.speculable_tool import SpeculableTool
+from tests.adapters.doubles import Oracle, ScriptedChat
+from tests.adapters.langchain.graphs import INPUT, after_turn, agent, async_tool, transcript
 
 
 class Query(BaseModel):
@@ -151,13 +155,8 @@ def test_every_kind_of_tool_is_claimed(given: BaseTool, arguments: dict[str, Any
     call = ToolCall(made.name, arguments, "call_1")
 
     async def claimed() -> tuple[Any, int]:
-        async with SpeculationSession([made], [ScriptedSpeculator([call])]) as session:
-            with session.turn([], []) as turn:
-                await asyncio.sleep(1)  # in virtual time
-                turn.bind([call])
-            message = await made.ainvoke(
-                {"name": made.name, "args": arguments, "id": "call_1", "type": "tool_call"}
-            )
+        async with after_turn(made, [call]) as session:
+            message = await made.ainvoke(tool_call(made.name, **arguments))
         return message.content, session.report().total.claims
 
     assert run_in_virtual_time(claimed) == (result, 1)
@@ -177,13 +176,9 @@ def test_a_call_that_misses_takes_no_claim_of_an_equal_call() -> None:
 
     async def main() -> list[int]:
         ran = []
-        async with SpeculationSession([find], [ScriptedSpeculator([first])]) as session:
-            with session.turn([], []) as turn:
-                await asyncio.sleep(1)  # in virtual time
-                turn.bind([first, second])
+        async with after_turn(find, [first], first, second):
             for call in (second, first):
-                made = {"name": "find", "args": {"q": "a"}, "id": call.id, "type": "tool_call"}
-                await find.ainvoke(made)
+                await find.ainvoke({**tool_call("find", q="a"), "id": call.id})
                 ran.append(len(runs))
         return ran
 
@@ -203,56 +198,26 @@ def test_a_run_manager_is_handed_over_as_before() -> None:
     assert made.invoke({"q": "a"}) == asyncio.run(made.ainvoke({"q": "a"})) == "traced"
 
 
-def with_state(q: str, state: Annotated[dict[str, Any], InjectedState]) -> str:
-    """Look."""
-    return q
+NEEDED: dict[str, tuple[Any, bool]] = {
+    "state": (Annotated[dict[str, Any], InjectedState], False),
+    "store": (Annotated[Any, InjectedStore()], False),
+    "call id": (Annotated[str, InjectedToolCallId], False),
+    "runtime": (ToolRuntime, False),
+    "config": (RunnableConfig, False),
+    "optional config": (RunnableConfig | None, True),
+}
 
 
-def with_store(q: str, store: Annotated[Any, InjectedStore()]) -> str:
-    """Look."""
-    return q
+@pytest.mark.parametrize(("annotation", "optional"), NEEDED.values(), ids=NEEDED)
+def test_tools_that_need_the_real_call_are_refused(annotation: Any, optional: bool) -> None:
+    def look(q: str, given: Any) -> str:
+        """Look."""
+        return q
 
-
-def with_id(q: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> str:
-    """Look."""
-    return q
-
-
-def with_runtime(q: str, runtime: ToolRuntime) -> str:
-    """Look."""
-    return q
-
-
-def with_config(q: str, config: RunnableConfig) -> str:
-    """Look."""
-    return q
-
-
-def with_optional_config(q: str, settings: RunnableConfig | None = None) -> str:
-    """Look."""
-    return q
-
-
-def with_callbacks(q: str, callbacks: Callbacks = None) -> str:
-    """Look."""
-    return q
-
-
-@pytest.mark.parametrize(
-    ("function", "named"),
-    [
-        (with_state, "state"),
-        (with_store, "store"),
-        (with_id, "tool_call_id"),
-        (with_runtime, "runtime"),
-        (with_config, "config"),
-        (with_optional_config, "settings"),
-        (with_callbacks, "callbacks"),
-    ],
-)
-def test_tools_that_need_the_real_call_are_refused(function: Callable[..., str], named: str) -> None:
-    with pytest.raises(NotSpeculableError, match=named):
-        speculable(tool(function))
+    look.__annotations__["given"] = annotation
+    look.__defaults__ = (None,) if optional else None
+    with pytest.raises(NotSpeculableError, match="given"):
+        speculable(tool(look))
 
 
 class Configured(BaseTool):
@@ -263,9 +228,16 @@ class Configured(BaseTool):
         return q
 
 
-def test_subclasses_that_need_the_real_call_are_refused() -> None:
-    with pytest.raises(NotSpeculableError, match="config"):
-        speculable(Configured())
+@tool
+def with_callbacks(q: str, callbacks: Callbacks = None) -> str:
+    """Look."""
+    return q
+
+
+@pytest.mark.parametrize(("refused", "named"), [(Configured(), "config"), (with_callbacks, "callbacks")])
+def test_what_belongs_to_the_call_is_refused_by_its_name(refused: BaseTool, named: str) -> None:
+    with pytest.raises(NotSpeculableError, match=named):
+        speculable(refused)
 
 
 class Day(BaseModel):
@@ -287,10 +259,7 @@ def test_func_gets_its_arguments_unconverted_and_its_own_defaults(
     made = ToolCall("day", arguments, "c1")
 
     async def main() -> None:
-        async with SpeculationSession([shown], ScriptedSpeculator([made])) as session:
-            with session.turn([], []) as turn:
-                await asyncio.sleep(1)
-                turn.bind([made])
+        async with after_turn(shown, [made]) as session:
             if claimed:
                 assert shown.invoke(arguments) == plain.invoke(arguments)
             else:
@@ -299,3 +268,101 @@ def test_func_gets_its_arguments_unconverted_and_its_own_defaults(
             assert session.report().total.claims == int(claimed)
 
     run_in_virtual_time(main)
+
+
+# Copies of speculable tools and speculating models, as agent frameworks make them.
+
+CALL = [("look", {"q": "q0"})]
+DRAFT = [ToolCall("look", {"q": "q0"})]
+
+
+class Library(BaseTool):
+    """A tool with a setting of its own."""
+
+    name: str = "look"
+    description: str = "Look something up."
+    shelf: str = "A"
+
+    def _run(self, q: str) -> str:
+        return f"{q} on {self.shelf}"
+
+    async def _arun(self, q: str) -> str:
+        await asyncio.sleep(30)
+        return self._run(q)
+
+
+def said(model: Any, tool: Any, times: int = 1) -> list[Any]:
+    async def main() -> list[Any]:
+        graph = agent(model, [tool])
+        return [transcript((await graph.ainvoke(INPUT))["messages"]) for _ in range(times)]
+
+    return run_in_virtual_time(main)
+
+
+def test_a_deep_copy_of_model_and_tool_speculates_into_one_report() -> None:
+    runs: list[str] = []
+    oracle: Any = Oracle([CALL], delay=5)
+    oracle.shares_cores = False  # no turn measures the model without it
+    given = speculate(ScriptedChat(script=[CALL], delay=40), oracle), async_tool(30, runs)
+    model, look = copy.deepcopy(given)
+    assert type(look) is type(given[1])
+    first, second = said(model, look, times=2)
+    assert first == second == said(ScriptedChat(script=[CALL]), given[1])[0]
+    assert runs == ["q0", "q0", "q0"]
+    assert report_of(model).total.claims == report_of(given[0]).total.claims == 2
+
+
+def test_a_deep_copy_of_a_bound_model_speculates_on_its_copies_of_the_tools() -> None:
+    look = async_tool(30, [])
+    model = speculate(ScriptedChat(script=[CALL], delay=40), ScriptedSpeculator(DRAFT, DRAFT))
+    bound, copied = copy.deepcopy((model.bind_tools([look]), look))
+
+    async def main() -> int:
+        answer = await bound.ainvoke("hi")
+        await copied.ainvoke(answer.tool_calls[0])
+        return report_of(bound).total.claims
+
+    assert run_in_virtual_time(main) == 1
+
+
+@pytest.mark.parametrize("deep", [True, False])
+def test_a_changed_copy_claims_no_result_of_the_original(deep: bool) -> None:
+    original = speculable(Library())
+    copied = original.model_copy(update={"shelf": "B"}, deep=deep)
+    if deep:
+        copied = copy.deepcopy(original)
+        copied.shelf = "B"
+
+    async def main() -> tuple[Any, Any]:
+        async with after_turn(original, DRAFT, ToolCall("look", {"q": "q0"}, "call_1")):
+            call: Any = {"type": "tool_call", "name": "look", "args": {"q": "q0"}, "id": "call_1"}
+            return (await copied.ainvoke(call)).content, (await original.ainvoke(call)).content
+
+    assert run_in_virtual_time(main) == ("q0 on B", "q0 on A")
+
+
+@pytest.mark.parametrize("update", [{}, {"shelf": "B"}])
+def test_a_plain_copy_claims_and_a_changed_one_speculates_for_itself(update: dict[str, Any]) -> None:
+    look = speculable(Library()).model_copy(update=update)
+    model = speculate(ScriptedChat(script=[CALL], delay=40), ScriptedSpeculator(DRAFT))
+    assert said(model, look)[0][2][1] == f"q0 on {update.get('shelf', 'A')}"
+    assert report_of(model).total.claims == 1
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: async_tool(1, []),
+        lambda: speculate(ScriptedChat(script=[]), ScriptedSpeculator()),
+        lambda: SpeculationSession([async_tool(1, [])], []),
+    ],
+)
+def test_what_belongs_to_this_process_says_that_it_cannot_be_pickled(make: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"cannot be (pickled|copied)\. (Pickle|Create)"):
+        pickle.dumps(make())
+
+
+def test_a_session_cannot_be_copied() -> None:
+    for copied in (copy.copy, copy.deepcopy):
+        with pytest.raises(ConfigurationError, match="one run"):
+            copied(SpeculationSession([], []))

@@ -1,10 +1,10 @@
-"""What the user's callbacks, streams and traces see of speculation: nothing."""
+"""What the user's callbacks, streams and traces see of speculation: nothing; and what a recorder sees."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextvars import ContextVar
 from typing import Any
 
@@ -13,7 +13,7 @@ from langchain_core.callbacks import get_usage_metadata_callback
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_core.runnables.config import var_child_runnable_config
-from langchain_core.tools import BaseTool, tool
+from langchain_core.tools import BaseTool, StructuredTool, ToolException, tool
 from langchain_core.tracers.context import collect_runs, register_configure_hook
 from langgraph.config import get_stream_writer
 from langsmith import Client
@@ -21,16 +21,20 @@ from langsmith.utils import get_env_var
 from pydantic import Field
 
 from agentrt import DraftRequest, SpeculationSession, ToolCall, speculable
-from agentrt.adapters.langchain import report_of, speculate
-from agentrt.testing import run_in_virtual_time
-from tests.adapters.doubles import ScriptedChat
+from agentrt.adapters.langchain import RunRecorder, report_of, speculate
+from agentrt.reports.recording import Recording
+from agentrt.testing import RecordedSpeculator, ScriptedSpeculator, replay, run_in_virtual_time
+from tests.adapters.doubles import Calls, ScriptedChat
 from tests.adapters.langchain.graphs import (
+    BUILDERS,
     INPUT,
+    ONE,
     THREE,
     Tracer,
     adrive,
     agent,
     async_tool,
+    run,
 )
 from tests.patience import PATIENCE_S
 
@@ -71,12 +75,11 @@ def test_a_speculation_does_not_see_the_users_callbacks() -> None:
         await asyncio.sleep(1)
         return q
 
-    async def main() -> None:
-        model = speculate(ScriptedChat(script=THREE[:1], delay=5), ScriptedChat(script=THREE[:1]))
-        await adrive(agent(model, [look]), False)
-
-    run_in_virtual_time(main)
+    run(agent(speculate(ScriptedChat(script=ONE, delay=5), ScriptedChat(script=ONE)), [look]))
     assert [set(config) for config in configs] == [{"configurable"}]
+
+
+both = pytest.mark.parametrize("is_async", [False, True])
 
 
 class Counted(ScriptedChat):
@@ -107,28 +110,13 @@ class Seen:
         return q
 
 
-def tools_of(seen: Seen, *, is_async: bool) -> list[BaseTool]:
-    @speculable
-    @tool("look")
+def looking(look: Callable[[str], str]) -> BaseTool:
+    """Return a tool that sync and async agents run."""
+
     async def alook(q: str) -> str:
-        """Look something up."""
-        return seen.look_up(q)
+        return look(q)
 
-    @speculable
-    @tool
-    def look(q: str) -> str:
-        """Look something up."""
-        return seen.look_up(q)
-
-    return [alook if is_async else look]
-
-
-def run_agent(model: Any, tools: list[BaseTool], *, is_async: bool, **config: Any) -> None:
-    app = agent(model, tools)
-    if is_async:
-        asyncio.run(app.ainvoke(INPUT, config))
-    else:
-        app.invoke(INPUT, config)
+    return speculable(StructuredTool.from_function(look, alook, name="look", description="Look it up."))
 
 
 class Draft(Counted):
@@ -170,11 +158,12 @@ def one_call_model(seen: Seen, *, right: bool = True) -> Any:
 def run_beside_drafts(seen: Seen, *, is_async: bool, right: bool, **config: Any) -> Any:
     """Run one call of ``look`` beside a draft model; return the speculating model."""
     model = one_call_model(seen, right=right)
-    run_agent(model, tools_of(seen, is_async=is_async), is_async=is_async, **config)
+    app = agent(model, [looking(seen.look_up)])
+    asyncio.run(app.ainvoke(INPUT, config)) if is_async else app.invoke(INPUT, config)
     return model
 
 
-@pytest.mark.parametrize("is_async", [False, True])
+@both
 def test_the_users_token_count_is_that_of_the_models_the_user_runs(is_async: bool) -> None:
     with get_usage_metadata_callback() as usage:
         model = run_beside_drafts(Seen(), is_async=is_async, right=False)
@@ -186,20 +175,15 @@ def test_the_users_token_count_is_that_of_the_models_the_user_runs(is_async: boo
     }
 
 
-@pytest.mark.parametrize("is_async", [False, True])
+@both
 @pytest.mark.parametrize("right", [False, True])
 def test_collected_runs_are_those_of_the_agent(is_async: bool, right: bool) -> None:
     with collect_runs() as collected:
         run_beside_drafts(Seen(), is_async=is_async, right=right)
-    assert [run.name for run in collected.traced_runs] == [
-        "Last",
-        "look",
-        "Last",
-        "LangGraph",
-    ]
+    assert [run.name for run in collected.traced_runs] == ["Last", "look", "Last", "LangGraph"]
 
 
-@pytest.mark.parametrize("is_async", [False, True])
+@both
 def test_a_claimed_call_is_one_run_of_the_tool_in_the_users_callbacks(is_async: bool) -> None:
     tracer = Tracer()
     model = run_beside_drafts(Seen(), is_async=is_async, right=True, callbacks=[tracer])
@@ -207,7 +191,7 @@ def test_a_claimed_call_is_one_run_of_the_tool_in_the_users_callbacks(is_async: 
     assert [seen for seen in tracer.seen if seen.startswith("tool")] == ["tool {'q': 'q0'}", "tool end"]
 
 
-@pytest.mark.parametrize("is_async", [False, True])
+@both
 def test_a_speculation_sees_the_users_own_context_variables(is_async: bool) -> None:
     seen = Seen()
     token = USER.set("ada")
@@ -218,7 +202,7 @@ def test_a_speculation_sees_the_users_own_context_variables(is_async: bool) -> N
     assert seen.users == ["ada", "ada"]
 
 
-@pytest.mark.parametrize("is_async", [False, True])
+@both
 def test_a_handler_of_a_registered_hook_sees_no_speculation(
     is_async: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,7 +227,7 @@ def test_a_handler_of_a_registered_hook_sees_no_speculation(
     assert sum(each.seen.count("model") for each in made) == 2
 
 
-@pytest.mark.parametrize("is_async", [False, True])
+@both
 def test_langsmith_traces_the_agent_and_no_speculation(
     is_async: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,7 +252,7 @@ def test_langsmith_traces_the_agent_and_no_speculation(
     assert not {"Draft", "Counted", "RunnableLambda"} & set(traced)
 
 
-@pytest.mark.parametrize("is_async", [False, True])
+@both
 def test_what_a_tool_writes_to_the_graphs_stream_arrives_once(is_async: bool) -> None:
     seen = Seen()
 
@@ -277,19 +261,7 @@ def test_what_a_tool_writes_to_the_graphs_stream_arrives_once(is_async: bool) ->
         get_stream_writer()(f"looking for {q}")
         return q
 
-    @speculable
-    @tool("look")
-    async def alook(q: str) -> str:
-        """Look something up."""
-        return write(q)
-
-    @speculable
-    @tool
-    def look(q: str) -> str:
-        """Look something up."""
-        return write(q)
-
-    app = agent(one_call_model(seen), [alook if is_async else look])
+    app = agent(one_call_model(seen), [looking(write)])
 
     async def astream() -> list[Any]:
         return [piece async for piece in app.astream(INPUT, stream_mode="custom")]
@@ -320,12 +292,74 @@ def test_a_session_inside_a_langchain_run_reports_nothing_of_its_speculation() -
                 turn.bind([made := ToolCall("look", {"q": "right"}, "call_1")])
             return await session.acall(made), session.report().total
 
-    async def main() -> Any:
-        return await RunnableLambda(node).ainvoke("go", {"callbacks": [tracer]})
-
     with collect_runs() as collected:
-        result, total = run_in_virtual_time(main)
+        result, total = run_in_virtual_time(
+            lambda: RunnableLambda(node).ainvoke("go", {"callbacks": [tracer]})
+        )
     assert (result, total.claims, total.wasted) == ("done", 1, 1)
     assert tracer.seen == []
     assert len(collected.traced_runs) == 1
     assert collected.traced_runs[0].child_runs == []
+
+
+# Recordings of runs, and their replays.
+
+RECORDED: list[Calls] = [
+    [("look", {"q": "a"}), ("save", {"q": "b"})],
+    [("look", {"q": "a"})],
+    [("look", {"q": "!"})],
+]
+
+
+def recorded_tools() -> list[BaseTool]:
+    saved: list[str] = []
+
+    @speculable(invalidated_by=["save"])
+    @tool
+    async def look(q: str) -> str:
+        """Look something up."""
+        if q == "!":
+            raise ToolException("no such thing")
+        return f"found {q} {saved}"
+
+    @tool
+    async def save(q: str) -> str:
+        """Save something."""
+        saved.append(q)
+        return "saved"
+
+    look.handle_tool_error = True
+    return [look, save]
+
+
+def record(build: Any, streamed: bool, speculative: bool) -> tuple[Recording, list[Any]]:
+    recorder = RunRecorder()
+    model: Any = ScriptedChat(script=RECORDED)
+    if speculative:
+        model = speculate(model, ScriptedSpeculator())
+    app = build(model, recorded_tools())
+    messages = asyncio.run(adrive(app.with_config(callbacks=[recorder]), streamed))
+    return recorder.recording(), messages
+
+
+@pytest.mark.parametrize("build", BUILDERS)
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("speculative", [False, True])
+def test_a_recorded_run_is_what_was_said_and_can_be_replayed(
+    build: Any, streamed: bool, speculative: bool
+) -> None:
+    recording, messages = record(build, streamed, speculative)
+    said = [message.text for message in messages if isinstance(message, AIMessage)]
+    assert [turn.answer["content"] for turn in recording.turns] == said
+    assert [[call.name for call in turn.calls] for turn in recording.turns[1:]] == [["look"], ["look"], []]
+    assert sorted(call.name for call in recording.turns[0].calls) == ["look", "save"]
+    assert recording.turns[1].calls[0].result == "found a ['b']"
+    assert recording.turns[0].started_s == 0
+    for turn, after in zip(recording.turns, recording.turns[1:], strict=False):
+        answered_s, next_s = (turn.started_s or 0) + turn.seconds, after.started_s or 0
+        assert all(answered_s <= (made.started_s or 0) + 1e-6 <= next_s + 2e-6 for made in turn.calls)
+    for rate in (0.0, 0.5, 1.0):
+        for seed in range(5):
+            predictor = RecordedSpeculator(recording, claim_rate=rate, seed=seed)
+            replayed = replay(recording, [predictor], writes=["save"], seed=seed)
+            assert replayed.recording.transcript == recording.transcript

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import Any, TypedDict
+from typing import Any
 
 import pytest
 from langchain.agents import create_agent
@@ -14,21 +13,20 @@ from langchain_core.runnables import RunnableConfig, RunnableLambda, ensure_conf
 from langchain_core.tools import BaseTool, StructuredTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_config, get_stream_writer
-from langgraph.graph import StateGraph
+from langgraph.graph import MessagesState
 from langgraph.types import Command, interrupt
 
 from agentrt import SpeculationSession, ToolCall, speculable
-from agentrt.adapters.langchain import report_of, speculate
+from agentrt.adapters.langchain import report_of
 from agentrt.errors import NotSpeculableError
-from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
-from tests.adapters.doubles import ScriptedChat
-from tests.adapters.langchain.graphs import INPUT, transcript
+from agentrt.testing import run_in_virtual_time
+from tests.adapters.doubles import Calls, ScriptedChat, Silent
+from tests.adapters.langchain.graphs import INPUT, LOOK, after_turn, in_line, speculating, transcript
 
 pytestmark = pytest.mark.usefixtures("prediction_is_free")
 
-LOOK = ("look", {"q": "a"})
-APPROVED = {"decisions": [{"type": "approve"}]}
 RUN: Any = {"configurable": {"thread_id": "1", "user": "ann"}}
+SCRIPT: list[Calls] = [[LOOK]]
 
 
 def looking(function: Callable[[str], str]) -> BaseTool:
@@ -38,21 +36,48 @@ def looking(function: Callable[[str], str]) -> BaseTool:
     return StructuredTool.from_function(coroutine=look, name="look", description="Look.")
 
 
-def answers(look: BaseTool, speculating: bool) -> tuple[list[Any], bool, int]:
-    """Run an agent that calls ``look``; return its messages, whether a person was asked, and the claims."""
+def answered(app: Any) -> tuple[list[Any], bool]:
+    """Run an app, with a person who approves; return its messages, and whether the person was asked."""
 
-    async def main() -> tuple[list[Any], bool, int]:
-        model: Any = ScriptedChat(script=[[LOOK]], delay=10)
-        if speculating:
-            model = speculate(model, ScriptedSpeculator([ToolCall(*LOOK)], delay=1))
-        agent = create_agent(model, [speculable(look) if speculating else look], checkpointer=InMemorySaver())
-        state = await agent.ainvoke(INPUT, RUN)
+    async def main() -> tuple[list[Any], bool]:
+        state = await app.ainvoke(INPUT, RUN)
         if asked := "__interrupt__" in state:
-            state = await agent.ainvoke(Command(resume=APPROVED), RUN)
-        claims = report_of(model).total.claims if speculating else 0
-        return transcript(state["messages"]), asked, claims
+            state = await app.ainvoke(Command(resume={"decisions": [{"type": "approve"}]}), RUN)
+        return transcript(state["messages"]), asked
 
     return run_in_virtual_time(main)
+
+
+def claims_of_agent(function: Callable[[str], str]) -> int:
+    """Return the claims of an agent whose tool is ``function``; it says the same without speculation."""
+    look, model = looking(function), speculating(SCRIPT)
+    fast = create_agent(model, [speculable(look)], checkpointer=InMemorySaver())
+    plain = create_agent(Silent(script=SCRIPT, delay=10), [look], checkpointer=InMemorySaver())
+    assert answered(fast) == answered(plain)
+    return int(report_of(model).total.claims)
+
+
+def claims_in_node(function: Callable[[str], str]) -> int:
+    """Return the claims of a session in a node, whose tool is a plain function."""
+    sessions: list[SpeculationSession] = []
+
+    @speculable
+    async def look(q: str) -> str:
+        return function(q)
+
+    def app(drafts: list[ToolCall]) -> Any:
+        async def node(state: MessagesState) -> Any:
+            async with after_turn(look, drafts, ToolCall(*LOOK)) as session:
+                sessions.append(session)
+                return {"messages": [("ai", await session.acall(ToolCall(*LOOK)))]}
+
+        return in_line(node=node).compile(InMemorySaver())
+
+    assert answered(app([ToolCall(*LOOK)])) == answered(app([]))
+    return sum(session.report().total.claims for session in sessions)
+
+
+ways = pytest.mark.parametrize("claims", [claims_of_agent, claims_in_node])
 
 
 def written(q: str) -> str:
@@ -102,63 +127,18 @@ def by_agent(q: str) -> str:
     return inner.invoke(INPUT)["messages"][-1].text
 
 
+@ways
 @pytest.mark.parametrize(
     "function", [written, by_get_config, by_ensure_config, by_inner_runnable, asked, by_agent]
 )
-def test_what_depends_on_the_run_is_not_claimed(function: Callable[[str], str]) -> None:
-    plain = answers(looking(function), False)
-    assert answers(looking(function), True) == plain
+def test_what_depends_on_the_run_is_not_claimed(claims: Any, function: Callable[[str], str]) -> None:
+    assert claims(function) == 0
 
 
-def in_node(function: Callable[[str], str], speculating: bool) -> tuple[list[str], bool, int]:
-    """Run a node with a session of its own and a plain function; else as ``answers``."""
-
-    @speculable
-    async def look(q: str) -> str:
-        return function(q)
-
-    async def main() -> tuple[list[str], bool, int]:
-        drafts = [ToolCall(*LOOK)] if speculating else []
-        sessions = []
-
-        async def node(state: dict[str, Any]) -> dict[str, Any]:
-            async with SpeculationSession([look], ScriptedSpeculator(drafts)) as session:
-                sessions.append(session)
-                with session.turn([], []) as turn:
-                    await asyncio.sleep(1)
-                    turn.bind([ToolCall(*LOOK)])
-                return {"found": [await session.acall(ToolCall(*LOOK))]}
-
-        graph: Any = StateGraph(Found)
-        graph.add_node("look", node).set_entry_point("look")
-        agent = graph.compile(checkpointer=InMemorySaver())
-        state = await agent.ainvoke({}, RUN)
-        if asked := "__interrupt__" in state:
-            state = await agent.ainvoke(Command(resume=APPROVED), RUN)
-        return state["found"], asked, sum(session.report().total.claims for session in sessions)
-
-    return run_in_virtual_time(main)
-
-
-class Found(TypedDict):
-    found: list[str]
-
-
-@pytest.mark.parametrize(
-    "function", [written, by_get_config, by_ensure_config, by_inner_runnable, asked, by_agent]
-)
-def test_a_plain_function_in_a_node_is_no_exception(function: Callable[[str], str]) -> None:
-    assert in_node(function, True) == in_node(function, False)
-
-
-def test_a_plain_function_that_does_not_look_for_the_run_is_claimed() -> None:
-    assert in_node(str.upper, True) == (["A"], False, 1)
-
-
-def test_a_runnable_that_does_not_look_for_the_run_is_claimed() -> None:
+@ways
+def test_a_runnable_that_does_not_look_for_the_run_is_claimed(claims: Any) -> None:
     shout = RunnableLambda(str.upper) | RunnableLambda(lambda text: text + "!")
-    messages, _, claims = answers(looking(shout.invoke), True)
-    assert (messages, claims) == (answers(looking(shout.invoke), False)[0], 1)
+    assert claims(shout.invoke) == 1
 
 
 @pytest.mark.parametrize("entrance", ["invoke", "ainvoke", "run", "arun"])

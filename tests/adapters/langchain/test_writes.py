@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain_core.tools import BaseTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph import MessagesState
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Command
 
@@ -18,7 +19,7 @@ from agentrt import ToolCall, run_scope, speculable
 from agentrt.adapters.langchain import allow_speculation, report_of, speculate
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
 from tests.adapters.doubles import Calls, ScriptedChat
-from tests.adapters.langchain.graphs import INPUT
+from tests.adapters.langchain.graphs import INPUT, asking, in_line
 
 # One tool call after the other, in the order of the answer.
 THREAD: Any = {"configurable": {"thread_id": "1"}, "max_concurrency": 1}
@@ -83,28 +84,16 @@ def test_a_write_that_a_node_adds_outdates_the_reads(fails: bool) -> None:
     notebook = Notebook(fails=fails)
     script: list[Calls] = [[("list_notes", {})]]
     model = speculate(ScriptedChat(script=script, delay=10), ScriptedSpeculator([LIST]))
-    bound = model.bind_tools(notebook.tools)
-
-    async def ask(state: MessagesState) -> Any:
-        return {"messages": [await bound.ainvoke(state["messages"])]}
 
     @allow_speculation
     async def take_a_note(state: MessagesState) -> Any:
-        if fails:
-            with pytest.raises(OSError, match="disk full"):
-                await notebook.create_note.ainvoke({"text": "b"})
-        else:
+        with pytest.raises(OSError, match="disk full") if fails else nullcontext():
             await notebook.create_note.ainvoke({"text": "b"})
         return {}
 
-    graph = StateGraph(MessagesState).add_node("ask", ask).add_node("note", take_a_note)
-    graph.add_node("tools", ToolNode(notebook.tools)).add_edge(START, "ask")
-    app = graph.add_edge("ask", "note").add_edge("note", "tools").compile()
-
-    async def main() -> Any:
-        return await app.ainvoke(INPUT, THREAD)
-
-    assert contents(run_in_virtual_time(main)) == ["a,b"]
+    ask, tools = asking(model, *notebook.tools), ToolNode(notebook.tools)
+    app = in_line(ask=ask, note=take_a_note, tools=tools).compile()
+    assert contents(run_in_virtual_time(lambda: app.ainvoke(INPUT, THREAD))) == ["a,b"]
     assert report_of(model).turns[0].calls[0].reason == "create_note was called meanwhile"
 
 
@@ -121,9 +110,8 @@ def test_a_read_that_began_during_a_write_is_outdated_when_the_write_ends() -> N
 
     async def main() -> Any:
         writing = asyncio.create_task(write())
-        await asyncio.sleep(
-            0.7
-        )  # the speculation begins at 0.7, the answer comes at 1.2, the write ends at 1
+        # The speculation begins at 0.7, the answer comes at 1.2, the write ends at 1.
+        await asyncio.sleep(0.7)
         state = await app.ainvoke(INPUT, THREAD)
         await writing
         return state

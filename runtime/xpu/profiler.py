@@ -29,11 +29,10 @@ from ..heg.profile import (
     XPUProfile,
     fit_roofline,
 )
-from ..heg.work import ModelWork
 from ..model.kv_layout import KVLayout
-from .graph_export import measure_loads
+from .graph_loader import measure_loads
 from .kernel_bench import MOST_TOKENS, SECONDS_PER_POINT, KernelBench
-from .layer_sample import LayerSample
+from .layer_sample import LayerSample, ModelWork
 from .machine import PowerMeter
 from .platforms import Device
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from agentrt.errors import GraphLoadError
 from agentrt.runtime.heg.kernel import GraphLoad, KernelKind, Role, StaticGraph
-from agentrt.runtime.xpu.graph_store import GraphStore
+from agentrt.runtime.xpu.graph_loader import GraphStore
 from agentrt.runtime.xpu.loading import LoadedModel
 from agentrt.runtime.xpu.protocol import GraphLoaded
 from tests.hypothesis_profiles import examples, first_of

@@ -84,7 +84,7 @@ def summarize_model(model: str | os.PathLike[str]) -> ModelSummary:
     path = find_model(name)
     with explain_unreadable(path):
         if path.is_file() and _is_gguf(path):
-            from .gguf.source import read_source
+            from .gguf.file_format import read_source
 
             source = read_source(path)
             return ModelSummary(source.name, sum(header.file.stat().st_size for header in source.headers))
@@ -127,7 +127,7 @@ def _open_gguf(file: Path, cache_folder: Path | None, progress: Callable[[float]
     # Imported here, as they load packages that other models do not need.
     from .chat_template import check_gguf_template
     from .gguf.cache import convert_gguf
-    from .gguf.source import read_source
+    from .gguf.file_format import read_source
 
     source = read_source(file)
     check_gguf_template(file, source.metadata)

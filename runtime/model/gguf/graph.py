@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from agentrt.errors import ModelFormatError
 
 from ..fuse_matmuls import MAX_FUSED_COLUMNS
-from .architectures import Activation
 from .file_format import Tensor
-from .hyperparameters import Hyperparameters, Layer, Rope
+from .hyperparameters import Activation, Hyperparameters, Layer, Rope
 from .quantisation import QUANTISED
 from .sliding_windows import state_sliding_windows
 from .weights_file import Matrix, Rows, WeightsFile

@@ -15,7 +15,7 @@ from agentrt.runtime.files.checksums import CHECKSUMS
 from agentrt.runtime.model import weights_check
 from agentrt.runtime.model.directory import ModelDirectory, open_model_directory
 from agentrt.runtime.model.gguf.cache import convert_gguf
-from agentrt.runtime.model.gguf.source import read_source
+from agentrt.runtime.model.gguf.file_format import read_source
 from agentrt.runtime.model.weights_check import WeightsCheck, check_weights
 
 HELLO = [{"role": "user", "content": "Hello!"}]

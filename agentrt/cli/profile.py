@@ -161,5 +161,5 @@ def _row(measured: Profile, kernel: Kernel, cost: KernelCost) -> tuple[str, ...]
         f"{cost.seconds * 1e3:.2f}",
         f"{cost.bandwidth_share:.0%}",
         f"{cost.bytes / 2**20:.1f} MiB",
-        f"{cost.watts:.1f} W" if measured.power_measured else f"{cost.watts:.0f} W, estimated",
+        f"{cost.watts:.0f} W, estimated",
     )

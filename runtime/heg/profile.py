@@ -28,9 +28,9 @@ class KernelCost:
     bytes: int
     """Footprint: weights, activations and device-specific memory that it needs resident."""
     watts: float
+    """Never measured: what counts power is root's."""
     measured: bool
-    """Whether :attr:`seconds` lies between measured shapes; False where the roofline extrapolates. Watts are
-    measured only where :attr:`Profile.power_measured` says so."""
+    """Whether :attr:`seconds` lies between measured shapes; False where the roofline extrapolates."""
 
     @property
     def joules(self) -> float:
@@ -155,7 +155,7 @@ class XPUProfile(_Frozen):
     peak_bandwidth: Positive
     """Roofline: the most bytes of weights read per second measured."""
     watts: Positive
-    """Power above idle while a kernel runs."""
+    """Power above idle while a kernel runs, as estimated."""
 
     def groups_for(self, shape: BatchShape, graph: StaticGraph | None) -> StaticGroups | DecodeGroups:
         """Return the static kernels of ``graph``; of the one made for such a shape if it is None.
@@ -182,8 +182,6 @@ class Profile(_Frozen):
     """The machine's read bandwidth in bytes per second, the whole of memory pressure."""
     measured: bool
     """False for a simulated machine."""
-    power_measured: bool
-    """Whether the watts were measured (RAPL); otherwise they are an estimate."""
     block_tokens: Annotated[int, Field(ge=1)]
     """Tokens in one KV block on the device that computes attention."""
     layers: Annotated[int, Field(ge=1)]

@@ -20,7 +20,7 @@ from agentrt.errors import ProfileFormatError
 from ..files.file_lock import file_lock
 from .profile import Positive, Profile
 
-_FORMAT: Final = 4
+_FORMAT: Final = 5
 """Part of every fingerprint. Raised when a field changes its meaning, so that old files are not found."""
 
 _Stored = TypeVar("_Stored", bound=BaseModel)

@@ -55,7 +55,7 @@ def _loaded() -> tuple[ov.Core, Mapping[str, Any]]:
 def openvino_message(error: Exception) -> str:
     """What happened, as one sentence: the last line of an OpenVINO error, without its source locations."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1].rstrip(".") + "." if lines else type(error).__name__
+    return f"{(lines or [type(error).__name__])[-1].rstrip('.')}."
 
 
 _ENTRIES: Final = 512

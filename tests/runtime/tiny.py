@@ -122,7 +122,6 @@ def made_up_profile(
         xpus=xpus,
         bandwidth=2e10,
         measured=True,
-        power_measured=False,
         block_tokens=32,
         layers=layers,
         layer_bytes=10_000_000,

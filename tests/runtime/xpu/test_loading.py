@@ -45,7 +45,7 @@ from tests.runtime.tiny import (
 @pytest.fixture(autouse=True)
 def _quick(measured_costs: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Measures every point only once or twice, so that tests are quick."""
-    monkeypatch.setattr(kernel_bench, "SECONDS_PER_POINT", 0.0)
+    monkeypatch.setattr(kernel_bench, "_SECONDS_PER_POINT", 0.0)
     monkeypatch.setattr(kernel_bench, "_MIN_RUNS", 1)
     monkeypatch.setattr(loading, "measure_read_bandwidth", lambda: 1e10)
 

@@ -6,7 +6,8 @@ import pytest
 
 from agentrt.errors import ConfigurationError
 from agentrt.runtime.heg.kernel import Role
-from agentrt.runtime.xpu import platforms
+from agentrt.runtime.xpu import machine, platforms
+from agentrt.runtime.xpu.machine import available_memory, measure_read_bandwidth
 from agentrt.runtime.xpu.platforms import find_platform
 from tests.runtime.tiny import load, tiny_model
 
@@ -53,3 +54,17 @@ def test_emulated_xpus_have_one_unpinned_thread_each(tiny_folder: Path) -> None:
             assert compiled.get_property("INFERENCE_NUM_THREADS") == 1
             # Pinned, both would sit on the first core.
             assert compiled.get_property("ENABLE_CPU_PINNING") is False
+
+
+def test_available_memory_is_what_linux_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    meminfo = tmp_path / "meminfo"
+    monkeypatch.setattr(machine, "_MEMINFO", meminfo)
+    assert available_memory() is None, "other systems have no such file"
+    meminfo.write_text("MemTotal:        4000 kB\n")
+    assert available_memory() is None
+    meminfo.write_text("MemTotal:        4000 kB\nMemAvailable:    3000 kB\n")
+    assert available_memory() == 3000 * 1024
+
+
+def test_read_bandwidth_is_plausible() -> None:
+    assert 1e8 < measure_read_bandwidth() < 1e13

@@ -124,94 +124,78 @@ def test_threads_share_a_tokenizer(tokenizer: Tokenizer) -> None:
         assert list(pool.map(tokens, texts)) == alone
 
 
-def copy_of(nano: ModelDirectory, path: Path) -> Path:
+@pytest.fixture
+def copied(nano_directory: ModelDirectory, tmp_path: Path) -> Path:
     """A copy whose files may be changed: it has no digests of them."""
-    return shutil.copytree(nano.path, path / "model", ignore=shutil.ignore_patterns(CHECKSUMS))
+    ignored = shutil.ignore_patterns(CHECKSUMS)
+    return shutil.copytree(nano_directory.path, tmp_path / "model", ignore=ignored)
 
 
-def test_a_missing_chat_template_is_refused(nano_directory: ModelDirectory, tmp_path: Path) -> None:
-    path = copy_of(nano_directory, tmp_path)
-    (path / "chat_template.jinja").unlink(missing_ok=True)
-    for file in ("openvino_tokenizer.xml", "tokenizer_config.json"):
-        text = (path / file).read_text()
-        (path / file).write_text(text.replace("chat_template", "chat_templatf"))
+def change(path: Path, pattern: str, replacement: str, *files: str) -> None:
+    for file in files:
+        (path / file).write_text(re.sub(pattern, replacement, (path / file).read_text()))
+
+
+def set_template(path: Path, template: str) -> None:
+    pattern = '<chat_template value="[^"]*"'
+    change(path, pattern, f'<chat_template value="{template}"', "openvino_tokenizer.xml")
+
+
+def test_a_missing_chat_template_is_refused(copied: Path) -> None:
+    (copied / "chat_template.jinja").unlink(missing_ok=True)
+    change(copied, "chat_template", "chat_templatf", "openvino_tokenizer.xml", "tokenizer_config.json")
     with pytest.raises(ModelFormatError, match="chat template"):
-        Tokenizer(open_model_directory(path), 2048)
+        Tokenizer(open_model_directory(copied), 2048)
 
 
-def test_a_template_that_rejects_messages_is_an_error(nano_directory: ModelDirectory, tmp_path: Path) -> None:
-    path = copy_of(nano_directory, tmp_path)
-    graph = path / "openvino_tokenizer.xml"
-    refusing = "{{ raise_exception('roles must alternate') }}"
-    graph.write_text(
-        re.sub('<chat_template value="[^"]*"', f'<chat_template value="{refusing}"', graph.read_text())
-    )
+def test_a_template_that_rejects_messages_is_an_error(copied: Path) -> None:
+    set_template(copied, "{{ raise_exception('roles must alternate') }}")
     with pytest.raises(InvalidRequestError, match=r"messages: .*roles must alternate"):
-        Tokenizer(open_model_directory(path), 2048).render([{"role": "user", "content": "hi"}], None)
+        Tokenizer(open_model_directory(copied), 2048).render([{"role": "user", "content": "hi"}], None)
 
 
 @pytest.mark.parametrize(
     "template", ["{{ messages[0]['content'] }", "{% for %}", "{% if true %}", "{{ 'a }}"]
 )
-def test_a_template_that_cannot_be_parsed_is_refused(
-    nano_directory: ModelDirectory, tmp_path: Path, template: str
-) -> None:
-    path = copy_of(nano_directory, tmp_path)
-    graph = path / "openvino_tokenizer.xml"
-    graph.write_text(
-        re.sub('<chat_template value="[^"]*"', f'<chat_template value="{template}"', graph.read_text())
-    )
+def test_a_template_that_cannot_be_parsed_is_refused(copied: Path, template: str) -> None:
+    set_template(copied, template)
     with pytest.raises(ModelFormatError, match=r"cannot be parsed: .* at row 1, column \d+"):
-        Tokenizer(open_model_directory(path), 2048)
+        Tokenizer(open_model_directory(copied), 2048)
 
 
-def test_a_missing_end_token_is_refused(nano_directory: ModelDirectory, tmp_path: Path) -> None:
-    path = copy_of(nano_directory, tmp_path)
-    for file in ("config.json", "generation_config.json"):
-        settings = json.loads((path / file).read_text())
-        settings.pop("eos_token_id", None)
-        (path / file).write_text(json.dumps(settings))
-    for file in ("openvino_tokenizer.xml", "openvino_detokenizer.xml", "tokenizer_config.json"):
-        text = (path / file).read_text()
-        (path / file).write_text(text.replace("eos_token", "xxx_token"))
+def test_a_missing_end_token_is_refused(copied: Path) -> None:
+    graphs = ("openvino_tokenizer.xml", "openvino_detokenizer.xml")
+    change(copied, "eos_token", "xxx_token", *graphs, *(file.name for file in copied.glob("*config.json")))
     with pytest.raises(ModelFormatError, match=r"end token.*generation_config\.json"):
-        Tokenizer(open_model_directory(path), 2048)
-
-
-class Calls:
-    """A tokenizer that counts how often it tokenizes."""
-
-    def __init__(self, tokenizer: Any) -> None:
-        self._tokenizer = tokenizer
-        self.texts: list[Any] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._tokenizer, name)
-
-    def encode(self, texts: Any, **options: Any) -> Any:
-        self.texts.append(texts)
-        return self._tokenizer.encode(texts, **options)
+        Tokenizer(open_model_directory(copied), 2048)
 
 
 @pytest.fixture
-def calls(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> Calls:
-    calls = Calls(tokenizer._tokenizer)
-    monkeypatch.setattr(tokenizer, "_tokenizer", calls)
-    return calls
+def calls(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The texts of each call that tokenizes."""
+    texts: list[list[str]] = []
+    encode = tokenizer._encode_batch
+
+    def counted(batch: list[str]) -> list[int]:
+        texts.append(batch)
+        return encode(batch)
+
+    monkeypatch.setattr(tokenizer, "_encode_batch", counted)
+    return texts
 
 
-def test_forged_tokens_are_tokenized_many_at_once(tokenizer: Tokenizer, calls: Calls) -> None:
+def test_forged_tokens_are_tokenized_many_at_once(tokenizer: Tokenizer, calls: list[list[str]]) -> None:
     forged = "".join(f"<|im_end|>{number}" for number in range(16_000))
     tokens = tokenizer.encode(tokenizer.escape_special_tokens(forged))
-    assert len(calls.texts) <= 8
+    assert len(calls) <= 8
     assert plain(tokenizer, tokens) == forged
 
 
-def test_a_long_text_is_tokenized_in_short_parts(tokenizer: Tokenizer, calls: Calls) -> None:
+def test_a_long_text_is_tokenized_in_short_parts(tokenizer: Tokenizer, calls: list[list[str]]) -> None:
     text = "Hello there, it is the 3rd of May.\nAnd so on " * 5000
     progress: list[int] = []
     tokens = tokenizer.encode(text, progress.append)
-    assert max(len(part) for batch in calls.texts for part in batch) < 17_000  # a call holds the global lock
+    assert max(len(part) for batch in calls for part in batch) < 17_000  # a call holds the global lock
     assert sorted(set(progress)) == progress
     assert len(progress) > 3
     assert tokens == whole(tokenizer, text)
@@ -244,7 +228,7 @@ def test_a_text_has_the_tokens_of_its_parts(tokenizer: Tokenizer, text: str, cal
         assert tokenizer.encode(escaped) == expected
 
 
-def test_progress_may_end_the_work(tokenizer: Tokenizer, calls: Calls) -> None:
+def test_progress_may_end_the_work(tokenizer: Tokenizer, calls: list[list[str]]) -> None:
     counts: list[int] = []
 
     def progress(tokens: int) -> None:
@@ -255,7 +239,7 @@ def test_progress_may_end_the_work(tokenizer: Tokenizer, calls: Calls) -> None:
     with pytest.raises(InterruptedError):
         tokenizer.encode(tokenizer.escape_special_tokens("<|im_end|>" * 100_000), progress)
     assert counts[0] == 0
-    assert len(calls.texts) == len(counts) - 1 == 1
+    assert len(calls) == len(counts) - 1 == 1
 
 
 @examples(50)

@@ -30,6 +30,9 @@ from tests.runtime.tiny import (
     uncut,
 )
 
+Trio: TypeAlias = tuple[LoadedModel, LoadedModel, LoadedModel]
+Pair: TypeAlias = tuple[LoadedModel, LoadedModel]
+
 MODELS = ("nano", *ARCHITECTURES, *exported_models())
 STATIC = 32
 
@@ -37,19 +40,13 @@ tokens_of = np.random.default_rng(0).integers(5, VOCABULARY - 1, 400).tolist()
 
 
 @pytest.fixture(scope="module", params=first_of(MODELS), ids=lambda name: Path(name).name)
-def trio(request: pytest.FixtureRequest, tiny_folder: Path) -> tuple[LoadedModel, LoadedModel, LoadedModel]:
+def trio(request: pytest.FixtureRequest, tiny_folder: Path) -> Trio:
     """One model in one piece, in segments of one layer, and split between two XPUs."""
     directory = tiny_model(tiny_folder, request.param)
-    return (
-        uncut(directory),
-        load(directory),
-        load(directory, "emulated", static_tokens=STATIC),
-    )
+    return uncut(directory), load(directory), load(directory, "emulated", static_tokens=STATIC)
 
 
-def test_every_layer_is_a_segment_and_every_chunk_of_the_static_shape_splits(
-    trio: tuple[LoadedModel, LoadedModel, LoadedModel],
-) -> None:
+def test_every_layer_is_a_segment_and_every_chunk_of_the_static_shape_splits(trio: Trio) -> None:
     whole, cut, split = trio
     layers = cut.graph.layers
     assert len(begin(cut, Piece(tokens_of[:STATIC])).kernels) == layers
@@ -59,9 +56,7 @@ def test_every_layer_is_a_segment_and_every_chunk_of_the_static_shape_splits(
     assert len(begin(whole, Piece(tokens_of[:STATIC])).kernels) == 1
 
 
-def test_prefill_chunks_margins_and_decodes_have_the_same_logits(
-    trio: tuple[LoadedModel, LoadedModel, LoadedModel],
-) -> None:
+def test_prefill_chunks_margins_and_decodes_have_the_same_logits(trio: Trio) -> None:
     def logits(loaded: LoadedModel) -> list[NDArray[np.float32]]:
         # Two chunks of the static shape, a margin, decodes; beside another sequence in the end.
         return [
@@ -81,7 +76,7 @@ def test_prefill_chunks_margins_and_decodes_have_the_same_logits(
             np.testing.assert_array_equal(found, expected)
 
 
-def test_drafts_are_verified_at_every_position(trio: tuple[LoadedModel, LoadedModel, LoadedModel]) -> None:
+def test_drafts_are_verified_at_every_position(trio: Trio) -> None:
     """Several rows of one sequence have logits, and blocks alias between chunks of one batch."""
     whole, cut, _ = trio
     results = []
@@ -96,7 +91,7 @@ def test_drafts_are_verified_at_every_position(trio: tuple[LoadedModel, LoadedMo
     np.testing.assert_array_equal(results[0], results[1])
 
 
-def test_preempted_batch_resumes_where_it_was(trio: tuple[LoadedModel, LoadedModel, LoadedModel]) -> None:
+def test_preempted_batch_resumes_where_it_was(trio: Trio) -> None:
     whole, *others = trio
     expected = forward(whole, Piece(tokens_of[:32]))
     urgent = forward(whole, Piece(tokens_of[200:217], table=range(30, 40)))
@@ -109,9 +104,7 @@ def test_preempted_batch_resumes_where_it_was(trio: tuple[LoadedModel, LoadedMod
         np.testing.assert_array_equal(finish(loaded, paused), expected)
 
 
-def test_split_batch_can_be_rerouted_at_every_seam(
-    trio: tuple[LoadedModel, LoadedModel, LoadedModel],
-) -> None:
+def test_split_batch_can_be_rerouted_at_every_seam(trio: Trio) -> None:
     whole, _, split = trio
     expected = forward(whole, Piece(tokens_of[:32]))
     rerouted = 0
@@ -126,8 +119,6 @@ def test_split_batch_can_be_rerouted_at_every_seam(
         np.testing.assert_array_equal(finish(split, context), expected)
     assert rerouted == len(split.graph.bounds)
 
-
-Pair: TypeAlias = tuple[LoadedModel, LoadedModel]
 
 # One token is computed by other kernels than several, and STATIC tokens on two XPUs.
 chunkings = st.lists(st.sampled_from([1, STATIC]) | st.integers(1, 70), min_size=1, max_size=4)

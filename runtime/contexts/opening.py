@@ -22,7 +22,7 @@ from ..model.openvino_core import openvino_core
 from ..model.tokenizer import Tokenizer
 from ..xpu.kv_arena import KVArena
 from ..xpu.loading import LoadedModel
-from ..xpu.single_sequence import SingleSequence
+from ..xpu.warm_up import SingleSequence
 from .kept_contexts import KeptContexts
 
 SCORED_LAYERS: Final = 4

@@ -53,16 +53,6 @@ class ModelDirectory:
         """Path of the LLM's graph; its weights are in the ``.bin`` file next to it."""
         return self.path / "openvino_model.xml"
 
-    @property
-    def tokenizer_graph(self) -> Path:
-        """Path of the tokenizer's graph."""
-        return self.path / "openvino_tokenizer.xml"
-
-    @property
-    def detokenizer_graph(self) -> Path:
-        """Path of the detokenizer's graph."""
-        return self.path / "openvino_detokenizer.xml"
-
 
 @dataclass(frozen=True, slots=True)
 class ModelSummary:

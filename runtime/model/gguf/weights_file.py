@@ -221,10 +221,9 @@ def write_graph(model: ov.Model, graph: Path, weights: BinaryIO) -> None:
         if layer.get("type") == "Const" and data is not None:
             data.set("offset", str(int(data.get("offset", "0")) + begin))
         elif layer.get("name", "").startswith(_PREFIX) and data is not None:
-            offset, size = layer.get("name", "").removeprefix(_PREFIX).split(".")
             layer.set("type", "Const")
-            data.set("offset", offset)
-            data.set("size", size)
+            for name, value in zip(("offset", "size"), layer.get("name", "").split(".")[1:], strict=True):
+                data.set(name, value)
     tree.write(graph, encoding="utf-8", xml_declaration=True)
 
 

@@ -100,7 +100,7 @@ class HubGuard:
                     f"{_address(response.request)} states the {what} {name!r}, under which nothing can be "
                     f"stored: {problem}. Check HF_ENDPOINT: no hub answers so."
                 )
-        size = headers.get(constants.HUGGINGFACE_HEADER_X_LINKED_SIZE) or headers.get("content-length", "")
+        size = headers.get(constants.HUGGINGFACE_HEADER_X_LINKED_SIZE) or headers.get("content-length") or ""
         self._announced = int(size) if size.isascii() and size.isdigit() else _MAX_BYTES
         if constants.ENDPOINT.rstrip("/") != constants.HUGGINGFACE_CO_URL_HOME.rstrip("/"):
             # A mirror could name any other server for Xet, whose client is not this one.

@@ -154,13 +154,6 @@ def test_b_max_is_the_largest_batch_without_slowdown() -> None:
     assert graph_of(0, segment_s=1.0).max_decode_batch(1.05, [0] * 64) == 64
 
 
-def test_b_max_counts_the_attention_of_those_that_join() -> None:
-    graph = graph_of(0, read_s=1e-7)  # 12 ms a step, and 0.3 ms for each 256 tokens of past
-    assert graph.max_decode_batch(1.25, [0] * 8) == 8
-    assert graph.max_decode_batch(1.25, [0, *[1024] * 7]) == 3
-    assert graph.max_decode_batch(1.25, [1024, *[0] * 7]) == 8
-
-
 @given(
     pasts=st.lists(st.integers(0, 5000), min_size=1, max_size=16),
     slowdown=st.floats(1.0, 3.0),

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentrt.runtime.heg.graph_switch import SwitchCosts, choose_load, hidden_fraction, switch_seconds
-from tests.hypothesis_profiles import examples
 
 
 @dataclass
@@ -184,20 +183,6 @@ def test_a_block_runs_with_the_graph_that_it_has_and_never_while_it_is_loaded(
         end = now + (costs.repeated_s if repeated else costs.prefill_s)[block]
         assert loaded <= now if repeated else end <= started
         now = end
-
-
-@examples(60)
-@given(any_costs(), st.integers(1, 2))
-def test_no_plan_is_shorter_than_the_best_of_all(costs: SwitchCosts, chunks: int) -> None:
-    assert greedy(costs, chunks).latency_s >= optimum(costs, chunks) - 1e-9
-
-
-def test_the_partition_problem_of_appendix_a() -> None:
-    """Items 2, 1, 1 fit two windows of 2; the greedy rule does not find that, the best plan does."""
-    tiny = 1e-6
-    costs = SwitchCosts((0.0, 2.0, 1.0, 1.0), (2.0, tiny, tiny, tiny), (2.0 + tiny, *[2 * tiny] * 3))
-    assert optimum(costs, 2) <= 4.0 + 1e-4
-    assert greedy(costs, 2).latency_s >= optimum(costs, 2)
 
 
 def small_cases() -> Iterator[tuple[SwitchCosts, int]]:

@@ -134,20 +134,6 @@ def test_progress_reaches_the_whole(file: Path, tmp_path: Path) -> None:
     convert(file, tmp_path, pytest.fail)  # nothing is converted
 
 
-def test_an_incomplete_conversion_is_not_used(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*args: object, **options: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(json, "dumps", fail)  # called for the last file that is written
-        with pytest.raises(ModelFormatError, match="No space left on device"):
-            convert(file, tmp_path)
-    assert visible(tmp_path) == []
-    open_model_directory(file, tmp_path)
-
-
 @pytest.mark.check
 @pytest.mark.parametrize("suffix", ["xml", "bin"])
 @pytest.mark.parametrize("graph", ["model", "tokenizer", "detokenizer"])
@@ -194,16 +180,6 @@ def test_errors_of_a_conversion_name_the_file_and_its_mend(
     assert "Renamed.gguf" in str(raised.value)
     assert str(raised.value).endswith("agentrt models --remove Tiny-Q8_0")
     assert "optimum-cli" not in str(raised.value)
-
-
-def test_ctrl_c_leaves_nothing(file: Path, tmp_path: Path) -> None:
-    def interrupt(share: float) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        convert(file, tmp_path, interrupt)
-    assert visible(tmp_path) == []
-    convert(file, tmp_path)
 
 
 CONVERT = """

@@ -19,7 +19,7 @@ at a seam: every piece computes them again from the batch's inputs.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Final
@@ -68,7 +68,7 @@ class Partition:
         self.layers: Final = len(self._mixers)
         """Number of layers, one per attention or recurrence."""
         attentions = [at for at, node in enumerate(mixers) if node.get_type_name() == ATTENTION]
-        self._scored = _spread(attentions, scored_layers)
+        self._scored = spread(attentions, scored_layers)
         self._seams = _find_seams(nodes)
         self.seams: Final = frozenset(self._seams) - {0}
         """Layers in front of which the model can be cut; all but layer 0 in most models."""
@@ -181,11 +181,11 @@ def _mixers(nodes: Iterable[ov.Node]) -> list[ov.Node]:
     ]
 
 
-def _spread(layers: Sequence[int], count: int) -> Collection[int]:
+def spread(layers: Sequence[int], count: int) -> Sequence[int]:
     """Return ``count`` of ``layers``, each from the middle of an equal part, or all if there are fewer."""
     if count >= len(layers):
-        return tuple(layers)
-    return tuple(layers[int((part + 0.5) * len(layers) / count)] for part in range(count))
+        return layers
+    return [layers[int((part + 0.5) * len(layers) / count)] for part in range(count)]
 
 
 def _score_windows() -> ov.Node:

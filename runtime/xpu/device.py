@@ -16,7 +16,7 @@ from agentrt.errors import ConfigurationError, DeviceLostError, EngineFailedErro
 from ..heg.kernel import BatchContext, BatchInputs, GraphLoad, Kernel, KernelKind, Role
 from ..model.openvino_core import openvino_core, openvino_message
 from .buffers import BatchBuffers, BufferPool
-from .compiled import BoundInference, CompiledKernels
+from .compiled import BoundInference, CompiledKernels, InferenceShapes
 from .graph_loader import GraphLoader
 from .interrupt import Interrupt, Interrupted, wait_until
 from .process_memory import release_free_memory
@@ -181,7 +181,7 @@ class OpenVINOXPU:
             for index in kernel.segments:
                 inference = self._inference(buffers, kernel.kind, index)
                 if not inference.shapes.allow(inference.shape(buffers)):
-                    self._settle(kernel.kind, index)
+                    self._settle(kernel.kind, index, inference.shapes)
                 for begin in inference.runs(buffers):
                     inference.bind(buffers, begin)
                     self._running = (inference, buffers)
@@ -210,9 +210,9 @@ class OpenVINOXPU:
         self.kernels.note_run(kernel.kind, kernel.segments, at)
         return KernelDone(context, kernel, self.role, started, at, error, interrupted)
 
-    def _settle(self, kind: KernelKind, index: int) -> None:
+    def _settle(self, kind: KernelKind, index: int, shapes: InferenceShapes) -> None:
         """Run a piece in another shape than those of an interruption (see :class:`InferenceShapes`)."""
-        tokens, *rows = self.kernels.shapes(kind, index).unlike()
+        tokens, *rows = shapes.unlike()
         buffers = self._pool.take(
             BatchInputs(
                 token_ids=[0] * tokens,

@@ -5,21 +5,18 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Self, TypeVar
+from typing import Final, Self
 
 import openvino as ov
 
-from ..heg.partition import Partition
+from ..heg.partition import Partition, spread
 
 _COLD_BYTES: Final = 64 * 2**20
 """Weights of a sample, more than most CPU caches hold: a decode step of a large model reads its weights from
 memory, and so must a run of all sampled segments."""
 _PAIRS: Final = 2
 """Pairs of neighbours that are also measured in one piece."""
-
-_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +46,11 @@ class LayerSample:
         starts = range(1, len(segments) - 2, 2)
         pair_bytes = max(1, 2 * layer_bytes * statistics.mean(layers))
         wanted = len(starts) if partition.hybrid else math.ceil((_COLD_BYTES - head_bytes) / pair_bytes)
-        chosen = _spread(starts, max(_PAIRS, wanted))
+        chosen = spread(starts, max(_PAIRS, wanted))
         inner = [at for start in chosen for at in (start, start + 1)] or [1]
         if partition.hybrid:
             inner = list(range(1, len(segments) - 1))
-        paired = _spread(chosen, _PAIRS)
+        paired = spread(chosen, _PAIRS)
         cuts = sorted({bounds[at] for start in paired for at in (start, start + 2)})
         wide = dict(zip([0, *cuts], partition.layer_segments(cuts), strict=True))
         shift = 1 + len(paired)
@@ -77,13 +74,6 @@ class LayerSample:
         """Places of all sampled segments in order, each by itself."""
         last = len(self.models) - 1
         return (0, *self.inner, last) if last else (0,)
-
-
-def _spread(items: Sequence[_Item], count: int) -> list[_Item]:
-    """Return ``count`` of ``items``, evenly spread, or all if there are fewer."""
-    if len(items) <= count:
-        return list(items)
-    return [items[round((at + 0.5) * len(items) / count - 0.5)] for at in range(count)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,24 +3,29 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import openvino_genai
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentrt.calls import ToolCall, ToolCallFormat, parse_tool_calls
 from agentrt.errors import InvalidRequestError, ModelFormatError
 from agentrt.runtime.files.checksums import CHECKSUMS
 from agentrt.runtime.model import tokenizer as tokenizer_module
 from agentrt.runtime.model.directory import ModelDirectory, open_model_directory
 from agentrt.runtime.model.tokenizer import Tokenizer
+from agentrt.runtime.model.tokenizer_graph import check_texts
+from agentrt.runtime.model.tool_prompt import with_system_in_user_message, with_tool_prompt
 from tests.hypothesis_profiles import examples
 
 SPECIAL = ["<|im_start|>", "<|im_end|>", "<|endoftext|>"]
-TOOL = {
+TOOL: dict[str, Any] = {
     "type": "function",
     "function": {
         "name": "look",
@@ -59,7 +64,7 @@ def forged(text: str) -> list[tuple[list[dict[str, Any]], list[dict[str, Any]] |
     """Prompts with ``text`` in each place where text from outside enters one."""
     user = {"role": "user", "content": "hi"}
     call = {"type": "function", "function": {"name": "look", "arguments": {"what": text}}}
-    described = {"type": "function", "function": {**TOOL["function"], "description": text}}  # type: ignore[dict-item]
+    described = {"type": "function", "function": {**TOOL["function"], "description": text}}
     return [
         ([{"role": "user", "content": text}], None),
         ([{"role": "system", "content": text}, user], None),
@@ -249,3 +254,102 @@ def test_a_text_has_at_least_as_many_tokens_as_its_length_says(tokenizer: Tokeni
     assert 0 < tokenizer.least_tokens(len(text) + 10_000) - tokenizer.least_tokens(len(text)) < 10_000
     assert tokenizer.least_tokens(len(text)) <= len(tokens)
     assert tokenizer.most_characters(len(tokens)) >= len(text)
+
+
+# Graphs of tokenizers that are damaged: refused before OpenVINO reads outside their texts.
+
+GRAPHS = ("openvino_tokenizer", "openvino_detokenizer")
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_random_bytes_are_refused(copied: Path, graph: str) -> None:
+    file = copied / f"{graph}.bin"
+    file.write_bytes(np.random.default_rng(0).bytes(file.stat().st_size))
+    with pytest.raises(ModelFormatError, match=rf"{graph}\.xml is damaged \(a text lies outside its bytes\)"):
+        Tokenizer(open_model_directory(copied), 2048)
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("value", [-1, -(2**31), 2**31 - 1, 7261])
+def test_one_wrong_extent_is_refused(copied: Path, graph: str, value: int) -> None:
+    """The last begin or the last end of the vocabulary: the texts are the first constants of i32 and u8."""
+    text = (copied / f"{graph}.xml").read_text()
+    extents = [
+        (int(match[1]), int(match[2]))
+        for match in re.finditer(r'element_type="i32" shape="2048" offset="(\d+)" size="(\d+)"', text)
+    ]
+    for offset, size in extents[:2]:
+        weights = copied / f"{graph}.bin"
+        whole = weights.read_bytes()
+        last = offset + size - 4
+        weights.write_bytes(whole[:last] + np.int32(value).tobytes() + whole[last + 4 :])
+        with pytest.raises(ModelFormatError, match="a text lies outside its bytes"):
+            check_texts(copied / f"{graph}.xml")
+        weights.write_bytes(whole)
+    check_texts(copied / f"{graph}.xml")
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: b"<net><layers></net>",
+        lambda text: b"<net><layers/><edges/></net>",
+        lambda text: text.replace(b"from-layer", b"from_layer"),
+        lambda text: text.replace(b"<data", b"<dota"),
+    ],
+)
+def test_a_graph_that_cannot_be_read_is_refused(
+    copied: Path, graph: str, damage: Callable[[bytes], bytes]
+) -> None:
+    file = copied / f"{graph}.xml"
+    file.write_bytes(damage(file.read_bytes()))
+    with pytest.raises(ModelFormatError, match="Convert"):
+        Tokenizer(open_model_directory(copied), 2048)
+
+
+# Tools as text, for chat templates that take none.
+
+USER = {"role": "user", "content": "hi"}
+
+
+def call(name: str, id: str) -> dict[str, Any]:
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": {"q": 1}}}
+
+
+def test_tools_stand_in_the_system_message() -> None:
+    system, user = with_tool_prompt([USER], [TOOL])
+    assert system["role"] == "system"
+    assert json.dumps(TOOL["function"]) in system["content"]
+    assert user == USER
+    (merged, _) = with_tool_prompt([{"role": "system", "content": "Be brief."}, USER], [TOOL])
+    assert merged["content"] == f"Be brief.\n\n{system['content']}"
+
+
+def test_without_tools_nothing_is_added() -> None:
+    assert with_tool_prompt([USER], None) == [USER]
+
+
+def test_calls_are_written_as_the_prompt_asks_for() -> None:
+    answer = {"role": "assistant", "content": "", "tool_calls": [call("look", "a"), call("look", "b")]}
+    (_, _, written) = with_tool_prompt([USER, answer], [TOOL])
+    text, calls = parse_tool_calls(written["content"], ToolCallFormat.JSON_MESSAGE)
+    assert (text.strip(), calls) == ("", (ToolCall("look", {"q": 1}), ToolCall("look", {"q": 1})))
+
+
+def test_outputs_are_user_messages_named_after_their_call() -> None:
+    answer = {"role": "assistant", "content": "Wait.", "tool_calls": [call("look", "a"), call("find", "b")]}
+    outputs = [
+        {"role": "tool", "tool_call_id": "b", "content": "B"},
+        {"role": "tool", "tool_call_id": "a", "content": "A"},
+    ]
+    plain = with_tool_prompt([USER, answer, *outputs, USER], None)
+    assert [message["role"] for message in plain] == ["user", "assistant", "user", "user"]
+    assert plain[1]["content"].startswith("Wait.\n{")
+    assert plain[2]["content"] == "Result of find:\nB\n\nResult of look:\nA"
+
+
+def test_a_system_message_can_move_into_the_first_user_message() -> None:
+    system = {"role": "system", "content": "S"}
+    assert with_system_in_user_message([system, USER]) == [{"role": "user", "content": "S\n\nhi"}]
+    assert with_system_in_user_message([system]) == [{"role": "user", "content": "S"}]

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from agentrt.runtime.heg.kernel import KernelKind, Role
+from agentrt.runtime.heg.kernel import BatchContext, KernelKind, Role
 from agentrt.runtime.xpu.loading import LoadedModel
 from tests.hypothesis_profiles import examples, first_of
 from tests.runtime.tiny import (
@@ -196,3 +196,50 @@ def test_in_bf16_a_cut_model_rounds_where_the_whole_does(tiny_folder: Path, kv: 
         reference = forward(exact, piece)
         rounding = np.sqrt(np.mean((expected - reference) ** 2))
         assert 0 < np.sqrt(np.mean((forward(split, piece) - reference) ** 2)) <= 3 * rounding
+
+
+# Attention scores: the sums that OpenVINO computes, cut into kernels and chunks.
+
+SCORED_TOKENS = [7 * at % 500 for at in range(80)]
+SCORED_LAYERS = 2
+
+
+def scores_of(loaded: LoadedModel, *pieces: Piece) -> list[np.ndarray]:
+    context: BatchContext = begin(loaded, *pieces)
+    while context.next_kernel is not None:
+        step(loaded, context)
+    loaded.platform.release(context)
+    return context.scores
+
+
+@pytest.fixture(scope="module", params=["cpu", "emulated"])
+def scored(request: pytest.FixtureRequest, tiny_folder: Path) -> LoadedModel:
+    static = 64 if request.param == "emulated" else None
+    return load(
+        tiny_model(tiny_folder, "qwen2"), request.param, static_tokens=static, scored_layers=SCORED_LAYERS
+    )
+
+
+def test_each_new_token_pays_one_attention_in_each_head(scored: LoadedModel) -> None:
+    scores = scores_of(scored, Piece(SCORED_TOKENS[:64]))
+    assert [layer.shape for layer in scores] == [(64,)] * SCORED_LAYERS
+    heads = scores[0].sum() / 64
+    assert heads == pytest.approx(round(heads), rel=1e-4)
+    assert all((layer >= 0).all() for layer in scores)
+
+
+def test_chunks_add_up(scored: LoadedModel) -> None:
+    whole = scores_of(scored, Piece(SCORED_TOKENS))
+    first = scores_of(scored, Piece(SCORED_TOKENS[:64], table=range(20, 36)))
+    second = scores_of(scored, Piece(SCORED_TOKENS[64:], 64, table=range(20, 36)))
+    for layer, early, late in zip(whole, first, second, strict=True):
+        assert np.pad(early, (0, 16)) + late == pytest.approx(layer, abs=1e-3)
+
+
+def test_sequences_of_a_batch_come_one_after_the_other(scored: LoadedModel) -> None:
+    scores = scores_of(scored, Piece(SCORED_TOKENS[:40]), Piece(SCORED_TOKENS[:10], table=range(40, 44)))
+    alone = scores_of(scored, Piece(SCORED_TOKENS[:40]))
+    assert [len(layer) for layer in scores] == [50] * SCORED_LAYERS
+    for both, first in zip(scores, alone, strict=True):
+        assert both[:40] == pytest.approx(first, abs=1e-4)
+        assert both[40:].sum() == pytest.approx(first.sum() / 4, rel=1e-4)

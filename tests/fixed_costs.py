@@ -57,7 +57,7 @@ _FIXED: Final[tuple[_Attribute, ...]] = (
     (profiler, "measure_loads", _measure_loads),
     (loading, "measure_read_bandwidth", lambda: _BANDWIDTH),
     # Profiles that other processes of the tests have measured, or refined, are those of another machine.
-    (loading, "_machine_facts", lambda: {"processor": "fixed costs"}),
+    (loading, "usable_cores", lambda: 0),
     # A kernel that is not observed refines no profile.
     (CostRefinement, "_ran_as_estimated", lambda *_: False),
     (ChunkLoader, "io_cost", lambda _: LinearCost(0.0, 0.0)),  # what is stored is loaded

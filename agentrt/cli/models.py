@@ -94,8 +94,8 @@ def _list(console: Console) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from agentrt.runtime.model.gguf.cache import cached_models, default_cache_folder, remove_interrupted
-    from agentrt.runtime.model.hub.pulled import pulled_models
+    from agentrt.runtime.model.gguf.cache import cached_models, remove_interrupted
+    from agentrt.runtime.model.hub.pulled import models_folder, pulled_models
 
     remove_interrupted()
     pulled, cached = pulled_models(), cached_models()
@@ -109,11 +109,9 @@ def _list(console: Console) -> None:
             opened = dt.datetime.fromtimestamp(model.used).isoformat(" ", "minutes")
             table.add_row(Text(model.converted_from), _size(model.size), opened)
         console.print(table)
-        console.print(f"in {default_cache_folder()}")
+        console.print(f"in {models_folder()}")
     if not pulled and not cached:
-        console.print(
-            f"No model was pulled, and no GGUF file has been converted in {default_cache_folder()}."
-        )
+        console.print(f"No model was pulled, and no GGUF file has been converted in {models_folder()}.")
 
 
 def _remove(console: Console, names: set[str] | None) -> None:

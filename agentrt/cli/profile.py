@@ -15,10 +15,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from agentrt.runtime.heg.cost_model import KernelCost
     from agentrt.runtime.heg.graph import ExecutionGraph
     from agentrt.runtime.heg.kernel import BatchShape, Kernel
-    from agentrt.runtime.heg.profile import Profile
+    from agentrt.runtime.heg.profile import KernelCost, Profile
 
 _DECODE_PAST = 512
 _MOST_SEQUENCES = 64
@@ -68,7 +67,7 @@ def _measure(model: str, platform: str, stored: bool) -> tuple[Profile, Executio
         _, graph = simulate(platform, max_chunk_tokens=longest, quantum_s=QUANTUM_S)
         return simulated_profile(platform.removeprefix(PREFIX)), graph
     directory = open_model_directory(model)
-    name, devices = find_platform(platform)
+    _, devices = find_platform(platform)
     bar = Progress(TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), transient=True)
     with bar:
         task = bar.add_task("reading the model", total=1 + count_steps(devices, longest))
@@ -78,8 +77,7 @@ def _measure(model: str, platform: str, stored: bool) -> tuple[Profile, Executio
 
         measured = load_profile(
             directory,
-            name,
-            devices,
+            platform,
             config.device_properties(),
             max_chunk_tokens=longest,
             store=ProfileStore(),
@@ -158,5 +156,5 @@ def _row(measured: Profile, kernel: Kernel, cost: KernelCost) -> tuple[str, ...]
         f"{cost.seconds * 1e3:.2f}",
         f"{cost.bandwidth_share:.0%}",
         f"{cost.bytes / 2**20:.1f} MiB",
-        f"{cost.watts:.1f} W" if measured.power_measured else f"{cost.watts:.0f} W, estimated",
+        f"{cost.watts:.0f} W, estimated",
     )

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from agentrt.errors import ConfigurationError
-from agentrt.runtime.heg.cost_model import CostModel
 from agentrt.runtime.heg.granularity import choose_granularity
 from agentrt.runtime.heg.graph import ExecutionGraph
 from agentrt.runtime.heg.kernel import BatchContext, GraphLoad, Kernel, KernelKind, Role, StaticGraph
@@ -135,7 +134,7 @@ class SharedMemory:
 class SimulatedXPU:
     """An XPU that computes nothing, for as long as the cost model estimates."""
 
-    def __init__(self, role: Role, costs: CostModel, clock: VirtualClock, memory: SharedMemory) -> None:
+    def __init__(self, role: Role, costs: Profile, clock: VirtualClock, memory: SharedMemory) -> None:
         """``memory`` is the machine's, shared with its other XPUs."""
         self._role = role
         self._costs = costs

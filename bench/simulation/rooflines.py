@@ -95,7 +95,6 @@ def simulated_profile(machine: str, *, npu_decoding: bool = False) -> Profile:
         },
         bandwidth=bandwidth,
         measured=False,
-        power_measured=False,
         block_tokens=_BLOCK_TOKENS,
         layers=figures["model"]["layers"],
         layer_bytes=sizes.layer_bytes,

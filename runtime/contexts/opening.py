@@ -31,7 +31,7 @@ from ..model.openvino_core import openvino_core
 from ..model.tokenizer import Tokenizer
 from ..xpu.kv_arena import KVArena
 from ..xpu.loading import LoadedModel
-from ..xpu.single_sequence import SingleSequence
+from ..xpu.warm_up import SingleSequence
 from .table import ContextTable
 
 SCORED_LAYERS: Final = 4

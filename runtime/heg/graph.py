@@ -23,9 +23,9 @@ import functools
 from collections.abc import Sequence
 from typing import Final
 
-from .cost_model import CostModel
 from .graph_switch import SwitchCosts
 from .kernel import BatchContext, BatchShape, Kernel, KernelKind, Role, StaticGraph
+from .profile import Profile
 
 _PAST_STEP: Final = 256
 """Kernels are grouped for the past rounded up to this, so that a growing sequence rarely needs new ones."""
@@ -36,7 +36,7 @@ class ExecutionGraph:
 
     def __init__(
         self,
-        cost_model: CostModel,
+        cost_model: Profile,
         bounds: tuple[int, ...],
         *,
         block_tokens: int,
@@ -67,7 +67,7 @@ class ExecutionGraph:
         self._longest = functools.lru_cache(4096)(self._longest_kernel_s)
         self._seconds = functools.lru_cache(4096)(self.estimate_seconds)
 
-    def use_costs(self, cost_model: CostModel) -> None:
+    def use_costs(self, cost_model: Profile) -> None:
         """Use other estimates for the same kernels from now on; batches keep the kernels they have."""
         self.cost_model = cost_model
         for cached in (self._group, self._fused_chunk, self._longest, self._seconds):
@@ -92,8 +92,8 @@ class ExecutionGraph:
             return ()
         return tuple(kernel for kernel in self._split if kernel.kind is KernelKind.TOKENS)
 
-    def switch_costs(self, chunks: int) -> SwitchCosts:
-        """Return what changing the graphs of all op groups costs during ``chunks`` static chunks.
+    def switch_costs(self) -> SwitchCosts:
+        """Return what changing the graphs of all op groups costs during a static chunk.
 
         The attention behind an op group counts as part of it, and as that of a chunk without past.
 
@@ -110,7 +110,6 @@ class ExecutionGraph:
             return tuple(estimate.seconds + attention_s for estimate in estimates)
 
         return SwitchCosts(
-            chunks,
             tuple(self.cost_model.estimate_load(each).seconds for each in kernels),
             seconds(StaticGraph.PREFILL),
             seconds(StaticGraph.DECODE),

@@ -19,14 +19,15 @@ at a seam: every piece computes them again from the batch's inputs.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Final
 
 import openvino as ov
 import openvino.opset15 as opset
 
-from ..model.sequence_ops import ATTENTION, mixers, sequence_ops
+from ..model.gather_sampled_rows import ATTENTION, CONVOLUTION, DELTA_RULE, sequence_ops
 
 HIDDEN: Final = "hidden"
 """Input of a piece: the residual stream from the piece before."""
@@ -60,13 +61,14 @@ class Partition:
         """
         self._model = _free_shapes_of_tokens(model)
         nodes = self._model.get_ordered_ops()
-        self._mixers = [_name(node) for node in mixers(nodes)]
+        mixers = _mixers(nodes)
+        self._mixers = [_name(node) for node in mixers]
         self.hybrid: Final = any(node.get_type_name() != ATTENTION for node in sequence_ops(nodes))
         """Whether some layers have a recurrence instead of an attention."""
         self.layers: Final = len(self._mixers)
         """Number of layers, one per attention or recurrence."""
-        attentions = [at for at, node in enumerate(mixers(nodes)) if node.get_type_name() == ATTENTION]
-        self._scored = _spread(attentions, scored_layers)
+        attentions = [at for at, node in enumerate(mixers) if node.get_type_name() == ATTENTION]
+        self._scored = spread(attentions, scored_layers)
         self._seams = _find_seams(nodes)
         self.seams: Final = frozenset(self._seams) - {0}
         """Layers in front of which the model can be cut; all but layer 0 in most models."""
@@ -168,11 +170,22 @@ class _Ports:
         return self._nodes[port.node].output(port.index)
 
 
-def _spread(layers: Sequence[int], count: int) -> Collection[int]:
+def _mixers(nodes: Iterable[ov.Node]) -> list[ov.Node]:
+    """Return the last sequence operation of each layer: a convolution may precede the layer's delta rule."""
+    found = sequence_ops(nodes)
+    kinds = [node.get_type_name() for node in found]
+    return [
+        node
+        for node, pair in zip(found, zip_longest(kinds, kinds[1:]), strict=True)
+        if pair != (CONVOLUTION, DELTA_RULE)
+    ]
+
+
+def spread(layers: Sequence[int], count: int) -> Sequence[int]:
     """Return ``count`` of ``layers``, each from the middle of an equal part, or all if there are fewer."""
     if count >= len(layers):
-        return tuple(layers)
-    return tuple(layers[int((part + 0.5) * len(layers) / count)] for part in range(count))
+        return layers
+    return [layers[int((part + 0.5) * len(layers) / count)] for part in range(count)]
 
 
 def _score_windows() -> ov.Node:
@@ -248,7 +261,7 @@ def _find_seams(nodes: list[ov.Node]) -> dict[int, _Port]:
     """Return, by layer, the residual stream in front of it where that is the only live tensor."""
     depends = _depends_on_tokens(nodes)
     by_name = {_name(node): node for node in nodes}
-    ends_of_layers = {_name(node) for node in mixers(nodes)}
+    ends_of_layers = {_name(node) for node in _mixers(nodes)}
     last_use: dict[_Port, int] = {}
     for position, node in enumerate(nodes):
         for value in node.input_values():

@@ -5,17 +5,37 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from agentrt.finite import Finite
 
-from .cost_model import KernelCost
 from .kernel import BatchShape, Kernel, KernelKind, Role, StaticGraph
 
 Seconds = Annotated[Finite, Field(ge=0)]
 Positive = Annotated[Finite, Field(gt=0)]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCost:
+    """Predictive annotation of a kernel at one shape on one XPU that runs nothing else (Agent.xpu §5.3)."""
+
+    seconds: float
+    bandwidth_share: float
+    """Memory traffic as a share of the machine's peak read bandwidth, 0 … 1: ``BW_k / BW_peak`` of §6.4."""
+    bytes: int
+    """Footprint: weights, activations and device-specific memory that it needs resident."""
+    watts: float
+    """Never measured: what counts power is root's."""
+    measured: bool
+    """Whether :attr:`seconds` lies between measured shapes; False where the roofline extrapolates."""
+
+    @property
+    def joules(self) -> float:
+        """Energy of one run."""
+        return self.watts * self.seconds
 
 
 class _Frozen(BaseModel):
@@ -135,7 +155,7 @@ class XPUProfile(_Frozen):
     peak_bandwidth: Positive
     """Roofline: the most bytes of weights read per second measured."""
     watts: Positive
-    """Power above idle while a kernel runs."""
+    """Power above idle while a kernel runs, as estimated."""
 
     def groups_for(self, shape: BatchShape, graph: StaticGraph | None) -> StaticGroups | DecodeGroups:
         """Return the static kernels of ``graph``; of the one made for such a shape if it is None.
@@ -153,7 +173,7 @@ class XPUProfile(_Frozen):
 
 
 class Profile(_Frozen):
-    """Predictive annotations of one model on the XPUs of one platform. A :class:`CostModel`."""
+    """Predictive annotations of one model on the XPUs of one platform: all that graph and scheduler know."""
 
     fingerprint: str
     """Identifies the model, the devices and the settings (:func:`fingerprint`)."""
@@ -162,8 +182,6 @@ class Profile(_Frozen):
     """The machine's read bandwidth in bytes per second, the whole of memory pressure."""
     measured: bool
     """False for a simulated machine."""
-    power_measured: bool
-    """Whether the watts were measured (RAPL); otherwise they are an estimate."""
     block_tokens: Annotated[int, Field(ge=1)]
     """Tokens in one KV block on the device that computes attention."""
     layers: Annotated[int, Field(ge=1)]
@@ -187,25 +205,25 @@ class Profile(_Frozen):
 
     @property
     def static_tokens(self) -> int | None:
-        """See :attr:`CostModel.static_tokens`."""
+        """Tokens in the static shape of the PREFILL XPU's kernels; None if the platform has none."""
         prefill = self.xpus.get(Role.PREFILL)
         return prefill.groups.tokens if prefill is not None and prefill.groups is not None else None
 
     @property
     def decode_tokens(self) -> int | None:
-        """See :attr:`CostModel.decode_tokens`."""
+        """Tokens in the shorter static shape of these kernels, for decoding; None if they have only one."""
         decode = self._decode_groups
         return None if decode is None else decode.tokens
 
     @property
     def reshape_s(self) -> float:
-        """See :attr:`CostModel.reshape_s`."""
+        """How much longer a forward pass of layers takes behind one with another number of tokens."""
         layers = self.xpus[Role.DECODE].layers
         return 0.0 if layers is None else self.layers * layers.reshape_s
 
     @property
     def tile_tokens(self) -> int:
-        """See :attr:`CostModel.tile_tokens`."""
+        """Tokens that matrix products compute as one (:attr:`LayerCosts.tile_tokens`)."""
         layers = self.xpus[Role.DECODE].layers
         return 1 if layers is None else layers.tile_tokens
 
@@ -217,7 +235,13 @@ class Profile(_Frozen):
     def estimate(
         self, kernel: Kernel, shape: BatchShape, role: Role, graph: StaticGraph | None = None
     ) -> KernelCost:
-        """See :meth:`CostModel.estimate`."""
+        """Estimate ``kernel`` at ``shape`` on the XPU of ``role``. Pure, and cheap enough for every decision.
+
+        ``graph`` is the one that a TOKENS kernel runs with; None for the one made for such a shape.
+
+        Raises:
+            KeyError: the XPU of ``role`` does not run such kernels, or there is none.
+        """
         xpu = self.xpus[role]
         seconds = sum(self.seconds_by_figure(kernel, shape, role, graph).values())
         weights = self._weights(xpu, kernel, shape, graph)
@@ -279,7 +303,11 @@ class Profile(_Frozen):
         return len(kernel.layers) * self.layer_bytes + head
 
     def estimate_load(self, kernel: Kernel) -> KernelCost:
-        """See :meth:`CostModel.estimate_load`."""
+        """Estimate loading a graph of a TOKENS kernel, where it has two.
+
+        Raises:
+            KeyError: it has one.
+        """
         decode, xpu = self._decode_groups, self.xpus.get(Role.PREFILL)
         if decode is None or xpu is None:
             raise KeyError("the token-level kernels have one graph")

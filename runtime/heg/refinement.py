@@ -10,7 +10,7 @@ import logging
 import statistics
 from collections import defaultdict, deque
 from collections.abc import Mapping
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from .kernel import BatchShape, Kernel, KernelKind, Role, StaticGraph
 from .profile import Curve, LayerCosts, Profile, StaticGroups, XPUProfile
@@ -30,6 +30,7 @@ because less and less is left to refine."""
 
 _log: Final = logging.getLogger(__name__)
 
+_Costs = TypeVar("_Costs", LayerCosts, StaticGroups)
 _Point: TypeAlias = tuple[Role, str, int]
 """A figure of a profile: the XPU, the name of the field, and the place in its curve."""
 
@@ -129,29 +130,22 @@ def _ratio(one: int, other: int) -> float:
 
 def _refined_xpu(xpu: XPUProfile, factors: Mapping[tuple[str, int], float], profile: Profile) -> XPUProfile:
     """Return ``xpu`` with the figures that ``factors`` names changed by these factors."""
-    groups, layers = xpu.groups, xpu.layers
-    if groups is not None:
-        groups = groups.model_copy(update=_scaled(groups, ("first_s", "middle_s", "last_s"), factors))
-    if layers is None:
+    groups = None if xpu.groups is None else _scaled(xpu.groups, factors)
+    if xpu.layers is None:
         return xpu.model_copy(update={"groups": groups})
-    layers = layers.model_copy(
-        update=_scaled(layers, ("segment_s", "entry_s", "read_s", "pair_s", "attention_s"), factors)
-        | {
-            name: _scaled_curve(
-                getattr(layers, name), {at: f for (of, at), f in factors.items() if of == name}
-            )
-            for name in ("layer", "head")
-        }
-    )
+    layers = _scaled(xpu.layers, factors)
     seconds = zip(layers.layer.counts, layers.layer.seconds, strict=True)
     flops = max((count * profile.layer_flops / each for count, each in seconds if each > 0), default=0.0)
     return xpu.model_copy(update={"groups": groups, "layers": layers, "peak_flops": flops or xpu.peak_flops})
 
 
-def _scaled(
-    costs: LayerCosts | StaticGroups, names: tuple[str, ...], factors: Mapping[tuple[str, int], float]
-) -> dict[str, float | Curve]:
-    return {name: getattr(costs, name) * factors.get((name, 0), 1.0) for name in names}
+def _scaled(costs: _Costs, factors: Mapping[tuple[str, int], float]) -> _Costs:
+    """Return ``costs`` with those of its figures changed that ``factors`` names."""
+    changed: dict[str, float | Curve] = {}
+    for name in {name for name, _ in factors} & type(costs).model_fields.keys():
+        value, own = getattr(costs, name), {at: factor for (of, at), factor in factors.items() if of == name}
+        changed[name] = _scaled_curve(value, own) if isinstance(value, Curve) else value * own[0]
+    return costs.model_copy(update=changed)
 
 
 def _scaled_curve(curve: Curve, factors: Mapping[int, float]) -> Curve:
@@ -160,8 +154,6 @@ def _scaled_curve(curve: Curve, factors: Mapping[int, float]) -> Curve:
     Points that have no factor get the nearest one: a machine that is slower at one count than when it was
     profiled is slower at the next, and one point moved alone would make another count look efficient.
     """
-    if not factors:
-        return curve
     observed = {curve.counts[at]: factor for at, factor in factors.items()}
     seconds = [
         each * observed[min(observed, key=lambda other: _ratio(other, count))]

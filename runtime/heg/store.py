@@ -20,7 +20,7 @@ from agentrt.errors import ProfileFormatError
 from ..files.file_lock import file_lock
 from .profile import Positive, Profile
 
-_FORMAT: Final = 4
+_FORMAT: Final = 5
 """Part of every fingerprint. Raised when a field changes its meaning, so that old files are not found."""
 
 _Stored = TypeVar("_Stored", bound=BaseModel)
@@ -52,16 +52,37 @@ class ProfileStore:
         self.folder: Final = folder or platformdirs.user_cache_path("agentrt") / "profiles"
 
     def profile(self, fingerprint: str, measure: Callable[[], Profile]) -> Profile:
-        """Return the stored profile, or store what ``measure`` returns. A damaged file is replaced."""
-        return self._get(self.file_of(fingerprint).name, Profile, measure)
-
-    def machine(self, fingerprint: str, measure: Callable[[], MachineFigures]) -> MachineFigures:
-        """Return the stored figures of a machine, or measured ones; see :meth:`profile`."""
-        return self._get(f"machine-{fingerprint}.json", MachineFigures, measure)
+        """Return the stored profile, or store what ``measure`` returns; see :meth:`stored`."""
+        return self.stored(self.file_of(fingerprint).name, Profile, measure)
 
     def stored(self, name: str, kind: type[_Stored], measure: Callable[[], _Stored]) -> _Stored:
-        """Return the content of the file ``name``, or store what ``measure`` returns; see :meth:`profile`."""
-        return self._get(name, kind, measure)
+        """Return the content of the file ``name``, or store what ``measure`` returns.
+
+        A damaged file is replaced; what cannot be stored is returned all the same. Both warn.
+        """
+        try:
+            found = self.load(name, kind)
+        except ProfileFormatError as error:
+            warnings.warn(f"{error} Measuring now.", RuntimeWarning, stacklevel=3)
+            found = None
+        if found is not None:
+            return found
+        with ExitStack() as stack:
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(file_lock(self.folder / f".lock-{Path(name).stem}"))
+            except OSError as error:
+                self._warn_not_stored(error)
+                return measure()
+            with suppress(ProfileFormatError):
+                if (found := self.load(name, kind)) is not None:  # another process has stored it meanwhile
+                    return found
+            measured = measure()
+            try:
+                replace_file(self.folder / name, measured.model_dump_json(indent=1).encode())
+            except OSError as error:
+                self._warn_not_stored(error)
+            return measured
 
     def forget(self, fingerprint: str) -> None:
         """Delete the stored profile, if there is one, so that it is measured again."""
@@ -78,11 +99,10 @@ class ProfileStore:
             OSError: the file cannot be written.
         """
         file = self.file_of(old.fingerprint)
-        with suppress(ProfileFormatError), ExitStack() as stack:
-            if file.exists():
-                stack.enter_context(file_lock(file.with_name(f".lock-{file.stem}")))
+        if file.exists():
+            with suppress(ProfileFormatError), file_lock(file.with_name(f".lock-{file.stem}")):
                 if self.load(file.name, Profile) == old:
-                    _replace(file, new.model_dump_json(indent=1))
+                    replace_file(file, new.model_dump_json(indent=1).encode())
 
     def load(self, name: str, kind: type[_Stored]) -> _Stored | None:
         """Read one file; None if it does not exist.
@@ -101,51 +121,25 @@ class ProfileStore:
                 f"the profile {file} cannot be used ({problem}). Delete it; it is measured again."
             ) from error
 
-    def _get(self, name: str, kind: type[_Stored], measure: Callable[[], _Stored]) -> _Stored:
-        try:
-            found = self.load(name, kind)
-        except ProfileFormatError as error:
-            warnings.warn(f"{error} Measuring now.", RuntimeWarning, stacklevel=4)
-            found = None
-        if found is not None:
-            return found
-        with ExitStack() as stack:
-            try:
-                self.folder.mkdir(parents=True, exist_ok=True)
-                stack.enter_context(file_lock(self.folder / f".lock-{Path(name).stem}"))
-            except OSError as error:
-                self._warn_not_stored(error)
-                return measure()
-            return self._measure(name, kind, measure)
-
-    def _measure(self, name: str, kind: type[_Stored], measure: Callable[[], _Stored]) -> _Stored:
-        """Return what another process has stored meanwhile, or measure and store. Call it with the lock."""
-        with suppress(ProfileFormatError):
-            found = self.load(name, kind)
-            if found is not None:
-                return found
-        measured = measure()
-        try:
-            _replace(self.folder / name, measured.model_dump_json(indent=1))
-        except OSError as error:
-            self._warn_not_stored(error)
-        return measured
-
     def _warn_not_stored(self, error: OSError) -> None:
         warnings.warn(
             f"the profile could not be stored in {self.folder} ({error.strerror}), so it will be "
             "measured again next time. Make the folder writable, or set RuntimeConfig.profile_folder.",
             RuntimeWarning,
-            stacklevel=5,
+            stacklevel=4,
         )
 
 
-def _replace(file: Path, text: str) -> None:
-    """Write ``file`` atomically: a reader sees the old or the new content, never a part."""
+def replace_file(file: Path, *parts: bytes) -> None:
+    """Write ``file``, of ``parts``, atomically: a reader sees the old or the new content, never a part.
+
+    Raises:
+        OSError: it cannot be written.
+    """
     handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
+        with os.fdopen(handle, "wb") as stream:
+            stream.writelines(parts)
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, file)

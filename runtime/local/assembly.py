@@ -30,7 +30,7 @@ from ..kv.swap.chunks import NO_SWAPPER
 from ..model.directory import ModelDirectory, conversion_errors, open_model_directory
 from ..model.opening import OnOpeningStep, OpeningStep
 from ..model.tokenizer import Tokenizer
-from ..model.weights_check import WeightsCheck, check_weights
+from ..model.weights_check import WeightsCheck
 from ..request.processor import InputProcessor
 from ..scheduler.scheduler import Scheduler
 from ..toolcache.renderer import ToolTurnRenderer
@@ -166,7 +166,7 @@ def assemble_runtime(
             kept.swapper,
         )
         opened.callback(engine.close)
-        check = check_weights(directory, functools.partial(_stop_damaged, engine))
+        check = WeightsCheck(directory, functools.partial(_stop_damaged, engine))
         return RuntimeParts(
             close=functools.partial(_close, check, engine, selector, kept),
             model_id=directory.model_id,

@@ -4,23 +4,10 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Callable, Container, Sequence
-from typing import Protocol
-
-DecodeTokens = Callable[[Sequence[int]], str]
-"""Text of a token sequence as the model's own detokenizer gives it."""
+from typing import TypeAlias
 
 _MAX_WINDOW = 32
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
-
-
-class Detokenizer(Protocol):
-    """Turns the tokens of one answer into text. Not thread-safe; one per sequence."""
-
-    def push(self, token: int) -> str:
-        """Add the next token; return the text that is now complete, possibly empty."""
-
-    def close(self) -> str:
-        """End the answer; return the text that was held back, without an incomplete last character."""
 
 
 class ByteDetokenizer:
@@ -33,7 +20,7 @@ class ByteDetokenizer:
         self._incomplete = False
 
     def push(self, token: int) -> str:
-        """Add the next token. The bytes of a character are held back until the last one has arrived."""
+        """Add the next token; return the text that is now complete, possibly empty."""
         token_bytes = self._token_bytes[token]
         if token_bytes.isascii() and not self._incomplete:
             return token_bytes.decode("ascii")
@@ -53,7 +40,7 @@ class WindowDetokenizer:
     moves forward whenever its text ends in a complete character, so that its length stays bounded.
     """
 
-    def __init__(self, decode: DecodeTokens, hidden: Container[int]) -> None:
+    def __init__(self, decode: Callable[[Sequence[int]], str], hidden: Container[int]) -> None:
         """``decode`` is the model's own detokenizer; ``hidden`` tokens have no text."""
         self._decode = decode
         self._hidden = hidden
@@ -62,7 +49,7 @@ class WindowDetokenizer:
         self._pending: list[int] = []
 
     def push(self, token: int) -> str:
-        """Add the next token. Text that ends in an incomplete character is held back."""
+        """Add the next token; return the text that is now complete, possibly empty."""
         if token in self._hidden:
             return ""
         self._pending.append(token)
@@ -86,3 +73,7 @@ class WindowDetokenizer:
             self._context, self._pending = self._pending, []
             self._context_text = self._decode(self._context)
         return delta
+
+
+Detokenizer: TypeAlias = ByteDetokenizer | WindowDetokenizer
+"""Turns the tokens of one answer into text. Not thread-safe; one per sequence."""

@@ -53,16 +53,6 @@ class ModelDirectory:
         """Path of the LLM's graph; its weights are in the ``.bin`` file next to it."""
         return self.path / "openvino_model.xml"
 
-    @property
-    def tokenizer_graph(self) -> Path:
-        """Path of the tokenizer's graph."""
-        return self.path / "openvino_tokenizer.xml"
-
-    @property
-    def detokenizer_graph(self) -> Path:
-        """Path of the detokenizer's graph."""
-        return self.path / "openvino_detokenizer.xml"
-
 
 @dataclass(frozen=True, slots=True)
 class ModelSummary:
@@ -84,7 +74,7 @@ def summarize_model(model: str | os.PathLike[str]) -> ModelSummary:
     path = find_model(name)
     with explain_unreadable(path):
         if path.is_file() and _is_gguf(path):
-            from .gguf.source import read_source
+            from .gguf.file_format import read_source
 
             source = read_source(path)
             return ModelSummary(source.name, sum(header.file.stat().st_size for header in source.headers))
@@ -127,7 +117,7 @@ def _open_gguf(file: Path, cache_folder: Path | None, progress: Callable[[float]
     # Imported here, as they load packages that other models do not need.
     from .chat_template import check_gguf_template
     from .gguf.cache import convert_gguf
-    from .gguf.source import read_source
+    from .gguf.file_format import read_source
 
     source = read_source(file)
     check_gguf_template(file, source.metadata)
@@ -148,11 +138,19 @@ def _open_exported(name: str, path: Path) -> ModelDirectory:
     config = read_json(path / "config.json")
     generation_file = path / "generation_config.json"
     generation = read_json(generation_file) if generation_file.exists() else {}
+    stated = generation.get("eos_token_id", config.get("eos_token_id"))
+    ids = stated if isinstance(stated, list) else [stated]
+    length = config.get("max_position_embeddings")
+    if not isinstance(length, int) or not 2 <= length <= _LONGEST_CONTEXT:
+        raise ModelFormatError(
+            f"{path / 'config.json'} states no usable max_position_embeddings, so the context length is "
+            "unknown. Add it: the number of tokens the model was trained for."
+        )
     return ModelDirectory(
         path=path,
         model_id=_model_id(name, path, config),
-        context_length=_context_length(config, path),
-        end_token_ids=_token_ids(generation.get("eos_token_id", config.get("eos_token_id"))),
+        context_length=length,
+        end_token_ids=frozenset(id for id in ids if isinstance(id, int) and not isinstance(id, bool)),
     )
 
 
@@ -205,11 +203,7 @@ def _model_id(name: str, path: Path, config: dict[str, Any]) -> str:
 
 
 def _check_kind(path: Path) -> None:
-    """Check that ``path`` is a directory, and not one of GGUF files.
-
-    Raises:
-        ModelFormatError: it is something else.
-    """
+    """Check that ``path`` is a directory, and not one of GGUF files."""
     if not path.is_dir():
         raise ModelFormatError(
             f"{path} is a file, but a model is a GGUF file or a directory that holds openvino_model.xml. "
@@ -269,21 +263,6 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ModelFormatError(f"{path} must hold a JSON object. Copy it again from the original model.")
     return content
-
-
-def _context_length(config: dict[str, Any], path: Path) -> int:
-    length = config.get("max_position_embeddings")
-    if not isinstance(length, int) or not 2 <= length <= _LONGEST_CONTEXT:
-        raise ModelFormatError(
-            f"{path / 'config.json'} states no usable max_position_embeddings, so the context length is "
-            "unknown. Add it: the number of tokens the model was trained for."
-        )
-    return length
-
-
-def _token_ids(value: object) -> frozenset[int]:
-    ids = value if isinstance(value, list) else [value]
-    return frozenset(id for id in ids if isinstance(id, int) and not isinstance(id, bool))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,24 @@ from typing import Final
 import openvino as ov
 import openvino.opset15 as opset
 
-from .sequence_ops import sequence_ops
+ATTENTION: Final = "PagedAttentionExtension"
+CONVOLUTION: Final = "PagedCausalConv1D"
+"""In hybrid models: a layer by itself (LFM2), or in front of a delta rule (Qwen3-Next, Qwen3.5)."""
+DELTA_RULE: Final = "PagedGatedDeltaNet"
 
 SAMPLED_ROWS: Final = "sampled_token_indices"
 """The input that names the sampled rows: ``[rows]`` int64, positions in the flat batch of tokens."""
 
 # The operations that may stand between the LM head and the logits: they compute each row on its own.
 _ROW_WISE: Final = {"Add", "Convert", "Divide", "Multiply", "Subtract", "Tanh"}
+
+
+def sequence_ops(nodes: Iterable[ov.Node]) -> list[ov.Node]:
+    """Return the operations among ``nodes`` that read or write a sequence's context, in order.
+
+    All others compute each token by itself. The context is keys and values, or a state of fixed size.
+    """
+    return [node for node in nodes if node.get_type_name() in (ATTENTION, CONVOLUTION, DELTA_RULE)]
 
 
 def gather_sampled_rows(model: ov.Model) -> ov.Model:

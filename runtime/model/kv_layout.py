@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
@@ -26,10 +27,7 @@ class CacheInput:
     @property
     def block_bytes(self) -> int:
         """Bytes of one block or row in this tensor."""
-        elements = 1
-        for extent in self.block_shape:
-            elements *= extent
-        return int(elements * self.element_type.bitwidth) // 8
+        return int(math.prod(self.block_shape) * self.element_type.bitwidth) // 8
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -45,7 +44,7 @@ def _loaded() -> tuple[ov.Core, Mapping[str, Any]]:
 
     def load() -> tuple[ov.Core, Mapping[str, Any]]:
         core = ov.Core()
-        properties = bound_kernel_caches(core)  # loads the plugin
+        properties = _bound_kernel_caches(core)  # loads the plugin
         native_calls.keep_in_forks(core)
         return core, properties
 
@@ -55,7 +54,7 @@ def _loaded() -> tuple[ov.Core, Mapping[str, Any]]:
 def openvino_message(error: Exception) -> str:
     """What happened, as one sentence: the last line of an OpenVINO error, without its source locations."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1].rstrip(".") + "." if lines else type(error).__name__
+    return f"{(lines or [type(error).__name__])[-1].rstrip('.')}."
 
 
 _ENTRIES: Final = 512
@@ -66,32 +65,23 @@ _PIECE_CACHE: Final = {"CPU_RUNTIME_CACHE_CAPACITY": str(_ENTRIES)}
 _ONEDNN_CACHE: Final = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
 
 
-@contextmanager
-def _onednn_capacity() -> Iterator[None]:
-    """Have oneDNN read the capacity of its cache from the environment, unless the user has set one."""
-    if _ONEDNN_CACHE in os.environ:
-        yield
-        return
-    os.environ[_ONEDNN_CACHE] = str(_ENTRIES)
-    try:
-        yield
-    finally:
-        del os.environ[_ONEDNN_CACHE]
-
-
-def bound_kernel_caches(core: ov.Core) -> Mapping[str, Any]:
-    """Bound oneDNN's cache, and return the properties with which to compile pieces for the CPU.
+def _bound_kernel_caches(core: ov.Core) -> Mapping[str, Any]:
+    """Bound oneDNN's cache, unless the user has, and return the properties of pieces for the CPU.
 
     The properties are undocumented: there are none with an OpenVINO that does not know them. Call it before
-    anything is compiled; oneDNN reads its capacity once, when it makes its first kernel.
+    anything is compiled; oneDNN reads its capacity once, from the environment, for its first kernel.
     """
     rows = ov.opset13.parameter([-1, 1], np.float32)
     weights = ov.opset13.constant(np.ones((1, 1), np.float32))
     model = ov.Model([ov.opset13.matmul(rows, weights, False, False)], [rows])
-    with _onednn_capacity():
-        try:
-            core.compile_model(model, "CPU", _PIECE_CACHE)
-        except RuntimeError:
-            core.compile_model(model, "CPU")
-            return {}
+    is_ours = _ONEDNN_CACHE not in os.environ
+    os.environ.setdefault(_ONEDNN_CACHE, str(_ENTRIES))
+    try:
+        core.compile_model(model, "CPU", _PIECE_CACHE)
+    except RuntimeError:
+        core.compile_model(model, "CPU")
+        return {}
+    finally:
+        if is_ours:
+            del os.environ[_ONEDNN_CACHE]
     return _PIECE_CACHE

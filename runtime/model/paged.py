@@ -36,10 +36,9 @@ from agentrt.errors import AgentRTError, ModelFormatError
 
 from .directory import ModelDirectory
 from .fuse_matmuls import fuse_matmuls
-from .gather_sampled_rows import SAMPLED_ROWS, gather_sampled_rows
+from .gather_sampled_rows import ATTENTION, DELTA_RULE, SAMPLED_ROWS, gather_sampled_rows
 from .gguf.sliding_windows import apply_sliding_windows
 from .openvino_core import openvino_core, openvino_message
-from .sequence_ops import ATTENTION, DELTA_RULE
 
 INPUTS: Final = (
     "input_ids",

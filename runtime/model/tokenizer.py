@@ -52,8 +52,8 @@ class Tokenizer:
                 or it or the end token is missing.
         """
         with _loading_errors(directory):
-            for graph in (directory.tokenizer_graph, directory.detokenizer_graph):
-                check_texts(graph)
+            for graph in ("openvino_tokenizer.xml", "openvino_detokenizer.xml"):
+                check_texts(directory.path / graph)
             self._load(directory, vocabulary_size)
         self.writes_tool_prompt = tool_prompt and not takes_tools(self.chat_template)
         """Whether tools are described by :mod:`agentrt.runtime.model.tool_prompt`."""
@@ -85,11 +85,11 @@ class Tokenizer:
                 f"{directory.path} has no end token, so that no answer would end. "
                 "Set eos_token_id in generation_config.json."
             )
-        self._special_token = special_token_pattern(directory.tokenizer_graph)
+        self._special_token = special_token_pattern(directory.path / "openvino_tokenizer.xml")
         ids: dict[bytes, int] = self._tokenizer.get_vocab()
         self._longest_token = max(map(len, ids))  # in bytes
         self._hidden, self.token_bytes = self._read_vocabulary(
-            ids, vocabulary_size, decoded_vocabulary(directory.detokenizer_graph)
+            ids, vocabulary_size, decoded_vocabulary(directory.path / "openvino_detokenizer.xml")
         )
         """The bytes of each token, empty for hidden tokens; None if texts of tokens do not concatenate."""
         self._word_end = self._find_word_ends(ids)

@@ -89,22 +89,18 @@ def _lie_within(begins: _Constant, ends: _Constant, text: _Constant) -> bool:
 def _constant_inputs(graph: Path, type: str | None = None) -> Iterator[list[_Constant | None]]:
     """Yield the inputs of each operation, or of those of ``type``: constants, None for others."""
     try:
-        yield from _read_constant_inputs(graph, type)
+        root = ElementTree.parse(graph).getroot()
+        layers = {layer.get("id"): layer for layer in root.iter("layer")}
+        sources = {
+            (edge.get("to-layer"), edge.get("to-port")): edge.get("from-layer") for edge in root.iter("edge")
+        }
+        weights = graph.with_suffix(".bin").read_bytes()
+        for layer in root.iter("layer"):
+            if type in (None, layer.get("type")):
+                ports = layer.findall("input/port")
+                yield [_constant(layers[sources[layer.get("id"), port.get("id")]], weights) for port in ports]
     except (ElementTree.ParseError, LookupError, ValueError, AttributeError) as error:
         raise _damaged(graph, f"{error.__class__.__name__}: {error}") from error
-
-
-def _read_constant_inputs(graph: Path, type: str | None) -> Iterator[list[_Constant | None]]:
-    root = ElementTree.parse(graph).getroot()
-    layers = {layer.get("id"): layer for layer in root.iter("layer")}
-    sources = {
-        (edge.get("to-layer"), edge.get("to-port")): edge.get("from-layer") for edge in root.iter("edge")
-    }
-    weights = graph.with_suffix(".bin").read_bytes()
-    for layer in root.iter("layer"):
-        if type in (None, layer.get("type")):
-            ports = layer.findall("input/port")
-            yield [_constant(layers[sources[layer.get("id"), port.get("id")]], weights) for port in ports]
 
 
 def _constant(layer: ElementTree.Element, weights: bytes) -> _Constant | None:

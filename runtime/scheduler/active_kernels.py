@@ -6,8 +6,8 @@ import enum
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..heg.cost_model import KernelCost
 from ..heg.kernel import Kernel, Role
+from ..heg.profile import KernelCost
 from .batch import Batch
 from .policy import Policy
 

@@ -51,7 +51,7 @@ class GraphSwitcher:
         """Decide by the present costs of the graph."""
         if not self._kernels:
             return
-        costs = self._graph.switch_costs(1)
+        costs = self._graph.switch_costs()
         self._load_s = costs.load_s
         self._seconds = {StaticGraph.PREFILL: costs.prefill_s, StaticGraph.DECODE: costs.repeated_s}
         self._chunk_s = sum(costs.prefill_s)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from ..heg.cost_model import KernelCost
 from ..heg.graph import ExecutionGraph
 from ..heg.kernel import BatchShape, Kernel, Role
+from ..heg.profile import KernelCost
 from .active_kernels import ActiveKernels, LaunchDecision, ScheduledKernel
 from .batch import Batch, Stage
 from .batch_builder import BatchBuilder

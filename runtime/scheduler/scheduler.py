@@ -35,9 +35,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..heg.cost_model import CostModel, KernelCost
 from ..heg.graph import ExecutionGraph
 from ..heg.kernel import BatchContext, BatchShape, GraphLoad, KernelKind, Role
+from ..heg.profile import KernelCost, Profile
 from ..kv.block_pool import BlockPool
 from ..kv.swap.chunks import NO_SWAPPER, ChunkLoad, ChunkSwapper
 from ..kv.swap.costs import LinearCost
@@ -123,7 +123,7 @@ class Scheduler:
         """The batch of the last kernel, on a platform of one XPU, if it had all unfinished sequences, and
         :attr:`_changes` then: it has them as long as that is equal."""
 
-    def use_costs(self, cost_model: CostModel) -> None:
+    def use_costs(self, cost_model: Profile) -> None:
         """Decide by other estimates of the same kernels from now on."""
         self._graph.use_costs(cost_model)
         for part in (self._queues, self._builder, self._selector, self._switcher):

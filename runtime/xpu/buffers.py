@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import weakref
 from array import array
@@ -14,8 +15,10 @@ from numpy.typing import NDArray
 
 from ..heg.kernel import BatchInputs, StateAccess
 from ..heg.partition import SCORE_WINDOWS
+from ..model.gather_sampled_rows import SAMPLED_ROWS
 from ..model.paged import STATE_INPUTS
 
+_I32_INPUTS: Final = ("past_lens", "subsequence_begins", "block_indices", "block_indices_begins")
 _FIRST_LENGTH: Final = 64
 _KEPT_TENSORS: Final = 64
 """Tensors of one buffer that are kept, for lengths that may recur."""
@@ -109,13 +112,8 @@ class BatchBuffers:
         self._inputs: dict[str, _GrowableTensor] = {
             "input_ids": _GrowableTensor(ov.Type.i64, multiple=row_multiple),
             "position_ids": _GrowableTensor(ov.Type.i64, multiple=row_multiple),
-            "past_lens": _GrowableTensor(ov.Type.i32),
-            "subsequence_begins": _GrowableTensor(ov.Type.i32),
-            "block_indices": _GrowableTensor(ov.Type.i32),
-            "block_indices_begins": _GrowableTensor(ov.Type.i32),
-            "sampled_token_indices": _GrowableTensor(ov.Type.i64),
-            SCORE_WINDOWS: _GrowableTensor(ov.Type.i32),
-        } | {name: _GrowableTensor(ov.Type.i32) for name in STATE_INPUTS}
+            SAMPLED_ROWS: _GrowableTensor(ov.Type.i64),
+        } | {name: _GrowableTensor(ov.Type.i32) for name in (*_I32_INPUTS, SCORE_WINDOWS, *STATE_INPUTS)}
         longest = np.zeros((), np.int32)
         self._max_context_len = ov.Tensor(longest, shared_memory=True)
         self._longest = longest.data
@@ -137,10 +135,9 @@ class BatchBuffers:
             ("position_ids", inputs.position_ids),
             ("past_lens", inputs.past_lens),
             ("subsequence_begins", inputs.subsequence_begins),
-            ("sampled_token_indices", inputs.sampled_rows),
+            (SAMPLED_ROWS, inputs.sampled_rows),
         ):
-            if self._inputs[name].write(values):
-                self.version += 1
+            self._write(name, values)
         if self._scored:
             begins = inputs.subsequence_begins
             self._write(SCORE_WINDOWS, [end - begin for begin, end in itertools.pairwise(begins)])
@@ -233,8 +230,7 @@ class BufferPool:
 
     def __init__(self, row_multiple: int = 1, *, scored: bool = False) -> None:
         """Create an empty pool; for the parameters see :class:`BatchBuffers`."""
-        self._row_multiple = row_multiple
-        self._scored = scored
+        self._new = functools.partial(BatchBuffers, row_multiple, scored=scored)
         self._free: list[BatchBuffers] = []
         self._all = weakref.WeakSet[BatchBuffers]()
         self._closed = False
@@ -248,12 +244,8 @@ class BufferPool:
                 break
         else:
             buffers = self._free.pop() if self._free else self._new()
+            self._all.add(buffers)
         buffers.load(inputs)
-        return buffers
-
-    def _new(self) -> BatchBuffers:
-        buffers = BatchBuffers(self._row_multiple, scored=self._scored)
-        self._all.add(buffers)
         return buffers
 
     def give_back(self, buffers: BatchBuffers) -> None:

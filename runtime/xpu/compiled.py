@@ -164,10 +164,6 @@ class CompiledKernels:
         activations = activations_of(kind, index, len(pieces))
         return BoundInference(pieces[index], activations, caches, self._shapes[kind, index])
 
-    def shapes(self, kind: KernelKind, index: int) -> InferenceShapes:
-        """Return the shapes that piece ``index`` of ``kind`` was run with."""
-        return self._shapes[kind, index]
-
     def replace(self, kind: KernelKind, index: int, compiled: ov.CompiledModel) -> None:
         """Replace piece ``index`` of ``kind``, which must not be running, by one that computes the same."""
         self._compiled[kind][index] = compiled
@@ -266,8 +262,10 @@ class BoundInference:
         self.request = compiled.create_infer_request()
         self.seconds = float("inf")
         """How long its last run took; infinite before the first."""
-        self.static_tokens = _static_tokens(compiled)
-        """Tokens that one run computes; None if it computes any number."""
+        inputs = [port.get_partial_shape() for port in compiled.inputs]
+        is_dynamic = any(shape.is_dynamic for shape in inputs)
+        self.static_tokens: int | None = None if is_dynamic else inputs[0][0].get_length()
+        """Tokens that one run computes, all inputs being ``[tokens, …]``; None if it computes any number."""
         self._inputs: list[tuple[int, str, ov.Output]] = []
         for index, port in enumerate(compiled.inputs):
             name = port.get_any_name()
@@ -350,11 +348,3 @@ class BoundInference:
         A sequence has one for each token, past and new.
         """
         return [self.request.get_output_tensor(index).data.astype(np.float32) for index in self._scores]
-
-
-def _static_tokens(compiled: ov.CompiledModel) -> int | None:
-    """Return the tokens of a piece of a static shape, all inputs of which are ``[tokens, …]``; else None."""
-    shapes = [port.get_partial_shape() for port in compiled.inputs]
-    if any(shape.is_dynamic for shape in shapes):
-        return None
-    return int(shapes[0][0].get_length())

@@ -16,7 +16,7 @@ from agentrt.errors import ConfigurationError, EngineFailedError
 from ..heg.kernel import BatchContext, BatchInputs, GraphLoad, Kernel, KernelKind, Role
 from ..model.openvino_core import openvino_core, openvino_message
 from .buffers import BatchBuffers, BufferPool
-from .compiled import BoundInference, CompiledKernels
+from .compiled import BoundInference, CompiledKernels, InferenceShapes
 from .graph_loader import GraphLoader
 from .interrupt import Interrupt, Interrupted, wait_until
 from .process_memory import release_free_memory
@@ -48,7 +48,8 @@ class OpenVINOXPU:
         loader: GraphLoader | None = None,
     ) -> None:
         """``recompile`` compiles ``kernels`` anew for :meth:`rebuild`; ``loader`` loads graphs of them."""
-        self._role = role
+        self.role: Final = role
+        """See :attr:`XPU.role`."""
         self._pool = pool
         self._recompile = recompile
         self._loader = loader
@@ -66,11 +67,6 @@ class OpenVINOXPU:
         self._watchdog = Watchdog()
         self._interrupt = Interrupt()
 
-    @property
-    def role(self) -> Role:
-        """See :attr:`XPU.role`."""
-        return self._role
-
     def attach(self, caches: Mapping[str, ov.Tensor]) -> None:
         """Use ``caches``, key and value tensors by input name. Call it once, before the first batch."""
         self.caches = caches
@@ -83,7 +79,7 @@ class OpenVINOXPU:
             self._thread = threading.Thread(
                 target=self._run_submitted,
                 args=(self._work,),
-                name=f"agentrt-{self._role.value}",
+                name=f"agentrt-{self.role.value}",
                 daemon=True,
             )
             self._thread.start()
@@ -130,7 +126,7 @@ class OpenVINOXPU:
             return
         for group, compiled in self._loader.take_loaded():
             self.kernels.replace(KernelKind.TOKENS, group, compiled)
-            self._pool.forget((self._role, KernelKind.TOKENS, group))
+            self._pool.forget((self.role, KernelKind.TOKENS, group))
 
     def reclaim(self, idle_s: float) -> None:
         """Free the scratch memory of kernels that have not run for ``idle_s`` seconds.
@@ -185,7 +181,7 @@ class OpenVINOXPU:
             for index in kernel.segments:
                 inference = self._inference(buffers, kernel.kind, index)
                 if not inference.shapes.allow(inference.shape(buffers)):
-                    self._settle(kernel.kind, index)
+                    self._settle(kernel.kind, index, inference.shapes)
                 for begin in inference.runs(buffers):
                     inference.bind(buffers, begin)
                     self._running = (inference, buffers)
@@ -212,11 +208,11 @@ class OpenVINOXPU:
             self._running = None
         at = time.perf_counter()
         self.kernels.note_run(kernel.kind, kernel.segments, at)
-        return KernelDone(context, kernel, self._role, started, at, error, interrupted)
+        return KernelDone(context, kernel, self.role, started, at, error, interrupted)
 
-    def _settle(self, kind: KernelKind, index: int) -> None:
+    def _settle(self, kind: KernelKind, index: int, shapes: InferenceShapes) -> None:
         """Run a piece in another shape than those of an interruption (see :class:`InferenceShapes`)."""
-        tokens, *rows = self.kernels.shapes(kind, index).unlike()
+        tokens, *rows = shapes.unlike()
         buffers = self._pool.take(
             BatchInputs(
                 token_ids=[0] * tokens,
@@ -252,7 +248,7 @@ class OpenVINOXPU:
 
     def _inference(self, buffers: BatchBuffers, kind: KernelKind, index: int) -> BoundInference:
         """Return the inference of one piece that is bound to ``buffers``."""
-        key = (self._role, kind, index)
+        key = (self.role, kind, index)
         found: tuple[int, BoundInference] | None = buffers.inferences.get(key)
         if found is None or found[0] != self._epoch:
             found = (self._epoch, self.kernels.bind(kind, index, self.caches))

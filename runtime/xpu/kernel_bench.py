@@ -20,7 +20,7 @@ from .process_memory import release_file_pages
 
 MOST_TOKENS: Final = 2560
 """Most past and new tokens of a measured batch together."""
-SECONDS_PER_POINT: Final = 0.15
+_SECONDS_PER_POINT: Final = 0.15
 """How long a point is measured at most, beyond ``_MIN_RUNS`` runs."""
 _MOST_SEQUENCES: Final = 32
 """Most sequences of a measured batch."""
@@ -171,7 +171,7 @@ class KernelBench:
 
 def _measured(totals: Sequence[float], elapsed_s: float) -> bool:
     """Whether further runs are not worth their time, after runs of ``totals`` seconds."""
-    if len(totals) >= _MAX_RUNS or (len(totals) >= _MIN_RUNS and elapsed_s >= SECONDS_PER_POINT):
+    if len(totals) >= _MAX_RUNS or (len(totals) >= _MIN_RUNS and elapsed_s >= _SECONDS_PER_POINT):
         return True
     if len(totals) < _AGREEING or elapsed_s < _LEAST_S:
         return False

@@ -1,25 +1,22 @@
-"""The segments of a model that are measured in place of all of them."""
+"""What a model is measured by: a sample of its segments, and the work of one layer, counted in its graph."""
 
 from __future__ import annotations
 
 import itertools
 import math
 import statistics
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Self, TypeVar
+from typing import Final, Self
 
 import openvino as ov
 
-from ..heg.partition import Partition
+from ..heg.partition import Partition, spread
 
 _COLD_BYTES: Final = 64 * 2**20
 """Weights of a sample, more than most CPU caches hold: a decode step of a large model reads its weights from
 memory, and so must a run of all sampled segments."""
 _PAIRS: Final = 2
 """Pairs of neighbours that are also measured in one piece."""
-
-_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +46,11 @@ class LayerSample:
         starts = range(1, len(segments) - 2, 2)
         pair_bytes = max(1, 2 * layer_bytes * statistics.mean(layers))
         wanted = len(starts) if partition.hybrid else math.ceil((_COLD_BYTES - head_bytes) / pair_bytes)
-        chosen = _spread(starts, max(_PAIRS, wanted))
+        chosen = spread(starts, max(_PAIRS, wanted))
         inner = [at for start in chosen for at in (start, start + 1)] or [1]
         if partition.hybrid:
             inner = list(range(1, len(segments) - 1))
-        paired = _spread(chosen, _PAIRS)
+        paired = spread(chosen, _PAIRS)
         cuts = sorted({bounds[at] for start in paired for at in (start, start + 2)})
         wide = dict(zip([0, *cuts], partition.layer_segments(cuts), strict=True))
         shift = 1 + len(paired)
@@ -79,8 +76,49 @@ class LayerSample:
         return (0, *self.inner, last) if last else (0,)
 
 
-def _spread(items: Sequence[_Item], count: int) -> list[_Item]:
-    """Return ``count`` of ``items``, evenly spread, or all if there are fewer."""
-    if len(items) <= count:
-        return list(items)
-    return [items[round((at + 0.5) * len(items) / count - 0.5)] for at in range(count)]
+@dataclass(frozen=True, slots=True)
+class ModelWork:
+    """Counts for one layer, and for the head behind the last one."""
+
+    layer_bytes: int
+    """Bytes of the weights of one layer, as stored."""
+    head_bytes: int
+    layer_flops: int
+    """Multiplications and additions of one layer's matmuls for one token."""
+    head_flops: int
+    activation_bytes: int
+    """Bytes that one layer's matmuls read and put out for one token, in float32: its scratch memory."""
+
+    @classmethod
+    def of(cls, partition: Partition) -> Self:
+        """Count in a layer from the middle and in the last one; in a model without seams, the average."""
+        layers = partition.layers
+        if not partition.complete or layers < 3:
+            weights, flops, activations = _count(partition.layer_segments(())[0])
+            return cls(weights // layers, 0, flops // layers, 0, activations // layers)
+        _, middle, *_, last = partition.layer_segments(sorted({1, 2, layers - 1}))
+        weights, flops, activations = _count(middle)
+        last_weights, last_flops, _ = _count(last)
+        return cls(weights, max(0, last_weights - weights), flops, max(0, last_flops - flops), activations)
+
+
+def _count(model: ov.Model) -> tuple[int, int, int]:
+    """Return the bytes of weights, and for one token the operations and the activations of matmuls."""
+    weights = flops = activations = 0
+    read: set[tuple[str, int]] = set()
+    for node in model.get_ordered_ops():
+        kind = node.get_type_name()
+        if kind == "Constant":
+            weights += int(node.get_byte_size())
+        elif kind == "MatMul":
+            matrix = node.input_value(1).get_partial_shape()
+            width = list(node.get_output_partial_shape(0))[-1]
+            if matrix.is_static and width.is_static:
+                flops += 2 * math.prod(matrix.to_shape())
+                activations += 4 * int(width.get_length())
+                source = node.input_value(0)
+                port = (str(source.get_node().get_friendly_name()), source.get_index())
+                if port not in read:
+                    activations += 4 * math.prod(matrix.to_shape()) // int(width.get_length())
+                read.add(port)
+    return weights, flops, activations

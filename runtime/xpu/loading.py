@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import logging
 import math
@@ -31,7 +30,7 @@ from ..model.paged import STATE_TABLES, read_paged_graph
 from .buffers import BufferPool
 from .compiled import CompiledKernels
 from .device import OpenVINOXPU
-from .graph_export import export_graphs
+from .graph_loader import export_graphs
 from .machine import available_memory, measure_read_bandwidth, usable_cores
 from .platforms import Device, OpenVINOPlatform, find_platform
 from .profiler import Profiler
@@ -85,12 +84,11 @@ def load_model(
         ConfigurationError: there is no such platform here, a device refuses the properties, or there is too
             little memory.
     """
-    name, devices = find_platform(platform)
+    platform, _ = find_platform(platform)
     store = ProfileStore(profile_folder)
     profile = load_profile(
         directory,
-        name,
-        devices,
+        platform,
         properties,
         max_chunk_tokens=max_chunk_tokens,
         store=store,
@@ -101,8 +99,7 @@ def load_model(
     on_step(OpeningStep("loading"))
     return build_model(
         directory,
-        name,
-        devices,
+        platform,
         properties,
         profile,
         max_chunk_tokens=max_chunk_tokens,
@@ -116,7 +113,6 @@ def load_model(
 def build_model(
     directory: ModelDirectory,
     platform: str,
-    devices: Mapping[Role, Device],
     properties: Mapping[str, Any],
     profile: Profile,
     *,
@@ -134,6 +130,7 @@ def build_model(
     Raises:
         ConfigurationError: a device refuses the properties, or there is too little memory.
     """
+    _, devices = find_platform(platform)
     model = read_paged_graph(directory)
     partition = Partition(model, scored_layers=scored_layers)
     if not partition.complete:
@@ -153,12 +150,25 @@ def build_model(
         quantum_s=quantum_s,
         interruptible_s=_INTERRUPTIBLE_QUANTA * quantum_s if _can_be_interrupted(model, devices) else None,
     )
-    _check_memory(graph.footprint_bytes, kv_bytes, available_memory())
+    # Overflow prevention (Agent.xpu §6.5). Memory is promised by the system before it is there: without this
+    # check the process would be swapped, or ended, while it compiles or much later.
+    footprint, available = graph.footprint_bytes, available_memory()
+    if available is not None and footprint + kv_bytes > available:
+        raise ConfigurationError(
+            f"the model's kernels need up to {footprint / 2**30:.1f} GiB and the KV cache "
+            f"{kv_bytes / 2**30:.1f} GiB, but {available / 2**30:.1f} GiB of memory are available. Choose a "
+            "smaller or further quantised model or a smaller memory_bytes, or end other programs."
+        )
     pool = BufferPool(math.lcm(graph.static_tokens or 1, graph.decode_tokens or 1), scored=scored_layers > 0)
 
     def open_xpu(role: Role, device: Device) -> OpenVINOXPU:
         kernels = _compile(role, device, graph, partition, properties)
-        recompile = functools.partial(_recompile, role, device, graph, directory, properties, scored_layers)
+
+        def recompile() -> CompiledKernels:
+            # From disk: a model in memory would be a copy of its weights.
+            again = Partition(read_paged_graph(directory), scored_layers=scored_layers)
+            return _compile(role, device, graph, again, properties)
+
         loader = None
         if role is Role.PREFILL and graph.decode_tokens is not None:
             assert graph_folder is not None, "graphs for decoding are kept in files"
@@ -192,24 +202,9 @@ def _can_be_interrupted(model: ov.Model, devices: Mapping[Role, Device]) -> bool
     return len(devices) == 1 and all(device.name.startswith("CPU") for device in devices.values())
 
 
-def _check_memory(footprint: int, kv_bytes: int, available: int | None) -> None:
-    """Refuse a model that would not fit the memory (Agent.xpu §6.5, overflow prevention).
-
-    Memory is promised by the system before it is there: without this check the process would be swapped, or
-    ended, while it compiles or much later.
-    """
-    if available is not None and footprint + kv_bytes > available:
-        raise ConfigurationError(
-            f"the model's kernels need up to {footprint / 2**30:.1f} GiB and the KV cache "
-            f"{kv_bytes / 2**30:.1f} GiB, but {available / 2**30:.1f} GiB of memory are available. Choose a "
-            "smaller or further quantised model or a smaller memory_bytes, or end other programs."
-        )
-
-
 def load_profile(
     directory: ModelDirectory,
     platform: str,
-    devices: Mapping[Role, Device],
     properties: Mapping[str, Any],
     *,
     max_chunk_tokens: int,
@@ -225,18 +220,36 @@ def load_profile(
     ``properties`` and ``max_chunk_tokens`` are those of ``agentrt profile``, which can then measure it again.
     ``fresh`` measures in any case. ``advance`` is called with the name of each step before it starts.
     """
-    machine = _machine_facts()
+    platform, devices = find_platform(platform)
     npu_decoding = npu_decoding and Role.PREFILL in devices
-    name = _profile_name(directory, platform, devices, properties, max_chunk_tokens, npu_decoding)
+    weights = directory.graph.with_suffix(".bin")
+    core = openvino_core()
+    machine = {"processor": core.get_property("CPU", "FULL_DEVICE_NAME"), "cores": usable_cores()}
+    name = fingerprint(
+        platform=platform,
+        devices={
+            role.value: [device.name, core.get_property(device.name, "FULL_DEVICE_NAME"), device.properties]
+            for role, device in devices.items()
+        },
+        openvino=ov.__version__,
+        graph=hashlib.sha256(directory.graph.read_bytes()).hexdigest(),
+        weights=weights.stat().st_size,
+        properties=properties,
+        max_chunk_tokens=max_chunk_tokens,
+        **({"npu_decoding": True} if npu_decoding else {}),
+        **machine,
+    )
 
     def measure() -> Profile:
         advance("memory bandwidth")
-        figures = store.machine(
-            fingerprint(**machine), lambda: MachineFigures(read_bandwidth=measure_read_bandwidth())
+        figures = store.stored(
+            f"machine-{fingerprint(**machine)}.json",
+            MachineFigures,
+            lambda: MachineFigures(read_bandwidth=measure_read_bandwidth()),
         )
         profiler = Profiler(
             read_paged_graph(directory),
-            directory.graph.with_suffix(".bin"),
+            weights,
             properties,
             max_chunk_tokens=max_chunk_tokens,
             bandwidth=figures.read_bandwidth,
@@ -261,53 +274,6 @@ def load_profile(
     if fresh:
         store.forget(name)
     return store.profile(name, measure)
-
-
-def _machine_facts() -> dict[str, Any]:
-    """What figures of this machine depend on."""
-    return {
-        "processor": openvino_core().get_property("CPU", "FULL_DEVICE_NAME"),
-        "cores": usable_cores(),
-    }
-
-
-def _profile_name(
-    directory: ModelDirectory,
-    platform: str,
-    devices: Mapping[Role, Device],
-    properties: Mapping[str, Any],
-    max_chunk_tokens: int,
-    npu_decoding: bool,
-) -> str:
-    """The fingerprint of everything that a profile depends on."""
-    core = openvino_core()
-    return fingerprint(
-        platform=platform,
-        devices={
-            role.value: [device.name, core.get_property(device.name, "FULL_DEVICE_NAME"), device.properties]
-            for role, device in devices.items()
-        },
-        openvino=ov.__version__,
-        graph=hashlib.sha256(directory.graph.read_bytes()).hexdigest(),
-        weights=directory.graph.with_suffix(".bin").stat().st_size,
-        properties=properties,
-        max_chunk_tokens=max_chunk_tokens,
-        **({"npu_decoding": True} if npu_decoding else {}),
-        **_machine_facts(),
-    )
-
-
-def _recompile(
-    role: Role,
-    device: Device,
-    graph: ExecutionGraph,
-    directory: ModelDirectory,
-    properties: Mapping[str, Any],
-    scored_layers: int,
-) -> CompiledKernels:
-    """Compile the kernels of an XPU again, from disk: a model in memory would be a copy of its weights."""
-    partition = Partition(read_paged_graph(directory), scored_layers=scored_layers)
-    return _compile(role, device, graph, partition, properties)
 
 
 def _compile(

@@ -1,4 +1,4 @@
-"""Figures of this machine: cores, memory, read bandwidth as STREAM measures it, and power by RAPL."""
+"""Figures of this machine: cores, memory, and read bandwidth as STREAM measures it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ _BYTES: Final = 256 * 2**20
 _TRIES: Final = 5
 """Tries of which the best counts."""
 _MEMINFO: Final = Path("/proc/meminfo")
-_POWERCAP: Final = Path("/sys/class/powercap")
 
 
 def usable_cores() -> int:
@@ -52,37 +51,3 @@ def measure_read_bandwidth() -> float:
 
 def _read(share: NDArray[np.float32]) -> None:
     share.max()  # numpy's quickest reduction, without the GIL; of integers it is half as fast
-
-
-class PowerMeter:
-    """Energy used by the processor packages, from Linux' RAPL counters."""
-
-    def __init__(self, counters: list[Path]) -> None:
-        """``counters`` are folders with ``energy_uj`` and ``max_energy_range_uj``."""
-        self._counters = [
-            (folder / "energy_uj", _number(folder / "max_energy_range_uj")) for folder in counters
-        ]
-        self._last = [_number(counter) for counter, _ in self._counters]
-        self._joules = 0.0
-
-    @classmethod
-    def find(cls, powercap: Path = _POWERCAP) -> PowerMeter | None:
-        """Return the meter of this machine; None if it has none, or if only root may read it."""
-        packages = sorted(powercap.glob("intel-rapl:[0-9]*"))  # AMD's have the same names
-        packages = [folder for folder in packages if folder.name.count(":") == 1]
-        try:
-            return cls(packages) if packages else None
-        except OSError:
-            return None
-
-    def joules(self) -> float:
-        """Return the energy used since the meter was created, in joules."""
-        for at, (counter, span) in enumerate(self._counters):
-            now = _number(counter)
-            self._joules += ((now - self._last[at]) % (span + 1)) / 1e6
-            self._last[at] = now
-        return self._joules
-
-
-def _number(file: Path) -> int:
-    return int(file.read_text())

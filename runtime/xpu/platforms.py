@@ -69,20 +69,10 @@ class OpenVINOPlatform:
 
     def __init__(self, name: str, xpus: Mapping[Role, OpenVINOXPU], pool: BufferPool, weights: Path) -> None:
         """``pool`` is the buffer pool of all ``xpus``, ``weights`` the file of the model's weights."""
-        self._name = name
-        self._xpus = dict(xpus)
+        self.name: Final = name
+        self.xpus: Final = dict(xpus)
         self._pool = pool
         self._weights = weights
-
-    @property
-    def name(self) -> str:
-        """See :attr:`Platform.name`."""
-        return self._name
-
-    @property
-    def xpus(self) -> Mapping[Role, OpenVINOXPU]:
-        """See :attr:`Platform.xpus`."""
-        return self._xpus
 
     def allocate(self, element_type: ov.Type, shape: ov.Shape) -> ov.Tensor:
         """Allocate memory for keys or values that the DECODE device reads and writes in place.
@@ -90,21 +80,21 @@ class OpenVINOPlatform:
         Raises:
             RuntimeError: there is not enough memory.
         """
-        compiled = next(iter(self._xpus[Role.DECODE].kernels.models))
-        if self._xpus[Role.DECODE].kernels.device.startswith("CPU"):
+        kernels = self.xpus[Role.DECODE].kernels
+        if kernels.device.startswith("CPU"):
             return ov.Tensor(element_type, shape)
         # Any other host memory would be copied to an integrated GPU for each kernel, and never back.
-        return compiled.get_context().create_host_tensor(element_type, shape)
+        return next(iter(kernels.models)).get_context().create_host_tensor(element_type, shape)
 
     def attach(self, caches: Mapping[str, ov.Tensor]) -> None:
         """Use ``caches``, key and value tensors by input name. Call it once, before the first batch."""
-        for xpu in self._xpus.values():
+        for xpu in self.xpus.values():
             xpu.attach(caches)
 
     @property
     def caches(self) -> Mapping[str, ov.Tensor]:
         """The attached key and value tensors; empty once closed."""
-        return self._xpus[Role.DECODE].caches
+        return self.xpus[Role.DECODE].caches
 
     def now(self) -> float:
         """See :meth:`Platform.now`."""
@@ -122,12 +112,12 @@ class OpenVINOPlatform:
 
         OpenVINO reads the embedding of each token from there, and with it the system loads its surroundings.
         """
-        for xpu in self._xpus.values():
+        for xpu in self.xpus.values():
             xpu.reclaim(idle_s)
         release_file_pages(self._weights)
 
     def close(self) -> None:
         """See :meth:`Platform.close`."""
-        for xpu in self._xpus.values():
+        for xpu in self.xpus.values():
             xpu.close()
         self._pool.close()

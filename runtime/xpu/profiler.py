@@ -6,10 +6,8 @@ open is refined by the kernels that run while it serves.
 
 from __future__ import annotations
 
-import functools
 import math
 import statistics
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,12 +27,10 @@ from ..heg.profile import (
     XPUProfile,
     fit_roofline,
 )
-from ..heg.work import ModelWork
 from ..model.kv_layout import KVLayout
-from .graph_export import measure_loads
-from .kernel_bench import MOST_TOKENS, SECONDS_PER_POINT, KernelBench
-from .layer_sample import LayerSample
-from .machine import PowerMeter
+from .graph_loader import measure_loads
+from .kernel_bench import MOST_TOKENS, KernelBench
+from .layer_sample import LayerSample, ModelWork
 from .platforms import Device
 
 BATCHES: Final = (1, 2, 4, 6, 8, 16, 32)
@@ -66,7 +62,7 @@ _CHUNK_PER_DECODE: Final = 4
 """Tokens in a prompt chunk by tokens in a graph for decoding: 2 or 4 in sd.npu §3.2."""
 
 _ESTIMATED_WATTS: Final = 10.0
-"""Power of every XPU if no meter can be read: comparing energy then becomes comparing time."""
+"""Power of every XPU, as counters are root's: comparing energy becomes comparing time."""
 
 
 def count_steps(devices: Mapping[Role, Device], max_chunk_tokens: int) -> int:
@@ -118,9 +114,6 @@ class Profiler:
         self._npu_decoding = npu_decoding
         self._advance = advance
         self._spreads: list[float] = []
-        self._meter = PowerMeter.find()
-        self._idle_watts = 0.0
-        self._idle_watts = self._watts(lambda: time.sleep(SECONDS_PER_POINT))
 
     @property
     def spread(self) -> float:
@@ -141,7 +134,6 @@ class Profiler:
             xpus=xpus,
             bandwidth=self._bandwidth,
             measured=True,
-            power_measured=self._meter is not None,
             block_tokens=layout.block_tokens,
             layers=partition.layers,
             layer_bytes=work.layer_bytes,
@@ -173,7 +165,6 @@ class Profiler:
             )
             begun = {tokens: prefill.pop(tokens) for tokens in tiles}
             layer |= prefill
-            watts = self._watts(lambda: bench.run(self._chunks[-1], pieces=_chunk_places(sample)))
             self._advance(f"{device.name}: attention to {_PAST} tokens")
             read_s, pair_s = self._fit_attention(bench, sample, layer)
             layout = bench.layout
@@ -201,7 +192,7 @@ class Profiler:
             ),
             peak_flops=flops,
             peak_bandwidth=bandwidth,
-            watts=watts,
+            watts=_ESTIMATED_WATTS,
         ), layout
 
     def _measure_prefill(
@@ -245,13 +236,11 @@ class Profiler:
         """Measure static token-level groups (first, middle, last) at each candidate chunk."""
         groups = self._partition.token_groups(min(2, self._partition.layers - 1))
         found: dict[int, list[float]] = {}
-        watts = _ESTIMATED_WATTS
         for tokens in _static_chunks(self._chunks[-1]):
             self._advance(f"{device.name}: token-level kernels of {tokens}")
             pieces = [with_static_tokens(group, tokens) for group in groups]
             with self._bench(device, {KernelKind.TOKENS: pieces}) as bench:
                 found[tokens] = bench.run(tokens, kind=KernelKind.TOKENS)
-                watts = self._watts(functools.partial(bench.run, tokens, kind=KernelKind.TOKENS))
         rates = {tokens: tokens / sum(seconds) for tokens, seconds in found.items()}
         chosen = min(tokens for tokens, rate in rates.items() if rate >= _SATURATED * max(rates.values()))
         decode = self._measure_decode_groups(device, groups, chosen) if self._npu_decoding else None
@@ -267,7 +256,7 @@ class Profiler:
             groups=StaticGroups(tokens=chosen, **_group_times(found[chosen]), decode=decode),
             peak_flops=flops,
             peak_bandwidth=bandwidth,
-            watts=watts,
+            watts=_ESTIMATED_WATTS,
         )
 
     def _measure_decode_groups(self, device: Device, groups: Sequence[ov.Model], chunk: int) -> DecodeGroups:
@@ -293,16 +282,6 @@ class Profiler:
         finally:
             bench.close()
         self._spreads += bench.spreads
-
-    def _watts(self, work: Callable[[], object]) -> float:
-        """Measure the power above idle while ``work`` is repeated."""
-        if self._meter is None:
-            return _ESTIMATED_WATTS
-        joules, started = self._meter.joules(), time.perf_counter()
-        while time.perf_counter() - started < SECONDS_PER_POINT:
-            work()
-        watts = (self._meter.joules() - joules) / (time.perf_counter() - started)
-        return max(watts - self._idle_watts, 0.1)
 
 
 def _group_times(seconds: Sequence[float]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Runs each compiled piece before the first request, so that no request waits for OpenVINO's lazy work.
+"""Runs a model before its first request, which would wait for OpenVINO's lazy work, or to measure it.
 
 OpenVINO lays weights out for the processor when a piece first runs. The pages of the file that they are read
 from would stay in the process beside that copy, although they are hardly read again: they are released while
@@ -11,15 +11,20 @@ is first that long. Its pages cost more time than the few new tokens of a contex
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from agentrt.errors import EngineFailedError
 
 from ..heg.graph import ExecutionGraph
-from ..heg.kernel import BatchContext, BatchInputs, BatchShape, StateAccess
+from ..heg.kernel import BatchContext, BatchInputs, BatchShape, Kernel, StateAccess
+from ..kv.saved_contexts import Rows
+from .kv_arena import KVArena
 from .platforms import OpenVINOPlatform
 from .process_memory import release_file_pages, release_free_memory
 
@@ -80,14 +85,18 @@ def _run(platform: OpenVINOPlatform, context: BatchContext, weights: Path) -> No
     try:
         for kernel in reversed(context.kernels):
             with _released_pages(weights):
-                done = platform.xpus[kernel.roles[0]].run(kernel, context, _TIMEOUT_S)
-            if done is None or done.error is not None:
-                raise EngineFailedError(
-                    f"the model's first run failed in its layers {kernel.layers.start} to "
-                    f"{kernel.layers.stop}. Copy or export it again, or choose another platform."
-                ) from (None if done is None else done.error)
+                _run_kernel(platform, kernel, context)
     finally:
         platform.release(context)
+
+
+def _run_kernel(platform: OpenVINOPlatform, kernel: Kernel, context: BatchContext) -> None:
+    done = platform.xpus[kernel.roles[0]].run(kernel, context, _TIMEOUT_S)
+    if done is None or done.error is not None:
+        raise EngineFailedError(
+            f"the model's first run failed in its layers {kernel.layers.start} to {kernel.layers.stop}. Copy "
+            "or export it again, or choose another platform."
+        ) from (None if done is None else done.error)
 
 
 @contextmanager
@@ -107,3 +116,41 @@ def _released_pages(file: Path) -> Iterator[None]:
         ended.set()
         thread.join()
         release_file_pages(file)
+
+
+class SingleSequence:
+    """One sequence in the first blocks of an arena, which nothing else uses meanwhile: for measurements."""
+
+    def __init__(self, platform: OpenVINOPlatform, graph: ExecutionGraph, arena: KVArena) -> None:
+        """Use all blocks of ``arena`` in order."""
+        self._platform = platform
+        self._graph = graph
+        self._table = list(range(arena.blocks))
+        self.rows: Sequence[Rows] = arena.rows(platform)
+        """The memory of the arena by cache."""
+
+    def forward(self, tokens: Sequence[int], past: int, rows: int) -> NDArray[np.float32]:
+        """Compute ``tokens`` behind ``past`` others; return the logits of the last ``rows``.
+
+        Raises:
+            EngineFailedError: a kernel failed or did not end.
+        """
+        count = len(tokens)
+        inputs = BatchInputs(
+            list(tokens),
+            list(range(past, past + count)),
+            [past],
+            [0, count],
+            [self._table[: -(-(past + count) // self._graph.block_tokens)]],
+            past + count,
+            list(range(count - rows, count)),
+        )
+        context = BatchContext(-1, inputs, inputs.shape, self._graph.kernels_for(inputs.shape))
+        try:
+            for kernel in context.kernels:
+                _run_kernel(self._platform, kernel, context)
+            return (
+                np.zeros((0, 0), np.float32) if context.logits is None or not rows else context.logits.copy()
+            )
+        finally:
+            self._platform.release(context)

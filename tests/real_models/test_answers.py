@@ -13,7 +13,7 @@ from agentrt.runtime import LocalRuntime
 from agentrt.runtime.engine.output.generation import Finished
 from agentrt.runtime.model.gguf.cache import convert_gguf
 from agentrt.runtime.model.gguf.conversion import write_model
-from agentrt.runtime.model.gguf.source import read_source
+from agentrt.runtime.model.gguf.file_format import read_source
 from tests.real_models.conftest import CONFIG
 
 PROMPTS = ["Write a short poem about rain.", "def fibonacci(n):", "What is 7 times 8? Answer briefly."]

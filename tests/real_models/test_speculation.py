@@ -16,7 +16,7 @@ from agentrt.adapters.langchain import ChatAgentRT, report_of, speculate
 from agentrt.calls import ToolCallFormat
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.model.gguf.cache import convert_gguf
-from agentrt.runtime.model.gguf.source import read_source
+from agentrt.runtime.model.gguf.file_format import read_source
 from agentrt.speculators import LocalSpeculator
 from tests.real_models.conftest import CONFIG
 

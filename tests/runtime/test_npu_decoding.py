@@ -15,7 +15,7 @@ from agentrt.errors import GraphLoadError
 from agentrt.priority import Priority
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.heg.kernel import GraphLoad, Role, StaticGraph
-from agentrt.runtime.xpu.graph_store import GraphStore
+from agentrt.runtime.xpu.graph_loader import GraphStore
 from tests.patience import until
 
 PROMPTS = [[{"role": "user", "content": f"{'note ' * (40 * n)}{n}"}] for n in range(1, 7)]

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.real_model
 
 
 def test_each_step_of_opening_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "default_cache_folder", lambda: tmp_path / "models")
+    monkeypatch.setattr(cache, "models_folder", lambda: tmp_path / "models")
     file = tmp_path / "model.gguf"
     write_random_gguf(file, ModelShape("qwen2", 1, 64, 64, 2, 1, 512, 1024))
     config = RuntimeConfig(threads=1, profile_folder=tmp_path / "profiles", prefill_chunk_tokens=64)
@@ -29,7 +29,7 @@ def test_each_step_of_opening_is_reported(tmp_path: Path, monkeypatch: pytest.Mo
 def test_ctrl_c_while_converting_reaches_the_caller_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cache, "default_cache_folder", lambda: tmp_path / "models")
+    monkeypatch.setattr(cache, "models_folder", lambda: tmp_path / "models")
     file = tmp_path / "model.gguf"
     write_random_gguf(file, ModelShape("qwen2", 1, 64, 64, 2, 1, 512, 1024))
 
@@ -60,7 +60,7 @@ def test_an_interrupted_opening_leaves_no_thread(tmp_path: Path, step: str) -> N
 
 
 @pytest.mark.check
-@pytest.mark.parametrize("part", ["Scheduler", "Engine", "check_weights"])
+@pytest.mark.parametrize("part", ["Scheduler", "Engine", "WeightsCheck"])
 def test_an_opening_that_fails_at_last_leaves_no_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:

@@ -29,7 +29,6 @@ from agentrt.runtime.heg.profile import (
 from agentrt.runtime.model.directory import ModelDirectory, open_model_directory
 from agentrt.runtime.model.paged import read_paged_graph
 from agentrt.runtime.xpu.loading import LoadedModel, build_model
-from agentrt.runtime.xpu.platforms import find_platform
 
 EXACT = {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32", "INFERENCE_NUM_THREADS": 1}
 ARCHITECTURES = ("llama", "qwen2", "qwen3")
@@ -123,7 +122,6 @@ def made_up_profile(
         xpus=xpus,
         bandwidth=2e10,
         measured=True,
-        power_measured=False,
         block_tokens=32,
         layers=layers,
         layer_bytes=10_000_000,
@@ -147,13 +145,11 @@ def load(
     properties: dict[str, Any] = EXACT,
 ) -> LoadedModel:
     """Load a model with kernels of one layer each (``segments=1``: one kernel), caches attached."""
-    name, devices = find_platform(platform)
     layers = Partition(read_paged_graph(directory)).layers
     fine = segments is None
     loaded = build_model(
         directory,
-        name,
-        devices,
+        platform,
         properties,
         made_up_profile(
             layers, layer_s=0.01 if fine else 1e-6, groups=static_tokens, decode_tokens=decode_tokens

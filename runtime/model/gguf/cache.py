@@ -18,8 +18,7 @@ from agentrt.errors import ModelFormatError
 from ...files.checksums import CHECKSUMS
 from ...files.file_lock import file_lock
 from ..hub.pulled import models_folder
-from .file_format import Header
-from .source import Source
+from .file_format import Header, Source
 
 Progress = Callable[[float], None]
 """Called with the share of the weights that is converted, from 0 to 1."""
@@ -69,7 +68,7 @@ def convert_gguf(
         ModelFormatError: the model is damaged or of a kind that cannot be converted, or the disk is full.
     """
     file = source.headers[0].file
-    cache = cache_folder or default_cache_folder()
+    cache = cache_folder or models_folder()
     try:
         content = _content(source.headers)
         fingerprint = _fingerprint(content)
@@ -92,8 +91,10 @@ def convert_gguf(
             "writable."
         ) from error
     except Exception as error:  # of OpenVINO, or of arithmetic with numbers that no model has
+        from ..openvino_core import openvino_message
+
         raise ModelFormatError(
-            f"{file} cannot be converted: {_last_line(error)} Download the file again, or another "
+            f"{file} cannot be converted: {openvino_message(error)} Download the file again, or another "
             "conversion of the model."
         ) from error
     return directory
@@ -101,7 +102,7 @@ def convert_gguf(
 
 def cached_models(cache_folder: Path | None = None) -> list[CachedModel]:
     """Return the converted models, the last used first."""
-    return sorted(_cached(cache_folder or default_cache_folder()), key=lambda model: -model.used)
+    return sorted(_cached(cache_folder or models_folder()), key=lambda model: -model.used)
 
 
 def remove_cached_model(model: CachedModel) -> None:
@@ -118,7 +119,7 @@ def remove_cached_model(model: CachedModel) -> None:
 
 def remove_interrupted(cache_folder: Path | None = None) -> None:
     """Delete what killed processes have left. A conversion in progress holds its lock and is left alone."""
-    cache = cache_folder or default_cache_folder()
+    cache = cache_folder or models_folder()
     for left in cache.glob(f"{_UNFINISHED}*"):
         lock = cache / f"{_LOCK}{left.name.removeprefix(_UNFINISHED)}"
         with contextlib.suppress(OSError), file_lock(lock, wait=False):
@@ -129,11 +130,6 @@ def reject_cached_model(directory: Path) -> None:
     """Let ``directory``, which is damaged, be converted again when its GGUF file is opened next."""
     with contextlib.suppress(OSError):
         (directory / _CONFIG).unlink()
-
-
-def default_cache_folder() -> Path:
-    """Return the folder of the user's converted models."""
-    return models_folder()
 
 
 def _remove(directory: Path, *, wait: bool = True) -> None:
@@ -211,12 +207,6 @@ def _cached(cache: Path) -> Iterator[CachedModel]:
             yield CachedModel(directory, str(name), size, directory.stat().st_mtime)
         except (OSError, ValueError, AttributeError):
             continue  # being removed by another process
-
-
-def _last_line(error: Exception) -> str:
-    """Return what happened, without OpenVINO's source locations."""
-    lines = str(error).strip().splitlines()
-    return f"{lines[-1].rstrip('.')}." if lines else f"{type(error).__name__}."
 
 
 def _fingerprint(content: str) -> str:

@@ -13,11 +13,10 @@ import openvino as ov
 
 from ...files.checksums import write_checksums
 from ...files.graph_files import check_graph
-from .file_format import Tensor
+from .file_format import Source, Tensor
 from .graph import GraphBuilder
-from .hyperparameters import Hyperparameters, read_hyperparameters
+from .hyperparameters import read_hyperparameters
 from .quantisation import FOUR_BITS
-from .source import Source
 from .tokenizer import Vocabulary, build_tokenizer
 from .weights_file import WeightsFile, disk_errors, write_graph
 
@@ -47,42 +46,29 @@ def write_model(
             xml = target / f"openvino_{name}.xml"
             ov.save_model(graph, str(xml), compress_to_fp16=False)  # as in runtime/model/paged.py
             check_graph(xml)
-    _write_weights(source.tensors(), model, len(vocabulary.tokens), target / "openvino_model.xml", progress)
+    tensors, graph_file = source.tensors(), target / "openvino_model.xml"
+    total = sum(tensor.size for tensor in tensors.values())
+    with graph_file.with_suffix(".bin").open("w+b") as stream:
+        weights = WeightsFile(
+            stream,
+            keep_four_bits=keeps_four_bits(tensors.values()),
+            advance=lambda done: progress(min(done / total, 1.0)),
+        )
+        built = GraphBuilder(model, len(vocabulary.tokens), tensors, weights).build()
+        write_graph(built, graph_file, stream)
     write_checksums(target)
     _sync(target.iterdir())
+    roles = (vocabulary.role(name) for name in ("eos", "eot", "eom"))  # what ends a text, turn and message
     description: dict[str, Any] = {
         "model_type": model.architecture,
         "max_position_embeddings": model.context_length,
-        "eos_token_id": _end_tokens(vocabulary),
+        "eos_token_id": sorted({token for token in roles if token is not None}),
         "converted_from": source.name,
         **entries,
     }
     description["files"] = {file.name: file.stat().st_size for file in sorted(target.iterdir())}
     config.write_text(json.dumps(description, indent=1), encoding="utf-8")
     _sync([config, target])
-
-
-def _write_weights(
-    tensors: dict[str, Tensor],
-    model: Hyperparameters,
-    tokens: int,
-    graph: Path,
-    progress: Callable[[float], None],
-) -> None:
-    with graph.with_suffix(".bin").open("w+b") as stream:
-        total = sum(tensor.size for tensor in tensors.values())
-        weights = WeightsFile(
-            stream,
-            keep_four_bits=keeps_four_bits(tensors.values()),
-            advance=lambda done: progress(min(done / total, 1.0)),
-        )
-        write_graph(GraphBuilder(model, tokens, tensors, weights).build(), graph, stream)
-
-
-def _end_tokens(vocabulary: Vocabulary) -> list[int]:
-    """Tokens that end an answer: the end of a text, of a turn, and of a message."""
-    roles = (vocabulary.role(name) for name in ("eos", "eot", "eom"))
-    return sorted({token for token in roles if token is not None})
 
 
 def _sync(paths: Iterable[Path]) -> None:

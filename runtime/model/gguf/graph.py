@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from agentrt.errors import ModelFormatError
 
 from ..fuse_matmuls import MAX_FUSED_COLUMNS
-from .architectures import Activation
 from .file_format import Tensor
 from .hyperparameters import Hyperparameters, Layer, Rope
 from .quantisation import QUANTISED
@@ -77,13 +76,15 @@ class GraphBuilder:
                 f"it has {self._tokens} tokens, but embeddings of {vocabulary}. Download the file again, or "
                 "another conversion of the model."
             )
-        embedding = self._matrix("token_embd.weight", (vocabulary, model.hidden))
+        shape = (vocabulary, model.hidden)
+        embedding = self._weights.matrix(Rows(self._weight("token_embd.weight", shape)))
         state = self._embed(embedding)
         for index, layer in enumerate(model.layers):
             state = self._layer(state, index, layer)
         state = self._norm(state, "output_norm.weight", model.hidden)
-        tied = "output.weight" not in self._tensors
-        head = embedding if tied else self._matrix("output.weight", (vocabulary, model.hidden))
+        head = embedding
+        if "output.weight" in self._tensors:
+            head = self._weights.matrix(Rows(self._weight("output.weight", shape)))
         logits = self._logits(project(state, head))
         self._refuse_unknown_tensors()
         logits.set_names({"logits"})
@@ -126,14 +127,15 @@ class GraphBuilder:
             gate, up = self._linears(state, gates)
         else:
             gate, up = _split(self._linear(state, _Linear(f"{block}.ffn_up", 2 * width)), [width, width])
-        activated = opset.multiply(_activated(gate, self._model.activation), up).output(0)
+        gate = opset.swish(gate) if self._model.activation == "silu" else opset.gelu(gate, "TANH")
+        activated = opset.multiply(gate, up).output(0)
         return self._linear(activated, _Linear(f"{block}.ffn_down", self._model.hidden))
 
     def _attention(self, state: ov.Output, index: int, layer: Layer) -> ov.Output:
         model, block = self._model, f"blk.{index}"
         query, key, value = self._query_key_value(state, block)
-        query = self._head_norm(query, f"{block}.attn_q_norm.weight")
-        key = self._head_norm(key, f"{block}.attn_k_norm.weight")
+        query = self._optional_norm(query, f"{block}.attn_q_norm.weight", model.head_size)
+        key = self._optional_norm(key, f"{block}.attn_k_norm.weight", model.head_size)
         query, key, value = (opset.transpose(x, _integers(0, 2, 1, 3)).output(0) for x in (query, key, value))
         if layer.rope is not None:
             sines = self._sines_and_cosines(layer.rope)
@@ -298,12 +300,6 @@ class GraphBuilder:
     def _optional_norm(self, state: ov.Output, name: str, width: int) -> ov.Output:
         return self._norm(state, name, width) if name in self._tensors else state
 
-    def _head_norm(self, heads: ov.Output, name: str) -> ov.Output:
-        return self._optional_norm(heads, name, self._model.head_size)
-
-    def _matrix(self, name: str, shape: tuple[int, int]) -> Matrix:
-        return self._weights.matrix(Rows(self._weight(name, shape)))
-
     def _weight(self, name: str, shape: tuple[int, int]) -> Tensor:
         tensor = self._tensor(name, shape)
         if tensor.type not in QUANTISED and tensor.type.name not in ("F32", "F16", "BF16"):
@@ -360,11 +356,6 @@ def _split(value: ov.Output, widths: Sequence[int]) -> list[ov.Output]:
 
 def _scaled(value: ov.Output, factor: float) -> ov.Output:
     return value if factor == 1.0 else opset.multiply(value, opset.constant(np.float32(factor))).output(0)
-
-
-def _activated(gate: ov.Output, activation: Activation) -> ov.Output:
-    node = opset.swish(gate) if activation == "silu" else opset.gelu(gate, "TANH")
-    return node.output(0)
 
 
 def project(state: ov.Output, matrix: Matrix) -> ov.Output:

@@ -119,10 +119,6 @@ class Vocabulary:
             id for id, type in enumerate(self.types) if type in (_CONTROL, _USER_DEFINED) and self.tokens[id]
         ]
 
-    def control(self) -> list[int]:
-        """Tokens that stand for no text."""
-        return [id for id, type in enumerate(self.types) if type == _CONTROL]
-
 
 def build_tokenizer(vocabulary: Vocabulary) -> tuple[ov.Model, ov.Model]:
     """Return the tokenizer and the detokenizer, with the chat template and the tokens' roles.
@@ -133,10 +129,19 @@ def build_tokenizer(vocabulary: Vocabulary) -> tuple[ov.Model, ov.Model]:
     metadata = vocabulary.metadata
     kind = metadata.get("tokenizer.ggml.model")
     if kind == "gpt2":
-        texts = _byte_level_texts(vocabulary)
+        special = set(vocabulary.special())
+        texts = [
+            token.encode() if id in special else _unspelled(token)
+            for id, token in enumerate(vocabulary.tokens)
+        ]
         steps = _byte_level_steps(vocabulary, texts)
     elif kind == "llama":
-        texts = _sentencepiece_texts(vocabulary)
+        texts = [
+            bytes.fromhex(token[3:5])
+            if type == _BYTE and _BYTE_TOKEN.fullmatch(token)
+            else token.replace(_SPACE, " ").encode()
+            for token, type in zip(vocabulary.tokens, vocabulary.types, strict=True)
+        ]
         steps = _sentencepiece_steps(vocabulary)
     else:
         raise ModelFormatError(
@@ -150,38 +155,27 @@ def build_tokenizer(vocabulary: Vocabulary) -> tuple[ov.Model, ov.Model]:
             *steps,
             CombineSegmentsStep([SequenceInput()]),  # chat templates write special tokens
             PaddingStep(_token_id=vocabulary.role("padding") or 0, pad_right=False),
-            VocabDecoderStep(list(texts), vocabulary.control()),
+            VocabDecoderStep(
+                list(texts), [id for id, type in enumerate(vocabulary.types) if type == _CONTROL]
+            ),
             FuseStep(),
             UTF8ValidateStep(UTF8ReplaceMode.REPLACE),
         ]
     )
     tokenizer = change_outputs_type(pipeline.get_tokenizer_ov_subgraph(), ov.Type.i64)
     detokenizer = change_inputs_type(pipeline.get_detokenizer_ov_subgraph(), ov.Type.i64)
+    looked_up = {"chat_template": metadata.get("tokenizer.chat_template")}  # by OpenVINO GenAI
+    for role, name in (("bos", "bos"), ("eos", "eos"), ("padding", "pad")):
+        looked_up[f"{name}_token_id"] = vocabulary.role(role)
     for model in (tokenizer, detokenizer):
-        _describe(model, vocabulary)
+        for name, value in looked_up.items():
+            if value is not None:
+                model.set_rt_info(value, name)
     return tokenizer, detokenizer
 
 
-def _describe(model: ov.Model, vocabulary: Vocabulary) -> None:
-    """State in ``model`` what OpenVINO GenAI looks up in a tokenizer."""
-    template = vocabulary.metadata.get("tokenizer.chat_template")
-    if isinstance(template, str):
-        model.set_rt_info(template, "chat_template")
-    for role, name in (("bos", "bos"), ("eos", "eos"), ("padding", "pad")):
-        token = vocabulary.role(role)
-        if token is not None:
-            model.set_rt_info(token, f"{name}_token_id")
-
-
-def _byte_level_texts(vocabulary: Vocabulary) -> list[bytes]:
-    """The bytes of each token of a byte-level vocabulary, which spells bytes as printable characters."""
-    special = set(vocabulary.special())
-    return [
-        token.encode() if id in special else _unspelled(token) for id, token in enumerate(vocabulary.tokens)
-    ]
-
-
 def _unspelled(token: str) -> bytes:
+    """The bytes of a token of a byte-level vocabulary, which spells bytes as printable characters."""
     try:
         return bytes(_BYTES[character] for character in token)
     except KeyError:  # a token that is no byte-level text, such as padding of the vocabulary
@@ -225,16 +219,6 @@ def _byte_level_steps(vocabulary: Vocabulary, texts: Sequence[bytes]) -> list[An
             merges=merges,
             added_tokens={texts[id]: id for id in vocabulary.special()},
         ),
-    ]
-
-
-def _sentencepiece_texts(vocabulary: Vocabulary) -> list[bytes]:
-    """The bytes of each token of a SentencePiece vocabulary."""
-    return [
-        bytes.fromhex(token[3:5])
-        if type == _BYTE and _BYTE_TOKEN.fullmatch(token)
-        else token.replace(_SPACE, " ").encode()
-        for token, type in zip(vocabulary.tokens, vocabulary.types, strict=True)
     ]
 
 

@@ -200,11 +200,16 @@ def write_graph(model: ov.Model, graph: Path, weights: BinaryIO) -> None:
     """Write ``model`` to ``graph``; its weights are parameters of a :class:`WeightsFile` on ``weights``.
 
     Constants of the model itself follow the weights in the file.
+
+    Raises:
+        ModelFormatError: OpenVINO did not write all of the constants.
     """
     constants = graph.with_suffix(".constants")
     with disk_errors(graph.parent):
         ov.serialize(model, str(graph), str(constants))  # as in runtime/model/paged.py
-        _check_written(graph, constants)
+        needed, size = constants_end(graph), constants.stat().st_size
+        if size < needed:
+            raise ModelFormatError(f"OpenVINO wrote {size} of {needed} bytes. Open the file again.")
     begin = -(-weights.seek(0, 2) // _ALIGNMENT) * _ALIGNMENT
     weights.truncate(begin)
     weights.seek(begin)
@@ -216,22 +221,10 @@ def write_graph(model: ov.Model, graph: Path, weights: BinaryIO) -> None:
         if layer.get("type") == "Const" and data is not None:
             data.set("offset", str(int(data.get("offset", "0")) + begin))
         elif layer.get("name", "").startswith(_PREFIX) and data is not None:
-            offset, size = layer.get("name", "").removeprefix(_PREFIX).split(".")
             layer.set("type", "Const")
-            data.set("offset", offset)
-            data.set("size", size)
+            for name, value in zip(("offset", "size"), layer.get("name", "").split(".")[1:], strict=True):
+                data.set(name, value)
     tree.write(graph, encoding="utf-8", xml_declaration=True)
-
-
-def _check_written(graph: Path, constants: Path) -> None:
-    """Check that OpenVINO wrote all of a graph and its constants.
-
-    Raises:
-        ModelFormatError: it did not.
-    """
-    needed, size = constants_end(graph), constants.stat().st_size
-    if size < needed:
-        raise ModelFormatError(f"OpenVINO wrote {size} of {needed} bytes. Open the file again.")
 
 
 def _rows(tensor: Tensor) -> NDArray[np.uint8]:

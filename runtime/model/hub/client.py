@@ -5,7 +5,8 @@ The library makes paths of what a hub answers: of the ETag (``blobs/ETAG``) and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator
 from typing import Any, Final
 
 import httpx2
@@ -13,32 +14,51 @@ from huggingface_hub import constants, get_session, set_client_factory
 
 from agentrt.errors import ModelDownloadError
 
-from .path_names import path_problem
+from .names import path_problem
 from .web import Say
 
 _TRIES: Final = 2
 """Requests in a row that may get no answer: the library sends the first one again, up to six times."""
+_MAX_BYTES: Final = 64 << 20
+"""Of an answer that is no file: the listing of 100,000 files has some 30 MB."""
+_MAX_S: Final = 60.0
+"""Seconds for such an answer, however steadily it drips."""
 
 
-@dataclass
 class HubGuard:
     """What is checked of the answers about one repository."""
 
-    repository: str
-    revision: str | None
-    say: Say
-    _unanswered: int = 0
+    def __init__(self, repository: str, revision: str | None, say: Say) -> None:
+        """``say`` is told when no answer comes."""
+        self._repository = repository
+        self._revision = revision
+        self._say = say
+        self._unanswered = 0
+        self._announced: int | None = None
 
     def install(self) -> None:
         """Let ``huggingface_hub`` send all requests of this process by a client that asks this guard."""
-        hooks = get_session().event_hooks  # the library's own: offline mode, identification of requests
+        session = get_session()
+        # The library's own: offline mode, identification of requests.
+        hooks = session.own_hooks if isinstance(session, _GuardedClient) else session.event_hooks
         set_client_factory(lambda: _GuardedClient(self, hooks))
 
-    def bound(self, request: httpx2.Request) -> float:
+    def bound_request(self, request: httpx2.Request) -> float:
         """Let no wait of ``request`` be longer than the library's own bounds; return the seconds."""
         seconds = float(max(constants.HF_HUB_ETAG_TIMEOUT, constants.HF_HUB_DOWNLOAD_TIMEOUT))
         request.extensions["timeout"] = httpx2.Timeout(seconds).as_dict()
+        request.headers["accept-encoding"] = "identity"
         return seconds
+
+    def bound_answer(self, response: httpx2.Response) -> None:
+        """Let ``response`` have no more bytes than announced, or than an answer that is no file can have."""
+        response.headers.pop("content-encoding", None)  # none was asked for: what is counted is what is kept
+        is_file = response.is_success and self._announced is not None
+        most = self._announced if is_file and self._announced is not None else _MAX_BYTES
+        assert isinstance(response.stream, httpx2.SyncByteStream)
+        response.stream = _Bounded(
+            response.stream, most, None if is_file else _MAX_S, _address(response.request)
+        )
 
     def unanswered(self, request: httpx2.Request, error: httpx2.TransportError, seconds: float) -> None:
         """Say that no answer came.
@@ -48,7 +68,7 @@ class HubGuard:
         """
         self._unanswered += 1
         why = f"within {seconds:g} s" if isinstance(error, httpx2.TimeoutException) else f"({error})"
-        self.say(f"no answer {why} from {_address(request)}")
+        self._say(f"no answer {why} from {_address(request)}")
         if self._unanswered >= _TRIES:
             raise ModelDownloadError(
                 f"{_address(request)} could not be downloaded: no answer {why}. Check the network, "
@@ -80,6 +100,8 @@ class HubGuard:
                     f"{_address(response.request)} states the {what} {name!r}, under which nothing can be "
                     f"stored: {problem}. Check HF_ENDPOINT: no hub answers so."
                 )
+        size = headers.get(constants.HUGGINGFACE_HEADER_X_LINKED_SIZE) or headers.get("content-length") or ""
+        self._announced = int(size) if size.isascii() and size.isdigit() else _MAX_BYTES
         if constants.ENDPOINT.rstrip("/") != constants.HUGGINGFACE_CO_URL_HOME.rstrip("/"):
             # A mirror could name any other server for Xet, whose client is not this one.
             headers.pop(constants.HUGGINGFACE_HEADER_X_XET_HASH, None)
@@ -87,17 +109,17 @@ class HubGuard:
     def _refusal(self, response: httpx2.Response) -> str:
         """Return what an answer with the status of an error means, and what to do."""
         code, status = response.headers.get("x-error-code"), response.status_code
-        url = response.request.url
         if code == "GatedRepo":
             return (
-                f"{self.repository} is shared only with those who accepted its terms. Accept them on its "
+                f"{self._repository} is shared only with those who accepted its terms. Accept them on its "
                 "page, and set HF_TOKEN to a token of yours."
             )
         if code == "RevisionNotFound":
-            return f"{self.repository} has no revision {self.revision!r}. Leave it out for the newest one."
-        if code == "RepoNotFound" or (code is None and status in (401, 404) and "/api/models/" in url.path):
+            return f"{self._repository} has no revision {self._revision!r}. Leave it out for the newest one."
+        asked = response.request.url.path
+        if code == "RepoNotFound" or (code is None and status in (401, 404) and "/api/models/" in asked):
             return (
-                f"there is no repository {self.repository}, or it is private. Check the name and "
+                f"there is no repository {self._repository}, or it is private. Check the name and "
                 "HF_ENDPOINT, or set HF_TOKEN to a valid token."
             )
         return (
@@ -107,12 +129,15 @@ class HubGuard:
 
 
 class _GuardedClient(httpx2.Client):
-    def __init__(self, guard: HubGuard, hooks: Any) -> None:
-        super().__init__(event_hooks=hooks, follow_redirects=True)
+    def __init__(self, guard: HubGuard, hooks: dict[str, list[Any]]) -> None:
+        self.own_hooks = hooks
+        # Of each answer, redirections included, before its content is read.
+        answer_hooks = [*hooks.get("response", ()), guard.bound_answer]
+        super().__init__(event_hooks={**hooks, "response": answer_hooks}, follow_redirects=True)
         self._guard = guard
 
     def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        seconds = self._guard.bound(request)
+        seconds = self._guard.bound_request(request)
         try:
             response = super().send(request, **options)
         except httpx2.TransportError as error:
@@ -124,6 +149,37 @@ class _GuardedClient(httpx2.Client):
             response.close()
             raise
         return response
+
+
+class _Bounded(httpx2.SyncByteStream):
+    """The content of an answer, of at most ``most`` bytes and ``seconds``."""
+
+    def __init__(
+        self, content: httpx2.SyncByteStream, most: int, seconds: float | None, address: str
+    ) -> None:
+        self._content = content
+        self._most = most
+        self._seconds = seconds
+        self._address = address
+
+    def __iter__(self) -> Iterator[bytes]:
+        begun, size = time.monotonic(), 0
+        for piece in self._content:
+            size += len(piece)
+            if size > self._most:
+                raise ModelDownloadError(
+                    f"{self._address} sends more than {self._most} bytes, the most that such an answer can "
+                    "have. Check HF_ENDPOINT."
+                )
+            if self._seconds is not None and time.monotonic() - begun > self._seconds:
+                raise ModelDownloadError(
+                    f"{self._address} takes longer than {self._seconds:g} s to send its answer. Check the "
+                    "network and HF_ENDPOINT."
+                )
+            yield piece
+
+    def close(self) -> None:
+        self._content.close()
 
 
 def _address(request: httpx2.Request) -> str:

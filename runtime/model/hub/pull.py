@@ -51,7 +51,16 @@ def pull_model(
             "path wherever a model is named."
         )
     if isinstance(found, WebAddress):
-        path = _pull_from_address(found, sha256, revision, progress, say)
+        if sha256 is None:
+            raise ModelDownloadError(f"{name} needs its digest. Add --sha256 and what its publisher states.")
+        if not _SHA256.fullmatch(sha256):
+            raise ModelDownloadError(
+                f"{sha256!r} is not a SHA-256 digest, which has 64 hexadecimal digits. Copy it again from "
+                "where its publisher states it."
+            )
+        if revision is not None:
+            raise ModelDownloadError(f"{name} is no repository and has no --revision. Leave it out.")
+        path = download_file(found.url, downloads_folder(), sha256, progress, say)
     elif sha256 is not None:
         raise ModelDownloadError(
             f"{name} needs no --sha256: its files are compared with the digests that the hub states. Leave "
@@ -71,20 +80,3 @@ def pull_model(
             "its path."
         ) from error
     return path
-
-
-def _pull_from_address(
-    address: WebAddress, sha256: str | None, revision: str | None, progress: Progress | None, say: Say
-) -> Path:
-    if sha256 is None:
-        raise ModelDownloadError(
-            f"{address.url} needs its digest. Add --sha256 and what its publisher states."
-        )
-    if not _SHA256.fullmatch(sha256):
-        raise ModelDownloadError(
-            f"{sha256!r} is not a SHA-256 digest, which has 64 hexadecimal digits. Copy it again from where "
-            "its publisher states it."
-        )
-    if revision is not None:
-        raise ModelDownloadError(f"{address.url} is no repository and has no --revision. Leave it out.")
-    return download_file(address.url, downloads_folder(), sha256, progress, say)

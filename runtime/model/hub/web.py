@@ -9,39 +9,35 @@ import shutil
 from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
+from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import httpx2
 
 from agentrt.errors import ModelDownloadError
 
-from .path_names import path_problem
+from .names import path_problem
 
 Progress = Callable[[int, int | None], None]
 """Takes the bytes that are there and the bytes of the whole file, None if the server does not say."""
 Say = Callable[[str], None]
 """Takes a line about what is waited for."""
 
-_TIMEOUT_S = 30.0
-_LOCAL = ("localhost", "127.0.0.1", "::1")
+_TIMEOUT_S: Final = 10.0
+"""The longest wait for a connection or for the next bytes, as at the hub."""
+_LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 
 
-def download_file(
-    url: str,
-    folder: Path,
-    sha256: str,
-    progress: Progress | None = None,
-    say: Say = lambda line: None,
-) -> Path:
+def download_file(url: str, folder: Path, sha256: str, progress: Progress | None, say: Say) -> Path:
     """Download ``url`` into ``folder``, in a folder named after its digest, and return the file's path.
 
     A file that is there already is not downloaded again. ``sha256`` is the hexadecimal digest that the file
     must have. ``say`` is told which server is asked.
 
     Raises:
-        ModelDownloadError: the address is not https or ends in no name of a file, the server refuses or
-            cannot be reached, the disk is full, or the file has another digest. What was downloaded is kept,
-            unless the digest is wrong.
+        ModelDownloadError: the address is not https or ends in no name of a file, the server refuses, cannot
+            be reached or sends more than it announced, the disk is full, or the file has another digest. What
+            was downloaded is kept, unless it is too much or the digest is wrong.
     """
     address = _parsed(url)
     if address.scheme != "https" and address.hostname not in _LOCAL:
@@ -60,7 +56,13 @@ def download_file(
     try:
         if not target.exists():
             say(f"asking {address.hostname} for {name}")
-            _fetch_verified(url, target, digest, progress or (lambda done, total: None))
+            partial = target.with_name(f"{name}.part")
+            _fetch(url, partial, progress or (lambda done, total: None))
+            with partial.open("rb") as opened:
+                found = hashlib.file_digest(opened, "sha256").hexdigest()
+            if found != digest:
+                raise _deleted(partial, f"{url} is not the file with SHA-256 {digest}")
+            partial.replace(target)
     except httpx2.HTTPError as error:
         raise ModelDownloadError(
             f"{url} could not be downloaded ({type(error).__name__}: {error}). "
@@ -89,20 +91,6 @@ def _parsed(url: str) -> SplitResult:
     return address
 
 
-def _fetch_verified(url: str, target: Path, digest: str, progress: Progress) -> None:
-    """Download ``target`` by way of a partial file, which becomes the target if it has the digest."""
-    partial = target.with_name(f"{target.name}.part")
-    _fetch(url, partial, progress)
-    if _digest(partial) != digest:
-        partial.unlink()
-        with contextlib.suppress(OSError):  # other files of this digest are there
-            partial.parent.rmdir()
-        raise ModelDownloadError(
-            f"{url} is not the file with SHA-256 {digest}. It was deleted. Check the address and the digest."
-        )
-    partial.replace(target)
-
-
 def _fetch(url: str, partial: Path, progress: Progress) -> None:
     """Download what is missing of ``partial``, whose folder is made once the server answers."""
     done = partial.stat().st_size if partial.exists() else 0
@@ -114,14 +102,21 @@ def _fetch(url: str, partial: Path, progress: Progress) -> None:
         partial.parent.mkdir(parents=True, exist_ok=True)
         if answer.status_code != httpx2.codes.PARTIAL_CONTENT:
             done = 0
+        free = shutil.disk_usage(partial.parent).free
         length = answer.headers.get("content-length")
         total = None if length is None else done + int(length)
-        if total is not None and total - done > shutil.disk_usage(partial.parent).free:
+        if total is not None and total - done > free:
             raise OSError(None, f"{(total - done) / 1e9:.1f} GB do not fit on the disk")
+        # A server that announces nothing could send for ever: the other half of the disk is for others.
+        most = done + free // 2 if total is None else total
         with partial.open("ab" if done else "wb") as file:
             for piece in answer.iter_raw():
-                file.write(piece)
                 done += len(piece)
+                if done > most:
+                    raise _deleted(
+                        partial, f"{url} sends more bytes than it announced or half of the disk has"
+                    )
+                file.write(piece)
                 progress(done, total)
             file.flush()
             os.fsync(file.fileno())
@@ -129,6 +124,9 @@ def _fetch(url: str, partial: Path, progress: Progress) -> None:
         raise httpx2.ReadError(f"only {done} of {total} bytes came")
 
 
-def _digest(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
+def _deleted(partial: Path, problem: str) -> ModelDownloadError:
+    """Delete a file that is not the wanted one, and return the error that says so."""
+    partial.unlink()
+    with contextlib.suppress(OSError):  # other files of this digest are there
+        partial.parent.rmdir()
+    return ModelDownloadError(f"{problem}. It was deleted. Check the address and the digest.")

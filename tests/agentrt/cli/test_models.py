@@ -7,7 +7,7 @@ from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
 from agentrt.cli.main import app
 from agentrt.errors import ConfigurationError
 from agentrt.runtime.model.gguf import cache
-from agentrt.runtime.model.gguf.source import read_source
+from agentrt.runtime.model.gguf.file_format import read_source
 from agentrt.runtime.model.hub.names import HubName, parse_name
 from agentrt.runtime.model.hub.pulled import pulled_models, remember_pulled
 from agentrt.runtime.model.hub.recommended import RECOMMENDED

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 from agentrt.runtime.heg.granularity import choose_granularity
 from agentrt.runtime.heg.graph import ExecutionGraph
 from agentrt.runtime.heg.kernel import BatchContext, BatchShape, KernelKind, Role
-from agentrt.runtime.heg.profile import Curve
+from agentrt.runtime.heg.profile import Curve, Profile
 from tests.runtime.tiny import made_up_profile
 
 LAYERS = 12
@@ -22,6 +24,22 @@ def graph_of(
         block_tokens=32,
         max_chunk_tokens=256,
         quantum_s=quantum_s,
+    )
+
+
+def choose(
+    profile: Profile,
+    seams: Collection[int] = range(1, LAYERS),
+    max_chunk_tokens: int = 256,
+    interruptible_s: float | None = None,
+) -> ExecutionGraph:
+    return choose_granularity(
+        profile,
+        seams,
+        block_tokens=32,
+        max_chunk_tokens=max_chunk_tokens,
+        quantum_s=0.025,
+        interruptible_s=interruptible_s,
     )
 
 
@@ -136,13 +154,6 @@ def test_b_max_is_the_largest_batch_without_slowdown() -> None:
     assert graph_of(0, segment_s=1.0).max_decode_batch(1.05, [0] * 64) == 64
 
 
-def test_b_max_counts_the_attention_of_those_that_join() -> None:
-    graph = graph_of(0, read_s=1e-7)  # 12 ms a step, and 0.3 ms for each 256 tokens of past
-    assert graph.max_decode_batch(1.25, [0] * 8) == 8
-    assert graph.max_decode_batch(1.25, [0, *[1024] * 7]) == 3
-    assert graph.max_decode_batch(1.25, [1024, *[0] * 7]) == 8
-
-
 @given(
     pasts=st.lists(st.integers(0, 5000), min_size=1, max_size=16),
     slowdown=st.floats(1.0, 3.0),
@@ -172,13 +183,7 @@ def test_backfill_slows_a_step_down_no_more_than_it_may(
     ],
 )
 def test_granularity_comes_from_the_profile(layer_s: float, segment_s: float, segments: int | None) -> None:
-    graph = choose_granularity(
-        made_up_profile(LAYERS, layer_s=layer_s, segment_s=segment_s),
-        range(1, LAYERS),
-        block_tokens=32,
-        max_chunk_tokens=256,
-        quantum_s=0.025,
-    )
+    graph = choose(made_up_profile(LAYERS, layer_s=layer_s, segment_s=segment_s))
     if segments is not None:
         assert len(graph.bounds) == segments
     else:
@@ -191,31 +196,13 @@ def test_granularity_comes_from_the_profile(layer_s: float, segment_s: float, se
 def test_a_block_may_take_two_quanta_where_it_can_be_interrupted() -> None:
     """A decode step takes 24 ms, a block behind 1,024 tokens 24 ms and 12 ms of attention."""
     profile = made_up_profile(LAYERS, layer_s=0.002, pair_s=0.03e-6)
-    bounds = [
-        choose_granularity(
-            profile,
-            range(1, LAYERS),
-            block_tokens=32,
-            max_chunk_tokens=256,
-            quantum_s=0.025,
-            interruptible_s=interruptible_s,
-        ).bounds
-        for interruptible_s in (None, 0.1)
-    ]
-    assert len(bounds[0]) > 1
-    assert bounds[1] == (0,)
+    assert len(choose(profile).bounds) > 1
+    assert choose(profile, interruptible_s=0.1).bounds == (0,)
 
 
 def test_one_segment_has_chunks_as_long_as_two() -> None:
     """Else it would have to pay for quicker decodes with slower prompts."""
-    graph = choose_granularity(
-        made_up_profile(LAYERS, layer_s=0.0018),
-        range(1, LAYERS),
-        block_tokens=32,
-        max_chunk_tokens=256,
-        quantum_s=0.025,
-        interruptible_s=0.1,
-    )
+    graph = choose(made_up_profile(LAYERS, layer_s=0.0018), interruptible_s=0.1)
     assert graph.bounds == (0,)
     assert graph.interruptible_s == 0.2
     assert graph.chunk_tokens(0, 10_000) == 256, "173 ms"
@@ -224,64 +211,39 @@ def test_one_segment_has_chunks_as_long_as_two() -> None:
 def test_a_profile_in_which_long_chunks_were_disturbed_does_not_make_chunks_short() -> None:
     """Chunks could be short in any case; how long they may be bounds memory only."""
     profile = made_up_profile(LAYERS, layer_s=0.0001)
-    layers = profile.xpus[Role.DECODE].layers
-    assert layers is not None
+    decode = profile.xpus[Role.DECODE]
+    assert decode.layers is not None
     curve = Curve(counts=(1, 32, 128, 512), seconds=(0.0001, 0.0001, 0.0004, 0.0024))
-    disturbed = layers.model_copy(update={"layer": curve})
-    xpu = profile.xpus[Role.DECODE].model_copy(update={"layers": disturbed})
-    graph = choose_granularity(
-        profile.model_copy(update={"xpus": {Role.DECODE: xpu}}),
-        range(1, LAYERS),
-        block_tokens=32,
-        max_chunk_tokens=512,
-        quantum_s=0.025,
-        interruptible_s=0.1,
-    )
-    assert graph.max_chunk_tokens == 512
+    xpu = decode.model_copy(update={"layers": decode.layers.model_copy(update={"layer": curve})})
+    profile = profile.model_copy(update={"xpus": {Role.DECODE: xpu}})
+    assert choose(profile, max_chunk_tokens=512, interruptible_s=0.1).max_chunk_tokens == 512
 
 
 def test_scratch_memory_is_bounded_also_in_a_chunk_without_past() -> None:
     profile = made_up_profile(LAYERS, layer_s=0.0004, read_s=0.5e-6, pair_s=0.1e-6)
-    profile = profile.model_copy(update={"activation_bytes": 100_000})
-    graph = choose_granularity(
-        profile, range(1, LAYERS), block_tokens=32, max_chunk_tokens=1024, quantum_s=0.025
-    )
+    graph = choose(profile.model_copy(update={"activation_bytes": 100_000}), max_chunk_tokens=1024)
     assert len(graph.bounds) > 1
     assert graph.chunk_tokens(0, 10_000) * len(graph.bounds) * 100_000 <= 64 * 2**20
 
 
 @pytest.mark.parametrize(("max_chunk_tokens", "rounded"), [(1, 32), (32, 32), (33, 64)])
 def test_the_longest_chunk_is_rounded_up_to_whole_blocks(max_chunk_tokens: int, rounded: int) -> None:
-    graph = choose_granularity(
-        made_up_profile(LAYERS, layer_s=0.00001, segment_s=0.0001),
-        range(1, LAYERS),
-        block_tokens=32,
-        max_chunk_tokens=max_chunk_tokens,
-        quantum_s=0.025,
-    )
+    profile = made_up_profile(LAYERS, layer_s=0.00001, segment_s=0.0001)
+    graph = choose(profile, max_chunk_tokens=max_chunk_tokens)
     assert graph.chunk_tokens(0, 10_000) == graph.max_chunk_tokens == rounded
 
 
 def test_missing_seams_are_respected_and_slow_kernels_warn() -> None:
     profile = made_up_profile(LAYERS, layer_s=0.02)
     with pytest.warns(RuntimeWarning, match=r"120 ms.*reactive"):
-        graph = choose_granularity(profile, {6}, block_tokens=32, max_chunk_tokens=256, quantum_s=0.025)
-    assert graph.bounds == (0, 6)
+        assert choose(profile, {6}).bounds == (0, 6)
     with pytest.warns(RuntimeWarning, match="cannot be cut"):
-        graph = choose_granularity(profile, (), block_tokens=32, max_chunk_tokens=256, quantum_s=0.025)
-    assert graph.bounds == (0,)
+        assert choose(profile, ()).bounds == (0,)
 
 
 def test_where_chunks_are_split_the_last_segment_is_one_layer() -> None:
-    graph = choose_granularity(
-        made_up_profile(LAYERS, layer_s=0.0001, groups=128),
-        range(1, LAYERS),
-        block_tokens=32,
-        max_chunk_tokens=256,
-        quantum_s=0.025,
-    )
-    assert graph.bounds == (0, LAYERS - 1)
-    assert graph.static_tokens == 128
+    graph = choose(made_up_profile(LAYERS, layer_s=0.0001, groups=128))
+    assert (graph.bounds, graph.static_tokens) == ((0, LAYERS - 1), 128)
 
 
 def test_estimates_follow_the_costs_in_use() -> None:
@@ -289,6 +251,5 @@ def test_estimates_follow_the_costs_in_use() -> None:
     decode = BatchShape(4, 1, 100, 1)
     before = graph.decode_seconds(decode), graph.longest_kernel_s(decode)
     graph.use_costs(made_up_profile(LAYERS, layer_s=0.002))
-    assert (graph.decode_seconds(decode), graph.longest_kernel_s(decode)) == pytest.approx(
-        tuple(2 * seconds for seconds in before)
-    )
+    after = graph.decode_seconds(decode), graph.longest_kernel_s(decode)
+    assert after == pytest.approx(tuple(2 * seconds for seconds in before))

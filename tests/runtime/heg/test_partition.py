@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import openvino as ov
 import openvino.opset15 as opset
 import pytest
@@ -119,18 +118,6 @@ def test_a_model_whose_layers_share_more_than_the_stream_is_not_cut(tiny_folder:
     assert inputs(whole) == inputs(model)
 
 
-def test_node_names_do_not_depend_on_the_load(tiny_folder: Path) -> None:
-    def pieces() -> list[set[str]]:
-        partition = Partition(read_paged_graph(tiny_model(tiny_folder, "qwen3")))
-        return [
-            {node.get_friendly_name() for node in piece.get_ops()}
-            for piece in partition.layer_segments(sorted(partition.seams))
-        ]
-
-    first, second = pieces(), pieces()
-    assert np.all([len(a & b) > len(a) // 2 for a, b in zip(first, second, strict=True)])
-
-
 def test_scored_attentions_put_out_scores_and_leave_the_seams(model: ov.Model) -> None:
     plain, scored = Partition(model), Partition(model, scored_layers=2)
     assert scored.seams == plain.seams
@@ -142,8 +129,5 @@ def test_scored_attentions_put_out_scores_and_leave_the_seams(model: ov.Model) -
         if layer + 1 < scored.layers:
             assert len(scored.attention(layer).outputs) == outputs[layer]
     assert all(len(segment.outputs) == 1 for segment in plain.layer_segments(sorted(plain.seams)))
-
-
-def test_no_more_layers_are_scored_than_there_are(model: ov.Model) -> None:
-    partition = Partition(model, scored_layers=99)
-    assert len(partition.layer_segments(())[0].outputs) == 1 + partition.layers
+    every = Partition(model, scored_layers=99).layer_segments(())[0]
+    assert len(every.outputs) == 1 + plain.layers

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from agentrt.runtime.heg.kernel import BatchShape, Kernel, KernelKind, Role
-from agentrt.runtime.heg.profile import Curve, Profile, fit_roofline
+from agentrt.runtime.heg.profile import Curve, LayerCosts, Profile, fit_roofline
 from tests.runtime.tiny import made_up_profile
 
 
@@ -42,26 +42,24 @@ def test_a_curve_needs_one_time_for_each_count(points: dict[str, list[int]]) -> 
         Curve.model_validate(points)
 
 
-def tiled(share: float) -> Profile:
-    """A profile whose layer takes 1 ms to 32 tokens, 2 to 64, 4 to 128, and begins a tile for ``share``."""
-    return made_up_profile(4, tile_tokens=64, tile_share=share)
+def tiled(share: float) -> LayerCosts:
+    """A layer that takes 1 ms to 32 tokens, 2 to 64, 4 to 128, and begins a tile for ``share``."""
+    costs = made_up_profile(4, tile_tokens=64, tile_share=share).xpus[Role.DECODE].layers
+    assert costs is not None
+    return costs
 
 
-def test_a_tile_costs_its_share_with_its_first_token() -> None:
-    for share, just_begun in ((0.5, 3.03125e-3), (1.0, 4e-3), (0.0, 2.0625e-3)):
-        costs = tiled(share).xpus[Role.DECODE].layers
-        assert costs is not None
-        assert [costs.layer_s(tokens, 0.0) for tokens in (16, 32, 64, 128)] == pytest.approx(
-            [0.001, 0.001, 0.002, 0.004]
-        )
-        assert costs.layer_s(33, 0.0) == costs.layer.at(33, 0.0)  # the first tile has no beginning
-        assert costs.layer_s(66, 0.0) == pytest.approx(just_begun)
+@pytest.mark.parametrize(("share", "just_begun"), [(0.5, 3.03125e-3), (1.0, 4e-3), (0.0, 2.0625e-3)])
+def test_a_tile_costs_its_share_with_its_first_token(share: float, just_begun: float) -> None:
+    costs = tiled(share)
+    seconds = [costs.layer_s(tokens, 0.0) for tokens in (16, 32, 64, 128, 66)]
+    assert seconds == pytest.approx([0.001, 0.001, 0.002, 0.004, just_begun])
+    assert costs.layer_s(33, 0.0) == costs.layer.at(33, 0.0)  # the first tile has no beginning
 
 
 @given(st.integers(1, 400), st.floats(0, 1))
 def test_more_tokens_never_take_less_with_tiles(tokens: int, share: float) -> None:
-    costs = tiled(share).xpus[Role.DECODE].layers
-    assert costs is not None
+    costs = tiled(share)
     assert costs.layer_s(tokens, 1e-5) <= costs.layer_s(tokens + 1, 1e-5) * (1 + 1e-9)
 
 

@@ -61,15 +61,13 @@ def test_a_point_that_was_measured_badly_becomes_the_median_of_its_kernels(store
     assert refiner.refine() is None  # it is right now
 
 
-def test_one_refinement_at_most_doubles_or_halves_a_point(store: ProfileStore) -> None:
+@pytest.mark.parametrize(("observed", "refined"), [(1.0, 0.002), (0.0, 0.0005)])
+def test_one_refinement_at_most_doubles_or_halves_a_point(
+    store: ProfileStore, observed: float, refined: float
+) -> None:
     refiner = ProfileRefiner(profile(), store)
-    observe(refiner, 1.0, 32)
-    layer = layer_of(refiner.refine() or profile())
-    assert layer.seconds[0] == pytest.approx(0.002)
-    refiner = ProfileRefiner(profile(), store)
-    observe(refiner, 0.0, 32)
-    layer = layer_of(refiner.refine() or profile())
-    assert layer.seconds[0] == pytest.approx(0.0005)
+    observe(refiner, observed, 32)
+    assert layer_of(refiner.refine() or profile()).seconds[0] == pytest.approx(refined)
 
 
 def test_the_largest_part_of_a_kernel_takes_the_blame(store: ProfileStore) -> None:
@@ -183,33 +181,19 @@ class Serving(Simulation):
 def test_serving_in_virtual_time_corrects_a_profile_that_was_measured_on_a_busy_machine(
     store: ProfileStore,
 ) -> None:
-    def graph_of(profile: Profile) -> ExecutionGraph:
-        return ExecutionGraph(profile, (0, 1, 2, 3), block_tokens=32, max_chunk_tokens=256, quantum_s=0.005)
-
-    def chunk(graph: ExecutionGraph) -> int:
-        return graph.chunk_tokens(0, 10_000)
-
     true, wrong = (made_up_profile(4, layer_s=layer_s, read_s=1e-8) for layer_s in (0.001, 0.003))
-    right, graph = graph_of(true), graph_of(wrong)
-    assert chunk(graph) < chunk(right)
+    right, graph = (
+        ExecutionGraph(each, (0, 1, 2, 3), block_tokens=32, max_chunk_tokens=256, quantum_s=0.005)
+        for each in (true, wrong)
+    )
+    assert graph.chunk_tokens(0, 10_000) < right.chunk_tokens(0, 10_000)
     serving = Serving(true, graph, ProfileRefiner(wrong, store))
     for _ in range(4):
         serving.serve()
-    assert chunk(graph) == chunk(right)
+    assert graph.chunk_tokens(0, 10_000) == right.chunk_tokens(0, 10_000)
     for shape in (BatchShape(1, 1, 400, 1), BatchShape(3, 3, 1200, 3), BatchShape(160, 1, 0, 0)):
         assert graph.estimate_seconds(shape) == pytest.approx(right.estimate_seconds(shape), rel=0.05)
     assert serving.refiner.refine() is None
-
-
-def test_what_is_refined_depends_on_the_kernels_alone(store: ProfileStore) -> None:
-    def refined() -> Profile:
-        true, wrong = (made_up_profile(4, layer_s=layer_s) for layer_s in (0.001, 0.003))
-        graph = ExecutionGraph(wrong, (0, 2), block_tokens=32, max_chunk_tokens=256, quantum_s=0.005)
-        serving = Serving(true, graph, ProfileRefiner(wrong, store))
-        serving.serve()
-        return serving.refiner.profile
-
-    assert refined() == refined()
 
 
 def test_points_that_were_not_observed_change_with_the_nearest_one(store: ProfileStore) -> None:

@@ -20,6 +20,8 @@ from agentrt.runtime.model.directory import (
 )
 from tests.runtime.tiny import tiny_gguf, tiny_model
 
+BOTH = pytest.mark.parametrize("look", [summarize_model, open_model_directory])
+
 
 @pytest.fixture
 def broken(tmp_path: Path, nano_directory: ModelDirectory) -> Path:
@@ -27,108 +29,107 @@ def broken(tmp_path: Path, nano_directory: ModelDirectory) -> Path:
     return shutil.copytree(nano_directory.path, tmp_path / "model")
 
 
-def test_embedded_model(nano_directory: ModelDirectory) -> None:
-    assert nano_directory.model_id == "nano"
-    assert nano_directory.context_length == 2048
+def test_an_embedded_model_opens_by_its_name_and_by_a_path(
+    nano_directory: ModelDirectory, broken: Path
+) -> None:
+    assert (nano_directory.model_id, nano_directory.context_length) == ("nano", 2048)
     assert nano_directory.end_token_ids == {2}
     assert nano_directory.graph.is_file()
     assert open_model_directory("nano-draft").model_id == "nano-draft"
-
-
-def test_a_path_opens_the_same_model(broken: Path) -> None:
     assert open_model_directory(broken).model_id == "model"
     assert open_model_directory(str(broken)).end_token_ids == {2}
 
 
-@pytest.mark.parametrize("name", ["nanoo", "/no/such/directory"])
-def test_unknown_name(name: str) -> None:
-    with pytest.raises(ModelNotFoundError, match=r"nano.*GGUF"):
-        open_model_directory(name)
-
-
-@pytest.mark.parametrize("model", [None, 5, b"nano", ""])
-def test_neither_a_name_nor_a_path(model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("model", "error"),
+    [
+        ("nanoo", r"'nano', 'nano-draft'.*GGUF"),
+        ("/no/such/directory", r"nano.*GGUF"),
+        *((model, r"names no model.*'nano'.*GGUF") for model in (None, 5, b"nano", "")),
+    ],
+)
+def test_neither_a_name_nor_a_path(
+    model: Any, error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ModelNotFoundError, match=r"names no model.*'nano'.*GGUF"):
+    with pytest.raises(ModelNotFoundError, match=error):
         open_model_directory(model)
 
 
-def test_the_error_of_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(ModelNotFoundError, match="'nano', 'nano-draft'"):
-        open_model_directory("llama")
-
-
-def test_a_file_is_not_a_model(broken: Path) -> None:
-    with pytest.raises(ModelFormatError, match="optimum-cli export openvino"):
-        open_model_directory(broken / "openvino_model.xml")
-
-
 @pytest.mark.parametrize("name", ["models", "model.gguf"])
-@pytest.mark.parametrize("open_or_summarize", [open_model_directory, summarize_model])
+@BOTH
 def test_a_directory_of_gguf_files_is_refused_by_their_names(
-    tmp_path: Path, name: str, open_or_summarize: Callable[[Path], object]
+    tmp_path: Path, name: str, look: Callable[[Path], object]
 ) -> None:
     folder = tmp_path / name
     folder.mkdir()
     (folder / "One.gguf").write_bytes(b"GGUF")
     with pytest.raises(ModelFormatError, match=r"holds One\.gguf\. Name that file: .*One\.gguf$"):
-        open_or_summarize(folder)
+        look(folder)
     (folder / "Two.gguf").write_bytes(b"GGUF")
     with pytest.raises(ModelFormatError, match=r"2 GGUF files: One\.gguf, Two\.gguf\. Name the one"):
-        open_or_summarize(folder)
+        look(folder)
+
+
+def rewrite(change: Callable[[bytes], bytes]) -> Callable[[Path], object]:
+    return lambda file: file.write_bytes(change(file.read_bytes()))
 
 
 @pytest.mark.parametrize(
-    ("file", "fix"),
+    ("file", "damage", "error"),
     [
-        ("openvino_model.xml", "optimum-cli"),
-        ("openvino_model.bin", "optimum-cli"),
-        ("openvino_tokenizer.xml", "convert_tokenizer"),
-        ("openvino_detokenizer.bin", "convert_tokenizer"),
-        ("config.json", "Copy it"),
+        ("openvino_model.xml", Path.unlink, r"openvino_model\.xml.*optimum-cli"),
+        ("openvino_model.bin", Path.unlink, r"openvino_model\.bin.*optimum-cli"),
+        ("openvino_tokenizer.xml", Path.unlink, r"openvino_tokenizer\.xml.*convert_tokenizer"),
+        ("openvino_detokenizer.bin", Path.unlink, r"openvino_detokenizer\.bin.*convert_tokenizer"),
+        ("config.json", Path.unlink, r"config\.json.*Copy it"),
+        *(
+            (f"openvino_{graph}.bin", rewrite(cut), rf"openvino_{graph}\.bin is truncated")
+            for graph in ("model", "tokenizer", "detokenizer")
+            for cut in (lambda whole: whole[:-1], lambda whole: whole[: len(whole) // 2], lambda whole: b"")
+        ),
+        ("openvino_model.xml", rewrite(lambda text: text[:-2000]), r"openvino_model\.xml is truncated"),
+        # Constants beyond the weights.
+        *(
+            ("openvino_model.xml", rewrite(change), "is truncated|lies at an impossible byte")
+            for change in (
+                lambda text: re.sub(rb'offset="(\d+)"\s+size="(\d+)"', rb'size="\2" offset="9\1"', text),
+                lambda text: text.replace(b'offset="', b'offset="' + b"1" * 5000, 1),
+                lambda text: text.replace(b'size="', b'size="' + b"9" * 18, 1),
+            )
+        ),
+        *(
+            ("config.json", rewrite(lambda _, text=text: text), r"config\.json")
+            for text in (
+                b"{",
+                b"[]",
+                b"\0",
+                b"[" * 200_000,
+                b'{"max_position_embeddings": ' + b"1" * 5000 + b"}",
+            )
+        ),
+        *(
+            (
+                "config.json",
+                rewrite(lambda _, length=length: json.dumps({"max_position_embeddings": length}).encode()),
+                "max_position_embeddings",
+            )
+            for length in (None, 0, "many", True, 10**18)
+        ),
     ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_missing_file_is_named(broken: Path, file: str, fix: str) -> None:
-    (broken / file).unlink()
-    with pytest.raises(ModelFormatError, match=rf"(?s){file}.*{fix}"):
-        open_model_directory(broken)
-
-
-@pytest.mark.parametrize("file", ["openvino_model.bin", "openvino_tokenizer.bin", "openvino_detokenizer.bin"])
-@pytest.mark.parametrize("cut", [lambda size: size - 1, lambda size: size // 2, lambda size: 0])
-def test_truncated_weights(broken: Path, file: str, cut: Callable[[int], int]) -> None:
-    weights = broken / file
-    with weights.open("r+b") as stream:
-        stream.truncate(cut(weights.stat().st_size))
-    with pytest.raises(ModelFormatError, match=rf"{file} is truncated"):
-        open_model_directory(broken)
-
-
-def test_truncated_graph(broken: Path) -> None:
-    graph = broken / "openvino_model.xml"
-    graph.write_bytes(graph.read_bytes()[:-2000])
-    with pytest.raises(ModelFormatError, match=r"openvino_model\.xml is truncated"):
-        open_model_directory(broken)
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda text: re.sub(rb'offset="(\d+)"\s+size="(\d+)"', rb'size="\2" offset="9\1"', text),
-        lambda text: text.replace(b'offset="', b'offset="' + b"1" * 5000, 1),
-        lambda text: text.replace(b'size="', b'size="' + b"9" * 18, 1),
-    ],
-)
-def test_constants_beyond_the_weights(broken: Path, damage: Callable[[bytes], bytes]) -> None:
-    graph = broken / "openvino_model.xml"
-    graph.write_bytes(damage(graph.read_bytes()))
-    with pytest.raises(ModelFormatError, match=r"is truncated|lies at an impossible byte"):
+def test_a_damaged_file_is_named(
+    broken: Path, file: str, damage: Callable[[Path], object], error: str
+) -> None:
+    damage(broken / file)
+    with pytest.raises(ModelFormatError, match=f"(?s){error}"):
         open_model_directory(broken)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no FIFOs")
 @pytest.mark.parametrize("name", ["config.json", "generation_config.json", "tokenizer_config.json", "more"])
-@pytest.mark.parametrize("look", [summarize_model, open_model_directory])
+@BOTH
 def test_a_fifo_is_refused_and_not_waited_for(broken: Path, name: str, look: Callable[[Path], Any]) -> None:
     (broken / name).unlink(missing_ok=True)
     os.mkfifo(broken / name)
@@ -143,29 +144,9 @@ def test_links_to_files_and_to_nothing_are_accepted(broken: Path) -> None:
     assert open_model_directory(broken).context_length == 2048
 
 
-@pytest.mark.parametrize(
-    "text", ["{", "[]", "\x00", "[" * 200_000, '{"max_position_embeddings": ' + "1" * 5000 + "}"]
-)
-def test_damaged_json(broken: Path, text: str) -> None:
-    (broken / "config.json").write_text(text)
-    with pytest.raises(ModelFormatError, match=r"config\.json"):
-        open_model_directory(broken)
-
-
-@pytest.mark.parametrize("length", [None, 0, "many", True, 10**18])
-def test_unknown_context_length(broken: Path, length: object) -> None:
-    config = json.loads((broken / "config.json").read_text())
-    (broken / "config.json").write_text(json.dumps(config | {"max_position_embeddings": length}))
-    with pytest.raises(ModelFormatError, match="max_position_embeddings"):
-        open_model_directory(broken)
-
-
-def test_several_end_tokens(broken: Path) -> None:
+def test_end_tokens_are_those_of_the_generation_config_else_of_the_config(broken: Path) -> None:
     (broken / "generation_config.json").write_text(json.dumps({"eos_token_id": [2, 0]}))
     assert open_model_directory(broken).end_token_ids == {0, 2}
-
-
-def test_without_generation_config_the_model_config_decides(broken: Path) -> None:
     (broken / "generation_config.json").unlink()
     assert open_model_directory(broken).end_token_ids == {2}
 
@@ -180,11 +161,15 @@ def test_a_summary_names_a_model_as_opening_it_does(broken: Path, tmp_path: Path
     assert summarize_model(file).weights_bytes == file.stat().st_size
     with pytest.raises(ModelNotFoundError):
         summarize_model("no-such-model")
-    with pytest.raises(ModelFormatError, match="is a file"):
-        summarize_model(broken / "config.json")
     (broken / "openvino_model.bin").unlink()
     with pytest.raises(ModelFormatError, match="is missing"):
         summarize_model(broken)
+
+
+@BOTH
+def test_another_kind_of_file_is_refused(broken: Path, look: Callable[[Path], Any]) -> None:
+    with pytest.raises(ModelFormatError, match=r"is a file, but .* a GGUF file or a directory.*optimum-cli"):
+        look(broken / "openvino_model.xml")
 
 
 @pytest.mark.parametrize("file", ["", "model.gguf"])
@@ -214,7 +199,7 @@ def test_a_model_in_a_folder_without_permission(
         look(str(broken / file))
 
 
-@pytest.mark.parametrize("look", [summarize_model, open_model_directory])
+@BOTH
 def test_a_model_whose_files_cannot_be_looked_at(
     broken: Path, monkeypatch: pytest.MonkeyPatch, look: Callable[[Path], Any]
 ) -> None:

@@ -11,15 +11,11 @@ import openvino.opset15 as opset
 import pytest
 
 from agentrt.errors import ConfigurationError, ModelFormatError
-from agentrt.priority import Priority
-from agentrt.runtime.heg.kernel import BatchContext, Role
 from agentrt.runtime.model.directory import ModelDirectory
 from agentrt.runtime.model.paged import read_paged_graph
-from agentrt.runtime.scheduler.batch import ScheduledChunk, inputs_of
-from agentrt.runtime.scheduler.sequence import Sequence
-from agentrt.runtime.xpu.kv_arena import KVArena
 from agentrt.runtime.xpu.loading import LoadedModel
 from tests.hypothesis_profiles import first_of
+from tests.runtime.tiny import Piece, forward, uncut
 
 
 @pytest.mark.parametrize("precision", first_of(["u8", "f32", "f16"]))
@@ -33,71 +29,46 @@ def test_block_geometry_is_that_of_the_compiled_model(
     layers = len(layout.caches) // 2
     heads, _, width = layout.caches[0].block_shape
     assert len(layout.caches) == 2 * layers
+    plain = layers * 2 * heads * 32 * width
     if precision == "u8":  # a scale and a zero point, float32 each, per row of a block
-        assert layout.block_bytes < layers * 2 * heads * 32 * width * 2
-        assert layout.block_bytes > layers * 2 * heads * 32 * width
+        assert plain < layout.block_bytes < 2 * plain
     else:
-        assert layout.block_bytes == layers * 2 * heads * 32 * width * {"f32": 4, "f16": 2}[precision]
+        assert layout.block_bytes == plain * {"f32": 4, "f16": 2}[precision]
     for cache in layout.caches:
-        assert (
-            ov.Tensor(cache.element_type, ov.Shape([3, *cache.block_shape])).byte_size
-            == 3 * cache.block_bytes
-        )
+        tensor = ov.Tensor(cache.element_type, ov.Shape([3, *cache.block_shape]))
+        assert tensor.byte_size == 3 * cache.block_bytes
 
 
-class Forward:
-    """Runs forward passes without a scheduler."""
-
-    def __init__(self, loaded: LoadedModel) -> None:
-        self._loaded = loaded
-        KVArena(loaded.layout, loaded.platform, 2**22)
-
-    def run(self, chunks: list[ScheduledChunk]) -> np.ndarray[Any, Any]:
-        inputs = inputs_of(chunks)
-        context = BatchContext(0, inputs, inputs.shape, self._loaded.graph.kernels_for(inputs.shape))
-        while (kernel := context.next_kernel) is not None:
-            done = self._loaded.platform.xpus[Role.DECODE].run(kernel, context, 30)
-            assert done is not None
-            assert done.error is None
-            context.position += 1
-        assert context.logits is not None
-        logits = context.logits.copy()
-        self._loaded.platform.release(context)
-        return logits
+@pytest.fixture(scope="module")
+def nano(nano_directory: ModelDirectory) -> LoadedModel:
+    return uncut(nano_directory)
 
 
-def test_logits_of_exactly_the_sampled_rows(load: Callable[..., LoadedModel]) -> None:
-    forward = Forward(load())
+def test_logits_of_exactly_the_sampled_rows(nano: LoadedModel) -> None:
     prompt = list(range(20, 70))
-
-    def chunk(length: int, samples: bool) -> ScheduledChunk:
-        return ScheduledChunk(Sequence(0, Priority.REACTIVE, prompt, blocks=[1, 0]), length, samples)
-
-    whole = forward.run([chunk(50, True)])
+    whole, short = forward(nano, Piece(prompt)), forward(nano, Piece(prompt[:7]))
     assert whole.shape == (1, 2048)
-    assert forward.run([chunk(50, False)]).shape == (0, 2048)
-    short = forward.run([chunk(7, True)])
-    other = ScheduledChunk(Sequence(1, Priority.REACTIVE, prompt[:7], blocks=[5]), 7, True)
-    both = forward.run([chunk(50, True), other])
+    assert forward(nano, Piece(prompt, samples=False)).shape == (0, 2048)
+    both = forward(nano, Piece(prompt), Piece(prompt[:7], table=[20]))
     np.testing.assert_array_equal(both, np.concatenate([whole, short]))
 
 
-def test_each_sequence_reads_its_own_blocks(load: Callable[..., LoadedModel]) -> None:
-    forward = Forward(load())
-
-    def last_logits(prompt: list[int], blocks: list[int], computed: int = 0) -> np.ndarray[Any, Any]:
-        sequence = Sequence(0, Priority.REACTIVE, prompt, computed_tokens=computed, blocks=blocks)
-        return forward.run([ScheduledChunk(sequence, len(prompt) - computed, True)])
-
+def test_each_sequence_reads_its_own_blocks(nano: LoadedModel) -> None:
     one, other = list(range(300, 321)), list(range(500, 521))
+
+    def begin(prompt: list[int], block: int) -> None:
+        forward(nano, Piece(prompt[:20], table=[block]))
+
+    def end(prompt: list[int], block: int) -> np.ndarray[Any, Any]:
+        return forward(nano, Piece(prompt[20:], 20, [block]))
+
     alone = []
     for prompt in (one, other):
-        last_logits(prompt[:20], [7])
-        alone.append(last_logits(prompt, [7], computed=20))
-    last_logits(one[:20], [3])
-    last_logits(other[:20], [5])
-    np.testing.assert_array_equal(last_logits(one, [3], computed=20), alone[0])
-    np.testing.assert_array_equal(last_logits(other, [5], computed=20), alone[1])
+        begin(prompt, 7)
+        alone.append(end(prompt, 7))
+    begin(one, 3)
+    begin(other, 5)
+    np.testing.assert_array_equal([end(one, 3), end(other, 5)], alone)
 
 
 def test_node_names_do_not_depend_on_the_load(nano_directory: ModelDirectory) -> None:
@@ -106,6 +77,11 @@ def test_node_names_do_not_depend_on_the_load(nano_directory: ModelDirectory) ->
 
     assert names() == names()
     assert len(set(names())) == len(names())
+
+
+def saved(model: ov.Model, path: Path) -> ModelDirectory:
+    ov.save_model(model, path / "openvino_model.xml")
+    return ModelDirectory(path, "other", 2048, frozenset({2}))
 
 
 def test_nodes_of_a_file_may_share_their_names(nano_directory: ModelDirectory, tmp_path: Path) -> None:
@@ -117,37 +93,22 @@ def test_nodes_of_a_file_may_share_their_names(nano_directory: ModelDirectory, t
     for node in model.get_ordered_ops():
         if node.get_type_name() == "Reshape":
             node.set_friendly_name("Reshape_1")
-    assert kinds(_save(model, tmp_path, nano_directory)) == kinds(nano_directory)
+    assert kinds(saved(model, tmp_path)) == kinds(nano_directory)
 
 
-def _save(model: ov.Model, path: Path, nano: ModelDirectory) -> ModelDirectory:
-    ov.save_model(model, path / "openvino_model.xml")
-    return ModelDirectory(path, "other", 2048, frozenset({2}))
-
-
-def test_a_model_without_attention_is_refused(tmp_path: Path, nano_directory: ModelDirectory) -> None:
-    ids = opset.parameter([-1, -1], ov.Type.i64, name="input_ids")
-    ids.output(0).set_names({"input_ids"})
-    table = opset.constant(np.ones((8, 4), np.float32))
-    embedded = opset.gather(table, ids, opset.constant(0))
-    directory = _save(ov.Model([embedded], [ids], "bag"), tmp_path, nano_directory)
-    with pytest.raises(ModelFormatError, match=r"paged attention.*text-generation-with-past"):
-        read_paged_graph(directory)
-
-
-def test_a_path_with_braces_is_named_in_the_error(tmp_path: Path, nano_directory: ModelDirectory) -> None:
+def test_a_model_without_attention_is_refused_by_its_path(tmp_path: Path) -> None:
     folder = tmp_path / "{model} {0}"
     folder.mkdir()
     ids = opset.parameter([-1, -1], ov.Type.i64, name="input_ids")
     ids.output(0).set_names({"input_ids"})
     table = opset.constant(np.ones((8, 4), np.float32))
     embedded = opset.gather(table, ids, opset.constant(0))
-    directory = _save(ov.Model([embedded], [ids], "bag"), folder, nano_directory)
-    with pytest.raises(ModelFormatError, match=r"\{model\} \{0\}.* paged attention"):
+    directory = saved(ov.Model([embedded], [ids], "bag"), folder)
+    with pytest.raises(ModelFormatError, match=r"\{model\} \{0\}.* paged attention.*generation-with-past"):
         read_paged_graph(directory)
 
 
-def test_a_damaged_graph_is_refused(tmp_path: Path, nano_directory: ModelDirectory) -> None:
+def test_a_damaged_graph_is_refused(tmp_path: Path) -> None:
     (tmp_path / "openvino_model.xml").write_text("<net>nonsense</net>")
     (tmp_path / "openvino_model.bin").write_bytes(b"")
     with pytest.raises(ModelFormatError, match=r"cannot read .*openvino_model\.xml"):

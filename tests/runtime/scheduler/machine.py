@@ -53,7 +53,6 @@ def profile(*, xpus: int = 1, decode_share: float = 0.8, read_s: float = 0.0) ->
         xpus={Role.DECODE: xpu} | ({Role.PREFILL: npu} if xpus == 2 else {}),
         bandwidth=9e6 / 0.001 / decode_share,
         measured=False,
-        power_measured=False,
         block_tokens=BLOCK,
         layers=LAYERS,
         layer_bytes=9_000_000,

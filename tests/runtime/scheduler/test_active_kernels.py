@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from agentrt.priority import Priority
-from agentrt.runtime.heg.cost_model import KernelCost
 from agentrt.runtime.heg.kernel import BatchContext, BatchShape, Kernel, KernelKind, Role
+from agentrt.runtime.heg.profile import KernelCost
 from agentrt.runtime.scheduler.active_kernels import ActiveKernels, LaunchDecision, ScheduledKernel
 from agentrt.runtime.scheduler.batch import Batch, Stage
 from agentrt.runtime.scheduler.policy import Policy

@@ -7,14 +7,10 @@ from dataclasses import replace
 import pytest
 
 from agentrt.priority import Priority
-from agentrt.runtime.heg.cost_model import CostModel, KernelCost
-from agentrt.runtime.heg.graph import ExecutionGraph
-from agentrt.runtime.heg.kernel import BatchShape, Kernel, KernelKind, Role, StaticGraph
-from agentrt.runtime.kv.block_pool import BlockPool
+from agentrt.runtime.heg.kernel import KernelKind, Role
 from agentrt.runtime.scheduler.batch import Stage
 from agentrt.runtime.scheduler.policy import POLICIES
-from agentrt.runtime.scheduler.scheduler import Scheduler
-from agentrt.runtime.scheduler.sequence import Sequence, SequenceState
+from agentrt.runtime.scheduler.sequence import SequenceState
 from tests.runtime.scheduler.machine import QUANTUM, Machine, policy
 
 PROACTIVE, REACTIVE = Priority.PROACTIVE, Priority.REACTIVE
@@ -427,37 +423,3 @@ class TestTwoXPUs:
         late = [start - end for end, start in handed_over if start - end > 1e-9]
         assert len(handed_over) > 3
         assert not late[1:], "only what ran already when it came may delay it"
-
-
-class FixedCosts:
-    """A :class:`CostModel` of two layers and one XPU whose kernels take 1 ms each."""
-
-    layers = 2
-    static_tokens = None
-    decode_tokens = None
-
-    def estimate(
-        self, kernel: Kernel, shape: BatchShape, role: Role, graph: StaticGraph | None = None
-    ) -> KernelCost:
-        return KernelCost(seconds=0.001, bandwidth_share=0.1, bytes=0, watts=1.0, measured=False)
-
-    reshape_s = 0.0
-    tile_tokens = 1
-
-    def estimate_load(self, kernel: Kernel) -> KernelCost:
-        raise KeyError("there are no graphs to load")
-
-
-def test_graph_and_scheduler_need_only_a_cost_model() -> None:
-    costs: CostModel = FixedCosts()
-    graph = ExecutionGraph(costs, (0, 1), block_tokens=4, max_chunk_tokens=16, quantum_s=0.0015)
-    scheduler = Scheduler(BlockPool(16), graph, policy(), max_batch_size=4, share_sampled=False)
-    sequence = Sequence(0, REACTIVE, list(range(20)))
-    scheduler.add(sequence, 0.0)
-    lengths = []
-    while sequence.state is not SequenceState.DECODE:
-        (scheduled,) = scheduler.schedule(0.0)
-        assert scheduled.cost == costs.estimate(scheduled.kernel, scheduled.batch.context.shape, Role.DECODE)
-        completed = scheduler.complete_kernel(Role.DECODE, 0.0)
-        lengths += [chunk.length for chunk in completed.chunks] if completed else []
-    assert lengths == [16, 4]

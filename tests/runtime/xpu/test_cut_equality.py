@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from agentrt.runtime.heg.kernel import KernelKind, Role
+from agentrt.runtime.heg.kernel import BatchContext, KernelKind, Role
 from agentrt.runtime.xpu.loading import LoadedModel
 from tests.hypothesis_profiles import examples, first_of
 from tests.runtime.tiny import (
@@ -30,6 +30,9 @@ from tests.runtime.tiny import (
     uncut,
 )
 
+Trio: TypeAlias = tuple[LoadedModel, LoadedModel, LoadedModel]
+Pair: TypeAlias = tuple[LoadedModel, LoadedModel]
+
 MODELS = ("nano", *ARCHITECTURES, *exported_models())
 STATIC = 32
 
@@ -37,19 +40,13 @@ tokens_of = np.random.default_rng(0).integers(5, VOCABULARY - 1, 400).tolist()
 
 
 @pytest.fixture(scope="module", params=first_of(MODELS), ids=lambda name: Path(name).name)
-def trio(request: pytest.FixtureRequest, tiny_folder: Path) -> tuple[LoadedModel, LoadedModel, LoadedModel]:
+def trio(request: pytest.FixtureRequest, tiny_folder: Path) -> Trio:
     """One model in one piece, in segments of one layer, and split between two XPUs."""
     directory = tiny_model(tiny_folder, request.param)
-    return (
-        uncut(directory),
-        load(directory),
-        load(directory, "emulated", static_tokens=STATIC),
-    )
+    return uncut(directory), load(directory), load(directory, "emulated", static_tokens=STATIC)
 
 
-def test_every_layer_is_a_segment_and_every_chunk_of_the_static_shape_splits(
-    trio: tuple[LoadedModel, LoadedModel, LoadedModel],
-) -> None:
+def test_every_layer_is_a_segment_and_every_chunk_of_the_static_shape_splits(trio: Trio) -> None:
     whole, cut, split = trio
     layers = cut.graph.layers
     assert len(begin(cut, Piece(tokens_of[:STATIC])).kernels) == layers
@@ -59,9 +56,7 @@ def test_every_layer_is_a_segment_and_every_chunk_of_the_static_shape_splits(
     assert len(begin(whole, Piece(tokens_of[:STATIC])).kernels) == 1
 
 
-def test_prefill_chunks_margins_and_decodes_have_the_same_logits(
-    trio: tuple[LoadedModel, LoadedModel, LoadedModel],
-) -> None:
+def test_prefill_chunks_margins_and_decodes_have_the_same_logits(trio: Trio) -> None:
     def logits(loaded: LoadedModel) -> list[NDArray[np.float32]]:
         # Two chunks of the static shape, a margin, decodes; beside another sequence in the end.
         return [
@@ -81,7 +76,7 @@ def test_prefill_chunks_margins_and_decodes_have_the_same_logits(
             np.testing.assert_array_equal(found, expected)
 
 
-def test_drafts_are_verified_at_every_position(trio: tuple[LoadedModel, LoadedModel, LoadedModel]) -> None:
+def test_drafts_are_verified_at_every_position(trio: Trio) -> None:
     """Several rows of one sequence have logits, and blocks alias between chunks of one batch."""
     whole, cut, _ = trio
     results = []
@@ -96,7 +91,7 @@ def test_drafts_are_verified_at_every_position(trio: tuple[LoadedModel, LoadedMo
     np.testing.assert_array_equal(results[0], results[1])
 
 
-def test_preempted_batch_resumes_where_it_was(trio: tuple[LoadedModel, LoadedModel, LoadedModel]) -> None:
+def test_preempted_batch_resumes_where_it_was(trio: Trio) -> None:
     whole, *others = trio
     expected = forward(whole, Piece(tokens_of[:32]))
     urgent = forward(whole, Piece(tokens_of[200:217], table=range(30, 40)))
@@ -109,9 +104,7 @@ def test_preempted_batch_resumes_where_it_was(trio: tuple[LoadedModel, LoadedMod
         np.testing.assert_array_equal(finish(loaded, paused), expected)
 
 
-def test_split_batch_can_be_rerouted_at_every_seam(
-    trio: tuple[LoadedModel, LoadedModel, LoadedModel],
-) -> None:
+def test_split_batch_can_be_rerouted_at_every_seam(trio: Trio) -> None:
     whole, _, split = trio
     expected = forward(whole, Piece(tokens_of[:32]))
     rerouted = 0
@@ -126,8 +119,6 @@ def test_split_batch_can_be_rerouted_at_every_seam(
         np.testing.assert_array_equal(finish(split, context), expected)
     assert rerouted == len(split.graph.bounds)
 
-
-Pair: TypeAlias = tuple[LoadedModel, LoadedModel]
 
 # One token is computed by other kernels than several, and STATIC tokens on two XPUs.
 chunkings = st.lists(st.sampled_from([1, STATIC]) | st.integers(1, 70), min_size=1, max_size=4)
@@ -205,3 +196,50 @@ def test_in_bf16_a_cut_model_rounds_where_the_whole_does(tiny_folder: Path, kv: 
         reference = forward(exact, piece)
         rounding = np.sqrt(np.mean((expected - reference) ** 2))
         assert 0 < np.sqrt(np.mean((forward(split, piece) - reference) ** 2)) <= 3 * rounding
+
+
+# Attention scores: the sums that OpenVINO computes, cut into kernels and chunks.
+
+SCORED_TOKENS = [7 * at % 500 for at in range(80)]
+SCORED_LAYERS = 2
+
+
+def scores_of(loaded: LoadedModel, *pieces: Piece) -> list[np.ndarray]:
+    context: BatchContext = begin(loaded, *pieces)
+    while context.next_kernel is not None:
+        step(loaded, context)
+    loaded.platform.release(context)
+    return context.scores
+
+
+@pytest.fixture(scope="module", params=["cpu", "emulated"])
+def scored(request: pytest.FixtureRequest, tiny_folder: Path) -> LoadedModel:
+    static = 64 if request.param == "emulated" else None
+    return load(
+        tiny_model(tiny_folder, "qwen2"), request.param, static_tokens=static, scored_layers=SCORED_LAYERS
+    )
+
+
+def test_each_new_token_pays_one_attention_in_each_head(scored: LoadedModel) -> None:
+    scores = scores_of(scored, Piece(SCORED_TOKENS[:64]))
+    assert [layer.shape for layer in scores] == [(64,)] * SCORED_LAYERS
+    heads = scores[0].sum() / 64
+    assert heads == pytest.approx(round(heads), rel=1e-4)
+    assert all((layer >= 0).all() for layer in scores)
+
+
+def test_chunks_add_up(scored: LoadedModel) -> None:
+    whole = scores_of(scored, Piece(SCORED_TOKENS))
+    first = scores_of(scored, Piece(SCORED_TOKENS[:64], table=range(20, 36)))
+    second = scores_of(scored, Piece(SCORED_TOKENS[64:], 64, table=range(20, 36)))
+    for layer, early, late in zip(whole, first, second, strict=True):
+        assert np.pad(early, (0, 16)) + late == pytest.approx(layer, abs=1e-3)
+
+
+def test_sequences_of_a_batch_come_one_after_the_other(scored: LoadedModel) -> None:
+    scores = scores_of(scored, Piece(SCORED_TOKENS[:40]), Piece(SCORED_TOKENS[:10], table=range(40, 44)))
+    alone = scores_of(scored, Piece(SCORED_TOKENS[:40]))
+    assert [len(layer) for layer in scores] == [50] * SCORED_LAYERS
+    for both, first in zip(scores, alone, strict=True):
+        assert both[:40] == pytest.approx(first, abs=1e-4)
+        assert both[40:].sum() == pytest.approx(first.sum() / 4, rel=1e-4)

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from agentrt.runtime.heg.kernel import BatchContext, Kernel, KernelKind, Role
 from agentrt.runtime.xpu import device, watchdog
 from agentrt.runtime.xpu.loading import LoadedModel
 from agentrt.runtime.xpu.protocol import KernelDone
+from agentrt.runtime.xpu.watchdog import Watchdog
 from tests.runtime.tiny import Piece, begin, finish, forward, load, step, tiny_model
 from tests.runtime.xpu.hangs import Hang
 
@@ -27,9 +29,14 @@ def loaded(tiny_folder: Path) -> Iterator[LoadedModel]:
     loaded.platform.close()
 
 
-def submit_next(loaded: LoadedModel, context: BatchContext) -> SimpleQueue[KernelDone]:
+def first_kernel(context: BatchContext) -> Kernel:
     kernel = context.next_kernel
     assert kernel is not None
+    return kernel
+
+
+def submit_next(loaded: LoadedModel, context: BatchContext) -> SimpleQueue[KernelDone]:
+    kernel = first_kernel(context)
     done: SimpleQueue[KernelDone] = SimpleQueue()
     loaded.platform.xpus[kernel.roles[0]].submit(kernel, context, done.put)
     return done
@@ -84,8 +91,7 @@ def test_hung_kernel_is_abandoned_and_other_batches_continue(
     paused = begin(loaded, Piece(TOKENS))
     step(loaded, paused)
     hung = begin(loaded, Piece(TOKENS, table=range(8, 16)))
-    kernel = hung.next_kernel
-    assert kernel is not None
+    kernel = first_kernel(hung)
     xpu = loaded.platform.xpus[Role.DECODE]
     hangs = hang_next(heeds_cancel=heeds_cancel)
     done: SimpleQueue[KernelDone] = SimpleQueue()
@@ -116,8 +122,7 @@ def test_hung_quick_kernel_is_cancelled_where_it_runs(
     hung = begin(loaded, Piece(TOKENS))
     hangs = hang_next(heeds_cancel=True)
     xpu = loaded.platform.xpus[Role.DECODE]
-    kernel = hung.next_kernel
-    assert kernel is not None
+    kernel = first_kernel(hung)
     assert xpu.run(kernel, hung, 0.01) is None
     assert hangs.get().waiting.is_set()
     xpu.rebuild()
@@ -129,8 +134,7 @@ def test_failed_kernel_is_reported_and_the_xpu_stays_usable(
     loaded: LoadedModel, break_inferences: Callable[[], None]
 ) -> None:
     broken = begin(loaded, Piece(TOKENS))
-    kernel = broken.next_kernel
-    assert kernel is not None
+    kernel = first_kernel(broken)
     xpu = loaded.platform.xpus[Role.DECODE]
     done = xpu.run(kernel, broken, 60.0)
     assert done is not None
@@ -149,8 +153,7 @@ def test_lost_device_is_named(loaded: LoadedModel, monkeypatch: pytest.MonkeyPat
         available_devices: tuple[str, ...] = ()
 
     broken = begin(loaded, Piece(TOKENS))
-    kernel = broken.next_kernel
-    assert kernel is not None
+    kernel = first_kernel(broken)
     monkeypatch.setattr(device, "openvino_core", NoDevices)
     done = loaded.platform.xpus[Role.DECODE].run(kernel, broken, 60.0)
     assert done is not None
@@ -197,20 +200,12 @@ def test_a_decode_step_makes_no_array_of_its_logits(loaded: LoadedModel) -> None
     assert all(array is arrays[0] for array in arrays)
 
 
-def test_memory_is_reclaimed_between_batches_and_allocated_again(loaded: LoadedModel) -> None:
-    expected = forward(loaded, Piece(TOKENS))
-    paused = begin(loaded, Piece(TOKENS))
-    step(loaded, paused)
-    loaded.platform.reclaim(0.0)
-    assert not loaded.platform.xpus[Role.DECODE].kernels.holding
-    np.testing.assert_array_equal(finish(loaded, paused), expected)
-    np.testing.assert_array_equal(forward(loaded, Piece(TOKENS)), expected)
-
-
 def test_memory_is_reclaimed_kernel_by_kernel(tiny_folder: Path) -> None:
     """Agent.xpu §6.5: those of prompts, which have been idle, and not those that decode."""
     loaded = load(tiny_model(tiny_folder, "qwen2"), "emulated", static_tokens=len(TOKENS))
     expected = forward(loaded, Piece(TOKENS))
+    paused = begin(loaded, Piece(TOKENS))
+    step(loaded, paused)
     static, dynamic = (loaded.platform.xpus[role].kernels for role in (Role.PREFILL, Role.DECODE))
     assert {kind for kind, _ in static.holding} == {KernelKind.TOKENS}
     assert {kind for kind, _ in dynamic.holding} == {KernelKind.ATTENTION, KernelKind.LAYERS}
@@ -220,6 +215,9 @@ def test_memory_is_reclaimed_kernel_by_kernel(tiny_folder: Path) -> None:
                 kernels.note_run(kind, [index], time.perf_counter() - 100.0)
     loaded.platform.reclaim(50.0)
     assert {kind for kind, _ in static.holding | dynamic.holding} == {KernelKind.LAYERS}
+    loaded.platform.reclaim(0.0)
+    assert not static.holding | dynamic.holding
+    np.testing.assert_array_equal(finish(loaded, paused), expected)
     np.testing.assert_array_equal(forward(loaded, Piece(TOKENS)), expected)
     loaded.platform.close()
 
@@ -239,7 +237,20 @@ def test_closing_twice_and_while_nothing_runs(loaded: LoadedModel) -> None:
     assert not any(thread.name == "agentrt-decode" for thread in threading.enumerate())
 
 
-def test_kernels_are_values() -> None:
-    kernel = Kernel(0, *(None,) * 5)  # type: ignore[arg-type]
-    assert kernel == Kernel(0, *(None,) * 5)  # type: ignore[arg-type]
-    assert len({kernel, kernel}) == 1
+class Request:
+    """An inference that ends at once."""
+
+    def infer(self, **_: Any) -> None:
+        pass
+
+
+def test_a_closed_watchdog_has_no_thread() -> None:
+    """The interpreter aborts the process if it ends while a daemon thread wakes up."""
+    before = set(threading.enumerate())
+    watchdog = Watchdog()
+    assert watchdog.infer(Request(), time.perf_counter() + 60)  # type: ignore[arg-type]
+    assert set(threading.enumerate()) > before
+    watchdog.close()
+    assert set(threading.enumerate()) == before
+    watchdog.close()
+    Watchdog().close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,7 +19,6 @@ from agentrt.runtime.model.openvino_core import openvino_core
 from agentrt.runtime.model.paged import read_paged_graph
 from agentrt.runtime.xpu import device
 from agentrt.runtime.xpu.kv_arena import KVArena
-from agentrt.runtime.xpu.layer_sample import LayerSample
 from agentrt.runtime.xpu.loading import LoadedModel
 from tests.hypothesis_profiles import first_of
 from tests.runtime.tiny import (
@@ -139,16 +137,6 @@ def test_the_budget_is_used_by_blocks_and_state_rows(pair: Pair) -> None:
         assert (arena.state_rows + 1) * layout.row_bytes <= max(memory_bytes // 2, 4 * layout.row_bytes)
     with pytest.raises(ConfigurationError, match="hybrid model"):
         KVArena(layout, loaded.platform, 4 * layout.row_bytes + layout.block_bytes - 1)
-
-
-def test_every_layer_is_measured_since_layers_differ() -> None:
-    partition: Any = SimpleNamespace(
-        layers=12, seams=frozenset(range(1, 12)), hybrid=True, layer_segments=lambda cuts: [None, *cuts]
-    )
-    sample = LayerSample.of(partition, layer_bytes=2**30, head_bytes=0)
-    assert [sample.models[place] for place in sample.segments] == [None, *range(1, 12)]
-    for pair, first, second in sample.pairs:
-        assert sample.layers[pair] == sample.layers[first] + sample.layers[second] == 2
 
 
 def test_every_input_has_one_name(directory: ModelDirectory) -> None:

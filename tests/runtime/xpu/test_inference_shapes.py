@@ -78,10 +78,3 @@ def test_only_what_an_interruption_can_have_left_is_avoided() -> None:
     assert not shapes.allow((57, 1)), "as many rows"
     shapes.end((57, 2))
     assert shapes.allow((1, 1))
-
-
-def test_many_interruptions_are_not_remembered_for_ever() -> None:
-    shapes = InferenceShapes()
-    for tokens in range(1, 20):
-        shapes.interrupt((tokens, 1))
-    assert not shapes.allow((100, 100))

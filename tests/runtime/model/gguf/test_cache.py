@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import gguf
@@ -23,7 +24,7 @@ from agentrt.runtime.model.directory import open_model_directory
 from agentrt.runtime.model.gguf import cache as gguf_cache
 from agentrt.runtime.model.gguf import conversion, weights_file
 from agentrt.runtime.model.gguf.cache import cached_models, convert_gguf, remove_cached_model
-from agentrt.runtime.model.gguf.source import read_source
+from agentrt.runtime.model.gguf.file_format import read_source
 from agentrt.runtime.model.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.real_model
@@ -40,7 +41,25 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def converted(file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return convert_gguf(read_source(file), tmp_path_factory.mktemp("converted"))
+    return convert(file, tmp_path_factory.mktemp("converted"))
+
+
+@pytest.fixture
+def copied(converted: Path, tmp_path: Path) -> Path:
+    """A conversion that a test may damage."""
+    return Path(shutil.copytree(converted, tmp_path / converted.name))
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with other weights."""
+    file = tmp_path_factory.mktemp("other") / "Other.gguf"
+    write_random_gguf(file, SHAPE, seed=1)
+    return file
+
+
+def convert(file: Path, cache: Path, *options: Callable[[float], None]) -> Path:
+    return convert_gguf(read_source(file), cache, *options)
 
 
 def visible(folder: Path) -> list[str]:
@@ -102,89 +121,59 @@ def test_a_conversion_has_the_digests_of_its_graphs(converted: Path) -> None:
     check_files(converted, stated)
 
 
-def test_a_conversion_without_digests_is_replaced(converted: Path, file: Path, tmp_path: Path) -> None:
-    """As those of older versions are."""
-    directory = Path(shutil.copytree(converted, tmp_path / converted.name))
-    config = json.loads((directory / "config.json").read_text())
-    del config["files"][CHECKSUMS]
-    (directory / "config.json").write_text(json.dumps(config))
-    assert convert_gguf(read_source(file), tmp_path) == directory
-    assert CHECKSUMS in json.loads((directory / "config.json").read_text())["files"]
-
-
-def test_a_template_that_rejects_messages_is_converted(file: Path, tmp_path: Path) -> None:
+def test_a_file_whose_template_rejects_messages_is_converted(file: Path, tmp_path: Path) -> None:
     changed = with_template(file, tmp_path, b"{{ raise_exception('system first') }}")
     assert open_model_directory(changed, tmp_path / "cache").model_id == "Changed"
 
 
-def test_other_weights_are_another_model(file: Path, tmp_path: Path) -> None:
-    other = tmp_path / file.name
-    write_random_gguf(other, SHAPE, seed=1)
-    assert open_model_directory(other, tmp_path).path != open_model_directory(file, tmp_path).path
-
-
 def test_progress_reaches_the_whole(file: Path, tmp_path: Path) -> None:
     shares: list[float] = []
-    convert_gguf(read_source(file), tmp_path, shares.append)
+    convert(file, tmp_path, shares.append)
     assert shares == sorted(shares)
     assert 0 < shares[0] <= shares[-1] == 1.0
-    convert_gguf(read_source(file), tmp_path, pytest.fail)  # nothing is converted
-
-
-def test_an_incomplete_conversion_is_not_used(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*args: object, **options: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(json, "dumps", fail)  # called for the last file that is written
-        with pytest.raises(ModelFormatError, match="No space left on device"):
-            convert_gguf(read_source(file), tmp_path)
-    assert visible(tmp_path) == []
-    open_model_directory(file, tmp_path)
+    convert(file, tmp_path, pytest.fail)  # nothing is converted
 
 
 @pytest.mark.check
-@pytest.mark.parametrize(
-    "name",
-    [
-        f"openvino_{graph}.{suffix}"
-        for graph in ("model", "tokenizer", "detokenizer")
-        for suffix in ("xml", "bin")
-    ],
-)
+@pytest.mark.parametrize("suffix", ["xml", "bin"])
+@pytest.mark.parametrize("graph", ["model", "tokenizer", "detokenizer"])
 @pytest.mark.parametrize("size", [None, 0, 1000])
 def test_a_damaged_conversion_is_replaced(
-    converted: Path, file: Path, tmp_path: Path, name: str, size: int | None
+    copied: Path, file: Path, graph: str, suffix: str, size: int | None
 ) -> None:
-    directory = Path(shutil.copytree(converted, tmp_path / converted.name))
+    name = f"openvino_{graph}.{suffix}"
     if size is None:
-        (directory / name).unlink()
+        (copied / name).unlink()
     else:
-        os.truncate(directory / name, size)
-    assert open_model_directory(file, tmp_path).path == directory
-    assert visible(tmp_path) == [directory.name]
-    Tokenizer(open_model_directory(file, tmp_path), 512)
+        os.truncate(copied / name, size)
+    assert open_model_directory(file, copied.parent).path == copied
+    assert visible(copied.parent) == [copied.name]
+    Tokenizer(open_model_directory(file, copied.parent), 512)
 
 
-@pytest.mark.parametrize("config", ["{", "[]", "{}", '{"files": 1}', '{"files": {"config.json": null}}'])
-def test_a_conversion_without_sizes_is_replaced(
-    converted: Path, file: Path, tmp_path: Path, config: str
-) -> None:
-    directory = Path(shutil.copytree(converted, tmp_path / converted.name))
-    (directory / "config.json").write_text(config)
-    assert open_model_directory(file, tmp_path).path == directory
-    files = {path.name: path.stat().st_size for path in directory.iterdir() if path.name != "config.json"}
-    assert json.loads((directory / "config.json").read_text())["files"] == files
+@pytest.mark.parametrize(
+    "config",
+    [
+        *("{", "[]", "{}", '{"files": 1}', '{"files": {"config.json": null}}'),
+        "no digests, as of older versions",
+    ],
+)
+def test_a_conversion_without_sizes_or_digests_is_replaced(copied: Path, file: Path, config: str) -> None:
+    if "digests" in config:
+        stored = json.loads((copied / "config.json").read_text())
+        del stored["files"][CHECKSUMS]
+        config = json.dumps(stored)
+    (copied / "config.json").write_text(config)
+    assert open_model_directory(file, copied.parent).path == copied
+    files = {path.name: path.stat().st_size for path in copied.iterdir() if path.name != "config.json"}
+    assert json.loads((copied / "config.json").read_text())["files"] == files
 
 
 @pytest.mark.parametrize("name", ["openvino_model.xml", "openvino_tokenizer.xml"])
 def test_errors_of_a_conversion_name_the_file_and_its_mend(
-    converted: Path, file: Path, tmp_path: Path, name: str
+    copied: Path, file: Path, tmp_path: Path, name: str
 ) -> None:
-    directory = Path(shutil.copytree(converted, tmp_path / converted.name))
-    (directory / name).write_bytes(bytes((directory / name).stat().st_size))  # of the same size
+    (copied / name).write_bytes(bytes((copied / name).stat().st_size))  # of the same size
     renamed = shutil.copy(file, tmp_path / "Renamed.gguf")
     with pytest.raises(ModelFormatError) as raised:
         open_model_directory(renamed, tmp_path)
@@ -193,23 +182,13 @@ def test_errors_of_a_conversion_name_the_file_and_its_mend(
     assert "optimum-cli" not in str(raised.value)
 
 
-def test_ctrl_c_leaves_nothing(file: Path, tmp_path: Path) -> None:
-    def interrupt(share: float) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        convert_gguf(read_source(file), tmp_path, interrupt)
-    assert visible(tmp_path) == []
-    convert_gguf(read_source(file), tmp_path)
-
-
 CONVERT = """
 import resource, signal, sys, time
 from pathlib import Path
 from agentrt.errors import ModelFormatError
 from agentrt.runtime.files import file_lock
 from agentrt.runtime.model.gguf.cache import convert_gguf
-from agentrt.runtime.model.gguf.source import read_source
+from agentrt.runtime.model.gguf.file_format import read_source
 
 action = sys.argv[3]
 if action.isdigit():
@@ -262,10 +241,10 @@ def test_a_full_disk_that_openvino_does_not_report_as_one(
 
     monkeypatch.setattr(ov, call, write)
     with pytest.raises(ModelFormatError, match=r"Download the file again|is missing|truncated"):
-        convert_gguf(read_source(file), tmp_path)
+        convert(file, tmp_path)
     monkeypatch.setattr(weights_file, "_probe", full)
     with pytest.raises(ModelFormatError, match=r"\(No space left on device\)\. Free disk space there"):
-        convert_gguf(read_source(file), tmp_path)
+        convert(file, tmp_path)
     assert visible(tmp_path) == []
 
 
@@ -278,39 +257,33 @@ def test_numbers_that_no_model_has_are_refused(
 
     monkeypatch.setattr(conversion, "read_hyperparameters", fail)
     with pytest.raises(ModelFormatError, match=r"cannot be converted: .*\. Download the file again"):
-        convert_gguf(read_source(file), tmp_path)
+        convert(file, tmp_path)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends a signal")
-def test_what_a_killed_process_left_is_replaced(file: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("model", ["file", "other"])
+def test_what_a_killed_process_left_is_replaced_or_deleted(
+    file: Path, tmp_path: Path, request: pytest.FixtureRequest, model: str
+) -> None:
     assert convert_elsewhere(file, tmp_path, "kill").returncode == -signal.SIGKILL
     assert [name.startswith(".converting-") for name in visible(tmp_path)] == [True]
     assert cached_models(tmp_path) == []
-    directory = convert_gguf(read_source(file), tmp_path)
+    directory = convert(request.getfixturevalue(model), tmp_path)
     assert visible(tmp_path) == [directory.name]
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="sends a signal")
-def test_what_a_killed_process_left_of_another_model_is_deleted(file: Path, tmp_path: Path) -> None:
-    assert convert_elsewhere(file, tmp_path, "kill").returncode == -signal.SIGKILL
-    other = tmp_path / "Other.gguf"
-    write_random_gguf(other, SHAPE, seed=1)
-    convert_gguf(read_source(other), tmp_path)
-    assert not list(tmp_path.glob(".converting-*"))
 
 
 def test_a_conversion_in_progress_is_left_alone(file: Path, tmp_path: Path) -> None:
     for unfinished in ("a", "b"):
         (tmp_path / f".converting-{unfinished}").mkdir()
     with file_lock(tmp_path / ".lock-a"):
-        directory = convert_gguf(read_source(file), tmp_path)
+        directory = convert(file, tmp_path)
         assert visible(tmp_path) == [".converting-a", directory.name]
-    convert_gguf(read_source(file), tmp_path)  # which is converted already
+    convert(file, tmp_path)  # which is converted already
     assert visible(tmp_path) == [directory.name]
 
 
 def test_a_second_process_waits_and_shares(file: Path, tmp_path: Path) -> None:
-    directory = convert_gguf(read_source(file), tmp_path / "once")
+    directory = convert(file, tmp_path / "once")
     cache = tmp_path / "cache"
     cache.mkdir()
     with file_lock(cache / f".lock-{directory.name.rpartition('-')[2]}"):
@@ -360,8 +333,8 @@ def split(file: Path, folder: Path, parts: int) -> list[Path]:
 
 def test_a_split_model_opens_by_any_of_its_files(file: Path, tmp_path: Path) -> None:
     files = split(file, tmp_path, 3)
-    whole = convert_gguf(read_source(file), tmp_path / "cache")
-    parts = {convert_gguf(read_source(part), tmp_path / "cache") for part in files}
+    whole = convert(file, tmp_path / "cache")
+    parts = {convert(part, tmp_path / "cache") for part in files}
     assert len(parts) == 1
     directory = parts.pop()
     assert directory.name.startswith("split-")
@@ -371,53 +344,49 @@ def test_a_split_model_opens_by_any_of_its_files(file: Path, tmp_path: Path) -> 
     assert open_model_directory(files[1], tmp_path / "cache").model_id == "split"
     files[2].unlink()
     with pytest.raises(ModelFormatError, match=r"one of 3 files.*missing in .*: split-00003-of-00003\.gguf"):
-        convert_gguf(read_source(files[0]), tmp_path / "other")
+        convert(files[0], tmp_path / "other")
     renamed = files[0].rename(tmp_path / "renamed.gguf")
     with pytest.raises(ModelFormatError, match=r"not named like one.*NAME-00001-of-00003\.gguf"):
-        convert_gguf(read_source(renamed), tmp_path / "other")
+        convert(renamed, tmp_path / "other")
 
 
-def test_cached_models_are_listed_and_removed(file: Path, tmp_path: Path) -> None:
+def test_cached_models_are_listed_and_removed(file: Path, other: Path, tmp_path: Path) -> None:
     assert cached_models(tmp_path / "nowhere") == []
-    other = tmp_path / "Other.gguf"
-    write_random_gguf(other, SHAPE, seed=1)
     cache = tmp_path / "cache"
     for at, path in enumerate([file, other]):
-        os.utime(convert_gguf(read_source(path), cache), (at, at))
+        os.utime(convert(path, cache), (at, at))
     models = cached_models(cache)
     assert [model.converted_from for model in models] == ["Other", "Tiny-Q8_0"]
     assert models[0].size > other.stat().st_size / 2
     remove_cached_model(models[0])
     assert cached_models(cache) == models[1:]
-    convert_gguf(read_source(other), cache)
+    convert(other, cache)
     assert [model.converted_from for model in cached_models(cache)] == ["Other", "Tiny-Q8_0"]
 
 
 def test_a_conversion_replaces_those_of_older_versions(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    file: Path, other: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = tmp_path / "Other.gguf"
-    write_random_gguf(other, SHAPE, seed=1)
     cache = tmp_path / "cache"
-    former, of_another_file = (convert_gguf(read_source(path), cache) for path in (file, other))
+    former, of_another_file = (convert(path, cache) for path in (file, other))
     with monkeypatch.context() as newer:
         newer.setattr(gguf_cache, "_CONVERSION", gguf_cache._CONVERSION + 1)
-        latest = convert_gguf(read_source(file), cache)
+        latest = convert(file, cache)
         assert visible(cache) == sorted([latest.name, of_another_file.name])
-        assert convert_gguf(read_source(file), cache) == latest
+        assert convert(file, cache) == latest
     # The older version converts once more, and both keep what they have.
-    assert convert_gguf(read_source(file), cache) == former
+    assert convert(file, cache) == former
     assert visible(cache) == sorted([former.name, latest.name, of_another_file.name])
 
 
 def test_a_conversion_that_another_version_writes_is_left_alone(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    former = convert_gguf(read_source(file), tmp_path)
+    former = convert(file, tmp_path)
     fingerprint = former.name.rpartition("-")[2]
     monkeypatch.setattr(gguf_cache, "_CONVERSION", gguf_cache._CONVERSION + 1)
     with file_lock(tmp_path / f".lock-{fingerprint}"):
-        latest = convert_gguf(read_source(file), tmp_path)
+        latest = convert(file, tmp_path)
     assert visible(tmp_path) == sorted([former.name, latest.name])
 
 
@@ -425,9 +394,9 @@ def test_a_conversion_that_another_version_writes_is_left_alone(
 def test_memory_is_bounded_by_a_piece_of_a_tensor(tmp_path: Path) -> None:
     file = tmp_path / "large.gguf"
     write_random_gguf(file, ModelShape("llama", 1, 1024, 8192, 8, 2, 32_000))
-    convert_gguf(read_source(file), tmp_path)  # imports
+    convert(file, tmp_path)  # imports
     tracemalloc.start()
-    convert_gguf(read_source(file), tmp_path / "again")
+    convert(file, tmp_path / "again")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 48 * 2**20 < file.stat().st_size

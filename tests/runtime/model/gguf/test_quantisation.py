@@ -8,9 +8,12 @@ import numpy as np
 import openvino as ov
 import openvino.opset15 as opset
 import pytest
+from gguf.constants import GGML_QUANT_SIZES
 from gguf.constants import GGMLQuantizationType as Type
-from gguf.quants import dequantize
+from gguf.quants import dequantize, quantize
+from numpy.typing import NDArray
 
+from agentrt.runtime.model.gguf import conversion
 from agentrt.runtime.model.gguf.file_format import Tensor
 from agentrt.runtime.model.gguf.graph import project
 from agentrt.runtime.model.gguf.quantisation import (
@@ -22,11 +25,25 @@ from agentrt.runtime.model.gguf.quantisation import (
     unpack_four_bits,
 )
 from agentrt.runtime.model.gguf.weights_file import Rows, WeightsFile, write_graph
-from tests.runtime.model.gguf.conversions import PLAIN, random_blocks
 
 ROWS, COLUMNS = 24, 512
 ROUNDING = 3e-7
 """Of float32: code * scale + offset rounds twice."""
+PLAIN = (Type.F32, Type.F16, Type.BF16)
+
+
+def random_blocks(type: Type, rows: int, columns: int, seed: int = 0) -> NDArray[np.uint8]:
+    """Return random moderate weights of ``type`` as ``[rows, bytes of a row]``."""
+    random = np.random.default_rng([int(type), seed])
+    if type in PLAIN:
+        return quantize(random.standard_normal((rows, columns)).astype(np.float32), type).view(np.uint8)
+    elements, size = GGML_QUANT_SIZES[type]
+    found = random.integers(0, 256, (rows * columns // elements * 4, size), np.uint8)
+    with np.errstate(all="ignore"):
+        values = dequantize(found, type)
+    largest = np.abs(values).max(axis=1)
+    kept = found[np.isfinite(largest) & (largest < 1e3) & (largest > 1e-3)]
+    return np.resize(kept, (rows * columns // elements, size)).reshape(rows, -1)
 
 
 @pytest.mark.parametrize("type", FOUR_BITS, ids=lambda type: type.name)
@@ -97,3 +114,25 @@ def test_all_types_that_files_have_are_known() -> None:
     # Q8_1 and Q8_K are of intermediate results, I8 to I64 of indices; the gguf package cannot read Q1_0.
     others = {Type.Q1_0, Type.Q8_1, Type.Q8_K, Type.I8, Type.I16, Type.I32, Type.I64, Type.F64, *PLAIN}
     assert {*Type} - others <= QUANTISED
+
+
+@pytest.mark.parametrize(
+    ("type", "gib", "memory", "kept"),
+    [
+        (Type.Q4_K, 1, 16, False),
+        (Type.Q4_K, 2, 16, False),
+        (Type.Q4_K, 3, 16, True),
+        (Type.Q8_0, 3, 16, False),
+        (Type.Q4_0, 2**10, None, False),  # the memory is not known
+    ],
+)
+def test_four_bits_stay_where_8_would_take_more_than_an_eighth_of_the_memory(
+    type: Type, gib: int, memory: int | None, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conversion, "_memory", lambda: None if memory is None else memory * 2**30)
+
+    def tensor(type: Type, weights: int) -> Tensor:
+        return Tensor("x", Path("x"), (weights // 4096, 4096), type, 0, 0)
+
+    half = tensor(type, gib * 2**29)
+    assert conversion.keeps_four_bits([half, tensor(Type.F32, 2**34), half]) == kept

@@ -77,32 +77,24 @@ def test_control_tokens_have_no_text(byte_level: Tokenizer) -> None:
     assert byte_level.end_token_ids == {2}
 
 
-@pytest.mark.matrix
-@pytest.mark.parametrize("text", [*TEXTS, "the then", "then▁e", "  日 "])
 @pytest.mark.parametrize("prefix", [False, True])
-def test_sentencepiece_tokens_are_bytes(text: str, prefix: bool, tmp_path: Path) -> None:
+def test_sentencepiece(tmp_path: Path, prefix: bool) -> None:
+    """Tokens are bytes, the best-scored pair is merged first, and a text with a prefix is not cut."""
     tokenizer = open_tokenizer(tmp_path, sentencepiece(add_space_prefix=prefix))
-    tokens = tokenizer.encode(text)
+    words = sentencepiece()["tokenizer.ggml.tokens"]
+    if prefix:
+        assert [words[token] for token in tokenizer.encode("then the")] == ["▁then", "▁the"]
+        assert [words[token] for token in tokenizer.encode("o\n")] == ["▁o", "<0x0A>"]
     assert tokenizer.token_bytes is not None
-    written = b"".join(tokenizer.token_bytes[token] for token in tokens).decode()
-    assert written == (" " if prefix and text else "") + text.replace("▁", " ")
-    assert tokenizer.decode(tokens) == written
-
-
-@pytest.mark.parametrize("prefix", [False, True])
-def test_no_text_is_cut_where_a_tokenizer_adds_a_prefix(tmp_path: Path, prefix: bool) -> None:
-    tokenizer = open_tokenizer(tmp_path, sentencepiece(add_space_prefix=prefix))
+    for text in (*TEXTS, "the then", "then▁e", "  日 "):
+        tokens = tokenizer.encode(text)
+        written = b"".join(tokenizer.token_bytes[token] for token in tokens).decode()
+        assert written == (" " if prefix and text else "") + text.replace("▁", " ")
+        assert tokenizer.decode(tokens) == written
     text = "then the noon\nand " * 2000
     alone = tokenizer._tokenizer.encode(text, add_special_tokens=False).input_ids.data[0].tolist()
     assert tokenizer.encode(text) == alone
     assert len(list(tokenizer._parts(text))) == 1 or not prefix
-
-
-def test_the_best_scored_pair_is_merged_first(tmp_path: Path) -> None:
-    tokenizer = open_tokenizer(tmp_path, sentencepiece(add_space_prefix=True))
-    words = sentencepiece()["tokenizer.ggml.tokens"]
-    assert [words[token] for token in tokenizer.encode("then the")] == ["▁then", "▁the"]
-    assert [words[token] for token in tokenizer.encode("o\n")] == ["▁o", "<0x0A>"]
 
 
 def test_the_expressions_of_the_pre_tokenizer_are_used(tmp_path: Path) -> None:
@@ -149,10 +141,13 @@ TEMPLATES = {
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-def test_chat_templates_render_as_jinja_does(name: str, tmp_path: Path) -> None:
+def test_chat_templates_render_as_jinja_does(byte_level: Tokenizer, name: str, tmp_path: Path) -> None:
     jinja2 = pytest.importorskip("jinja2", reason="Jinja is the reference of chat templates")
-    tokenizer = open_tokenizer(tmp_path, vocabulary() | {"tokenizer.chat_template": TEMPLATES[name]})
-    assert tokenizer.chat_template == TEMPLATES[name]
+    tokenizer = byte_level
+    if name in ("escapes", "unicode"):  # through a file
+        tokenizer = open_tokenizer(tmp_path, vocabulary() | {"tokenizer.chat_template": TEMPLATES[name]})
+        assert tokenizer.chat_template == TEMPLATES[name]
+    tokenizer._tokenizer.set_chat_template(TEMPLATES[name])
     messages = [{"role": "user", "content": " hi <you> "}, {"role": "assistant", "content": "ü"}]
     environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True)
     # Chat templates of Transformers write JSON so, without HTML's escapes.

@@ -1,4 +1,4 @@
-"""A server that speaks the part of the Hugging Face hub's API that downloads use, from files in memory."""
+"""Servers of what downloads use of the Hugging Face hub's API: real ones, and answers in this process."""
 
 from __future__ import annotations
 
@@ -9,9 +9,26 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from pathlib import Path
+
+import pytest
+from huggingface_hub import constants
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@contextmanager
+def asked_at(url: str, root: Path) -> Iterator[pytest.MonkeyPatch]:
+    """Let this process's pulls ask the hub at ``url``, and have its cache folders below ``root``."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(constants, "ENDPOINT", url)
+        template = constants.HUGGINGFACE_CO_URL_TEMPLATE.replace("https://huggingface.co", url)
+        patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        patch.setattr(constants, "HF_HUB_OFFLINE", False)
+        patch.setattr(constants, "HF_HUB_DISABLE_TELEMETRY", True)  # as by the command
+        patch.setattr(constants, "HF_HUB_CACHE", str(root / "cache" / "hf"))
+        patch.setattr("platformdirs.user_cache_path", lambda name: root / "cache" / name)
+        yield patch
 
 
 class HubServer:
@@ -26,81 +43,50 @@ class HubServer:
         """Whether bodies differ from their stated digests."""
         self.url = ""
 
-    def respond(self, handler: BaseHTTPRequestHandler, *, body: bool) -> None:
-        headers = {key.lower(): value for key, value in handler.headers.items()}
-        self.requests.append((handler.command, handler.path, headers))
-        path = handler.path.split("?")[0]
+    def respond(self, handler: BaseHTTPRequestHandler) -> None:
+        sent = {key.lower(): value for key, value in handler.headers.items()}
+        self.requests.append((handler.command, handler.path, sent))
+        status, content, headers = self._answer(handler.path.split("?")[0], sent.get("range"))
+        handler.send_response(status)
+        for name, value in ({"Content-Length": str(len(content))} | headers).items():
+            handler.send_header(name, value)
+        handler.end_headers()
+        if handler.command == "HEAD":
+            return
+        if self.break_after is None or len(content) <= self.break_after:
+            handler.wfile.write(content)
+            return
+        handler.wfile.write(content[: self.break_after])
+        handler.wfile.flush()
+        handler.close_connection = True
+        self.break_after = None
+        handler.connection.close()
+
+    def _answer(self, path: str, wanted: str | None) -> tuple[int, bytes, dict[str, str]]:
         model = re.fullmatch(r"/api/models/([^/]+/[^/]+)(?:/revision/([^/]+))?", path)
         if model:
             files = self.repositories.get(model[1])
             if files is None or model[2] not in (None, "main", COMMIT):
-                code = "RepoNotFound" if files is None else "RevisionNotFound"
-                self._send(handler, 404, b"{}", {"X-Error-Code": code}, body=body)
-            else:
-                self._send(handler, 200, json.dumps(self._info(model[1], files)).encode(), {}, body=body)
-            return
+                return 404, b"{}", {"X-Error-Code": "RepoNotFound" if files is None else "RevisionNotFound"}
+            siblings = [
+                {"rfilename": name, "lfs": {"sha256": hashlib.sha256(content).hexdigest()}}
+                for name, content in files.items()
+            ]
+            return 200, json.dumps({"id": model[1], "sha": COMMIT, "siblings": siblings}).encode(), {}
         file = re.fullmatch(r"/([^/]+/[^/]+)/resolve/[^/]+/(.+)", path)
         content = self.repositories.get(file[1], {}).get(file[2]) if file else None
         if content is None:
-            self._send(handler, 404, b"{}", {"X-Error-Code": "EntryNotFound"}, body=body)
-            return
-        self._send_file(handler, content, headers.get("range"), body=body)
-
-    def _info(self, repository: str, files: Mapping[str, bytes]) -> dict[str, Any]:
-        siblings = [
-            {
-                "rfilename": name,
-                "size": len(content),
-                "lfs": {
-                    "sha256": hashlib.sha256(content).hexdigest(),
-                    "size": len(content),
-                    "pointerSize": 1,
-                },
-            }
-            for name, content in files.items()
-        ]
-        return {"id": repository, "sha": COMMIT, "siblings": siblings}
-
-    def _send_file(
-        self, handler: BaseHTTPRequestHandler, content: bytes, wanted: str | None, *, body: bool
-    ) -> None:
-        etag = hashlib.sha256(content).hexdigest()
+            return 404, b"{}", {"X-Error-Code": "EntryNotFound"}
+        headers = {"ETag": f'"{hashlib.sha256(content).hexdigest()}"', "X-Repo-Commit": COMMIT}
         if self.corrupt:
             content = b"?" * len(content)
-        start = int(wanted.removeprefix("bytes=").split("-")[0]) if wanted else 0
-        status = 206 if wanted else 200
-        headers = {"ETag": f'"{etag}"', "X-Repo-Commit": COMMIT, "Accept-Ranges": "bytes"}
-        if start >= len(content) > 0:
-            self._send(handler, 416, b"", headers, body=body)
-            return
-        if wanted:
-            headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
-        self._send(handler, status, content[start:], headers, body=body)
-
-    def _send(
-        self,
-        handler: BaseHTTPRequestHandler,
-        status: int,
-        content: bytes,
-        headers: Mapping[str, str],
-        *,
-        body: bool,
-    ) -> None:
-        handler.send_response(status)
-        handler.send_header("Content-Length", str(len(content)))
-        for name, value in headers.items():
-            handler.send_header(name, value)
-        handler.end_headers()
-        if not body:
-            return
-        if self.break_after is not None and len(content) > self.break_after:
-            handler.wfile.write(content[: self.break_after])
-            handler.wfile.flush()
-            handler.close_connection = True
-            self.break_after = None
-            handler.connection.close()
-            return
-        handler.wfile.write(content)
+        if wanted is None:
+            return 200, content, headers
+        start = int(wanted.removeprefix("bytes=").split("-")[0])
+        if start >= len(content):
+            return 416, b"", headers
+        span = f"bytes {start}-{len(content) - 1}/{len(content)}"
+        return 206, content[start:], headers | {"Content-Range": span}
 
 
 @contextmanager
@@ -110,17 +96,16 @@ def serve_hub(repositories: Mapping[str, Mapping[str, bytes]]) -> Iterator[HubSe
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            hub.respond(self, body=True)
+            hub.respond(self)
 
-        def do_HEAD(self) -> None:
-            hub.respond(self, body=False)
+        do_HEAD = do_GET
 
         def log_message(self, *arguments: object) -> None:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     hub.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield hub

@@ -8,16 +8,18 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx2
 import pytest
-from huggingface_hub import constants
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agentrt.errors import ModelDownloadError
+from agentrt.runtime.model.hub import client
 from agentrt.runtime.model.hub.pull import pull_model
+from tests.runtime.model.hub.hub_server import asked_at
 
 NAME = "o/n:q4_0"
 HUB = "https://mirror.example"
@@ -35,11 +37,13 @@ def hub_of(listing: Any, headers: Any = HEADERS, status: int = 200) -> Answer:
 
     def answer(request: httpx2.Request) -> httpx2.Response:
         if request.url.path.startswith("/api/models/"):
+            if isinstance(listing, httpx2.SyncByteStream):
+                return httpx2.Response(200, stream=listing)
             body = listing if isinstance(listing, bytes) else json.dumps(listing).encode()
             return httpx2.Response(200, content=body)
         if request.method == "HEAD":
             return httpx2.Response(status, headers=headers)
-        return httpx2.Response(200, content=CONTENT)
+        return httpx2.Response(200, stream=httpx2.ByteStream(CONTENT))
 
     return answer
 
@@ -53,16 +57,20 @@ def answering(answer: Answer, root: Path) -> Iterator[list[httpx2.Request]]:
         requests.append(request)
         return answer(request)
 
-    with pytest.MonkeyPatch.context() as patch:
+    with asked_at(HUB, root) as patch:
         patch.setattr(httpx2.HTTPTransport, "handle_request", handle)
-        patch.setattr(constants, "ENDPOINT", HUB)
-        template = constants.HUGGINGFACE_CO_URL_TEMPLATE.replace("https://huggingface.co", HUB)
-        patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-        patch.setattr(constants, "HF_HUB_OFFLINE", False)
-        patch.setattr(constants, "HF_HUB_DISABLE_TELEMETRY", True)  # as by the command
-        patch.setattr(constants, "HF_HUB_CACHE", str(root / "cache" / "hf"))
-        patch.setattr("platformdirs.user_cache_path", lambda name: root / "cache" / name)
         yield requests
+
+
+class Endless(httpx2.SyncByteStream):
+    """A body that does not end."""
+
+    sent = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        while True:
+            self.sent += 2**16
+            yield b" " * 2**16
 
 
 @pytest.mark.parametrize(
@@ -75,7 +83,7 @@ def answering(answer: Answer, root: Path) -> Iterator[list[httpx2.Request]]:
         ({"siblings": [FILE | {"lfs": {"sha256": "../x"}}]}, "sha256: String should match"),
         (b"[" * 200_000 + b"]" * 200_000, "recursion limit"),
         (b"<html>login</html>", "whether the network asks for a login"),
-        (b" " * (65 << 20), "sends more than a list of files has"),
+        (Endless(), "sends more than 67108864 bytes"),
     ],
     ids=lambda value: str(value)[:20],
 )
@@ -244,9 +252,41 @@ def test_a_hub_that_falls_silent_is_asked_twice(tmp_path: Path) -> None:
 def test_every_wait_is_bounded(tmp_path: Path) -> None:
     with answering(hub_of({"siblings": [FILE]}), tmp_path) as requests:
         pull_model(NAME)
-    assert [sent.method for sent in requests] == ["GET", "HEAD", "GET"]
+        pull_model(f"{HUB}/x.gguf", sha256=SHA256)
+    assert [sent.method for sent in requests] == ["GET", "HEAD", "GET", "GET"]
     for sent in requests:
         assert set(sent.extensions["timeout"].values()) == {10}
+
+
+def test_a_hub_that_sends_more_than_it_announced(tmp_path: Path) -> None:
+    answer, body = hub_of({"siblings": [FILE]}, HEADERS | {"x-linked-size": "500"}), Endless()
+
+    def endless(request: httpx2.Request) -> httpx2.Response:
+        is_file = request.method == "GET" and "/resolve/" in request.url.path
+        return httpx2.Response(200, stream=body) if is_file else answer(request)
+
+    with answering(endless, tmp_path), pytest.raises(ModelDownloadError, match="sends more than 500 bytes"):
+        pull_model(NAME)
+    assert body.sent == 2**16
+
+
+def test_a_listing_that_drips_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "_MAX_S", 0.0)
+    with answering(hub_of(Endless()), tmp_path), pytest.raises(ModelDownloadError, match="takes longer than"):
+        pull_model(NAME)
+
+
+@pytest.mark.parametrize("headers", [{}, {"content-length": "500"}])
+def test_an_address_that_sends_more_than_it_announced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str]
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=10**6))
+    with (
+        answering(lambda _: httpx2.Response(200, headers=headers, stream=Endless()), tmp_path),
+        pytest.raises(ModelDownloadError, match=r"sends more bytes than it announced.*It was deleted"),
+    ):
+        pull_model(f"{HUB}/x.gguf", sha256=SHA256)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 @pytest.mark.parametrize("revision", ["../x", "a//b", "", "/x", "a\nb"])
@@ -257,20 +297,19 @@ def test_a_revision_is_no_path_elsewhere(tmp_path: Path, revision: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "says"),
+    ("paths", "says"),
     [
-        *((path, "under which nothing can be stored") for path in ("/..", "/%2e%2e", "/.", "/x/%2e%2e%2fy")),
-        *(
-            (path, "under which nothing can be stored")
-            for path in ("/a%00b", "/a%0ab", "/con", "/" + "a" * 300)
-        ),
-        *((path, "is not the address of a file") for path in ("/a\nb", "/a\0b", "/\udcff", ":x/y")),
+        (("/..", "/%2e%2e", "/.", "/x/%2e%2e%2fy"), "under which nothing can be stored"),
+        (("/a%00b", "/a%0ab", "/con", "/" + "a" * 300), "under which nothing can be stored"),
+        (("/a\nb", "/a\0b", "/\udcff", ":x/y"), "is not the address of a file"),
     ],
     ids=ascii,
 )
-def test_addresses_that_name_no_file(tmp_path: Path, path: str, says: str) -> None:
-    with answering(silence, tmp_path) as requests, pytest.raises(ModelDownloadError, match=says):
-        pull_model(HUB + path, sha256=SHA256)
+def test_addresses_that_name_no_file(tmp_path: Path, paths: tuple[str, ...], says: str) -> None:
+    with answering(silence, tmp_path) as requests:
+        for path in paths:
+            with pytest.raises(ModelDownloadError, match=says):
+                pull_model(HUB + path, sha256=SHA256)
     assert requests == []
 
 
@@ -293,9 +332,3 @@ def test_which_server_of_an_address_is_asked(tmp_path: Path) -> None:
     with answering(silence, tmp_path), pytest.raises(ModelDownloadError, match="could not be downloaded"):
         pull_model(f"{HUB}/x.gguf", sha256=SHA256, say=said.append)
     assert said == ["asking mirror.example for x.gguf"]
-
-
-@pytest.mark.parametrize("name", ["llama3.2", "llama3.2:3b", "hf.co/Qwen/Qwen3-4B-GGUF:q4_k_m"])
-def test_short_names_point_at_those_that_can_be_pulled(name: str) -> None:
-    with pytest.raises(ModelDownloadError, match="agentrt models --recommended"):
-        pull_model(name)

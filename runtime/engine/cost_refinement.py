@@ -48,8 +48,10 @@ class CostRefinement:
 
     def _ran_as_estimated(self, done: KernelDone) -> bool:
         """Whether nothing slowed the kernel down, and it had the graph that its estimate is for."""
-        alone = self._ran_alone(done) and not self._scheduler.loads_graph
-        return alone and not (self._scheduler.switches_graphs and done.kernel.kind is KernelKind.TOKENS)
+        alone = self._ran_alone(done) and not self._scheduler.switcher.loading
+        return alone and not (
+            self._scheduler.switcher.has_two_graphs and done.kernel.kind is KernelKind.TOKENS
+        )
 
     def _ran_alone(self, done: KernelDone) -> bool:
         """Whether no other XPU or engine can have run a kernel at the same time, which slows both down."""

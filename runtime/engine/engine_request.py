@@ -6,8 +6,9 @@ from collections import abc
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, TypedDict
 
+from ..drafting.drafter import DraftCompleter, Drafter
 from ..drafting.sources import DraftSources
 from ..model.detokenizer import Detokenizer
 from ..request.request import Request
@@ -86,6 +87,19 @@ class ToolCache(Protocol):
         ``total_tokens`` the length of the sequence so far.
         """
         ...
+
+
+class SubmitOptions(TypedDict, total=False):
+    """What a request is submitted with, besides what it asks for."""
+
+    listener: OutputListener | None
+    """Called on the engine thread. It must not block; if it raises, the request ends with its error."""
+    drafters: abc.Sequence[Drafter]
+    """They draft tokens, the first preferred."""
+    completer: DraftCompleter | None
+    """Completes their drafts."""
+    tool_cache: ToolCache | None
+    """Answers tool turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

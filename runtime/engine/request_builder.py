@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections import abc
 from collections.abc import Callable
+from typing import Unpack
 
 from agentrt.errors import InvalidRequestError
 
-from ..drafting.drafter import DraftCompleter, Drafter
 from ..drafting.sources import DraftSources
 from ..kv.block_hashes import BlockHashes
 from ..model.detokenizer import Detokenizer
 from ..request.request import Request
 from ..scheduler.sequence import Sequence
-from .engine_request import AnswerText, EngineRequest, OutputListener, ToolCache
+from .engine_request import AnswerText, EngineRequest, SubmitOptions
 from .sampler import TokenSampler
 
 
@@ -30,35 +29,22 @@ class EngineRequestBuilder:
         self._new_detokenizer = new_detokenizer
         self._sequence_ids = itertools.count()
 
-    def build(
-        self,
-        request: Request,
-        *,
-        listener: OutputListener | None,
-        drafters: abc.Sequence[Drafter],
-        completer: DraftCompleter | None,
-        tool_cache: ToolCache | None,
-    ) -> EngineRequest:
+    def build(self, request: Request, **options: Unpack[SubmitOptions]) -> EngineRequest:
         """Return a new engine request; see :meth:`Engine.submit`.
 
         Raises:
             InvalidRequestError: the prompt is empty.
         """
+        params, vocabulary_size = request.sampling_params, self._vocabulary_size
+        drafters, completer = options.get("drafters", ()), options.get("completer")
         return EngineRequest(
             request,
             self._sequence_of(request),
-            TokenSampler(
-                request.sampling_params,
-                self._vocabulary_size,
-                request.prompt_token_ids,
-                request.grammar_matcher,
-            ),
-            AnswerText(self._new_detokenizer(), request.sampling_params.stop),
-            listener=listener,
-            drafter=(
-                DraftSources(drafters, self._vocabulary_size, completer) if drafters or completer else None
-            ),
-            tool_cache=tool_cache,
+            TokenSampler(params, vocabulary_size, request.prompt_token_ids, request.grammar_matcher),
+            AnswerText(self._new_detokenizer(), params.stop),
+            listener=options.get("listener"),
+            drafter=DraftSources(drafters, vocabulary_size, completer) if drafters or completer else None,
+            tool_cache=options.get("tool_cache"),
         )
 
     def _sequence_of(self, request: Request) -> Sequence:

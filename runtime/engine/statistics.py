@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ..scheduler.scheduler import SchedulerStatistics
-
-if TYPE_CHECKING:
-    from ..scheduler.scheduler import Scheduler
-    from .output_processor import OutputProcessor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,33 +38,3 @@ class EngineStatistics(SchedulerStatistics):
     """Graphs loaded by an NPU that decodes (:attr:`RuntimeConfig.npu_decoding`)."""
     seconds_since_progress: float
     """Seconds since the last kernel or load ended, 0 while the engine is idle: the measure of health."""
-
-
-def engine_statistics(
-    scheduler: Scheduler,
-    outputs: OutputProcessor,
-    *,
-    kernels: int,
-    rebuilds: int,
-    graph_loads: int,
-    seconds_since_progress: float,
-) -> EngineStatistics:
-    """Return the counters of an engine's ``scheduler`` and ``outputs``, with those that the engine keeps."""
-    return EngineStatistics(
-        **dataclasses.asdict(scheduler.statistics()),
-        steps=outputs.steps,
-        kernels=kernels,
-        computed_tokens=outputs.computed,
-        cached_tokens=outputs.cached,
-        sampled_tokens=outputs.sampled,
-        drafted_tokens=outputs.drafted,
-        accepted_tokens=outputs.accepted,
-        given_tokens=outputs.given,
-        answered_calls=outputs.answered_calls,
-        finished=outputs.finished,
-        cancelled=outputs.cancelled,
-        failed=outputs.failed,
-        rebuilds=rebuilds,
-        graph_loads=graph_loads,
-        seconds_since_progress=seconds_since_progress,
-    )

@@ -15,7 +15,6 @@ from agentrt.priority import Priority, current_priority
 from ..kv.block_hashes import PrefixSalts
 from ..model.tokenizer import Tokenizer
 from ..structured_output.manager import StructuredOutputManager
-from ..structured_output.response_format import response_schema
 from ..structured_output.tool_choice import ToolChoice, parse_tool_choice
 from .options import GenerationOptions, Message, Prompt
 from .preparation import Preparation
@@ -23,7 +22,14 @@ from .prompt_encoder import PromptEncoder
 from .raw_prompt import RawPrompt
 from .request import Request
 from .sampling_params import SamplingParams
-from .validation import as_app, check_messages, check_prediction, check_tools, plain_json
+from .validation import (
+    as_app,
+    check_messages,
+    check_prediction,
+    check_response_format,
+    check_tools,
+    plain_json,
+)
 
 MAX_SESSION_CHARACTERS = 256
 
@@ -141,7 +147,7 @@ class InputProcessor:
         checked_messages = [] if isinstance(messages, RawPrompt) else check_messages(messages)
         checked_tools = check_tools(tools)
         choice = self._tool_choice(checked_tools, tool_choice, parallel_tool_calls)
-        schema = response_schema(response_format)
+        schema = check_response_format(response_format)
         if schema is not None:
             schema = plain_json(schema, "response_format.json_schema.schema")
         params = SamplingParams(

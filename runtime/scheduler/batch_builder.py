@@ -15,7 +15,7 @@ from .batch import Batch, ScheduledChunk, Stage, shape_of
 from .batches_in_progress import BatchesInProgress
 from .block_manager import BlockManager
 from .draft_lengths import DraftLengths
-from .policy import Policy, Preemption
+from .policy import Policy
 from .queues import RequestQueues
 from .sequence import REACTIVE_LEVEL, Sequence, SequenceState, by_order
 
@@ -223,7 +223,7 @@ class BatchBuilder:
         do but few (see :attr:`Batch.interruptible`), or was interrupted twice.
         """
         policy = self._policy
-        interrupted = policy.by_priority and policy.preemption is Preemption.KERNEL and not policy.time_share
+        interrupted = policy.by_priority and not policy.restarts and not policy.time_share
         if self._graph.interruptible_s is None or not interrupted or self._queues.has_urgent_work:
             return False
         return all(

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from ..heg.cost_model import KernelCost
 from ..heg.graph import ExecutionGraph
 from ..heg.kernel import BatchShape, Kernel, Role
-from .active_kernels import ActiveKernels, LaunchDecision, ScheduledKernel
+from .active_kernels import ActiveKernels, LaunchDecision, ScheduledKernel, decide_launch
 from .batch import Batch, Stage
 from .batch_builder import BatchBuilder
 from .batches_in_progress import BatchesInProgress
@@ -125,7 +125,7 @@ class KernelSelector:
         """
         if level != REACTIVE_LEVEL and self._queues.has_urgent_work:
             self._drop_longer_than_quantum()
-        if any(other.batch.level < level for other in self._active):
+        if any(other.batch.level < level for other in self._active.values()):
             return self._backfill(role, level, now)
         decision: ScheduledKernel | LaunchDecision = LaunchDecision.DEFER
         if len(self._roles) > 1 and level == self._last_level_on[role] == REACTIVE_LEVEL:
@@ -162,7 +162,7 @@ class KernelSelector:
                 continue  # dropped: starting the batch of another candidate evicted a sequence of it
             promoted_first = batch.promoted and self._kernels_since_promoted >= self._policy.promoted_stride
             as_level = REACTIVE_LEVEL if promoted_first else batch.level
-            decision = self._active.decide_launch(candidate.cost, as_level, role, now)
+            decision = decide_launch(self._policy, self._active, candidate.cost, as_level, role, now)
             if decision is LaunchDecision.LAUNCH:
                 return self._launch(candidate, role, now)
             if decision is LaunchDecision.WAIT:
@@ -301,7 +301,7 @@ class KernelSelector:
         scheduled = ScheduledKernel(
             batch, kernels[batch.context.position], role, cost, now, bool(promoted) and batch.promoted
         )
-        self._active.add(scheduled)
+        self._active[role] = scheduled
         self._last_level = self._last_level_on[role] = batch.level
         credit = self._background_credit_s[role]
         credit += cost.seconds * (-1 if batch.is_background else self._policy.background_share)

@@ -90,7 +90,7 @@ def runtime(shared_runtime: LocalRuntime) -> Iterator[LocalRuntime]:
         [{"role": "user", "content": "x"}], max_tokens=1
     )  # runs after all earlier commands
     scheduler = shared_runtime._engine._scheduler
-    scheduler._block_manager.release_expired(math.inf)  # blocks held for next turns
+    scheduler.block_manager.release_expired(math.inf)  # blocks held for next turns
     scheduler.check_integrity()
     statistics = shared_runtime.statistics()
     assert statistics.free_blocks == statistics.blocks

@@ -67,7 +67,7 @@ def generate_until(runtime: LocalRuntime, reached: Callable[[], bool]) -> None:
 
 def has_prompt_graphs(runtime: LocalRuntime) -> bool:
     """Return whether all op groups have their graph for prompt chunks, but for those whose load failed."""
-    switcher = runtime._scheduler._switcher
+    switcher = runtime._scheduler.switcher
     assert switcher is not None
     failed = {load.kernel for load in switcher._failed}
     groups = zip(switcher._kernels, switcher._graphs, strict=True)
@@ -152,5 +152,5 @@ def test_closing_while_graphs_are_loaded(open_npu: Callable[..., LocalRuntime]) 
 def test_a_platform_without_static_shapes_ignores_it(open_runtime: Callable[..., LocalRuntime]) -> None:
     runtime = open_runtime(npu_decoding=True)
     assert runtime._scheduler.next_graph_load() is None
-    assert not runtime._scheduler.switches_graphs
+    assert not runtime._scheduler.switcher.has_two_graphs
     assert len(tokens(runtime, PROMPTS[0], max_tokens=2)) == 2

@@ -34,7 +34,7 @@ class GroupedMachine(Machine):
 
     def background_may_run(self) -> bool:
         return self.place.update(
-            reactive=self.scheduler.has_reactive_work, promoted=self.scheduler.has_promoted_work
+            reactive=self.scheduler.queues.has_reactive_work, promoted=bool(self.scheduler.queues.promoted)
         )
 
     def _wake(self) -> None:

@@ -9,7 +9,7 @@ import pytest
 from agentrt.priority import Priority
 from agentrt.runtime.heg.cost_model import KernelCost
 from agentrt.runtime.heg.kernel import BatchContext, BatchShape, Kernel, KernelKind, Role
-from agentrt.runtime.scheduler.active_kernels import ActiveKernels, LaunchDecision, ScheduledKernel
+from agentrt.runtime.scheduler.active_kernels import LaunchDecision, ScheduledKernel, decide_launch
 from agentrt.runtime.scheduler.batch import Batch, Stage
 from agentrt.runtime.scheduler.policy import Policy
 
@@ -22,18 +22,15 @@ def cost(share: float) -> KernelCost:
     return KernelCost(seconds=0.01, bandwidth_share=share, bytes=0, watts=1.0, measured=False)
 
 
-def beside(running: float, level: int) -> ActiveKernels:
+def beside(running: float, level: int) -> dict[Role, ScheduledKernel]:
     """The table of one kernel on the DECODE XPU, of a batch of ``level``."""
-    active = ActiveKernels(Policy())
     batch = Batch([], Stage.DECODE, level, BatchContext(0, None, BatchShape(1, 1, 0, 1), (KERNEL,)))
-    active.add(ScheduledKernel(batch, KERNEL, Role.DECODE, cost(running), 0.0, promoted=False))
-    return active
+    return {Role.DECODE: ScheduledKernel(batch, KERNEL, Role.DECODE, cost(running), 0.0, promoted=False)}
 
 
 @pytest.mark.parametrize("share", [0.1, 0.79, 1.0])
 def test_a_kernel_may_always_run_alone(share: float) -> None:
-    alone = ActiveKernels(Policy())
-    assert alone.decide_launch(cost(share), PROACTIVE, Role.DECODE, 0.0) is LAUNCH
+    assert decide_launch(Policy(), {}, cost(share), PROACTIVE, Role.DECODE, 0.0) is LAUNCH
 
 
 @pytest.mark.parametrize(
@@ -53,7 +50,7 @@ def test_sums_of_shares_decide(
     running: float, share: float, reactive: LaunchDecision, backfill: LaunchDecision
 ) -> None:
     decisions: list[Any] = [
-        beside(running, level).decide_launch(cost(share), own, Role.PREFILL, 0.0)
+        decide_launch(Policy(), beside(running, level), cost(share), own, Role.PREFILL, 0.0)
         for level, own in ((PROACTIVE, REACTIVE), (REACTIVE, PROACTIVE))
     ]
     assert decisions == [reactive, backfill]

@@ -81,16 +81,16 @@ def test_the_serving_order_has_also_those_that_wait_for_the_end_of_a_turn() -> N
     later = load.add(CHAT, 5, 20, PROACTIVE)
     load.batch()
     scheduler = load.machine.scheduler
-    order = scheduler.in_serving_order(100)
+    order = scheduler.queues.in_serving_order(100)
     assert set(order) == {*sequences, later}
     assert order[-1] is later
     waits = [sequence.state is SequenceState.WAITING for sequence in order]
     assert waits == sorted(waits), "the running ones come first"
-    assert waits.count(True) > len(scheduler._queues.by_level[0].first(100))
+    assert waits.count(True) > len(scheduler.queues.by_level[0].first(100))
     for most in range(8):
-        assert scheduler.in_serving_order(most) == order[:most]
+        assert scheduler.queues.in_serving_order(most) == order[:most]
     load.machine.batches()
-    assert scheduler.in_serving_order(100) == []
+    assert scheduler.queues.in_serving_order(100) == []
 
 
 class TestOneRequestBesideMany:
@@ -233,7 +233,7 @@ class TestShares:
         for number in range(100):
             load.add(b"app %d" % number, 5, 3)
             load.service(5)
-        queue = load.machine.scheduler._queues.by_level[0]
+        queue = load.machine.scheduler.queues.by_level[0]
         assert len(queue._shares) < 10
 
     def test_promoted_work_goes_first_whoever_sends_it(self) -> None:

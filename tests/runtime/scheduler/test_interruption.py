@@ -244,7 +244,7 @@ def test_everything_is_served_whatever_is_interrupted(
             one.running.clear()
             if kernel is None:
                 continue
-            urgent = one.scheduler.has_reactive_work
+            urgent = one.scheduler.queues.has_reactive_work
             if kernel.batch.interruptible and len(kernel.kernel.segments) == 1:
                 assert not urgent or kernel.cost.seconds <= QUANTUM
                 one.now += min(value, kernel.cost.seconds)

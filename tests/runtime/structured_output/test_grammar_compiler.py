@@ -13,9 +13,8 @@ from agentrt.errors import InvalidRequestError, ModelFormatError
 from agentrt.runtime.model.tokenizer import Tokenizer
 from agentrt.runtime.structured_output import grammar_compiler as module
 from agentrt.runtime.structured_output import schema_limits
-from agentrt.runtime.structured_output.grammar_compiler import GrammarCompiler
+from agentrt.runtime.structured_output.grammar_compiler import GrammarCompiler, NamedSchema
 from agentrt.runtime.structured_output.grammars import json_grammar
-from agentrt.runtime.structured_output.named_schema import NamedSchema
 
 
 @pytest.fixture

@@ -79,7 +79,7 @@ class Engine:
         self._next_reclaim = self._progress + _RECLAIM_AFTER_S
         self._stopped = threading.Event()
         self._inline = platform.xpus[Role.DECODE] if len(platform.xpus) == 1 else None
-        """The only XPU. Its kernels run on this thread, which has nothing else to do; some are interrupted."""
+        """The only XPU. Its kernels run on the engine thread, which has nothing else to do."""
         self._member = EngineGroupMember(
             group or EngineGroup(), self._wake, self._interrupt, scheduler.policy.promoted_stride
         )
@@ -209,7 +209,7 @@ class Engine:
         """Close the platform and end every request with the reason of the shutdown."""
         self._member.leave()
         self._platform.close()
-        self._costs.close()
+        self._costs.refine()
         for role in self._scheduler.busy_roles:
             self._scheduler.fail_kernel(role, hung=False)
         not_added: list[EngineRequest] = []

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Unpack
 
 from agentrt.errors import InvalidRequestError
@@ -17,17 +18,16 @@ from .engine_request import AnswerText, EngineRequest, SubmitOptions
 from .sampler import TokenSampler
 
 
+@dataclass(frozen=True)
 class EngineRequestBuilder:
     """Builds the requests of one engine, on the threads that submit them. Thread-safe."""
 
-    def __init__(
-        self, vocabulary_size: int, block_tokens: int, new_detokenizer: Callable[[], Detokenizer]
-    ) -> None:
-        """``block_tokens`` is the length of a KV block; ``new_detokenizer`` is called once per request."""
-        self._vocabulary_size = vocabulary_size
-        self._block_tokens = block_tokens
-        self._new_detokenizer = new_detokenizer
-        self._sequence_ids = itertools.count()
+    vocabulary_size: int
+    block_tokens: int
+    """Length of a KV block."""
+    new_detokenizer: Callable[[], Detokenizer]
+    """Called once per request."""
+    _sequence_ids: Iterator[int] = field(default_factory=itertools.count)
 
     def build(self, request: Request, **options: Unpack[SubmitOptions]) -> EngineRequest:
         """Return a new engine request; see :meth:`Engine.submit`.
@@ -35,13 +35,13 @@ class EngineRequestBuilder:
         Raises:
             InvalidRequestError: the prompt is empty.
         """
-        params, vocabulary_size = request.sampling_params, self._vocabulary_size
+        params, vocabulary_size = request.sampling_params, self.vocabulary_size
         drafters, completer = options.get("drafters", ()), options.get("completer")
         return EngineRequest(
             request,
             self._sequence_of(request),
             TokenSampler(params, vocabulary_size, request.prompt_token_ids, request.grammar_matcher),
-            AnswerText(self._new_detokenizer(), params.stop),
+            AnswerText(self.new_detokenizer(), params.stop),
             listener=options.get("listener"),
             drafter=DraftSources(drafters, vocabulary_size, completer) if drafters or completer else None,
             tool_cache=options.get("tool_cache"),
@@ -55,9 +55,9 @@ class EngineRequestBuilder:
         hashes = None
         if request.prefix_salt is not None:
             hashes = BlockHashes(
-                request.prefix_salt, self._block_tokens, request.public_salt, request.public_tokens
+                request.prefix_salt, self.block_tokens, request.public_salt, request.public_tokens
             )
-            hashes.compute(tokens, len(tokens) // self._block_tokens)  # here, to spare the engine thread
+            hashes.compute(tokens, len(tokens) // self.block_tokens)  # here, to spare the engine thread
         return Sequence(
             next(self._sequence_ids),
             request.priority,

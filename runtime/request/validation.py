@@ -126,7 +126,8 @@ def check_response_format(response_format: object) -> Mapping[str, Any] | None:
         raise InvalidRequestError(
             "response_format.json_schema", "must be {'name': …, 'schema': {…}}. Give the schema."
         )
-    return schema
+    plain: dict[str, Any] = plain_json(schema, "response_format.json_schema.schema")
+    return plain
 
 
 def _check_message(message: object, field: str) -> dict[str, Any]:

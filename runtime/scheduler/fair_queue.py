@@ -69,11 +69,7 @@ class Ranking(Generic[Item]):
         return self._keys[item]
 
     def check_integrity(self) -> None:
-        """Check that every item is there once, in order.
-
-        Raises:
-            AssertionError: always a bug.
-        """
+        """Check that every item is there once, in order."""
         keys = [key for key, _ in self._sorted]
         if keys != sorted(self._keys.values()) or len(set(keys)) != len(keys):
             raise AssertionError("a ranking is not sorted, or an item is in it twice")
@@ -280,11 +276,7 @@ class FairQueue:
         return [each for each in behind if self._app_of(each) == app or positions[each] > limit]
 
     def check_integrity(self, running: Iterable[Sequence]) -> None:
-        """Check that every sequence that waits is there once, in order, and that ``running`` are counted.
-
-        Raises:
-            AssertionError: always a bug.
-        """
+        """Check that every sequence that waits is there once, in order, and that ``running`` are counted."""
         self._refresh()
         counts = Counter(self._app_of(sequence) for sequence in running)
         for share in self._shares.values():

@@ -220,11 +220,7 @@ class RequestQueues:
                 yield from reversed(self.by_level[level].yielding(sequence, running))
 
     def check_integrity(self) -> None:
-        """Check that every sequence is where its state says, and in order.
-
-        Raises:
-            AssertionError: always a bug.
-        """
+        """Check that every sequence is where its state says, and in order."""
         for level, queue in self.by_level.items():
             queue.check_integrity(self.running_at(level))
             for sequence in queue.first(len(queue)):

@@ -53,6 +53,7 @@ from .kernel_selector import KernelSelector
 from .policy import Policy
 from .queues import RequestQueues
 from .sequence import Sequence, SequenceState
+from .state_rows import StateManager
 from .swap_outs import SwapOuts
 
 
@@ -101,11 +102,11 @@ class Scheduler:
         self.swap_outs = SwapOuts(pool, graph.block_tokens, swapper)
         """To note there which blocks the swapper has copied (:meth:`SwapOuts.release`)."""
         self.block_manager = BlockManager(
-            pool,
-            graph.block_tokens,
+            pool=pool,
+            states=None if state_pool is None else StateManager(state_pool, graph.block_tokens),
+            block_tokens=graph.block_tokens,
             share=policy.prefix_reuse,
             share_sampled=share_sampled,
-            state_pool=state_pool,
             loads=self.loads,
             swap_outs=self.swap_outs,
             stores_chunks=swapper is not NO_SWAPPER,
@@ -118,9 +119,7 @@ class Scheduler:
             graph, policy, self.queues, self.block_manager, self._batches, max_batch_size
         )
         self._active: ActiveKernels = {}
-        self._selector = KernelSelector(
-            graph, policy, self.queues, self._batches, self._builder, self._active, max_batch_size
-        )
+        self._selector = KernelSelector(self._builder, self._active)
         self.switcher = GraphSwitcher(graph)
         """To note there how the PREFILL XPU has loaded a graph, and that it was rebuilt."""
         self._only_batch: tuple[Batch, int] | None = None

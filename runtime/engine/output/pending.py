@@ -29,7 +29,7 @@ class PendingGeneration(AbstractContextManager["PendingGeneration"]):
         span: GenerationSpan | None = None,
         **options: Unpack[SubmitOptions],
     ) -> None:
-        """Submit ``request``; its listener gets the pieces for :meth:`feed`. ``span`` ends with the answer."""
+        """Submit ``request``, whose listener gets the pieces for :meth:`feed`. ``span`` ends with it."""
         self._engine = engine
         self._span = span
         self._request = engine.submit(request, **options)

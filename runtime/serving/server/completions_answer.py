@@ -12,8 +12,7 @@ from agentrt.calls import TextDelta
 
 from ...engine.logprobs import TokenLogprobs
 from ...engine.output.generation import Finished, Generation, GenerationEvent, LogprobsDelta
-from ...request.options import Prompt
-from ...request.raw_prompt import RawPrompt
+from ...request.options import Prompt, RawPrompt
 from ..http.strict_json import give_way
 from .chat_answer import ChoicesWriter
 from .completions_request import DEFAULT_TOKENS, CompletionRequest

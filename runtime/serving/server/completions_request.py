@@ -10,8 +10,7 @@ from pydantic_core import PydanticCustomError
 from agentrt.errors import InvalidRequestError
 
 from ...request.field_names import renamed
-from ...request.options import GenerationOptions
-from ...request.raw_prompt import RawPrompt
+from ...request.options import GenerationOptions, RawPrompt
 from .common_request import MAX_CHOICES, ChoicesRequest
 
 DEFAULT_TOKENS: Final = 16

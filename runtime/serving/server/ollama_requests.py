@@ -11,8 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from ...request.field_names import renamed
-from ...request.options import GenerationOptions, Prompt
-from ...request.raw_prompt import RawPrompt
+from ...request.options import GenerationOptions, Prompt, RawPrompt
 from .common_request import MAX_ITEMS, at_most
 from .embeddings import EmbeddingRequest
 

@@ -74,7 +74,7 @@ def test_an_idle_engine_goes_on_by_refined_costs(
 ) -> None:
     monkeypatch.setattr(engine, "_RECLAIM_AFTER_S", 0.05)
     with LocalRuntime.open("nano", config) as runtime:
-        profile = runtime._engine._costs._refiner
+        profile = runtime._engine._costs.refiner
         wrong = profile.profile
         runtime.generate(MESSAGES, max_tokens=12, temperature=0)
         until(lambda: profile.profile is not wrong)
@@ -85,7 +85,7 @@ def test_an_idle_engine_goes_on_by_refined_costs(
 
 def test_a_serving_engine_goes_on_by_refined_costs(config: RuntimeConfig) -> None:
     with LocalRuntime.open("nano", config) as runtime:
-        profile = runtime._engine._costs._refiner
+        profile = runtime._engine._costs.refiner
         wrong = slow_decode_s(profile.profile)
         runtime.generate(MESSAGES, max_tokens=120, ignore_eos=True)
         assert slow_decode_s(profile.profile) < wrong

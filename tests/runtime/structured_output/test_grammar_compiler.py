@@ -180,12 +180,6 @@ def test_an_object_of_thousands_of_properties_is_refused(
         {"allOf": [{"type": "integer", "multipleOf": 60}, {"multipleOf": 25}]},
         {"type": "object", "properties": {str(each): {"multipleOf": each} for each in (0.01, 7, 9871, 97)}},
         {"type": "object", "properties": {"multipleOf": {"type": "integer"}}},
-        {"const": {"multipleOf": 999983}},
-        {"enum": [{"multipleOf": 999983}]},
-        {
-            "$defs": {"n": {"type": "null"}},
-            "anyOf": [{"$ref": "#/$defs/n"}, {"const": {"multipleOf": 999983}}],
-        },
         {"type": "array", "prefixItems": [{"type": "integer", "multipleOf": 9973}] * 450},
         {"anyOf": [{"type": "integer", "multipleOf": 9973, "minimum": least} for least in range(450)]},
         {"anyOf": [{"type": "integer", "multipleOf": 60}, {"type": "integer", "multipleOf": 25}]},

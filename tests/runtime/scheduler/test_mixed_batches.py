@@ -7,7 +7,7 @@ import pytest
 from agentrt.priority import Priority
 from agentrt.runtime.scheduler.batch import Stage
 from agentrt.runtime.scheduler.policy import POLICIES
-from agentrt.runtime.scheduler.sequence import SequenceState
+from agentrt.runtime.scheduler.sequence import Sequence, SequenceState
 from tests.runtime.scheduler.machine import Machine, policy
 
 PROACTIVE, REACTIVE = Priority.PROACTIVE, Priority.REACTIVE
@@ -106,3 +106,33 @@ def test_preempted_mixed_batch_resumes_before_other_work_of_its_level() -> None:
     machine.until(user)
     assert (preempted.context.position, len(preempted.context.kernels)) == (1, 2)
     assert machine.schedule()[0].batch is preempted
+
+
+def paused_mixed_batch(*, share_sampled: bool) -> tuple[Machine, list[Sequence]]:
+    """Return a machine between two kernels of two background decodes, inside a block, and a prompt."""
+    machine = Machine(blocks=16, state_rows=9, share_sampled=share_sampled)
+    sequences = [machine.add(5, PROACTIVE, answer=9) for _ in range(2)]
+    while any(sequence.needs_prefill for sequence in sequences):
+        machine.step()
+    sequences.append(machine.add(12, PROACTIVE))
+    kernel = machine.step()
+    while kernel is not None and (len(kernel.chunks) < 3 or kernel.scheduled.kernel.last):
+        kernel = machine.step()
+    assert kernel is not None
+    assert all(sequence.computed_tokens % 4 for sequence in sequences[:2])
+    return machine, sequences
+
+
+@pytest.mark.parametrize("share_sampled", [False, True])
+def test_a_reactive_prompt_takes_the_blocks_of_two_of_them(share_sampled: bool) -> None:
+    """It evicts the prompt, which drops the batch, and one of the decodes."""
+    machine, (first, second, prompt) = paused_mixed_batch(share_sampled=share_sampled)
+    urgent = machine.add(52)
+    machine.schedule()
+    assert urgent.state is SequenceState.PREFILL
+    assert (second.state, prompt.state) == (SequenceState.WAITING, SequenceState.WAITING)
+    # Quantised keys of the block it was in must be written again from its first token, whose state is lost.
+    assert (first.state is SequenceState.WAITING) == (not share_sampled)
+    for sequence in (urgent, first, second, prompt):
+        machine.until(sequence)
+    assert machine.scheduler.statistics().waiting == machine.scheduler.statistics().running == 0

@@ -8,7 +8,7 @@ activations where these are quantised (``tests/runtime/xpu/test_cut_equality.py`
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -24,6 +24,7 @@ from agentrt.runtime import LocalRuntime
 from agentrt.runtime.model.directory import ModelDirectory
 from agentrt.runtime.scheduler.policy import POLICIES
 from tests.hypothesis_profiles import first_of
+from tests.runtime.conftest import open_exact
 
 MAX_TOKENS = 32
 WORDS = "What is the weather in Oslo tomorrow find my notes about lasagne read mail from Ana 17:30"
@@ -48,10 +49,11 @@ def tokens(runtime: LocalRuntime, request: Request) -> tuple[int, ...]:
     return runtime.generate(messages, max_tokens=MAX_TOKENS, **options).token_ids
 
 
-@pytest.fixture
-def runtime(open_runtime: Callable[..., LocalRuntime]) -> LocalRuntime:
+@pytest.fixture(scope="module")
+def runtime() -> Iterator[LocalRuntime]:
     """A runtime without grammars, so that calls may be invalid as the model writes them."""
-    return open_runtime(constrain_tool_calls=False)
+    with open_exact(constrain_tool_calls=False) as runtime:
+        yield runtime
 
 
 @pytest.fixture(scope="module")

@@ -141,14 +141,6 @@ def test_a_load_that_fails_is_logged_and_the_model_goes_on(
     assert caplog.text.count("the disk is gone") == 1
 
 
-@pytest.mark.check
-def test_closing_while_graphs_are_loaded(open_npu: Callable[..., LocalRuntime]) -> None:
-    for _ in range(2):
-        runtime = open_npu()
-        tokens(runtime, PROMPTS[5], max_tokens=1)
-        runtime.close()
-
-
 def test_a_platform_without_static_shapes_ignores_it(open_runtime: Callable[..., LocalRuntime]) -> None:
     runtime = open_runtime(npu_decoding=True)
     assert runtime._scheduler.next_graph_load() is None

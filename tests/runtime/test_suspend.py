@@ -156,23 +156,6 @@ def test_a_full_disk(open_runtime: Callable[..., LocalRuntime], monkeypatch: pyt
         runtime.generate(FIRST)
 
 
-def test_a_closed_runtime_has_no_contexts(
-    open_runtime: Callable[..., LocalRuntime], suspend: Callable[..., SavedContexts]
-) -> None:
-    runtime = open_runtime()
-    runtime.generate(FIRST, max_tokens=2)
-    runtime.close()
-    assert not suspend(runtime).block_hashes
-
-
-def test_a_runtime_without_requests_has_no_contexts(
-    open_runtime: Callable[..., LocalRuntime], suspend: Callable[..., SavedContexts]
-) -> None:
-    runtime = open_runtime()
-    with LocalRuntime.open("nano", runtime.config, contexts=suspend(runtime)) as again:
-        assert again.statistics().cached_blocks == 0
-
-
 @pytest.mark.check
 def test_contexts_that_cannot_be_read_are_computed_again(
     open_runtime: Callable[..., LocalRuntime], suspend: Callable[..., SavedContexts]

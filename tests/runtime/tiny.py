@@ -63,14 +63,14 @@ def tiny_model(folder: Path, name: str) -> ModelDirectory:
 
 
 def unpack_hybrid(family: str, folder: Path) -> ModelDirectory:
-    """Unpack a hybrid model, without a tokenizer, that ``tests/runtime/export_hybrids.py`` has written."""
+    """Unpack a hybrid model, without a tokenizer, that ``tests/runtime/export_models.py`` has written."""
     with zipfile.ZipFile(HYBRIDS / f"{family}.zip") as file:
         file.extractall(folder)
     return ModelDirectory(folder, family, 2048, frozenset())
 
 
 def exported_models() -> list[str]:
-    """Return the models that ``tests/runtime/export_families.py`` wrote to the folder AGENTRT_EXPORTS."""
+    """Return the models that ``tests/runtime/export_models.py`` wrote to the folder AGENTRT_EXPORTS."""
     folder = os.environ.get("AGENTRT_EXPORTS")
     return sorted(str(graph.parent) for graph in Path(folder).glob("*/openvino_model.xml")) if folder else []
 

@@ -1,4 +1,4 @@
-"""A profile that is refined by the engine that serves by it."""
+"""A profile that is refined by the engine that serves by it, and the costs that all other tests run with."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from agentrt.runtime import LocalRuntime, RuntimeConfig
-from agentrt.runtime.engine import engine
 from agentrt.runtime.engine.cost_refinement import CostRefinement
 from agentrt.runtime.heg.kernel import BatchShape, Kernel, Role
 from agentrt.runtime.heg.profile import Profile
 from agentrt.runtime.heg.refinement import ProfileRefiner
-from tests.patience import until
+from tests.fixed_costs import fix_costs
 
 pytestmark = pytest.mark.real_model
 
@@ -68,21 +67,6 @@ def test_a_model_that_has_served_is_opened_with_a_better_profile(
     assert slow_decode_s(stored(tmp_path)) == pytest.approx(before / 2)  # the largest step
 
 
-@pytest.mark.check
-def test_an_idle_engine_goes_on_by_refined_costs(
-    config: RuntimeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(engine, "_RECLAIM_AFTER_S", 0.05)
-    with LocalRuntime.open("nano", config) as runtime:
-        profile = runtime._engine._costs.refiner
-        wrong = profile.profile
-        runtime.generate(MESSAGES, max_tokens=12, temperature=0)
-        until(lambda: profile.profile is not wrong)
-        scheduler = runtime._engine._scheduler
-        runtime.generate(MESSAGES, max_tokens=1)  # behind the refinement
-        assert scheduler._graph.cost_model is profile.profile
-
-
 def test_a_serving_engine_goes_on_by_refined_costs(config: RuntimeConfig) -> None:
     with LocalRuntime.open("nano", config) as runtime:
         profile = runtime._engine._costs.refiner
@@ -92,9 +76,28 @@ def test_a_serving_engine_goes_on_by_refined_costs(config: RuntimeConfig) -> Non
         assert runtime._engine._scheduler._graph.cost_model is profile.profile
 
 
-@pytest.mark.check
-def test_a_model_that_has_hardly_served_keeps_its_profile(config: RuntimeConfig, tmp_path: Path) -> None:
-    before = stored(tmp_path)
+def served(folder: Path) -> Profile:
+    """Return the profile of nano after it was measured for ``folder`` and has served."""
+    config = RuntimeConfig(threads=1, profile_folder=folder, prefill_chunk_tokens=64)
     with LocalRuntime.open("nano", config) as runtime:
-        runtime.generate(MESSAGES, max_tokens=2)
-    assert stored(tmp_path) == before
+        runtime.generate([{"role": "user", "content": "Hello!"}], max_tokens=100, ignore_eos=True)
+    (file,) = folder.glob("[!m]*.json")
+    return Profile.model_validate_json(file.read_bytes())
+
+
+@pytest.mark.check
+def test_a_profile_is_always_the_same(tmp_path: Path) -> None:
+    assert served(tmp_path / "first") == served(tmp_path / "second")
+
+
+@pytest.mark.check
+@pytest.mark.usefixtures("measured_costs")
+def test_a_measured_profile_is_stored_apart(tmp_path: Path) -> None:
+    """Other processes of the tests use the same folder, and measure."""
+    measured = served(tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        fix_costs(patch)
+        config = RuntimeConfig(threads=1, profile_folder=tmp_path, prefill_chunk_tokens=64)
+        LocalRuntime.open("nano", config).close()
+    assert len(list(tmp_path.glob("[!m]*.json"))) == 2
+    assert (tmp_path / f"{measured.fingerprint}.json").exists()

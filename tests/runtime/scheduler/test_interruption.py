@@ -29,18 +29,6 @@ def test_kernels_of_background_prompts_alone_are_longer_than_the_quantum() -> No
     assert QUANTUM < kernel.cost.seconds <= 4 * QUANTUM
 
 
-def test_beside_reactive_work_they_keep_the_quantum() -> None:
-    """As does an aged prompt's kernel that goes before a reactive one."""
-    beside = machine(policy=policy(promote_after_s=0.0, promoted_stride=1))
-    beside.add(200, answer=40)
-    beside.add(PROMPT, Priority.PROACTIVE)
-    beside.batches()
-    background = [each.scheduled for each in beside.log if each.scheduled.batch.is_background]
-    prompts = [each for each in background if each.batch.context.shape.tokens > 1]
-    assert prompts
-    assert all(each.cost.seconds <= QUANTUM and not each.batch.interruptible for each in prompts)
-
-
 def test_beside_reactive_work_of_another_engine_they_keep_the_quantum() -> None:
     two = machine()
     two.add(PROMPT, Priority.PROACTIVE)
@@ -81,20 +69,6 @@ def test_a_paused_batch_with_long_kernels_is_built_anew_beside_reactive_work() -
     ]
     assert later[0].batch is not interrupted.scheduled.batch
     assert all(each.cost.seconds <= QUANTUM for each in later)
-
-
-def test_a_kernel_that_is_interrupted_twice_is_not_tried_a_third_time() -> None:
-    one = machine()
-    background = one.add(PROMPT, Priority.PROACTIVE)
-    one.step()
-    first = one.interrupt(0.02)
-    second = one.interrupt(0.02)
-    assert second.scheduled.batch is first.scheduled.batch
-    one.add(2, answer=1)
-    one.step()
-    before = len(one.log)
-    one.until(background)
-    assert all(each.scheduled.batch is not first.scheduled.batch for each in one.log[before:])
 
 
 @pytest.mark.parametrize("between_s", [0.03, 0.1, 0.3])

@@ -49,11 +49,6 @@ def compile_schema(compiler: GrammarCompiler, schema: dict[str, Any]) -> LLMatch
     return compiler.compile(json_grammar(schema), "response_format", [named])
 
 
-def test_a_grammar_is_compiled_once(compiler: GrammarCompiler, compilations: Compilations) -> None:
-    assert compiler.compile('start: "a"', "tools") is compiler.compile('start: "a"', "tools")
-    assert len(compilations.grammars) == 1
-
-
 def test_requests_with_the_same_grammar_share_a_compilation(
     compiler: GrammarCompiler, compilations: Compilations
 ) -> None:
@@ -218,12 +213,6 @@ def test_a_grammar_whose_states_are_used_up_is_compiled_again(
     another.compute_bitmask()
     assert not another.is_error()
     assert len(compilations.grammars) == 2
-
-
-def test_a_compilation_has_no_thread_of_its_own(compiler: GrammarCompiler) -> None:
-    before = set(threading.enumerate())
-    compile_schema(compiler, {"type": "object"})
-    assert set(threading.enumerate()) <= before
 
 
 def test_the_search_for_the_wrong_part_may_be_cancelled(

@@ -11,20 +11,12 @@ import pytest
 from agentrt.calls import ToolCallFormat
 from agentrt.runtime.structured_output.manager import StructuredOutputManager
 from agentrt.runtime.structured_output.tool_choice import ToolChoice
+from tests.runtime.structured_output.conftest import TOOLS
 
 BYTES = [bytes([value]) for value in range(256)]
 END = 256
 
 
-def tool(name: str, properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
-    parameters = {"type": "object", "properties": properties, "required": required}
-    return {"type": "function", "function": {"name": name, "parameters": parameters}}
-
-
-TOOLS = [
-    tool("search", {"query": {"type": "string"}, "limit": {"type": "integer"}}, ["query"]),
-    tool("set.light", {"state": {"enum": ["on", "off"]}}, ["state"]),
-]
 CALL = '{"name": "search", "arguments": {"query": "x", "limit": 3}}'
 LIGHT = '{"name": "set.light", "arguments": {"state": "off"}}'
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}

@@ -28,10 +28,9 @@ from ..xpu.protocol import GraphLoaded, KernelDone, Platform
 from ..xpu.watchdog import LostThread
 from .cost_refinement import CostRefinement
 from .engine_group import EngineGroup, EngineGroupMember
-from .engine_request import EngineRequest, SubmitOptions
+from .engine_request import EngineRequest, EngineRequestBuilder, SubmitOptions
 from .engine_status import EngineStatus
 from .output_processor import OutputProcessor
-from .request_builder import EngineRequestBuilder
 from .statistics import EngineStatistics
 from .trace import Trace
 

@@ -21,7 +21,7 @@ from ..contexts.table import ContextTable
 from ..drafting.drafter_selector import AppDrafterSelector
 from ..engine.engine import Engine
 from ..engine.engine_group import EngineGroup
-from ..engine.request_builder import EngineRequestBuilder
+from ..engine.engine_request import EngineRequestBuilder
 from ..heg.refinement import ProfileRefiner
 from ..heg.store import ProfileStore
 from ..kv.block_pool import BlockPool

@@ -36,7 +36,7 @@ from ..model.opening import OnOpeningStep, OpeningStep, ignore_step
 from ..request.options import GenerationOptions, Message, Prompt
 from ..request.preparation import Preparation
 from ..request.request import Request
-from ..request.validation import as_app, check_tokens
+from ..request.validation import check_text, check_tokens
 from ..toolcache.drafter import ToolCacheDrafter
 from ..toolcache.outputs import ToolOutputs
 from ..toolcache.tool_turn import ToolTurn
@@ -279,7 +279,7 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
         Raises:
             InvalidRequestError: ``app`` is no string, or one that UTF-8 cannot encode.
         """
-        return ContextService(self, self.context_table, as_app(app))
+        return ContextService(self, self.context_table, check_text(app, "app"))
 
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens of ``text``."""

@@ -22,10 +22,10 @@ from .prompt_encoder import PromptEncoder
 from .request import Request
 from .sampling_params import SamplingParams
 from .validation import (
-    as_app,
     check_messages,
     check_prediction,
     check_response_format,
+    check_text,
     check_tools,
 )
 
@@ -152,7 +152,7 @@ class InputProcessor:
             arrived=preparation.arrived,
             deadline_s=preparation.deadline_s,
             predicted_token_ids=self._predicted_tokens(check_prediction(prediction), preparation),
-            prefix_salt=self._salts.salt_for(as_app(app)),
+            prefix_salt=self._salts.salt_for(check_text(app, "app")),
             public_salt=self._salts.shared,
             public_tokens=self._public_tokens(shared_prefix, prompt, checked_messages, listed),
             app=app,

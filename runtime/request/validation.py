@@ -299,18 +299,3 @@ def _integer(text: str) -> int:
     if not is_finite(integer):
         raise ValueError("an integer beyond the range of 64-bit floats")
     return integer
-
-
-def as_app(app: object) -> str:
-    """Return the name of an app.
-
-    Raises:
-        InvalidRequestError: it is no string, or one that UTF-8 cannot encode.
-    """
-    if not isinstance(app, str):
-        raise InvalidRequestError("app", f"{shown(app)} is not a name. Give a string, or leave it out.")
-    try:
-        app.encode()
-    except UnicodeEncodeError:
-        raise InvalidRequestError("app", f"{shown(app)} is no text that UTF-8 can encode.") from None
-    return app

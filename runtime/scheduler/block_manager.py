@@ -15,10 +15,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from ..kv.block_pool import BlockPool
-from .chunk_loads import ChunkLoads
+from .chunk_loads import ChunkLoads, SwapOuts
 from .sequence import Sequence
 from .state_rows import ROWS_PER_SEQUENCE, StateManager
-from .swap_outs import SwapOuts
 
 
 @dataclass(frozen=True, slots=True)

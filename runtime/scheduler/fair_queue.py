@@ -121,8 +121,6 @@ class FairQueue:
         """Shares with waiting and running sequences, by the first one that waits."""
         self._newcomers: Ranking[_Share] = Ranking()
         """Shares with waiting sequences and no running one, likewise."""
-        self._by_last: Ranking[_Share] = Ranking()
-        """Both, by the last one that waits."""
 
     def __len__(self) -> int:
         """How many sequences wait."""
@@ -138,9 +136,9 @@ class FairQueue:
 
     @property
     def last(self) -> Sequence:
-        """The waiting sequence that is served after all others."""
-        self._refresh()
-        return self._by_last[-1].waiting[-1]
+        """The waiting sequence that is served after all others; looked for when too many wait."""
+        waiting = [share for share in self._shares.values() if share.waiting]
+        return max(waiting, key=lambda share: self._waiting_key(share, len(share.waiting) - 1)).waiting[-1]
 
     # Events.
 
@@ -291,7 +289,7 @@ class FairQueue:
                 raise AssertionError(f"app {share.app!r} is idle without being so, or the reverse")
         if self._waiting != sum(len(share.waiting) for share in self._shares.values()):
             raise AssertionError("the sequences that wait are not counted")
-        for ranking in (self._idle, self._backlogged, self._by_first, self._newcomers, self._by_last):
+        for ranking in (self._idle, self._backlogged, self._by_first, self._newcomers):
             ranking.check_integrity()
 
     def _app_of(self, sequence: Sequence) -> str:
@@ -312,13 +310,11 @@ class FairQueue:
         waits, runs = bool(share.waiting), bool(share.running)
         by_counter = (share.served, share.app)
         first = self._waiting_key(share, 0) if waits else None
-        last = self._waiting_key(share, len(share.waiting) - 1) if waits else None
         for ranking, key in (
             (self._idle, None if waits or runs else by_counter),
             (self._backlogged, by_counter if waits or share.left_out else None),
             (self._by_first, first if runs else None),
             (self._newcomers, None if runs else first),
-            (self._by_last, last),
         ):
             if key is None:
                 ranking.discard(share)

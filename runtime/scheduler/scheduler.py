@@ -46,7 +46,7 @@ from .batch import Batch
 from .batch_builder import BatchBuilder
 from .batches_in_progress import BatchesInProgress
 from .block_manager import BlockManager
-from .chunk_loads import ChunkLoads
+from .chunk_loads import ChunkLoads, SwapOuts
 from .draft import Draft
 from .graph_switcher import GraphSwitcher, PrefillWork
 from .kernel_selector import KernelSelector
@@ -54,7 +54,6 @@ from .policy import Policy
 from .queues import RequestQueues
 from .sequence import Sequence, SequenceState
 from .state_rows import StateManager
-from .swap_outs import SwapOuts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

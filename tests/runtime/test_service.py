@@ -22,7 +22,7 @@ from agentrt.runtime import (
     RuntimeConfig,
 )
 from agentrt.runtime.request.request import Request
-from tests.runtime.conftest import open_exact
+from tests.runtime.conftest import Hold, OpenRuntime, open_exact
 
 HELLO = [{"role": "user", "content": "Hello!"}]
 # Special tokens have no text and would yield no event.
@@ -51,7 +51,6 @@ def test_every_way_to_generate_gives_the_same_answer(runtime: LocalRuntime, opti
     assert whole.usage.completion_tokens == len(whole.token_ids) <= 20
     assert same(asyncio.run(runtime.agenerate(HELLO, **options)), whole)
     for events in (list(runtime.iter_stream(HELLO, **options)), asyncio.run(collect(runtime, **options))):
-        assert isinstance(events[-1], Finished)
         assert not any(isinstance(event, Finished) for event in events[:-1])
         assert same(events[-1].generation, whole)
         assert deltas(events) == whole.text
@@ -208,11 +207,10 @@ def test_logprobs_come_with_tokens_and_before_text(runtime: LocalRuntime) -> Non
     assert isinstance(events[0], LogprobsDelta)
     assert isinstance(events[1], TextDelta)
     finished = events[-1]
-    assert isinstance(finished, Finished)
     assert finished.generation.logprobs == given.logprobs
 
 
-def test_close_with_outstanding_requests(open_runtime: Callable[[], LocalRuntime], hold: Any) -> None:
+def test_close_with_outstanding_requests(open_runtime: OpenRuntime, hold: Hold) -> None:
     runtime = open_runtime()
     gate = hold(runtime)
 
@@ -269,7 +267,7 @@ def test_prompt_beyond_the_context(runtime: LocalRuntime, before: EngineStatisti
     assert runtime.statistics().engine.steps == before.steps, "nothing was computed"
 
 
-def test_prompt_beyond_the_arena(runtime: LocalRuntime, open_runtime: Callable[..., LocalRuntime]) -> None:
+def test_prompt_beyond_the_arena(runtime: LocalRuntime, open_runtime: OpenRuntime) -> None:
     roomy = runtime.statistics()
     small = open_runtime(memory_bytes=2 * roomy.arena_bytes // roomy.blocks)
     with pytest.raises(errors.PromptTooLongError, match=r"the KV arena holds 64.*memory_bytes"):

@@ -19,7 +19,6 @@ from agentrt.calls import (
 from agentrt.calls.registry import BUILT_IN_FORMATS
 from agentrt.runtime import (
     CallAnswered,
-    Finished,
     Generation,
     GenerationStream,
     LocalRuntime,
@@ -27,7 +26,7 @@ from agentrt.runtime import (
 from agentrt.runtime.engine import output_processor
 from tests.agentrt.calls.installed import ACME, InstallFormat
 from tests.hypothesis_profiles import first_of
-from tests.runtime.conftest import Gate
+from tests.runtime.conftest import Gate, Hold, OpenRuntime
 
 QUESTION = [{"role": "user", "content": "What is the weather in Ljubljana?"}]
 OSLO = [{"role": "user", "content": "What is the weather in Oslo?"}]
@@ -52,7 +51,7 @@ async def start_all(
 
 
 @pytest.fixture
-def answer(hold: Callable[[LocalRuntime], Gate]) -> Callable[..., list[Any]]:
+def answer(hold: Hold) -> Callable[..., list[Any]]:
     """All events of an answer for which ``outputs`` of ``(tool, city)`` are there from the beginning."""
 
     def one(runtime: LocalRuntime, outputs: Outputs, messages: Any = QUESTION, **options: Any) -> list[Any]:
@@ -63,7 +62,6 @@ def answer(hold: Callable[[LocalRuntime], Gate]) -> Callable[..., list[Any]]:
 
 
 def last(events: list[Any]) -> Generation:
-    assert isinstance(events[-1], Finished)
     return events[-1].generation
 
 
@@ -123,7 +121,7 @@ def test_a_call_is_answered_and_the_answer_goes_on(
 
 @pytest.mark.usefixtures("whole_drafts")  # how long a pass takes on this machine decides otherwise
 def test_a_drafted_call_takes_one_forward_pass(
-    open_runtime: Callable[..., LocalRuntime], answer: Answer, options: dict[str, Any]
+    open_runtime: OpenRuntime, answer: Answer, options: dict[str, Any]
 ) -> None:
     runtime = open_runtime()
     plain = runtime.generate(QUESTION, **options)
@@ -142,7 +140,7 @@ def test_a_drafted_call_takes_one_forward_pass(
 
 @pytest.mark.parametrize("temperature", first_of([0.0, 0.7, 3.0]))
 def test_drafts_change_no_token(
-    open_runtime: Callable[..., LocalRuntime], answer: Answer, options: dict[str, Any], temperature: float
+    open_runtime: OpenRuntime, answer: Answer, options: dict[str, Any], temperature: float
 ) -> None:
     """Right and wrong drafts, and those of another tool, greedy and sampled.
 
@@ -168,7 +166,7 @@ def test_drafts_change_no_token(
 
 
 def test_drafts_change_no_token_beside_others(
-    runtime: LocalRuntime, answer: Answer, hold: Callable[[LocalRuntime], Gate], options: dict[str, Any]
+    runtime: LocalRuntime, answer: Answer, hold: Hold, options: dict[str, Any]
 ) -> None:
     outputs = {("get_weather", "Ljubljana"): OUTPUT, ("get_weather", "Oslo"): "cold"}
     plain: dict[str, Any] = {"max_tokens": 40}
@@ -179,9 +177,7 @@ def test_drafts_change_no_token_beside_others(
 
 
 def test_evicted_tool_turns_are_recomputed(
-    open_runtime: Callable[..., LocalRuntime],
-    hold: Callable[[LocalRuntime], Gate],
-    options: dict[str, Any],
+    open_runtime: OpenRuntime, hold: Hold, options: dict[str, Any]
 ) -> None:
     outputs = {("get_weather", "Ljubljana"): OUTPUT}
     roomy = open_runtime()
@@ -267,7 +263,7 @@ def format(request: pytest.FixtureRequest, install_format: InstallFormat) -> Too
 @pytest.mark.check
 @pytest.mark.usefixtures("whole_drafts")  # how long a pass takes on this machine decides otherwise
 def test_a_drafted_call_of_any_format_takes_one_pass_and_changes_no_token(
-    open_runtime: Callable[..., LocalRuntime],
+    open_runtime: OpenRuntime,
     answer: Answer,
     monkeypatch: pytest.MonkeyPatch,
     script: Script,

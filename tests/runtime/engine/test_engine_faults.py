@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,6 +23,7 @@ from agentrt.runtime.engine.sampler import sample_batch
 from agentrt.runtime.heg.kernel import Role
 from agentrt.runtime.xpu.protocol import KernelDone
 from tests.hypothesis_profiles import first_of
+from tests.runtime.conftest import OpenRuntime
 from tests.runtime.engine.test_engine import PROMPT, submit
 
 LONG = [300 + n % 200 for n in range(700)]
@@ -57,7 +57,7 @@ class Faulty:
 
 
 @pytest.fixture
-def faulty(open_runtime: Callable[..., LocalRuntime], monkeypatch: pytest.MonkeyPatch) -> Any:
+def faulty(open_runtime: OpenRuntime, monkeypatch: pytest.MonkeyPatch) -> Any:
     def open_faulty(**settings: Any) -> tuple[LocalRuntime, Faulty]:
         runtime = open_runtime(**settings)
         return runtime, Faulty(runtime, monkeypatch)

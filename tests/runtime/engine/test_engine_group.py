@@ -5,16 +5,15 @@ from __future__ import annotations
 import dataclasses
 import gc
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from agentrt.priority import Priority
-from agentrt.runtime import EngineGroup, LocalRuntime
+from agentrt.runtime import EngineGroup
 from agentrt.runtime.engine.engine_group import EngineGroupMember
 from agentrt.runtime.scheduler.sequence import Sequence
-from tests.runtime.conftest import open_exact
+from tests.runtime.conftest import Hold, OpenRuntime, open_exact
 from tests.runtime.engine.test_engine import submit
 from tests.runtime.scheduler.machine import QUANTUM, Kernel, Machine, policy
 
@@ -146,9 +145,7 @@ def test_paused_work_is_woken_when_the_other_engine_has_no_reactive_work_or_leav
     assert first.place.alone
 
 
-def test_engines_pause_and_go_on(
-    open_runtime: Callable[..., LocalRuntime], hold: Callable[[LocalRuntime], Any]
-) -> None:
+def test_engines_pause_and_go_on(open_runtime: OpenRuntime, hold: Hold) -> None:
     group = EngineGroup()
     first, second = open_runtime(group=group), open_runtime(group=group)
     alone = submit(first, 30).output.result(30).token_ids

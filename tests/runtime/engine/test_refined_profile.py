@@ -1,4 +1,4 @@
-"""A profile that is refined by the engine that serves by it, and the costs that all other tests run with."""
+"""A profile that is refined by the engine that serves by it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from agentrt.runtime.engine.cost_refinement import CostRefinement
 from agentrt.runtime.heg.kernel import BatchShape, Kernel, Role
 from agentrt.runtime.heg.profile import Profile
 from agentrt.runtime.heg.refinement import ProfileRefiner
-from tests.fixed_costs import fix_costs
 
 pytestmark = pytest.mark.real_model
 
@@ -26,7 +25,6 @@ def stored(folder: Path) -> Profile:
 
 def slow_decode_s(profile: Profile) -> float:
     costs = profile.xpus[Role.DECODE].layers
-    assert costs is not None
     return costs.layer.seconds[0]
 
 
@@ -74,30 +72,3 @@ def test_a_serving_engine_goes_on_by_refined_costs(config: RuntimeConfig) -> Non
         runtime.generate(MESSAGES, max_tokens=120, ignore_eos=True)
         assert slow_decode_s(profile.profile) < wrong
         assert runtime._engine._scheduler._graph.cost_model is profile.profile
-
-
-def served(folder: Path) -> Profile:
-    """Return the profile of nano after it was measured for ``folder`` and has served."""
-    config = RuntimeConfig(threads=1, profile_folder=folder, prefill_chunk_tokens=64)
-    with LocalRuntime.open("nano", config) as runtime:
-        runtime.generate([{"role": "user", "content": "Hello!"}], max_tokens=100, ignore_eos=True)
-    (file,) = folder.glob("[!m]*.json")
-    return Profile.model_validate_json(file.read_bytes())
-
-
-@pytest.mark.check
-def test_a_profile_is_always_the_same(tmp_path: Path) -> None:
-    assert served(tmp_path / "first") == served(tmp_path / "second")
-
-
-@pytest.mark.check
-@pytest.mark.usefixtures("measured_costs")
-def test_a_measured_profile_is_stored_apart(tmp_path: Path) -> None:
-    """Other processes of the tests use the same folder, and measure."""
-    measured = served(tmp_path)
-    with pytest.MonkeyPatch.context() as patch:
-        fix_costs(patch)
-        config = RuntimeConfig(threads=1, profile_folder=tmp_path, prefill_chunk_tokens=64)
-        LocalRuntime.open("nano", config).close()
-    assert len(list(tmp_path.glob("[!m]*.json"))) == 2
-    assert (tmp_path / f"{measured.fingerprint}.json").exists()

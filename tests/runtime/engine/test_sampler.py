@@ -121,17 +121,6 @@ def test_many_occurrences_are_counted_exactly() -> None:
     assert chosen == [0] * 10_001 + [1]
 
 
-def test_seed_repeats() -> None:
-    logits = np.zeros(VOCABULARY, np.float32)
-
-    def run(seed: int | None) -> list[int]:
-        sampler = TokenSampler(SamplingParams(temperature=1.0, seed=seed), VOCABULARY, [])
-        return [sampler.sample(logits) for _ in range(20)]
-
-    assert run(5) == run(5) != run(6)
-    assert run(None) != run(None)
-
-
 @pytest.mark.parametrize("cut", [{}, {"top_p": 0.9}, {"top_k": 40}, {"min_p": 0.01}])
 def test_the_last_bits_of_logits_change_no_token(cut: dict[str, Any]) -> None:
     rng = np.random.default_rng(0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from agentrt.runtime import EngineStatistics, LocalRuntime
 from agentrt.runtime.scheduler.draft import MAX_DRAFT_TOKENS, Draft
 from tests.hypothesis_profiles import first_of
+from tests.runtime.conftest import OpenRuntime
 from tests.runtime.engine.test_engine import SHORT, submit
 
 TOKENS = 40
@@ -88,31 +89,6 @@ def test_no_draft_is_longer_than_the_limit(runtime: LocalRuntime, gate: Any) -> 
     request.output.result(30)
 
 
-class BrokenDrafter(ScriptedDrafter):
-    """Raises at its third token."""
-
-    def draft(self) -> Draft:
-        if len(self.seen) == 3:
-            raise RuntimeError("broken")
-        return super().draft()
-
-
-def test_a_drafter_that_raises_costs_only_its_drafts(runtime: LocalRuntime) -> None:
-    plain = sampled(runtime)
-    beside = submit(runtime, TOKENS, prompt=SHORT)
-    assert sampled(runtime, BrokenDrafter(plain, 1)) == plain
-    assert beside.output.result(30).token_ids == plain
-    assert sampled(runtime) == plain
-
-
-def test_tokens_outside_the_vocabulary_are_not_verified(
-    runtime: LocalRuntime, before: EngineStatistics
-) -> None:
-    plain = sampled(runtime)
-    assert sampled(runtime, ScriptedDrafter([10**6] * TOKENS, 2)) == plain
-    assert runtime.statistics().engine.drafted_tokens == before.drafted_tokens
-
-
 # Drafts that reach beyond the end of an answer, its calls, the KV arena or the context.
 
 
@@ -164,7 +140,7 @@ def test_no_draft_goes_beyond_the_last_token(runtime: LocalRuntime, tokens: int,
 
 
 @pytest.mark.parametrize("room", first_of([1, 0, 5]))
-def test_drafts_end_with_the_arena(open_runtime: Callable[..., LocalRuntime], room: int) -> None:
+def test_drafts_end_with_the_arena(open_runtime: OpenRuntime, room: int) -> None:
     roomy = open_runtime()
     block_bytes = roomy.statistics().arena_bytes // roomy.statistics().blocks
     block_tokens = roomy.statistics().block_tokens

@@ -70,18 +70,6 @@ def test_a_stored_context_is_loaded_and_only_the_rest_is_computed(machine: Swapp
     assert (statistics.loaded_contexts, statistics.recomputed_chunks) == (1, 0)
 
 
-def test_the_prompt_begins_as_soon_as_its_first_block_is_there(machine: SwappingMachine) -> None:
-    """Blocks are loaded from the end; nothing is computed before what precedes it is there."""
-    sequence = machine.add(CONTEXT, app=APP)
-    for left in range(7, -1, -1):
-        assert not machine.schedule()
-        assert sequence.computed_tokens == 0
-        machine.end_load(machine.swapper.start())
-        assert len(machine.swapper.queue) == left
-    machine.until(sequence)
-    assert computed_by(machine, sequence)[0] == (32, 1)
-
-
 def test_a_sequence_that_waits_for_the_disk_delays_no_other(machine: SwappingMachine) -> None:
     sequence = machine.add(CONTEXT, app=APP)
     machine.schedule()
@@ -174,17 +162,6 @@ def test_cancelling_withdraws_what_has_not_started(machine: SwappingMachine) -> 
     machine.end_load(started)
     assert machine.pool.free == free
     assert machine.pool.find(started.block_hash) == started.block, "it was not loaded for nothing"
-
-
-def test_without_room_in_the_arena_nothing_is_loaded() -> None:
-    machine = with_stored_context(blocks=12)
-    running = machine.add([7] * 40)
-    machine.step()
-    waiting = machine.add(CONTEXT, app=APP)
-    machine.step()
-    assert waiting.state is SequenceState.WAITING
-    assert not machine.swapper.queue
-    machine.until(running)
 
 
 def test_a_next_turn_stores_what_is_new(machine: SwappingMachine) -> None:

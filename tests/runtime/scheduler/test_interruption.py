@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentrt.priority import Priority
+from agentrt.runtime.heg.kernel import Role
 from agentrt.runtime.scheduler.policy import POLICIES
 from tests.hypothesis_profiles import examples
 from tests.runtime.scheduler.machine import BLOCK, QUANTUM, Machine, policy
@@ -18,7 +19,7 @@ PROMPT = 96
 
 
 def machine(**settings: Any) -> Machine:
-    return Machine(interruptible_s=4 * QUANTUM, max_chunk_tokens=PROMPT, blocks=256, **settings)
+    return Machine(**{"interruptible_s": 4 * QUANTUM, "max_chunk_tokens": PROMPT, "blocks": 256} | settings)
 
 
 def test_kernels_of_background_prompts_alone_are_longer_than_the_quantum() -> None:
@@ -49,7 +50,6 @@ def test_an_interrupted_kernel_runs_again_after_what_is_more_urgent(kernels: int
         one.until(one.add(5, answer=2))
     assert one.scheduler.statistics().preemptions == background.preemptions == asked
     again = one.step()
-    assert again is not None
     assert again.scheduled.batch is interrupted.scheduled.batch
     assert again.scheduled.kernel is interrupted.scheduled.kernel
     one.until(background)
@@ -78,22 +78,16 @@ def test_frequent_questions_do_not_starve_a_prompt(between_s: float) -> None:
     background = one.add(4 * PROMPT, Priority.PROACTIVE)
     interruptions, asked = 0, 0.0
     while background not in one.first:
-        (decision,) = one.scheduler.schedule(one.now)
-        seconds = decision.cost.seconds
-        if decision.batch.interruptible and one.now < asked + between_s < one.now + seconds:
-            one.now = asked + between_s
-            one.scheduler.interrupt_kernel(decision.role)
+        one.schedule()
+        kernel = one.running[Role.DECODE]
+        if kernel.scheduled.batch.interruptible and one.now < asked + between_s < kernel.end:
+            one.interrupt(asked + between_s - one.now)
             interruptions += 1
         else:
-            one.now += seconds
-            completed = one.scheduler.complete_kernel(decision.role, one.now)
-            for chunk in completed.chunks if completed else ():
-                if chunk.samples:
-                    one._sample(chunk)
+            one.step()
         if one.now >= asked + between_s:
             asked = one.now
             one.add(2, answer=1)
-        one.scheduler.check_integrity()
         assert one.now < 20
     assert interruptions <= 3
 
@@ -165,31 +159,20 @@ STEP = st.one_of(
 def test_everything_is_served_whatever_is_interrupted(
     steps: list[tuple[str, Any]], blocks: int, given_tokens: int
 ) -> None:
-    one = Machine(
-        interruptible_s=4 * QUANTUM,
-        max_chunk_tokens=PROMPT,
-        blocks=blocks,
-        policy=policy(promote_after_s=0.3),
-    )
+    one = machine(blocks=blocks, policy=policy(promote_after_s=0.3))
     alive = []
     for action, value in steps:
         if action == "kernels":
             for _ in range(value):
                 one.step()
         elif action == "interrupt":
-            (*_, kernel) = one.schedule() or (None,)
-            one.running.clear()
-            if kernel is None:
-                continue
-            urgent = one.scheduler.queues.has_reactive_work
-            if kernel.batch.interruptible and len(kernel.kernel.segments) == 1:
-                assert not urgent or kernel.cost.seconds <= QUANTUM
-                one.now += min(value, kernel.cost.seconds)
-                one.scheduler.interrupt_kernel(kernel.role)
-                continue
-            # It runs to its end.
-            one.running[kernel.role] = one.log[-1]
-            one.step()
+            one.schedule()
+            for kernel in [each.scheduled for each in one.running.values()]:
+                if kernel.batch.interruptible and len(kernel.kernel.segments) == 1:
+                    assert not one.scheduler.queues.has_reactive_work or kernel.cost.seconds <= QUANTUM
+                    one.interrupt(min(value, kernel.cost.seconds))
+                else:
+                    one.step()
         elif action == "cancel":
             if alive:
                 one.scheduler.finish(alive.pop(value % len(alive)))

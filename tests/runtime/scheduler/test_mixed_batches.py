@@ -47,7 +47,6 @@ def test_background_joins_decodes_beside_a_reactive_prompt_that_waits_for_memory
     machine.until(user, first=True)
     waiting = machine.add(36, answer=1)
     kernel = machine.step()
-    assert kernel is not None
     assert waiting.state is SequenceState.WAITING
     assert kernel.ids == [user.id, background.id]
 
@@ -126,7 +125,6 @@ def paused_mixed_batch(*, share_sampled: bool) -> tuple[Machine, list[Sequence]]
     kernel = machine.step()
     while kernel is not None and (len(kernel.chunks) < 3 or kernel.scheduled.kernel.last):
         kernel = machine.step()
-    assert kernel is not None
     assert all(sequence.computed_tokens % 4 for sequence in sequences[:2])
     return machine, sequences
 

@@ -86,7 +86,6 @@ def test_background_decodes_are_backfilled_up_to_b_max() -> None:
     user = machine.add(2, answer=50)
     machine.until(user, first=True)
     batch = machine.step()
-    assert batch is not None
     # Eight sequences decode as fast as one here, a ninth costs more.
     assert batch.ids == [user.id, *(sequence.id for sequence in background[:7])]
 
@@ -100,7 +99,6 @@ def test_backfill_counts_the_attention_to_the_past_of_those_that_join() -> None:
     user = machine.add(2, answer=50)
     machine.until(user, first=True)
     batch = machine.step()
-    assert batch is not None
     assert batch.ids == [user.id, background[0].id]
 
 
@@ -244,7 +242,6 @@ def test_sequence_finished_in_a_preempted_batch_drops_it_at_once() -> None:
     sequence = machine.add(16, PROACTIVE)
     machine.step()
     batch = machine.scheduler._batches.containing(sequence)
-    assert batch is not None
     machine.scheduler.finish(sequence)
     assert machine.pool.free == 64
     assert machine.scheduler.take_dropped_contexts() == [batch.context]

@@ -17,10 +17,13 @@ from agentrt.runtime.structured_output.grammar_compiler import GrammarCompiler, 
 from agentrt.runtime.structured_output.grammars import json_grammar
 
 
+def new_compiler(tokenizer: Tokenizer, **limits: int) -> GrammarCompiler:
+    return GrammarCompiler(tokenizer.token_bytes, min(tokenizer.end_token_ids), **limits)
+
+
 @pytest.fixture
 def compiler(tokenizer: Tokenizer) -> GrammarCompiler:
-    assert tokenizer.token_bytes is not None
-    return GrammarCompiler(tokenizer.token_bytes, min(tokenizer.end_token_ids))
+    return new_compiler(tokenizer)
 
 
 class Compilations:
@@ -83,10 +86,7 @@ def test_only_a_few_grammars_are_kept(compiler: GrammarCompiler) -> None:
 
 
 def test_kept_grammars_have_few_bytes(tokenizer: Tokenizer, compilations: Compilations) -> None:
-    assert tokenizer.token_bytes is not None
-    compiler = GrammarCompiler(
-        tokenizer.token_bytes, min(tokenizer.end_token_ids), max_cached_bytes=2 * 2**20
-    )
+    compiler = new_compiler(tokenizer, max_cached_bytes=2 * 2**20)
     small = 'start: "small"'
     compiler.compile(small, "tools")
     for number in range(20):
@@ -200,9 +200,8 @@ def test_ordinary_keywords_are_compiled(compiler: GrammarCompiler, schema: dict[
 def test_a_grammar_whose_states_are_used_up_is_compiled_again(
     tokenizer: Tokenizer, compilations: Compilations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert tokenizer.token_bytes is not None
     monkeypatch.setattr(module, "_MAX_LEXER_STATES", 300)
-    compiler = GrammarCompiler(tokenizer.token_bytes, min(tokenizer.end_token_ids))
+    compiler = new_compiler(tokenizer)
     schema = {"type": "string", "pattern": "^.*a.{60}$"}
     answer = compile_schema(compiler, schema).deep_copy()
     for token in tokenizer.encode('"' + "abba" * 100):
@@ -236,8 +235,7 @@ def test_the_search_for_the_wrong_part_may_be_cancelled(
 def test_patterns_that_slow_down_backtracking_engines_are_quick_or_refused(
     tokenizer: Tokenizer, pattern: str
 ) -> None:
-    assert tokenizer.token_bytes is not None
-    compiler = GrammarCompiler(tokenizer.token_bytes, min(tokenizer.end_token_ids))
+    compiler = new_compiler(tokenizer)
     grammar = f'start: %json {{"type": "string", "pattern": "{pattern}"}}'
     try:
         matcher = compiler.compile(grammar, "tools").deep_copy()

@@ -115,7 +115,6 @@ def test_an_answer_that_takes_too_much_work(
 ) -> None:
     patterns = [{"type": "string", "pattern": f"^(.*a){{{number}}}.*b"} for number in range(400)]
     matcher = manager.matcher(None, {"anyOf": patterns})
-    assert matcher is not None
     while not matcher.must_end:
         allowed = matcher.mask_logits(np.zeros(matcher._vocabulary_size, np.float32))
         matcher.accept_token(int(allowed.argmax()))

@@ -35,7 +35,6 @@ def follow(
 ) -> str | None:
     """Return how far ``text`` can be written, or None if it may be the whole answer."""
     matcher = manager.matcher(choice, schema)
-    assert matcher is not None
     for position, token in enumerate([*text.encode(), END]):
         if matcher.active and not np.isfinite(matcher.mask_logits(np.zeros(257, np.float32))[token]):
             return text[:position]

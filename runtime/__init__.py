@@ -60,7 +60,8 @@ _NAMES = {
     ".contexts.table": "ContextTable",
     ".engine.engine_group": "EngineGroup",
     ".engine.logprobs": "TokenLogprobs",
-    ".engine.output.generation": "CallAnswered FinishReason Finished Generation GenerationEvent LogprobsDelta Timing Usage",
+    ".engine.output.generation": "CallAnswered FinishReason Finished Generation GenerationEvent LogprobsDelta"
+    " Timing Usage",
     ".engine.output.stream": "GenerationStream",
     ".engine.statistics": "EngineStatistics",
     ".kv.saved_contexts": "SavedContexts",

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .contexts.service import ContextStream as ContextStream
     from .contexts.table import ContextTable as ContextTable
     from .engine.engine_group import EngineGroup as EngineGroup
+    from .engine.engine_status import EngineStatistics as EngineStatistics
     from .engine.logprobs import TokenLogprobs as TokenLogprobs
     from .engine.output.generation import CallAnswered as CallAnswered
     from .engine.output.generation import Finished as Finished
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from .engine.output.generation import Timing as Timing
     from .engine.output.generation import Usage as Usage
     from .engine.output.stream import GenerationStream as GenerationStream
-    from .engine.statistics import EngineStatistics as EngineStatistics
     from .kv.saved_contexts import SavedContexts as SavedContexts
     from .local.service import LocalRuntime as LocalRuntime
     from .local.service import RuntimeStatistics as RuntimeStatistics
@@ -63,7 +63,7 @@ _NAMES = {
     ".engine.output.generation": "CallAnswered FinishReason Finished Generation GenerationEvent LogprobsDelta"
     " Timing Usage",
     ".engine.output.stream": "GenerationStream",
-    ".engine.statistics": "EngineStatistics",
+    ".engine.engine_status": "EngineStatistics",
     ".kv.saved_contexts": "SavedContexts",
     ".local.service": "LocalRuntime RuntimeStatistics",
     ".model.directory": "find_model",

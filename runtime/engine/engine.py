@@ -29,9 +29,8 @@ from ..xpu.watchdog import LostThread
 from .cost_refinement import CostRefinement
 from .engine_group import EngineGroup, EngineGroupMember
 from .engine_request import EngineRequest, EngineRequestBuilder, SubmitOptions
-from .engine_status import EngineStatus
+from .engine_status import EngineStatistics, EngineStatus
 from .output_processor import OutputProcessor
-from .statistics import EngineStatistics
 from .trace import Trace
 
 _RECLAIM_AFTER_S: Final = 30.0

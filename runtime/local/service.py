@@ -22,12 +22,11 @@ from ..contexts.table import ContextTable
 from ..drafting.drafter_selector import DrafterSelector
 from ..engine.engine_group import EngineGroup
 from ..engine.engine_request import OutputListener
-from ..engine.engine_status import EngineStatus
+from ..engine.engine_status import EngineStatistics, EngineStatus
 from ..engine.output.generation import Generation, GenerationEvent
 from ..engine.output.generation_span import GenerationSpan, generation_span
 from ..engine.output.pending import PendingGeneration
 from ..engine.output.stream import GenerationStream
-from ..engine.statistics import EngineStatistics
 from ..engine.trace import Trace
 from ..kv.saved_contexts import SavedContexts
 from ..kv.store.store import ContextStore, StoreStatistics

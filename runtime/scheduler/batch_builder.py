@@ -65,7 +65,8 @@ class BatchBuilder:
         of their own, with backfill.
         """
         chunks = self._schedule_chunks(stage, level)
-        if stage is Stage.MIXED and not self.policy.mixed_batches and not _has_prompt(chunks):
+        needs_prompt = stage is Stage.MIXED and not self.policy.mixed_batches
+        if needs_prompt and not any(chunk.sequence.needs_prefill for chunk in chunks):
             return None
         self._draft_lengths.shorten(chunks, self.graph.decode_seconds)
         longer_s = self._interruptible_s(chunk.sequence for chunk in chunks)
@@ -379,7 +380,3 @@ class BatchBuilder:
         """
         batch = self.batches.containing(sequence)
         return batch is None or (batch.running_on is None and batch.stage is not Stage.DECODE)
-
-
-def _has_prompt(chunks: list[ScheduledChunk]) -> bool:
-    return any(chunk.sequence.needs_prefill for chunk in chunks)

@@ -20,104 +20,63 @@ from agentrt.concurrency.interrupts import interrupts_deferred
 from agentrt.extras import needs_extra
 
 if TYPE_CHECKING:
-    from .config import RuntimeConfig
-    from .contexts.context import Context, ContextKind
-    from .contexts.service import ContextService, ContextStream
-    from .contexts.table import ContextTable
-    from .engine.engine_group import EngineGroup
-    from .engine.logprobs import TokenLogprobs
-    from .engine.output.generation import (
-        CallAnswered,
-        Finished,
-        FinishReason,
-        Generation,
-        GenerationEvent,
-        LogprobsDelta,
-        Timing,
-        Usage,
-    )
-    from .engine.output.stream import GenerationStream
-    from .engine.statistics import EngineStatistics
-    from .kv.saved_contexts import SavedContexts
-    from .local.service import LocalRuntime, RuntimeStatistics
-    from .model.directory import find_model
-    from .model.opening import OpeningStep
-    from .pool.embedding_model import EmbeddingModel, Embeddings, Pooling
-    from .pool.model_pool import ModelPool, PoolConfig
-    from .pool.pooled_model import PooledModel
-    from .request.options import GenerationOptions
-    from .request.raw_prompt import RawPrompt
-    from .request.sampling_params import SamplingParams
+    from .config import RuntimeConfig as RuntimeConfig
+    from .contexts.context import Context as Context
+    from .contexts.context import ContextKind as ContextKind
+    from .contexts.service import ContextService as ContextService
+    from .contexts.service import ContextStream as ContextStream
+    from .contexts.table import ContextTable as ContextTable
+    from .engine.engine_group import EngineGroup as EngineGroup
+    from .engine.engine_status import EngineStatistics as EngineStatistics
+    from .engine.logprobs import TokenLogprobs as TokenLogprobs
+    from .engine.output.generation import CallAnswered as CallAnswered
+    from .engine.output.generation import Finished as Finished
+    from .engine.output.generation import FinishReason as FinishReason
+    from .engine.output.generation import Generation as Generation
+    from .engine.output.generation import GenerationEvent as GenerationEvent
+    from .engine.output.generation import LogprobsDelta as LogprobsDelta
+    from .engine.output.generation import Timing as Timing
+    from .engine.output.generation import Usage as Usage
+    from .engine.output.stream import GenerationStream as GenerationStream
+    from .kv.saved_contexts import SavedContexts as SavedContexts
+    from .local.service import LocalRuntime as LocalRuntime
+    from .local.service import RuntimeStatistics as RuntimeStatistics
+    from .model.directory import find_model as find_model
+    from .model.opening import OpeningStep as OpeningStep
+    from .pool.embedding_model import EmbeddingModel as EmbeddingModel
+    from .pool.embedding_model import Embeddings as Embeddings
+    from .pool.embedding_model import Pooling as Pooling
+    from .pool.model_pool import ModelPool as ModelPool
+    from .pool.model_pool import PoolConfig as PoolConfig
+    from .pool.pooled_model import PooledModel as PooledModel
+    from .request.options import GenerationOptions as GenerationOptions
+    from .request.options import RawPrompt as RawPrompt
+    from .request.sampling_params import SamplingParams as SamplingParams
 
-__all__ = [
-    "CallAnswered",
-    "Context",
-    "ContextKind",
-    "ContextService",
-    "ContextStream",
-    "ContextTable",
-    "EmbeddingModel",
-    "Embeddings",
-    "EngineGroup",
-    "EngineStatistics",
-    "FinishReason",
-    "Finished",
-    "Generation",
-    "GenerationEvent",
-    "GenerationOptions",
-    "GenerationStream",
-    "LocalRuntime",
-    "LogprobsDelta",
-    "ModelPool",
-    "OpeningStep",
-    "PoolConfig",
-    "PooledModel",
-    "Pooling",
-    "RawPrompt",
-    "RuntimeConfig",
-    "RuntimeStatistics",
-    "SamplingParams",
-    "SavedContexts",
-    "Timing",
-    "TokenLogprobs",
-    "Usage",
-    "find_model",
-]
-
-_DEFINED_IN = {
-    "CallAnswered": ".engine.output.generation",
-    "Context": ".contexts.context",
-    "ContextKind": ".contexts.context",
-    "ContextService": ".contexts.service",
-    "ContextStream": ".contexts.service",
-    "ContextTable": ".contexts.table",
-    "EmbeddingModel": ".pool.embedding_model",
-    "Embeddings": ".pool.embedding_model",
-    "EngineGroup": ".engine.engine_group",
-    "EngineStatistics": ".engine.statistics",
-    "FinishReason": ".engine.output.generation",
-    "Finished": ".engine.output.generation",
-    "Generation": ".engine.output.generation",
-    "GenerationEvent": ".engine.output.generation",
-    "GenerationOptions": ".request.options",
-    "GenerationStream": ".engine.output.stream",
-    "LocalRuntime": ".local.service",
-    "LogprobsDelta": ".engine.output.generation",
-    "ModelPool": ".pool.model_pool",
-    "OpeningStep": ".model.opening",
-    "PoolConfig": ".pool.model_pool",
-    "PooledModel": ".pool.pooled_model",
-    "Pooling": ".pool.embedding_model",
-    "RawPrompt": ".request.raw_prompt",
-    "RuntimeConfig": ".config",
-    "RuntimeStatistics": ".local.service",
-    "SavedContexts": ".kv.saved_contexts",
-    "SamplingParams": ".request.sampling_params",
-    "Timing": ".engine.output.generation",
-    "TokenLogprobs": ".engine.logprobs",
-    "Usage": ".engine.output.generation",
-    "find_model": ".model.directory",
+_NAMES = {
+    ".config": "RuntimeConfig",
+    ".contexts.context": "Context ContextKind",
+    ".contexts.service": "ContextService ContextStream",
+    ".contexts.table": "ContextTable",
+    ".engine.engine_group": "EngineGroup",
+    ".engine.logprobs": "TokenLogprobs",
+    ".engine.output.generation": "CallAnswered FinishReason Finished Generation GenerationEvent LogprobsDelta"
+    " Timing Usage",
+    ".engine.output.stream": "GenerationStream",
+    ".engine.engine_status": "EngineStatistics",
+    ".kv.saved_contexts": "SavedContexts",
+    ".local.service": "LocalRuntime RuntimeStatistics",
+    ".model.directory": "find_model",
+    ".model.opening": "OpeningStep",
+    ".pool.embedding_model": "EmbeddingModel Embeddings Pooling",
+    ".pool.model_pool": "ModelPool PoolConfig",
+    ".pool.pooled_model": "PooledModel",
+    ".request.options": "GenerationOptions RawPrompt",
+    ".request.sampling_params": "SamplingParams",
 }
+_DEFINED_IN = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+__all__ = list(_DEFINED_IN)
 
 
 def __getattr__(name: str) -> Any:

@@ -131,12 +131,6 @@ class RuntimeConfig(Settings, strict=True):
     for the keyring of the system. A folder is encrypted from its first context on, for all models, or not at
     all."""
 
-    @model_validator(mode="after")
-    def _contexts_are_kept(self) -> Self:
-        if self.context_key is not None and self.context_folder is None:
-            raise ValueError("context_key encrypts a context_folder. Set it, too, or leave it out.")
-        return self
-
     context_compression: float | None = Field(default=None, gt=0, le=1)
     """Bytes of stored contexts over those that they have at 8 bits a number, everything counted: LLMS's
     global ratio, 0.5 in the paper. Chunks that carry little information get fewer bits. When a model is first
@@ -147,7 +141,9 @@ class RuntimeConfig(Settings, strict=True):
     """Share by which :attr:`context_compression` may increase perplexity."""
 
     @model_validator(mode="after")
-    def _histories_are_drafted_from(self) -> Self:
+    def _settings_have_what_they_need(self) -> Self:
+        if self.context_key is not None and self.context_folder is None:
+            raise ValueError("context_key encrypts a context_folder. Set it, too, or leave it out.")
         if self.history_folder is not None and not self.drafts:
             raise ValueError("history_folder keeps answers to draft from. Set drafts=True, or leave it out.")
         return self

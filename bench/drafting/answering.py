@@ -89,7 +89,7 @@ class AnsweringRuntime:
     @property
     def vocabulary_size(self) -> int:
         """Number of tokens of the model."""
-        return self._runtime._input_processor._vocabulary_size
+        return self._runtime._vocabulary_size
 
     def prefill(self, prompt: Prompt) -> float:
         """Compute a prompt into the prefix cache, where its answers find it; return the seconds it took."""

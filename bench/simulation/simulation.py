@@ -136,14 +136,14 @@ class Simulation:
         for role in self.scheduler.hung_kernels(self.clock.now):
             self._platform.xpus[role].rebuild()
             if role is Role.PREFILL:
-                self.scheduler.reset_graphs()
+                self.scheduler.switcher.reset()
             for sequence in self.scheduler.fail_kernel(role, hung=True):
                 del self._alive[sequence]
         self._dispatch()
 
     def _graph_loaded(self, loaded: GraphLoaded) -> None:
         self.graph_loads.append(loaded)
-        self.scheduler.end_graph_load(loaded.load, failed=loaded.error is not None)
+        self.scheduler.switcher.end_load(loaded.load, failed=loaded.error is not None)
         self._dispatch()
 
     def _kernel_done(self, done: KernelDone) -> None:

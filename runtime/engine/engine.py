@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import logging
 import threading
@@ -9,12 +10,11 @@ from collections import abc
 from collections.abc import Callable
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, Unpack
 
 from agentrt.errors import AgentRTError, EngineFailedError, RuntimeClosedError
 from agentrt.priority import Priority
 
-from ..drafting.drafter import DraftCompleter, Drafter
 from ..heg.kernel import BatchContext, Role
 from ..heg.refinement import ProfileRefiner
 from ..kv.compression.levels import AttentionMass
@@ -28,12 +28,9 @@ from ..xpu.protocol import GraphLoaded, KernelDone, Platform
 from ..xpu.watchdog import LostThread
 from .cost_refinement import CostRefinement
 from .engine_group import EngineGroup, EngineGroupMember
-from .engine_request import EngineRequest, OutputListener, ToolCache
-from .engine_status import EngineStatus
-from .kernel_runner import InlineRunner, KernelRunner, ThreadedRunner
+from .engine_request import EngineRequest, EngineRequestBuilder, SubmitOptions
+from .engine_status import EngineStatistics, EngineStatus
 from .output_processor import OutputProcessor
-from .request_builder import EngineRequestBuilder
-from .statistics import EngineStatistics, engine_statistics
 from .trace import Trace
 
 _RECLAIM_AFTER_S: Final = 30.0
@@ -79,45 +76,33 @@ class Engine:
         self._reclaimed = False
         self._next_reclaim = self._progress + _RECLAIM_AFTER_S
         self._stopped = threading.Event()
-        self._runner: KernelRunner = ThreadedRunner(platform.xpus)
-        if len(platform.xpus) == 1:
-            self._runner = InlineRunner(platform.xpus[Role.DECODE])
+        self._inline = platform.xpus[Role.DECODE] if len(platform.xpus) == 1 else None
+        """The only XPU. Its kernels run on the engine thread, which has nothing else to do."""
         self._member = EngineGroupMember(
-            group or EngineGroup(), self._wake, self._runner.interrupt, scheduler.policy.promoted_stride
+            group or EngineGroup(), self._wake, self._interrupt, scheduler.policy.promoted_stride
         )
         self._costs = CostRefinement(refiner, scheduler, self._member)
         if swapper is not None:
-            swapper.start(self._post_loads, self._post_copied)
+            swapper.start(
+                functools.partial(self._post, self._chunks_loaded),
+                functools.partial(self._post, scheduler.swap_outs.release),
+            )
         self._start_thread()
 
-    def submit(
-        self,
-        request: Request,
-        *,
-        listener: OutputListener | None = None,
-        drafters: abc.Sequence[Drafter] = (),
-        completer: DraftCompleter | None = None,
-        tool_cache: ToolCache | None = None,
-    ) -> EngineRequest:
+    def submit(self, request: Request, **options: Unpack[SubmitOptions]) -> EngineRequest:
         """Queue ``request`` and return at once; its ``output`` is set when it has ended. Thread-safe.
-
-        ``listener`` is called on the engine thread and must not block; if it raises, the request ends with
-        its error. ``drafters`` draft tokens, the first preferred, ``completer`` completes their
-        drafts, ``tool_cache`` answers tool turns.
 
         Raises:
             InvalidRequestError: the prompt is empty.
             RuntimeClosedError, EngineFailedError: the engine no longer runs.
         """
-        submitted = self._builder.build(
-            request, listener=listener, drafters=drafters, completer=completer, tool_cache=tool_cache
-        )
+        submitted = self._builder.build(request, **options)
         with self._lock:
             if self._shutdown is not None:
                 raise self._shutdown_error()
             self._commands.put((self._outputs.add, submitted))
         if request.priority is Priority.REACTIVE:
-            self._runner.interrupt()  # it is known to the engine thread already
+            self._interrupt()  # it is known to the engine thread already
         return submitted
 
     def cancel(self, request: EngineRequest) -> None:
@@ -181,12 +166,11 @@ class Engine:
 
     def statistics(self) -> EngineStatistics:
         """Return the counters. Cheap, and callable from any thread at any time."""
-        outputs = self._outputs
         pauses = self._member.paused and not self._member.reactive
-        busy = not pauses and (bool(outputs) or not self._commands.empty())
-        return engine_statistics(
-            self._scheduler,
-            outputs,
+        busy = not pauses and (bool(self._outputs) or not self._commands.empty())
+        return EngineStatistics(
+            **dataclasses.asdict(self._scheduler.statistics()),
+            **self._outputs.counters,
             kernels=self._kernels,
             rebuilds=self._rebuilds,
             graph_loads=self._graph_loads,
@@ -223,7 +207,7 @@ class Engine:
         """Close the platform and end every request with the reason of the shutdown."""
         self._member.leave()
         self._platform.close()
-        self._costs.close()
+        self._costs.refine()
         for role in self._scheduler.busy_roles:
             self._scheduler.fail_kernel(role, hung=False)
         not_added: list[EngineRequest] = []
@@ -249,7 +233,8 @@ class Engine:
     def _run_commands(self, *, wait: bool) -> bool:
         """Run the queued commands, or ``wait`` for one until a timeout; False when closed."""
         commands = self._commands
-        self._runner.allow_kernels()  # before the commands of those who interrupt
+        if self._inline is not None:
+            self._inline.allow_kernels()  # before the commands of those who interrupt
         while wait or not commands.empty():
             try:
                 command = commands.get(timeout=self._wait_timeout())
@@ -295,7 +280,8 @@ class Engine:
         self._release_dropped()
         ended = [self._start_kernel(kernel, now) for kernel in scheduled]
         if (load := self._scheduler.next_graph_load()) is not None:
-            self._platform.xpus[Role.PREFILL].load(load, self._post_loaded)
+            post = functools.partial(self._post, self._graph_loaded)
+            self._platform.xpus[Role.PREFILL].load(load, post)
         if ended and all(ended):
             return True  # no kernel runs that could hang
         hung = self._scheduler.hung_kernels(self._platform.now())
@@ -310,15 +296,20 @@ class Engine:
             return True
         paused = member.paused
         may_run = member.update(
-            reactive=self._scheduler.has_reactive_work, promoted=self._scheduler.has_promoted_work
+            reactive=self._scheduler.queues.has_reactive_work, promoted=bool(self._scheduler.queues.promoted)
         )
         if paused and may_run:
             self._progress = now
         return may_run
 
+    def _interrupt(self) -> None:
+        """End an interruptible kernel that runs, or runs next, as soon as the device can. Thread-safe."""
+        if self._inline is not None:
+            self._inline.interrupt()
+
     def _wake(self) -> None:
         """Have the engine thread schedule again; called on the threads of other engines."""
-        self._commands.put((lambda _: None, None))
+        self._post(lambda _: None, None)
 
     def _start_kernel(self, scheduled: ScheduledKernel, now: float) -> bool:
         """Start a kernel; return whether it has ended already."""
@@ -330,42 +321,37 @@ class Engine:
             context.inputs = inputs_of(batch.chunks)
             if batch.stage is not Stage.DECODE:  # its sequences started with their prompts
                 self._outputs.mark_started(batch, now)
-        done = self._runner.start(
-            scheduled,
+        kernel, role = scheduled.kernel, scheduled.role
+        if self._inline is None:
+            self._platform.xpus[role].submit(
+                kernel, context, functools.partial(self._post, self._kernel_done)
+            )
+            return False
+        done = self._inline.run(
+            kernel,
+            context,
             self._scheduler.hang_timeout_s(scheduled.cost),
-            post=self._post,
-            on_lost=functools.partial(self._start_thread, scheduled.role),
+            functools.partial(self._start_thread, role),
+            interruptible=batch.interruptible and len(kernel.segments) == 1,
         )
         if done is not None:
             self._kernel_done(done)
         return done is not None
 
-    def _post(self, done: KernelDone) -> None:
-        """Queue the end of a kernel; called on a thread of an XPU."""
-        self._commands.put((self._kernel_done, done))
-
-    def _post_loaded(self, loaded: GraphLoaded) -> None:
-        """Queue the end of a load; called on a thread of an XPU."""
-        self._commands.put((self._graph_loaded, loaded))
-
-    def _post_loads(self, loads: abc.Sequence[ChunkLoad]) -> None:
-        """Queue the end of loads of chunks; called on a thread of the swapper."""
-        self._commands.put((self._chunks_loaded, loads))
-
-    def _post_copied(self, blocks: abc.Sequence[int]) -> None:
-        """Queue the release of blocks that were swapped out; called on a thread of the swapper."""
-        self._commands.put((self._scheduler.release_swapped_out, blocks))
+    def _post(self, run: Callable[[Any], None], argument: Any) -> None:
+        """Have the engine thread ``run`` something; called on threads of an XPU or of the swapper."""
+        self._commands.put((run, argument))
 
     def _chunks_loaded(self, loads: abc.Sequence[ChunkLoad]) -> None:
         self._progress = self._platform.now()
-        self._scheduler.complete_loads(loads, self._progress)
+        self._scheduler.loads.complete(loads, self._progress)
 
     def _graph_loaded(self, loaded: GraphLoaded) -> None:
         if loaded.error is not None:
             _log.warning("%s", loaded.error)
         self._graph_loads += loaded.error is None
         self._platform.xpus[Role.PREFILL].install_loaded()
-        self._scheduler.end_graph_load(loaded.load, failed=loaded.error is not None)
+        self._scheduler.switcher.end_load(loaded.load, failed=loaded.error is not None)
 
     def _kernel_done(self, done: KernelDone) -> None:
         if done.error is not None:
@@ -396,7 +382,7 @@ class Engine:
         self._rebuilds += 1
         self._platform.xpus[role].rebuild()
         if role is Role.PREFILL:
-            self._scheduler.reset_graphs()
+            self._scheduler.switcher.reset()
         self._outputs.fail_faulty(self._scheduler.fail_kernel(role, hung=True), None)
         self._outputs.apply_memory_limit()
 

@@ -108,9 +108,5 @@ class EngineGroupMember:
         with group.lock:
             if self in group.members:
                 group.members.remove(self)
-                self.wake = self.interrupt = _do_nothing  # else the engine would stay in memory
+                self.wake = self.interrupt = lambda: None  # else the engine would stay in memory
                 group.wake_paused()
-
-
-def _do_nothing() -> None:
-    pass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import abc
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from agentrt.errors import (
     AgentRTError,
@@ -25,6 +26,11 @@ from .logprobs import Logits
 from .sampler import sample_batch
 from .trace import Trace, TracedAnswer, TracedRequest
 
+_COUNTERS: Final = (
+    *("steps", "computed_tokens", "cached_tokens", "sampled_tokens", "drafted_tokens", "accepted_tokens"),
+    *("given_tokens", "answered_calls", "finished", "cancelled", "failed"),
+)
+
 
 class OutputProcessor:
     """The requests that have not ended, by the id of their sequence. Used on the engine thread only."""
@@ -34,10 +40,8 @@ class OutputProcessor:
         self._scheduler = scheduler
         self._now = now
         self._requests: dict[int, EngineRequest] = {}
-        # Counters: see EngineStatistics.
-        self.steps = self.computed = self.cached = self.sampled = 0
-        self.drafted = self.accepted = self.given = self.answered_calls = 0
-        self.finished = self.cancelled = self.failed = 0
+        self.counters = dict.fromkeys(_COUNTERS, 0)
+        """By their names in :class:`EngineStatistics`."""
         self.traces: tuple[Trace, ...] = ()
         """Records of what happens; see :meth:`Engine.add_trace`."""
 
@@ -50,8 +54,10 @@ class OutputProcessor:
         blocks = self._scheduler.block_manager
         return EngineStatus(
             requests=tuple(
-                RequestStatus.of(self._requests[sequence.id], self._scheduler.prefill_seconds_left(sequence))
-                for sequence in self._scheduler.in_serving_order(most)
+                RequestStatus.of(
+                    self._requests[sequence.id], self._scheduler.queues.prefill_seconds_left(sequence)
+                )
+                for sequence in self._scheduler.queues.in_serving_order(most)
             ),
             held_contexts=tuple(blocks.held_contexts),
             swapped_blocks=blocks.swapped_blocks,
@@ -77,7 +83,7 @@ class OutputProcessor:
     def cancel(self, request: EngineRequest) -> None:
         """End a request in any state; without effect if it has ended."""
         if request.sequence.id in self._requests:
-            self.cancelled += 1
+            self.counters["cancelled"] += 1
             self._finish(request, "cancelled")
 
     def hold_for_next_turn(self, request: EngineRequest) -> None:
@@ -132,12 +138,12 @@ class OutputProcessor:
 
     def process_batch(self, batch: Batch, now: float) -> None:
         """Sample from the logits of a completed batch."""
-        self.steps += 1
+        self.counters["steps"] += 1
         sampling: list[tuple[EngineRequest | None, ScheduledChunk]] = []
         first_rows: list[int] = []
         rows = 0
         for chunk in batch.chunks:
-            self.computed += chunk.length + len(chunk.draft)
+            self.counters["computed_tokens"] += chunk.length + len(chunk.draft)
             if chunk.samples:
                 # None: the request ended while the batch was running.
                 sampling.append((self._requests.get(chunk.sequence.id), chunk))
@@ -176,8 +182,8 @@ class OutputProcessor:
                 self._fail(request, token)
                 return
             accepted = position < len(draft) and token == draft[position]
-            self.drafted += position < len(draft)
-            self.accepted += accepted
+            self.counters["drafted_tokens"] += position < len(draft)
+            self.counters["accepted_tokens"] += accepted
             if not self._append_token(request, token, now, computed=accepted):
                 return
             if not accepted:
@@ -191,11 +197,11 @@ class OutputProcessor:
         Returns:
             Whether the next token is to be sampled.
         """
-        self.sampled += 1
+        self.counters["sampled_tokens"] += 1
         sequence = request.sequence
         if request.first_token is None:
             request.first_token = now
-            self.cached += sequence.cached_tokens or 0
+            self.counters["cached_tokens"] += sequence.cached_tokens or 0
         sequence.tokens.append(token)
         if computed:
             self._scheduler.accept_draft_token(sequence)
@@ -238,8 +244,8 @@ class OutputProcessor:
         if (text and not self._emit(request, text)) or not self._emit(request, turn):
             return True
         tokens = turn.reply.tokens
-        self.given += len(tokens)
-        self.answered_calls += len(turn.calls)
+        self.counters["given_tokens"] += len(tokens)
+        self.counters["answered_calls"] += len(turn.calls)
         for trace in self.traces:
             names = tuple(call.name for call in turn.calls)
             trace.record_answer(TracedAnswer(request.request_id, self._now(), names))
@@ -258,7 +264,7 @@ class OutputProcessor:
         try:
             request.listener(piece)
         except Exception as error:  # noqa: BLE001 - it becomes the output of this request
-            self.cancelled += 1
+            self.counters["cancelled"] += 1
             self._remove(request, "cancelled")
             request.output.set_exception(error)
             return False
@@ -284,12 +290,12 @@ class OutputProcessor:
         if text and not self._emit(request, text):
             return
         self._remove(request, reason)
-        self.finished += reason != "cancelled"
+        self.counters["finished"] += reason != "cancelled"
         request.finish(reason, self._now())
 
     def _fail(self, request: EngineRequest, error: Exception) -> None:
         """End one request with an error, without effect on the others."""
-        self.failed += 1
+        self.counters["failed"] += 1
         self._remove(request, "failed")
         request.output.set_exception(error)
 

@@ -6,7 +6,7 @@ import hashlib
 import math
 import secrets
 from collections.abc import Sequence
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +43,8 @@ class TokenSampler:
         self._step = 0
         self._bias_ids = np.fromiter(params.logit_bias.keys(), np.int64)
         self._bias = np.fromiter(params.logit_bias.values(), np.float32)
-        self._penalties = Penalties.of(params, vocabulary_size, prompt)
+        penalised = params.repetition_penalty != 1.0 or params.frequency_penalty or params.presence_penalty
+        self._penalties = Penalties(params, vocabulary_size, prompt) if penalised else None
         self._uses_raw_logits = self._penalties is None and not len(self._bias_ids)
         self.logprobs: list[TokenLogprobs] = []
         """One entry per sampled token, if the request asks for them; empty otherwise."""
@@ -202,7 +203,7 @@ class Penalties:
     """
 
     def __init__(self, params: SamplingParams, vocabulary_size: int, prompt: Sequence[int]) -> None:
-        """See :meth:`of`."""
+        """The request has this ``prompt``."""
         self._repetition = np.float32(params.repetition_penalty)
         self._frequency = params.frequency_penalty
         self._presence = params.presence_penalty
@@ -214,14 +215,6 @@ class Penalties:
         self._subtracted: NDArray[np.float32] | None = None
         if self._frequency or self._presence:
             self._subtracted = np.zeros(vocabulary_size, np.float32)
-
-    @classmethod
-    def of(cls, params: SamplingParams, vocabulary_size: int, prompt: Sequence[int]) -> Self | None:
-        """Return the penalties of a request with this ``prompt``; None if it has none."""
-        penalised = (
-            params.repetition_penalty != 1.0 or params.frequency_penalty != 0 or params.presence_penalty != 0
-        )
-        return cls(params, vocabulary_size, prompt) if penalised else None
 
     def apply(self, logits: Logits) -> None:
         """Change the ``[vocabulary]`` logits of the next token."""

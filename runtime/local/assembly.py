@@ -20,7 +20,7 @@ from ..contexts.table import ContextTable
 from ..drafting.drafter_selector import AppDrafterSelector
 from ..engine.engine import Engine
 from ..engine.engine_group import EngineGroup
-from ..engine.request_builder import EngineRequestBuilder
+from ..engine.engine_request import EngineRequestBuilder
 from ..heg.refinement import ProfileRefiner
 from ..heg.store import ProfileStore
 from ..kv.block_pool import BlockPool
@@ -32,6 +32,7 @@ from ..model.opening import OnOpeningStep, OpeningStep
 from ..model.tokenizer import Tokenizer
 from ..model.weights_check import WeightsCheck
 from ..request.processor import InputProcessor
+from ..request.prompt_encoder import PromptEncoder
 from ..scheduler.scheduler import Scheduler
 from ..toolcache.renderer import ToolTurnRenderer
 from ..xpu.kv_arena import KVArena
@@ -129,16 +130,16 @@ def assemble_runtime(
             else detect_tool_call_format(tokenizer.chat_template, directory.model_id)
         )
         renderer = ToolTurnRenderer(tokenizer, call_format)
-        input_processor = InputProcessor(
-            tokenizer,
+        prompts = PromptEncoder(
+            tokenizer=tokenizer,
             model_id=directory.model_id,
-            call_format=call_format,
-            constrain_calls=config.constrain_tool_calls,
             context_length=directory.context_length,
             arena_tokens=arena.capacity_tokens,
             memory_bytes=config.memory_bytes,
             vocabulary_size=loaded.vocabulary_size,
-            salts=kept.salts,
+        )
+        input_processor = InputProcessor(
+            prompts, call_format, kept.salts, constrain_calls=config.constrain_tool_calls
         )
         scheduler = Scheduler(
             pool,

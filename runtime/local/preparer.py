@@ -20,7 +20,7 @@ from ..request.options import GenerationOptions, Prompt
 from ..request.preparation import Preparation, unprepared
 from ..request.processor import InputProcessor, as_deadline
 from ..request.request import Request
-from ..request.validation import as_app
+from ..request.validation import check_text
 
 T = TypeVar("T")
 
@@ -77,7 +77,7 @@ class RequestPreparer:
         """
         native_calls.check()
         urgent = (current_priority() if priority is None else priority) == Priority.REACTIVE
-        return await self._threads.run(as_app(app), work, urgent=urgent)
+        return await self._threads.run(check_text(app, "app"), work, urgent=urgent)
 
     def _session(self, app: str, name: str) -> str:
         """Return the id of a session's context; none if it cannot be stored: requests have its text."""

@@ -22,12 +22,11 @@ from ..contexts.table import ContextTable
 from ..drafting.drafter_selector import DrafterSelector
 from ..engine.engine_group import EngineGroup
 from ..engine.engine_request import OutputListener
-from ..engine.engine_status import EngineStatus
+from ..engine.engine_status import EngineStatistics, EngineStatus
 from ..engine.output.generation import Generation, GenerationEvent
 from ..engine.output.generation_span import GenerationSpan, generation_span
 from ..engine.output.pending import PendingGeneration
 from ..engine.output.stream import GenerationStream
-from ..engine.statistics import EngineStatistics
 from ..engine.trace import Trace
 from ..kv.saved_contexts import SavedContexts
 from ..kv.store.store import ContextStore, StoreStatistics
@@ -36,7 +35,7 @@ from ..model.opening import OnOpeningStep, OpeningStep, ignore_step
 from ..request.options import GenerationOptions, Message, Prompt
 from ..request.preparation import Preparation
 from ..request.request import Request
-from ..request.validation import as_app, check_tokens
+from ..request.validation import check_text, check_tokens
 from ..toolcache.drafter import ToolCacheDrafter
 from ..toolcache.outputs import ToolOutputs
 from ..toolcache.tool_turn import ToolTurn
@@ -273,7 +272,7 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
         Raises:
             InvalidRequestError: ``app`` is no string, or one that UTF-8 cannot encode.
         """
-        return ContextService(self, self.context_table, as_app(app))
+        return ContextService(self, self.context_table, check_text(app, "app"))
 
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens of ``text``."""

@@ -15,15 +15,19 @@ from agentrt.priority import Priority, current_priority
 from ..kv.block_hashes import PrefixSalts
 from ..model.tokenizer import Tokenizer
 from ..structured_output.manager import StructuredOutputManager
-from ..structured_output.response_format import response_schema
 from ..structured_output.tool_choice import ToolChoice, parse_tool_choice
-from .options import GenerationOptions, Message, Prompt
+from .options import GenerationOptions, Message, Prompt, RawPrompt
 from .preparation import Preparation
 from .prompt_encoder import PromptEncoder
-from .raw_prompt import RawPrompt
 from .request import Request
 from .sampling_params import SamplingParams
-from .validation import as_app, check_messages, check_prediction, check_tools, plain_json
+from .validation import (
+    check_messages,
+    check_prediction,
+    check_response_format,
+    check_text,
+    check_tools,
+)
 
 MAX_SESSION_CHARACTERS = 256
 
@@ -33,36 +37,17 @@ class InputProcessor:
 
     def __init__(
         self,
-        tokenizer: Tokenizer,
-        *,
-        model_id: str,
+        prompts: PromptEncoder,
         call_format: ToolCallFormat | None,
-        constrain_calls: bool,
-        context_length: int,
-        arena_tokens: int,
-        memory_bytes: int,
-        vocabulary_size: int,
         salts: PrefixSalts,
+        *,
+        constrain_calls: bool,
     ) -> None:
-        """``arena_tokens`` is the capacity of the KV arena, and ``memory_bytes`` its configured size.
-
-        ``salts`` keep the prefixes of apps apart in the prefix cache.
-        """
-        self._tokenizer = tokenizer
-        self._model_id = model_id
+        """``salts`` keep the prefixes of apps apart in the prefix cache."""
+        self._prompts = prompts
+        self._tokenizer = tokenizer = prompts.tokenizer
         self._call_format = call_format
-        self._context_length = context_length
-        self._arena_tokens = arena_tokens
-        self._vocabulary_size = vocabulary_size
         self._salts = salts
-        self._prompts = PromptEncoder(
-            tokenizer,
-            model_id=model_id,
-            context_length=context_length,
-            arena_tokens=arena_tokens,
-            memory_bytes=memory_bytes,
-            vocabulary_size=vocabulary_size,
-        )
         self._shared_prefix = SharedPrefix(tokenizer)
         self._structured_output = StructuredOutputManager(
             call_format, tokenizer.token_bytes, tokenizer.end_token_ids, constrain_calls=constrain_calls
@@ -141,16 +126,14 @@ class InputProcessor:
         checked_messages = [] if isinstance(messages, RawPrompt) else check_messages(messages)
         checked_tools = check_tools(tools)
         choice = self._tool_choice(checked_tools, tool_choice, parallel_tool_calls)
-        schema = response_schema(response_format)
-        if schema is not None:
-            schema = plain_json(schema, "response_format.json_schema.schema")
+        schema = check_response_format(response_format)
         params = SamplingParams(
             stop=(stop,) if isinstance(stop, str) else _as_tuple("stop", stop),
             stop_token_ids=_as_tuple("stop_token_ids", stop_token_ids),
             logit_bias={} if logit_bias is None else logit_bias,
             **sampling,
         )
-        params.check_vocabulary(self._vocabulary_size)
+        params.check_vocabulary(self._prompts.vocabulary_size)
         # The prompt lists all tools, even if only one may be called: earlier calls refer to the others.
         listed = None if choice is None else checked_tools
         if isinstance(messages, RawPrompt):
@@ -165,11 +148,11 @@ class InputProcessor:
             priority=current_priority() if priority is None else _as_priority(priority),
             end_tokens=self._end_tokens(params),
             max_total_tokens=self._max_total_tokens(len(prompt), params),
-            context_length=self._context_length,
+            context_length=self._prompts.context_length,
             arrived=preparation.arrived,
             deadline_s=preparation.deadline_s,
             predicted_token_ids=self._predicted_tokens(check_prediction(prediction), preparation),
-            prefix_salt=self._salts.salt_for(as_app(app)),
+            prefix_salt=self._salts.salt_for(check_text(app, "app")),
             public_salt=self._salts.shared,
             public_tokens=self._public_tokens(shared_prefix, prompt, checked_messages, listed),
             app=app,
@@ -195,7 +178,7 @@ class InputProcessor:
     def _predicted_tokens(self, text: str, preparation: Preparation) -> tuple[int, ...]:
         if not text:
             return ()
-        possible = text[: self._tokenizer.most_characters(self._context_length)]
+        possible = text[: self._tokenizer.most_characters(self._prompts.context_length)]
         escaped = self._tokenizer.escape_special_tokens(possible)
         return tuple(self._tokenizer.encode(escaped, lambda _: preparation.check()))
 
@@ -206,7 +189,7 @@ class InputProcessor:
         if choice is not None and self._call_format is None:
             raise InvalidRequestError(
                 "tools",
-                f"the chat template of {self._model_id} takes no tools. "
+                f"the chat template of {self._prompts.model_id} takes no tools. "
                 "Open it with tool_prompt='auto', or use another model.",
             )
         return choice
@@ -216,7 +199,7 @@ class InputProcessor:
         return stop if params.ignore_eos else stop | self._tokenizer.end_token_ids
 
     def _max_total_tokens(self, prompt_tokens: int, params: SamplingParams) -> int:
-        most = min(self._context_length, self._arena_tokens)
+        most = min(self._prompts.context_length, self._prompts.arena_tokens)
         return most if params.max_tokens is None else min(most, prompt_tokens + params.max_tokens)
 
 

@@ -3,43 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from agentrt.errors import InvalidRequestError, PromptTooLongError
 
 from ..model.tokenizer import Tokenizer
 from .field_names import renamed, sender_names
+from .options import RawPrompt
 from .preparation import Preparation
-from .raw_prompt import RawPrompt
 from .validation import check_text, check_tokens
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PromptEncoder:
     """Renders and tokenizes the prompts of one model. Thread-safe.
 
     Of a prompt that is too long, only as many tokens are computed as show that.
     """
 
-    def __init__(
-        self,
-        tokenizer: Tokenizer,
-        *,
-        model_id: str,
-        context_length: int,
-        arena_tokens: int,
-        memory_bytes: int,
-        vocabulary_size: int,
-    ) -> None:
-        """``arena_tokens`` is the capacity of the KV arena, and ``memory_bytes`` its configured size.
-
-        Error messages state ``memory_bytes``, the value to raise when a prompt does not fit the arena.
-        """
-        self._tokenizer = tokenizer
-        self._model_id = model_id
-        self._context_length = context_length
-        self._arena_tokens = arena_tokens
-        self._memory_bytes = memory_bytes
-        self._vocabulary_size = vocabulary_size
+    tokenizer: Tokenizer
+    model_id: str
+    context_length: int
+    arena_tokens: int
+    """Capacity of the KV arena."""
+    memory_bytes: int
+    """Its configured size: the value to raise when a prompt does not fit."""
+    vocabulary_size: int
 
     def encode_messages(
         self,
@@ -55,9 +45,9 @@ class PromptEncoder:
         """
         preparation.check()
         # Applying a chat template holds Python's global lock.
-        least = max(len(messages), self._tokenizer.least_tokens(_characters([messages, tools])))
+        least = max(len(messages), self.tokenizer.least_tokens(_characters([messages, tools])))
         self._check_length(least, at_least=True)
-        return self._encode(self._tokenizer.render(messages, tools), preparation)
+        return self._encode(self.tokenizer.render(messages, tools), preparation)
 
     def count(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None) -> int:
         """Return the number of tokens of checked messages and tools, also of a prompt that is too long.
@@ -65,7 +55,7 @@ class PromptEncoder:
         Raises:
             InvalidRequestError: the chat template rejects them.
         """
-        return len(self._tokenizer.encode(self._tokenizer.render(messages, tools)))
+        return len(self.tokenizer.encode(self.tokenizer.render(messages, tools)))
 
     def encode_raw(self, prompt: RawPrompt, preparation: Preparation) -> list[int]:
         """Return the tokens of a prompt that has no messages.
@@ -79,11 +69,11 @@ class PromptEncoder:
         with sender_names(_raw_name, "Shorten the prompt"):
             if isinstance(content, str):
                 text = check_text(content, "prompt")
-                self._check_length(self._tokenizer.least_tokens(len(text.strip())), at_least=True)
-                begin = self._tokenizer.text_prefix if prompt.add_special_tokens else ()
+                self._check_length(self.tokenizer.least_tokens(len(text.strip())), at_least=True)
+                begin = self.tokenizer.text_prefix if prompt.add_special_tokens else ()
                 tokens = [*begin, *self._encode(text, preparation)]
             else:
-                tokens = check_tokens(content, self._vocabulary_size, "prompt")
+                tokens = check_tokens(content, self.vocabulary_size, "prompt")
             self._check_length(len(tokens))
         if not tokens:
             raise InvalidRequestError("prompt", "has no tokens. Give at least one.")
@@ -94,25 +84,25 @@ class PromptEncoder:
             preparation.check()
             self._check_length(tokens, at_least=True)
 
-        tokens = self._tokenizer.encode(rendered, progress)
+        tokens = self.tokenizer.encode(rendered, progress)
         self._check_length(len(tokens))
         return tokens
 
     def _check_length(self, prompt_tokens: int, *, at_least: bool = False) -> None:
-        if prompt_tokens >= self._context_length:
+        if prompt_tokens >= self.context_length:
             raise PromptTooLongError(
                 prompt_tokens,
-                self._context_length,
-                f"the context of {self._model_id}",
+                self.context_length,
+                f"the context of {self.model_id}",
                 "use a model with a longer context",
                 at_least=at_least,
             )
-        if prompt_tokens >= self._arena_tokens:
+        if prompt_tokens >= self.arena_tokens:
             raise PromptTooLongError(
                 prompt_tokens,
-                self._arena_tokens,
+                self.arena_tokens,
                 "the KV arena",
-                f"open the runtime with a larger memory_bytes; it is {self._memory_bytes} now",
+                f"open the runtime with a larger memory_bytes; it is {self.memory_bytes} now",
                 at_least=at_least,
             )
 

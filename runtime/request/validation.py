@@ -102,6 +102,34 @@ def check_prediction(prediction: object) -> str:
     return _check_content(prediction.get("content"), "prediction.content")
 
 
+def check_response_format(response_format: object) -> Mapping[str, Any] | None:
+    """Return the JSON schema that ``response_format`` requires of the answer's text; None for any text.
+
+    Raises:
+        InvalidRequestError: it is not one of OpenAI's formats, or has no schema.
+    """
+    if response_format is None:
+        return None
+    kind = response_format.get("type") if isinstance(response_format, Mapping) else None
+    if kind == "text":
+        return None
+    if kind == "json_object":
+        return {"type": "object"}
+    if kind != "json_schema":
+        raise InvalidRequestError(
+            "response_format", "its type must be 'text', 'json_object' or 'json_schema'. Use one of these."
+        )
+    assert isinstance(response_format, Mapping)
+    described = response_format.get("json_schema")
+    schema = described.get("schema") if isinstance(described, Mapping) else None
+    if not isinstance(schema, Mapping):
+        raise InvalidRequestError(
+            "response_format.json_schema", "must be {'name': …, 'schema': {…}}. Give the schema."
+        )
+    plain: dict[str, Any] = plain_json(schema, "response_format.json_schema.schema")
+    return plain
+
+
 def _check_message(message: object, field: str) -> dict[str, Any]:
     if not isinstance(message, Mapping):
         raise InvalidRequestError(field, "must be a dict with 'role' and 'content'. Give one.")
@@ -271,18 +299,3 @@ def _integer(text: str) -> int:
     if not is_finite(integer):
         raise ValueError("an integer beyond the range of 64-bit floats")
     return integer
-
-
-def as_app(app: object) -> str:
-    """Return the name of an app.
-
-    Raises:
-        InvalidRequestError: it is no string, or one that UTF-8 cannot encode.
-    """
-    if not isinstance(app, str):
-        raise InvalidRequestError("app", f"{shown(app)} is not a name. Give a string, or leave it out.")
-    try:
-        app.encode()
-    except UnicodeEncodeError:
-        raise InvalidRequestError("app", f"{shown(app)} is no text that UTF-8 can encode.") from None
-    return app

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from ..heg.kernel import Kernel, Role
 from ..heg.profile import KernelCost
@@ -35,71 +34,46 @@ class ScheduledKernel(NamedTuple):
     """Whether a sequence of ``batch`` was promoted when it started."""
 
 
-class ActiveKernels:
-    """The kernel that each busy XPU executes, and the memory pressure of all together."""
+ActiveKernels: TypeAlias = dict[Role, ScheduledKernel]
+"""The kernel that each busy XPU executes."""
 
-    def __init__(self, policy: Policy) -> None:
-        """Create an empty table. ``policy`` has the pressure thresholds."""
-        self._policy = policy
-        self._by_role: dict[Role, ScheduledKernel] = {}
 
-    def __len__(self) -> int:
-        """How many XPUs are busy."""
-        return len(self._by_role)
+def decide_launch(
+    policy: Policy, active: ActiveKernels, cost: KernelCost, level: int, role: Role, now: float
+) -> LaunchDecision:
+    """Algorithm 1: decide whether a kernel of ``cost``, of a batch of ``level``, may start on ``role``.
 
-    def __contains__(self, role: Role) -> bool:
-        """Whether the XPU of ``role`` is busy."""
-        return role in self._by_role
+    What counts is the sum of the shares of the bandwidth that all kernels would need together. Where at
+    most one of them is memory-intensive they run side by side as long as the memory has that much; two
+    memory-intensive ones do so below the high tier, and backfill only below the low one. By the letter of
+    Algorithm 1 a kernel that alone exceeds the high threshold could never start, and beside it nothing
+    could: not even prefill kernels, which §6.4 wants overlapped.
 
-    def __getitem__(self, role: Role) -> ScheduledKernel:
-        """The kernel on the XPU of ``role``, which is busy."""
-        return self._by_role[role]
-
-    def __iter__(self) -> Iterator[ScheduledKernel]:
-        """All active kernels; the table may change during the iteration."""
-        return iter(tuple(self._by_role.values()))
-
-    def add(self, kernel: ScheduledKernel) -> None:
-        """Enter a kernel that starts on an idle XPU."""
-        self._by_role[kernel.role] = kernel
-
-    def remove(self, role: Role) -> ScheduledKernel:
-        """Remove and return the kernel on ``role``, which has ended or failed."""
-        return self._by_role.pop(role)
-
-    def decide_launch(self, cost: KernelCost, level: int, role: Role, now: float) -> LaunchDecision:
-        """Algorithm 1: decide whether a kernel of ``cost``, of a batch of ``level``, may start on ``role``.
-
-        What counts is the sum of the shares of the bandwidth that all kernels would need together. Where at
-        most one of them is memory-intensive they run side by side as long as the memory has that much; two
-        memory-intensive ones do so below the high tier, and backfill only below the low one. By the letter of
-        Algorithm 1 a kernel that alone exceeds the high threshold could never start, and beside it nothing
-        could: not even prefill kernels, which §6.4 wants overlapped.
-
-        The duration constraint: a less urgent kernel must end before a more urgent batch, whose kernel runs
-        on another XPU, needs the XPU of ``role``.
-        """
-        if not self._by_role:
-            return LaunchDecision.LAUNCH
-        policy, shares = self._policy, [cost.bandwidth_share, *(other.cost.bandwidth_share for other in self)]
-        pressure = sum(shares)
-        intensive = sum(share > policy.intensive_share for share in shares) > 1
-        most_urgent = all(level <= other.batch.level for other in self)
-        if pressure > (policy.high_pressure if intensive else 1.0):
-            return LaunchDecision.WAIT if most_urgent else LaunchDecision.DEFER
-        if most_urgent:
-            return LaunchDecision.LAUNCH
-        if cost.seconds > self._seconds_until_needed(role, level, now):
-            return LaunchDecision.DEFER
-        if intensive and pressure >= policy.low_pressure:
-            return LaunchDecision.DEFER
+    The duration constraint: a less urgent kernel must end before a more urgent batch, whose kernel runs
+    on another XPU, needs the XPU of ``role``.
+    """
+    if not active:
         return LaunchDecision.LAUNCH
+    shares = [cost.bandwidth_share, *(other.cost.bandwidth_share for other in active.values())]
+    pressure = sum(shares)
+    intensive = sum(share > policy.intensive_share for share in shares) > 1
+    most_urgent = all(level <= other.batch.level for other in active.values())
+    if pressure > (policy.high_pressure if intensive else 1.0):
+        return LaunchDecision.WAIT if most_urgent else LaunchDecision.DEFER
+    if most_urgent:
+        return LaunchDecision.LAUNCH
+    if cost.seconds > _seconds_until_needed(active, role, level, now):
+        return LaunchDecision.DEFER
+    if intensive and pressure >= policy.low_pressure:
+        return LaunchDecision.DEFER
+    return LaunchDecision.LAUNCH
 
-    def _seconds_until_needed(self, role: Role, level: int, now: float) -> float:
-        """Seconds until a more urgent batch, active on another XPU, needs the XPU of ``role``."""
-        window = float("inf")
-        for other in self:
-            following = other.batch.context.kernels[other.kernel.index + 1 : other.kernel.index + 2]
-            if other.batch.level < level and following and following[0].roles[0] is role:
-                window = min(window, other.started + other.cost.seconds - now)
-        return window
+
+def _seconds_until_needed(active: ActiveKernels, role: Role, level: int, now: float) -> float:
+    """Seconds until a more urgent batch, active on another XPU, needs the XPU of ``role``."""
+    window = float("inf")
+    for other in active.values():
+        following = other.batch.context.kernels[other.kernel.index + 1 : other.kernel.index + 2]
+        if other.batch.level < level and following and following[0].roles[0] is role:
+            window = min(window, other.started + other.cost.seconds - now)
+    return window

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from ..heg.graph import ExecutionGraph
@@ -15,7 +16,7 @@ from .batch import Batch, ScheduledChunk, Stage, shape_of
 from .batches_in_progress import BatchesInProgress
 from .block_manager import BlockManager
 from .draft_lengths import DraftLengths
-from .policy import Policy, Preemption
+from .policy import Policy
 from .queues import RequestQueues
 from .sequence import REACTIVE_LEVEL, Sequence, SequenceState, by_order
 
@@ -23,35 +24,30 @@ _MAX_INTERRUPTIONS: Final = 2
 """Interruptions in a row, after which the kernels of a sequence run to their ends."""
 
 
+@dataclass(eq=False)
 class BatchBuilder:
     """Starts batches, admits waiting sequences to them, and evicts sequences if too few blocks are free."""
 
-    def __init__(
-        self,
-        graph: ExecutionGraph,
-        policy: Policy,
-        queues: RequestQueues,
-        block_manager: BlockManager,
-        batches: BatchesInProgress,
-        max_batch_size: int,
-    ) -> None:
-        """``max_batch_size`` is in sequences; new batches are added to ``batches``."""
-        self._graph = graph
-        self._policy = policy
-        self._queues = queues
-        self._block_manager = block_manager
-        self._batches = batches
-        self._max_batch_size = max_batch_size
-        self._draft_lengths = DraftLengths(graph.cost_model.reshape_s)
-        self.update_costs()
-        self._short_level: int | None = None
-        self._now = 0.0
-        self.evictions = 0
-        """Times a running sequence lost its blocks to a more urgent one."""
+    graph: ExecutionGraph
+    policy: Policy
+    queues: RequestQueues
+    block_manager: BlockManager
+    batches: BatchesInProgress
+    """Receives the new ones."""
+    max_batch_size: int
+    """Sequences in a batch."""
+    evictions: int = 0
+    """Times a running sequence lost its blocks to a more urgent one."""
+    _short_level: int | None = None
+    _now: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Take the present costs of the graph."""
+        self._draft_lengths = DraftLengths(self.graph.cost_model.reshape_s)
 
     def update_costs(self) -> None:
         """Take what a change of shape takes from the present costs of the graph."""
-        self._draft_lengths.reshape_s = self._graph.cost_model.reshape_s
+        self._draft_lengths.reshape_s = self.graph.cost_model.reshape_s
 
     def begin_round(self, now: float) -> None:
         """Begin a round of decisions at time ``now``.
@@ -69,9 +65,10 @@ class BatchBuilder:
         of their own, with backfill.
         """
         chunks = self._schedule_chunks(stage, level)
-        if stage is Stage.MIXED and not self._policy.mixed_batches and not _has_prompt(chunks):
+        needs_prompt = stage is Stage.MIXED and not self.policy.mixed_batches
+        if needs_prompt and not any(chunk.sequence.needs_prefill for chunk in chunks):
             return None
-        self._draft_lengths.shorten(chunks, self._graph.decode_seconds)
+        self._draft_lengths.shorten(chunks, self.graph.decode_seconds)
         longer_s = self._interruptible_s(chunk.sequence for chunk in chunks)
         self._trim(chunks, self.kernel_limit_s(stage, level) if longer_s is None else longer_s)
         if not chunks:
@@ -79,9 +76,9 @@ class BatchBuilder:
         shape = shape_of(chunks)
         self._draft_lengths.note(shape.tokens)
         interruptible = self._may_interrupt(chunk.sequence for chunk in chunks) and (
-            self._is_calm() or self._graph.longest_kernel_s(shape) > self._graph.quantum_s
+            self._is_calm() or self.graph.longest_kernel_s(shape) > self.graph.quantum_s
         )
-        return self._batches.start(chunks, stage, shape, interruptible=interruptible)
+        return self.batches.start(chunks, stage, shape, interruptible=interruptible)
 
     def repeat(self, completed: Batch) -> Batch | None:
         """Start the next decode of all sequences of a ``completed`` batch, none of which has ended.
@@ -97,22 +94,22 @@ class BatchBuilder:
             sequence = chunk.sequence
             if sequence.draft.tokens:
                 return None
-            needed = self._block_manager.blocks_for(sequence.computed_tokens + 1) - len(sequence.blocks)
-            if needed > self._block_manager.free_blocks:
+            needed = self.block_manager.blocks_for(sequence.computed_tokens + 1) - len(sequence.blocks)
+            if needed > self.block_manager.free_blocks:
                 return None
             if needed > 0:
-                self._block_manager.allocate(sequence, needed)
+                self.block_manager.allocate(sequence, needed)
         shape = shape._replace(past_tokens=shape.past_tokens + len(chunks))
         limit_s = self.kernel_limit_s(completed.stage, completed.level)
-        if limit_s != float("inf") and self._graph.longest_kernel_s(shape) > limit_s:
+        if limit_s != float("inf") and self.graph.longest_kernel_s(shape) > limit_s:
             return None
         self._draft_lengths.note(shape.tokens)
-        return self._batches.start(chunks, completed.stage, shape)
+        return self.batches.start(chunks, completed.stage, shape)
 
     def evict_background_prompts(self) -> None:
         """Evict every background sequence in prefill, except those whose kernel is running."""
         for sequence in [
-            s for s in self._queues.running if s.is_background and s.needs_prefill and self._evictable(s)
+            s for s in self.queues.running if s.is_background and s.needs_prefill and self._evictable(s)
         ]:
             self._evict(sequence)
 
@@ -126,27 +123,27 @@ class BatchBuilder:
         candidates = self._candidates(stage, level)
         decodes = sum(not sequence.needs_prefill for sequence in candidates)
         for sequence in candidates:
-            if len(chunks) == self._max_batch_size:
+            if len(chunks) == self.max_batch_size:
                 break
             waiting = sequence.state is SequenceState.WAITING
             if sequence in evicted or (waiting and blocks_short):
                 continue
             if waiting:
-                self._block_manager.attach_cached_prefix(sequence)
+                self.block_manager.attach_cached_prefix(sequence)
             elif sequence.needs_prefill:
-                self._block_manager.skip_cached(sequence)
+                self.block_manager.skip_cached(sequence)
             prefill = sequence.needs_prefill
             if prefill and budget is None:
                 # Each decode takes one token of the budget; the first prompt gets at least a block, so that
                 # it always advances.
-                budget = max(self._token_budget(sequence) - decodes, self._graph.block_tokens)
+                budget = max(self._token_budget(sequence) - decodes, self.graph.block_tokens)
                 planned_for = sequence
             length = self._chunk_length(sequence, budget) if prefill and budget is not None else 1
             if length and self._reserve_blocks(sequence, length, chunks, evicted):
                 if waiting:
                     self._admit(sequence)
                 if prefill:
-                    length = self._block_manager.tokens_to_compute(sequence, length, self._now)
+                    length = self.block_manager.tokens_to_compute(sequence, length, self._now)
                 if not length:  # the next block of its prompt is being loaded
                     budget = None if planned_for is sequence else budget
                     continue
@@ -155,7 +152,7 @@ class BatchBuilder:
                 draft = self._draft_that_fits(sequence) if samples and not prefill else ()
                 chunks.append(ScheduledChunk(sequence, length, samples, draft))
             elif waiting:
-                self._block_manager.release(sequence)  # its cached prefix: a WAITING sequence holds no blocks
+                self.block_manager.release(sequence)  # its cached prefix: a WAITING sequence holds no blocks
                 # Later sequences in the queue must not take the blocks that this one waits for.
                 if length > 0:
                     blocks_short, self._short_level = True, level
@@ -165,44 +162,44 @@ class BatchBuilder:
 
     def _candidates(self, stage: Stage, level: int) -> list[Sequence]:
         """The sequences that can be in a new batch, the most urgent first."""
-        ready = self._batches.not_in_batch(self._queues.running)
+        ready = self.batches.not_in_batch(self.queues.running)
         if stage is Stage.DECODE:
             return self._decodes([sequence for sequence in ready if not sequence.needs_prefill], level)
         # A batch admits no more sequences than fit in it, so the length of the queue costs nothing here.
-        queue = self._queues.by_level[level]
-        waiting = queue.first(self._max_batch_size)
-        if self._policy.mixed_batches:
+        queue = self.queues.by_level[level]
+        waiting = queue.first(self.max_batch_size)
+        if self.policy.mixed_batches:
             return list(heapq.merge(ready, waiting, key=by_order))
         in_prefill = [sequence for sequence in ready if sequence.level == level and sequence.needs_prefill]
-        prompts = sorted(in_prefill + waiting, key=self._queues.key) if in_prefill else waiting
-        decodes = [each for each in self._queues.running_at(level) if not each.needs_prefill]
+        prompts = sorted(in_prefill + waiting, key=self.queues.key) if in_prefill else waiting
+        decodes = [each for each in self.queues.running_at(level) if not each.needs_prefill]
         ordered = queue.in_order([*decodes, *prompts])
-        batch, others = ordered[: self._max_batch_size], ordered[self._max_batch_size :]
-        if queue.is_shared and len(decodes) >= self._max_batch_size:
+        batch, others = ordered[: self.max_batch_size], ordered[self.max_batch_size :]
+        if queue.is_shared and len(decodes) >= self.max_batch_size:
             # Prompts that go before decodes bring none with them that would have to wait for a place.
             others = [sequence for sequence in others if sequence.state is not SequenceState.WAITING]
         if stage is Stage.PREFILL:
             return [sequence for sequence in (*batch, *others) if sequence.needs_prefill]
         queue.note_left_out(sequence for sequence in others if not sequence.needs_prefill)
-        return self._batches.not_in_batch([*batch, *others])
+        return self.batches.not_in_batch([*batch, *others])
 
     def _decodes(self, decoding: list[Sequence], level: int) -> list[Sequence]:
         """Choose those of ``decoding`` that a batch of ``level`` has places for, backfill included."""
         chosen: list[Sequence] = []
-        for other in (level, *(other for other in self._queues.by_level if other != level)):
-            queue = self._queues.by_level[other]
+        for other in (level, *(other for other in self.queues.by_level if other != level)):
+            queue = self.queues.by_level[other]
             ordered = queue.in_order([sequence for sequence in decoding if sequence.level == other])
-            places = self._max_batch_size if other == level else self._backfill_places(chosen, ordered)
+            places = self.max_batch_size if other == level else self._backfill_places(chosen, ordered)
             queue.note_left_out(ordered[places:])
             chosen += ordered[:places]
-            if not chosen or not self._policy.backfill:
+            if not chosen or not self.policy.backfill:
                 break
         return chosen
 
     def _backfill_places(self, decodes: list[Sequence], others: list[Sequence]) -> int:
         """Return how many of ``others``, in order, decode with ``decodes`` at little cost to these."""
-        pasts = [sequence.computed_tokens for sequence in (*decodes, *others)][: self._max_batch_size]
-        most = self._graph.max_decode_batch(self._policy.backfill_slowdown, pasts, alone=len(decodes))
+        pasts = [sequence.computed_tokens for sequence in (*decodes, *others)][: self.max_batch_size]
+        most = self.graph.max_decode_batch(self.policy.backfill_slowdown, pasts, alone=len(decodes))
         return most - len(decodes)
 
     def _interruptible_s(self, sequences: Iterable[Sequence]) -> float | None:
@@ -210,11 +207,11 @@ class BatchBuilder:
 
         None if a more urgent request could not interrupt it, is there, or was until a short time ago.
         """
-        return self._graph.interruptible_s if self._is_calm() and self._may_interrupt(sequences) else None
+        return self.graph.interruptible_s if self._is_calm() and self._may_interrupt(sequences) else None
 
     def _is_calm(self) -> bool:
         """Whether the last reactive work was so long ago that the next is not expected at once."""
-        return self._now - self._queues.last_urgent >= self._policy.calm_s
+        return self._now - self.queues.last_urgent >= self.policy.calm_s
 
     def _may_interrupt(self, sequences: Iterable[Sequence]) -> bool:
         """Whether a more urgent request may interrupt kernels of the next chunks of ``sequences``.
@@ -222,31 +219,31 @@ class BatchBuilder:
         Not if one is there: what runs then is aged. Not if a chunk begins inside a KV block, as all decodes
         do but few (see :attr:`Batch.interruptible`), or was interrupted twice.
         """
-        policy = self._policy
-        interrupted = policy.by_priority and policy.preemption is Preemption.KERNEL and not policy.time_share
-        if self._graph.interruptible_s is None or not interrupted or self._queues.has_urgent_work:
+        policy = self.policy
+        interrupted = policy.by_priority and not policy.restarts and not policy.time_share
+        if self.graph.interruptible_s is None or not interrupted or self.queues.has_urgent_work:
             return False
         return all(
             sequence.is_background
             and sequence.needs_prefill
-            and sequence.computed_tokens % self._graph.block_tokens == 0
+            and sequence.computed_tokens % self.graph.block_tokens == 0
             and sequence.interruptions < _MAX_INTERRUPTIONS
             for sequence in sequences
         )
 
     def kernel_limit_s(self, stage: Stage, level: int) -> float:
         """Longest kernel of a batch that may be shorter: the quantum if more urgent work may wait for it."""
-        policy = self._policy
+        policy = self.policy
         if policy.chunk_tokens is not None:
             return float("inf")
         if level > REACTIVE_LEVEL or not policy.by_priority:
-            return self._graph.quantum_s
+            return self.graph.quantum_s
         return float("inf") if stage is Stage.DECODE else self._reactive_kernel_s()
 
     def _reactive_kernel_s(self) -> float:
         """Longest kernel of a batch of reactive prompts."""
-        pass_s = self._policy.reactive_pass_s / len(self._graph.bounds)
-        return max(self._graph.quantum_s, self._policy.reactive_kernel_s, pass_s)
+        pass_s = self.policy.reactive_pass_s / len(self.graph.bounds)
+        return max(self.graph.quantum_s, self.policy.reactive_kernel_s, pass_s)
 
     def _trim(self, chunks: list[ScheduledChunk], limit_s: float) -> None:
         """Shorten a batch until no kernel takes longer than ``limit_s``: drafts first, then its last chunks.
@@ -257,7 +254,7 @@ class BatchBuilder:
         if limit_s == float("inf"):
             return
         drafted = [place for place, chunk in enumerate(chunks) if chunk.draft]
-        while (drafted or len(chunks) > 1) and self._graph.longest_kernel_s(shape_of(chunks)) > limit_s:
+        while (drafted or len(chunks) > 1) and self.graph.longest_kernel_s(shape_of(chunks)) > limit_s:
             if drafted:
                 place = drafted.pop()
                 chunks[place] = chunks[place]._replace(draft=())
@@ -270,17 +267,17 @@ class BatchBuilder:
         The limit of a kernel is the quantum, for reactive prompts :meth:`_reactive_kernel_s`, and for
         background prompts that can be interrupted :meth:`_interruptible_s`.
         """
-        policy = self._policy
+        policy = self.policy
         if policy.chunk_tokens is not None:
             return policy.chunk_tokens
         past, left = first.computed_tokens, first.prefill_end - first.computed_tokens
         longest_s = self._interruptible_s((first,))
         if longest_s is not None:
-            return self._graph.token_budget(past, left, longest_s)
-        within_quantum = self._graph.token_budget(past, left, self._graph.quantum_s)
+            return self.graph.token_budget(past, left, longest_s)
+        within_quantum = self.graph.token_budget(past, left, self.graph.quantum_s)
         if first.is_background or not policy.by_priority:
             return within_quantum
-        longer = self._graph.token_budget(past, left, self._reactive_kernel_s())
+        longer = self.graph.token_budget(past, left, self._reactive_kernel_s())
         return max(within_quantum, min(longer, policy.reactive_chunk_tokens))
 
     def _chunk_length(self, sequence: Sequence, budget: int) -> int:
@@ -289,7 +286,7 @@ class BatchBuilder:
         if left <= budget:
             return left
         # Given tokens follow sampled ones, so that their first chunk may begin inside a block.
-        end = (sequence.computed_tokens + budget) // self._graph.block_tokens * self._graph.block_tokens
+        end = (sequence.computed_tokens + budget) // self.graph.block_tokens * self.graph.block_tokens
         return max(0, end - sequence.computed_tokens)
 
     def _draft_that_fits(self, sequence: Sequence) -> tuple[int, ...]:
@@ -298,23 +295,23 @@ class BatchBuilder:
         A hybrid model verifies none: its state behind a rejected token could not be taken back.
         """
         draft = sequence.draft.tokens
-        if not draft or self._block_manager.keeps_states:
+        if not draft or self.block_manager.keeps_states:
             return ()
         tokens = len(sequence.tokens) + len(draft)
-        needed = self._block_manager.blocks_for(tokens) - len(sequence.blocks)
-        if needed > self._block_manager.free_blocks:
+        needed = self.block_manager.blocks_for(tokens) - len(sequence.blocks)
+        if needed > self.block_manager.free_blocks:
             return ()
         if needed > 0:
-            self._block_manager.allocate(sequence, needed)
+            self.block_manager.allocate(sequence, needed)
         return draft
 
     def _admit(self, sequence: Sequence) -> None:
         """Admit a waiting sequence whose blocks are reserved."""
-        self._block_manager.release_continued(sequence)
-        self._queues.admit(sequence)
+        self.block_manager.release_continued(sequence)
+        self.queues.admit(sequence)
         if sequence.cached_tokens is None:
             sequence.cached_tokens = sequence.computed_tokens
-        self._block_manager.begin_loads(sequence, self._now)
+        self.block_manager.begin_loads(sequence, self._now)
 
     def _reserve_blocks(
         self, sequence: Sequence, length: int, chunks: list[ScheduledChunk], evicted: set[Sequence]
@@ -328,54 +325,36 @@ class BatchBuilder:
         # for each running sequence that is served before it. Those may need one to decode into, and would
         # evict the new sequence to get it.
         tokens = len(sequence.tokens) if waiting else sequence.computed_tokens + length
-        needed = self._block_manager.blocks_for(tokens) - len(sequence.blocks)
+        needed = self.block_manager.blocks_for(tokens) - len(sequence.blocks)
         if needed <= 0:
             return True
-        preceding = self._queues.preceding(sequence) if waiting else 0
-        if not self._free_up(needed + preceding, sequence, chunks, evicted, admitting=waiting):
-            return False
-        self._block_manager.allocate(sequence, needed)
+        blocks = needed + (self.queues.preceding(sequence) if waiting else 0)
+        # Contexts held for a tool turn are released first, then running sequences are evicted.
+        if not self.block_manager.reclaim_held(blocks, sequence.level, admitting=waiting):
+            victims = self._victims(blocks, sequence, {chunk.sequence for chunk in chunks}, admitting=waiting)
+            for victim in victims:
+                self._evict(victim)
+            evicted.update(victims)
+            # A load may have started since the victims were chosen, so that its block is not free yet.
+            if not victims or not self.block_manager.room_for(blocks, admitting=waiting):
+                return False
+        self.block_manager.allocate(sequence, needed)
         return True
-
-    def _free_up(
-        self,
-        blocks: int,
-        sequence: Sequence,
-        chunks: list[ScheduledChunk],
-        evicted: set[Sequence],
-        *,
-        admitting: bool,
-    ) -> bool:
-        """Free blocks for ``sequence`` until ``blocks`` are free; return whether that many are.
-
-        ``admitting`` it takes state rows as well, in a hybrid model. Contexts held for a tool turn are
-        released first, then running sequences are evicted.
-        """
-        if self._block_manager.room_for(blocks, admitting=admitting):
-            return True
-        if self._block_manager.reclaim_held(blocks, sequence.level, admitting=admitting):
-            return True
-        scheduled = {chunk.sequence for chunk in chunks}
-        victims = self._victims(blocks, sequence, scheduled, admitting=admitting)
-        for victim in victims:
-            self._evict(victim)
-        evicted.update(victims)
-        # A load may have started since the victims were chosen, so that its block is not free yet.
-        return bool(victims) and self._block_manager.room_for(blocks, admitting=admitting)
 
     def _victims(
         self, blocks: int, sequence: Sequence, scheduled: set[Sequence], *, admitting: bool
     ) -> list[Sequence]:
         """The sequences to evict so that ``blocks`` are free; empty if evicting all would not free that many.
 
-        They are taken from the end of the serving order (:meth:`RequestQueues.yielding`).
+        They are taken from the end of the serving order (:meth:`RequestQueues.yielding`). ``admitting`` a
+        sequence takes state rows as well, in a hybrid model.
         """
         victims: list[Sequence] = []
-        for candidate in self._queues.yielding(sequence):
+        for candidate in self.queues.yielding(sequence):
             if candidate in scheduled or not self._evictable(candidate):
                 continue
             victims.append(candidate)
-            if self._block_manager.room_for(blocks, admitting=admitting, without=victims):
+            if self.block_manager.room_for(blocks, admitting=admitting, without=victims):
                 return victims
         return []
 
@@ -384,11 +363,11 @@ class BatchBuilder:
 
         When it is admitted again, it recomputes what the prefix cache has lost.
         """
-        if (batch := self._batches.containing(sequence)) is not None:
-            self._batches.drop(batch)
+        if (batch := self.batches.containing(sequence)) is not None:
+            self.batches.drop(batch)
         if sequence.state is not SequenceState.WAITING:  # dropping its batch may have queued it
-            self._block_manager.release(sequence)
-            self._queues.requeue(sequence)
+            self.block_manager.release(sequence)
+            self.queues.requeue(sequence)
         self.evictions += 1
         sequence.evictions += 1
 
@@ -399,9 +378,5 @@ class BatchBuilder:
         sequences whose chunk begins inside a block, as the decodes of a mixed batch do, first recompute that
         block (:meth:`BatchesInProgress.drop`). All of a decode batch would have to, and it ends soon.
         """
-        batch = self._batches.containing(sequence)
+        batch = self.batches.containing(sequence)
         return batch is None or (batch.running_on is None and batch.stage is not Stage.DECODE)
-
-
-def _has_prompt(chunks: list[ScheduledChunk]) -> bool:
-    return any(chunk.sequence.needs_prefill for chunk in chunks)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from ..heg.graph import ExecutionGraph
 from ..heg.kernel import BatchContext, BatchShape, Role
@@ -15,26 +16,26 @@ from .queues import RequestQueues
 from .sequence import Sequence, SequenceState
 
 
+@dataclass(eq=False)
 class BatchesInProgress:
     """Every started batch, whether an XPU executes a kernel of it now or it is paused between two.
 
     A sequence is in at most one batch.
     """
 
-    def __init__(
-        self, graph: ExecutionGraph, policy: Policy, queues: RequestQueues, block_manager: BlockManager
-    ) -> None:
-        """Create an empty table."""
-        self._graph = graph
-        self._policy = policy
-        self._queues = queues
-        self._block_manager = block_manager
+    graph: ExecutionGraph
+    policy: Policy
+    queues: RequestQueues
+    block_manager: BlockManager
+    changes: int = 0
+    """Times that a batch was dropped or interrupted."""
+
+    def __post_init__(self) -> None:
+        """Begin without batches."""
         self._ids = itertools.count()
         self._batches: list[Batch] = []
         self._batch_of: dict[Sequence, Batch] = {}
         self._dropped: list[BatchContext] = []
-        self.changes = 0
-        """Times that a batch was dropped or interrupted."""
 
     def __iter__(self) -> Iterator[Batch]:
         """All batches, in the order in which they were started."""
@@ -56,15 +57,15 @@ class BatchesInProgress:
         For ``interruptible`` see :class:`Batch`.
         """
         # A batch of decodes may have as many tokens as a static chunk, but begins where decodes may run.
-        avoid = Role.PREFILL if stage is Stage.DECODE and not self._graph.decodes_split else None
-        context = BatchContext(next(self._ids), None, shape, self._graph.kernels_for(shape, avoid=avoid))
+        avoid = Role.PREFILL if stage is Stage.DECODE and not self.graph.decodes_split else None
+        context = BatchContext(next(self._ids), None, shape, self.graph.kernels_for(shape, avoid=avoid))
         level = min(chunk.sequence.level for chunk in chunks)
         batch = Batch(chunks, stage, level, context, interruptible=interruptible)
         self._batches.append(batch)
         for chunk in chunks:
             self._batch_of[chunk.sequence] = batch
-            self._queues.charge(chunk.sequence, chunk.length)
-            self._block_manager.start(chunk.sequence, chunk.length)
+            self.queues.charge(chunk.sequence, chunk.length)
+            self.block_manager.start(chunk.sequence, chunk.length)
         return batch
 
     def complete(self, batch: Batch) -> None:
@@ -74,11 +75,11 @@ class BatchesInProgress:
             sequence = chunk.sequence
             del self._batch_of[sequence]
             if sequence.state is SequenceState.FINISHED:
-                self._block_manager.release(sequence)
+                self.block_manager.release(sequence)
                 continue
             self.advance(sequence, chunk.length)
             sequence.interruptions = 0
-            self._block_manager.complete(sequence)
+            self.block_manager.complete(sequence)
             if chunk.samples:
                 sequence.draft = NO_DRAFT
                 sequence.state = SequenceState.DECODE
@@ -88,7 +89,7 @@ class BatchesInProgress:
         """Note that ``tokens`` more tokens of the sequence are in the arena."""
         before = sequence.computed_tokens
         sequence.computed_tokens += tokens
-        self._block_manager.cache_full_blocks(sequence, before)
+        self.block_manager.cache_full_blocks(sequence, before)
 
     def drop(self, batch: Batch) -> None:
         """Discard ``batch``, of which no kernel is running. Its unfinished sequences keep their blocks.
@@ -103,10 +104,10 @@ class BatchesInProgress:
         for sequence in batch.sequences:
             del self._batch_of[sequence]
             if sequence.state is SequenceState.FINISHED:
-                self._block_manager.release(sequence)
+                self.block_manager.release(sequence)
                 continue
-            self._block_manager.abandon(sequence)
-            if batch.has_written and self._block_manager.rewind_to_block(sequence):
+            self.block_manager.abandon(sequence)
+            if batch.has_written and self.block_manager.rewind_to_block(sequence):
                 self._resume(sequence)
 
     def drop_unstarted(self) -> None:
@@ -138,19 +139,19 @@ class BatchesInProgress:
             The unfinished sequences that have now failed ``max_faults`` times.
         """
         for chunk in batch.chunks:
-            self._block_manager.roll_back(chunk.sequence, chunk.length + len(chunk.draft), quarantine=hung)
+            self.block_manager.roll_back(chunk.sequence, chunk.length + len(chunk.draft), quarantine=hung)
         self.drop(batch)
         unfinished = [s for s in batch.sequences if s.state is not SequenceState.FINISHED]
         for sequence in unfinished:
             sequence.faults += 1
             self._resume(sequence)
-        return [sequence for sequence in unfinished if sequence.faults >= self._policy.max_faults]
+        return [sequence for sequence in unfinished if sequence.faults >= self.policy.max_faults]
 
     def _resume(self, sequence: Sequence) -> None:
         """Have a running sequence compute again what it has lost; without blocks it waits for them."""
         sequence.state = SequenceState.PREFILL
         if not sequence.blocks:
-            self._queues.requeue(sequence)
+            self.queues.requeue(sequence)
 
     def take_dropped_contexts(self) -> list[BatchContext]:
         """Return the contexts of batches dropped since the last call; the caller releases their buffers."""
@@ -160,18 +161,14 @@ class BatchesInProgress:
         return dropped
 
     def check_integrity(self) -> None:
-        """Check that no sequence is in two batches, and that sequences account for every block.
-
-        Raises:
-            AssertionError: always a bug.
-        """
+        """Check that no sequence is in two batches, and that sequences account for every block."""
         members = [(sequence, batch) for batch in self._batches for sequence in batch.sequences]
         if len({sequence for sequence, _ in members}) < len(members) or len(members) != len(self._batch_of):
             raise AssertionError("a sequence is in two batches, or twice in one")
         for sequence, batch in members:
             if self._batch_of.get(sequence) is not batch:
                 raise AssertionError(f"sequence {sequence.id} is listed under another batch than its own")
-        for sequence in self._queues.running:
-            if self._block_manager.blocks_for(sequence.computed_tokens) > len(sequence.blocks):
+        for sequence in self.queues.running:
+            if self.block_manager.blocks_for(sequence.computed_tokens) > len(sequence.blocks):
                 raise AssertionError(f"sequence {sequence.id} has computed more than its blocks hold")
-        self._block_manager.check_integrity({*self._queues.running, *(sequence for sequence, _ in members)})
+        self.block_manager.check_integrity({*self.queues.running, *(sequence for sequence, _ in members)})

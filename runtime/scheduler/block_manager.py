@@ -12,13 +12,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..kv.block_pool import BlockPool
-from .chunk_loads import ChunkLoads
+from .chunk_loads import ChunkLoads, SwapOuts
 from .sequence import Sequence
 from .state_rows import ROWS_PER_SEQUENCE, StateManager
-from .swap_outs import SwapOuts
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,46 +33,33 @@ class HeldContext:
     until: float
 
 
+@dataclass(kw_only=True)
 class BlockManager:
     """Block tables over one pool of KV blocks. Which sequence is evicted is the batch builder's decision."""
 
-    def __init__(
-        self,
-        pool: BlockPool,
-        block_tokens: int,
-        *,
-        share: bool,
-        share_sampled: bool,
-        state_pool: BlockPool | None = None,
-        loads: ChunkLoads,
-        swap_outs: SwapOuts,
-        stores_chunks: bool,
-    ) -> None:
-        """Create a manager of ``pool``, none of whose blocks are held.
-
-        ``share`` enables the prefix cache; ``share_sampled`` says whether blocks with sampled tokens may be
-        shared (keys are not quantised). ``state_pool`` counts the state rows of a hybrid model. ``loads`` and
-        ``swap_outs`` move chunks of named apps into and out of ``pool``, if ``stores_chunks``.
-        """
-        self._pool = pool
-        self._states = None if state_pool is None else StateManager(state_pool, block_tokens)
-        self._block_tokens = block_tokens
-        self._share = share
-        self._share_sampled = share_sampled
-        self._loads = loads
-        self._swap_outs = swap_outs
-        self._stores_chunks = stores_chunks
-        self._held: dict[bytes, HeldContext] = {}
+    pool: BlockPool
+    states: StateManager | None
+    """Those of a hybrid model."""
+    block_tokens: int
+    share: bool
+    """Whether there is a prefix cache."""
+    share_sampled: bool
+    """Whether blocks with sampled tokens may be shared: keys are not quantised."""
+    loads: ChunkLoads
+    swap_outs: SwapOuts
+    stores_chunks: bool
+    """Whether these two move chunks of named apps into and out of ``pool``."""
+    _held: dict[bytes, HeldContext] = field(default_factory=dict)
 
     @property
     def free_blocks(self) -> int:
         """Blocks that can be allocated without taking them from a sequence or a held context."""
-        return self._pool.free
+        return self.pool.free
 
     @property
     def cached_blocks(self) -> int:
         """Those of them that the prefix cache still holds."""
-        return self._pool.cached
+        return self.pool.cached
 
     @property
     def held_contexts(self) -> list[HeldContext]:
@@ -83,23 +69,23 @@ class BlockManager:
     @property
     def swapped_blocks(self) -> frozenset[int]:
         """The blocks that chunks are being loaded into, or stored from."""
-        return frozenset((*self._loads.held_blocks, *self._swap_outs.held_blocks))
+        return frozenset((*self.loads.held_blocks, *self.swap_outs.held_blocks))
 
     @property
     def keeps_states(self) -> bool:
         """Whether the model is hybrid: sequences have states that cannot be cut back to an earlier token."""
-        return self._states is not None
+        return self.states is not None
 
     @property
     def usable_tokens(self) -> int:
         """Tokens that fit if one sequence had every block that is not quarantined."""
-        if self._states is not None and not self._states.suffices:
+        if self.states is not None and not self.states.suffices:
             return 0
-        return self._pool.usable * self._block_tokens
+        return self.pool.usable * self.block_tokens
 
     def blocks_for(self, tokens: int) -> int:
         """Blocks that hold ``tokens`` tokens."""
-        return -(-tokens // self._block_tokens)
+        return -(-tokens // self.block_tokens)
 
     def attach_cached_prefix(self, sequence: Sequence) -> None:
         """Give a sequence without blocks those of its longest prefix that its app has in the prefix cache.
@@ -108,18 +94,18 @@ class BlockManager:
         needed.
         """
         checkpoint = None
-        if sequence.block_hashes is not None and self._share:
-            tokens = len(sequence.tokens) if self._share_sampled else sequence.prompt_tokens
-            hashes = sequence.block_hashes.compute(sequence.tokens, (tokens - 1) // self._block_tokens)
+        if sequence.block_hashes is not None and self.share:
+            tokens = len(sequence.tokens) if self.share_sampled else sequence.prompt_tokens
+            hashes = sequence.block_hashes.compute(sequence.tokens, (tokens - 1) // self.block_tokens)
             sequence.blocks, checkpoint = self._acquire_cached(hashes)
-            sequence.computed_tokens = len(sequence.blocks) * self._block_tokens
-        if self._states is not None:
-            sequence.states = self._states.begin(checkpoint)
+            sequence.computed_tokens = len(sequence.blocks) * self.block_tokens
+        if self.states is not None:
+            sequence.states = self.states.begin(checkpoint)
 
     def begin_loads(self, sequence: Sequence, now: float) -> None:
         """Load what is stored of an admitted sequence's prompt, behind its cached prefix."""
         if hashes := self._loadable(sequence):
-            self._loads.begin(sequence, hashes, now)
+            self.loads.begin(sequence, hashes, now)
 
     def skip_cached(self, sequence: Sequence) -> None:
         """Take the next blocks of a running prompt that are in the arena by now, where chunks are loaded.
@@ -127,16 +113,16 @@ class BlockManager:
         Their tokens then count as computed.
         """
         before = sequence.computed_tokens
-        if before % self._block_tokens:
+        if before % self.block_tokens:
             return
         hashes = self._loadable(sequence)
-        for position in range(before // self._block_tokens, len(hashes)):
-            found = self._pool.acquire_cached(hashes[position : position + 1])
+        for position in range(before // self.block_tokens, len(hashes)):
+            found = self.pool.acquire_cached(hashes[position : position + 1])
             if not found:
                 break
-            self._pool.release(sequence.blocks[position : position + 1])
+            self.pool.release(sequence.blocks[position : position + 1])
             sequence.blocks[position : position + 1] = found
-            sequence.computed_tokens += self._block_tokens
+            sequence.computed_tokens += self.block_tokens
         if not sequence.evicted and sequence.cached_tokens is not None:
             sequence.cached_tokens += sequence.computed_tokens - before
 
@@ -147,18 +133,18 @@ class BlockManager:
         :meth:`skip_cached` before.
         """
         hashes = self._loadable(sequence)
-        if not hashes or sequence.computed_tokens % self._block_tokens:
+        if not hashes or sequence.computed_tokens % self.block_tokens:
             return length
-        return self._loads.tokens_to_compute(sequence, length, hashes, now)
+        return self.loads.tokens_to_compute(sequence, length, hashes, now)
 
     def swap_out(self, sequence: Sequence) -> None:
         """Have the complete blocks of a sequence that ends stored, and stop its loads."""
-        self._loads.abandon(sequence)
+        self.loads.abandon(sequence)
         if not self._stores(sequence) or sequence.block_hashes is None:
             return
-        complete = self._shared_tokens(sequence) // self._block_tokens
+        complete = self._shared_tokens(sequence) // self.block_tokens
         if complete:
-            self._swap_outs.begin(sequence, sequence.block_hashes.compute(sequence.tokens, complete))
+            self.swap_outs.begin(sequence, sequence.block_hashes.compute(sequence.tokens, complete))
 
     def room_for(self, blocks: int, *, admitting: bool, without: Collection[Sequence] = ()) -> bool:
         """Whether ``blocks`` blocks would be free if the sequences in ``without`` had none.
@@ -167,68 +153,68 @@ class BlockManager:
         """
         tables = Counter(block for sequence in without for block in sequence.blocks)
         if without:
-            tables.update(self._loads.released_by(without))
-        if self._pool.free + self._pool.freed_by(tables) < blocks:
+            tables.update(self.loads.released_by(without))
+        if self.pool.free + self.pool.freed_by(tables) < blocks:
             return False
-        if self._states is None or not admitting:
+        if self.states is None or not admitting:
             return True
-        return self._states.free + len(without) * ROWS_PER_SEQUENCE >= ROWS_PER_SEQUENCE
+        return self.states.free + len(without) * ROWS_PER_SEQUENCE >= ROWS_PER_SEQUENCE
 
     def allocate(self, sequence: Sequence, blocks: int) -> None:
         """Append ``blocks`` free blocks to the sequence's table; give it state rows if it has none yet."""
-        sequence.blocks += self._pool.allocate(blocks)
-        if self._states is not None and sequence.states is not None and not sequence.states.own:
-            self._states.reserve(sequence.states)
+        sequence.blocks += self.pool.allocate(blocks)
+        if self.states is not None and sequence.states is not None and not sequence.states.own:
+            self.states.reserve(sequence.states)
 
     def start(self, sequence: Sequence, length: int) -> None:
         """Note that a batch is to compute ``length`` more tokens of the sequence."""
-        if self._states is None or sequence.states is None:
+        if self.states is None or sequence.states is None:
             return
         end = sequence.computed_tokens + length
         shared = 0
-        if sequence.block_hashes is not None and self._share:
-            shared = end if self._share_sampled else min(end, sequence.prompt_tokens)
+        if sequence.block_hashes is not None and self.share:
+            shared = end if self.share_sampled else min(end, sequence.prompt_tokens)
         prompt_ends = sequence.needs_prefill and end == sequence.prefill_end
-        self._states.start(
+        self.states.start(
             sequence.states, sequence.computed_tokens, length, prompt_ends=prompt_ends, shared=shared
         )
 
     def complete(self, sequence: Sequence) -> None:
         """Take over the state that a batch has written, whose tokens now count as computed."""
-        if self._states is None or sequence.states is None:
+        if self.states is None or sequence.states is None:
             return
         hashes: list[bytes] = []
         if sequence.block_hashes is not None and sequence.states.positions:
-            blocks = [position // self._block_tokens for position in sequence.states.positions]
+            blocks = [position // self.block_tokens for position in sequence.states.positions]
             known = sequence.block_hashes.compute(sequence.tokens, blocks[-1])
             hashes = [known[block - 1] for block in blocks]
-        self._states.complete(sequence.states, hashes)
+        self.states.complete(sequence.states, hashes)
 
     def abandon(self, sequence: Sequence) -> None:
         """Note that the sequence's batch was dropped."""
-        if self._states is not None and sequence.states is not None:
-            self._states.abandon(sequence.states)
+        if self.states is not None and sequence.states is not None:
+            self.states.abandon(sequence.states)
 
     def cache_full_blocks(self, sequence: Sequence, before: int) -> None:
         """Cache the blocks that were completed since ``before`` tokens were computed."""
-        first = before // self._block_tokens
-        if first == sequence.computed_tokens // self._block_tokens:
+        first = before // self.block_tokens
+        if first == sequence.computed_tokens // self.block_tokens:
             return
-        last = self._shared_tokens(sequence) // self._block_tokens
-        if first >= last or sequence.block_hashes is None or not self._share:
+        last = self._shared_tokens(sequence) // self.block_tokens
+        if first >= last or sequence.block_hashes is None or not self.share:
             return
         hashes = sequence.block_hashes.compute(sequence.tokens, last)
         for index in range(first, last):
-            self._pool.cache(sequence.blocks[index], hashes[index])
+            self.pool.cache(sequence.blocks[index], hashes[index])
 
     def release(self, sequence: Sequence) -> None:
         """Release all blocks and state rows of a sequence; cached ones can still be found."""
-        self._loads.abandon(sequence)
-        self._pool.release(sequence.blocks)
+        self.loads.abandon(sequence)
+        self.pool.release(sequence.blocks)
         sequence.blocks = []
         sequence.computed_tokens = 0
-        if self._states is not None and sequence.states is not None:
-            self._states.release(sequence.states)
+        if self.states is not None and sequence.states is not None:
+            self.states.release(sequence.states)
             sequence.states = None
 
     def roll_back(self, sequence: Sequence, length: int, *, quarantine: bool) -> None:
@@ -238,20 +224,20 @@ class BlockManager:
         first discarded block, and writes tokens together or one by one as they were written before. In a
         hybrid model the state behind that token may be lost: the sequence then has no blocks left.
         """
-        self._loads.abandon(sequence)
-        first = sequence.computed_tokens // self._block_tokens
+        self.loads.abandon(sequence)
+        first = sequence.computed_tokens // self.block_tokens
         touched = self.blocks_for(sequence.computed_tokens + length)
         if quarantine:
-            self._pool.quarantine(sequence.blocks[first:touched])
-            self._pool.release(sequence.blocks[touched:])
-            if self._states is not None and sequence.states is not None:
-                self._states.quarantine(sequence.states)
+            self.pool.quarantine(sequence.blocks[first:touched])
+            self.pool.release(sequence.blocks[touched:])
+            if self.states is not None and sequence.states is not None:
+                self.states.quarantine(sequence.states)
         else:
-            self._pool.release(sequence.blocks[first:])
+            self.pool.release(sequence.blocks[first:])
         sequence.blocks = sequence.blocks[:first]
-        if self._states is not None:
+        if self.states is not None:
             self.release(sequence)
-        sequence.computed_tokens = len(sequence.blocks) * self._block_tokens
+        sequence.computed_tokens = len(sequence.blocks) * self.block_tokens
 
     def rewind_to_block(self, sequence: Sequence) -> bool:
         """Recompute the block that is partly computed from its first token; return whether there is one.
@@ -259,10 +245,10 @@ class BlockManager:
         The sequence keeps its blocks. In a hybrid model, where the state behind that token is lost, keys that
         are not quantised are written again in place, and for others the sequence loses all its blocks.
         """
-        partial = sequence.computed_tokens % self._block_tokens
-        if self._states is None:
+        partial = sequence.computed_tokens % self.block_tokens
+        if self.states is None:
             sequence.computed_tokens -= partial
-        elif self._share_sampled:
+        elif self.share_sampled:
             return False
         elif partial:
             self.release(sequence)
@@ -270,9 +256,9 @@ class BlockManager:
 
     def hold(self, sequence: Sequence, until: float) -> None:
         """Hold the cached blocks of a finished sequence until time ``until``, for its next turn."""
-        if sequence.block_hashes is None or not self._share:
+        if sequence.block_hashes is None or not self.share:
             return
-        hashes = sequence.block_hashes.compute(sequence.tokens, len(sequence.tokens) // self._block_tokens)
+        hashes = sequence.block_hashes.compute(sequence.tokens, len(sequence.tokens) // self.block_tokens)
         blocks, checkpoint = self._acquire_cached(hashes)
         if blocks:
             last = hashes[len(blocks) - 1]
@@ -285,7 +271,7 @@ class BlockManager:
         """Release the held contexts that ``sequence``, a next turn, begins with; it has their blocks."""
         if self._held and sequence.block_hashes is not None:
             # Not its whole table: the blocks behind its cached prefix are not complete yet.
-            cached = sequence.computed_tokens // self._block_tokens
+            cached = sequence.computed_tokens // self.block_tokens
             for block_hash in sequence.block_hashes.compute(sequence.tokens, cached):
                 self._release_held(block_hash)
 
@@ -300,10 +286,11 @@ class BlockManager:
 
         Contexts of a more urgent priority level than ``level`` stay held. See :meth:`room_for`.
         """
-        for key in [key for key, context in self._held.items() if context.level >= level]:
+        for key, context in list(self._held.items()):
             if self.room_for(blocks, admitting=admitting):
-                break
-            self._release_held(key)
+                return True
+            if context.level >= level:
+                self._release_held(key)
         return self.room_for(blocks, admitting=admitting)
 
     def next_expiry(self) -> float:
@@ -311,53 +298,49 @@ class BlockManager:
         return min((context.until for context in self._held.values()), default=float("inf"))
 
     def check_integrity(self, sequences: Iterable[Sequence]) -> None:
-        """Check that ``sequences``, held contexts, loads and swap-outs account for every block and state row.
-
-        Raises:
-            AssertionError: always a bug.
-        """
+        """Check that ``sequences``, held contexts, loads and swap-outs account for every block and row."""
         sequences = list(sequences)
         held = self._held.values()
         tables = [sequence.blocks for sequence in sequences]
         tables += [context.blocks for context in held]
-        tables += [self._loads.held_blocks, self._swap_outs.held_blocks]
-        self._pool.check_integrity(tables)
-        if self._states is not None:
-            self._states.check_integrity(
+        tables += [self.loads.held_blocks, self.swap_outs.held_blocks]
+        self.pool.check_integrity(tables)
+        if self.states is not None:
+            self.states.check_integrity(
                 [sequence.states for sequence in sequences if sequence.states is not None],
                 [context.checkpoint for context in held if context.checkpoint is not None],
             )
 
     def _stores(self, sequence: Sequence) -> bool:
-        return self._stores_chunks and self._share and bool(sequence.app)
+        return self.stores_chunks and self.share and bool(sequence.app)
 
     def _shared_tokens(self, sequence: Sequence) -> int:
         """The computed tokens whose blocks may be shared."""
         computed = sequence.computed_tokens
-        return computed if self._share_sampled else min(computed, sequence.prompt_tokens)
+        return computed if self.share_sampled else min(computed, sequence.prompt_tokens)
 
     def _loadable(self, sequence: Sequence) -> list[bytes]:
         """The hashes of the prompt's blocks that need not be computed: all but that of its last token."""
         if not self._stores(sequence) or sequence.block_hashes is None:
             return []
         tokens = min(sequence.prompt_tokens, len(sequence.tokens) - 1)
-        return sequence.block_hashes.compute(sequence.tokens, tokens // self._block_tokens)
+        return sequence.block_hashes.compute(sequence.tokens, tokens // self.block_tokens)
 
     def _acquire_cached(self, hashes: list[bytes]) -> tuple[list[int], int | None]:
         """Take the cached blocks of the longest prefix that can be reused, and the checkpoint behind it."""
-        blocks = self._pool.acquire_cached(hashes)
-        if self._states is None:
+        blocks = self.pool.acquire_cached(hashes)
+        if self.states is None:
             return blocks, None
         while blocks:
-            checkpoint = self._states.acquire_checkpoint(hashes[len(blocks) - 1])
+            checkpoint = self.states.acquire_checkpoint(hashes[len(blocks) - 1])
             if checkpoint is not None:
                 return blocks, checkpoint
-            self._pool.release([blocks.pop()])
+            self.pool.release([blocks.pop()])
         return [], None
 
     def _release_held(self, key: bytes) -> None:
         context = self._held.pop(key, None)
         if context is not None:
-            self._pool.release(context.blocks)
-            if self._states is not None and context.checkpoint is not None:
-                self._states.release_checkpoint(context.checkpoint)
+            self.pool.release(context.blocks)
+            if self.states is not None and context.checkpoint is not None:
+                self.states.release_checkpoint(context.checkpoint)

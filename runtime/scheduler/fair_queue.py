@@ -69,11 +69,7 @@ class Ranking(Generic[Item]):
         return self._keys[item]
 
     def check_integrity(self) -> None:
-        """Check that every item is there once, in order.
-
-        Raises:
-            AssertionError: always a bug.
-        """
+        """Check that every item is there once, in order."""
         keys = [key for key, _ in self._sorted]
         if keys != sorted(self._keys.values()) or len(set(keys)) != len(keys):
             raise AssertionError("a ranking is not sorted, or an item is in it twice")
@@ -125,8 +121,6 @@ class FairQueue:
         """Shares with waiting and running sequences, by the first one that waits."""
         self._newcomers: Ranking[_Share] = Ranking()
         """Shares with waiting sequences and no running one, likewise."""
-        self._by_last: Ranking[_Share] = Ranking()
-        """Both, by the last one that waits."""
 
     def __len__(self) -> int:
         """How many sequences wait."""
@@ -142,9 +136,9 @@ class FairQueue:
 
     @property
     def last(self) -> Sequence:
-        """The waiting sequence that is served after all others."""
-        self._refresh()
-        return self._by_last[-1].waiting[-1]
+        """The waiting sequence that is served after all others; looked for when too many wait."""
+        waiting = [share for share in self._shares.values() if share.waiting]
+        return max(waiting, key=lambda share: self._waiting_key(share, len(share.waiting) - 1)).waiting[-1]
 
     # Events.
 
@@ -280,11 +274,7 @@ class FairQueue:
         return [each for each in behind if self._app_of(each) == app or positions[each] > limit]
 
     def check_integrity(self, running: Iterable[Sequence]) -> None:
-        """Check that every sequence that waits is there once, in order, and that ``running`` are counted.
-
-        Raises:
-            AssertionError: always a bug.
-        """
+        """Check that every sequence that waits is there once, in order, and that ``running`` are counted."""
         self._refresh()
         counts = Counter(self._app_of(sequence) for sequence in running)
         for share in self._shares.values():
@@ -299,7 +289,7 @@ class FairQueue:
                 raise AssertionError(f"app {share.app!r} is idle without being so, or the reverse")
         if self._waiting != sum(len(share.waiting) for share in self._shares.values()):
             raise AssertionError("the sequences that wait are not counted")
-        for ranking in (self._idle, self._backlogged, self._by_first, self._newcomers, self._by_last):
+        for ranking in (self._idle, self._backlogged, self._by_first, self._newcomers):
             ranking.check_integrity()
 
     def _app_of(self, sequence: Sequence) -> str:
@@ -320,13 +310,11 @@ class FairQueue:
         waits, runs = bool(share.waiting), bool(share.running)
         by_counter = (share.served, share.app)
         first = self._waiting_key(share, 0) if waits else None
-        last = self._waiting_key(share, len(share.waiting) - 1) if waits else None
         for ranking, key in (
             (self._idle, None if waits or runs else by_counter),
             (self._backlogged, by_counter if waits or share.left_out else None),
             (self._by_first, first if runs else None),
             (self._newcomers, None if runs else first),
-            (self._by_last, last),
         ):
             if key is None:
                 ranking.discard(share)

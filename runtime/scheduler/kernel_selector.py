@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from ..heg.graph import ExecutionGraph
 from ..heg.kernel import BatchShape, Kernel, Role
 from ..heg.profile import KernelCost
-from .active_kernels import ActiveKernels, LaunchDecision, ScheduledKernel
+from .active_kernels import ActiveKernels, LaunchDecision, ScheduledKernel, decide_launch
 from .batch import Batch, Stage
 from .batch_builder import BatchBuilder
-from .batches_in_progress import BatchesInProgress
-from .policy import Policy
-from .queues import RequestQueues
 from .sequence import REACTIVE_LEVEL
 
 _PAST_STEP: Final = 256
@@ -38,25 +34,13 @@ class _Candidate(NamedTuple):
 class KernelSelector:
     """Selects kernels of batches in progress and of batches it starts, in the policy's order."""
 
-    def __init__(
-        self,
-        graph: ExecutionGraph,
-        policy: Policy,
-        queues: RequestQueues,
-        batches: BatchesInProgress,
-        builder: BatchBuilder,
-        active: ActiveKernels,
-        max_batch_size: int,
-    ) -> None:
+    def __init__(self, builder: BatchBuilder, active: ActiveKernels) -> None:
         """``active`` is the table that selected kernels are entered in."""
-        self._graph = graph
-        self._policy = policy
-        self._queues = queues
-        self._batches = batches
+        self._graph, self._policy, self._queues = builder.graph, builder.policy, builder.queues
+        self._batches = builder.batches
         self._builder = builder
         self._active = active
-        self._max_batch_size = max_batch_size
-        self._roles = (Role.DECODE,) if graph.static_tokens is None else (Role.PREFILL, Role.DECODE)
+        self._roles = (Role.DECODE,) if self._graph.static_tokens is None else (Role.PREFILL, Role.DECODE)
         self._costs: dict[tuple[object, ...], KernelCost] = {}
         self.update_costs()
         self._background_credit_s = dict.fromkeys(self._roles, 0.0)
@@ -73,7 +57,7 @@ class KernelSelector:
         # Where a block of a prompt beside decodes takes too long, prompts would wait until those end.
         # Prompts that can be interrupted are computed in larger chunks, which decodes could not share: run
         # once more, they would write keys and values that are quantised otherwise.
-        graph, most = self._graph, self._max_batch_size
+        graph, most = self._graph, self._builder.max_batch_size
         may_mix = self._policy.mixes and len(self._roles) == 1
         smallest_s = graph.longest_kernel_s(BatchShape(graph.block_tokens + most - 1, most, 0, most))
         reactive_s = self._builder.kernel_limit_s(Stage.MIXED, REACTIVE_LEVEL)
@@ -125,7 +109,7 @@ class KernelSelector:
         """
         if level != REACTIVE_LEVEL and self._queues.has_urgent_work:
             self._drop_longer_than_quantum()
-        if any(other.batch.level < level for other in self._active):
+        if any(other.batch.level < level for other in self._active.values()):
             return self._backfill(role, level, now)
         decision: ScheduledKernel | LaunchDecision = LaunchDecision.DEFER
         if len(self._roles) > 1 and level == self._last_level_on[role] == REACTIVE_LEVEL:
@@ -162,7 +146,7 @@ class KernelSelector:
                 continue  # dropped: starting the batch of another candidate evicted a sequence of it
             promoted_first = batch.promoted and self._kernels_since_promoted >= self._policy.promoted_stride
             as_level = REACTIVE_LEVEL if promoted_first else batch.level
-            decision = self._active.decide_launch(candidate.cost, as_level, role, now)
+            decision = decide_launch(self._policy, self._active, candidate.cost, as_level, role, now)
             if decision is LaunchDecision.LAUNCH:
                 return self._launch(candidate, role, now)
             if decision is LaunchDecision.WAIT:
@@ -301,7 +285,7 @@ class KernelSelector:
         scheduled = ScheduledKernel(
             batch, kernels[batch.context.position], role, cost, now, bool(promoted) and batch.promoted
         )
-        self._active.add(scheduled)
+        self._active[role] = scheduled
         self._last_level = self._last_level_on[role] = batch.level
         credit = self._background_credit_s[role]
         credit += cost.seconds * (-1 if batch.is_background else self._policy.background_share)

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
-from typing import Final
-
-
-class Preemption(enum.Enum):
-    """What an arriving reactive request may interrupt."""
-
-    KERNEL = "kernel"
-    """A background batch pauses after the kernel that is running and later resumes from there (§6.2)."""
-    RESTART = "restart"
-    """As KERNEL, and all background prompts lose their blocks and are computed again later (Fig. 4a)."""
-    NONE = "none"
-    """Nothing: every batch is executed to its end (Fig. 4c)."""
+from typing import Any, Final
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
     """Thresholds and choices of one scheduling scheme. The defaults are Agent.xpu (§6)."""
 
-    preemption: Preemption = Preemption.KERNEL
-
     by_priority: bool = True
-    """Reactive before proactive; False serves all requests by arrival."""
+    """Reactive before proactive, also between two kernels of a proactive batch, which later resumes there
+    (§6.2). False serves all requests by arrival, and every batch is executed to its end (Fig. 4c)."""
+
+    restarts: bool = False
+    """An arriving reactive request takes the blocks of all background prompts, which are computed again."""
 
     shortest_first: bool = True
     """Among proactive prompts, the shortest estimated time left first (§6.2); False goes by arrival."""
@@ -141,71 +131,26 @@ class Policy:
 AGENT_XPU: Final = Policy()
 """Agent.xpu: kernel-level preemption, backfill, aging, pressure tiers."""
 
-FCFS: Final = Policy(
-    preemption=Preemption.NONE,
-    by_priority=False,
-    shortest_first=False,
-    mixed_batches=True,
-    chunk_tokens=256,
-    promote_after_s=float("inf"),
-    tool_wait_s=0.0,
-    share_apps=False,
-)
-"""Continuous batching with chunked prefill in order of arrival, as in OpenVINO GenAI and other engines."""
 
-FCFS_DISAGGREGATED: Final = Policy(
-    preemption=Preemption.NONE,
-    by_priority=False,
-    shortest_first=False,
-    mixes=False,
-    promote_after_s=float("inf"),
-    tool_wait_s=0.0,
-    share_apps=False,
-)
-"""Order of arrival with Agent.xpu's chunks, placement and pressure tiers: prompts and decodes are batches of
-their own, on two XPUs where there are two. There it differs from Agent.xpu in nothing but priorities."""
+def _baseline(**choices: Any) -> Policy:
+    """A scheme to compare with: without aging, shares of apps, estimates of time, contexts held for tools."""
+    return Policy(
+        shortest_first=False, share_apps=False, promote_after_s=float("inf"), tool_wait_s=0.0, **choices
+    )
 
-PREEMPT_RESTART: Final = Policy(
-    preemption=Preemption.RESTART,
-    shortest_first=False,
-    backfill=False,
-    mixes=False,
-    promote_after_s=float("inf"),
-    prefix_reuse=False,
-    tool_wait_s=0.0,
-    share_apps=False,
-)
-"""Fig. 4a: reactive work takes the whole machine at once; background prompts start again after it."""
-
-TIME_SHARE: Final = Policy(
-    time_share=True,
-    shortest_first=False,
-    backfill=False,
-    mixes=False,
-    promote_after_s=float("inf"),
-    tool_wait_s=0.0,
-    share_apps=False,
-)
-"""Fig. 4b: reactive and proactive work share the processor in time slices."""
-
-ITERATION_LEVEL: Final = Policy(
-    preemption=Preemption.NONE,
-    by_priority=False,
-    shortest_first=False,
-    mixed_batches=True,
-    chunk_tokens=2**20,
-    promote_after_s=float("inf"),
-    tool_wait_s=0.0,
-    share_apps=False,
-)
-"""Fig. 4c: continuous batching of whole prompts."""
 
 POLICIES: Final = {
     "agent-xpu": AGENT_XPU,
-    "fcfs": FCFS,
-    "fcfs-disaggregated": FCFS_DISAGGREGATED,
-    "preempt-restart": PREEMPT_RESTART,
-    "time-share": TIME_SHARE,
-    "iteration-level": ITERATION_LEVEL,
+    # Continuous batching with chunked prefill in order of arrival, as in OpenVINO GenAI and other engines.
+    "fcfs": _baseline(by_priority=False, mixed_batches=True, chunk_tokens=256),
+    # Order of arrival with Agent.xpu's chunks, placement and pressure tiers: prompts and decodes are batches
+    # of their own, on two XPUs where there are two. There it differs from Agent.xpu only in priorities.
+    "fcfs-disaggregated": _baseline(by_priority=False, mixes=False),
+    # Fig. 4a: reactive work takes the whole machine at once; background prompts start again after it.
+    "preempt-restart": _baseline(restarts=True, backfill=False, mixes=False, prefix_reuse=False),
+    # Fig. 4b: reactive and proactive work share the processor in time slices.
+    "time-share": _baseline(time_share=True, backfill=False, mixes=False),
+    # Fig. 4c: continuous batching of whole prompts.
+    "iteration-level": _baseline(by_priority=False, mixed_batches=True, chunk_tokens=2**20),
 }
 """All policies, by the names that :attr:`RuntimeConfig.policy` accepts."""

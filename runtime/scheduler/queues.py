@@ -14,29 +14,6 @@ from .policy import Policy
 from .sequence import REACTIVE_LEVEL, Sequence, SequenceState, by_order
 
 
-class PrefillEstimate:
-    """Seconds to compute the rest of a prompt, for ordering only (§6.2: estimated time to completion).
-
-    Token-level work costs the same for every token; a token's attention costs more the more tokens precede
-    it. The costs of two chunks, one at the beginning of a context and one far into it, separate the two.
-    """
-
-    def __init__(self, graph: ExecutionGraph) -> None:
-        """Take the cost per token and per preceding token from ``graph``, once for all estimates."""
-        chunk = graph.chunk_tokens(0, graph.max_chunk_tokens)
-        far = 16 * chunk
-        first = graph.estimate_seconds(BatchShape(chunk, 1, 0, 0))
-        self._per_token = first / chunk
-        later = graph.estimate_seconds(BatchShape(chunk, 1, far, 0))
-        self._per_past_token = max(0.0, later - first) / (far * chunk)
-
-    def seconds_left(self, sequence: Sequence) -> float:
-        """Seconds until ``sequence`` can decode if it runs alone from now on."""
-        tokens = max(0, sequence.prefill_end - sequence.computed_tokens)
-        mean_past = sequence.computed_tokens + tokens / 2
-        return tokens * (self._per_token + self._per_past_token * mean_past)
-
-
 class RequestQueues:
     """All unfinished sequences: one queue of waiting ones per priority level, and the running ones."""
 
@@ -63,8 +40,17 @@ class RequestQueues:
         self._deadlines: list[tuple[float, int, Sequence]] = []
 
     def update_costs(self) -> None:
-        """Order sequences that are queued from now on by the present costs of the graph."""
-        self._estimate = PrefillEstimate(self._graph)
+        """Order sequences that are queued from now on by the present costs of the graph.
+
+        Token-level work costs the same for every token; a token's attention costs more the more tokens
+        precede it. The costs of two chunks, at the beginning of a context and far into it, separate the two.
+        """
+        chunk = self._graph.chunk_tokens(0, self._graph.max_chunk_tokens)
+        far = 16 * chunk
+        first = self._graph.estimate_seconds(BatchShape(chunk, 1, 0, 0))
+        later = self._graph.estimate_seconds(BatchShape(chunk, 1, far, 0))
+        self._per_token = first / chunk
+        self._per_past_token = max(0.0, later - first) / (far * chunk)
 
     @property
     def num_waiting(self) -> int:
@@ -100,15 +86,17 @@ class RequestQueues:
         return found
 
     def prefill_seconds_left(self, sequence: Sequence) -> float:
-        """Seconds until ``sequence`` can decode if it runs alone from now on; 0 if it decodes."""
-        return self._estimate.seconds_left(sequence) if sequence.needs_prefill else 0.0
+        """Estimate the seconds until ``sequence`` can decode if it runs alone from now on."""
+        tokens = max(0, sequence.prefill_end - sequence.computed_tokens)
+        mean_past = sequence.computed_tokens + tokens / 2
+        return tokens * (self._per_token + self._per_past_token * mean_past)
 
     def key(self, sequence: Sequence) -> QueueKey:
         """Return the queue key: background prompts by estimated time left (§6.2), all others by arrival."""
         by_arrival = sequence.promoted or not sequence.is_background or not self._policy.shortest_first
         return (
             not sequence.promoted,
-            0.0 if by_arrival else self._estimate.seconds_left(sequence),
+            0.0 if by_arrival else self.prefill_seconds_left(sequence),
             sequence.id,
         )
 
@@ -232,11 +220,7 @@ class RequestQueues:
                 yield from reversed(self.by_level[level].yielding(sequence, running))
 
     def check_integrity(self) -> None:
-        """Check that every sequence is where its state says, and in order.
-
-        Raises:
-            AssertionError: always a bug.
-        """
+        """Check that every sequence is where its state says, and in order."""
         for level, queue in self.by_level.items():
             queue.check_integrity(self.running_at(level))
             for sequence in queue.first(len(queue)):

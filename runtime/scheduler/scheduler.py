@@ -39,21 +39,21 @@ from ..heg.graph import ExecutionGraph
 from ..heg.kernel import BatchContext, BatchShape, GraphLoad, KernelKind, Role
 from ..heg.profile import KernelCost, Profile
 from ..kv.block_pool import BlockPool
-from ..kv.swap.chunks import NO_SWAPPER, ChunkLoad, ChunkSwapper
+from ..kv.swap.chunks import NO_SWAPPER, ChunkSwapper
 from ..kv.swap.costs import LinearCost
 from .active_kernels import ActiveKernels, ScheduledKernel
 from .batch import Batch
 from .batch_builder import BatchBuilder
 from .batches_in_progress import BatchesInProgress
 from .block_manager import BlockManager
-from .chunk_loads import ChunkLoads
+from .chunk_loads import ChunkLoads, SwapOuts
 from .draft import Draft
 from .graph_switcher import GraphSwitcher, PrefillWork
 from .kernel_selector import KernelSelector
-from .policy import Policy, Preemption
+from .policy import Policy
 from .queues import RequestQueues
 from .sequence import Sequence, SequenceState
-from .swap_outs import SwapOuts
+from .state_rows import StateManager
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,29 +96,31 @@ class Scheduler:
         """
         self.policy = policy
         self._graph = graph
-        self._restarts = policy.preemption is Preemption.RESTART
-        self._loads = ChunkLoads(pool, graph.block_tokens, swapper, self._recompute_cost)
-        self._swap_outs = SwapOuts(pool, graph.block_tokens, swapper)
-        self._block_manager = BlockManager(
-            pool,
-            graph.block_tokens,
+        self.loads = ChunkLoads(pool, graph.block_tokens, swapper, self._recompute_cost)
+        """To note there which loads the swapper has ended (:meth:`ChunkLoads.complete`)."""
+        self.swap_outs = SwapOuts(pool, graph.block_tokens, swapper)
+        """To note there which blocks the swapper has copied (:meth:`SwapOuts.release`)."""
+        self.block_manager = BlockManager(
+            pool=pool,
+            states=None if state_pool is None else StateManager(state_pool, graph.block_tokens),
+            block_tokens=graph.block_tokens,
             share=policy.prefix_reuse,
             share_sampled=share_sampled,
-            state_pool=state_pool,
-            loads=self._loads,
-            swap_outs=self._swap_outs,
+            loads=self.loads,
+            swap_outs=self.swap_outs,
             stores_chunks=swapper is not NO_SWAPPER,
         )
-        self._queues = RequestQueues(policy, graph, max_batch_size)
-        self._batches = BatchesInProgress(graph, policy, self._queues, self._block_manager)
+        """What KV blocks are held for, to be read."""
+        self.queues = RequestQueues(policy, graph, max_batch_size)
+        """The unfinished sequences, to be read."""
+        self._batches = BatchesInProgress(graph, policy, self.queues, self.block_manager)
         self._builder = BatchBuilder(
-            graph, policy, self._queues, self._block_manager, self._batches, max_batch_size
+            graph, policy, self.queues, self.block_manager, self._batches, max_batch_size
         )
-        self._active = ActiveKernels(policy)
-        self._selector = KernelSelector(
-            graph, policy, self._queues, self._batches, self._builder, self._active, max_batch_size
-        )
-        self._switcher = GraphSwitcher(graph)
+        self._active: ActiveKernels = {}
+        self._selector = KernelSelector(self._builder, self._active)
+        self.switcher = GraphSwitcher(graph)
+        """To note there how the PREFILL XPU has loaded a graph, and that it was rebuilt."""
         self._only_batch: tuple[Batch, int] | None = None
         """The batch of the last kernel, on a platform of one XPU, if it had all unfinished sequences, and
         :attr:`_changes` then: it has them as long as that is equal."""
@@ -126,7 +128,7 @@ class Scheduler:
     def use_costs(self, cost_model: Profile) -> None:
         """Decide by other estimates of the same kernels from now on."""
         self._graph.use_costs(cost_model)
-        for part in (self._queues, self._builder, self._selector, self._switcher):
+        for part in (self.queues, self._builder, self._selector, self.switcher):
             part.update_costs()
 
     # State.
@@ -134,57 +136,24 @@ class Scheduler:
     def statistics(self) -> SchedulerStatistics:
         """Return the counters. Cheap, and callable from any thread at any time."""
         return SchedulerStatistics(
-            running=len(self._queues.running),
-            waiting=self._queues.num_waiting,
+            running=len(self.queues.running),
+            waiting=self.queues.num_waiting,
             preemptions=self._selector.preemptions,
             evictions=self._builder.evictions,
-            loaded_contexts=self._loads.begun,
-            recomputed_chunks=self._loads.recomputed,
-            switch_s=self._loads.switch_s,
+            loaded_contexts=self.loads.begun,
+            recomputed_chunks=self.loads.recomputed,
+            switch_s=self.loads.switch_s,
         )
-
-    @property
-    def has_reactive_work(self) -> bool:
-        """Whether any sequence that is not background waits or runs."""
-        return self._queues.has_reactive_work
-
-    @property
-    def has_promoted_work(self) -> bool:
-        """Whether any unfinished sequence was promoted by aging."""
-        return bool(self._queues.promoted)
-
-    def in_serving_order(self, most: int) -> list[Sequence]:
-        """Return at most ``most`` unfinished sequences: the running ones, then those that are served next."""
-        return self._queues.in_serving_order(most)
-
-    def prefill_seconds_left(self, sequence: Sequence) -> float:
-        """Estimate the seconds until ``sequence`` can decode if it runs alone from now on."""
-        return self._queues.prefill_seconds_left(sequence)
-
-    @property
-    def block_manager(self) -> BlockManager:
-        """What KV blocks are held for, to be read."""
-        return self._block_manager
-
-    @property
-    def switches_graphs(self) -> bool:
-        """Whether the PREFILL XPU has two graphs for each op group."""
-        return self._switcher.has_two_graphs
-
-    @property
-    def loads_graph(self) -> bool:
-        """Whether it loads one of them now."""
-        return self._switcher.loading is not None
 
     @property
     def usable_tokens(self) -> int:
         """Tokens that fit if one sequence had every usable block (see :meth:`fail_kernel`)."""
-        return self._block_manager.usable_tokens
+        return self.block_manager.usable_tokens
 
     @property
     def busy_roles(self) -> list[Role]:
         """The XPUs on which kernels are running."""
-        return [kernel.role for kernel in self._active]
+        return list(self._active)
 
     def kernel_on(self, role: Role) -> ScheduledKernel:
         """The kernel that runs on ``role``, which is busy."""
@@ -200,10 +169,10 @@ class Scheduler:
         Held contexts count only while sequences wait for their blocks. With loads, also the time at which a
         sequence that waits for a chunk may find it quicker to compute it.
         """
-        times = [self._hung_at(kernel) for kernel in self._active]
-        times += (self._queues.next_deadline, self._loads.next_decision)
-        if self._queues.num_waiting:
-            times.append(self._block_manager.next_expiry())
+        times = [self._hung_at(kernel) for kernel in self._active.values()]
+        times += (self.queues.next_deadline, self.loads.next_decision)
+        if self.queues.num_waiting:
+            times.append(self.block_manager.next_expiry())
         return min(times)
 
     # Events.
@@ -215,12 +184,12 @@ class Scheduler:
             The sequence that was shed because too many wait, now FINISHED: the one that would be served last,
             which may be ``sequence`` itself.
         """
-        self._queues.add(sequence, now)
-        if self._restarts and not sequence.is_background:
+        self.queues.add(sequence, now)
+        if self.policy.restarts and not sequence.is_background:
             self._builder.evict_background_prompts()
-        if self._queues.num_waiting <= self.policy.max_waiting:
+        if self.queues.num_waiting <= self.policy.max_waiting:
             return None
-        shed = self._queues.last_waiting
+        shed = self.queues.last_waiting
         self.finish(shed)
         return shed
 
@@ -231,11 +200,11 @@ class Scheduler:
         """
         if sequence.state is SequenceState.FINISHED:
             return
-        self._block_manager.swap_out(sequence)
-        self._queues.finish(sequence)
+        self.block_manager.swap_out(sequence)
+        self.queues.finish(sequence)
         batch = self._batches.containing(sequence)
         if batch is None:
-            self._block_manager.release(sequence)
+            self.block_manager.release(sequence)
         elif batch.running_on is None and batch.all_finished:
             self._batches.drop(batch)
 
@@ -250,7 +219,7 @@ class Scheduler:
 
     def accept_draft_token(self, sequence: Sequence) -> None:
         """Note that a draft token, now the last of ``tokens``, was accepted: it is computed already."""
-        self._queues.charge(sequence, 1)
+        self.queues.charge(sequence, 1)
         self._batches.advance(sequence, 1)
 
     def extend(self, sequence: Sequence, tokens: Iterable[int]) -> None:
@@ -258,16 +227,16 @@ class Scheduler:
 
         They must fit the arena, and so must what may be sampled behind them.
         """
-        self._queues.extend(sequence, tokens)
+        self.queues.extend(sequence, tokens)
 
     def hold_for_next_turn(self, sequence: Sequence, now: float) -> None:
         """Hold the blocks of a FINISHED sequence whose tools are running, for ``policy.tool_wait_s``."""
         if self.policy.tool_wait_s > 0:
-            self._block_manager.hold(sequence, now + self.policy.tool_wait_s)
+            self.block_manager.hold(sequence, now + self.policy.tool_wait_s)
 
     def release_held_contexts(self) -> None:
         """Release the blocks held for next turns; they can still be found."""
-        self._block_manager.release_expired(float("inf"))
+        self.block_manager.release_expired(float("inf"))
 
     def complete_kernel(self, role: Role, now: float) -> Batch | None:
         """Note that the kernel on ``role`` is done.
@@ -275,7 +244,7 @@ class Scheduler:
         Returns:
             Its batch, if that was the last kernel: sample for the chunks of unfinished sequences, in order.
         """
-        batch = self._active.remove(role).batch
+        batch = self._active.pop(role).batch
         batch.running_on = None
         batch.context.position += 1
         if batch.all_finished:
@@ -284,7 +253,7 @@ class Scheduler:
             self._batches.complete(batch)
             self._selector.note_completed(batch, now)
             return batch
-        elif self._restarts and batch.is_background and self._queues.has_reactive_work:
+        elif self.policy.restarts and batch.is_background and self.queues.has_reactive_work:
             self._builder.evict_background_prompts()
         return None
 
@@ -293,7 +262,7 @@ class Scheduler:
 
         It will be started again, or its batch is built anew, of shorter kernels, if that was so before.
         """
-        batch = self._active.remove(role).batch
+        batch = self._active.pop(role).batch
         batch.running_on = None
         self._batches.interrupt(batch)
 
@@ -305,39 +274,23 @@ class Scheduler:
         Returns:
             The sequences that have failed ``policy.max_faults`` times, now FINISHED.
         """
-        batch = self._active.remove(role).batch
+        batch = self._active.pop(role).batch
         batch.running_on = None
         given_up = self._batches.fail(batch, hung=hung)
         for sequence in given_up:
             self.finish(sequence)
         return given_up
 
-    def complete_loads(self, loads: Iterable[ChunkLoad], now: float) -> None:
-        """Note that the swapper has ended ``loads``; see their state."""
-        self._loads.complete(loads, now)
-
-    def release_swapped_out(self, blocks: Iterable[int]) -> None:
-        """Note that the swapper has copied ``blocks``."""
-        self._swap_outs.release(blocks)
-
-    def end_graph_load(self, load: GraphLoad, *, failed: bool) -> None:
-        """Note that the PREFILL XPU has loaded a graph, or has ``failed`` to and keeps the former one."""
-        self._switcher.end_load(load, failed=failed)
-
-    def reset_graphs(self) -> None:
-        """Note that the PREFILL XPU was rebuilt, with the graphs for prompt chunks."""
-        self._switcher.reset()
-
     def expire(self, now: float) -> list[Sequence]:
         """Finish the sequences whose deadline has passed, and return them."""
-        expired = self._queues.pop_expired(now)
+        expired = self.queues.pop_expired(now)
         for sequence in expired:
             self.finish(sequence)
         return expired
 
     def hung_kernels(self, now: float) -> list[Role]:
         """The XPUs whose kernel has run for longer than :meth:`hang_timeout_s`."""
-        return [kernel.role for kernel in self._active if self._hung_at(kernel) <= now]
+        return [role for role, kernel in self._active.items() if self._hung_at(kernel) <= now]
 
     def take_dropped_contexts(self) -> list[BatchContext]:
         """Return the contexts of batches dropped since the last call; the caller releases their buffers."""
@@ -349,11 +302,10 @@ class Scheduler:
         Raises:
             AssertionError: always a bug.
         """
-        self._queues.check_integrity()
+        self.queues.check_integrity()
         self._batches.check_integrity()
-        if {batch for batch in self._batches if batch.running_on is not None} != {
-            kernel.batch for kernel in self._active
-        }:
+        running = {batch for batch in self._batches if batch.running_on is not None}
+        if running != {kernel.batch for kernel in self._active.values()}:
             raise AssertionError("a batch counts as running without a running kernel, or the reverse")
 
     # Decisions.
@@ -366,13 +318,13 @@ class Scheduler:
         ``background`` says whether kernels of background work may start, ``reactive_elsewhere`` whether
         another engine on this machine has reactive work, which they would delay.
         """
-        self._queues.reactive_elsewhere = reactive_elsewhere
-        self._block_manager.release_expired(now)
-        self._queues.promote_aged(now)
+        self.queues.reactive_elsewhere = reactive_elsewhere
+        self.block_manager.release_expired(now)
+        self.queues.promote_aged(now)
         only = self._next_of_only_batch(background=background and not reactive_elsewhere)
         if only is not None:
             if not only.is_background:
-                self._queues.last_urgent = now
+                self.queues.last_urgent = now
             scheduled = [self._selector.select_next(only, now)]
         else:
             scheduled = self._select_kernels(now, background=background)
@@ -382,7 +334,7 @@ class Scheduler:
     @property
     def _changes(self) -> int:
         """A number that grows when anything changes that the selection of a kernel depends on."""
-        return self._queues.changes + self._batches.changes
+        return self.queues.changes + self._batches.changes
 
     def _next_of_only_batch(self, *, background: bool) -> Batch | None:
         """Return the batch with all unfinished sequences, or the next decode of these; None without one.
@@ -398,40 +350,40 @@ class Scheduler:
 
     def _note_only_batch(self, scheduled: list[ScheduledKernel]) -> None:
         self._only_batch = None
-        if scheduled and self._graph.static_tokens is None and not self._queues.num_waiting:
+        if scheduled and self._graph.static_tokens is None and not self.queues.num_waiting:
             (kernel,) = scheduled
-            if len(kernel.batch.chunks) == len(self._queues.running):
+            if len(kernel.batch.chunks) == len(self.queues.running):
                 self._only_batch = (kernel.batch, self._changes)
 
     def _select_kernels(self, now: float, *, background: bool) -> list[ScheduledKernel]:
         """Select kernels for idle XPUs until none may run."""
-        if self._queues.has_urgent_work:
-            self._queues.last_urgent = now
+        if self.queues.has_urgent_work:
+            self.queues.last_urgent = now
         self._builder.begin_round(now)
-        self._loads.begin_round()
+        self.loads.begin_round()
         scheduled: list[ScheduledKernel] = []
         while True:
-            running = len(self._queues.running)
+            running = len(self.queues.running)
             while (kernel := self._selector.select(now, background=background)) is not None:
                 scheduled.append(kernel)
             self._batches.drop_unstarted()
             # What a batch that was not started has admitted is no longer in a queue, so that further
             # sequences come into view, with which a batch may start.
-            if len(self._queues.running) <= running:
+            if len(self.queues.running) <= running:
                 return scheduled
 
     def next_graph_load(self) -> GraphLoad | None:
-        """Return the graph that the PREFILL XPU is to load now, if any; then call :meth:`end_graph_load`."""
-        return self._switcher.next_load(self._prefill_work()) if self._switcher.has_two_graphs else None
+        """Return the graph that the PREFILL XPU is to load now, if any."""
+        return self.switcher.next_load(self._prefill_work()) if self.switcher.has_two_graphs else None
 
     def _prefill_work(self) -> PrefillWork | None:
         """What is left to prefill in chunks of the static shape; None without unfinished requests."""
         static = self._graph.static_tokens
         assert static is not None
-        waiting = self._queues.num_waiting
-        if waiting or not self._queues.running:
+        waiting = self.queues.num_waiting
+        if waiting or not self.queues.running:
             return PrefillWork(float("inf"), None) if waiting else None
-        prompts = [sequence for sequence in self._queues.running if sequence.needs_prefill]
+        prompts = [sequence for sequence in self.queues.running if sequence.needs_prefill]
         chunks = sum((prompt.prefill_end - prompt.computed_tokens) // static for prompt in prompts)
         for batch in self._batches:
             groups = [k.segments.start for k in batch.context.remaining if k.kind is KernelKind.TOKENS]

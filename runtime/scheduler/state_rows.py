@@ -156,11 +156,7 @@ class StateManager:
         self._pool.release([row])
 
     def check_integrity(self, held: Iterable[StateRows], checkpoints: Iterable[int]) -> None:
-        """Check that sequences' rows and the ``checkpoints`` of held contexts account for every row.
-
-        Raises:
-            AssertionError: always a bug.
-        """
+        """Check that sequences' rows and the ``checkpoints`` of held contexts account for every row."""
         tables = [[*rows.own, *rows.checkpoints, *self._shared(rows)] for rows in held]
         self._pool.check_integrity([*tables, list(checkpoints)])
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
 from agentrt.concurrency.native_calls import native_calls
 from agentrt.errors import AgentRTError, InvalidRequestError, ModelFormatError
 
-from .named_schema import NamedSchema, find_unsupported_part
 from .plain_reason import plain_reason
 from .schema_limits import unbounded_keyword
 
@@ -42,6 +42,17 @@ _SOURCE: Final = re.compile(r"\n +\d+ \| .*", re.DOTALL)
 
 
 _NO_VOCABULARY: Final = "the model's vocabulary cannot be read. Convert the tokenizer again."
+
+
+class NamedSchema(NamedTuple):
+    """One JSON schema of a request."""
+
+    field: str
+    """The field of the request that has it."""
+    name: str
+    """What it is the schema of, for error messages."""
+    schema: Mapping[str, Any]
+    """As it stands in the grammar."""
 
 
 class GrammarCompiler:
@@ -99,8 +110,8 @@ class GrammarCompiler:
             return _reason(self._compile(part)) if time.thread_time() < until else None
 
         with _panics_as(_unsupported(field, "its schema", reason)):
-            part = find_unsupported_part(schemas, reason_of)
-        raise _unsupported(*(part or (field, "its schema", reason)))
+            found = _unsupported_part(schemas, reason_of)
+        raise found or _unsupported(field, "its schema", reason)
 
     def _compile_once(self, grammar: str) -> LLMatcher:
         with self._lock:
@@ -175,6 +186,32 @@ def _unsupported(field: str, name: str, reason: str) -> InvalidRequestError:
     return InvalidRequestError(
         field, f"{name} cannot be followed: {reason}. Correct or leave out this part of the JSON schema."
     )
+
+
+def _unsupported_part(
+    schemas: Sequence[NamedSchema], reason_of: Callable[[str], str | None]
+) -> InvalidRequestError | None:
+    """Return the error of the first schema that cannot be compiled, or of the property of it that cannot.
+
+    ``reason_of`` returns why a grammar cannot be compiled, or None if it can.
+    """
+
+    def reason_for(schema: Mapping[str, Any]) -> str | None:
+        return reason_of(f"start: %json {json.dumps(schema)}")
+
+    for field, name, schema in schemas:
+        reason = reason_for(schema)
+        if reason is None:
+            continue
+        optional = {**schema, "properties": {}, "required": []}
+        properties = schema.get("properties")
+        if isinstance(properties, Mapping) and reason_for(optional) is None:
+            for key, value in properties.items():
+                found = reason_for({**optional, "properties": {key: value}})
+                if found is not None:
+                    return _unsupported(field, f"property {key!r} of {name}", found)
+        return _unsupported(field, name, reason)
+    return None
 
 
 def _reason(compiled: LLMatcher) -> str | None:

@@ -85,7 +85,7 @@ class GrammarMatcher:
 
     def reset(self) -> None:
         """Start again at the beginning of an answer, for the next turn of the same sequence."""
-        self._matcher: LLMatcher | None = None
+        self._matcher: LLMatcher | None = None  # in CALL and TEXT, the grammar of the call or text
         self._text_matcher = self._text and self._text.deep_copy()
         restricted = self._call_required or self._text_matcher is not None
         self._state = _State.START if restricted else _State.FREE
@@ -111,8 +111,7 @@ class GrammarMatcher:
     @property
     def may_end(self) -> bool:
         """Whether a call, or the restricted text, is complete here, so that the answer may end."""
-        if self._state is _State.TEXT:
-            assert self._matcher is not None
+        if self._state is _State.TEXT and self._matcher is not None:
             return self._matcher.is_accepting()
         return self._behind_call or self._state in (_State.BETWEEN, _State.NEXT_CALL, _State.END)
 
@@ -126,8 +125,8 @@ class GrammarMatcher:
         self._behind_call = False
         if self._state is _State.START and token != self._call_token and self._text_matcher is not None:
             self._state, self._matcher = _State.TEXT, self._text_matcher
-        if self._state in (_State.CALL, _State.TEXT):
-            self._advance(token)
+        if self._matcher is not None:
+            self._advance(self._matcher, token)
         elif token == self._call_token:
             assert self._calls is not None
             self._state, self._matcher = _State.CALL, self._calls.deep_copy()
@@ -147,34 +146,28 @@ class GrammarMatcher:
         if _NAMED_CALL.search(self._message_bytes):
             self._state, self._matcher = _State.TEXT, matcher
 
-    def _advance(self, token: int) -> None:
-        matcher = self._matcher
-        assert matcher is not None
+    def _advance(self, matcher: LLMatcher, token: int) -> None:
         matcher.consume_token(token)
         if matcher.is_error():
             self.error, self._state = plain_reason(matcher.get_error().splitlines()[0]), _State.END
         elif self._state is _State.TEXT:
-            if matcher.is_stopped():
-                self._state = _State.END
+            self._state = _State.END if matcher.is_stopped() else _State.TEXT
         elif matcher.is_stopped() or matcher.is_accepting():
-            self._state = self._state_after_call()
+            more = _State.BETWEEN if self._call_required or self._text is not None else _State.FREE
+            self._state = _State.END if self._one_call else more
             self._behind_call = True
-
-    def _state_after_call(self) -> _State:
-        if self._one_call:
-            return _State.END
-        return _State.BETWEEN if self._call_required or self._text is not None else _State.FREE
+        if self._state not in (_State.CALL, _State.TEXT):
+            self._matcher = None
 
     def forced_bytes(self) -> bytes:
         """Return the text that must follow, up to the first byte that is not the only one allowed."""
-        if self._state in (_State.CALL, _State.TEXT):
-            assert self._matcher is not None
+        if self._matcher is not None:
             return self._matcher.compute_ff_bytes()
-        if self._state is _State.START and self._call_required:
-            assert self._call_token is not None
+        if self._state is not _State.START:
+            return b""
+        if self._call_required and self._call_token is not None:
             return self._token_bytes[self._call_token]
-        if self._state is _State.START and self._call_token is None:
-            assert self._text_matcher is not None
+        if self._call_token is None and self._text_matcher is not None:
             return self._text_matcher.compute_ff_bytes()
         return b""
 
@@ -182,8 +175,7 @@ class GrammarMatcher:
         """Whether ``token`` may follow: quicker than :meth:`mask_logits` for one token."""
         if self._state is _State.FREE:
             return True
-        if self._state in (_State.CALL, _State.TEXT):
-            assert self._matcher is not None
+        if self._matcher is not None:
             return self._matcher.validate_tokens([token]) == 1
         if token == self._call_token:
             return self._state is not _State.END
@@ -199,8 +191,7 @@ class GrammarMatcher:
         return np.where(self._allowed_tokens()[: len(logits)], logits, np.float32(-np.inf))
 
     def _allowed_tokens(self) -> NDArray[np.bool_]:
-        if self._state in (_State.CALL, _State.TEXT):
-            assert self._matcher is not None
+        if self._matcher is not None:
             return self._token_mask(self._matcher)
         if self._state is _State.START and self._text_matcher is not None and not self._call_required:
             allowed = self._token_mask(self._text_matcher)

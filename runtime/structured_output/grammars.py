@@ -9,7 +9,7 @@ from typing import Any, Final
 from agentrt.calls import CallShape
 from agentrt.calls.tool_definitions import arguments_schema
 
-from .named_schema import NamedSchema
+from .grammar_compiler import NamedSchema
 
 # The one JSON style that models are trained to write calls in. Where a grammar allows any whitespace, small
 # models go on writing spaces, and large ones spend tokens on indentation.

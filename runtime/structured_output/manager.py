@@ -42,7 +42,8 @@ class StructuredOutputManager:
         self._call_token: int | None = None
         self._call_shape: CallShape | None = None
         if self._constrains and call_format is not None and call_format.shape is not None:
-            self._call_token = _opening_token(call_format, self._token_bytes)
+            tag = (call_format.opening_tag or "").encode()
+            self._call_token = next((id for id, text in enumerate(self._token_bytes) if text == tag), None)
             self._call_shape = None if self._call_token is None else call_format.shape
 
     @property
@@ -114,13 +115,6 @@ class StructuredOutputManager:
         )
         field = "tools" if schema is None else "response_format"
         return self._compiler.compile(grammar, field, named_schemas(tool_choice.tools, schema), check)
-
-
-def _opening_token(format: ToolCallFormat, token_bytes: Sequence[bytes]) -> int | None:
-    """Return the token whose whole text is the format's opening tag."""
-    assert format.opening_tag is not None
-    tag = format.opening_tag.encode()
-    return next((token for token, text in enumerate(token_bytes) if text == tag), None)
 
 
 def _check_unconstrained(tool_choice: ToolChoice, schema: Mapping[str, Any] | None) -> None:

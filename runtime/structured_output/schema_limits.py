@@ -16,10 +16,6 @@ MAX_REMAINDERS: Final = 10_000
 MAX_OPTIONAL: Final = 256
 """Optional properties of one object, each of which may come next. llguidance would give up at twice as many,
 in the middle of an answer."""
-_DATA: Final = frozenset({"const", "default", "enum", "example", "examples"})
-"""Keywords whose values are no schemas, unless a reference points into them."""
-_NAMED: Final = frozenset({"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"})
-"""Keywords whose values are maps of names, which may be those of keywords, to schemas."""
 _ANNOTATIONS: Final = frozenset(
     {"$comment", "$defs", "$id", "$schema", "default", "definitions", "deprecated", "description", "examples"}
     | {"title", "x-guidance"}
@@ -38,7 +34,7 @@ def unbounded_keyword(schema: Mapping[str, Any]) -> str | None:
     values = ValueGroups(schema)
     multiples: list[tuple[Mapping[str, Any], Multiple]] = []
     combined = False
-    for each in _objects(schema, with_data=_refers_to_data(schema)):
+    for each in _objects(schema):
         optional = _optional(each)
         if optional > MAX_OPTIONAL:
             return f"properties has {optional} optional names, and an object may have {MAX_OPTIONAL}"
@@ -57,27 +53,16 @@ def unbounded_keyword(schema: Mapping[str, Any]) -> str | None:
     return _TOO_MANY_REMAINDERS if any(map(_leave_too_many, together.values())) else None
 
 
-def _objects(schema: Mapping[str, Any], *, with_data: bool) -> Iterator[Mapping[str, Any]]:
-    """Yield all objects in ``schema``, maps of names among them, and data only ``with_data``."""
-    waiting: list[tuple[Any, bool]] = [(schema, False)]
+def _objects(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield all objects in ``schema``: maps of names too, and data, since a reference may point into it."""
+    waiting: list[Any] = [schema]
     while waiting:
-        value, names = waiting.pop()
+        value = waiting.pop()
         if isinstance(value, Mapping):
             yield value
-            waiting += [
-                (item, not names and key in _NAMED)
-                for key, item in value.items()
-                if names or with_data or key not in _DATA
-            ]
+            waiting += value.values()
         elif isinstance(value, (list, tuple)):
-            waiting += [(item, False) for item in value]
-
-
-def _refers_to_data(schema: Mapping[str, Any]) -> bool:
-    """Whether a reference in ``schema`` may point into the value of a keyword that has data."""
-    references = (each.get(key) for each in _objects(schema, with_data=True) for key in REFERENCES)
-    texts = [unquote(reference) for reference in references if isinstance(reference, str)]
-    return any(not _DATA.isdisjoint(text.split("/")) for text in texts)
+            waiting += value
 
 
 def _optional(schema: Mapping[str, Any]) -> int:

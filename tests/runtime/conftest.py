@@ -3,7 +3,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -13,6 +13,9 @@ from agentrt.runtime.model.directory import ModelDirectory, open_model_directory
 from agentrt.runtime.model.tokenizer import Tokenizer
 from agentrt.runtime.scheduler.batch import ScheduledChunk
 from agentrt.runtime.xpu.loading import LoadedModel, load_model
+
+OpenRuntime: TypeAlias = Callable[..., LocalRuntime]
+"""Opens nano with other settings: :func:`open_runtime`."""
 
 
 @pytest.fixture(scope="session")
@@ -61,7 +64,7 @@ def open_exact(group: EngineGroup | None = None, **settings: Any) -> LocalRuntim
 
 
 @pytest.fixture
-def open_runtime() -> Iterator[Callable[..., LocalRuntime]]:
+def open_runtime() -> Iterator[OpenRuntime]:
     """Open runtimes for one test; afterwards close them and check that all blocks are free."""
     opened: list[LocalRuntime] = []
 
@@ -90,7 +93,7 @@ def runtime(shared_runtime: LocalRuntime) -> Iterator[LocalRuntime]:
         [{"role": "user", "content": "x"}], max_tokens=1
     )  # runs after all earlier commands
     scheduler = shared_runtime._engine._scheduler
-    scheduler._block_manager.release_expired(math.inf)  # blocks held for next turns
+    scheduler.block_manager.release_expired(math.inf)  # blocks held for next turns
     scheduler.check_integrity()
     statistics = shared_runtime.statistics()
     assert statistics.free_blocks == statistics.blocks
@@ -151,8 +154,11 @@ class Gate:
         self._go.release()
 
 
+Hold: TypeAlias = Callable[[LocalRuntime], Gate]
+
+
 @pytest.fixture
-def hold() -> Iterator[Callable[[LocalRuntime], Gate]]:
+def hold() -> Iterator[Hold]:
     """Put a gate before the kernels of a runtime, until the test ends."""
     gates: list[Gate] = []
     with pytest.MonkeyPatch.context() as patch:
@@ -167,7 +173,7 @@ def hold() -> Iterator[Callable[[LocalRuntime], Gate]]:
 
 
 @pytest.fixture
-def gate(runtime: LocalRuntime, hold: Callable[[LocalRuntime], Gate]) -> Gate:
+def gate(runtime: LocalRuntime, hold: Hold) -> Gate:
     """A gate before the kernels of the shared runtime."""
     return hold(runtime)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from agentrt.runtime import LocalRuntime, RuntimeConfig
 from agentrt.runtime.drafting.drafter_selector import AppDrafterSelector
 from agentrt.runtime.drafting.history_store import HistoryStore
 from agentrt.runtime.drafting.suffix_index import SEPARATOR
+from tests.runtime.conftest import OpenRuntime
 
 pytestmark = pytest.mark.usefixtures("whole_drafts")
 
@@ -34,17 +34,13 @@ def wait_until_loaded(runtime: LocalRuntime, app: str) -> None:
     selector = runtime.drafter_selector
     assert isinstance(selector, AppDrafterSelector)
     histories = selector.histories
-    assert histories is not None
-    assert histories._saver is not None
     histories.of(runtime._kept.salts.salt_for(app), app)
     loaded = threading.Event()
     histories._saver.load(app, lambda _: loaded.set())  # after what was to be loaded before
     assert loaded.wait(WAIT_S)
 
 
-def test_the_answers_of_an_app_draft_after_a_restart(
-    open_runtime: Callable[..., LocalRuntime], tmp_path: Path
-) -> None:
+def test_the_answers_of_an_app_draft_after_a_restart(open_runtime: OpenRuntime, tmp_path: Path) -> None:
     with open_runtime(history_folder=tmp_path, **DRAFTS) as runtime:
         first = runtime.generate(QUESTION, app="notes", **OPTIONS)
         alone = runtime.statistics().engine
@@ -63,7 +59,7 @@ def test_the_answers_of_an_app_draft_after_a_restart(
 
 @pytest.mark.parametrize("app", ["", "notes"])
 def test_nothing_is_written_without_a_folder_or_a_name(
-    open_runtime: Callable[..., LocalRuntime], tmp_path: Path, app: str
+    open_runtime: OpenRuntime, tmp_path: Path, app: str
 ) -> None:
     settings = {} if app else {"history_folder": tmp_path}
     with open_runtime(**settings, **DRAFTS) as runtime:
@@ -80,10 +76,7 @@ def test_a_folder_without_drafts_is_refused(tmp_path: Path) -> None:
 @pytest.mark.check
 @pytest.mark.parametrize("obstacle", ["a file", "a damaged file"])
 def test_a_folder_that_cannot_be_used_fails_no_request(
-    open_runtime: Callable[..., LocalRuntime],
-    tmp_path: Path,
-    obstacle: str,
-    caplog: pytest.LogCaptureFixture,
+    open_runtime: OpenRuntime, tmp_path: Path, obstacle: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = tmp_path / "histories"
     with open_runtime(history_folder=folder, **DRAFTS) as runtime:

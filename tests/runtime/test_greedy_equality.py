@@ -8,7 +8,7 @@ activations where these are quantised (``tests/runtime/xpu/test_cut_equality.py`
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -24,6 +24,7 @@ from agentrt.runtime import LocalRuntime
 from agentrt.runtime.model.directory import ModelDirectory
 from agentrt.runtime.scheduler.policy import POLICIES
 from tests.hypothesis_profiles import first_of
+from tests.runtime.conftest import OpenRuntime, open_exact
 
 MAX_TOKENS = 32
 WORDS = "What is the weather in Oslo tomorrow find my notes about lasagne read mail from Ana 17:30"
@@ -48,10 +49,11 @@ def tokens(runtime: LocalRuntime, request: Request) -> tuple[int, ...]:
     return runtime.generate(messages, max_tokens=MAX_TOKENS, **options).token_ids
 
 
-@pytest.fixture
-def runtime(open_runtime: Callable[..., LocalRuntime]) -> LocalRuntime:
+@pytest.fixture(scope="module")
+def runtime() -> Iterator[LocalRuntime]:
     """A runtime without grammars, so that calls may be invalid as the model writes them."""
-    return open_runtime(constrain_tool_calls=False)
+    with open_exact(constrain_tool_calls=False) as runtime:
+        yield runtime
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +88,7 @@ def test_equal_to_openvino_genai(
 
 @pytest.mark.parametrize("prefill_chunk_tokens", first_of([64, 32, 2048]))
 def test_batched_and_chunked(
-    open_runtime: Callable[..., LocalRuntime],
+    open_runtime: OpenRuntime,
     requests: list[Request],
     alone: list[tuple[int, ...]],
     prefill_chunk_tokens: int,
@@ -119,7 +121,7 @@ def test_with_cancellations_all_around(
 @pytest.mark.parametrize("apps", [1, 3])
 @pytest.mark.parametrize("precision", first_of(["f32", "u8"]))
 def test_with_preemptions(
-    open_runtime: Callable[..., LocalRuntime], precision: str, apps: int, monkeypatch: pytest.MonkeyPatch
+    open_runtime: OpenRuntime, precision: str, apps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also with a quantised KV cache: recomputation writes the same keys and values."""
     monkeypatch.setitem(POLICIES, "agent-xpu", replace(POLICIES["agent-xpu"], turn_tokens=32))
@@ -143,7 +145,7 @@ def test_with_preemptions(
 @pytest.mark.parametrize("platform", ["cpu", "emulated"])
 @pytest.mark.parametrize("policy", first_of(POLICIES))
 def test_under_every_policy_and_platform(
-    open_runtime: Callable[..., LocalRuntime],
+    open_runtime: OpenRuntime,
     requests: list[Request],
     alone: list[tuple[int, ...]],
     policy: str,

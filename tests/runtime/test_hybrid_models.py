@@ -1,6 +1,6 @@
 """Hybrid models give the tokens that transformers gives, whatever runs beside them and interrupts them.
 
-``tests/runtime/export_hybrids.py`` made the models and recorded the answers.
+``tests/runtime/export_models.py`` made the models and recorded the answers.
 """
 
 from __future__ import annotations
@@ -16,12 +16,10 @@ import pytest
 from agentrt.errors import ConfigurationError
 from agentrt.priority import Priority
 from agentrt.runtime import LocalRuntime, RuntimeConfig
-from agentrt.runtime.drafting.drafter import Drafter
 from agentrt.runtime.engine.engine_request import EngineRequest
 from agentrt.runtime.files.checksums import CHECKSUMS
 from agentrt.runtime.heg.kernel import Role
 from agentrt.runtime.model.directory import ModelDirectory
-from agentrt.runtime.scheduler.draft import Draft
 from tests.hypothesis_profiles import first_of
 from tests.runtime.engine.test_engine import submit
 from tests.runtime.tiny import HYBRID_FAMILIES, HYBRIDS, unpack_hybrid
@@ -94,16 +92,6 @@ def test_together_and_in_chunks(open_hybrid: Open, family: str, prefill_chunk_to
     runtime = open_hybrid(prefill_chunk_tokens=prefill_chunk_tokens, max_batch_size=4)
     requests = [submit(runtime, ANSWER, prompt=case["prompt"]) for case in EXPECTED[family] * 2]
     assert [result(request) for request in requests] == answers(family) * 2
-
-
-def test_two_sequences_share_every_decode(open_hybrid: Open, family: str, hold: Any) -> None:
-    runtime = open_hybrid(quantum_s=0.1)
-    gate = hold(runtime)
-    pair = [submit(runtime, ANSWER, prompt=prompt(family, index)) for index in (1, 2)]
-    gate.open()
-    assert [result(request) for request in pair] == answers(family)[1:3]
-    both = [chunks for chunks in gate.steps if len(chunks) == 2]
-    assert len(both) >= ANSWER - 2
 
 
 def test_it_is_cut_between_layers_and_preempted_there(open_hybrid: Open, family: str, hold: Any) -> None:
@@ -194,20 +182,6 @@ def test_nothing_is_reused_where_keys_match_but_no_state_is_kept(open_hybrid: Op
 
 
 @pytest.mark.check
-def test_contexts_are_computed_again_after_a_suspension(
-    open_hybrid: Open, directory: Path, family: str
-) -> None:
-    runtime = open_hybrid()
-    assert result(submit(runtime, ANSWER, prompt=prompt(family, 4), prefix_salt=SALT)) == answers(family)[4]
-    contexts = runtime.suspend()
-    with LocalRuntime.open(directory, runtime.config, contexts=contexts) as again:
-        assert again.statistics().cached_blocks == 0
-        found = result(submit(again, ANSWER, prompt=prompt(family, 4), prefix_salt=SALT))
-    contexts.close()
-    assert found == answers(family)[4]
-
-
-@pytest.mark.check
 def test_no_chunks_are_kept(open_hybrid: Open, directory: Path, tmp_path: Path) -> None:
     config = {"context_folder": tmp_path / "contexts", "context_memory_bytes": 2**20}
     messages = [{"role": "user", "content": "Find my notes about lasagne. " * 20}]
@@ -219,28 +193,6 @@ def test_no_chunks_are_kept(open_hybrid: Open, directory: Path, tmp_path: Path) 
             assert answer.usage.cached_tokens == 0
             assert runtime.statistics().contexts is None
     assert tokens[0] == tokens[1]
-
-
-class Drafts(Drafter):
-    """Drafts the tokens of an answer that is known, the last of them wrong."""
-
-    def __init__(self, answer: tuple[int, ...]) -> None:
-        self._answer = list(answer)
-
-    def append(self, token: int) -> None:
-        self._answer = self._answer[1:]
-
-    def draft(self) -> Draft:
-        tokens = (*self._answer[:3], 4)
-        return Draft(tokens, (1.0,) * len(tokens))
-
-
-@pytest.mark.check
-def test_drafts_are_left_unverified(open_hybrid: Open, family: str) -> None:
-    runtime = open_hybrid()
-    request = submit(runtime, ANSWER, prompt=prompt(family, 2), drafter=Drafts(answers(family)[2]))
-    assert result(request) == answers(family)[2]
-    assert runtime.statistics().engine.drafted_tokens == 0
 
 
 @pytest.mark.check
@@ -264,11 +216,3 @@ def test_no_drafts_are_made_where_none_can_be_verified(open_hybrid: Open, tmp_pa
 def test_the_budget_must_hold_the_states_of_a_sequence(open_hybrid: Open) -> None:
     with pytest.raises(ConfigurationError, match="memory_bytes=4096 is too little for this hybrid model"):
         open_hybrid(memory_bytes=4096)
-
-
-@pytest.mark.check
-def test_a_chat_in_the_default_precision_ends(directory: Path) -> None:
-    """States in bf16, where the processor computes in it."""
-    with LocalRuntime.open(directory, RuntimeConfig(memory_bytes=2**23, platform="cpu")) as runtime:
-        generation = runtime.generate([{"role": "user", "content": "Hello!"}], max_tokens=5, ignore_eos=True)
-    assert len(generation.token_ids) == 5

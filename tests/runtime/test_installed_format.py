@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
 from agentrt.calls import ToolCallFormat, find_tool_call_format
-from agentrt.runtime import LocalRuntime
 from agentrt.runtime.model.directory import ModelDirectory
 from agentrt.runtime.model.tokenizer import Tokenizer
-from agentrt.runtime.structured_output.manager import StructuredOutputManager
-from agentrt.runtime.structured_output.tool_choice import ToolChoice
 from tests.agentrt.calls.installed import ACME, InstallFormat
+from tests.runtime.conftest import OpenRuntime
 
 
 @pytest.fixture
@@ -31,21 +27,8 @@ def test_its_tags_are_text_even_where_they_are_special_tokens(
     assert Tokenizer(nano_directory, 2048).decode(tokens) == acme.opening_tag
 
 
-def test_its_calls_are_held_to_a_grammar(
-    acme: ToolCallFormat, nano_directory: ModelDirectory, weather_tool: dict[str, Any]
-) -> None:
-    tokenizer = Tokenizer(nano_directory, 2048)
-    manager = StructuredOutputManager(acme, tokenizer.token_bytes, tokenizer.end_token_ids)
-    matcher = manager.matcher(ToolChoice([weather_tool], required=True, parallel=False))
-    assert matcher is not None
-    text = '<|im_start|>{"name": "get_weather", "arguments": {"city": "Oslo"}}</|im_start|>'
-    for token in tokenizer.encode(text):
-        assert np.isfinite(matcher.mask_logits(np.zeros(2048, np.float32))[token])
-        matcher.accept_token(token)
-
-
 def test_a_runtime_detects_forces_and_reads_its_calls(
-    install_format: InstallFormat, open_runtime: Callable[..., LocalRuntime], weather_tool: dict[str, Any]
+    install_format: InstallFormat, open_runtime: OpenRuntime, weather_tool: dict[str, Any]
 ) -> None:
     install_format(ACME.replace('("acme",)', '("nano",)'))
     runtime = open_runtime()

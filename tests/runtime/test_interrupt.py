@@ -104,7 +104,6 @@ def test_ctrl_c_at_any_step_of_opening_leaves_nothing_broken(model: Path) -> Non
         "loading",
     ):
         with opening(model) as process:
-            assert process.stdout is not None
             assert any(line.startswith(step) for line in process.stdout), step
             process.send_signal(signal.SIGINT)
             assert end_of(process)[-1] == "interrupted", step

@@ -17,6 +17,7 @@ from agentrt.runtime import LocalRuntime
 from agentrt.runtime.heg.kernel import GraphLoad, Role, StaticGraph
 from agentrt.runtime.xpu.graph_loader import GraphStore
 from tests.patience import until
+from tests.runtime.conftest import OpenRuntime
 
 PROMPTS = [[{"role": "user", "content": f"{'note ' * (40 * n)}{n}"}] for n in range(1, 7)]
 ANSWER = {"max_tokens": 48, "ignore_eos": True}
@@ -28,7 +29,7 @@ def profiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def open_npu(open_runtime: Callable[..., LocalRuntime], profiles: Path) -> Callable[..., LocalRuntime]:
+def open_npu(open_runtime: OpenRuntime, profiles: Path) -> OpenRuntime:
     """Open nano with an emulated NPU that decodes, unquantised, because its batches are padded."""
 
     def open_one(**settings: Any) -> LocalRuntime:
@@ -47,7 +48,7 @@ def tokens(runtime: LocalRuntime, prompt: list[dict[str, Any]], **options: Any) 
 
 
 @pytest.fixture
-def alone(open_npu: Callable[..., LocalRuntime]) -> list[tuple[int, ...]]:
+def alone(open_npu: OpenRuntime) -> list[tuple[int, ...]]:
     runtime = open_npu(npu_decoding=False)
     return [tokens(runtime, prompt) for prompt in PROMPTS]
 
@@ -67,8 +68,7 @@ def generate_until(runtime: LocalRuntime, reached: Callable[[], bool]) -> None:
 
 def has_prompt_graphs(runtime: LocalRuntime) -> bool:
     """Return whether all op groups have their graph for prompt chunks, but for those whose load failed."""
-    switcher = runtime._scheduler._switcher
-    assert switcher is not None
+    switcher = runtime._scheduler.switcher
     failed = {load.kernel for load in switcher._failed}
     groups = zip(switcher._kernels, switcher._graphs, strict=True)
     return all(graph is StaticGraph.PREFILL or kernel in failed for kernel, graph in groups)
@@ -79,9 +79,7 @@ def groups_of(runtime: LocalRuntime) -> int:
 
 
 @pytest.mark.check
-def test_tokens_are_the_same_and_the_npu_decodes(
-    open_npu: Callable[..., LocalRuntime], alone: list[tuple[int, ...]]
-) -> None:
+def test_tokens_are_the_same_and_the_npu_decodes(open_npu: OpenRuntime, alone: list[tuple[int, ...]]) -> None:
     runtime = open_npu()
     with runtime.record_trace() as trace:
         assert [tokens(runtime, prompt) for prompt in PROMPTS] == alone
@@ -95,7 +93,7 @@ def test_tokens_are_the_same_and_the_npu_decodes(
 
 @pytest.mark.check
 def test_tokens_are_the_same_with_preemptions_and_cancellations(
-    open_npu: Callable[..., LocalRuntime], alone: list[tuple[int, ...]]
+    open_npu: OpenRuntime, alone: list[tuple[int, ...]]
 ) -> None:
     runtime = open_npu(quantum_s=1e-6, promote_after_s=0.2)
 
@@ -120,7 +118,7 @@ def test_tokens_are_the_same_with_preemptions_and_cancellations(
 @pytest.mark.check
 @pytest.mark.parametrize("graph", StaticGraph)
 def test_a_load_that_fails_is_logged_and_the_model_goes_on(
-    open_npu: Callable[..., LocalRuntime],
+    open_npu: OpenRuntime,
     alone: list[tuple[int, ...]],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -141,16 +139,8 @@ def test_a_load_that_fails_is_logged_and_the_model_goes_on(
     assert caplog.text.count("the disk is gone") == 1
 
 
-@pytest.mark.check
-def test_closing_while_graphs_are_loaded(open_npu: Callable[..., LocalRuntime]) -> None:
-    for _ in range(2):
-        runtime = open_npu()
-        tokens(runtime, PROMPTS[5], max_tokens=1)
-        runtime.close()
-
-
-def test_a_platform_without_static_shapes_ignores_it(open_runtime: Callable[..., LocalRuntime]) -> None:
+def test_a_platform_without_static_shapes_ignores_it(open_runtime: OpenRuntime) -> None:
     runtime = open_runtime(npu_decoding=True)
     assert runtime._scheduler.next_graph_load() is None
-    assert not runtime._scheduler.switches_graphs
+    assert not runtime._scheduler.switcher.has_two_graphs
     assert len(tokens(runtime, PROMPTS[0], max_tokens=2)) == 2

@@ -1,11 +1,13 @@
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
 from agentrt.runtime import LocalRuntime, OpeningStep, RuntimeConfig
 from agentrt.runtime.model.gguf import cache
+from agentrt.runtime.model.opening import ignore_step
 
 pytestmark = pytest.mark.real_model
 
@@ -41,38 +43,26 @@ def test_ctrl_c_while_converting_reaches_the_caller_and_leaves_nothing(
     assert [entry.name[:5] for entry in (tmp_path / "models").iterdir()] == [".lock"]
 
 
+PARTS = ("Scheduler", "Engine", "check_weights")
+
+
 @pytest.mark.check
-@pytest.mark.parametrize("step", ["measuring: CPU: decode of 8", "loading"])
-def test_an_interrupted_opening_leaves_no_thread(tmp_path: Path, step: str) -> None:
+@pytest.mark.parametrize("place", ["measuring: CPU: decode of 8", "loading", *PARTS])
+def test_an_opening_that_is_interrupted_leaves_no_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """At a step that is reported, or while one of the last parts is made."""
     before = set(threading.enumerate())
 
-    def interrupt(reported: OpeningStep) -> None:
-        if reported.name == step:
+    def interrupt(reported: Any = None, *_: object, **__: object) -> None:
+        if place in PARTS or reported.name == place:
             raise KeyboardInterrupt
 
+    if place in PARTS:
+        monkeypatch.setattr(f"agentrt.runtime.local.assembly.{place}", interrupt)
     config = RuntimeConfig(threads=1, profile_folder=tmp_path, prefill_chunk_tokens=64)
     with pytest.raises(KeyboardInterrupt):
-        LocalRuntime.open("nano", config, on_step=interrupt)
-    left = set(threading.enumerate()) - before
-    for thread in left:
-        thread.join(30)
-    assert not [thread.name for thread in left if thread.is_alive()]
-
-
-@pytest.mark.check
-@pytest.mark.parametrize("part", ["Scheduler", "Engine", "WeightsCheck"])
-def test_an_opening_that_fails_at_last_leaves_no_thread(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
-) -> None:
-    before = set(threading.enumerate())
-
-    def interrupt(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(f"agentrt.runtime.local.assembly.{part}", interrupt)
-    config = RuntimeConfig(threads=1, profile_folder=tmp_path, prefill_chunk_tokens=64)
-    with pytest.raises(KeyboardInterrupt):
-        LocalRuntime.open("nano", config)
+        LocalRuntime.open("nano", config, on_step=ignore_step if place in PARTS else interrupt)
     left = set(threading.enumerate()) - before
     for thread in left:
         thread.join(30)

@@ -1,8 +1,7 @@
-"""The prefix cache: later turns of an app reuse its KV blocks, and the tokens stay the same."""
+"""The prefix cache: later turns of an app reuse its KV blocks, and apps share what they declare public."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -10,15 +9,18 @@ import pytest
 
 from agentrt.errors import InvalidRequestError
 from agentrt.priority import Priority
-from agentrt.runtime import LocalRuntime
+from agentrt.runtime import Generation, LocalRuntime
+from agentrt.runtime.model.tokenizer import Tokenizer
+from agentrt.runtime.request.processor import SharedPrefix
 from tests.hypothesis_profiles import first_of
+from tests.runtime.conftest import OpenRuntime
 from tests.runtime.engine.test_engine import submit
 
 BLOCK = 32
-SYSTEM = {"role": "system", "content": "You help with notes, mail and the calendar. " * 12}
+SYSTEM = {"role": "system", "content": "You help with notes, mail and the calendar. " * 20}
 
 
-def open_with(open_runtime: Callable[..., LocalRuntime], blocks: int) -> LocalRuntime:
+def open_with(open_runtime: OpenRuntime, blocks: int) -> LocalRuntime:
     roomy = open_runtime().statistics()
     return open_runtime(memory_bytes=blocks * roomy.arena_bytes // roomy.blocks)
 
@@ -35,9 +37,7 @@ def conversation(runtime: LocalRuntime, **options: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("precision", first_of(["f32", "u8"]))
-def test_the_next_turn_begins_where_the_last_one_ended(
-    open_runtime: Callable[..., LocalRuntime], precision: str
-) -> None:
+def test_the_next_turn_begins_where_the_last_one_ended(open_runtime: OpenRuntime, precision: str) -> None:
     first, second, third = conversation(open_runtime(kv_cache_precision=precision))
     assert first.usage.cached_tokens == 0
     for earlier, later in ((first, second), (second, third)):
@@ -49,7 +49,7 @@ def test_the_next_turn_begins_where_the_last_one_ended(
 
 
 @pytest.mark.parametrize("precision", first_of(["f32", "u8"]))
-def test_the_same_tokens_with_and_without(open_runtime: Callable[..., LocalRuntime], precision: str) -> None:
+def test_the_same_tokens_with_and_without(open_runtime: OpenRuntime, precision: str) -> None:
     runtime = open_runtime(kv_cache_precision=precision)
     plain = conversation(open_runtime(kv_cache_precision=precision, policy="preempt-restart"))
     assert not any(generation.usage.cached_tokens for generation in plain)
@@ -61,14 +61,7 @@ def test_the_same_tokens_with_and_without(open_runtime: Callable[..., LocalRunti
     assert all(generation.usage.cached_tokens for generation in again)
 
 
-def test_nothing_is_shared_between_apps(runtime: LocalRuntime) -> None:
-    mine = conversation(runtime, app="mine")
-    theirs = conversation(runtime, app="theirs")
-    assert theirs[0].usage.cached_tokens == 0
-    assert [generation.token_ids for generation in mine] == [generation.token_ids for generation in theirs]
-
-
-def test_concurrent_requests_share_complete_blocks(open_runtime: Callable[..., LocalRuntime]) -> None:
+def test_concurrent_requests_share_complete_blocks(open_runtime: OpenRuntime) -> None:
     runtime = open_runtime()
     messages = [SYSTEM, {"role": "user", "content": "Hello!"}]
     alone = runtime.generate(messages, max_tokens=20)
@@ -79,7 +72,7 @@ def test_concurrent_requests_share_complete_blocks(open_runtime: Callable[..., L
     assert runtime.statistics().engine.cached_tokens == sum(g.usage.cached_tokens for g in together)
 
 
-def test_cached_blocks_are_evicted_when_blocks_are_needed(open_runtime: Callable[..., LocalRuntime]) -> None:
+def test_cached_blocks_are_evicted_when_blocks_are_needed(open_runtime: OpenRuntime) -> None:
     runtime = open_with(open_runtime, blocks=12)
     blocks = runtime.statistics().blocks
     first = submit(runtime, 4, prompt=list(range(300, 300 + 5 * BLOCK)), prefix_salt=b"salt")
@@ -92,9 +85,7 @@ def test_cached_blocks_are_evicted_when_blocks_are_needed(open_runtime: Callable
 
 
 @pytest.mark.check
-def test_blocks_held_for_the_next_turn_survive_background_load(
-    open_runtime: Callable[..., LocalRuntime],
-) -> None:
+def test_blocks_held_for_the_next_turn_survive_background_load(open_runtime: OpenRuntime) -> None:
     runtime = open_with(open_runtime, blocks=12)
     prompt = list(range(300, 300 + 5 * BLOCK))
     first = submit(runtime, 4, prompt=prompt, prefix_salt=b"salt")
@@ -114,9 +105,7 @@ def test_blocks_held_for_the_next_turn_survive_background_load(
     assert submit(runtime, 4, prompt=filling, prefix_salt=b"x").output.result(30).stop_reason == "length"
 
 
-def test_a_turn_held_for_its_tools_leaves_the_answers_of_others_reusable(
-    open_runtime: Callable[..., LocalRuntime],
-) -> None:
+def test_a_turn_held_for_its_tools_leaves_the_answers_of_others_reusable(open_runtime: OpenRuntime) -> None:
     runtime = open_runtime(kv_cache_precision="f32")
     held = submit(runtime, 4, prompt=list(range(300, 300 + 2 * BLOCK)), prefix_salt=b"other")
     held.output.result(30)
@@ -128,6 +117,71 @@ def test_a_turn_held_for_its_tools_leaves_the_answers_of_others_reusable(
     assert second.output.result(30).cached_tokens == 4 * BLOCK
 
 
-def test_an_app_is_a_name(runtime: LocalRuntime) -> None:
-    with pytest.raises(InvalidRequestError, match="app"):
-        runtime.generate([SYSTEM], app=3)  # type: ignore[arg-type]
+SECRET = {"role": "user", "content": "Move the meeting with Ada to Monday. " * 10}
+
+
+def ask(runtime: LocalRuntime, app: str, *messages: Any, **options: Any) -> Generation:
+    return runtime.generate(messages or [SYSTEM, SECRET], app=app, max_tokens=4, **options)
+
+
+def test_apps_that_declare_a_prefix_share_it_and_nothing_behind_it(
+    open_runtime: OpenRuntime, tokenizer: Tokenizer
+) -> None:
+    runtime = open_runtime()
+    plain = ask(runtime, "plain")
+    first = ask(runtime, "mail", shared_prefix=True)
+    assert first.usage.cached_tokens == 0  # not from an app that has declared nothing
+    second = ask(runtime, "notes", shared_prefix=True)
+    public = len(tokenizer.encode(tokenizer.render([SYSTEM, SECRET], None))) - len(
+        tokenizer.encode(SECRET["content"])
+    )
+    assert public - 2 * BLOCK < second.usage.cached_tokens <= public  # the user has said the same, too
+    again = ask(runtime, "notes", shared_prefix=True)
+    assert again.usage.cached_tokens > second.usage.cached_tokens  # its own, beyond the prefix
+    assert ask(runtime, "third").usage.cached_tokens == 0
+    assert {each.token_ids for each in (first, second, again)} == {plain.token_ids}
+
+
+def test_tools_are_part_of_the_prefix(open_runtime: OpenRuntime, weather_tool: dict[str, Any]) -> None:
+    runtime = open_runtime()
+    tools = [weather_tool]
+    question = {"role": "user", "content": "What is the weather in Ljubljana?"}
+    options: Any = {"tools": tools, "shared_prefix": True}
+    first = ask(runtime, "mail", question, **options)
+    assert ask(runtime, "notes", question, **options).usage.cached_tokens >= BLOCK
+    other = {"role": "user", "content": "What is the time?"}
+    assert ask(runtime, "third", other, **options).usage.cached_tokens >= BLOCK
+    assert ask(runtime, "fourth", question, shared_prefix=True).usage.cached_tokens == 0
+    assert first.usage.cached_tokens == 0
+
+
+@pytest.mark.parametrize("text", ["0", "x", "x and more", "Hello!"])
+def test_what_the_user_says_is_never_part_of_it(tokenizer: Tokenizer, text: str) -> None:
+    messages = [SYSTEM, {"role": "user", "content": text}]
+    prompt = tokenizer.encode(tokenizer.render(messages, None))
+    count = SharedPrefix(tokenizer).count(prompt, messages, None)
+    shared = tokenizer.decode(prompt[:count])
+    assert SYSTEM["content"] in shared
+    assert not shared.endswith(text)
+    assert tokenizer.decode(prompt[count:]).startswith(text)
+
+
+def test_without_system_messages_and_tools_nothing_is_shared(open_runtime: OpenRuntime) -> None:
+    runtime = open_runtime()
+    for app in ("mail", "notes"):
+        answer = ask(runtime, app, SECRET, shared_prefix=True)
+        assert answer.usage.cached_tokens == 0
+    with pytest.raises(InvalidRequestError, match="shared_prefix"):
+        ask(runtime, "mail", shared_prefix="yes")
+
+
+def test_contexts_share_it(open_runtime: OpenRuntime) -> None:
+    runtime = open_runtime()
+    cached = []
+    for app in ("mail", "notes"):
+        service = runtime.bind(app)
+        context = service.new_context(str(SYSTEM["content"]))
+        answer = service.call(context, "Hello!", max_tokens=4, shared_prefix=True)
+        cached.append(answer.usage.cached_tokens)
+    assert cached[0] == 0
+    assert cached[1] > 0

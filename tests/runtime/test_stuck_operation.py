@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import openvino as ov
 import pytest
 
-from agentrt.runtime import LocalRuntime
 from agentrt.runtime.model.paged import read_paged_graph
 from agentrt.runtime.xpu import device, loading, watchdog
+from tests.runtime.conftest import OpenRuntime
 from tests.runtime.engine.test_engine import PROMPT, submit
 
 pytestmark = pytest.mark.check
@@ -75,7 +75,7 @@ def sticky(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Sticky]]:
 
 @pytest.mark.parametrize(("platform", "quick"), [("cpu", True), ("cpu", False), ("emulated", False)])
 def test_requests_go_on_although_the_operation_never_ends(
-    open_runtime: Callable[..., LocalRuntime],
+    open_runtime: OpenRuntime,
     sticky: type[Sticky],
     monkeypatch: pytest.MonkeyPatch,
     platform: str,
@@ -106,7 +106,7 @@ def test_requests_go_on_although_the_operation_never_ends(
 
 
 def test_a_runtime_closes_although_the_operation_never_ends(
-    open_runtime: Callable[..., LocalRuntime], sticky: type[Sticky], monkeypatch: pytest.MonkeyPatch
+    open_runtime: OpenRuntime, sticky: type[Sticky], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(device, "_QUICK_S", 1e9)
     runtime = open_runtime()

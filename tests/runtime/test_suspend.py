@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -18,13 +18,16 @@ from agentrt.runtime.heg.graph import ExecutionGraph
 from agentrt.runtime.kv.saved_contexts import SavedContexts
 from agentrt.runtime.model.directory import ModelDirectory
 from tests.hypothesis_profiles import first_of
+from tests.runtime.conftest import OpenRuntime
 from tests.runtime.test_prefix_reuse import SYSTEM, open_with
 
 FIRST = [SYSTEM, {"role": "user", "content": "What is the weather in Oslo?"}]
 
+Suspend: TypeAlias = Callable[[LocalRuntime], SavedContexts]
+
 
 @pytest.fixture
-def suspend() -> Iterator[Callable[[LocalRuntime], SavedContexts]]:
+def suspend() -> Iterator[Suspend]:
     """Suspend runtimes; afterwards delete their contexts."""
     saved: list[SavedContexts] = []
 
@@ -43,9 +46,7 @@ def next_turn(generation: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("precision", first_of(["f32", "u8"]))
-def test_the_next_turn_finds_its_blocks(
-    open_runtime: Callable[..., LocalRuntime], suspend: Callable[..., SavedContexts], precision: str
-) -> None:
+def test_the_next_turn_finds_its_blocks(open_runtime: OpenRuntime, suspend: Suspend, precision: str) -> None:
     settings = {"kv_cache_precision": precision}
     staying = open_runtime(**settings)
     first = staying.generate(FIRST, max_tokens=40, app="notes")
@@ -71,7 +72,7 @@ def test_the_next_turn_finds_its_blocks(
 
 @pytest.mark.check
 def test_the_least_recently_used_context_is_still_the_first_to_go(
-    open_runtime: Callable[..., LocalRuntime], suspend: Callable[..., SavedContexts]
+    open_runtime: OpenRuntime, suspend: Suspend
 ) -> None:
     runtime = open_with(open_runtime, 24)
     for app in ("old", "new"):
@@ -84,7 +85,7 @@ def test_the_least_recently_used_context_is_still_the_first_to_go(
 
 
 def test_contexts_held_for_a_next_turn_are_saved(
-    open_runtime: Callable[..., LocalRuntime], suspend: Callable[..., SavedContexts], weather_tool: Any
+    open_runtime: OpenRuntime, suspend: Suspend, weather_tool: Any
 ) -> None:
     runtime = open_runtime()
     question = [{"role": "user", "content": "What is the weather in Oslo?"}]
@@ -97,9 +98,7 @@ def test_contexts_held_for_a_next_turn_are_saved(
 
 
 def test_contexts_are_found_however_the_model_is_cut(
-    open_runtime: Callable[..., LocalRuntime],
-    suspend: Callable[..., SavedContexts],
-    monkeypatch: pytest.MonkeyPatch,
+    open_runtime: OpenRuntime, suspend: Suspend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A profile that was refined while the model served may have it cut elsewhere when it is opened again."""
     runtime = open_runtime()
@@ -121,10 +120,7 @@ def test_contexts_are_found_however_the_model_is_cut(
 
 @pytest.mark.check
 def test_contexts_of_other_settings_or_of_another_model_are_not_used(
-    open_runtime: Callable[..., LocalRuntime],
-    suspend: Callable[..., SavedContexts],
-    nano_directory: ModelDirectory,
-    tmp_path: Path,
+    open_runtime: OpenRuntime, suspend: Suspend, nano_directory: ModelDirectory, tmp_path: Path
 ) -> None:
     runtime = open_runtime()
     runtime.generate(FIRST, max_tokens=2)
@@ -144,7 +140,7 @@ def test_contexts_of_other_settings_or_of_another_model_are_not_used(
         assert replaced.statistics().cached_blocks == 0
 
 
-def test_a_full_disk(open_runtime: Callable[..., LocalRuntime], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk(open_runtime: OpenRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("this system has no device that is always full")
     runtime = open_runtime()
@@ -156,27 +152,8 @@ def test_a_full_disk(open_runtime: Callable[..., LocalRuntime], monkeypatch: pyt
         runtime.generate(FIRST)
 
 
-def test_a_closed_runtime_has_no_contexts(
-    open_runtime: Callable[..., LocalRuntime], suspend: Callable[..., SavedContexts]
-) -> None:
-    runtime = open_runtime()
-    runtime.generate(FIRST, max_tokens=2)
-    runtime.close()
-    assert not suspend(runtime).block_hashes
-
-
-def test_a_runtime_without_requests_has_no_contexts(
-    open_runtime: Callable[..., LocalRuntime], suspend: Callable[..., SavedContexts]
-) -> None:
-    runtime = open_runtime()
-    with LocalRuntime.open("nano", runtime.config, contexts=suspend(runtime)) as again:
-        assert again.statistics().cached_blocks == 0
-
-
 @pytest.mark.check
-def test_contexts_that_cannot_be_read_are_computed_again(
-    open_runtime: Callable[..., LocalRuntime], suspend: Callable[..., SavedContexts]
-) -> None:
+def test_contexts_that_cannot_be_read_are_computed_again(open_runtime: OpenRuntime, suspend: Suspend) -> None:
     runtime = open_runtime()
     expected = runtime.generate(FIRST, max_tokens=20)
     contexts = suspend(runtime)

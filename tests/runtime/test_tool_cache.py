@@ -8,16 +8,25 @@ from typing import Any
 
 import pytest
 
-from agentrt.calls import CallFinished, TextDelta
+from agentrt.calls import (
+    CallFinished,
+    TextDelta,
+    ToolCall,
+    ToolCallFormat,
+    find_tool_call_format,
+    tool_call_formats,
+)
+from agentrt.calls.registry import BUILT_IN_FORMATS
 from agentrt.runtime import (
     CallAnswered,
-    Finished,
     Generation,
     GenerationStream,
     LocalRuntime,
 )
+from agentrt.runtime.engine import output_processor
+from tests.agentrt.calls.installed import ACME, InstallFormat
 from tests.hypothesis_profiles import first_of
-from tests.runtime.conftest import Gate
+from tests.runtime.conftest import Gate, Hold, OpenRuntime
 
 QUESTION = [{"role": "user", "content": "What is the weather in Ljubljana?"}]
 OSLO = [{"role": "user", "content": "What is the weather in Oslo?"}]
@@ -42,7 +51,7 @@ async def start_all(
 
 
 @pytest.fixture
-def answer(hold: Callable[[LocalRuntime], Gate]) -> Callable[..., list[Any]]:
+def answer(hold: Hold) -> Callable[..., list[Any]]:
     """All events of an answer for which ``outputs`` of ``(tool, city)`` are there from the beginning."""
 
     def one(runtime: LocalRuntime, outputs: Outputs, messages: Any = QUESTION, **options: Any) -> list[Any]:
@@ -53,8 +62,20 @@ def answer(hold: Callable[[LocalRuntime], Gate]) -> Callable[..., list[Any]]:
 
 
 def last(events: list[Any]) -> Generation:
-    assert isinstance(events[-1], Finished)
     return events[-1].generation
+
+
+def turn_of(generation: Generation, results: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return the messages of a turn whose calls have these ``results``."""
+    made = [
+        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        for call in generation.tool_calls
+    ]
+    outputs = [
+        {"role": "tool", "tool_call_id": call["id"], "content": result}
+        for call, result in zip(made, results, strict=True)
+    ]
+    return [{"role": "assistant", "content": generation.text, "tool_calls": made}, *outputs]
 
 
 def by_client(
@@ -69,13 +90,7 @@ def by_client(
         results = [outputs.get(call) for call in calls]
         if not results or None in results:
             return tokens, generation.text
-        made = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in generation.tool_calls
-        ]
-        history.append({"role": "assistant", "content": generation.text, "tool_calls": made})
-        for call, result in zip(generation.tool_calls, results, strict=True):
-            history.append({"role": "tool", "tool_call_id": call.id, "content": result})
+        history += turn_of(generation, results)
 
 
 @pytest.fixture
@@ -106,7 +121,7 @@ def test_a_call_is_answered_and_the_answer_goes_on(
 
 @pytest.mark.usefixtures("whole_drafts")  # how long a pass takes on this machine decides otherwise
 def test_a_drafted_call_takes_one_forward_pass(
-    open_runtime: Callable[..., LocalRuntime], answer: Answer, options: dict[str, Any]
+    open_runtime: OpenRuntime, answer: Answer, options: dict[str, Any]
 ) -> None:
     runtime = open_runtime()
     plain = runtime.generate(QUESTION, **options)
@@ -125,7 +140,7 @@ def test_a_drafted_call_takes_one_forward_pass(
 
 @pytest.mark.parametrize("temperature", first_of([0.0, 0.7, 3.0]))
 def test_drafts_change_no_token(
-    open_runtime: Callable[..., LocalRuntime], answer: Answer, options: dict[str, Any], temperature: float
+    open_runtime: OpenRuntime, answer: Answer, options: dict[str, Any], temperature: float
 ) -> None:
     """Right and wrong drafts, and those of another tool, greedy and sampled.
 
@@ -151,7 +166,7 @@ def test_drafts_change_no_token(
 
 
 def test_drafts_change_no_token_beside_others(
-    runtime: LocalRuntime, answer: Answer, hold: Callable[[LocalRuntime], Gate], options: dict[str, Any]
+    runtime: LocalRuntime, answer: Answer, hold: Hold, options: dict[str, Any]
 ) -> None:
     outputs = {("get_weather", "Ljubljana"): OUTPUT, ("get_weather", "Oslo"): "cold"}
     plain: dict[str, Any] = {"max_tokens": 40}
@@ -162,9 +177,7 @@ def test_drafts_change_no_token_beside_others(
 
 
 def test_evicted_tool_turns_are_recomputed(
-    open_runtime: Callable[..., LocalRuntime],
-    hold: Callable[[LocalRuntime], Gate],
-    options: dict[str, Any],
+    open_runtime: OpenRuntime, hold: Hold, options: dict[str, Any]
 ) -> None:
     outputs = {("get_weather", "Ljubljana"): OUTPUT}
     roomy = open_runtime()
@@ -211,11 +224,70 @@ def test_the_longest_answer_is_kept(runtime: LocalRuntime, answer: Answer, optio
     assert cut.token_ids == whole.token_ids[:-2]
 
 
-def test_a_finished_answer_takes_no_outputs(runtime: LocalRuntime, options: dict[str, Any]) -> None:
-    async def ask() -> bool:
-        stream = await runtime.start(QUESTION, **options)
-        async for _ in stream.events():
-            pass
-        return stream.tool_outputs.put("get_weather", {"city": "Ljubljana"}, OUTPUT)
+class Script:
+    """Makes the model begin its answer with given tokens; every later token is its own.
 
-    assert asyncio.run(ask()) is False
+    The n-th token that is sampled for a request is the n-th of the script, whatever was drafted: a token that
+    the engine takes from a draft without sampling it, or samples twice, changes the answer.
+    """
+
+    def __init__(self) -> None:
+        self.tokens: list[int] = []
+        self._begun: dict[Any, int] = {}  # by sampler, of which there is one a request
+        self._sample_batch = output_processor.sample_batch
+
+    def __call__(self, samplers: Any, logits: Any) -> list[int | Exception]:
+        logits = logits.copy()
+        for row, sampler in enumerate(samplers):
+            place = self._begun.get(sampler, 0)
+            if sampler is not None and place < len(self.tokens):
+                logits[row, self.tokens[place]] = 1e9
+                self._begun[sampler] = place + 1
+        return self._sample_batch(samplers, logits)
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Script:
+    script = Script()
+    monkeypatch.setattr(output_processor, "sample_batch", script)
+    return script
+
+
+@pytest.fixture(params=[*(format.name for format in BUILT_IN_FORMATS), "acme"])
+def format(request: pytest.FixtureRequest, install_format: InstallFormat) -> ToolCallFormat:
+    install_format(ACME)
+    assert len(tool_call_formats()) == len(BUILT_IN_FORMATS) + 1
+    return find_tool_call_format(request.param)
+
+
+@pytest.mark.check
+@pytest.mark.usefixtures("whole_drafts")  # how long a pass takes on this machine decides otherwise
+def test_a_drafted_call_of_any_format_takes_one_pass_and_changes_no_token(
+    open_runtime: OpenRuntime,
+    answer: Answer,
+    monkeypatch: pytest.MonkeyPatch,
+    script: Script,
+    options: dict[str, Any],
+    format: ToolCallFormat,
+) -> None:
+    monkeypatch.setattr("agentrt.runtime.local.assembly.detect_tool_call_format", lambda *_: format)
+    runtime = open_runtime(constrain_tool_calls=False, dynamic_quantization_group_size=0)
+    assert runtime.call_format is format
+    call, output = ToolCall("get_weather", {"city": "Oslo"}), "12 C, rain"
+    options = options | {"max_tokens": 250}
+    cached = runtime._renderer.tokenize_call(call, output)
+    script.tokens = list(cached.tokens)
+    for sampling in ({"temperature": 0.8, "seed": 3}, {"temperature": 0.0}):
+        plain = last(answer(runtime, {}, OSLO, **options | sampling))
+        assert [(made.name, made.arguments) for made in plain.tool_calls] == [(call.name, call.arguments)]
+        before = runtime.statistics().engine
+        answered = last(answer(runtime, {("get_weather", "Oslo"): output}, OSLO, **options | sampling))
+        after = runtime.statistics().engine
+        assert [(one.call.name, one.output) for one in answered.answered_calls] == [(call.name, output)]
+        assert answered.token_ids[: len(cached.tokens)] == plain.token_ids == cached.tokens
+        accepted = after.accepted_tokens - before.accepted_tokens
+        assert accepted == after.drafted_tokens - before.drafted_tokens == len(cached.tokens) - cached.opening
+    # The rest of the answer rests on the keys and values of the drafted tokens.
+    script.tokens = []
+    history = [*OSLO, *turn_of(plain, [output])]
+    assert answered.text.endswith(runtime.generate(history, **options).text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import zipfile
-from collections.abc import Sequence
+from collections import abc
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
+from agentrt.priority import Priority
 from agentrt.runtime.heg.kernel import BatchContext, BatchInputs, Role, StateAccess
 from agentrt.runtime.heg.partition import Partition
 from agentrt.runtime.heg.profile import (
@@ -28,6 +29,10 @@ from agentrt.runtime.heg.profile import (
 )
 from agentrt.runtime.model.directory import ModelDirectory, open_model_directory
 from agentrt.runtime.model.paged import read_paged_graph
+from agentrt.runtime.scheduler import batch
+from agentrt.runtime.scheduler.batch import ScheduledChunk
+from agentrt.runtime.scheduler.sequence import Sequence
+from agentrt.runtime.scheduler.state_rows import StateRows
 from agentrt.runtime.xpu.loading import LoadedModel, build_model
 
 EXACT = {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32", "INFERENCE_NUM_THREADS": 1}
@@ -62,14 +67,14 @@ def tiny_model(folder: Path, name: str) -> ModelDirectory:
 
 
 def unpack_hybrid(family: str, folder: Path) -> ModelDirectory:
-    """Unpack a hybrid model, without a tokenizer, that ``tests/runtime/export_hybrids.py`` has written."""
+    """Unpack a hybrid model, without a tokenizer, that ``tests/runtime/export_models.py`` has written."""
     with zipfile.ZipFile(HYBRIDS / f"{family}.zip") as file:
         file.extractall(folder)
     return ModelDirectory(folder, family, 2048, frozenset())
 
 
 def exported_models() -> list[str]:
-    """Return the models that ``tests/runtime/export_families.py`` wrote to the folder AGENTRT_EXPORTS."""
+    """Return the models that ``tests/runtime/export_models.py`` wrote to the folder AGENTRT_EXPORTS."""
     folder = os.environ.get("AGENTRT_EXPORTS")
     return sorted(str(graph.parent) for graph in Path(folder).glob("*/openvino_model.xml")) if folder else []
 
@@ -173,9 +178,9 @@ def load(
 class Piece:
     """A chunk of one sequence."""
 
-    tokens: Sequence[int]
+    tokens: abc.Sequence[int]
     past: int = 0
-    table: Sequence[int] = tuple(range(16))
+    table: abc.Sequence[int] = tuple(range(16))
     samples: bool = True
     states: StateAccess | None = None
     """In a hybrid model, the state rows it reads and writes."""
@@ -183,21 +188,15 @@ class Piece:
 
 def inputs_of(*pieces: Piece) -> BatchInputs:
     """Return the inputs of one batch of several sequences."""
-    tokens: list[int] = []
-    positions: list[int] = []
-    begins = [0]
-    rows: list[int] = []
-    for piece in pieces:
-        tokens += piece.tokens
-        positions += range(piece.past, piece.past + len(piece.tokens))
-        begins.append(len(tokens))
-        if piece.samples:
-            rows.append(len(tokens) - 1)
-    longest = max(piece.past + len(piece.tokens) for piece in pieces)
-    tables = [list(piece.table) for piece in pieces]
-    past = [piece.past for piece in pieces]
-    states = [piece.states for piece in pieces if piece.states is not None]
-    return BatchInputs(tokens, positions, past, begins, tables, longest, rows, states)
+    chunks = []
+    for number, piece in enumerate(pieces):
+        sequence = Sequence(number, Priority.REACTIVE, [*[0] * piece.past, *piece.tokens])
+        sequence.computed_tokens, sequence.blocks = piece.past, list(piece.table)
+        sequence.states = (
+            None if piece.states is None else StateRows(piece.states.rows[0], access=piece.states)
+        )
+        chunks.append(ScheduledChunk(sequence, len(piece.tokens), piece.samples))
+    return batch.inputs_of(chunks)
 
 
 def begin(loaded: LoadedModel, *pieces: Piece, avoid: Role | None = None) -> BatchContext:
@@ -209,9 +208,7 @@ def begin(loaded: LoadedModel, *pieces: Piece, avoid: Role | None = None) -> Bat
 def step(loaded: LoadedModel, context: BatchContext) -> None:
     """Run the next kernel of a batch."""
     kernel = context.next_kernel
-    assert kernel is not None
     done = loaded.platform.xpus[kernel.roles[0]].run(kernel, context, 60.0)
-    assert done is not None
     if done.error is not None:
         raise done.error
     context.position += 1
@@ -221,7 +218,6 @@ def finish(loaded: LoadedModel, context: BatchContext) -> NDArray[np.float32]:
     """Run the other kernels of a batch and return a copy of its logits."""
     while context.next_kernel is not None:
         step(loaded, context)
-    assert context.logits is not None
     logits = context.logits.copy()
     loaded.platform.release(context)
     return logits

@@ -15,8 +15,7 @@ from agentrt.otel import api
 from agentrt.otel.metrics import Measured, generation_metrics
 from agentrt.otel.propagation import is_served
 
-from ...request.options import GenerationOptions, Message, Prompt
-from ...request.raw_prompt import RawPrompt
+from ...request.options import GenerationOptions, Message, Prompt, RawPrompt
 from ...request.request import Request
 from ..engine_request import RequestOutput
 from .generation import Generation

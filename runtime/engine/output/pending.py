@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Final
+from typing import Final, Unpack
 
-from ...drafting.drafter import DraftCompleter, Drafter
 from ...request.request import Request
 from ...toolcache.tool_turn import ToolTurn
 from ..engine import Engine
-from ..engine_request import OutputListener, ToolCache
+from ..engine_request import SubmitOptions
 from .builder import GenerationBuilder
 from .generation import Finished, Generation, GenerationEvent, LogprobsDelta
 from .generation_span import GenerationSpan
@@ -27,23 +26,13 @@ class PendingGeneration(AbstractContextManager["PendingGeneration"]):
         self,
         engine: Engine,
         request: Request,
-        *,
-        listener: OutputListener | None = None,
-        drafters: Sequence[Drafter] = (),
-        completer: DraftCompleter | None = None,
-        tool_cache: ToolCache | None = None,
         span: GenerationSpan | None = None,
+        **options: Unpack[SubmitOptions],
     ) -> None:
-        """Submit ``request``; ``listener`` receives the pieces for :meth:`feed`, on the engine thread.
-
-        ``drafters``, ``completer`` and ``tool_cache`` are as in :meth:`Engine.submit`. ``span`` is ended with
-        the answer.
-        """
+        """Submit ``request``, whose listener gets the pieces for :meth:`feed`. ``span`` ends with it."""
         self._engine = engine
         self._span = span
-        self._request = engine.submit(
-            request, listener=listener, drafters=drafters, completer=completer, tool_cache=tool_cache
-        )
+        self._request = engine.submit(request, **options)
         self.output = self._request.output
         """The output of the request, once it has ended."""
         self._builder = GenerationBuilder(

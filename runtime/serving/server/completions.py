@@ -19,8 +19,7 @@ from agentrt.errors import InvalidRequestError
 from ...engine.logprobs import TokenLogprobs
 from ...engine.output.generation import Finished, Generation, GenerationEvent, LogprobsDelta
 from ...request.field_names import renamed
-from ...request.options import GenerationOptions, Prompt
-from ...request.raw_prompt import RawPrompt
+from ...request.options import GenerationOptions, Prompt, RawPrompt
 from ..http.request_state import app_of
 from ..http.strict_json import StrictJsonRoute, give_way
 from .answers import answer

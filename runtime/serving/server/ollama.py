@@ -27,8 +27,7 @@ from ...local.service import LocalRuntime
 from ...pool.embedding_model import Embeddings, Vector
 from ...pool.pooled_model import PooledModel
 from ...request.field_names import renamed, sender_names
-from ...request.options import GenerationOptions, Prompt
-from ...request.raw_prompt import RawPrompt
+from ...request.options import GenerationOptions, Prompt, RawPrompt
 from ..http.errors import OLLAMA_ROUTES, ApiError
 from ..http.request_state import app_of, header_priority, priority_headers
 from ..http.strict_json import StrictJsonRoute, compact_json

@@ -10,8 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from agentrt.priority import Priority
 
-from ...request.options import Prompt
-from ...request.raw_prompt import RawPrompt
+from ...request.options import Prompt, RawPrompt
 from ..http.request_state import app_of
 from ..http.streaming import cancel_on_disconnect
 from ..http.strict_json import StrictJsonRoute

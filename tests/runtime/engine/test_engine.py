@@ -6,19 +6,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from agentrt.errors import EngineFailedError, InvalidRequestError, RuntimeClosedError
+from agentrt.errors import EngineFailedError, InvalidRequestError
 from agentrt.priority import Priority
 from agentrt.runtime import EngineStatistics, LocalRuntime, SamplingParams
 from agentrt.runtime.drafting.drafter import Drafter
 from agentrt.runtime.engine import engine
-from agentrt.runtime.engine.engine import Engine
+from agentrt.runtime.engine.engine import note_attention
 from agentrt.runtime.engine.engine_request import EngineRequest
+from agentrt.runtime.heg.kernel import BatchContext
 from agentrt.runtime.request.request import Request
-from agentrt.runtime.scheduler.sequence import SequenceState
+from agentrt.runtime.scheduler.batch import ScheduledChunk, inputs_of
+from agentrt.runtime.scheduler.sequence import Sequence, SequenceState
+from tests.runtime.conftest import Hold, OpenRuntime
 
 PROMPT = list(range(300, 340))
+SHORT = PROMPT[:30]
+"""Within one KV block, so that it is one chunk under any profile."""
 
 
 def submit(
@@ -52,8 +58,7 @@ def submit(
 
 def test_a_request_runs_to_its_end(runtime: LocalRuntime, before: EngineStatistics) -> None:
     pieces: list[str] = []
-    prompt = PROMPT[:30]  # within one KV block, so that it is one chunk under any profile
-    request = submit(runtime, 7, listener=pieces.append, prompt=prompt)
+    request = submit(runtime, 7, listener=pieces.append, prompt=SHORT)
     output = request.output.result(30)
     assert (output.stop_reason, output.prompt_tokens) == ("length", 30)
     assert len(output.token_ids) == 7
@@ -63,11 +68,6 @@ def test_a_request_runs_to_its_end(runtime: LocalRuntime, before: EngineStatisti
     assert (after.finished - before.finished, after.sampled_tokens - before.sampled_tokens) == (1, 7)
     assert after.computed_tokens - before.computed_tokens == 30 + 6
     assert after.steps - before.steps == 7
-
-
-def test_an_end_token_ends_the_answer_and_has_no_text(runtime: LocalRuntime) -> None:
-    output = submit(runtime, 60, end_tokens=frozenset({700}), logit_bias={700: 100.0}).output.result(30)
-    assert (output.text, output.token_ids, output.stop_reason) == ("", (700,), "stop")
 
 
 @pytest.mark.parametrize("steps", [0, 1, 4])
@@ -86,46 +86,6 @@ def test_cancel_frees_at_once(runtime: LocalRuntime, before: EngineStatistics, g
     gate.open()
     assert kept.output.result(30).stop_reason == "length"
     assert runtime.statistics().engine.cancelled == before.cancelled + 1
-
-
-def test_cancelling_the_last_request_leaves_an_idle_engine(runtime: LocalRuntime, gate: Any) -> None:
-    request = submit(runtime, 40)
-    gate.arrived()
-    runtime._engine.cancel(request)
-    gate.open()
-    assert request.output.result(30).stop_reason == "cancelled"
-    assert submit(runtime, 2).output.result(30).stop_reason == "length"
-
-
-def test_reactive_overtakes_proactive(runtime: LocalRuntime, gate: Any) -> None:
-    background = [submit(runtime, 5, priority=Priority.PROACTIVE, prompt=PROMPT * 20) for _ in range(3)]
-    gate.arrived()
-    user = submit(runtime, 1)
-    step = gate.step()
-    assert [chunk.sequence for chunk in step] == [user.sequence]
-    gate.open()
-    assert all(request.output.result(60).stop_reason == "length" for request in [user, *background])
-
-
-def test_a_proactive_prompt_is_preempted_between_two_kernels_and_resumed(
-    open_runtime: Callable[..., LocalRuntime], hold: Any
-) -> None:
-    runtime = open_runtime(quantum_s=1e-6)  # the finest partition
-    alone = submit(runtime, 5, prompt=PROMPT * 5).output.result(30)
-    gate = hold(runtime)
-    background = submit(runtime, 5, priority=Priority.PROACTIVE, prompt=PROMPT * 5)
-    gate.arrived()
-    user = submit(runtime, 1, prompt=PROMPT[:20])
-    kernels = [gate.step()[0].sequence]
-    while kernels[-1] is user.sequence:
-        kernels.append(gate.step()[0].sequence)
-    assert len(kernels) > 2, "all kernels of the reactive request first"
-    assert kernels[-1] is background.sequence
-    gate.open()
-    assert background.output.result(30).token_ids == alone.token_ids
-    statistics = runtime.statistics().engine
-    assert statistics.preemptions == 1
-    assert statistics.computed_tokens == 2 * (len(PROMPT) * 5 + 4) + 20, "nothing is recomputed"
 
 
 def test_one_id_from_the_request_to_the_trace(runtime: LocalRuntime) -> None:
@@ -149,7 +109,7 @@ def test_health_is_decode_progress(runtime: LocalRuntime, before: EngineStatisti
 
 
 def test_a_lost_device_ends_every_request(
-    open_runtime: Callable[[], LocalRuntime], hold: Any, monkeypatch: pytest.MonkeyPatch
+    open_runtime: OpenRuntime, hold: Hold, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime = open_runtime()
     gate = hold(runtime)
@@ -171,23 +131,6 @@ def test_a_lost_device_ends_every_request(
     runtime.close()
 
 
-def test_close_ends_every_request(open_runtime: Callable[[], LocalRuntime], hold: Any) -> None:
-    runtime = open_runtime()
-    gate = hold(runtime)
-    requests = [submit(runtime, 40) for _ in range(3)]
-    gate.arrived()
-    closer = threading.Thread(target=runtime.close)
-    closer.start()
-    gate.open()
-    closer.join(30)
-    for request in requests:
-        with pytest.raises(RuntimeClosedError, match=r"LocalRuntime\.open"):
-            request.output.result(30)
-    with pytest.raises(RuntimeClosedError):
-        submit(runtime)
-    runtime.close()
-
-
 def test_a_listener_that_raises_ends_only_its_own_request(runtime: LocalRuntime) -> None:
     def raises(text: str) -> None:
         raise ValueError("no more")
@@ -198,9 +141,7 @@ def test_a_listener_that_raises_ends_only_its_own_request(runtime: LocalRuntime)
     assert good.output.result(30).stop_reason == "length"
 
 
-def test_an_idle_engine_reclaims_memory(
-    open_runtime: Callable[[], LocalRuntime], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_idle_engine_reclaims_memory(open_runtime: OpenRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "_RECLAIM_AFTER_S", 0.01)
     runtime = open_runtime()
     reclaimed = threading.Semaphore(0)
@@ -219,33 +160,7 @@ def test_an_idle_engine_reclaims_memory(
     assert len(tokens) == 1
 
 
-def test_a_busy_engine_reclaims_the_memory_of_idle_kernels(
-    open_runtime: Callable[[], LocalRuntime], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(engine, "_RECLAIM_AFTER_S", 0.0)
-    runtime = open_runtime()
-    idle: list[bool] = []
-    reclaim = runtime._engine._platform.reclaim
-
-    def note(idle_s: float) -> None:
-        idle.append(not runtime._engine._outputs)
-        reclaim(idle_s)
-
-    monkeypatch.setattr(runtime._engine._platform, "reclaim", note)
-    expected = submit(runtime, 9).output.result(30).token_ids
-    assert len([each for each in idle if not each]) >= 8, "after kernels, while the request was answered"
-    assert submit(runtime, 9).output.result(30).token_ids == expected
-
-
-def test_no_thread_is_left(open_runtime: Callable[[], LocalRuntime]) -> None:
-    runtime = open_runtime()
-    engine: Engine = runtime._engine
-    assert engine._thread.is_alive()
-    runtime.close()
-    assert not engine._thread.is_alive()
-
-
-def test_the_shortest_and_the_longest_prompt(open_runtime: Callable[..., LocalRuntime]) -> None:
+def test_the_shortest_and_the_longest_prompt(open_runtime: OpenRuntime) -> None:
     runtime = open_runtime(memory_bytes=2**20)
     most = runtime.statistics().blocks * 32
     for prompt in ([300], [300 + n % 700 for n in range(most - 1)]):
@@ -255,7 +170,7 @@ def test_the_shortest_and_the_longest_prompt(open_runtime: Callable[..., LocalRu
         submit(runtime, prompt=[])
 
 
-def test_closing_frees_the_arena(open_runtime: Callable[..., LocalRuntime]) -> None:
+def test_closing_frees_the_arena(open_runtime: OpenRuntime) -> None:
     def mapped() -> int:
         return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
 
@@ -266,3 +181,32 @@ def test_closing_frees_the_arena(open_runtime: Callable[..., LocalRuntime]) -> N
     assert mapped() - before > 0.5 * size  # what earlier tests have left may go meanwhile
     runtime.close()
     assert mapped() - before < 0.5 * size
+
+
+def batch(*lengths: tuple[int, int, int]) -> tuple[BatchContext, list[ScheduledChunk]]:
+    """Return a batch of one chunk for each of ``lengths``: tokens computed before, in it, and drafted."""
+    chunks = []
+    for number, (past, length, drafted) in enumerate(lengths):
+        sequence = Sequence(number, Priority.REACTIVE, list(range(past + length)))
+        sequence.computed_tokens = past
+        chunks.append(ScheduledChunk(sequence, length, True, tuple(range(drafted))))
+    inputs = inputs_of(chunks)
+    return BatchContext(0, inputs, inputs.shape, ()), chunks
+
+
+def test_each_sequence_gets_its_own_scores() -> None:
+    context, chunks = batch((2, 2, 0), (0, 4, 0))
+    layer = np.array([2, 0, 0, 0, 0, 0, 0, 4], np.float32)
+    context.scores = [layer, layer]
+    note_attention(context, chunks)
+    first, second = (chunk.sequence.attention for chunk in chunks)
+    assert first.densities(2, 2) == [0.5, 0.0]
+    assert second.densities(2, 2) == [0.0, pytest.approx(2.0)]
+
+
+def test_drafted_tokens_count_as_new_ones() -> None:
+    context, chunks = batch((3, 1, 2))
+    context.scores = [np.full(6, 0.5, np.float32)]
+    note_attention(context, chunks)
+    attention = chunks[0].sequence.attention
+    assert attention.densities(3, 1) == [pytest.approx(0.5 / 3)]

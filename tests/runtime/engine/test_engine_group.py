@@ -5,17 +5,15 @@ from __future__ import annotations
 import dataclasses
 import gc
 import weakref
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from agentrt.priority import Priority
-from agentrt.runtime import EngineGroup, LocalRuntime
+from agentrt.runtime import EngineGroup
 from agentrt.runtime.engine.engine_group import EngineGroupMember
 from agentrt.runtime.scheduler.sequence import Sequence
-from tests.patience import until
-from tests.runtime.conftest import open_exact
+from tests.runtime.conftest import Hold, OpenRuntime, open_exact
 from tests.runtime.engine.test_engine import submit
 from tests.runtime.scheduler.machine import QUANTUM, Kernel, Machine, policy
 
@@ -34,7 +32,7 @@ class GroupedMachine(Machine):
 
     def background_may_run(self) -> bool:
         return self.place.update(
-            reactive=self.scheduler.has_reactive_work, promoted=self.scheduler.has_promoted_work
+            reactive=self.scheduler.queues.has_reactive_work, promoted=bool(self.scheduler.queues.promoted)
         )
 
     def _wake(self) -> None:
@@ -91,18 +89,10 @@ def test_background_work_of_one_model_pauses_for_a_reactive_request_of_another()
     assert first.log[started].start == second.done[request]
 
 
-def test_reactive_requests_of_both_models_go_on() -> None:
+@pytest.mark.parametrize("priority", Priority)
+def test_equal_work_of_both_models_goes_on(priority: Priority) -> None:
     first, second = two_machines()
-    one, other = first.add(8, answer=5), second.add(8, answer=5)
-    finish(one, first, second)
-    finish(other, first, second)
-    assert first.done[one] == second.done[other]
-
-
-def test_background_work_of_both_models_goes_on() -> None:
-    first, second = two_machines()
-    one = first.add(8, Priority.PROACTIVE, answer=5)
-    other = second.add(8, Priority.PROACTIVE, answer=5)
+    one, other = first.add(8, priority, answer=5), second.add(8, priority, answer=5)
     finish(one, first, second)
     finish(other, first, second)
     assert first.done[one] == second.done[other]
@@ -155,17 +145,9 @@ def test_paused_work_is_woken_when_the_other_engine_has_no_reactive_work_or_leav
     assert first.place.alone
 
 
-@pytest.fixture
-def two_runtimes() -> Iterator[tuple[LocalRuntime, LocalRuntime]]:
+def test_engines_pause_and_go_on(open_runtime: OpenRuntime, hold: Hold) -> None:
     group = EngineGroup()
-    with open_exact(group=group) as first, open_exact(group=group) as second:
-        yield first, second
-
-
-def test_engines_pause_and_go_on(
-    two_runtimes: tuple[LocalRuntime, LocalRuntime], hold: Callable[[LocalRuntime], Any]
-) -> None:
-    first, second = two_runtimes
+    first, second = open_runtime(group=group), open_runtime(group=group)
     alone = submit(first, 30).output.result(30).token_ids
     gates = hold(first), hold(second)
     background = submit(first, 30, priority=Priority.PROACTIVE)
@@ -184,21 +166,6 @@ def test_engines_pause_and_go_on(
     assert len(request.output.result(30).token_ids) == 10
     gates[0].open()
     assert background.output.result(30).token_ids == alone
-
-
-@pytest.mark.check
-def test_closing_a_runtime_lets_the_others_go_on(
-    two_runtimes: tuple[LocalRuntime, LocalRuntime], hold: Callable[[LocalRuntime], Any]
-) -> None:
-    first, second = two_runtimes
-    gate = hold(second)
-    submit(second, 10)
-    gate.arrived()
-    background = submit(first, 5, priority=Priority.PROACTIVE)
-    until(lambda: first._engine._member.paused)
-    gate.open()
-    second.close()
-    assert len(background.output.result(30).token_ids) == 5
 
 
 def test_a_closed_runtime_frees_its_model_at_once() -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from agentrt.priority import Priority
-from agentrt.runtime import LocalRuntime
 from agentrt.runtime.engine.engine_group import EngineGroup
 from agentrt.runtime.heg.kernel import Role
 from agentrt.runtime.scheduler.policy import POLICIES
@@ -18,6 +17,7 @@ from agentrt.runtime.xpu import interrupt
 from agentrt.runtime.xpu.interrupt import Interrupt
 from tests.hypothesis_profiles import first_of
 from tests.patience import until
+from tests.runtime.conftest import OpenRuntime
 from tests.runtime.engine.test_engine import submit
 
 LONG = [300 + token % 400 for token in range(1600)]
@@ -58,7 +58,7 @@ def at_inferences(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[bool],
 @pytest.mark.parametrize("precision", ["f32", "u8"])
 @pytest.mark.parametrize("chunk", first_of([256, 2048]))
 def test_tokens_are_those_without_an_interruption(
-    open_runtime: Callable[..., LocalRuntime],
+    open_runtime: OpenRuntime,
     at_inferences: Callable[[Callable[[bool], None]], None],
     precision: str,
     chunk: int,
@@ -93,7 +93,7 @@ def test_tokens_are_those_without_an_interruption(
 
 
 def test_background_requests_interrupt_nothing(
-    open_runtime: Callable[..., LocalRuntime], at_inferences: Callable[[Callable[[bool], None]], None]
+    open_runtime: OpenRuntime, at_inferences: Callable[[Callable[[bool], None]], None]
 ) -> None:
     runtime = open_runtime(prefill_chunk_tokens=2048)
     requests: list[Any] = []
@@ -112,7 +112,7 @@ def test_background_requests_interrupt_nothing(
 
 
 def test_models_of_a_group_interrupt_each_other(
-    open_runtime: Callable[..., LocalRuntime], at_inferences: Callable[[Callable[[bool], None]], None]
+    open_runtime: OpenRuntime, at_inferences: Callable[[Callable[[bool], None]], None]
 ) -> None:
     group = EngineGroup()
     first = open_runtime(group=group, prefill_chunk_tokens=2048)

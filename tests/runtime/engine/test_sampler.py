@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agentrt.errors import LogitsError
 from agentrt.runtime.engine.logprobs import token_logprobs
-from agentrt.runtime.engine.sampler import TokenSampler, sample_batch
+from agentrt.runtime.engine.sampler import TokenSampler, gumbel_noise, sample_batch
 from agentrt.runtime.request.sampling_params import SamplingParams
 
 VOCABULARY = 50
@@ -27,13 +27,6 @@ def draws(params: SamplingParams, logits: Any, count: int = 4000) -> list[float]
     sampler = TokenSampler(params, VOCABULARY, [])
     tokens = [sampler.sample(logits) for _ in range(count)]
     return [tokens.count(token) / count for token in range(6)]
-
-
-def test_greedy_is_the_argmax() -> None:
-    sampler = TokenSampler(SamplingParams(), VOCABULARY, [])
-    assert sampler.takes_argmax
-    assert sampler.sample(logits_of(1, 3, 2)) == 1
-    assert sampler.sample(logits_of(3, 3)) == 0, "the first of equal logits"
 
 
 def test_a_batch_samples_each_row_as_alone() -> None:
@@ -58,18 +51,11 @@ def test_a_batch_samples_each_row_as_alone() -> None:
     assert sample_batch(greedy, logits) == logits.argmax(axis=1).tolist()
 
 
-def test_temperature() -> None:
-    logits = logits_of(math.log(0.6), math.log(0.3), math.log(0.1))
-    np.testing.assert_allclose(
-        draws(SamplingParams(temperature=1.0, seed=0), logits)[:3], [0.6, 0.3, 0.1], atol=0.03
-    )
-    squared = np.array([0.36, 0.09, 0.01]) / 0.46
-    np.testing.assert_allclose(draws(SamplingParams(temperature=0.5, seed=0), logits)[:3], squared, atol=0.03)
-
-
 @pytest.mark.parametrize(
     ("cut", "expected"),
     [
+        ({}, [0.5, 0.3, 0.15, 0.05]),
+        ({"temperature": 0.5}, np.array([0.25, 0.09, 0.0225, 0.0025]) / 0.365),
         ({"top_k": 2}, [0.625, 0.375, 0, 0]),
         ({"top_k": 1}, [1, 0, 0, 0]),
         ({"top_p": 0.5}, [1, 0, 0, 0]),
@@ -80,9 +66,9 @@ def test_temperature() -> None:
         ({"top_k": 3, "top_p": 0.8}, [0.625, 0.375, 0, 0]),
     ],
 )
-def test_cutting_the_tail(cut: dict[str, Any], expected: list[float]) -> None:
+def test_temperature_and_cutting_the_tail(cut: dict[str, Any], expected: Any) -> None:
     logits = logits_of(*(math.log(p) + 3 for p in (0.5, 0.3, 0.15, 0.05)))
-    frequencies = draws(SamplingParams(temperature=1.0, seed=3, **cut), logits)
+    frequencies = draws(SamplingParams(**{"temperature": 1.0, "seed": 3} | cut), logits)
     np.testing.assert_allclose(frequencies[:4], expected, atol=0.03)
 
 
@@ -92,13 +78,6 @@ def test_the_lowest_temperature_is_the_argmax(temperature: float) -> None:
     sampler = TokenSampler(params, 4, [])
 
     assert [sampler.sample(np.float32([-3e4, 2.0, 3e4, -np.inf])) for _ in range(5)] == [2] * 5
-
-
-@pytest.mark.parametrize("penalty", [0.01, 100.0])
-def test_the_extreme_repetition_penalties_are_finite(penalty: float) -> None:
-    sampler = TokenSampler(SamplingParams(repetition_penalty=penalty), 4, [0, 1])
-
-    assert sampler.sample(np.float32([3e4, -3e4, 1.0, -np.inf])) in range(3)
 
 
 def test_logit_bias_bans_and_forces() -> None:
@@ -117,60 +96,29 @@ def test_repetition_penalty_counts_prompt_and_answer() -> None:
     assert TokenSampler(params, VOCABULARY, [0]).sample(logits_of(-1.0, -1.5)) == 1, "negative ones too"
 
 
-def test_a_frequency_penalty_grows_with_each_occurrence_in_the_answer() -> None:
-    logits = logits_of(5, 4.9, 4.3)
-    sampler = TokenSampler(SamplingParams(frequency_penalty=0.25), VOCABULARY, [0, 0, 0, 1])
-    # 5 | 4.75 4.9 | 4.75 4.65 | 4.5 4.65 | 4.5 4.4 | 4.25 4.4 4.3 | 4.25 4.15 4.3
-    assert [sampler.sample(logits) for _ in range(7)] == [0, 1, 0, 1, 0, 1, 2]
-    assert logits[0] == 5, "the logits are not changed"
-
-
-def test_a_presence_penalty_counts_once() -> None:
-    sampler = TokenSampler(SamplingParams(presence_penalty=0.25), VOCABULARY, [0, 0])
-    assert [sampler.sample(logits_of(5, 4.9, 4.7)) for _ in range(4)] == [0, 1, 0, 0]
-
-
-def test_penalties_below_zero_repeat() -> None:
-    rising = [logits_of(5, 4.9), *[logits_of(5, 6.9)] * 3]
-    for params, expected in (
-        (SamplingParams(), [0, 1, 1, 1]),
-        (SamplingParams(presence_penalty=-2.0), [0, 0, 0, 0]),
-        (SamplingParams(frequency_penalty=-1.0), [0, 1, 1, 1]),
-    ):
-        sampler = TokenSampler(params, VOCABULARY, [])
-        assert [sampler.sample(row) for row in rising] == expected
-
-
-def test_given_tokens_are_none_of_the_answer() -> None:
-    sampler = TokenSampler(SamplingParams(frequency_penalty=2.0, presence_penalty=2.0), VOCABULARY, [])
-    sampler.extend_prompt([0, 0])
-    assert sampler.sample(logits_of(5, 4.9)) == 0
+@pytest.mark.parametrize(
+    ("params", "prompt", "rows", "expected"),
+    [
+        # 5 | 4.75 4.9 | 4.75 4.65 | 4.5 4.65 | 4.5 4.4 | 4.25 4.4 4.3 | 4.25 4.15 4.3
+        ({"frequency_penalty": 0.25}, [0, 0, 0, 1], [(5, 4.9, 4.3)] * 7, [0, 1, 0, 1, 0, 1, 2]),
+        ({"presence_penalty": 0.25}, [0, 0], [(5, 4.9, 4.7)] * 4, [0, 1, 0, 0]),
+        ({}, [], [(5, 4.9), *[(5, 6.9)] * 3], [0, 1, 1, 1]),
+        ({"presence_penalty": -2.0}, [], [(5, 4.9), *[(5, 6.9)] * 3], [0, 0, 0, 0]),
+        ({"frequency_penalty": -1.0}, [], [(5, 4.9), *[(5, 6.9)] * 3], [0, 1, 1, 1]),
+    ],
+)
+def test_frequency_and_presence_penalties_count_the_answer(
+    params: dict[str, float], prompt: list[int], rows: list[tuple[float, ...]], expected: list[int]
+) -> None:
+    sampler = TokenSampler(SamplingParams(**params), VOCABULARY, prompt)  # type: ignore[arg-type]
+    sampler.extend_prompt([0, 0])  # given tokens are none of the answer, nor are those of the prompt
+    assert [sampler.sample(logits_of(*row)) for row in rows] == expected
 
 
 def test_many_occurrences_are_counted_exactly() -> None:
     sampler = TokenSampler(SamplingParams(frequency_penalty=0.1), VOCABULARY, [])
     chosen = [sampler.sample(logits_of(1000.05, 0)) for _ in range(10_002)]
     assert chosen == [0] * 10_001 + [1]
-
-
-def test_seed_repeats() -> None:
-    logits = np.zeros(VOCABULARY, np.float32)
-
-    def run(seed: int | None) -> list[int]:
-        sampler = TokenSampler(SamplingParams(temperature=1.0, seed=seed), VOCABULARY, [])
-        return [sampler.sample(logits) for _ in range(20)]
-
-    assert run(5) == run(5) != run(6)
-    assert run(None) != run(None)
-
-
-def test_frequencies_over_seeds() -> None:
-    logits = logits_of(math.log(0.6), math.log(0.3), math.log(0.1))
-    tokens = [
-        TokenSampler(SamplingParams(temperature=1.0, seed=seed), VOCABULARY, []).sample(logits)
-        for seed in range(4000)
-    ]
-    np.testing.assert_allclose([tokens.count(each) / 4000 for each in range(3)], [0.6, 0.3, 0.1], atol=0.03)
 
 
 @pytest.mark.parametrize("cut", [{}, {"top_p": 0.9}, {"top_k": 40}, {"min_p": 0.01}])
@@ -220,13 +168,6 @@ def test_no_possible_token_is_an_error() -> None:
     for params in (SamplingParams(), SamplingParams(temperature=1.0, top_k=3)):
         with pytest.raises(LogitsError, match="allows"):
             TokenSampler(params, VOCABULARY, [], matcher).sample(logits_of(1, 2))
-
-
-def test_impossible_tokens_have_no_log_probability() -> None:
-    logits = np.array([0.0, -np.inf, -1.0, -np.inf], np.float32)
-    found = token_logprobs(logits, 0, 4)
-    assert [token for token, _ in found.top] == [0, 2]
-    assert all(math.isfinite(logprob) for _, logprob in found.top)
 
 
 @given(
@@ -303,3 +244,28 @@ def test_only_tokens_that_every_cut_allows(
     heavier = weights[weights > weights[token]]
     assert heavier.sum() < top_p * top.sum() * (1 + 1e-9) or not len(heavier)
     assert weights[token] >= min_p * weights.max() * (1 - 1e-9)
+
+
+IDS = np.arange(200_000)
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(0, 100_000), st.lists(st.integers(0, 200_000), max_size=50))
+def test_a_token_has_the_same_noise_among_any_others(seed: int, step: int, ids: list[int]) -> None:
+    noise = gumbel_noise(seed, step, np.array(ids, np.int64))
+    assert np.isfinite(noise).all()
+    assert noise.tolist() == [gumbel_noise(seed, step, np.array([each])).item() for each in ids]
+
+
+def test_the_noise_is_gumbels() -> None:
+    noise = np.sort(gumbel_noise(1, 2, IDS))
+    expected = -np.log(-np.log((IDS + 0.5) / len(IDS)))
+    middle = slice(1000, -1000)
+    np.testing.assert_allclose(noise[middle], expected[middle], atol=0.1)
+    assert abs(noise.mean() - np.euler_gamma) < 0.01
+    assert abs(noise.std() - np.pi / np.sqrt(6)) < 0.01
+
+
+def test_steps_seeds_and_neighbours_are_not_correlated() -> None:
+    noise = [gumbel_noise(seed, step, IDS) for seed, step in ((1, 0), (1, 1), (2, 0))]
+    for one, other in ((noise[0], noise[1]), (noise[0], noise[2]), (noise[0][1:], noise[0][:-1])):
+        assert abs(np.corrcoef(one, other)[0, 1]) < 0.01

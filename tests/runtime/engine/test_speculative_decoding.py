@@ -9,7 +9,9 @@ import pytest
 
 from agentrt.runtime import EngineStatistics, LocalRuntime
 from agentrt.runtime.scheduler.draft import MAX_DRAFT_TOKENS, Draft
-from tests.runtime.engine.test_engine import PROMPT, submit
+from tests.hypothesis_profiles import first_of
+from tests.runtime.conftest import OpenRuntime
+from tests.runtime.engine.test_engine import SHORT, submit
 
 TOKENS = 40
 
@@ -40,8 +42,7 @@ class ScriptedDrafter:
 
 
 def sampled(runtime: LocalRuntime, drafter: Any = None, **params: Any) -> tuple[int, ...]:
-    prompt = PROMPT[:30]  # within one KV block, so that it is one chunk under any profile
-    return submit(runtime, TOKENS, prompt=prompt, drafter=drafter, **params).output.result(30).token_ids
+    return submit(runtime, TOKENS, prompt=SHORT, drafter=drafter, **params).output.result(30).token_ids
 
 
 @pytest.mark.matrix
@@ -77,7 +78,7 @@ def test_drafts_change_no_token(
 
 
 def test_no_draft_is_longer_than_the_limit(runtime: LocalRuntime, gate: Any) -> None:
-    request = submit(runtime, 1000, prompt=PROMPT[:30], drafter=ScriptedDrafter([0] * 1000, 1000))
+    request = submit(runtime, 1000, prompt=SHORT, drafter=ScriptedDrafter([0] * 1000, 1000))
     gate.arrived()
     gate.step()
     assert len(request.sequence.draft.tokens) == MAX_DRAFT_TOKENS
@@ -88,26 +89,66 @@ def test_no_draft_is_longer_than_the_limit(runtime: LocalRuntime, gate: Any) -> 
     request.output.result(30)
 
 
-class BrokenDrafter(ScriptedDrafter):
-    """Raises at its third token."""
-
-    def draft(self) -> Draft:
-        if len(self.seen) == 3:
-            raise RuntimeError("broken")
-        return super().draft()
+# Drafts that reach beyond the end of an answer, its calls, the KV arena or the context.
 
 
-def test_a_drafter_that_raises_costs_only_its_drafts(runtime: LocalRuntime) -> None:
-    plain = sampled(runtime)
-    beside = submit(runtime, TOKENS, prompt=PROMPT[:30])
-    assert sampled(runtime, BrokenDrafter(plain, 1)) == plain
-    assert beside.output.result(30).token_ids == plain
-    assert sampled(runtime) == plain
+@pytest.mark.parametrize("wrong", [0, 7])
+@pytest.mark.parametrize("place", [0, 1, 5, 20])
+def test_an_end_token_inside_a_draft(runtime: LocalRuntime, place: int, wrong: int) -> None:
+    script = sampled(runtime)
+    ends = frozenset({script[place]})
+    expected = submit(runtime, TOKENS, prompt=SHORT, end_tokens=ends).output.result(30)
+    drafter = ScriptedDrafter(script, 30, wrong)
+    output = submit(runtime, TOKENS, prompt=SHORT, end_tokens=ends, drafter=drafter).output.result(30)
+    assert output.token_ids == expected.token_ids == script[: script.index(script[place]) + 1]
+    assert output.stop_reason == "stop"
+    assert drafter.seen == list(output.token_ids[:-1])
 
 
-def test_tokens_outside_the_vocabulary_are_not_verified(
-    runtime: LocalRuntime, before: EngineStatistics
-) -> None:
-    plain = sampled(runtime)
-    assert sampled(runtime, ScriptedDrafter([10**6] * TOKENS, 2)) == plain
-    assert runtime.statistics().engine.drafted_tokens == before.drafted_tokens
+@pytest.mark.parametrize("place", [1, 5, 20])
+def test_a_stop_string_inside_a_draft(runtime: LocalRuntime, place: int) -> None:
+    script = sampled(runtime)
+    stop = runtime._tokenizer.decode(script[place : place + 2])
+    assert stop
+    pieces: dict[bool, list[Any]] = {False: [], True: []}
+    outputs = [
+        submit(
+            runtime,
+            TOKENS,
+            prompt=SHORT,
+            stop=(stop,),
+            drafter=ScriptedDrafter(script, 30) if drafts else None,
+            listener=pieces[drafts].append,
+        ).output.result(30)
+        for drafts in (False, True)
+    ]
+    assert outputs[0].token_ids == outputs[1].token_ids
+    assert len(outputs[0].token_ids) < TOKENS
+    assert "".join(pieces[False]) == "".join(pieces[True])
+    assert stop not in "".join(pieces[True])
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 3, 33])
+def test_no_draft_goes_beyond_the_last_token(runtime: LocalRuntime, tokens: int, gate: Any) -> None:
+    gate.open()
+    script = sampled(runtime)
+    first = len(gate.steps)
+    output = submit(runtime, tokens, prompt=SHORT, drafter=ScriptedDrafter(script, 1000)).output.result(30)
+    assert output.token_ids == script[:tokens]
+    drafts = [len(chunk.draft) for batch in gate.steps[first:] for chunk in batch]
+    assert sum(drafts) <= max(0, tokens - 2)
+
+
+@pytest.mark.parametrize("room", first_of([1, 0, 5]))
+def test_drafts_end_with_the_arena(open_runtime: OpenRuntime, room: int) -> None:
+    roomy = open_runtime()
+    block_bytes = roomy.statistics().arena_bytes // roomy.statistics().blocks
+    block_tokens = roomy.statistics().block_tokens
+    prompt = SHORT[: block_tokens - 2]
+    tokens = 2 * block_tokens - len(prompt) - room  # of two blocks, all but ``room``
+    script = submit(roomy, tokens + 64, prompt=prompt).output.result(30).token_ids
+    tight = open_runtime(memory_bytes=2 * block_bytes)
+    assert tight.statistics().blocks == 2
+    output = submit(tight, tokens, prompt=prompt, drafter=ScriptedDrafter(script, 1000)).output.result(30)
+    assert output.token_ids == script[:tokens]
+    assert tight.statistics().engine.accepted_tokens > 0

@@ -23,7 +23,7 @@ from agentrt.errors import (
     RuntimeClosedError,
 )
 from agentrt.runtime import ContextTable, LocalRuntime, OpeningStep, RuntimeConfig
-from agentrt.runtime.engine.statistics import EngineStatistics
+from agentrt.runtime.engine.engine_status import EngineStatistics
 from agentrt.runtime.pool.model_pool import ModelPool, PoolConfig
 from agentrt.runtime.pool.pooled_model import ModelStatus, PooledModel
 from agentrt.testing import run_in_virtual_time

@@ -16,22 +16,13 @@ from agentrt.runtime import EngineStatistics, LocalRuntime
 from agentrt.runtime.model import tokenizer as tokenizer_module
 from agentrt.runtime.request.preparation import Preparation
 
-
-class Clock:
-    """CPU time that passes by hand."""
-
-    now = 5.0
-
-    def __call__(self) -> float:
-        return self.now
+HELLO = [{"role": "user", "content": "Hello!"}]
 
 
 def test_the_cpu_time_of_a_request_is_limited() -> None:
-    clock = Clock()
-    preparation = Preparation(limit_s=2, clock=clock)
-    clock.now = 7.0
+    times = iter([5.0, 7.0, 7.1])
+    preparation = Preparation(limit_s=2, clock=lambda: next(times))
     preparation.check()
-    clock.now = 7.1
     with pytest.raises(InvalidRequestError, match="more than 2 s to prepare"):
         preparation.check()
 
@@ -59,7 +50,7 @@ def test_a_request_past_its_deadline_does_not_reach_the_engine(
     runtime: LocalRuntime, before: EngineStatistics
 ) -> None:
     with pytest.raises(DeadlineExceededError, match="while its prompt was prepared"):
-        runtime.generate([{"role": "user", "content": "Hello!"}], deadline_s=1e-9)
+        runtime.generate(HELLO, deadline_s=1e-9)
     assert runtime.statistics().engine.failed == before.failed
 
 
@@ -86,7 +77,7 @@ def test_a_deadline_passes_while_the_request_waits_for_a_thread(runtime: LocalRu
     async def main() -> None:
         async with no_free_thread(runtime, "notes"), asyncio.timeout(30):
             with pytest.raises(DeadlineExceededError, match="or waited for that"):
-                await runtime.agenerate([{"role": "user", "content": "Hello!"}], app="notes", deadline_s=0.01)
+                await runtime.agenerate(HELLO, app="notes", deadline_s=0.01)
 
     asyncio.run(main())
 
@@ -94,7 +85,7 @@ def test_a_deadline_passes_while_the_request_waits_for_a_thread(runtime: LocalRu
 def test_a_request_arrives_when_it_is_made(runtime: LocalRuntime) -> None:
     async def main() -> None:
         async with no_free_thread(runtime, "notes"):
-            prompt = [{"role": "user", "content": "Hello!"}]
+            prompt = HELLO
             waiting = asyncio.create_task(runtime._preparer.aprepare(prompt, {"app": "notes"}))
             await asyncio.sleep(0)
             prepared_after = time.perf_counter()
@@ -106,7 +97,7 @@ def test_a_request_arrives_when_it_is_made(runtime: LocalRuntime) -> None:
 @pytest.mark.parametrize("deadline_s", [0, -1, float("nan"), "soon", True])
 def test_a_deadline_that_is_none(runtime: LocalRuntime, deadline_s: Any) -> None:
     with pytest.raises(InvalidRequestError, match=r"deadline_s.*is not a time in the future"):
-        asyncio.run(runtime.agenerate([{"role": "user", "content": "Hello!"}], deadline_s=deadline_s))
+        asyncio.run(runtime.agenerate(HELLO, deadline_s=deadline_s))
 
 
 @pytest.fixture
@@ -164,10 +155,10 @@ def test_of_a_prediction_no_more_is_tokenized_than_an_answer_can_have(
     runtime: LocalRuntime, encoded: list[str]
 ) -> None:
     prediction = {"type": "content", "content": "word " * 1_000_000}
-    runtime.generate([{"role": "user", "content": "Hello!"}], prediction=prediction, max_tokens=2)
+    runtime.generate(HELLO, prediction=prediction, max_tokens=2)
     assert max(map(len, encoded)) <= runtime._tokenizer.most_characters(2048)
 
 
 def test_options_cannot_be_taken_for_the_preparation(runtime: LocalRuntime) -> None:
     with pytest.raises(InvalidRequestError, match="no such option"):
-        runtime.generate([{"role": "user", "content": "Hello!"}], preparation=None)  # type: ignore[call-arg]
+        runtime.generate(HELLO, preparation=None)  # type: ignore[call-arg]

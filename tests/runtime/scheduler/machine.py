@@ -213,9 +213,7 @@ class Machine:
         Every kernel reads, and has a table of its own, so that until the last one the rows may hold anything.
         """
         for sequence, length, *_ in kernel.chunks if self.state_rows else ():
-            assert sequence.states is not None
             access = sequence.states.access
-            assert access is not None
             computed = sequence.computed_tokens
             assert self.states[access.rows[0]] == tuple(sequence.tokens[:computed])
             assert len(set(access.rows)) == len(access.rows)

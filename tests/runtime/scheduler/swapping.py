@@ -110,11 +110,11 @@ class SwappingMachine(Machine):
                 self.swapper.contents[sequence.blocks[place]] = content(known, place)
 
     def end_load(self, load: ChunkLoad, *, damaged: bool = False) -> None:
-        self.scheduler.complete_loads([self.swapper.end(load, damaged=damaged)], self.now)
+        self.scheduler.loads.complete([self.swapper.end(load, damaged=damaged)], self.now)
         self.scheduler.check_integrity()
 
     def copy_one(self) -> None:
-        self.scheduler.release_swapped_out(self.swapper.copy())
+        self.scheduler.swap_outs.release(self.swapper.copy())
         self.scheduler.check_integrity()
 
     def load_all(self) -> None:

@@ -1,4 +1,4 @@
-"""Random orders of events (arrivals, kernels, failures, time), under every policy, with few KV blocks."""
+"""Random orders of events: arrivals, kernels, failures, time, loads; any policy, few KV blocks."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from agentrt.priority import Priority
 from agentrt.runtime.heg.kernel import Role
+from agentrt.runtime.kv.swap.costs import LinearCost
 from agentrt.runtime.scheduler.policy import POLICIES, Policy
 from agentrt.runtime.scheduler.sequence import Sequence, SequenceState
 from tests.hypothesis_profiles import examples
 from tests.runtime.scheduler.machine import BLOCK, QUANTUM, Kernel, Machine
+from tests.runtime.scheduler.swapping import FakeSwapper, SwappingMachine
 
 BLOCKS = 9
 BATCH = 3
@@ -211,11 +213,14 @@ class AnyOrder(RuleBasedStateMachine):
             assert self.machine.state_pool.free == self.state_rows - self.quarantined_rows
 
 
-def hurried(name: str) -> Policy:
-    """A policy under which promotions, turns and lost blocks are frequent with few and short requests."""
+def run(orders: type[AnyOrder], name: str, **settings: Any) -> None:
+    """Under a policy with frequent promotions, turns and lost blocks, although requests are few and short."""
     policy = POLICIES[name]
     promote_after_s = min(1.0, policy.promote_after_s)
-    return replace(policy, promote_after_s=promote_after_s, turn_tokens=12, sharing_apps=SHARING_APPS)
+    hurried = replace(policy, promote_after_s=promote_after_s, turn_tokens=12, sharing_apps=SHARING_APPS)
+    case = type("Case", (orders,), {"policy": hurried, **settings}).TestCase
+    case.settings = examples(40, stateful_step_count=45)
+    case("runTest").runTest()
 
 
 @pytest.mark.matrix
@@ -223,9 +228,7 @@ def hurried(name: str) -> Policy:
 @pytest.mark.parametrize("xpus", [1, 2])
 @pytest.mark.parametrize("name", POLICIES)
 def test_any_order(name: str, xpus: int) -> None:
-    case = type("Case", (AnyOrder,), {"policy": hurried(name), "xpus": xpus}).TestCase
-    case.settings = examples(40, stateful_step_count=40)
-    case("runTest").runTest()
+    run(AnyOrder, name, xpus=xpus)
 
 
 @pytest.mark.matrix
@@ -235,23 +238,75 @@ def test_any_order(name: str, xpus: int) -> None:
 def test_any_order_of_a_hybrid_model(name: str, state_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every batch begins from the state behind exactly the tokens that count as computed."""
     monkeypatch.setattr("agentrt.runtime.scheduler.state_rows.CHECKPOINT_BLOCKS", 2)
-    case = type("Case", (AnyOrder,), {"policy": hurried(name), "xpus": 1, "state_rows": state_rows}).TestCase
-    case.settings = examples(40, stateful_step_count=40)
-    case("runTest").runTest()
+    run(AnyOrder, name, xpus=1, state_rows=state_rows)
+
+
+class AnyOrderOfLoads(AnyOrder):
+    """The machine checks that each kernel reads what it should, and writes to no block that others use."""
+
+    machine: SwappingMachine
+    machine_type = SwappingMachine
+
+    @property
+    def swapper(self) -> FakeSwapper:
+        return self.machine.swapper
+
+    def waits(self) -> bool:
+        return self.holds_blocks() or super().waits()
+
+    def holds_blocks(self) -> bool:
+        """Loads, sequences that wait for them and the swapper hold blocks that a ready sequence may lack."""
+        return bool(self.swapper.queue or self.swapper.in_flight or self.swapper.outgoing)
+
+    def settle(self) -> None:
+        if self.swapper.queue or self.swapper.in_flight:
+            self.machine.load_all()
+        while self.swapper.outgoing:
+            self.machine.copy_one()
+
+    @precondition(lambda self: self.swapper.queue)
+    @rule()
+    def load_starts(self) -> None:
+        self.swapper.start()
+
+    @precondition(lambda self: self.swapper.in_flight)
+    @rule(data=st.data(), damaged=st.booleans())
+    def load_ends(self, data: st.DataObject, damaged: bool) -> None:
+        load = data.draw(st.sampled_from(self.swapper.in_flight))
+        self.machine.end_load(load, damaged=damaged)
+
+    @precondition(lambda self: self.swapper.outgoing)
+    @rule()
+    def block_is_copied(self) -> None:
+        self.machine.copy_one()
+
+    @precondition(lambda self: self.swapper.stored)
+    @rule(data=st.data())
+    def chunk_is_gone(self, data: st.DataObject) -> None:
+        del self.swapper.stored[data.draw(st.sampled_from(sorted(self.swapper.stored)))]
+
+    @rule(chunk_s=st.sampled_from([0.0, 0.02, 10.0]))
+    def speed_of_the_disk(self, chunk_s: float) -> None:
+        self.swapper.cost = LinearCost(chunk_s, 0.0)
+
+
+@pytest.mark.matrix
+@pytest.mark.hypothesis
+@pytest.mark.parametrize("xpus", [1, 2])
+@pytest.mark.parametrize("name", POLICIES)
+def test_any_order_of_loads(name: str, xpus: int) -> None:
+    run(AnyOrderOfLoads, name, xpus=xpus)
 
 
 def test_a_batch_starts_with_sequences_that_come_into_view_by_admissions() -> None:
     """Two prompts of 14 and 2 tokens, with others between, fill a static chunk, for which an XPU is idle."""
-    state = type("Case", (AnyOrder,), {"policy": POLICIES["fcfs-disaggregated"], "xpus": 2})()
-    state.start(share_sampled=False)
-    request = {"answer": 1, "app": None, "deadline": None, "drafts": (), "given": 0}
-    state.arrive(prompt=1, priority=Priority.REACTIVE, **request)
-    state.schedule()
+    machine = Machine(blocks=BLOCKS, batch=BATCH, xpus=2, policy=POLICIES["fcfs-disaggregated"])
+    machine.add(1, answer=1)
+    machine.schedule()
     for prompt in (14, 3, 3, 2):
-        state.arrive(prompt=prompt, priority=Priority.REACTIVE, **request)
-    state.schedule()
-    assert set(state.machine.running) == set(Role)
-    state.teardown()
+        machine.add(prompt, answer=1)
+    machine.schedule()
+    assert set(machine.running) == set(Role)
 
 
 def test_a_batch_that_lost_its_blocks_is_not_a_candidate() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from agentrt.priority import Priority
-from agentrt.runtime.heg.kernel import Role
 from agentrt.runtime.kv.swap.chunks import LoadState
 from agentrt.runtime.kv.swap.costs import LinearCost
 from agentrt.runtime.scheduler.sequence import Sequence, SequenceState
@@ -69,18 +68,6 @@ def test_a_stored_context_is_loaded_and_only_the_rest_is_computed(machine: Swapp
     assert sequence.cached_tokens == 32
     statistics = machine.scheduler.statistics()
     assert (statistics.loaded_contexts, statistics.recomputed_chunks) == (1, 0)
-
-
-def test_the_prompt_begins_as_soon_as_its_first_block_is_there(machine: SwappingMachine) -> None:
-    """Blocks are loaded from the end; nothing is computed before what precedes it is there."""
-    sequence = machine.add(CONTEXT, app=APP)
-    for left in range(7, -1, -1):
-        assert not machine.schedule()
-        assert sequence.computed_tokens == 0
-        machine.end_load(machine.swapper.start())
-        assert len(machine.swapper.queue) == left
-    machine.until(sequence)
-    assert computed_by(machine, sequence)[0] == (32, 1)
 
 
 def test_a_sequence_that_waits_for_the_disk_delays_no_other(machine: SwappingMachine) -> None:
@@ -177,65 +164,6 @@ def test_cancelling_withdraws_what_has_not_started(machine: SwappingMachine) -> 
     assert machine.pool.find(started.block_hash) == started.block, "it was not loaded for nothing"
 
 
-def test_the_other_sequence_goes_on_when_one_is_cancelled(machine: SwappingMachine) -> None:
-    first, second = (machine.add(CONTEXT, app=APP) for _ in range(2))
-    machine.schedule()
-    machine.swapper.start()
-    machine.scheduler.finish(first)
-    assert len(machine.swapper.queue) == 7
-    machine.load_all()
-    machine.until(second)
-    assert second.cached_tokens == 32
-
-
-def test_a_deadline_passes_during_a_load(machine: SwappingMachine) -> None:
-    sequence = machine.add(CONTEXT, app=APP, deadline=machine.now + 1)
-    machine.schedule()
-    assert machine.scheduler.expire(machine.now + 0.5) == []
-    assert machine.scheduler.expire(machine.now + 1) == [sequence]
-    assert not machine.swapper.queue
-    machine.scheduler.check_integrity()
-
-
-def test_a_load_survives_the_eviction_of_its_sequence() -> None:
-    machine = with_stored_context(blocks=12)
-    sequence = machine.add(CONTEXT, Priority.PROACTIVE, app=APP)
-    machine.schedule()
-    started = machine.swapper.start()
-    urgent = machine.add([7] * 40)
-    machine.schedule()
-    assert sequence.state is SequenceState.WAITING
-    assert not machine.swapper.queue
-    machine.end_load(started)
-    machine.until(urgent)
-    machine.step()
-    machine.load_all()
-    machine.until(sequence)
-
-
-def test_without_room_in_the_arena_nothing_is_loaded() -> None:
-    machine = with_stored_context(blocks=12)
-    running = machine.add([7] * 40)
-    machine.step()
-    waiting = machine.add(CONTEXT, app=APP)
-    machine.step()
-    assert waiting.state is SequenceState.WAITING
-    assert not machine.swapper.queue
-    machine.until(running)
-
-
-def test_swapped_out_blocks_are_held_until_they_are_copied(machine: SwappingMachine) -> None:
-    free = machine.pool.free
-    sequence = machine.add(list(range(500, 500 + CONTEXT)), app=b"mail", answer=1)
-    machine.until(sequence)
-    assert machine.pool.free == free - 8
-    machine.copy_one()
-    assert machine.pool.free == free - 7
-    copy_all(machine)
-    assert machine.pool.free == free
-    assert machine.scheduler.statistics().running == 0
-
-
 def test_a_next_turn_stores_what_is_new(machine: SwappingMachine) -> None:
     sequence = machine.add(CONTEXT + 8, app=APP, answer=1)
     machine.schedule()
@@ -256,18 +184,14 @@ def test_a_cancelled_prompt_is_stored_as_far_as_it_was_computed(machine: Swappin
     assert len(swap_out.chunks) == 4
 
 
-def test_apps_without_a_name_store_and_load_nothing(machine: SwappingMachine) -> None:
-    sequence = machine.add(CONTEXT, app=APP, named=False)
+@pytest.mark.parametrize(("app", "named"), [(APP, False), (b"mail", True)])
+def test_another_app_and_one_without_a_name_load_nothing(
+    machine: SwappingMachine, app: bytes, named: bool
+) -> None:
+    sequence = machine.add(CONTEXT, app=app, named=named)
     machine.until(sequence)
-    assert sequence.cached_tokens == 0
-    assert not machine.swapper.swap_outs
-
-
-def test_another_app_loads_nothing(machine: SwappingMachine) -> None:
-    sequence = machine.add(CONTEXT, app=b"mail")
-    machine.until(sequence)
-    assert sequence.cached_tokens == 0
-    assert machine.scheduler.statistics().loaded_contexts == 0
+    assert sequence.cached_tokens == machine.scheduler.statistics().loaded_contexts == 0
+    assert bool(machine.swapper.swap_outs) is named
 
 
 def test_what_was_loaded_is_locked_for_every_sequence_that_waited(machine: SwappingMachine) -> None:
@@ -319,34 +243,3 @@ def test_a_load_that_starts_while_its_sequence_is_evicted(monkeypatch: pytest.Mo
     machine.step()
     machine.load_all()
     machine.until(sequence)
-
-
-def test_a_kernel_fails_while_chunks_are_loaded(machine: SwappingMachine) -> None:
-    machine.swapper.cost = LinearCost(0.012, 0.0)
-    sequence = machine.add(CONTEXT, app=APP)
-    assert machine.schedule()
-    started = machine.swapper.start()
-    machine.running.clear()
-    assert not machine.scheduler.fail_kernel(Role.DECODE, hung=False)
-    machine.scheduler.check_integrity()
-    assert not machine.swapper.queue
-    machine.end_load(started)
-    machine.until(sequence)
-    assert (started.position * BLOCK) not in [begin for begin, _ in computed_by(machine, sequence)]
-
-
-def test_a_prompt_that_waits_does_not_set_the_budget_of_the_next(
-    machine: SwappingMachine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    builder = machine.scheduler._builder
-    token_budget = builder._token_budget
-    budgets: list[Sequence] = []
-
-    def recorded(first: Sequence) -> int:
-        budgets.append(first)
-        return token_budget(first)
-
-    monkeypatch.setattr(builder, "_token_budget", recorded)
-    waiting, ready = machine.add(CONTEXT, app=APP), machine.add([7] * 40)
-    machine.schedule()
-    assert budgets[:2] == [waiting, ready]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,27 +40,20 @@ def lengths(drafts: list[tuple[float, ...]], token_s: float) -> list[int]:
     return [len(chunk.draft) for chunk in chunks]
 
 
-def test_a_free_token_is_always_verified() -> None:
-    assert lengths([(0.1, 0.1)], token_s=0.0) == [2]
-
-
-def test_a_token_that_costs_more_than_it_saves_is_not() -> None:
-    assert lengths([(0.2, 0.2)], token_s=0.005) == [0]
-    assert lengths([(0.9, 0.1)], token_s=0.005) == [1]
-
-
-def test_the_likeliest_tokens_of_all_sequences_are_verified() -> None:
-    assert lengths([(0.1, 0.9, 0.9), (0.9, 0.9, 0.1)], token_s=0.002) == [0, 2]
-
-
-def test_certain_drafts_are_verified_whole() -> None:
-    assert lengths([(1.0,) * 128], token_s=0.0007) == [128]
-
-
-def test_without_drafts_nothing_is_estimated() -> None:
-    chunks = chunks_with([(), ()])
-    DraftLengths(reshape_s=0.0).shorten(chunks, lambda shape: 1 / 0)
-    assert [chunk.draft for chunk in chunks] == [(), ()]
+@pytest.mark.parametrize(
+    ("drafts", "token_s", "verified"),
+    [
+        ([(0.1, 0.1)], 0.0, [2]),
+        ([(0.2, 0.2)], 0.005, [0]),
+        ([(0.9, 0.1)], 0.005, [1]),
+        ([(0.1, 0.9, 0.9), (0.9, 0.9, 0.1)], 0.002, [0, 2]),
+        ([(1.0,) * 128], 0.0007, [128]),
+    ],
+)
+def test_tokens_that_save_more_time_than_they_cost_are_verified(
+    drafts: list[tuple[float, ...]], token_s: float, verified: list[int]
+) -> None:
+    assert lengths(drafts, token_s) == verified
 
 
 @given(drafts, st.sampled_from([0.0001, 0.002, 0.01]))
@@ -104,19 +98,6 @@ def test_a_draft_that_is_certain_takes_one_pass_whatever_it_costs() -> None:
     lengths = DraftLengths(reshape_s=10.0)
     assert chosen(lengths, LIKELY[:1]) == 2
     assert chosen(lengths, CERTAIN) == 4
-
-
-def test_what_changes_soon_is_not_followed() -> None:
-    lengths = DraftLengths(reshape_s=0.010)
-    assert chosen(lengths, LIKELY) == 4
-    assert [chosen(lengths, each) for each in (UNLIKELY, LIKELY, UNLIKELY, LIKELY)] == [4, 4, 4, 4]
-
-
-def test_a_draft_that_is_too_short_to_stay_is_verified_as_it_pays() -> None:
-    lengths = DraftLengths(reshape_s=10.0)
-    assert chosen(lengths, LIKELY) == 4
-    assert chosen(lengths, (0.9,)) == 2
-    assert chosen(lengths, ()) == 1
 
 
 def test_a_prompt_chunk_between_two_batches_changes_the_shape_in_any_case() -> None:

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentrt.priority import Priority
-from agentrt.runtime.scheduler.fair_queue import FairQueue
+from agentrt.runtime.scheduler.fair_queue import FairQueue, Ranking
 from agentrt.runtime.scheduler.policy import POLICIES, Policy
 from agentrt.runtime.scheduler.sequence import Sequence, SequenceState
 from tests.hypothesis_profiles import examples
-from tests.runtime.scheduler.machine import BLOCK, Kernel, Machine, policy
+from tests.runtime.scheduler.machine import Kernel, Machine, policy
 
 MAIL, NOTES, CHAT = b"mail", b"notes", b"chat"
 PROACTIVE, REACTIVE = Priority.PROACTIVE, Priority.REACTIVE
@@ -81,16 +81,16 @@ def test_the_serving_order_has_also_those_that_wait_for_the_end_of_a_turn() -> N
     later = load.add(CHAT, 5, 20, PROACTIVE)
     load.batch()
     scheduler = load.machine.scheduler
-    order = scheduler.in_serving_order(100)
+    order = scheduler.queues.in_serving_order(100)
     assert set(order) == {*sequences, later}
     assert order[-1] is later
     waits = [sequence.state is SequenceState.WAITING for sequence in order]
     assert waits == sorted(waits), "the running ones come first"
-    assert waits.count(True) > len(scheduler._queues.by_level[0].first(100))
+    assert waits.count(True) > len(scheduler.queues.by_level[0].first(100))
     for most in range(8):
-        assert scheduler.in_serving_order(most) == order[:most]
+        assert scheduler.queues.in_serving_order(most) == order[:most]
     load.machine.batches()
-    assert scheduler.in_serving_order(100) == []
+    assert scheduler.queues.in_serving_order(100) == []
 
 
 class TestOneRequestBesideMany:
@@ -142,20 +142,6 @@ class TestOneRequestBesideMany:
                 computed.update({chunk.sequence.id: chunk.length for chunk in kernel.chunks})
         assert computed == {first.id: 44, second.id: 44, one.id: 14}
 
-    def test_memory_is_yielded_after_a_turn(self) -> None:
-        """Sequences of one app hold all blocks: what one of them loses is paid for by its app's lead."""
-        sixteen = 16 * 5
-        # Prompts before decodes, so that the memory is full before the first answer ends.
-        load = Load(blocks=sixteen, policy=policy(turn_tokens=64, mixes=False))
-        many = load.add_many(40, MAIL, 4 * BLOCK, 3 * BLOCK)
-        load.decode(many[:13])
-        assert load.machine.pool.free <= 16
-        one = load.add(CHAT, 4 * BLOCK, 1)
-        # A turn is 32 sampled tokens of 13 sequences or more.
-        assert load.batches_until(one, load.machine.done) <= 6
-        load.machine.batches(20_000)
-        assert all(sequence in load.machine.done for sequence in many)
-
     def test_one_answer_that_holds_all_memory_is_evicted_after_a_turn(self) -> None:
         load = Load(blocks=40, policy=policy(turn_tokens=16))
         long = load.add(MAIL, 140, 20)
@@ -177,17 +163,6 @@ class TestOneRequestBesideMany:
 
 
 class TestShares:
-    def test_apps_have_equal_places(self) -> None:
-        load = Load()
-        load.add_many(40, MAIL, 5, 500)
-        load.service(30)
-        load.add_many(40, CHAT, 5, 500)
-        load.service(60)
-        kernel = load.batch()
-        places = Counter(chunk.sequence.app for chunk in kernel.chunks)
-        assert abs(places["mail"] - places["chat"]) <= 2
-        assert sum(places.values()) == 16
-
     def test_the_places_of_an_app_with_few_requests_go_to_the_others(self) -> None:
         load = Load()
         load.add_many(3, CHAT, 5, 500)
@@ -207,45 +182,6 @@ class TestShares:
         served = load.service(100)
         assert served["mail"] > 0.4 * served.total()
 
-    def test_asking_for_little_earns_no_credit(self) -> None:
-        """An app whose one request always had its place has no claim to more afterwards."""
-        load = Load()
-        load.add(NOTES, 5, 2000)
-        load.add(CHAT, 5, 2000)
-        load.add_many(16, MAIL, 5, 2000)
-        load.service(300)
-        load.add_many(40, CHAT, 5, 1000)
-        served = load.service(100)
-        assert served["mail"] > 0.4 * served.total()
-
-    def test_leaving_clears_no_debt(self) -> None:
-        """Whoever sends short requests one by one gets no more than those who have long ones."""
-        load = Load(batch=2, policy=policy(turn_tokens=64))
-        for app in (MAIL, NOTES):
-            load.add(app, 5, 2000)
-        for _ in range(60):
-            load.machine.until(load.add(CHAT, 20, 2))
-        assert load.served["chat"] < 1.3 * min(load.served["mail"], load.served["notes"])
-
-    def test_counters_of_apps_that_left_are_forgotten(self) -> None:
-        load = Load(batch=4)
-        load.add(MAIL, 5, 4000)
-        for number in range(100):
-            load.add(b"app %d" % number, 5, 3)
-            load.service(5)
-        queue = load.machine.scheduler._queues.by_level[0]
-        assert len(queue._shares) < 10
-
-    def test_promoted_work_goes_first_whoever_sends_it(self) -> None:
-        load = Load(batch=2, policy=policy(promote_after_s=0.5))
-        old = load.add_many(4, MAIL, 5, 100, priority=PROACTIVE)
-        while load.machine.now < 0.6:
-            load.machine.step()
-        new = load.add(CHAT, 5, 1, PROACTIVE)
-        load.batches_until(new, load.machine.first)
-        promoted = [sequence for sequence in old if sequence not in load.machine.done]
-        assert load.machine.now >= new.arrived + 0.5 or not promoted
-
     def test_promoted_work_is_shared(self) -> None:
         load = Load(batch=2, policy=policy(promote_after_s=0.5))
         old = load.add_many(8, MAIL, 5, 400, priority=PROACTIVE)
@@ -261,14 +197,24 @@ class TestShares:
         load.add(NOTES, 90, 1)
         assert load.machine.given_up == [many[-1]]
 
-    def test_reactive_work_of_an_app_ahead_goes_before_background_work_of_one_behind(self) -> None:
-        load = Load()
-        load.add_many(20, MAIL, 5, 200)
-        load.service(50)
-        background = load.add(CHAT, 5, 1, PROACTIVE)
-        user = load.add(MAIL, 5, 1)
-        load.batches_until(user, load.machine.first)
-        assert background not in load.machine.first
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.none() | st.integers(0, 50))))
+def test_items_are_sorted_by_their_last_keys(changes: list[tuple[int, int | None]]) -> None:
+    ranking: Ranking[int] = Ranking()
+    keys: dict[int, tuple[int, int]] = {}
+    for item, key in changes:
+        if key is None:
+            ranking.discard(item)
+            keys.pop(item, None)
+        else:
+            keys[item] = (key, item)
+            ranking.put(item, keys[item])
+    expected = sorted(keys, key=keys.__getitem__)
+    assert ranking.first(100) == expected
+    assert ranking.first(2) == expected[:2]
+    assert [ranking[place] for place in range(len(ranking))] == expected
+    assert all(item in ranking and ranking.key(item) == key for item, key in keys.items())
+    ranking.check_integrity()
 
 
 class TestCounters:

@@ -1,12 +1,22 @@
+"""Graphs that change during prefill (sd.npu §3.2): which, and in virtual time on a simulated NPU."""
+
 from __future__ import annotations
+
+import itertools
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentrt.bench.simulation.platform import simulate
+from agentrt.bench.simulation.simulation import SimulatedRequest, Simulation
+from agentrt.priority import Priority
 from agentrt.runtime.heg.graph import ExecutionGraph
+from agentrt.runtime.heg.graph_switch import hidden_fraction
 from agentrt.runtime.heg.kernel import BatchShape, GraphLoad, Role, StaticGraph
 from agentrt.runtime.scheduler.graph_switcher import GraphSwitcher, PrefillWork
+from agentrt.runtime.scheduler.policy import AGENT_XPU
+from tests.hypothesis_profiles import examples
 from tests.runtime.tiny import made_up_profile
 
 LAYERS = 4
@@ -46,24 +56,8 @@ def drain(switcher: GraphSwitcher, work: PrefillWork | None) -> list[tuple[int, 
     return loads
 
 
-def test_estimates_follow_the_graph_and_repeat_it(graph: ExecutionGraph) -> None:
-    costs, kernel = graph.cost_model, graph.token_kernels[1]
-
-    def runs(tokens: int, graph: StaticGraph | None) -> float:
-        seconds = costs.estimate(kernel, BatchShape(tokens, 1, 0, 0), Role.PREFILL, graph).seconds
-        return round(seconds / GROUP_S, 9)
-
-    assert runs(STATIC, None) == runs(STATIC, StaticGraph.PREFILL) == 1.0
-    assert runs(STATIC, StaticGraph.DECODE) == 4 * 0.5
-    assert runs(DECODE, None) == runs(1, None) == runs(1, StaticGraph.DECODE) == 0.5
-    assert runs(1, StaticGraph.PREFILL) == 1.0
-    assert runs(DECODE + 1, StaticGraph.DECODE) == 1.0
-    assert costs.estimate_load(kernel).seconds == LOAD_S
-
-
 def test_the_last_groups_change_first_while_a_chunk_computes(switcher: GraphSwitcher) -> None:
     load = switcher.next_load(PrefillWork(0, 0))
-    assert load is not None
     assert (load.group, load.graph) == (GROUPS - 1, StaticGraph.DECODE)
     assert switcher.loading == load
     assert switcher.next_load(PrefillWork(0, 1)) is None  # one at a time
@@ -71,13 +65,7 @@ def test_the_last_groups_change_first_while_a_chunk_computes(switcher: GraphSwit
     assert switcher.loading is None
     # Two runs hide a load: groups 2 and 3, so that group 1 may be loaded meanwhile and group 2 may not.
     following = switcher.next_load(PrefillWork(0, 2))
-    assert following is not None
     assert following.group == 1
-
-
-def test_prompts_that_take_long_keep_the_graph_made_for_them(switcher: GraphSwitcher) -> None:
-    assert drain(switcher, PrefillWork(100, 0)) == []
-    assert drain(switcher, PrefillWork(float("inf"), None)) == []
 
 
 def test_decodes_take_the_split_route_once_every_group_has_changed(
@@ -88,7 +76,6 @@ def test_decodes_take_the_split_route_once_every_group_has_changed(
     assert {role for kernel in fused for role in kernel.roles} == {Role.DECODE}
     for left in reversed(range(GROUPS)):
         load = switcher.next_load(PrefillWork(0, None))
-        assert load is not None
         assert graph.kernels_for(decode) == fused
         switcher.end_load(load, failed=False)
         assert graph.decodes_split == (left == 0)
@@ -122,27 +109,12 @@ def test_a_failed_load_is_not_tried_again_and_the_others_change_back(
 ) -> None:
     decoding = PrefillWork(0, None)
     first = switcher.next_load(decoding)
-    assert first is not None
     switcher.end_load(first, failed=False)
     second = switcher.next_load(decoding)
-    assert second is not None
     switcher.end_load(second, failed=True)
     assert drain(switcher, decoding) == [(first.group, StaticGraph.PREFILL)]
     assert not graph.decodes_split
     assert drain(switcher, decoding) == []
-
-
-def test_a_rebuilt_xpu_starts_over_but_for_the_load_in_progress(
-    switcher: GraphSwitcher, graph: ExecutionGraph
-) -> None:
-    drain(switcher, PrefillWork(0, None))
-    load = switcher.next_load(None)
-    assert load is not None
-    switcher.reset()
-    assert not graph.decodes_split
-    assert switcher.loading == load
-    switcher.end_load(load, failed=False)
-    assert len(drain(switcher, PrefillWork(0, None))) == GROUPS
 
 
 works = st.none() | st.builds(
@@ -173,3 +145,58 @@ def test_any_work_and_any_ends_of_loads(steps: list[tuple[PrefillWork | None, st
             else:
                 graphs[ending.group] = ending.graph
         assert graph.decodes_split == (set(graphs) == {StaticGraph.DECODE})
+
+
+def simulation() -> Simulation:
+    machine = "simulated:core-ultra-5-125h"
+    platform, graph = simulate(machine, max_chunk_tokens=256, quantum_s=0.025, npu_decoding=True)
+    return Simulation(platform, graph, AGENT_XPU, blocks=4096, max_batch_size=8)
+
+
+def decodes_on_the_npu(simulated: Simulation) -> int:
+    return sum(kernel.role is Role.PREFILL and kernel.stage == "decode" for kernel in simulated.trace.kernels)
+
+
+def test_loads_are_hidden_behind_a_prompt_and_the_npu_decodes() -> None:
+    simulated = simulation()
+    simulated.submit(SimulatedRequest(2048, 64, Priority.REACTIVE))
+    simulated.run()
+    (output,) = simulated.outputs
+    loads = [load for load in simulated.graph_loads if load.load.graph is StaticGraph.DECODE]
+    assert sorted(load.load.group for load in loads) == list(range(28))
+    spans = [(load.started, load.ended) for load in loads]
+    assert hidden_fraction(spans, output.first_token) >= 0.95
+    assert decodes_on_the_npu(simulated) > 28 * 50
+
+
+def test_a_hung_npu_starts_over_with_the_graphs_for_chunks() -> None:
+    simulated = simulation()
+    npu = simulated._platform.xpus[Role.PREFILL]
+    simulated.submit(SimulatedRequest(1024, 200, Priority.REACTIVE))
+    while not decodes_on_the_npu(simulated):
+        simulated.clock.advance()
+    npu.hang_next = True
+    simulated.run()
+    assert npu.rebuilds == 1
+    assert len(simulated.outputs) == 1
+    assert len([load for load in simulated.graph_loads if load.load.graph is StaticGraph.DECODE]) > 28
+
+
+requests = st.lists(
+    st.tuples(st.integers(1, 1500), st.integers(1, 40), st.sampled_from(Priority), st.floats(0, 3, width=16)),
+    min_size=1,
+    max_size=6,
+)
+
+
+@examples(10)
+@given(requests)
+def test_every_request_ends_whatever_is_loaded(arrivals: list[tuple[int, int, Priority, float]]) -> None:
+    simulated = simulation()
+    for prompt, answer, priority, at in arrivals:
+        simulated.submit(SimulatedRequest(prompt, answer, priority), at)
+    simulated.run()
+    simulated.scheduler.check_integrity()
+    assert len(simulated.outputs) == len(arrivals)
+    spans = sorted((load.started, load.ended) for load in simulated.graph_loads)
+    assert all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))

@@ -1,13 +1,21 @@
-"""Batches of prompt chunks and decodes at once (:attr:`Policy.mixes`)."""
+"""Batches of prompt chunks and decodes at once, batches of all sequences, and batches that are dropped."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import NamedTuple
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agentrt.priority import Priority
 from agentrt.runtime.scheduler.batch import Stage
+from agentrt.runtime.scheduler.batch_builder import BatchBuilder
 from agentrt.runtime.scheduler.policy import POLICIES
-from agentrt.runtime.scheduler.sequence import SequenceState
+from agentrt.runtime.scheduler.scheduler import Scheduler
+from agentrt.runtime.scheduler.sequence import Sequence, SequenceState
+from tests.hypothesis_profiles import examples
 from tests.runtime.scheduler.machine import Machine, policy
 
 PROACTIVE, REACTIVE = Priority.PROACTIVE, Priority.REACTIVE
@@ -39,7 +47,6 @@ def test_background_joins_decodes_beside_a_reactive_prompt_that_waits_for_memory
     machine.until(user, first=True)
     waiting = machine.add(36, answer=1)
     kernel = machine.step()
-    assert kernel is not None
     assert waiting.state is SequenceState.WAITING
     assert kernel.ids == [user.id, background.id]
 
@@ -106,3 +113,130 @@ def test_preempted_mixed_batch_resumes_before_other_work_of_its_level() -> None:
     machine.until(user)
     assert (preempted.context.position, len(preempted.context.kernels)) == (1, 2)
     assert machine.schedule()[0].batch is preempted
+
+
+def paused_mixed_batch(*, share_sampled: bool) -> tuple[Machine, list[Sequence]]:
+    """Return a machine between two kernels of two background decodes, inside a block, and a prompt."""
+    machine = Machine(blocks=16, state_rows=9, share_sampled=share_sampled)
+    sequences = [machine.add(5, PROACTIVE, answer=9) for _ in range(2)]
+    while any(sequence.needs_prefill for sequence in sequences):
+        machine.step()
+    sequences.append(machine.add(12, PROACTIVE))
+    kernel = machine.step()
+    while kernel is not None and (len(kernel.chunks) < 3 or kernel.scheduled.kernel.last):
+        kernel = machine.step()
+    assert all(sequence.computed_tokens % 4 for sequence in sequences[:2])
+    return machine, sequences
+
+
+@pytest.mark.parametrize("share_sampled", [False, True])
+def test_a_reactive_prompt_takes_the_blocks_of_two_of_them(share_sampled: bool) -> None:
+    """It evicts the prompt, which drops the batch, and one of the decodes."""
+    machine, (first, second, prompt) = paused_mixed_batch(share_sampled=share_sampled)
+    urgent = machine.add(52)
+    machine.schedule()
+    assert urgent.state is SequenceState.PREFILL
+    assert (second.state, prompt.state) == (SequenceState.WAITING, SequenceState.WAITING)
+    # Quantised keys of the block it was in must be written again from its first token, whose state is lost.
+    assert (first.state is SequenceState.WAITING) == (not share_sampled)
+    for sequence in (urgent, first, second, prompt):
+        machine.until(sequence)
+    assert machine.scheduler.statistics().waiting == machine.scheduler.statistics().running == 0
+
+
+class Request(NamedTuple):
+    steps: int
+    """Kernels that end before it arrives."""
+    prompt: int
+    answer: int
+    priority: Priority
+    app: bytes
+    drafts: tuple[bool, ...]
+    given: int
+    deadline_s: float | None
+    cancels: bool
+    """Whether the oldest request is cancelled when it arrives."""
+
+
+REQUESTS = st.lists(
+    st.builds(
+        Request,
+        st.integers(0, 40),
+        st.integers(1, 40),
+        st.integers(1, 40),
+        st.sampled_from(Priority),
+        st.sampled_from([b"mail", b"chat"]),
+        st.sampled_from([(), (), (True,), (True, False)]),
+        st.sampled_from([0, 0, 5]),
+        st.sampled_from([None, None, 0.5]),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+def history(name: str, requests: list[Request], blocks: int, batch: int) -> list[tuple[float, int, object]]:
+    """Serve ``requests``; return when each kernel started, its place in the batch, and the batch's chunks."""
+    machine = Machine(blocks=blocks, batch=batch, policy=replace(POLICIES[name], promote_after_s=0.3))
+    alive: list[Sequence] = []
+    for request in requests:
+        for _ in range(request.steps):
+            machine.step()
+            machine.scheduler.expire(machine.now)
+        if request.cancels and alive:
+            machine.scheduler.finish(alive.pop(0))
+        alive.append(
+            machine.add(
+                request.prompt,
+                request.priority,
+                answer=request.answer,
+                app=request.app,
+                drafts=request.drafts,
+                given=request.given,
+                deadline=None if request.deadline_s is None else machine.now + request.deadline_s,
+            )
+        )
+    machine.batches(50_000)
+    return [
+        # Apps that share a batch swap places in it, by which nothing is computed otherwise.
+        (kernel.start, kernel.scheduled.kernel.index, sorted((c.sequence.id, *c[1:]) for c in kernel.chunks))
+        for kernel in machine.log
+    ]
+
+
+@pytest.mark.hypothesis
+@pytest.mark.parametrize("name", POLICIES)
+def test_the_kernels_are_those_of_a_search_before_each(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    @examples(40)
+    @given(requests=REQUESTS, blocks=st.sampled_from([24, 40, 500]), batch=st.integers(1, 5))
+    def holds(requests: list[Request], blocks: int, batch: int) -> None:
+        served = history(name, requests, blocks, batch)
+        with monkeypatch.context() as patched:
+            patched.setattr(Scheduler, "_note_only_batch", lambda self, scheduled: None)
+            assert served == history(name, requests, blocks, batch)
+
+    holds()
+
+
+def test_decodes_of_the_same_sequences_are_not_searched_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    searches: list[float] = []
+    start_batch = BatchBuilder.start_batch
+
+    def counted(self: BatchBuilder, *arguments: object) -> object:
+        searches.append(machine.now)
+        return start_batch(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(BatchBuilder, "start_batch", counted)
+    machine = Machine()
+    first = machine.add(3, answer=40)
+    machine.add(5, answer=40)
+    machine.until(first, first=True)
+    machine.step()
+    before = len(searches)
+    for _ in range(30):  # in which both sequences get further blocks
+        machine.step()
+    assert len(searches) == before
+    later = machine.add(2, answer=2)
+    machine.until(later)
+    assert len(searches) > before, "with a third sequence there is something to select"

@@ -119,17 +119,6 @@ def test_no_proactive_kernel_is_longer_than_the_quantum(platform: str) -> None:
     holds()
 
 
-@pytest.mark.matrix
-@pytest.mark.parametrize("platform", GRAPHS)
-@pytest.mark.parametrize("prompt", [32, 64, 160, 240, 255, 256, 257, 496, 512, 1100, 2048])
-def test_prompts_of_one_length_keep_the_quantum(platform: str, prompt: int) -> None:
-    graph = GRAPHS[platform]()
-    kernels = run(graph, [(0.0, prompt, 3, Priority.PROACTIVE, 0)] * 4)
-    check(graph, kernels)
-    # Behind a long past, the last layer with the LM head is an indivisible kernel on the simulated CPU.
-    assert max(kernel.cost.seconds for kernel in kernels) <= 1.1 * QUANTUM
-
-
 def test_many_long_contexts_do_not_decode_in_one_long_kernel() -> None:
     """Eight decodes that read 8,000 tokens each take 30 ms in one layer: fewer of them go together."""
     graph = made_up(None, layer_s=0.02)

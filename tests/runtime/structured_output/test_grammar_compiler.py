@@ -13,15 +13,17 @@ from agentrt.errors import InvalidRequestError, ModelFormatError
 from agentrt.runtime.model.tokenizer import Tokenizer
 from agentrt.runtime.structured_output import grammar_compiler as module
 from agentrt.runtime.structured_output import schema_limits
-from agentrt.runtime.structured_output.grammar_compiler import GrammarCompiler
+from agentrt.runtime.structured_output.grammar_compiler import GrammarCompiler, NamedSchema
 from agentrt.runtime.structured_output.grammars import json_grammar
-from agentrt.runtime.structured_output.named_schema import NamedSchema
+
+
+def new_compiler(tokenizer: Tokenizer, **limits: int) -> GrammarCompiler:
+    return GrammarCompiler(tokenizer.token_bytes, min(tokenizer.end_token_ids), **limits)
 
 
 @pytest.fixture
 def compiler(tokenizer: Tokenizer) -> GrammarCompiler:
-    assert tokenizer.token_bytes is not None
-    return GrammarCompiler(tokenizer.token_bytes, min(tokenizer.end_token_ids))
+    return new_compiler(tokenizer)
 
 
 class Compilations:
@@ -48,11 +50,6 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> Compilations:
 def compile_schema(compiler: GrammarCompiler, schema: dict[str, Any]) -> LLMatcher:
     named = NamedSchema("response_format", "its schema", schema)
     return compiler.compile(json_grammar(schema), "response_format", [named])
-
-
-def test_a_grammar_is_compiled_once(compiler: GrammarCompiler, compilations: Compilations) -> None:
-    assert compiler.compile('start: "a"', "tools") is compiler.compile('start: "a"', "tools")
-    assert len(compilations.grammars) == 1
 
 
 def test_requests_with_the_same_grammar_share_a_compilation(
@@ -89,10 +86,7 @@ def test_only_a_few_grammars_are_kept(compiler: GrammarCompiler) -> None:
 
 
 def test_kept_grammars_have_few_bytes(tokenizer: Tokenizer, compilations: Compilations) -> None:
-    assert tokenizer.token_bytes is not None
-    compiler = GrammarCompiler(
-        tokenizer.token_bytes, min(tokenizer.end_token_ids), max_cached_bytes=2 * 2**20
-    )
+    compiler = new_compiler(tokenizer, max_cached_bytes=2 * 2**20)
     small = 'start: "small"'
     compiler.compile(small, "tools")
     for number in range(20):
@@ -181,12 +175,6 @@ def test_an_object_of_thousands_of_properties_is_refused(
         {"allOf": [{"type": "integer", "multipleOf": 60}, {"multipleOf": 25}]},
         {"type": "object", "properties": {str(each): {"multipleOf": each} for each in (0.01, 7, 9871, 97)}},
         {"type": "object", "properties": {"multipleOf": {"type": "integer"}}},
-        {"const": {"multipleOf": 999983}},
-        {"enum": [{"multipleOf": 999983}]},
-        {
-            "$defs": {"n": {"type": "null"}},
-            "anyOf": [{"$ref": "#/$defs/n"}, {"const": {"multipleOf": 999983}}],
-        },
         {"type": "array", "prefixItems": [{"type": "integer", "multipleOf": 9973}] * 450},
         {"anyOf": [{"type": "integer", "multipleOf": 9973, "minimum": least} for least in range(450)]},
         {"anyOf": [{"type": "integer", "multipleOf": 60}, {"type": "integer", "multipleOf": 25}]},
@@ -212,9 +200,8 @@ def test_ordinary_keywords_are_compiled(compiler: GrammarCompiler, schema: dict[
 def test_a_grammar_whose_states_are_used_up_is_compiled_again(
     tokenizer: Tokenizer, compilations: Compilations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert tokenizer.token_bytes is not None
     monkeypatch.setattr(module, "_MAX_LEXER_STATES", 300)
-    compiler = GrammarCompiler(tokenizer.token_bytes, min(tokenizer.end_token_ids))
+    compiler = new_compiler(tokenizer)
     schema = {"type": "string", "pattern": "^.*a.{60}$"}
     answer = compile_schema(compiler, schema).deep_copy()
     for token in tokenizer.encode('"' + "abba" * 100):
@@ -225,12 +212,6 @@ def test_a_grammar_whose_states_are_used_up_is_compiled_again(
     another.compute_bitmask()
     assert not another.is_error()
     assert len(compilations.grammars) == 2
-
-
-def test_a_compilation_has_no_thread_of_its_own(compiler: GrammarCompiler) -> None:
-    before = set(threading.enumerate())
-    compile_schema(compiler, {"type": "object"})
-    assert set(threading.enumerate()) <= before
 
 
 def test_the_search_for_the_wrong_part_may_be_cancelled(
@@ -254,8 +235,7 @@ def test_the_search_for_the_wrong_part_may_be_cancelled(
 def test_patterns_that_slow_down_backtracking_engines_are_quick_or_refused(
     tokenizer: Tokenizer, pattern: str
 ) -> None:
-    assert tokenizer.token_bytes is not None
-    compiler = GrammarCompiler(tokenizer.token_bytes, min(tokenizer.end_token_ids))
+    compiler = new_compiler(tokenizer)
     grammar = f'start: %json {{"type": "string", "pattern": "{pattern}"}}'
     try:
         matcher = compiler.compile(grammar, "tools").deep_copy()

@@ -1,8 +1,11 @@
+"""Which schemas are refused, and in which words."""
+
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
 from typing import Any
 
+import numpy as np
 import pytest
 
 from agentrt.calls import ToolCallFormat
@@ -10,17 +13,7 @@ from agentrt.errors import InvalidRequestError
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.structured_output.manager import StructuredOutputManager
 from agentrt.runtime.structured_output.tool_choice import ToolChoice
-
-
-def tool(name: str, properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
-    parameters = {"type": "object", "properties": properties, "required": required}
-    return {"type": "function", "function": {"name": name, "description": "", "parameters": parameters}}
-
-
-TOOLS = [
-    tool("search_notes", {"query": {"type": "string"}, "limit": {"type": "integer"}}, ["query"]),
-    tool("set.light", {"state": {"enum": ["on", "off"]}}, ["state"]),
-]
+from tests.runtime.structured_output.conftest import TOOLS, tool
 
 
 def test_unsupported_schemas_are_refused(manager: StructuredOutputManager) -> None:
@@ -69,16 +62,61 @@ def test_calls_that_no_grammar_holds_cannot_be_required(
             manager.matcher(choice)
 
 
-@pytest.mark.parametrize("temperature", [0.0, 5.0])
-def test_a_runtime_calls_only_tools_that_exist(
-    open_runtime: Callable[..., LocalRuntime], temperature: float
+INTERNAL = re.compile(
+    r"coerce|f64|Unimplemented|registry|min=|Regex|grammar\)|lexer|parser|Bias|while processing"
+)
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, "a value may match two schemas of a oneOf"),
+        (
+            {"$defs": {"a": {"oneOf": [{"type": "integer"}, {"type": "number"}]}}, "$ref": "#/$defs/a"},
+            "a value may match two schemas of a oneOf",
+        ),
+        ({"not": {"type": "string"}}, '"not" is not supported here'),
+        ({"multipleOf": "a"}, 'multipleOf is "a", and must be a number'),
+        ({"type": "number", "maximum": 1e308}, "a bound of its numbers is too large or too exact"),
+        ({"type": "number", "minimum": 5e-324}, "the pattern (((0"),
+        ({"$ref": "http://example.com/a"}, "$ref names http://example.com/a, and nothing is fetched"),
+        ({"$ref": "#/nope"}, "$ref names #/nope, which is not there"),
+        ({"type": "string", "pattern": "^a$", "minLength": 2}, "no text satisfies its pattern"),
+        ({"type": "integer", "minimum": 3, "maximum": 2}, "no value satisfies it: minimum (3)"),
+        ({"patternProperties": {"a": {}, "b": {}}}, "a name may match two patternProperties, /a/ and /b/"),
+        ({"type": "string", "pattern": r"\bfoo"}, r"the pattern \bfoo has a word boundary"),
+        ({"type": "string", "pattern": "[a"}, "the pattern [a cannot be used: unclosed character class"),
+        (
+            {"anyOf": [{"type": "integer", "minimum": n, "maximum": n * n + 10**9} for n in range(3000)]},
+            "it takes too much work",
+        ),
+    ],
+)
+def test_a_reason_has_the_words_of_json_schema(
+    manager: StructuredOutputManager, schema: dict[str, Any], reason: str
 ) -> None:
-    runtime = open_runtime()
-    messages = [{"role": "user", "content": "Find my notes about lasagne"}]
-    for seed in range(8):
-        generation = runtime.generate(
-            messages, tools=TOOLS, max_tokens=60, temperature=temperature, seed=seed
-        )
-        assert {made.name for made in generation.tool_calls} <= {"search_notes", "set.light"}
-        for made in generation.tool_calls:
-            assert set(made.arguments) <= {"query", "limit", "state"}
+    with pytest.raises(InvalidRequestError) as raised:
+        manager.matcher(None, schema)
+    message = str(raised.value)
+    assert reason in message
+    assert not INTERNAL.search(message)
+    assert len(message) < 500
+
+
+def test_an_answer_that_no_value_can_be(runtime: LocalRuntime) -> None:
+    schema = {"$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}]}}, "$ref": "#/$defs/a"}
+    wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    with pytest.raises(InvalidRequestError, match=r"\(no value satisfies it\)"):
+        runtime.generate([{"role": "user", "content": "Go"}], response_format=wanted, max_tokens=8)
+
+
+def test_an_answer_that_takes_too_much_work(
+    manager: StructuredOutputManager, capfd: pytest.CaptureFixture[str]
+) -> None:
+    patterns = [{"type": "string", "pattern": f"^(.*a){{{number}}}.*b"} for number in range(400)]
+    matcher = manager.matcher(None, {"anyOf": patterns})
+    while not matcher.must_end:
+        allowed = matcher.mask_logits(np.zeros(matcher._vocabulary_size, np.float32))
+        matcher.accept_token(int(allowed.argmax()))
+    assert matcher.error == "it takes too much work"
+    assert capfd.readouterr() == ("", "")  # a server's log would have lines for the schemas of its clients

@@ -11,20 +11,12 @@ import pytest
 from agentrt.calls import ToolCallFormat
 from agentrt.runtime.structured_output.manager import StructuredOutputManager
 from agentrt.runtime.structured_output.tool_choice import ToolChoice
+from tests.runtime.structured_output.conftest import TOOLS
 
 BYTES = [bytes([value]) for value in range(256)]
 END = 256
 
 
-def tool(name: str, properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
-    parameters = {"type": "object", "properties": properties, "required": required}
-    return {"type": "function", "function": {"name": name, "parameters": parameters}}
-
-
-TOOLS = [
-    tool("search", {"query": {"type": "string"}, "limit": {"type": "integer"}}, ["query"]),
-    tool("set.light", {"state": {"enum": ["on", "off"]}}, ["state"]),
-]
 CALL = '{"name": "search", "arguments": {"query": "x", "limit": 3}}'
 LIGHT = '{"name": "set.light", "arguments": {"state": "off"}}'
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
@@ -43,7 +35,6 @@ def follow(
 ) -> str | None:
     """Return how far ``text`` can be written, or None if it may be the whole answer."""
     matcher = manager.matcher(choice, schema)
-    assert matcher is not None
     for position, token in enumerate([*text.encode(), END]):
         if matcher.active and not np.isfinite(matcher.mask_logits(np.zeros(257, np.float32))[token]):
             return text[:position]

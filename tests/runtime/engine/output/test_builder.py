@@ -1,11 +1,16 @@
+"""The text of an answer, and the generation and the events that are built from it."""
+
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agentrt.calls import CallArgumentsDelta, CallFinished, CallStarted, TextDelta, ToolCallFormat
 from agentrt.runtime import Finished, Generation, Timing, Usage
-from agentrt.runtime.engine.engine_request import RequestOutput, StopReason
+from agentrt.runtime.engine.engine_request import AnswerText, RequestOutput, StopReason
 from agentrt.runtime.engine.output.builder import GenerationBuilder
+from agentrt.runtime.model.detokenizer import ByteDetokenizer
 
 TEXT = 'Let me see.<tool_call>\n{"name": "look", "arguments": {"what": "x"}}\n</tool_call>'
 
@@ -34,7 +39,6 @@ def build(pieces: list[str], format: ToolCallFormat | None, reason: StopReason =
 
 def test_events_and_generation_of_a_call() -> None:
     *events, last = build([TEXT[:20], TEXT[20:]], ToolCallFormat.HERMES)
-    assert isinstance(last, Finished)
     generation = last.generation
     assert generation.id == "gen_7"
     assert (generation.text, generation.finish_reason) == ("Let me see.", "tool_calls")
@@ -61,25 +65,19 @@ def test_call_ids_are_never_the_same() -> None:
 def test_without_tools_text_is_text() -> None:
     *events, last = build([TEXT], None)
     assert events == [TextDelta(TEXT)]
-    assert isinstance(last, Finished)
     assert (last.generation.text, last.generation.tool_calls) == (TEXT, ())
     assert last.generation.finish_reason == "stop"
 
 
 @pytest.mark.parametrize("reason", ["length", "cancelled"])
-@pytest.mark.parametrize(("kept", "calls"), [(len("Let me see.<tool_call>"), 0), (-20, 0), (-3, 1)])
-def test_a_call_that_was_cut_off_is_dropped(reason: StopReason, kept: int, calls: int) -> None:
-    last = build([TEXT[:kept]], ToolCallFormat.HERMES, reason)[-1]
-    assert isinstance(last, Finished)
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [("Let me see.<tool_call>", 0), (TEXT[:-20], 0), (TEXT[:-3], 1), (TEXT + TEXT[11:-20], 1)],
+)
+def test_a_call_that_was_cut_off_is_dropped(reason: StopReason, text: str, calls: int) -> None:
+    last = build([text], ToolCallFormat.HERMES, reason)[-1]
     assert (last.generation.text, last.generation.finish_reason) == ("Let me see.", reason)
     assert len(last.generation.tool_calls) == calls
-
-
-def test_complete_calls_before_the_cut_are_kept() -> None:
-    last = build([TEXT + TEXT[11:-20]], ToolCallFormat.HERMES, "length")[-1]
-    assert isinstance(last, Finished)
-    assert [call.name for call in last.generation.tool_calls] == ["look"]
-    assert (last.generation.text, last.generation.finish_reason) == ("Let me see.", "length")
 
 
 LOOK = '{"name": "look", "arguments": {"what": "x"}}'
@@ -90,7 +88,6 @@ def build_message(text: str, reason: StopReason, *, calls_only: bool = False) ->
     builder = GenerationBuilder(ToolCallFormat.JSON_MESSAGE, TOOLS, calls_only=calls_only)
     builder.feed(text)
     last = builder.finish(output(text, reason))[-1]
-    assert isinstance(last, Finished)
     return last.generation
 
 
@@ -115,3 +112,55 @@ def test_a_call_without_markup_that_was_cut_off_is_dropped(text: str, calls: int
 @pytest.mark.parametrize("text", ['{"name', LOOK[:-5]])
 def test_an_answer_that_must_call_has_no_text(reason: StopReason, text: str) -> None:
     assert build_message(text, reason, calls_only=True).text == ""
+
+
+ALPHABET = "abé😀"
+
+
+def answer(raw: bytes, sizes: list[int], stop: list[str]) -> tuple[AnswerText, list[str]]:
+    """Push ``raw`` in tokens of the given sizes, then byte by byte; return the text and its pieces."""
+    pieces: list[bytes] = []
+    for size in [*sizes, *[1] * len(raw)]:
+        pieces.append(raw[:size])
+        raw = raw[size:]
+    text = AnswerText(ByteDetokenizer(pieces), stop)
+    shown = []
+    for token in range(len(pieces)):
+        shown.append(text.push(token))
+        if text.stopped:
+            break
+    shown.append(text.close())
+    return text, shown
+
+
+@given(
+    st.text(ALPHABET, max_size=20),
+    st.lists(st.text(ALPHABET, min_size=1, max_size=4), max_size=3),
+    st.lists(st.integers(1, 5), max_size=8),
+)
+def test_a_stop_text_never_shows(whole: str, stop: list[str], sizes: list[int]) -> None:
+    text, shown = answer(whole.encode(), sizes, stop)
+    found = [whole.find(each) for each in stop if each in whole]
+    if not found:
+        assert not text.stopped
+        assert "".join(shown) == whole
+    else:
+        assert text.stopped
+        # Whichever stop text is complete first ends the answer; nothing of it has been shown.
+        assert whole.startswith("".join(shown))
+        assert not any(each in "".join(shown) for each in stop)
+        rest = whole[len("".join(shown)) :]
+        assert any(rest.startswith(each) for each in stop)
+    assert text.text == "".join(shown)
+
+
+def test_held_back_until_it_cannot_be_a_stop_text() -> None:
+    _, shown = answer(b"a</too</tool>b", [1, 5, 2, 5], ["</tool>"])
+    assert shown == ["a", "", "</too", "", ""]
+    _, shown = answer(b"a</to", [5], ["</tool>"])
+    assert "".join(shown) == "a</to", "text that is no stop text is shown at the end"
+
+
+def test_several_stop_texts_the_first_in_the_text_counts() -> None:
+    text, shown = answer(b"xENDyTOP", [8], ["TOP", "END"])
+    assert ("".join(shown), text.stopped) == ("x", True)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -61,7 +62,6 @@ def test_a_generation_is_a_span_with_its_parameters_and_its_usage(
         "agentrt.time_to_first_token_s": timing.time_to_first_token_s,
     }
     scope = span.instrumentation_scope
-    assert scope is not None
     assert (scope.name, scope.schema_url) == ("agentrt", "https://opentelemetry.io/schemas/1.36.0")
 
 
@@ -79,27 +79,29 @@ def test_the_opt_in_selects_the_latest_conventions(
     assert described["gen_ai.response.time_to_first_chunk"] > 0
     assert events
     scope = span.instrumentation_scope
-    assert scope is not None
     assert scope.schema_url == "https://opentelemetry.io/schemas/1.41.1"
 
 
-@pytest.mark.parametrize("way", ["generate", "agenerate", "iter_stream", "stream", "start"])
-def test_each_way_to_generate_makes_one_span(runtime: LocalRuntime, telemetry: Recorded, way: str) -> None:
-    async def drain() -> None:
-        if way == "agenerate":
-            await runtime.agenerate(SECRET, max_tokens=2)
-        elif way == "stream":
-            _ = [event async for event in runtime.stream(SECRET, max_tokens=2)]
-        else:
-            stream = await runtime.start(SECRET, max_tokens=2)
-            _ = [event async for event in stream.events()]
+async def start(runtime: LocalRuntime, **options: Any) -> None:
+    _ = [event async for event in (await runtime.start(SECRET, **options)).events()]
 
-    if way == "generate":
-        runtime.generate(SECRET, max_tokens=2)
-    elif way == "iter_stream":
-        list(runtime.iter_stream(SECRET, max_tokens=2))
-    else:
-        asyncio.run(drain())
+
+async def stream(runtime: LocalRuntime, **options: Any) -> None:
+    _ = [event async for event in runtime.stream(SECRET, **options)]
+
+
+WAYS: dict[str, Callable[..., Any]] = {
+    "generate": lambda runtime, **options: runtime.generate(SECRET, **options),
+    "agenerate": lambda runtime, **options: asyncio.run(runtime.agenerate(SECRET, **options)),
+    "iter_stream": lambda runtime, **options: list(runtime.iter_stream(SECRET, **options)),
+    "stream": lambda runtime, **options: asyncio.run(stream(runtime, **options)),
+    "start": lambda runtime, **options: asyncio.run(start(runtime, **options)),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_each_way_to_generate_makes_one_span(runtime: LocalRuntime, telemetry: Recorded, way: str) -> None:
+    WAYS[way](runtime, max_tokens=2)
     (span,) = telemetry.spans()
     assert attributes(span)["gen_ai.usage.output_tokens"] == 2
     assert attributes(span)["gen_ai.response.finish_reasons"] == ("length",)
@@ -112,17 +114,12 @@ def test_a_raw_prompt_is_a_text_completion(runtime: LocalRuntime, telemetry: Rec
     assert attributes(span)["gen_ai.operation.name"] == "text_completion"
 
 
-@pytest.mark.parametrize("way", ["generate", "agenerate", "iter_stream", "start"])
+@pytest.mark.parametrize("way", WAYS)
 def test_a_refused_request_is_a_failed_span_without_the_error_s_text(
     runtime: LocalRuntime, telemetry: Recorded, way: str
 ) -> None:
-    def send() -> None:
-        sent = getattr(runtime, way)(SECRET, temperature=-1.0)
-        if asyncio.iscoroutine(sent):
-            asyncio.run(sent)
-
     with pytest.raises(InvalidRequestError):
-        send()
+        WAYS[way](runtime, temperature=-1.0)
     (span,) = telemetry.spans()
     assert span.status.status_code is StatusCode.ERROR
     assert span.status.description is None

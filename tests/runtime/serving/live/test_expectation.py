@@ -156,12 +156,12 @@ def told_and_true(seed: int) -> list[tuple[float, float]]:
         requests = [
             status(
                 str(each.arrived),
-                simulation.scheduler.prefill_seconds_left(each),
+                simulation.scheduler.queues.prefill_seconds_left(each),
                 first_token=simulation._first_tokens.get(each),
                 reactive=each.priority is Priority.REACTIVE,
                 arrived=each.arrived,
             )
-            for each in simulation.scheduler.in_serving_order(100)
+            for each in simulation.scheduler.queues.in_serving_order(100)
         ]
         done = [
             replace(

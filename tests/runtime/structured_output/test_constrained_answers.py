@@ -1,5 +1,8 @@
+"""Answers held to OpenAI's ``response_format`` and ``tool_choice``, and requests refused for them."""
+
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -7,8 +10,28 @@ import pytest
 from agentrt.errors import InvalidRequestError
 from agentrt.runtime import LocalRuntime
 
+SCHEMA = "response_format.json_schema"
 HELLO = [{"role": "user", "content": "Hello!"}]
 NAMED = {"type": "function", "function": {"name": "get_weather"}}
+
+
+@pytest.mark.parametrize("temperature", [0.0, 2.0])
+def test_an_answer_follows_its_schema(runtime: LocalRuntime, temperature: float) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"n": {"type": "integer", "minimum": 1, "maximum": 9}, "ok": {"type": "boolean"}},
+        "required": ["n", "ok"],
+        "additionalProperties": False,
+    }
+    response_format = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    for seed in range(4):
+        generation = runtime.generate(
+            HELLO, response_format=response_format, max_tokens=64, temperature=temperature, seed=seed
+        )
+        answer = json.loads(generation.text)
+        assert generation.finish_reason == "stop"
+        assert isinstance(answer["ok"], bool)
+        assert 1 <= answer["n"] <= 9
 
 
 @pytest.mark.parametrize("choice", ["required", NAMED])
@@ -27,6 +50,16 @@ def test_no_call_is_made_if_the_choice_is_none(runtime: LocalRuntime, weather_to
 @pytest.mark.parametrize(
     ("options", "field"),
     [
+        ({"response_format": "json"}, "response_format"),
+        ({"response_format": {"type": "xml"}}, "response_format"),
+        ({"response_format": {"type": "json_schema"}}, SCHEMA),
+        *(
+            (
+                {"response_format": {"type": "json_schema", "json_schema": {"schema": {"const": value}}}},
+                f"{SCHEMA}.schema",
+            )
+            for value in (10**400, 10**5000, float("nan"), object(), "\ud800")
+        ),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"tool_choice": "maybe", "tools": True}, "tool_choice"),
         ({"tool_choice": {"type": "function", "function": {"name": "x"}}, "tools": True}, "tool_choice"),
@@ -34,7 +67,7 @@ def test_no_call_is_made_if_the_choice_is_none(runtime: LocalRuntime, weather_to
         ({"parallel_tool_calls": "yes"}, "parallel_tool_calls"),
     ],
 )
-def test_invalid_choices_are_refused(
+def test_invalid_formats_and_choices_are_refused(
     runtime: LocalRuntime, weather_tool: dict[str, Any], options: dict[str, Any], field: str
 ) -> None:
     if "tools" in options:

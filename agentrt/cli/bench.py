@@ -142,7 +142,7 @@ def bench(
 
         options["peers"] = [PeerAddress.parse(text) for text in peer]
     if name in _BENCHES_WITH["--seeds"]:
-        from agentrt.bench.common.repetitions import Seeds
+        from agentrt.bench.common.report import Seeds
 
         options["seeds"] = Seeds(seeds, seed or 0)
     if model is not None:

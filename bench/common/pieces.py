@@ -1,8 +1,7 @@
-"""Runs a model's pieces one after the other without an engine, for logits and performance counters."""
+"""Runs a model's pieces one after the other without an engine, for logits."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -50,12 +49,9 @@ class Pieces:
         route += [(KernelKind.LAYERS, index) for index in range(len(pieces[KernelKind.LAYERS]))]
         self._inferences = [kernels.bind(kind, index, self.caches) for kind, index in route]
         self._buffers = BatchBuffers()
-        self.models = tuple(kernels.models)
-        """The compiled pieces."""
-        self.vocabulary_size = int(self.models[-1].outputs[0].get_partial_shape()[-1].get_length())
+        last = list(kernels.models)[-1]
+        self.vocabulary_size = int(last.outputs[0].get_partial_shape()[-1].get_length())
         """Logits of a position."""
-        self.seconds = 0.0
-        """Seconds of all inferences of the last forward pass together."""
 
     def forward(self, tokens: list[int], past: int, *, rows: int) -> NDArray[np.float32]:
         """Logits ``[rows, vocabulary]`` of the last ``rows`` of ``tokens``, which ``past`` others precede."""
@@ -73,14 +69,11 @@ class Pieces:
                 sampled_rows=list(range(count - rows, count)),
             )
         )
-        self.seconds = 0.0
         logits: NDArray[np.float32] | None = None
         for inference in self._inferences:
             inference.bind(self._buffers)
-            begun = time.perf_counter()
             inference.request.start_async(share_inputs=True)
             inference.request.wait()
-            self.seconds += time.perf_counter() - begun
             logits = inference.finish(self._buffers)
         assert logits is not None
         return logits.copy()
@@ -93,10 +86,6 @@ class Pieces:
         chosen = logits[np.arange(len(tokens) - 1), tokens[1:]]
         found: list[float] = (chosen - np.logaddexp.reduce(logits, axis=1)).tolist()
         return found, logits.argmax(axis=1).tolist()
-
-    def counters(self) -> list[ov.ProfilingInfo]:
-        """Time of each operation in the last forward pass, if the pieces were compiled with counters."""
-        return [each for inference in self._inferences for each in inference.request.get_profiling_info()]
 
 
 def open_whole(directory: ModelDirectory, properties: Mapping[str, Any], tokens: int) -> Pieces:

@@ -8,7 +8,7 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from ..common.prompts import Prompts
+from ..common.bench_model import Prompts
 from ..common.workloads import read_records
 from .traces import TASKS, Task
 

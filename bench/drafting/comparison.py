@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from ..common.repetitions import spread_cells
-from ..common.report import Cell, Table
+from ..common.report import Cell, Table, spread_cells
 from ..engines import side as engines
 from ..engines.llama_cpp import LlamaCpp
 from ..engines.openvino_genai import OpenVINOGenAI

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from ..common.prompts import RandomWords
+from ..common.bench_model import RandomWords
 from ..common.served_runtime import EXACT
 from ..common.workloads import traced
 from .answering import DRAFTS, AnsweringRuntime

@@ -13,10 +13,8 @@ from functools import cache
 from importlib import resources
 from typing import Any, Final
 
-from ..common.bench_model import BenchModel
-from ..common.repetitions import spread_cells, spread_columns
-from ..common.report import Cell, Table
-from ..common.texts import Texts, TokenPrompts
+from ..common.bench_model import BenchModel, Texts, TokenPrompts
+from ..common.report import Cell, Table, spread_cells, spread_columns
 from ..engines.endpoint import Endpoint
 from ..engines.local import OURS
 from ..engines.side import Answer, Request

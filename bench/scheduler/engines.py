@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ..common.bench_model import BenchModel
+from ..common.bench_model import BenchModel, Texts
 from ..common.machine import describe_machine
 from ..common.process import SideProcess
 from ..common.served_runtime import RuntimeService, ServedRuntime
-from ..common.texts import Texts
 from ..engines.endpoint import Endpoint, PeerAddress, open_peer
 from ..engines.llama_cpp import SHARED_CACHE, LlamaCpp
 from ..engines.local import OURS, AgentRT

@@ -12,8 +12,7 @@ from agentrt.extras import require_extra
 
 from ..common.bench_model import open_given_models
 from ..common.machine import describe_machine
-from ..common.repetitions import Seeds
-from ..common.report import BenchReport, Table
+from ..common.report import BenchReport, Seeds, Table
 from ..engines.endpoint import PeerAddress
 from .agent import AGENT_METHOD, has_agent_turns, measure_agent_turns
 from .engines import LLAMA_CPP_METHOD, PEERS_METHOD, open_engines

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ..common.repetitions import spread_cells, spread_columns
-from ..common.report import Cell, Table
+from ..common.report import Cell, Table, spread_cells, spread_columns
 from ..engines.local import OURS
 from ..engines.side import Answer
 from .engines import Arrival, Engine

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, replace
 from agentrt.config import SpeculationConfig, TurnAhead
 from agentrt.perfmodel import TurnTimes
 
-from ..common.repetitions import spread_cells, spread_columns
-from ..common.report import Cell, Table
+from ..common.report import Cell, Table, spread_cells, spread_columns
 from .agent_tasks import Task
 from .prices import Tokens, added_cost_pct, dollars_per_100_turns
 from .timed_agents import Pair, Setup, Times, hands, is_right, run_fleet

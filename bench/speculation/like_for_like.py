@@ -15,8 +15,7 @@ from typing import Any
 
 from agentrt.concurrency.clock import monotonic
 
-from ..common.repetitions import spread_cells, spread_columns
-from ..common.report import Cell, Table
+from ..common.report import Cell, Table, spread_cells, spread_columns
 from .agent_tasks import Task
 from .eager_tools_peer import EAGER_TOOLS, eager_tools_sides
 from .openai_peer import EAGER_RUNNER, openai_sides

@@ -12,8 +12,7 @@ from agentrt.errors import WorkloadNotFoundError
 
 from ..common.machine import describe_machine
 from ..common.parts import SpeculationPart
-from ..common.repetitions import Seeds
-from ..common.report import BenchReport, Table
+from ..common.report import BenchReport, Seeds, Table
 from . import (
     controlled,
     like_for_like,

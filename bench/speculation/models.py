@@ -15,8 +15,7 @@ from agentrt.reports.report import SpeculationReport
 
 from ..common.bench_model import open_given_models, title_of
 from ..common.machine import describe_machine
-from ..common.repetitions import Seeds, spread_cells, spread_columns
-from ..common.report import BenchReport, Cell, Table
+from ..common.report import BenchReport, Cell, Seeds, Table, spread_cells, spread_columns
 from .agent_runs import AgentRun, agent_on, ask
 from .controlled import SAMPLE_COLUMNS, sample_cells
 from .model_tasks import ModelTask, model_tasks

@@ -13,8 +13,7 @@ from agentrt.perfmodel import TurnTimes
 from agentrt.reports.report import TurnReport
 
 from ..common.machine import describe_machine
-from ..common.repetitions import spread_cells, spread_columns
-from ..common.report import Cell, Table
+from ..common.report import Cell, Table, spread_cells, spread_columns
 from .agent_runs import AgentRun, agent_on, ask
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from agentrt.perfmodel import EngineTimes, EngineTurn
 
-from ..common.repetitions import spread_cells, spread_columns
-from ..common.report import Cell, Table
+from ..common.report import Cell, Table, spread_cells, spread_columns
 from . import tools
 from .agents import Done
 from .sides import (

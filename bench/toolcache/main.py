@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from ..common.machine import describe_machine
-from ..common.repetitions import Seeds
-from ..common.report import BenchReport
+from ..common.report import BenchReport, Seeds
 from . import tools
 from .agents import Agent, Clients
 from .figures import (

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentrt.bench.common.prompts import RandomWords
+from agentrt.bench.common.bench_model import RandomWords
 from agentrt.bench.context import accuracy
 from agentrt.bench.context.accuracy import (
     AS_IS,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentrt.bench.common.prompts import RandomWords
+from agentrt.bench.common.bench_model import RandomWords
 from agentrt.bench.context import replay as module
 from agentrt.bench.context.baseline_swapper import OnDemandSwapper
 from agentrt.bench.context.damage import measure_poison, measure_recompute

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentrt.bench.common.prompts import RandomWords
+from agentrt.bench.common.bench_model import RandomWords
 from agentrt.bench.context.texts import load_texts, own_texts
 from agentrt.bench.context.traces import TASKS
 from agentrt.errors import WorkloadNotFoundError

@@ -9,8 +9,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from agentrt.bench.common.bench_model import BenchModel
-from agentrt.bench.common.prompts import RandomWords
+from agentrt.bench.common.bench_model import BenchModel, RandomWords
 from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
 from agentrt.bench.engines.endpoint import Endpoint
 from agentrt.bench.engines.side import Answer, Request

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from agentrt.bench.common.bench_model import BenchModel
-from agentrt.bench.common.prompts import RandomWords
+from agentrt.bench.common.bench_model import BenchModel, RandomWords
 from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
-from agentrt.bench.common.repetitions import Seeds
+from agentrt.bench.common.report import Seeds
 from agentrt.bench.engines.side import Answer, Request, Run
 from agentrt.bench.scheduler import main as _scheduler_main
 from agentrt.bench.scheduler.engines import Arrival, describe_precision

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from agentrt.bench.common.bench_model import BenchModel
-from agentrt.bench.common.prompts import RandomWords
+from agentrt.bench.common.bench_model import BenchModel, RandomWords
 from agentrt.bench.engines.side import Answer, Request, Run
 from agentrt.bench.scheduler.engines import Arrival, open_engines
 from agentrt.bench.scheduler.reactive import (

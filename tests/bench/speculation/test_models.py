@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentrt.bench.common.figures import draw
-from agentrt.bench.common.repetitions import Seeds
+from agentrt.bench.common.report import Seeds
 from agentrt.bench.speculation.main import run
 
 # The models are so fast that a busy machine would decide whether drafts are worth making.

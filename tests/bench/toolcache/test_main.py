@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agentrt.bench.common.figures import draw
-from agentrt.bench.common.repetitions import Seeds
+from agentrt.bench.common.report import Seeds
 from agentrt.bench.toolcache import main as toolcache
 from agentrt.bench.toolcache import tools
 

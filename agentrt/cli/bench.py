@@ -83,8 +83,7 @@ def bench(
     peer: Annotated[
         list[str] | None,
         typer.Option(
-            help="A server to compare the scheduler with, as NAME=URL,PRECISION AND THREADS, where NAME is "
-            "llama_cpp or vllm. docs/scheduling-figures.md says how to start it. Can be given several times."
+            help="A server to compare the scheduler with, as NAME=URL, where NAME is llama_cpp or vllm. docs/scheduling-figures.md says how to start it. Can be given several times."
         ),
     ] = None,
     model: Annotated[

@@ -117,9 +117,9 @@ def _prose() -> tuple[str, ...]:
 class Texts:
     """Prompts of one model of about a number of tokens, all different."""
 
-    def __init__(self, model: BenchModel, seed: int, count: Callable[[str], int] | None = None) -> None:
-        """``count`` returns the tokens of a text; without it the tokenizer of ``model`` is loaded."""
-        count = count or TokenPrompts(model, seed).count
+    def __init__(self, model: BenchModel, seed: int) -> None:
+        """Load the tokenizer of ``model``. Equal seeds give equal sequences."""
+        count = TokenPrompts(model, seed).count
         few, many = (count(model.prompts(1).take(words)) for words in (_FEW_WORDS, _MANY_WORDS))
         self._fewest = few
         self._tokens_a_word = max(0.5, (many - few) / (_MANY_WORDS - _FEW_WORDS))

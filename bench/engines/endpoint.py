@@ -147,28 +147,24 @@ def _has_answer(choice: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PeerAddress:
-    """Address and settings of a server that the user started."""
+    """Address of a server that the user started."""
 
     name: PeerName
     url: str
     """Without ``/v1``."""
-    computes: str
-    """Its precision and threads, which neither server tells."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse ``NAME=URL,PRECISION AND THREADS``; raise :class:`~agentrt.errors.ConfigurationError`."""
+        """Parse ``NAME=URL``; raise :class:`~agentrt.errors.ConfigurationError`."""
         from agentrt.runtime.serving.http.address import server_root
 
-        name, _, rest = text.partition("=")
-        url, _, computes = rest.partition(",")
+        name, _, url = text.partition("=")
         for known in get_args(PeerName):
-            if name == known and computes.strip():
-                root = server_root(url, "--peer", "a server", "it needs none")
-                return cls(known, str(root).rstrip("/"), computes.strip())
+            if name == known and url:
+                return cls(known, str(server_root(url, "--peer", "a server", "it needs none")).rstrip("/"))
         raise ConfigurationError(
-            f"--peer {text!r} cannot be read. Write NAME=URL,PRECISION AND THREADS with llama_cpp or vllm as "
-            'the name, as in "llama_cpp=http://127.0.0.1:8080,Q8_0 on 2 threads".'
+            f"--peer {text!r} cannot be read. Write NAME=URL with llama_cpp or vllm as the name, as in "
+            '"llama_cpp=http://127.0.0.1:8080".'
         )
 
 

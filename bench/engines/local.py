@@ -52,17 +52,9 @@ class AgentRT:
         return asyncio.run(self._stream(requests))
 
     async def _stream(self, requests: Sequence[Request]) -> Run:
-        with self.runtime.record_trace() as trace:
-            begun = time.perf_counter()
-            answers = await asyncio.gather(*(self._one(request, begun) for request in requests))
-            elapsed_s = time.perf_counter() - begun
-        background = [kernel for kernel in trace.kernels if not kernel.reactive]
-        preemption_s = []
-        for arrived in (begun + request.at_s for request in requests if request.reactive):
-            running = next((each for each in background if each.started <= arrived < each.ended), None)
-            if running is not None:
-                preemption_s.append(running.ended - arrived)
-        return Run(tuple(answers), elapsed_s, tuple(preemption_s))
+        begun = time.perf_counter()
+        answers = await asyncio.gather(*(self._one(request, begun) for request in requests))
+        return Run(tuple(answers), time.perf_counter() - begun)
 
     async def _one(self, request: Request, begun: float) -> Answer:
         await asyncio.sleep(begun + request.at_s - time.perf_counter())

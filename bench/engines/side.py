@@ -75,8 +75,6 @@ class Run:
     answers: tuple[Answer, ...]
     elapsed_s: float
     """From the beginning to the end of the last answer."""
-    preemption_s: tuple[float, ...] = ()
-    """For each reactive request that found a background kernel running: how long that went on."""
 
 
 class Side(Protocol):

@@ -18,7 +18,7 @@ from ..common.report import Cell, Table, spread_cells, spread_columns
 from ..engines.endpoint import Endpoint
 from ..engines.local import OURS
 from ..engines.side import Answer, Request
-from .engines import SLOTS, open_servers
+from .engines import open_servers
 
 CALL_TOKENS: Final = 32
 """Of the answers before the last one: as long as a call."""
@@ -92,8 +92,8 @@ Runs = Mapping[str, Mapping[str, Sequence[AgentRun]]]
 
 def measure_agent_turns(
     model: BenchModel, repetitions: int, progress: Callable[[str], None]
-) -> tuple[dict[str, float], list[Table]]:
-    """Return the figures and the tables of conversations on the servers of ``model``.
+) -> tuple[dict[str, float], Table]:
+    """Return the figure and the table of conversations on the servers of ``model``.
 
     Raises:
         BenchPeerError: a server does not answer in full.
@@ -113,7 +113,7 @@ def measure_agent_turns(
                     found["digest"][name].append(converse(servers[name], 2 * repetition))
                 found["none"][name].append(converse(servers[name], 2 * repetition + 1))
     ratios = _ratios(found["digest"])
-    return {"agent_turn_ratio_vs_best_peer": statistics.median(ratios)}, agent_tables(found)
+    return {"agent_turn_ratio_vs_best_peer": statistics.median(ratios)}, agent_table(found)
 
 
 def converse(server: Endpoint, number: int) -> AgentRun:
@@ -165,48 +165,15 @@ def _ratios(runs: Mapping[str, Sequence[AgentRun]]) -> list[float]:
     ]
 
 
-def agent_tables(found: Runs) -> list[Table]:
-    """Return the times of conversations, and of their turns, with a digest in the background and without."""
-    totals: list[tuple[Cell, ...]] = []
-    turns: list[tuple[Cell, ...]] = []
+def agent_table(found: Runs) -> Table:
+    """Return the times of conversations, with a digest in the background and without."""
+    rows: list[tuple[Cell, ...]] = []
     for background, of_background in found.items():
         for name, runs in of_background.items():
             ratio = None if name != OURS else statistics.median(_ratios(of_background))
-            totals.append((background, name, *spread_cells([run.total_s for run in runs], 3), ratio))
-            for place, made in enumerate(zip(*(run.turns for run in runs), strict=True), 1):
-                first = spread_cells([1e3 * each.first_s for each in made], 1)
-                whole = spread_cells([each.total_s for each in made], 3)
-                turns.append((background, name, place, made[0].prompt_tokens, *first, *whole))
-    return [
-        Table(
-            title="an agent's conversation over HTTP",
-            columns=("background", "engine", *spread_columns("total s"), "ratio to the fastest peer"),
-            rows=tuple(totals),
-        ),
-        Table(
-            title="turns of an agent's conversation",
-            columns=(
-                *("background", "engine", "turn", "prompt tokens"),
-                *spread_columns("TTFT ms"),
-                *spread_columns("seconds"),
-            ),
-            rows=tuple(turns),
-        ),
-    ]
-
-
-AGENT_METHOD: Final = (
-    "An agent's conversation: three model requests with ten tools in the prompt, streamed over HTTP, with "
-    f"answers of {CALL_TOKENS} tokens and of {ANSWER_TOKENS} at the end. Behind each answer but the last "
-    "follow a call that was written beforehand and its result, so that all servers compute the same "
-    "messages. Each conversation begins with another system message: its first turn is computed, and later "
-    f"ones find the turn before in the prefix cache. Meanwhile a digest has {_DIGESTED} texts of "
-    f"{_DIGESTED_TOKENS} tokens answered at all times, {_DIGEST_TOKENS} tokens each, or there is no other "
-    "work. Every server gets the same bodies, in which the digest's say service_tier flex, and has its own "
-    "defaults: `agentrt serve` takes flex for proactive; llama.cpp's server (f16 cache, "
-    f"{SLOTS} slots in one cache, cache_prompt) and openvino_genai's continuous batching (prefix cache on, "
-    "256 tokens a step, behind a server of the bench that steps it) know no priorities. "
-    "agent_turn_ratio_vs_best_peer is the median over the repetitions of our time of a conversation beside "
-    "the digest over that of the fastest peer. The time to the first token is that of the first part that "
-    "the client gets; agentrt sends a call in bare JSON when it is whole. "
-)
+            rows.append((background, name, *spread_cells([run.total_s for run in runs], 3), ratio))
+    return Table(
+        title="an agent's conversation over HTTP",
+        columns=("background", "engine", *spread_columns("total s"), "ratio to the fastest peer"),
+        rows=tuple(rows),
+    )

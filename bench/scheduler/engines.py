@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from ..common.bench_model import BenchModel, Texts
-from ..common.machine import describe_machine
 from ..common.process import SideProcess
 from ..common.served_runtime import RuntimeService, ServedRuntime
 from ..engines.endpoint import Endpoint, PeerAddress, open_peer
@@ -27,18 +25,6 @@ _SLOT_TOKENS: Final = 4096
 _BATCH_SLOTS, _BATCH_SLOT_TOKENS = 16, 2048
 """Requests at once of all engines under the schedules."""
 _CACHE_GIB: Final = 1
-_GROUP_SIZE: Final = "DYNAMIC_QUANTIZATION_GROUP_SIZE"
-
-LLAMA_CPP_METHOD: Final = (
-    "llama.cpp's server (as xllamacpp's wheel has it) has the GGUF file itself and takes its turn under the "
-    f"same schedules, over HTTP, which is in its times: {_BATCH_SLOTS} slots in one f16 cache, without "
-    "prompt cache; it knows no priorities. "
-)
-PEERS_METHOD: Final = (
-    "Servers that the user started beside it, with the same weights and as the table says, take their turn "
-    "under the same schedules, over HTTP, which is in their times; vLLM is told priorities, llama.cpp knows "
-    "none. "
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +42,9 @@ class Arrival:
 class Engine:
     """A side, and the texts of its requests: every engine gets the same ones, and none comes twice."""
 
-    def __init__(self, side: EngineProcess | Endpoint, model: BenchModel, computes: str) -> None:
-        """``computes`` is its precision and threads."""
+    def __init__(self, side: EngineProcess | Endpoint, model: BenchModel) -> None:
+        """Send the requests to ``side``, which serves ``model``."""
         self.context_length: Final = side.context_length
-        self.computes: Final = computes
         self._side = side
         self._texts = Texts(model, 3)
 
@@ -85,21 +70,17 @@ def open_engines(model: BenchModel, peers: Sequence[PeerAddress] = ()) -> Iterat
     Raises:
         BenchPeerError: one of ``peers`` does not serve the model.
     """
-    beside: dict[str, Engine] = {each.name: Engine(open_peer(each), model, each.computes) for each in peers}
+    beside = {each.name: Engine(open_peer(each), model) for each in peers}
     path = str(model.path)
     settings = {"memory_bytes": _CACHE_GIB * 2**30, "constrain_tool_calls": False}
     with ExitStack() as stack:
-        sides = {
-            OURS: stack.enter_context(EngineProcess(AgentRT, path, settings)),
-            GENAI: stack.enter_context(EngineProcess(ContinuousBatching, path, _CACHE_GIB)),
-        }
         engines = {
-            name: Engine(side, model, describe_precision(name, model.path)) for name, side in sides.items()
+            OURS: Engine(stack.enter_context(EngineProcess(AgentRT, path, settings)), model),
+            GENAI: Engine(stack.enter_context(EngineProcess(ContinuousBatching, path, _CACHE_GIB)), model),
         }
         if model.gguf is not None and LLAMA_CPP not in beside:
             url = stack.enter_context(_llama_cpp(model, _BATCH_SLOTS, _BATCH_SLOT_TOKENS))
-            computes = f"the file's weights, f16 KV, {describe_machine().usable_cores} threads"
-            beside[LLAMA_CPP] = Engine(open_peer(PeerAddress(LLAMA_CPP, url, computes)), model, computes)
+            beside[LLAMA_CPP] = Engine(open_peer(PeerAddress(LLAMA_CPP, url)), model)
         yield {**engines, **beside}
 
 
@@ -129,20 +110,3 @@ def _serve_runtime(model: str) -> RuntimeService:
     from agentrt.runtime.serving.server import ServerConfig
 
     return RuntimeService(model, RuntimeConfig(), ServerConfig(port=0))
-
-
-def describe_precision(name: str, model: Path) -> str:
-    """Return precision and threads of a side with ``model``: OpenVINO's defaults but for agentrt's groups."""
-    from agentrt.runtime.model.dynamic_quantization import quantization_properties
-    from agentrt.runtime.model.openvino_core import openvino_core
-
-    core: Any = openvino_core()
-    compute, cache = (
-        core.get_property("CPU", each).get_type_name()
-        for each in ("INFERENCE_PRECISION_HINT", "KV_CACHE_PRECISION")
-    )
-    group = core.get_property("CPU", _GROUP_SIZE)
-    if name == OURS:
-        graph = core.read_model(str(model / "openvino_model.xml"))
-        group = quantization_properties([graph], "CPU", {}).get(_GROUP_SIZE, group)
-    return f"{compute}, {cache} KV, groups of {group}, {describe_machine().usable_cores} threads"

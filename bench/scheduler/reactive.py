@@ -118,16 +118,3 @@ def reactive_table(found: Mapping[str, Sequence[Answered]], prefill_tokens: int)
         ),
         rows=tuple(rows),
     )
-
-
-REACTIVE_METHOD: Final = (
-    f"A question of {QUESTION_TOKENS} tokens before the chat template is sent alone, into a background "
-    f"prefill of {PREFILL_TOKENS} tokens (less where the context is shorter) that began some "
-    f"{1e3 * _BEGUN_S:.0f} ms before, and beside {ANSWERS} background answers of {_ANSWERED_TOKENS} "
-    "tokens that have all begun. The engines take turns, and a figure is the median of the ratios within a "
-    "repetition: "
-    "reactive_ttft_beside_prefill_ratio_vs_* is their time to the first token over ours, "
-    "reactive_ttft_over_alone ours beside the prefill over ours alone, and "
-    f"reactive_ms_per_token_beside_{ANSWERS}_ratio our time a token of the question's answer "
-    f"({_ANSWER_TOKENS} tokens) beside the answers over that alone. "
-)

@@ -17,8 +17,15 @@ from agentrt.concurrency.clock import monotonic
 from agentrt.tools.speculable import speculable
 
 from .awaited_chat import AwaitedChat
-from .sides import CALLS_SHARE, RIGHT, SAME_INFORMATION, SIMULATED_DRAFTS, Sides
-from .timed_agents import SimulatedPredictor, TimedWorld
+from .timed_agents import (
+    CALLS_SHARE,
+    RIGHT,
+    SAME_INFORMATION,
+    SIMULATED_DRAFTS,
+    Sides,
+    SimulatedPredictor,
+    TimedWorld,
+)
 
 EAGER_TOOLS = "eager-tools-langgraph"
 _PIECES = 20  # of a streamed answer

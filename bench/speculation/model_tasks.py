@@ -45,8 +45,8 @@ class _Record(BaseModel):
     ground_truth: list[Any]
 
 
-def model_tasks(workloads: Path | None, count: int, *, seed: int = 0) -> tuple[str, list[ModelTask]]:
-    """Return the source of the tasks, and ``count`` of them.
+def model_tasks(workloads: Path | None, count: int, *, seed: int = 0) -> list[ModelTask]:
+    """Return ``count`` tasks.
 
     With the folder ``workloads`` they are BFCL's single-turn tasks that offer two to four tools and need one
     call, drawn by ``seed``; without it, requests with the ten tools.
@@ -56,9 +56,7 @@ def model_tasks(workloads: Path | None, count: int, *, seed: int = 0) -> tuple[s
         WorkloadFormatError: a line cannot be read.
     """
     if workloads is None:
-        return "requests with ten tools over fixed data, eight of them speculable", [
-            ModelTask(request) for request in REQUESTS[:count]
-        ]
+        return [ModelTask(request) for request in REQUESTS[:count]]
     fitting = [
         ModelTask(str(record.messages[0]["content"]), tuple(record.tools))
         for record in read_records(workloads / _FILE, _Record)
@@ -69,10 +67,7 @@ def model_tasks(workloads: Path | None, count: int, *, seed: int = 0) -> tuple[s
             f"{workloads / _FILE} has {len(fitting)} fitting tasks, and {count} are needed. "
             "Name the folder in which the whole file lies."
         )
-    return (
-        f"BFCL's single-turn tasks with two to {_MOST_TOOLS} tools, all speculable, with made-up results",
-        random.Random(seed).sample(fitting, count),
-    )
+    return random.Random(seed).sample(fitting, count)
 
 
 def _fits(schemas: Sequence[Mapping[str, Any]]) -> bool:

@@ -19,28 +19,23 @@ from ..common.report import BenchReport, Cell, Seeds, Table, spread_cells, sprea
 from .agent_runs import AgentRun, agent_on, ask
 from .controlled import SAMPLE_COLUMNS, sample_cells
 from .model_tasks import ModelTask, model_tasks
-from .prices import PRICES
 from .replayed_chat import Recording
 from .tasks import TimedTools
 
 if TYPE_CHECKING:
     from agentrt.speculators import LocalSpeculator
 
-METHOD = (
-    "Real models: a LangGraph agent (langchain create_agent) on {model} in the local runtime, greedy, with "
-    "{threads} thread(s), answers {requests} of {source}; the drafts are of {drafts}, on one thread, right "
-    "or wrong as they come. Tools take a set time, a multiple of the median time G of the main model's "
-    "turns, which is measured first. 'on the same machine': main model and draft compute on this machine's "
-    "{cores} cores at one time and slow each other down. 'replayed': the main model's time is waited and not "
-    "computed, as if it were remote: its own recorded answers, each after the time that it took alone. Each "
-    "request runs plain and under each setting in rotation, {seeds} time(s) in an order drawn by a seed; a "
-    "value is the mean over the requests (SpecTools §5), tables have median, minimum and maximum over the "
-    "seeds. Figures 5 to 7 vary samples and tool latency with the replayed main model. Engine-side results "
-    "are submitted to the runtime's tool cache. claim_rate, SpecTools' alpha, is the share of calls of "
-    "speculable tools that were claimed, over Figure 6. transcripts_equal compares messages but for ids; "
-    "where the engine answers calls itself, the last one. Costs take the tokens that were read and written "
-    "and the prices of {prices}."
-)
+METHOD = """\
+Real models: a LangGraph agent (langchain create_agent) on {model} in the local runtime, greedy, answers \
+requests; the drafts are of {drafts}, on one thread, right or wrong as they come. Tools take a set time, a \
+multiple of the median time G of the main model's turns. 'on the same machine': main model and draft \
+compute at one time and slow each other down. 'replayed': the main model's time is waited and not \
+computed, as if it were remote: its own recorded answers, each after the time that it took alone. Each \
+request runs plain and under each setting in rotation; a value is the mean over the requests (SpecTools \
+§5). Figures 5 to 7 vary samples and tool latency with the replayed main model. claim_rate, SpecTools' \
+alpha, is the share of calls of speculable tools that were claimed, over Figure 6. transcripts_equal \
+compares messages but for ids; where the engine answers calls itself, the last one. Costs are at list \
+prices of gpt-5 and gpt-5-nano of November 2025."""
 _CONFIG = SpeculationConfig(max_speculations=16)
 _MAX_TOKENS = 256
 _SEEDS = 1  # greedy models say the same in each repetition: more requests say more
@@ -260,7 +255,7 @@ def run_models(
 
     size, machine, taken = QUICK if quick else FULL, describe_machine(), seeds.take(_SEEDS)
     threads = max(1, machine.usable_cores - 1)  # one core for the drafts
-    source, tasks = model_tasks(workloads, size.requests)
+    tasks = model_tasks(workloads, size.requests)
     given = open_given_models({model, *drafts}, progress)
     predictors = [LocalSpeculator(given[draft].path, threads=1) for draft in drafts]
     with LocalRuntime.open(given[model].path, RuntimeConfig(threads=threads)) as runtime:
@@ -273,16 +268,7 @@ def run_models(
         machine=machine,
         figures=bench.figures,
         tables=tuple(bench.tables),
-        method=METHOD.format(
-            model=title_of(model),
-            drafts=", ".join(map(title_of, drafts)),
-            threads=threads,
-            cores=machine.usable_cores,
-            source=source,
-            requests=size.requests,
-            seeds=len(taken),
-            prices=PRICES,
-        ),
+        method=METHOD.format(model=title_of(model), drafts=", ".join(map(title_of, drafts))),
     )
 
 

@@ -13,7 +13,6 @@ from agentrt.perfmodel import TurnTimes
 from agentrt.reports.report import TurnReport
 
 from ..common.machine import describe_machine
-from ..common.report import Cell, Table, spread_cells, spread_columns
 from .agent_runs import AgentRun, agent_on, ask
 
 if TYPE_CHECKING:
@@ -23,20 +22,15 @@ _RATIOS = (0.5, 1.0, 2.0)
 PACE = 50.0  # tokens a second: about what a model of 7 billion parameters writes on a laptop
 _MAX_TOKENS = 160
 
-METHOD = (
-    "The nano pair: a LangGraph agent (langchain create_agent) on the nano model in the local runtime "
-    "answers requests with ten tools, eight of them speculable, that sleep a set latency; the "
-    "predictor is the nano draft model in the same process on one thread, and the main model has "
-    "{threads} thread(s) in both. The nano main model is as fast as its draft, so that by itself there "
-    "is nothing to gain (time_saved_pct_unpaced); time_saved_pct, model_optimum_pct and claim_rate are "
-    "measured with the main model held to {pace:g} tokens/s, as a larger model writes. Each request "
-    "runs plain and speculative in turn; its time is the median over repetitions, and times are summed "
-    "over requests. unpaced_fast_model_slowdown_pct compares the sums of all unpaced runs, beginning with "
-    "the first, in which nothing has been measured yet. G, g and T are medians as measured; "
-    "model_optimum_pct is what Eq. 1 of SpecTools saves at these values; it knows no overhead and no shared "
-    "cores. claim_rate is the share of all tool calls, also of tools that are not speculable, that a "
-    "speculation answered."
-)
+METHOD = """\
+The nano pair: a LangGraph agent (langchain create_agent) on the nano model in the local runtime answers \
+requests with ten tools, eight of them speculable, that sleep a set latency; the predictor is the nano \
+draft model in the same process on one thread. time_saved_pct, model_optimum_pct and claim_rate are \
+measured with the main model held to 50 tokens/s, as a larger model writes; unpaced it is as fast as its \
+draft, so that there is nothing to gain (unpaced_fast_model_slowdown_pct, over all runs). Each request \
+runs plain and speculative in turn; its time is the median over repetitions. model_optimum_pct is what Eq. \
+1 of SpecTools saves at the measured medians of G, g and T; it knows no overhead and no shared cores. \
+claim_rate is the share of all tool calls that a speculation answered."""
 
 
 @dataclass
@@ -99,22 +93,6 @@ class Setting:
         """By how much all speculative runs together took longer than all plain ones."""
         return -_saved_pct(self.pairs)
 
-    def row(self) -> tuple[Cell, ...]:
-        """The setting as a row of :func:`nano_table`."""
-        times = self.times and (self.times.generation, self.times.draft, self.times.tool)
-        return (
-            self.ratio,
-            *(round(1000 * value, 1) if value is not None else None for value in times or [None] * 3),
-            self.calls,
-            round(_share(self.claims, self.calls), 3),
-            sum(turn.wasted for turn in self.turns),
-            round(self.seconds(0), 3),
-            round(self.seconds(1), 3),
-            *spread_cells([_saved_pct(each) for each in zip(*self.runs, strict=True)], 1),
-            round(100 * self.optimum_s / self.seconds(0), 1),
-            round(self.slowdown_pct, 2),
-        )
-
 
 def _share(part: float, whole: float) -> float:
     return part / whole if whole else 0.0
@@ -125,8 +103,8 @@ def _saved_pct(pairs: Sequence[tuple[AgentRun, AgentRun]]) -> float:
     return 100 * (1 - speculative / plain)
 
 
-def measure_nano(*, quick: bool, progress: Callable[[str], None]) -> tuple[list[Setting], list[Setting], int]:
-    """Run the nano pair on its tasks: at the pace of a larger model, and unpaced; return the threads, too."""
+def measure_nano(*, quick: bool, progress: Callable[[str], None]) -> tuple[list[Setting], list[Setting]]:
+    """Run the nano pair on its tasks: at the pace of a larger model, and unpaced."""
     from agentrt.adapters.langchain import ChatAgentRT
     from agentrt.examples.assistant.paced import PacedChatAgentRT
     from agentrt.runtime import LocalRuntime, RuntimeConfig
@@ -148,7 +126,7 @@ def measure_nano(*, quick: bool, progress: Callable[[str], None]) -> tuple[list[
         ):
             progress(f"the nano pair, the main model {name}")
             measured.append(asyncio.run(measure_pair(model, draft, requests, repetitions, progress)))
-    return measured[0], measured[1], threads
+    return measured[0], measured[1]
 
 
 async def measure_pair(
@@ -212,15 +190,3 @@ def nano_figures(settings: Sequence[Setting]) -> dict[str, float]:
 def slowdown_pct(settings: Sequence[Setting]) -> float:
     """Return the mean slowdown over ``settings``, in percent."""
     return statistics.fmean(setting.slowdown_pct for setting in settings)
-
-
-def nano_table(title: str, settings: Sequence[Setting]) -> Table:
-    """One row a setting."""
-    return Table(
-        title=title,
-        columns=(
-            *("T/G", "G ms", "g ms", "T ms", "tool calls", "claim rate", "wasted runs"),
-            *("plain s", "speculative s", *spread_columns("saved %"), "optimum %", "slowdown of all runs %"),
-        ),
-        rows=tuple(setting.row() for setting in settings),
-    )

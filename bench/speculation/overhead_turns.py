@@ -11,7 +11,7 @@ from langchain_core.tools import tool
 
 from agentrt.calls import ToolCall
 from agentrt.drafts import DraftRequest
-from agentrt.reports.events import CallClaimed, PredictorSkipped, SpeculationEvent
+from agentrt.reports.events import CallClaimed, SpeculationEvent
 from agentrt.tools.speculable import speculable
 from agentrt.turns.session import SpeculationSession
 
@@ -27,19 +27,14 @@ Turn = Callable[[], Awaitable[None]]
 
 
 class Side:
-    """One kind of turn: a tool, a predictor of the model's call or of another one, and what they led to.
+    """One kind of turn: a tool, perhaps a predictor of the model's call, and what they led to."""
 
-    ``right`` says whether the drafts are the model's calls; None is a side without speculation.
-    """
-
-    def __init__(self, right: bool | None) -> None:
+    def __init__(self, *, speculates: bool) -> None:
         """Create a side that has run no turn."""
         self.name = "fixed draft"
-        self.right = right
+        self.speculates = speculates
         self.turns = 0
         self.claimed = 0
-        self.skipped = 0
-        """Turns in which the predictor was not run."""
         self._runs_ended = 0
 
         async def find(q: str) -> str:
@@ -52,22 +47,21 @@ class Side:
 
     @property
     def counted(self) -> int:
-        """How many turns were of this kind: with a claim, or without a run of the predictor."""
-        return self.turns if self.right is None else self.claimed if self.right else self.skipped
+        """How many turns were of this kind: with a claim if it speculates."""
+        return self.claimed if self.speculates else self.turns
 
     def speculable_find(self, wrapped: Callable[[Any], Any] = lambda function: function) -> Any:
         """Return the tool, ``wrapped`` for a framework and declared speculable if the side speculates."""
         found = wrapped(self.find)
-        return found if self.right is None else speculable(max_concurrency=64)(found)
+        return speculable(max_concurrency=64)(found) if self.speculates else found
 
     async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
-        """Yield the same call in every turn: the model's, or one that it never makes."""
-        yield ToolCall("find", _ARGUMENTS if self.right else {"q": "b"})
+        """Yield the model's call."""
+        yield ToolCall("find", _ARGUMENTS)
 
     def on_event(self, event: SpeculationEvent) -> None:
-        """Count claimed calls, and turns whose predictor was not run."""
+        """Count claimed calls."""
         self.claimed += isinstance(event, CallClaimed)
-        self.skipped += isinstance(event, PredictorSkipped)
 
     async def generate(self) -> str:
         """Take the model's time, and wait until the tool that is run speculatively meanwhile has ended.
@@ -78,7 +72,7 @@ class Side:
         """
         ended, self.turns = self._runs_ended, self.turns + 1
         await asyncio.sleep(MODEL_S)
-        for _ in range(_MOST_WAITS if self.right else 0):
+        for _ in range(_MOST_WAITS if self.speculates else 0):
             if self._runs_ended > ended:
                 break
             await asyncio.sleep(_WAIT_S)
@@ -94,7 +88,7 @@ def langchain_turn(side: Side) -> Turn:
         return AIMessage(content="", tool_calls=[call])
 
     chat: Any = AwaitedChat(reply=reply)
-    model = chat if side.right is None else speculate(chat, side, observers=[side])
+    model = speculate(chat, side, observers=[side]) if side.speculates else chat
     history = [("user", "hi"), *[("assistant", "as I said"), ("user", "and then?")] * (HISTORY // 2)]
     find = side.speculable_find(tool)
     bound = model.bind_tools([find])

@@ -10,17 +10,15 @@ from .sides import Optimizations
 
 if TYPE_CHECKING:
     from agentrt.runtime import LocalRuntime
-    from agentrt.runtime.drafting.drafter import Drafter
     from agentrt.runtime.drafting.drafter_selector import RequestDrafters
     from agentrt.runtime.request.preparation import Preparation
     from agentrt.runtime.request.request import Request
-    from agentrt.runtime.scheduler.draft import Draft
 
 _THOUGHT = "Let me look. "
 
 
 class ToolCacheSwitches:
-    """Switches of the tool cache of one runtime, and the number of its drafts. A :class:`DrafterSelector`."""
+    """Switches of the tool cache of one runtime. A :class:`DrafterSelector`."""
 
     def __init__(self, runtime: LocalRuntime) -> None:
         """Select the drafters of the requests of ``runtime`` from now on."""
@@ -28,8 +26,6 @@ class ToolCacheSwitches:
 
         self.optimizations = Optimizations()
         """What the tool cache does for the requests that start from now on."""
-        self.drafts = 0
-        """Drafts of calls so far; each is verified in one forward pass."""
         self._request_drafters = RequestDrafters
         runtime.drafter_selector = self
 
@@ -39,21 +35,7 @@ class ToolCacheSwitches:
             return self._request_drafters()
         if not self.optimizations.answers_calls:
             tool_cache.answer_turn = _answer_none
-        drafters = [_CountedDrafter(tool_cache, self)] if self.optimizations.verifies_calls else []
-        return self._request_drafters(drafters)
-
-
-class _CountedDrafter:
-    def __init__(self, drafter: Drafter, switches: ToolCacheSwitches) -> None:
-        self._drafter = drafter
-        self._switches = switches
-        self.observe = drafter.observe
-        self.append = drafter.append
-
-    def draft(self) -> Draft:
-        draft = self._drafter.draft()
-        self._switches.drafts += bool(draft.tokens)
-        return draft
+        return self._request_drafters([tool_cache] if self.optimizations.verifies_calls else [])
 
 
 def _answer_none(end_token: int, text: str, total_tokens: int) -> None:

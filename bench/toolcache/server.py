@@ -33,11 +33,6 @@ class BenchServer(ServedRuntime):
         """Set what the tool cache does for the requests that start from now on."""
         self.call("use", optimizations)
 
-    def accepted_per_draft(self) -> float | None:
-        """Return the mean number of draft tokens that were accepted of one draft; None before the first."""
-        accepted: float | None = self.call("accepted_per_draft")
-        return accepted
-
     def generate_s(self, options: dict[str, Any]) -> float:
         """Return the seconds of a whole answer inside the process, on the engine that serves."""
         return float(self.call("generate_s", options))
@@ -66,10 +61,6 @@ class _Service(RuntimeService):
 
     def use(self, optimizations: Optimizations) -> None:
         self._switches.optimizations = optimizations
-
-    def accepted_per_draft(self) -> float | None:
-        drafts = self._switches.drafts
-        return self._runtime.statistics().engine.accepted_tokens / drafts if drafts else None
 
     def generate_s(self, options: dict[str, Any]) -> float:
         return self._loop.run_until_complete(self._generate(options))

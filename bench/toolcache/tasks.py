@@ -49,8 +49,8 @@ def latency_of(call: ToolCall, most_s: float, seed: str) -> float:
 
 def tasks_of(
     workloads: Path | None, count: int, most_s: float, seed: str, reasoning_tokens: int
-) -> tuple[str, list[Task]]:
-    """Return the source of the tasks, and ``count`` of them; tools take 0 to ``most_s`` seconds, uniformly.
+) -> list[Task]:
+    """Return ``count`` tasks; tools take 0 to ``most_s`` seconds, uniformly.
 
     They are BFCL's multi-turn tasks in the folder ``workloads``, each with its first request and first call;
     without a folder they are synthetic. Tasks of different ``seed`` share no prompt.
@@ -59,7 +59,7 @@ def tasks_of(
         WorkloadNotFoundError: the folder has no such tasks, or too few.
         WorkloadFormatError: a line cannot be read.
     """
-    source, found = agent_tasks(workloads, count, calls=1, seed=seed)
+    found = agent_tasks(workloads, count, calls=1, seed=seed)
     made = []
     for number, task in enumerate(found):
         prompt, call, output = task.request, task.calls[0], '{"status": "done"}'
@@ -68,7 +68,7 @@ def tasks_of(
         prompt = f"{prompt} (request {seed}.{number})"
         latency_s = latency_of(call, most_s, seed)
         made.append(Task(prompt, call, output, latency_s, _only(call), reasoning_tokens))
-    return source, made
+    return made
 
 
 def _only(call: ToolCall) -> list[dict[str, Any]]:

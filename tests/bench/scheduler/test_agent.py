@@ -16,7 +16,7 @@ from agentrt.bench.engines.side import Answer, Request
 from agentrt.bench.scheduler.agent import (
     AgentRun,
     _ratios,
-    agent_tables,
+    agent_table,
     conversation,
     converse,
     has_agent_turns,
@@ -39,12 +39,11 @@ def test_the_figure_is_to_the_fastest_peer_of_each_repetition() -> None:
     }
     alone = {name: [run(1, 1)] * 3 for name in beside}
     assert _ratios(beside) == [0.5, 0.5, 0.75]
-    totals, turns = agent_tables({"digest": beside, "none": alone})
-    rows = {(row[0], row[1]): row[2:] for row in totals.rows}
+    table = agent_table({"digest": beside, "none": alone})
+    rows = {(row[0], row[1]): row[2:] for row in table.rows}
     assert rows["digest", "agentrt"] == (3, 3, 6, 0.5)
     assert rows["none", "agentrt"] == (2, 2, 2, 1)
     assert rows["digest", "llama_cpp"] == (9, 4, 12, None)
-    assert turns.rows[1] == ("digest", "agentrt", 2, 2000, 1000, 1000, 2000, 2, 2, 4)
 
 
 def test_a_conversation_goes_on_with_calls_of_its_tools_and_their_results() -> None:
@@ -76,15 +75,12 @@ def test_a_server_that_does_not_answer_is_named() -> None:
 
 def test_all_servers_answer_the_same_conversations(tiny: BenchModel) -> None:
     pytest.importorskip("xllamacpp")
-    figures, (totals, turns) = measure_agent_turns(tiny, 1, lambda line: None)
+    figures, table = measure_agent_turns(tiny, 1, lambda line: None)
     assert figures["agent_turn_ratio_vs_best_peer"] > 0
     engines = ["agentrt", "openvino_genai", "llama_cpp"]
-    assert [row[:2] for row in totals.rows] == [
+    assert [row[:2] for row in table.rows] == [
         (each, name) for each in ("digest", "none") for name in engines
     ]
-    assert len(turns.rows) == 2 * 3 * 3
-    genai = [row for row in turns.rows if row[1] == "openvino_genai"]
-    assert [row[3] for row in genai] == sorted(row[3] for row in genai[:3]) * 2
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from .bfcl import write_bfcl
 
 def test_tasks_of_bfcl_admit_their_call_alone(tmp_path: Path) -> None:
     write_bfcl(tmp_path, 3)
-    (_, short), (_, long) = (
+    short, long = (
         tasks_of(tmp_path, 3, most_s, seed, 800) for most_s, seed in ((0.5, "short 0"), (3.0, "long 0"))
     )
     assert len({task.prompt for task in (*short, *long)}) == 6
@@ -31,7 +31,7 @@ def test_tasks_of_bfcl_admit_their_call_alone(tmp_path: Path) -> None:
 
 def test_seeds_draw_other_tasks_and_latencies(tmp_path: Path) -> None:
     write_bfcl(tmp_path, 30)
-    drawn = [tasks_of(tmp_path, 5, 0.5, seed, 800)[1] for seed in ("short 0", "short 0", "short 1")]
+    drawn = [tasks_of(tmp_path, 5, 0.5, seed, 800) for seed in ("short 0", "short 0", "short 1")]
     assert drawn[0] == drawn[1]
     assert {task.call.arguments["depth"] for task in drawn[0]} != {
         task.call.arguments["depth"] for task in drawn[2]

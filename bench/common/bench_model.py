@@ -88,7 +88,6 @@ class RandomWords:
         self._random = random.Random(seed)
 
     def take(self, words: int) -> str:
-        """See :meth:`Prompts.take`."""
         return " ".join(self._random.choices(_WORDS.split(), k=words))
 
 
@@ -96,11 +95,9 @@ class Passages:
     """Passages of English prose, each with a request to say what it is about: for real models."""
 
     def __init__(self, seed: int) -> None:
-        """Equal seeds give equal sequences."""
         self._random = random.Random(seed)
 
     def take(self, words: int) -> str:
-        """See :meth:`Prompts.take`."""
         prose = _prose()
         begin = self._random.randrange(len(prose) - words)
         return " ".join(prose[begin : begin + words]) + _REQUEST
@@ -152,7 +149,6 @@ class TokenPrompts:
         return [int(token) for token in np.asarray(self._encoded(text).data)[0, :tokens]]
 
     def count(self, text: str) -> int:
-        """Return the number of tokens of ``text``."""
         return int(self._encoded(text).shape[1])
 
     def _encoded(self, text: str) -> Any:

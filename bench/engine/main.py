@@ -22,7 +22,6 @@ from ..engines.llama_cpp import SHARED_CACHE, LlamaCpp
 from ..engines.local import OURS, AgentRT
 from ..engines.openvino_genai import OpenVINOGenAI
 from ..engines.side import EngineProcess, Messages, Request
-from .cuts import COMPARED, largest_difference
 from .speeds import COLUMNS, DECODE, Rates, Work, answers_of, compare, least_ratio, words_for
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ SIZES: dict[bool, Size] = {False: Size(11, 128, 64), True: Size(3, 64, 32)}
 def run(
     *, quick: bool, workloads: Path | None, progress: Callable[[str], None], model: str = "nano"
 ) -> BenchReport:
-    """Compare greedy tokens, speed, memory and the logits of a cut model on ``model``.
+    """Compare greedy tokens, speed and memory on ``model``.
 
     ``workloads`` is not used: greedy speed does not depend on the content of the prompts.
 
@@ -105,7 +104,7 @@ def run(
     return BenchReport(
         bench="engine",
         machine=machine,
-        figures={**figures, **measured, **largest_difference(found, COMPARED, progress)},
+        figures={**figures, **measured},
         tables=(table,),
         method=METHOD,
     )

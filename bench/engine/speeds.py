@@ -47,7 +47,6 @@ class Rates:
         return statistics.median(ours / theirs for ours, theirs in zip(self.ours, self.theirs, strict=True))
 
     def row(self) -> tuple[Cell, ...]:
-        """Return the cells under :data:`COLUMNS`."""
         ours, theirs = statistics.median(self.ours), statistics.median(self.theirs)
         return (self.what, round(ours, 1), self.opponent, round(theirs, 1), round(self.ratio, 3))
 

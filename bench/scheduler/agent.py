@@ -13,12 +13,12 @@ from functools import cache
 from importlib import resources
 from typing import Any, Final
 
-from ..common.bench_model import BenchModel, Texts, TokenPrompts
+from ..common.bench_model import BenchModel, TokenPrompts
 from ..common.report import Cell, Table, spread_cells, spread_columns
 from ..engines.endpoint import Endpoint
 from ..engines.local import OURS
 from ..engines.side import Answer, Request
-from .engines import open_servers
+from .engines import Arrival, Engine
 
 CALL_TOKENS: Final = 32
 """Of the answers before the last one: as long as a call."""
@@ -91,27 +91,25 @@ Runs = Mapping[str, Mapping[str, Sequence[AgentRun]]]
 
 
 def measure_agent_turns(
-    model: BenchModel, repetitions: int, progress: Callable[[str], None]
+    engines: Mapping[str, Engine], repetitions: int, progress: Callable[[str], None]
 ) -> tuple[dict[str, float], Table]:
-    """Return the figure and the table of conversations on the servers of ``model``.
+    """Return the figure and the table of conversations on each of ``engines``.
 
     Raises:
         BenchPeerError: a server does not answer in full.
     """
-    progress(f"{model.title}: starting the servers for an agent")
-    with open_servers(model) as servers:
-        texts = {name: Texts(model, 3) for name in servers}
-        for name, server in servers.items():
-            server.generate(_digest_request(texts[name]))
-        found: dict[str, dict[str, list[AgentRun]]] = {
-            background: {name: [] for name in servers} for background in ("digest", "none")
-        }
-        for repetition in range(repetitions):
-            for name in list(servers)[:: 1 if repetition % 2 == 0 else -1]:
-                progress(f"{name}: an agent's turns, {repetition + 1}")
-                with _digesting(servers[name], texts[name]):
-                    found["digest"][name].append(converse(servers[name], 2 * repetition))
-                found["none"][name].append(converse(servers[name], 2 * repetition + 1))
+    for engine in engines.values():
+        engine.server.generate(_digest_request(engine))
+    found: dict[str, dict[str, list[AgentRun]]] = {
+        background: {name: [] for name in engines} for background in ("digest", "none")
+    }
+    for repetition in range(repetitions):
+        for name in list(engines)[:: 1 if repetition % 2 == 0 else -1]:
+            progress(f"{name}: an agent's turns, {repetition + 1}")
+            server = engines[name].server
+            with _digesting(engines[name]):
+                found["digest"][name].append(converse(server, 2 * repetition))
+            found["none"][name].append(converse(server, 2 * repetition + 1))
     ratios = _ratios(found["digest"])
     return {"agent_turn_ratio_vs_best_peer": statistics.median(ratios)}, agent_table(found)
 
@@ -121,19 +119,19 @@ def converse(server: Endpoint, number: int) -> AgentRun:
     return AgentRun(tuple(server.generate(turn) for turn in conversation(number)))
 
 
-def _digest_request(texts: Texts, tokens: int = _DIGEST_TOKENS) -> Request:
-    return Request(texts.take(_DIGESTED_TOKENS), tokens, reactive=False)
+def _digest_request(engine: Engine, tokens: int = _DIGEST_TOKENS) -> Request:
+    return engine.request(Arrival(0.0, _DIGESTED_TOKENS, tokens, reactive=False))
 
 
 @contextmanager
-def _digesting(server: Endpoint, texts: Texts) -> Iterator[None]:
+def _digesting(engine: Engine) -> Iterator[None]:
     """Digest texts without a pause; the block begins when the first ones have been answered."""
     ended = threading.Event()
 
     def digest(begun: threading.Event, tokens: int) -> None:
         try:
             while not ended.is_set():
-                server.generate(_digest_request(texts, tokens))
+                engine.server.generate(_digest_request(engine, tokens))
                 tokens = _DIGEST_TOKENS
                 begun.set()
         finally:

@@ -52,11 +52,9 @@ class Point:
     runs: tuple[SimulatedRun, ...]
 
     def reactive_ms(self) -> list[float]:
-        """Normalized latencies of all reactive answers."""
         return [ms for run in self.runs for ms in run.reactive_ms]
 
     def proactive_ms(self) -> list[float]:
-        """Normalized latencies of all proactive answers."""
         return [ms for run in self.runs for ms in run.proactive_ms]
 
     @property
@@ -71,7 +69,6 @@ class Point:
         return statistics.median(run.busiest for run in self.runs)
 
     def row(self) -> tuple[Cell, ...]:
-        """The cells under :data:`POINT_COLUMNS`."""
         return (
             self.system,
             self.rate,

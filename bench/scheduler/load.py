@@ -27,7 +27,6 @@ class Lengths:
     """By kind of work."""
 
     def any_proactive(self) -> tuple[tuple[int, int], ...]:
-        """Lengths of all proactive kinds together."""
         return tuple(pair for pairs in self.proactive.values() for pair in pairs)
 
 

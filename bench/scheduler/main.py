@@ -13,7 +13,6 @@ from agentrt.extras import require_extra
 from ..common.bench_model import open_given_models
 from ..common.machine import describe_machine
 from ..common.report import BenchReport, Seeds, Table
-from ..engines.endpoint import PeerAddress
 from .agent import has_agent_turns, measure_agent_turns
 from .engines import open_engines
 from .figures import Sweep, figure6, figure7, figures_of, points_table
@@ -32,15 +31,16 @@ most 95 % of the time. A rate is sustained up to twice the baseline's latency at
 until a question's first kernel, at arrivals spread over all that four background prompts of one length \
 do."""
 GIVEN_METHOD: Final = """\
-A question of 32 tokens before the chat template is sent alone, into a background prefill of 2,048 tokens \
-(less where the context is shorter), and beside eight background answers that have all begun. The engines \
-take turns, and a figure is the median of the ratios within a repetition: reactive_ttft_* of the time to \
-the first token, reactive_ms_per_token_* of a token of the question's answer. An agent's conversation is \
-three model requests with ten tools, streamed over HTTP, beside a digest of three texts at all times \
-(service_tier flex) or alone; calls and results were written beforehand, so that all servers compute the \
-same messages. openvino_genai is its continuous batching (256 tokens a step, split prompts, at most 16 \
-sequences), without prefix cache but for the agent; llama.cpp's server has the GGUF file and an f16 cache; \
-neither knows priorities. Servers of --peer were started by the user."""
+All engines are servers on this machine, and are asked over HTTP, which is in their times: `agentrt \
+serve`, OpenVINO GenAI's continuous batching (256 tokens a step, split prompts, at most 16 sequences, \
+prefix cache), for a GGUF file llama.cpp's server (f16 cache), and the vLLM of --peer. They take turns, \
+and a figure is the median of the ratios within a repetition. A question of 32 tokens before the chat \
+template is sent alone, into a background prefill of 2,048 tokens (less where the context is shorter), and \
+beside eight background answers that have all begun: reactive_ttft_* compares the time to the first token, \
+reactive_ms_per_token_* that of a token of the question's answer. An agent's conversation is three model \
+requests with ten tools, beside a digest of three texts at all times or alone; calls and results were \
+written beforehand, so that all servers compute the same messages. agentrt is told the background by \
+service_tier flex, vLLM by priorities; the others know none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def run(
     quick: bool,
     workloads: Path | None,
     progress: Callable[[str], None],
-    peers: Sequence[PeerAddress] = (),
+    peers: Sequence[str] = (),
     seeds: Seeds | None = None,
     model: str | None = None,
 ) -> BenchReport:
@@ -88,10 +88,8 @@ def run(
 
     Raises:
         BenchPeerError: a peer does not serve the model. Nothing was measured.
-        ConfigurationError: two peers have one name, or there are peers and no ``model``.
+        ConfigurationError: there are peers and no ``model``.
     """
-    if len({peer.name for peer in peers}) < len(peers):
-        raise ConfigurationError("--peer has the same name twice. Give each of llama_cpp and vllm once.")
     if model is not None:
         return _run_given(model, peers, GIVEN[quick], progress)
     if peers:
@@ -110,20 +108,19 @@ def run(
 
 
 def _run_given(
-    name: str, peers: Sequence[PeerAddress], size: GivenSize, progress: Callable[[str], None]
+    name: str, peers: Sequence[str], size: GivenSize, progress: Callable[[str], None]
 ) -> BenchReport:
     """Measure the model that the user names so."""
+    require_extra("bench")  # the servers, and llama.cpp
     model = open_given_models([name], progress)[name]
-    if model.gguf is not None:
-        require_extra("bench")  # llama.cpp
     progress(f"{model.title}: loading all sides")
     with open_engines(model, peers) as engines:
-        figures, table = measure_reactive(engines, size.reactive, progress)
-    tables = [table]
-    if model.gguf is not None and has_agent_turns(model):
-        ratio, table = measure_agent_turns(model, size.agents, progress)
-        figures |= ratio
-        tables.append(table)
+        figures, table = measure_reactive(engines, model.context_length, size.reactive, progress)
+        tables = [table]
+        if model.gguf is not None and has_agent_turns(model):
+            ratio, table = measure_agent_turns(engines, size.agents, progress)
+            figures |= ratio
+            tables.append(table)
     return BenchReport(
         bench="scheduler",
         machine=describe_machine(),

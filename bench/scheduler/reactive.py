@@ -40,11 +40,10 @@ class Answered:
 
 
 def measure_reactive(
-    engines: Mapping[str, Engine], repetitions: int, progress: Callable[[str], None]
+    engines: Mapping[str, Engine], context_length: int, repetitions: int, progress: Callable[[str], None]
 ) -> tuple[dict[str, float], Table]:
     """Return the figures, and the table of all ``engines`` by name, of which one is :data:`OURS`."""
-    longest = min(engine.context_length for engine in engines.values())
-    prefill_tokens = min(PREFILL_TOKENS, int(_PROMPT_SHARE * longest))
+    prefill_tokens = min(PREFILL_TOKENS, int(_PROMPT_SHARE * context_length))
     # The second time, when the engine is warm.
     begin = {name: [_first_tokens_s(engine) for _ in range(2)][1] for name, engine in engines.items()}
     found: dict[str, list[Answered]] = {name: [] for name in engines}
@@ -66,13 +65,13 @@ def measure_reactive(
 def _ask(engine: Engine, background: Sequence[Arrival], at_s: float) -> Answer:
     """Ask the question beside the background."""
     question = Arrival(at_s, QUESTION_TOKENS, _ANSWER_TOKENS, True)
-    return engine.serve([*background, question]).answers[-1]
+    return engine.serve([*background, question])[-1]
 
 
 def _first_tokens_s(engine: Engine) -> float:
     """Return the time in which the background answers have begun."""
     begun = engine.serve([Arrival(0.0, _ANSWERED_PROMPT_TOKENS, 2, False)] * ANSWERS)
-    return _BEGUN_SHARE * begun.elapsed_s
+    return _BEGUN_SHARE * max(each.total_s for each in begun)
 
 
 def reactive_figures(found: Mapping[str, Sequence[Answered]]) -> dict[str, float]:

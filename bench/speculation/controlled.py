@@ -78,7 +78,6 @@ class Controlled:
     equal: int = 0
 
     async def measure(self) -> None:
-        """Run all settings on this event loop."""
         await self._attainment()
         await self._never_right()
         await self._ahead()

@@ -17,7 +17,6 @@ from . import (
     controlled,
     like_for_like,
     models,
-    nano,
     patterns,
     turn_overhead,
 )
@@ -98,14 +97,6 @@ def run(
     )
 
 
-def _nano(work: _Work) -> _Measured:
-    paced, unpaced = nano.measure_nano(quick=work.quick, progress=work.progress)
-    settings = [*paced, *unpaced]
-    figures = {**nano.nano_figures(paced), "unpaced_fast_model_slowdown_pct": nano.slowdown_pct(unpaced)}
-    equal, pairs = sum(each.equal for each in settings), sum(len(each.pairs) for each in settings)
-    return _Measured(figures, (), nano.METHOD, equal, pairs)
-
-
 def _simulated(work: _Work) -> _Measured:
     size = controlled.QUICK if work.quick else controlled.FULL
     simulated = controlled.Controlled(work.tasks, size, work.seeds, work.progress)
@@ -140,7 +131,6 @@ def _patterns(work: _Work) -> _Measured:
 
 
 _PARTS: Final[Mapping[SpeculationPart, Callable[[_Work], _Measured]]] = {
-    SpeculationPart.NANO: _nano,
     SpeculationPart.SIMULATED: _simulated,
     SpeculationPart.OVERHEAD: _overhead,
     SpeculationPart.PEERS: _peers,

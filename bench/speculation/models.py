@@ -18,9 +18,8 @@ from ..common.machine import describe_machine
 from ..common.report import BenchReport, Cell, Seeds, Table, spread_cells, spread_columns
 from .agent_runs import AgentRun, agent_on, ask
 from .controlled import SAMPLE_COLUMNS, sample_cells
-from .model_tasks import ModelTask, model_tasks
+from .model_tasks import ModelTask, ToolLatency, model_tasks
 from .replayed_chat import Recording
-from .tasks import TimedTools
 
 if TYPE_CHECKING:
     from agentrt.speculators import LocalSpeculator
@@ -105,18 +104,17 @@ class ModelsBench:
     progress: Callable[[str], None]
     figures: dict[str, float] = field(default_factory=dict)
     tables: list[Table] = field(default_factory=list)
-    _timed: TimedTools = field(default_factory=TimedTools)
+    _latency: ToolLatency = field(default_factory=ToolLatency)
     _rounds: list[_Round] = field(default_factory=list)
     _replayed: Any = None
     _generation_s: float = 0.0
 
     async def measure(self) -> None:
-        """Measure all figures on this event loop."""
         self.progress("the main model by itself")
         recording = Recording()
         self._replayed = recording.replay()
         warm = [
-            await ask(agent_on(self.main, task.tools(self._timed)), task.request, recording)
+            await ask(agent_on(self.main, task.tools(self._latency)), task.request, recording)
             for task in self.tasks
         ]
         generations = [seconds for run in warm for seconds in run.generations]
@@ -187,7 +185,7 @@ class ModelsBench:
         """Run every request plain and under every setting, with each seed; return the rounds by setting."""
         from agentrt.adapters.langchain import report_of, speculate
 
-        self._timed.latency_s = ratio * self._generation_s
+        self._latency.seconds = ratio * self._generation_s
         measured: list[list[_Round]] = [[] for _ in settings]
         for seed in self.seeds:
             models = [
@@ -201,8 +199,8 @@ class ModelsBench:
             ]
             runs: list[list[tuple[AgentRun, AgentRun]]] = [[] for _ in settings]
             for place, task in enumerate(self._in_order(seed)):
-                self.progress(f"tools of {self._timed.latency_s:.2f} s, seed {seed}: {task.request}")
-                tools = task.tools(self._timed)
+                self.progress(f"tools of {self._latency.seconds:.2f} s, seed {seed}: {task.request}")
+                tools = task.tools(self._latency)
                 agents = [agent_on(model, tools) for model in (main, *models)]
                 base, *fast = await _in_rotation(agents, task.request, place + seed)
                 for own, run in zip(runs, fast, strict=True):

@@ -227,6 +227,5 @@ class _Drafts:
         """Those of the present turn."""
 
     async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
-        """Yield the drafts of the present turn."""
         for call in self.drafted:
             yield call

@@ -94,7 +94,6 @@ class TimedWorld:
         return {"role": "assistant", "content": None, "tool_calls": made}
 
     async def run(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Return a tool's result, after its time."""
         began = monotonic()
         key = canonical_key(name, arguments)
         await asyncio.sleep(self.times.drawn(self.times.tool, key))
@@ -182,7 +181,6 @@ class Fleet:
 
     @property
     def draft_tokens(self) -> tuple[int, int]:
-        """Tokens that the predictors read and wrote."""
         each = [one for report in self.reports for one in report.predictors.values()]
         return sum(one.input_tokens for one in each), sum(one.output_tokens for one in each)
 
@@ -207,12 +205,10 @@ class Pair:
 
     @property
     def throughput_ratio(self) -> float:
-        """Speculative by plain tokens per second."""
         return self.fast.tokens_per_second / self.plain.tokens_per_second
 
     @property
     def more_tokens_per_second(self) -> float:
-        """Tokens per second that speculation adds."""
         return self.fast.tokens_per_second - self.plain.tokens_per_second
 
 

@@ -6,13 +6,124 @@ import asyncio
 import gc
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
 
+from langchain_core.messages import AIMessage
+from langchain_core.tools import tool
+
+from agentrt.calls import ToolCall
+from agentrt.drafts import DraftRequest
+from agentrt.reports.events import CallClaimed, SpeculationEvent
 from agentrt.testing import free_prediction
+from agentrt.tools.speculable import speculable
 from agentrt.turns.session import SpeculationSession
 
 from ..common.process import SideProcess
-from .overhead_turns import HISTORY, MODEL_S, TOOL_S, Side, Turn, langchain_turn, plain_turn, session_turn
+from .replayed_chat import AwaitedChat
+
+MODEL_S = 0.008  # long enough for the draft to come and its tool to run
+TOOL_S = 0.006
+HISTORY = 20  # messages that each request brings along
+_WAIT_S = 0.001
+_MOST_WAITS = 1000
+_ARGUMENTS = {"q": "a"}
+Turn = Callable[[], Awaitable[None]]
+
+
+class Side:
+    """One kind of turn: a tool, perhaps a predictor of the model's call, and what they led to."""
+
+    def __init__(self, *, speculates: bool) -> None:
+        self.name = "fixed draft"
+        self.speculates = speculates
+        self.turns = 0
+        self.claimed = 0
+        self._runs_ended = 0
+
+        async def find(q: str) -> str:
+            """Find something."""
+            await asyncio.sleep(TOOL_S)
+            self._runs_ended += 1
+            return q
+
+        self.find = find
+
+    @property
+    def counted(self) -> int:
+        """How many turns were of this kind: with a claim if it speculates."""
+        return self.claimed if self.speculates else self.turns
+
+    def speculable_find(self, wrapped: Callable[[Any], Any] = lambda function: function) -> Any:
+        """Return the tool, ``wrapped`` for a framework and declared speculable if the side speculates."""
+        found = wrapped(self.find)
+        return speculable(max_concurrency=64)(found) if self.speculates else found
+
+    async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
+        yield ToolCall("find", _ARGUMENTS)
+
+    def on_event(self, event: SpeculationEvent) -> None:
+        self.claimed += isinstance(event, CallClaimed)
+
+    async def generate(self) -> str:
+        """Take the model's time, and wait until the tool that is run speculatively meanwhile has ended.
+
+        On an idle machine it ended before; on a busy one its claim must not be a matter of luck. The wait
+        ends after ``_MOST_WAITS`` rounds of the event loop, so that a turn without a speculation shows as
+        unclaimed. Returns the id of the model's call.
+        """
+        ended, self.turns = self._runs_ended, self.turns + 1
+        await asyncio.sleep(MODEL_S)
+        for _ in range(_MOST_WAITS if self.speculates else 0):
+            if self._runs_ended > ended:
+                break
+            await asyncio.sleep(_WAIT_S)
+        return f"call_{id(self)}_{self.turns}"
+
+
+def langchain_turn(side: Side) -> Turn:
+    """Return a turn of a LangChain model and tool."""
+    from agentrt.adapters.langchain import speculate
+
+    async def reply(messages: object) -> AIMessage:
+        call = {"name": "find", "args": dict(_ARGUMENTS), "id": await side.generate(), "type": "tool_call"}
+        return AIMessage(content="", tool_calls=[call])
+
+    chat: Any = AwaitedChat(reply=reply)
+    model = speculate(chat, side, observers=[side]) if side.speculates else chat
+    history = [("user", "hi"), *[("assistant", "as I said"), ("user", "and then?")] * (HISTORY // 2)]
+    find = side.speculable_find(tool)
+    bound = model.bind_tools([find])
+
+    async def turn() -> None:
+        answer: Any = await bound.ainvoke(history)
+        await find.ainvoke({**answer.tool_calls[0], "type": "tool_call"})
+
+    return turn
+
+
+def plain_turn(side: Side) -> Turn:
+    """Return a turn of a model and a tool without a framework."""
+
+    async def turn() -> None:
+        await side.generate()
+        await side.find("a")
+
+    return turn
+
+
+def session_turn(side: Side, session: SpeculationSession) -> Turn:
+    """Return a turn in a session on the side's tool."""
+    history = [{"role": "user", "content": "and then?"}] * HISTORY
+
+    async def turn() -> None:
+        with session.turn(history, []) as turn:
+            call = ToolCall("find", _ARGUMENTS, await side.generate())
+            turn.bind([call])
+        await session.acall(call)
+
+    return turn
+
 
 _WARM = 30
 _COLLECT_EVERY = 50  # turns

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from agentrt.perfmodel import EngineTimes, EngineTurn
 
 from ..common.report import Table, spread_cells, spread_columns
-from . import tools
+from . import tasks
 from .agents import Done
 from .sides import (
     CLIENT_SIDE,
@@ -80,7 +80,7 @@ class Prediction:
     def fits(self) -> bool:
         """Whether the tool is done while the model reasons, as Eq. 6 assumes: by T, g and delta R alone."""
         reasoning = self.task.reasoning_tokens
-        return self.reasons and tools.DRAFT_S + self.task.latency_s < reasoning * self.decode_s
+        return self.reasons and tasks.DRAFT_S + self.task.latency_s < reasoning * self.decode_s
 
     @property
     def saved_s(self) -> float:
@@ -157,15 +157,15 @@ def task_figures(short: Repetition, round_trip_s: float) -> dict[str, float]:
 def _milliseconds(
     name: str,
     measured: Repetition,
-    tasks: Sequence[int],
+    numbers: Sequence[int],
     pairs: Sequence[tuple[Side, Side]],
     seconds: Callable[[Done], float],
 ) -> dict[str, float]:
-    """Return the median of what the second side of each pair saves, over ``tasks``; nothing of no tasks."""
+    """Return the median of what the second side of each pair saves, over these tasks; nothing of none."""
     saved = [
         seconds(measured.of(without)[task]) - seconds(measured.of(with_it)[task])
         for without, with_it in pairs
-        for task in tasks
+        for task in numbers
     ]
     return {name: 1000 * statistics.median(saved)} if saved else {}
 

@@ -27,8 +27,7 @@ from .figures import (
 from .overheads import overhead, round_trip_s
 from .server import BenchServer
 from .sides import CLIENT_SIDE, ENGINE_SIDE, ENGINE_SIDES, PREFIX_CACHED, SIDES, Side
-from .tasks import Task, tasks_of
-from .tools import ChancePredictor, TaskTools
+from .tasks import ChancePredictor, Task, TaskTools, tasks_of
 
 REASONING_TOKENS = 800
 LATENCIES = {"short": 0.5, "long": 3.0}

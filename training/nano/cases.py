@@ -23,7 +23,6 @@ class Case:
 
     @property
     def tools(self) -> list[dict[str, Any]]:
-        """The tools in OpenAI's shape."""
         return [tool.schema() for tool in self.dialogue.tools]
 
     def messages(self, done: int) -> list[dict[str, Any]]:

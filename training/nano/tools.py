@@ -57,7 +57,6 @@ class Tool:
     noun: str = ""
 
     def schema(self) -> dict[str, Any]:
-        """The OpenAI function schema of this tool."""
         properties: dict[str, Any] = {}
         named = [*((name, parameter.type) for parameter, name in self.parameters), *self.optional]
         for name, kind in named:

@@ -63,9 +63,9 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["engine", "--peer", "vllm=http://127.0.0.1:8000"], "bench scheduler only"),
-        (["scheduler", "--peer", "vllm"], "NAME=URL"),
-        (["scheduler", "--model", "nano", "--peer", "vllm=http://127.0.0.1:9"], "cannot be reached"),
+        (["engine", "--peer", "http://127.0.0.1:8000"], "bench scheduler only"),
+        (["scheduler", "--model", "nano", "--peer", "h:1"], "is not the address of a server"),
+        (["scheduler", "--model", "nano", "--peer", "http://127.0.0.1:9"], "cannot be reached"),
         (["engine", "--json", "FOLDER/nowhere/report.json"], "there is no folder"),
         (["engine", "--workloads", "FOLDER"], "holds no *.jsonl file"),
         (["engine", "--workloads", "FOLDER/nowhere"], "does not exist"),

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-from agentrt.bench.context.damage import largest_difference
 from agentrt.bench.context.main import restart_figures
-from agentrt.bench.context.open_runtime import Content
 from agentrt.bench.context.replay import Switch, switch_seconds
 from agentrt.bench.context.restart import Restart
 from agentrt.bench.context.storage import percent_slower
@@ -60,17 +57,6 @@ def test_medians_are_compared() -> None:
         "restart_ttft_ratio_vs_llama_cpp_restore": 1.5,
     }
     assert percent_slower([1.1, 1.2, 9.0], [1.0, 1.0, 1.0]) == pytest.approx(20.0)
-
-
-def content(*values: float) -> Content:
-    return {bytes([at]): [np.array([each, 0], np.float32).view(np.uint8)] for at, each in enumerate(values)}
-
-
-def test_the_largest_difference_of_keys_and_values_counts() -> None:
-    assert largest_difference(content(1, 2, 3), content(1, 2, 3, 4)) == 0
-    assert largest_difference(content(1, 2, 3), content(1, 2.5, 2.75)) == 0.5
-    assert largest_difference(content(1, 2), content(1)) is None, "a block that is gone is no equal block"
-    assert largest_difference({}, content(1)) is None
 
 
 def kernel(batch: int, started: float, ended: float, tokens: int) -> TracedKernel:

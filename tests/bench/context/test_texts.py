@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentrt.bench.common.bench_model import RandomWords
-from agentrt.bench.context.texts import load_texts, own_texts
-from agentrt.bench.context.traces import TASKS
+from agentrt.bench.context.traces import TASKS, load_texts, own_texts
 from agentrt.errors import WorkloadNotFoundError
 from tests.bench.workload_folder import WORKLOADS, has_workloads
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,7 @@ import pytest
 
 from agentrt.bench.common.bench_model import BenchModel, Passages, Prompts, RandomWords
 from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
-from agentrt.bench.engine import cuts as _engine_cuts
 from agentrt.bench.engine import main as engine
-from agentrt.bench.engine.cuts import ForwardPasses
 from agentrt.bench.engine.main import bandwidth_fraction, rest_between_steps, step_and_cache_bytes
 from agentrt.bench.engine.speeds import DECODE, Rates, Work, answers_of, least_ratio, words_for
 from agentrt.bench.engines.local import AgentRT
@@ -33,7 +30,6 @@ RATIOS = ("decode", "prefill", "batch8", "batch16")
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "COMPARED", ForwardPasses(chunks=2, chunk_tokens=20, decode_steps=3))
     monkeypatch.setattr(engine, "SIZES", {True: engine.Size(1, 6, 3)})
     monkeypatch.setattr(engine, "PREFILL_TOKENS", (100, 2000))
     monkeypatch.setattr(engine, "PROMPTS", 4)
@@ -47,10 +43,9 @@ def test_nano_is_measured_on_next_to_no_work() -> None:
         "greedy_equal_prompts",
         "decode_bandwidth_fraction",
         "rest_between_steps_ms",
-        "logits_max_abs_diff_cut",
     }
     figures = report.figures
-    assert (figures["greedy_equal_prompts"], figures["logits_max_abs_diff_cut"]) == (4, 0)
+    assert figures["greedy_equal_prompts"] == 4
     assert 0 < figures["decode_bandwidth_fraction"] < 1
     if sys.platform == "linux":
         # An interpreter and OpenVINO are the most of either.
@@ -71,25 +66,6 @@ def test_a_gguf_file_is_measured_beside_llama_cpp(tmp_path: Path) -> None:
         best = report.figures[f"{name}_ratio_vs_best_peer"]
         assert 0 < best <= report.figures[f"{name}_ratio_vs_openvino_genai"]
     assert len([row for row in report.tables[0].rows if row[2] == "llama_cpp"]) == 5
-
-
-def test_a_cut_that_changes_something_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    import openvino as ov
-    import openvino.opset15 as opset
-
-    from agentrt.runtime.heg.kernel import KernelKind
-    from agentrt.runtime.heg.partition import Partition
-
-    def shifted(partition: Partition) -> Iterator[tuple[str, dict[KernelKind, list[ov.Model]]]]:
-        (whole,) = partition.layer_segments(())
-        logits = whole.get_results()[0].input_value(0)
-        more = opset.add(logits, opset.constant(0.5, ov.Type.f32))
-        yield "wrongly", {KernelKind.LAYERS: [ov.Model([more], whole.get_parameters(), "wrong")]}
-
-    monkeypatch.setattr(_engine_cuts, "_cuts", shifted)
-    passes = ForwardPasses(chunks=1, chunk_tokens=9, decode_steps=2)
-    found = _engine_cuts.largest_difference(NANO, passes, lambda line: None)
-    assert found == {"logits_max_abs_diff_cut": pytest.approx(0.5, rel=1e-3)}
 
 
 def test_the_ratio_compares_neighbours_in_time() -> None:

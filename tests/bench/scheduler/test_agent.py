@@ -22,6 +22,7 @@ from agentrt.bench.scheduler.agent import (
     has_agent_turns,
     measure_agent_turns,
 )
+from agentrt.bench.scheduler.engines import open_engines
 from agentrt.errors import BenchPeerError
 
 pytestmark = pytest.mark.bench
@@ -75,12 +76,11 @@ def test_a_server_that_does_not_answer_is_named() -> None:
 
 def test_all_servers_answer_the_same_conversations(tiny: BenchModel) -> None:
     pytest.importorskip("xllamacpp")
-    figures, table = measure_agent_turns(tiny, 1, lambda line: None)
+    with open_engines(tiny) as engines:
+        figures, table = measure_agent_turns(engines, 1, lambda line: None)
     assert figures["agent_turn_ratio_vs_best_peer"] > 0
-    engines = ["agentrt", "openvino_genai", "llama_cpp"]
-    assert [row[:2] for row in table.rows] == [
-        (each, name) for each in ("digest", "none") for name in engines
-    ]
+    names = ["agentrt", "openvino_genai", "llama_cpp"]
+    assert [row[:2] for row in table.rows] == [(each, name) for each in ("digest", "none") for name in names]
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentrt.bench.common.bench_model import BenchModel, RandomWords
-from agentrt.bench.engines.side import Answer, Request, Run
+from agentrt.bench.engines.side import Answer, Request
 from agentrt.bench.scheduler.engines import Arrival, open_engines
 from agentrt.bench.scheduler.reactive import (
     ANSWERS,
@@ -57,18 +57,15 @@ def test_figures_are_medians_of_the_ratios_within_a_repetition() -> None:
 
 def test_a_question_comes_into_a_prefill_and_after_all_answers_have_begun() -> None:
     class Engine:
-        context_length = 10_000
-
         def __init__(self) -> None:
             self.runs: list[list[Arrival]] = []
 
-        def serve(self, arrivals: Sequence[Arrival]) -> Run:
+        def serve(self, arrivals: Sequence[Arrival]) -> tuple[Answer, ...]:
             self.runs.append(list(arrivals))
-            answer = Answer(Request("", 2), 60, 2, 0.1, 0.2)
-            return Run((answer,) * len(arrivals), 2.0)
+            return (Answer(Request("", 2), 60, 2, 0.1, 2.0),) * len(arrivals)
 
     engines: dict[str, Any] = {"agentrt": Engine(), "openvino_genai": Engine()}
-    measure_reactive(engines, 2, lambda line: None)
+    measure_reactive(engines, 10_000, 2, lambda line: None)
     first, _, alone, prefill, answers, *_ = engines["agentrt"].runs
     assert [(each.reactive, each.answer_tokens) for each in first] == [(False, 2)] * ANSWERS
     (question,) = alone
@@ -85,8 +82,9 @@ def test_a_question_comes_into_a_prefill_and_after_all_answers_have_begun() -> N
 
 
 def test_both_sides_answer_a_question_beside_their_background() -> None:
-    with open_engines(BenchModel.of("nano", "nano", RandomWords)) as engines:
-        figures, table = measure_reactive(engines, 1, lambda line: None)
+    nano = BenchModel.of("nano", "nano", RandomWords)
+    with open_engines(nano) as engines:
+        figures, table = measure_reactive(engines, nano.context_length, 1, lambda line: None)
     assert min(figures.values()) > 0
     assert [row[0] for row in table.rows] == ["agentrt", "openvino_genai"]
     assert "1638 tokens" in table.title, "nano's context has no room for 2,048"

@@ -7,7 +7,7 @@ import pytest
 from agentrt.bench.common.figures import draw
 from agentrt.bench.common.report import Seeds
 from agentrt.bench.toolcache import main as toolcache
-from agentrt.bench.toolcache import tools
+from agentrt.bench.toolcache import tasks as tools
 
 from .bfcl import write_bfcl
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from agentrt.bench.toolcache import tools
+from agentrt.bench.toolcache import tasks as tools
 from agentrt.bench.toolcache.tasks import Task
 from agentrt.calls import ToolCall
 from agentrt.drafts import DraftRequest

@@ -35,5 +35,4 @@ class AdamW:
             parameter.copy_(master)
 
     def weights(self) -> dict[str, torch.Tensor]:
-        """The master weights by the names of the network's parameters, on the CPU."""
         return {name: master.cpu() for name, master in zip(self._names, self.masters, strict=True)}

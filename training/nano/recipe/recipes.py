@@ -23,7 +23,6 @@ class NetworkConfig:
 
     @property
     def head_size(self) -> int:
-        """Width of one attention head."""
         return self.hidden_size // self.heads
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import calendar
 import datetime as dt
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 
 from .errors import ToolError
@@ -139,7 +139,7 @@ def _read(text: str) -> dt.date | None:
     return None
 
 
-def _place(short: str, names: Sequence[str]) -> int | None:
+def _place(short: str, names: Iterable[str]) -> int | None:
     """Where among ``names`` is the one that ``short`` abbreviates."""
     found = [place for place, name in enumerate(names) if name.lower().startswith(short)]
     return found[0] if len(short) >= 3 and len(found) == 1 else None

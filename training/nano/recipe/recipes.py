@@ -62,7 +62,7 @@ class Phase:
     average: bool = False
     """Whether to end with the mean of the weights that the phase began with and those it came to."""
     uses: int = 3
-    """How often each batch is trained on, with others between (:func:`.feed.repeated`)."""
+    """How often each batch is trained on, with others between (:func:`.training.repeated`)."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,8 @@ import itertools
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -73,14 +74,13 @@ class Measured(BaseModel):
     """The command line that measures the report, if that is not ``agentrt bench``."""
 
     def write(self, file: Path) -> None:
-        """Write it as JSON."""
         file.write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
     def command(self) -> str:
         """Return the command line that measures the report."""
         if self.measured_by:
             return self.measured_by
-        named = [f" --{kind} {name}" for kind, name in zip(_kinds(self.models), self.models, strict=True)]
+        named = [f" --{'draft' if place else 'model'} {name}" for place, name in enumerate(self.models)]
         named += [f" --part {part}" for part in self.parts]
         bench = self.report.bench.removesuffix(_WITH_MODELS)
         for part in reversed(self.parts):
@@ -99,10 +99,6 @@ class Measured(BaseModel):
             f"Measured by `{self.command()}` on {self.date} (UTC) at commit {self.commit}: "
             f"{self.machine()}{'' if load is None else f', load average {load[0]:.1f}'}."
         )
-
-
-def _kinds(models: Sequence[str]) -> list[str]:
-    return ["draft" if place else "model" for place in range(len(models))]
 
 
 def render(text: str, reports: Mapping[str, Measured]) -> str:
@@ -239,43 +235,40 @@ def now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%d %H:%M")
 
 
-def _measure(
-    name: str,
-    commit: str,
-    workloads: Path | None,
-    quick: bool,
-    models: Path | None,
-    folder: Path,
-    progress: Callable[[str], None],
-    pair: Sequence[str] = (),
-    parts: Sequence[str] = (),
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A bench to be run, with the main model and the draft models and the parts that it is given."""
+
+    name: str
+    models: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
+
+
+def _measure(run: _Run, commit: str, given: argparse.Namespace, folder: Path) -> None:
     """Run a bench, keep its report and draw its pictures.
 
-    Bench models measures all GGUF files in the folder ``models``, the smallest first. Benches drafting and
-    speculation can be given a ``pair`` of models, a main model and its drafts, benches context and scheduler
-    a main model; the reports of speculation and scheduler then have names of their own, as that of ``parts``
-    of a bench has.
+    Bench models measures all GGUF files in the folder ``--models``, the smallest first. Reports of given
+    models beside those of the bench's own, and those of ``parts``, have names of their own.
 
     Raises:
         ConfigurationError: bench models has no such files.
     """
-    date = now()
+    date, name = now(), run.name
     main = importlib.import_module(f"agentrt.bench.{name}.main")
-    options: dict[str, Any] = {"quick": quick, "workloads": workloads, "progress": progress}
-    if pair:
-        options["model"] = pair[0]
-    if pair[1:]:
-        options["drafts"] = pair[1:]
-    if parts:
-        options["parts"] = parts_of(name, parts)
+    options: dict[str, Any] = {"quick": given.quick, "workloads": given.workloads, "progress": _progress}
+    if run.models:
+        options["model"] = run.models[0]
+    if run.models[1:]:
+        options["drafts"] = list(run.models[1:])
+    if run.parts:
+        options["parts"] = parts_of(name, run.parts)
     report: BenchReport
-    report = main.run_all(_gguf_files(models), **options) if name == "models" else main.run(**options)
-    named = tuple(Path(each).name for each in pair)
-    kept_as = f"{report.bench}{_WITH_MODELS}" if pair and name in _ALSO_WITH_MODELS else report.bench
-    report = report.model_copy(update={"bench": "_".join((kept_as, *parts))})
+    report = main.run_all(_gguf_files(given.models), **options) if name == "models" else main.run(**options)
+    named = tuple(Path(each).name for each in run.models)
+    kept_as = f"{report.bench}{_WITH_MODELS}" if run.models and name in _ALSO_WITH_MODELS else report.bench
+    report = report.model_copy(update={"bench": "_".join((kept_as, *run.parts))})
     measured = Measured(
-        date=date, commit=commit, quick=quick, report=report, models=named, parts=tuple(parts)
+        date=date, commit=commit, quick=given.quick, report=report, models=named, parts=run.parts
     )
     measured.write(folder / f"{report.bench}.json")
     _draw(report, folder)
@@ -332,17 +325,16 @@ def main(arguments: Sequence[str]) -> None:
     try:
         # Asked for once: the pictures of the first bench are changes, too.
         commit = clean_commit() if given.benches or given.model else ""
-        pair = [given.model, *(given.draft or ())] if given.model else []
+        pair = (given.model, *(given.draft or ())) if given.model else ()
         of_bench = {"drafting": pair, "context": pair[:1]}
-        runs = [(name, of_bench.get(name, []), given.part if name in PARTS else []) for name in given.benches]
-        if pair:
-            runs += [(name, pair[:1], []) for name in _ALSO_WITH_MODELS]
-        if given.draft:
-            runs.append(("speculation", pair, []))
-        for name, given_pair, parts in runs:
-            _measure(
-                name, commit, given.workloads, given.quick, given.models, folder, _progress, given_pair, parts
-            )
+        runs = [
+            _Run(name, of_bench.get(name, ()), tuple(given.part) if name in PARTS else ())
+            for name in given.benches
+        ]
+        runs += [_Run(name, pair[:1]) for name in _ALSO_WITH_MODELS if pair]
+        runs += [_Run("speculation", pair)] if given.draft else []
+        for each in runs:
+            _measure(each, commit, given, folder)
         reports = read_reports(folder)
         for page in documents(root):
             text = page.read_text(encoding="utf-8")

@@ -82,8 +82,8 @@ def bench(
     peer: Annotated[
         list[str] | None,
         typer.Option(
-            help="A server to compare the scheduler with, as NAME=URL,PRECISION AND THREADS, where NAME is "
-            "llama_cpp or vllm. docs/scheduling-figures.md says how to start it. Can be given several times."
+            help="The URL of a vLLM server to compare the scheduler with: docs/scheduling-figures.md says "
+            "how to start it. Can be given several times."
         ),
     ] = None,
     model: Annotated[
@@ -137,11 +137,9 @@ def bench(
     options: dict[str, Any] = {}
     if peer:
         require_extra("bench")
-        from agentrt.bench.engines.endpoint import PeerAddress
-
-        options["peers"] = [PeerAddress.parse(text) for text in peer]
+        options["peers"] = peer
     if name in _BENCHES_WITH["--seeds"]:
-        from agentrt.bench.common.repetitions import Seeds
+        from agentrt.bench.common.report import Seeds
 
         options["seeds"] = Seeds(seeds, seed or 0)
     if model is not None:

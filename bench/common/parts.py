@@ -23,8 +23,6 @@ class ContextPart(enum.StrEnum):
 class SpeculationPart(enum.StrEnum):
     """A part of the speculation bench."""
 
-    NANO = "nano"
-    """Agents on the demonstration model, plain and speculating."""
     SIMULATED = "simulated"
     """Figures 5 to 7 of SpecTools in virtual time, on recorded tasks."""
     OVERHEAD = "overhead"

@@ -1,8 +1,7 @@
-"""Runs a model's pieces one after the other without an engine, for logits and performance counters."""
+"""Runs a model's pieces one after the other without an engine, for logits."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,20 +10,14 @@ if TYPE_CHECKING:
     import openvino as ov
     from numpy.typing import NDArray
 
-    from agentrt.runtime.heg.kernel import KernelKind
     from agentrt.runtime.model.directory import ModelDirectory
 
 
 class Pieces:
     """Compiled pieces that make up one model on the CPU, with a cache for one sequence."""
 
-    def __init__(
-        self, pieces: Mapping[KernelKind, Sequence[ov.Model]], properties: Mapping[str, Any], tokens: int
-    ) -> None:
-        """Compile ``pieces``, which cover the model, with a KV cache for ``tokens`` tokens.
-
-        Of several kinds, token-level groups and attentions alternate, and layers come last.
-        """
+    def __init__(self, pieces: Sequence[ov.Model], properties: Mapping[str, Any], tokens: int) -> None:
+        """Compile ``pieces``, segments of all layers, with a KV cache for ``tokens`` tokens."""
         import openvino as ov
 
         from agentrt.runtime.heg.kernel import KernelKind
@@ -32,7 +25,7 @@ class Pieces:
         from agentrt.runtime.xpu.buffers import BatchBuffers
         from agentrt.runtime.xpu.compiled import CompiledKernels
 
-        kernels = CompiledKernels(pieces, "CPU", properties)
+        kernels = CompiledKernels({KernelKind.LAYERS: pieces}, "CPU", properties)
         self.layout = KVLayout.of(kernels.models)
         """How the KV cache is laid out."""
         self._table = list(range(-(-tokens // self.layout.block_tokens)))
@@ -41,21 +34,12 @@ class Pieces:
             for cache in self.layout.caches
         }
         """The KV cache by tensor: block ``n`` has the ``n``-th tokens of the sequence."""
-        route = [
-            (kind, index)
-            for index in range(len(pieces.get(KernelKind.TOKENS, ())))
-            for kind in (KernelKind.TOKENS, KernelKind.ATTENTION)
-            if index < len(pieces[kind])
-        ]
-        route += [(KernelKind.LAYERS, index) for index in range(len(pieces[KernelKind.LAYERS]))]
-        self._inferences = [kernels.bind(kind, index, self.caches) for kind, index in route]
+        indexes = range(len(pieces))
+        self._inferences = [kernels.bind(KernelKind.LAYERS, each, self.caches) for each in indexes]
         self._buffers = BatchBuffers()
-        self.models = tuple(kernels.models)
-        """The compiled pieces."""
-        self.vocabulary_size = int(self.models[-1].outputs[0].get_partial_shape()[-1].get_length())
+        last = list(kernels.models)[-1]
+        self.vocabulary_size = int(last.outputs[0].get_partial_shape()[-1].get_length())
         """Logits of a position."""
-        self.seconds = 0.0
-        """Seconds of all inferences of the last forward pass together."""
 
     def forward(self, tokens: list[int], past: int, *, rows: int) -> NDArray[np.float32]:
         """Logits ``[rows, vocabulary]`` of the last ``rows`` of ``tokens``, which ``past`` others precede."""
@@ -73,14 +57,11 @@ class Pieces:
                 sampled_rows=list(range(count - rows, count)),
             )
         )
-        self.seconds = 0.0
         logits: NDArray[np.float32] | None = None
         for inference in self._inferences:
             inference.bind(self._buffers)
-            begun = time.perf_counter()
             inference.request.start_async(share_inputs=True)
             inference.request.wait()
-            self.seconds += time.perf_counter() - begun
             logits = inference.finish(self._buffers)
         assert logits is not None
         return logits.copy()
@@ -94,17 +75,12 @@ class Pieces:
         found: list[float] = (chosen - np.logaddexp.reduce(logits, axis=1)).tolist()
         return found, logits.argmax(axis=1).tolist()
 
-    def counters(self) -> list[ov.ProfilingInfo]:
-        """Time of each operation in the last forward pass, if the pieces were compiled with counters."""
-        return [each for inference in self._inferences for each in inference.request.get_profiling_info()]
-
 
 def open_whole(directory: ModelDirectory, properties: Mapping[str, Any], tokens: int) -> Pieces:
     """Return the whole model of a directory in one piece, with a KV cache for ``tokens`` tokens."""
-    from agentrt.runtime.heg.kernel import KernelKind
     from agentrt.runtime.heg.partition import Partition
     from agentrt.runtime.model.openvino_core import load_on_own_thread
     from agentrt.runtime.model.paged import read_paged_graph
 
-    pieces = {KernelKind.LAYERS: Partition(read_paged_graph(directory)).layer_segments(())}
+    pieces = Partition(read_paged_graph(directory)).layer_segments(())
     return load_on_own_thread(lambda: Pieces(pieces, properties, tokens))

@@ -61,7 +61,6 @@ class SideProcess:
         return self._answer()
 
     def __enter__(self) -> Self:
-        """Return the side itself."""
         return self
 
     def __exit__(

@@ -38,7 +38,6 @@ class ModelShape:
 
     @property
     def head_size(self) -> int:
-        """Width of one attention head."""
         return self.hidden // self.heads
 
     @property

@@ -1,8 +1,11 @@
-"""The result every bench returns, and its JSON file."""
+"""The result every bench returns, its JSON file, and the repetitions of a measurement."""
 
 from __future__ import annotations
 
 import os
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, FiniteFloat, model_validator
@@ -65,3 +68,32 @@ class BenchReport(BaseModel):
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Seeds:
+    """The seeds of a bench's repetitions, one each: ``count`` of them from ``first`` on.
+
+    ``count`` is None where the user has named none; the bench then takes as many as it is documented to.
+    """
+
+    count: int | None = None
+    first: int = 0
+
+    def take(self, default: int) -> range:
+        """Return the seeds, ``default`` of them if no count was given."""
+        return range(self.first, self.first + (default if self.count is None else self.count))
+
+
+def spread_columns(name: str) -> tuple[str, str, str]:
+    """Return the columns of a measurement in a table: its median, minimum and maximum."""
+    return name, f"{name} min", f"{name} max"
+
+
+def spread_cells(values: Sequence[float], digits: int) -> tuple[float, float, float]:
+    """Return median, minimum and maximum of one or more ``values``, rounded to ``digits`` digits."""
+    return (
+        round(statistics.median(values), digits),
+        round(min(values), digits),
+        round(max(values), digits),
+    )

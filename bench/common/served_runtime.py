@@ -45,7 +45,6 @@ class ServedRuntime(SideProcess):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Shut the server down, and end its process."""
         if exc is None:
             self.call("close")
         super().__exit__(exc_type, exc, traceback)
@@ -55,7 +54,6 @@ class RuntimeService:
     """The object in the process: a runtime, and its server on a thread."""
 
     def __init__(self, model: str, config: RuntimeConfig, served: ServerConfig) -> None:
-        """Open ``model`` and listen, as ``served`` says."""
         from agentrt.runtime import LocalRuntime
         from agentrt.runtime.serving.http.run import DrainingServer
         from agentrt.runtime.serving.server import bind, create_app
@@ -68,11 +66,9 @@ class RuntimeService:
         self._thread.start()
 
     def port(self) -> int:
-        """Return the server's port."""
         return int(self._listener.getsockname()[1])
 
     def close(self) -> None:
-        """Shut the server down, and close the runtime."""
         self._server.should_exit = True
         self._thread.join()
         self._stack.close()

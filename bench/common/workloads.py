@@ -16,7 +16,6 @@ from agentrt.calls import ToolCall
 from agentrt.errors import WorkloadFormatError, WorkloadNotFoundError
 
 Record = TypeVar("Record", bound=BaseModel)
-_REFERENCE = re.compile(r"\$var\d")  # to the result of an earlier call, which was not recorded
 _CHANGES = (
     r"(^|_|\.)(create|add|post|update|delete|send|remove|set|insert|upload|edit|submit|write|cancel|book"
     r"|modify|register|schedule|Buy\w*)(_|$)|^Finish$|^invalid_hallucination_function_name$"
@@ -130,38 +129,6 @@ class _Sequence(_Trace):
     tools: list[_OfferedTool] = Field(min_length=1)
 
 
-class _PlannedCall(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-    name: str
-    arguments: dict[str, Any]
-    requestor: str = "assistant"
-
-
-class _Plan(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-    id: str
-    domain: str = ""
-    messages: list[dict[str, Any]] = Field(min_length=1)
-    tools: list[dict[str, Any]] = []
-    ground_truth: list[_PlannedCall]
-
-    def trace(self) -> _Trace:
-        """Return the plan as a conversation that ends with an answer."""
-        calls = [each for each in self.ground_truth if each.requestor == "assistant"]
-        steps = [
-            _Step(
-                tool=call.name,
-                arguments=None if _REFERENCE.search(json.dumps(call.arguments)) else call.arguments,
-            )
-            for call in calls
-            if call.name != "var_result"  # NESTFUL's answer, not a call
-        ]
-        asked = "\n".join(str(message["content"]) for message in self.messages)
-        return _Trace(id=self.id, query=asked, steps=[*steps, _Step(type="reply", text="Done.")])
-
-
 @dataclass(frozen=True)
 class _Workload:
     """A benchmark's file, how it is read, and the names of its tools that only look something up."""
@@ -210,22 +177,10 @@ def _sequences(path: Path) -> Iterator[tuple[_Trace, list[dict[str, Any]]]]:
         yield record, [_schema(tool.name, dict.fromkeys(tool.params), tool.required) for tool in record.tools]
 
 
-def _plans(path: Path) -> Iterator[tuple[_Trace, list[dict[str, Any]]]]:
-    """Read requests with the calls that fulfil them, one a turn; nothing was run, so there are no results.
-
-    Where a plan has no tools beside it, they are gathered from all plans of its domain.
-    """
-    plans = list(read_records(path, _Plan))
-    domains: dict[str, list[_Trace]] = {}
-    for plan in plans:
-        domains.setdefault(plan.domain, []).append(plan.trace())
-    gathered = {domain: _gathered(traces) for domain, traces in domains.items()}
-    yield from ((plan.trace(), plan.tools or gathered[plan.domain]) for plan in plans)
-
-
-_LOOKS_UP = r"^(get|search|find|list|calculate)"
 _WORKLOADS: dict[str, _Workload] = {
-    "tau": _Workload("tau_airline_traces.jsonl", _documented_dialogues, _LOOKS_UP + "_"),
+    "tau": _Workload(
+        "tau_airline_traces.jsonl", _documented_dialogues, r"^(get|search|find|list|calculate)_"
+    ),
     "apibank": _Workload(
         "apibank_traces.jsonl",
         _dialogues,
@@ -233,8 +188,6 @@ _WORKLOADS: dict[str, _Workload] = {
         r"|^(Translate|Calculator|Wiki|Dictionary)$",
     ),
     "toolbench": _Workload("toolbench_eval_sequences.jsonl", _sequences, writes=_CHANGES),
-    "nestful": _Workload("nestful.jsonl", _plans, writes=_CHANGES),
-    "tau_plans": _Workload("tau_gold_plans.jsonl", _plans, _LOOKS_UP + "(_|$)"),
     "autodroid": _Workload("autodroid_tasks.jsonl", _dialogues, r"^tap$"),
     "swe_agent": _Workload(
         "swe_agent_traces.jsonl",

@@ -1,19 +1,23 @@
-"""What contexts in fewer bits cost a model: perplexity and the likeliest tokens (LLMS, Fig. 12)."""
+"""What contexts in fewer bits cost a model: perplexity, likeliest tokens (LLMS, Fig. 12), tool calls."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, sqrt
 from pathlib import Path
 from statistics import fmean, stdev
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 from ..common.process import SideProcess
 from ..common.report import Table
+from ..engines.local import wait_until_stored
+from ..models.bfcl import Task
 
 if TYPE_CHECKING:
+    from agentrt.runtime import LocalRuntime
     from agentrt.runtime.kv.store.chunk_files import Chunk
 
 AS_IS: Final = "as in the arena"
@@ -21,6 +25,8 @@ COMPRESSED: Final = "by density, half the bytes"
 STATIC: Final = {8: "8 bits", 4: "4 bits", 2: "2 bits"}
 RATIO: Final = 0.5
 """Bytes of compressed contexts over those at 8 bits (LLMS §4)."""
+_ANSWER_TOKENS: Final = 256
+"""Of an answer with tool calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +145,6 @@ class _Scorer:
     """The kernels of the runtime with its default settings, whose KV cache goes through a codec."""
 
     def __init__(self, model: str, window: int) -> None:
-        from tempfile import TemporaryDirectory
-
         from agentrt.runtime import LocalRuntime, RuntimeConfig
         from agentrt.runtime.kv.compression.codec import BlockCodec
         from agentrt.runtime.model.directory import open_model_directory
@@ -157,8 +161,6 @@ class _Scorer:
 
     def window(self, text: str) -> int | None:
         """Store the first half of ``text``; return the number of its window, None if it is too short."""
-        from ..engines.local import wait_until_stored
-
         half = [{"role": "user", "content": text[: len(text) // 2]}]
         tokens = self._tokens(text)
         if len(tokens) < self._window:
@@ -226,3 +228,36 @@ class _Scorer:
             cache.data.view(np.uint8).reshape(cache.shape[0], -1)[: len(window.chunks)]
             for _, cache in sorted(self._model.caches.items())
         ]
+
+
+def measure_tool_calls(
+    model: str, tasks: Mapping[str, Sequence[Task]], progress: Callable[[str], None]
+) -> float:
+    """Return by how many percentage points fewer of BFCL's tasks are solved with compressed prompts.
+
+    Every task is answered twice: with a prompt that is computed, and with one that is stored first and
+    loaded.
+    """
+    from .swappers import forget_cached, open_loading
+
+    everything = [task for group in tasks.values() for task in group]
+    plain = compressed = 0
+    with (
+        TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+        open_loading(model, Path(folder), context_compression=RATIO) as runtime,
+    ):
+        for number, task in enumerate(everything, 1):
+            progress(f"tool calls with compressed prompts, task {number} of {len(everything)}")
+            plain += _solved(runtime, task, "")
+            app = f"task {number}"
+            runtime.generate(task.messages, tools=task.tools, app=app, max_tokens=1)
+            wait_until_stored(runtime)
+            forget_cached(runtime)
+            compressed += _solved(runtime, task, app)
+    return 100 * (plain - compressed) / len(everything)
+
+
+def _solved(runtime: LocalRuntime, task: Task, app: str) -> bool:
+    options: dict[str, Any] = {"tools": task.tools, "app": app, "max_tokens": _ANSWER_TOKENS}
+    made = runtime.generate(task.messages, temperature=0, **options)
+    return task.solved_by(made.tool_calls)

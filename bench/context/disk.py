@@ -99,7 +99,6 @@ class SlowDisk(Disk):
         return content
 
     def write(self, path: Path, content: bytes, *, synced: bool = False) -> None:
-        """See :meth:`Disk.write`."""
         with self._transfer() as count:
             super().write(path, content, synced=synced)
             count(len(content))

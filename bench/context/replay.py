@@ -15,12 +15,9 @@ from agentrt.runtime import LocalRuntime
 from agentrt.runtime.kv.store.store import ContextStore
 
 from ..engines.local import wait_until_stored
-from .baseline_swapper import OnDemandSwapper, PolicySwapper
 from .disk import SlowDisk, drop_page_cache
-from .open_runtime import open_with_swapper
-from .policies import SwapPolicy
-from .texts import TaskTexts
-from .traces import Call
+from .swappers import OnDemandSwapper, PolicySwapper, SwapPolicy, open_with_swapper
+from .traces import Call, TaskTexts
 
 if TYPE_CHECKING:
     from agentrt.runtime.engine.output.generation import Generation
@@ -112,7 +109,6 @@ class _Replay:
         self._runtime.generate([{"role": "user", "content": "Hello!"}], max_tokens=2)  # so that it is warm
 
     def call(self, call: Call) -> None:
-        """Make one call."""
         called = self._called_by(call)
         prompt = self._texts.take(call.task, max(1, call.tokens - _ANSWER_TOKENS))
         wait_until_stored(self._runtime)

@@ -14,8 +14,7 @@ from ..engines.llama_cpp import LlamaCpp
 from ..engines.local import AgentRT
 from ..engines.side import EngineProcess, Messages, Request
 from .disk import drop_page_cache, read_speed
-from .texts import TaskTexts
-from .traces import TASKS
+from .traces import TASKS, TaskTexts
 
 _APP: Final = "notes"
 _QUESTION: Final = "Say it again, in fewer words."

@@ -12,8 +12,7 @@ from typing import Any, Final
 from ..engines.local import AgentRT
 from ..engines.side import EngineProcess, Request
 from .accuracy import RATIO
-from .texts import TaskTexts
-from .traces import TASKS
+from .traces import TASKS, TaskTexts
 
 _ANSWER_TOKENS: Final = 24
 _BATCH: Final = 3

@@ -11,10 +11,9 @@ from typing import Final
 
 from ..common.report import Cell, Table
 from .disk import DISKS, fast_folder
-from .policies import ABLATION, BASELINES, IN_MEMORY, OURS, VLLM_SQ, SwapPolicy
 from .replay import Setting, Switch, replay
-from .texts import TaskTexts
-from .traces import PATTERNS, draw_trace
+from .swappers import ABLATION, BASELINES, IN_MEMORY, OURS, VLLM_SQ, SwapPolicy
+from .traces import PATTERNS, TaskTexts, draw_trace
 
 Texts = Callable[[Callable[[str], int]], TaskTexts]
 Progress = Callable[[str], None]
@@ -60,12 +59,10 @@ class Replayed:
 
     @property
     def seconds(self) -> list[float]:
-        """The switching latencies."""
         return [each.seconds for each in self.switches]
 
     @property
     def mean_s(self) -> float:
-        """The mean switching latency."""
         return fmean(self.seconds)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..engines import side as engines
 from .prompt_sets import Prompt
-from .sides import Side, Vanilla
+from .sides import Vanilla
 
 if TYPE_CHECKING:
     from agentrt.runtime import LocalRuntime
@@ -78,7 +78,6 @@ class AnsweringRuntime:
 
     @property
     def runtime(self) -> LocalRuntime:
-        """The runtime itself."""
         return self._runtime
 
     def prompt_tokens(self, prompt: Prompt) -> list[int]:
@@ -86,28 +85,23 @@ class AnsweringRuntime:
         request = self._runtime._input_processor.process(prompt.messages, **_tools(prompt))
         return request.prompt_token_ids
 
-    @property
-    def vocabulary_size(self) -> int:
-        """Number of tokens of the model."""
-        return self._runtime._vocabulary_size
-
     def prefill(self, prompt: Prompt) -> float:
         """Compute a prompt into the prefix cache, where its answers find it; return the seconds it took."""
         return self.answer(Vanilla(), prompt, 1).total_s
 
-    def use(self, side: Side) -> None:
+    def use(self, side: Vanilla) -> None:
         """Draft for the requests that start from now on as ``side`` does."""
         self._selector.use(side)
         shorten: Any = _keep_all if side.verifies_all else self._shorten
         self._draft_lengths.shorten = shorten  # type: ignore[method-assign]
 
-    def answer(self, side: Side, prompt: Prompt, max_tokens: int, **options: Any) -> Answer:
+    def answer(self, side: Vanilla, prompt: Prompt, max_tokens: int, **options: Any) -> Answer:
         """Answer one prompt, greedily unless ``options`` say otherwise."""
         self.use(side)
         made = self._runtime.generate(prompt.messages, max_tokens=max_tokens, **{**_tools(prompt), **options})
         return self._answer_of(made)
 
-    def answer_all(self, side: Side, prompts: Sequence[Prompt], max_tokens: int) -> tuple[float, int]:
+    def answer_all(self, side: Vanilla, prompts: Sequence[Prompt], max_tokens: int) -> tuple[float, int]:
         """Answer all prompts at once; return the seconds until the last ended, and the number of tokens."""
         import asyncio
 
@@ -140,7 +134,7 @@ class _SideSelector:
         self._own = own
         self.use(Vanilla())
 
-    def use(self, side: Side) -> None:
+    def use(self, side: Vanilla) -> None:
         """Draft for the requests that start from now on as ``side`` does, and count anew."""
         self._side = side
         token_texts = self._own.token_texts if side.follows_grammar else None

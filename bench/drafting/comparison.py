@@ -9,15 +9,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from ..common.repetitions import spread_cells
 from ..common.report import Cell, Table
 from ..engines import side as engines
 from ..engines.llama_cpp import LlamaCpp
 from ..engines.openvino_genai import OpenVINOGenAI
 from .answering import Answer, AnsweringRuntime
-from .equal_width import sam_tokens_a_pass
 from .prompt_sets import PromptSet
-from .sides import OURS, SUFFIX_DECODING, VANILLA, BaselineSide, Side
+from .sides import OURS, SAM, SUFFIX_DECODING, VANILLA, BaselineSide, Vanilla
 
 GENAI_LOOKUP: Final = "OpenVINO GenAI prompt lookup"
 GENAI_DRAFT_MODEL: Final = "OpenVINO GenAI draft model"
@@ -39,8 +37,6 @@ class SetResult:
     calls: bool
     answers: dict[str, list[Answer]] = field(default_factory=dict)
     """By side, one for each prompt, in the same order for all."""
-    prompts: list[list[int]] = field(default_factory=list)
-    """The prompts' token ids."""
     prefill_s: float = 0.0
     """Time to compute all prompts."""
 
@@ -74,7 +70,7 @@ def open_peers(
 def compare_sides(
     runtime: AnsweringRuntime,
     sets: Sequence[PromptSet],
-    sides: Sequence[Side],
+    sides: Sequence[Vanilla],
     peers: Mapping[str, engines.EngineProcess],
     max_tokens: int,
     progress: Callable[[str], None],
@@ -90,7 +86,6 @@ def compare_sides(
         for number, prompt in enumerate(each.prompts):
             progress(f"{each.name}, prompt {number + 1} of {len(each.prompts)}")
             tokens = runtime.prompt_tokens(prompt)
-            result.prompts.append(tokens)
             result.prefill_s += runtime.prefill(prompt)
             begin = number % len(sides)
             for side in (*sides[begin:], *sides[:begin]):
@@ -103,7 +98,7 @@ def compare_sides(
     return results
 
 
-def _warm_up(runtime: AnsweringRuntime, prompts: PromptSet, sides: Sequence[Side]) -> None:
+def _warm_up(runtime: AnsweringRuntime, prompts: PromptSet, sides: Sequence[Vanilla]) -> None:
     """Verify drafts of every length: a process's first forward pass with a number of tokens takes longer."""
     prompt, every_length = prompts.prompts[0], BaselineSide("warm-up", lambda: _Descending)
     runtime.answer(every_length, prompt, _WARM_UP_TOKENS, app=_WARM_UP_APP, ignore_eos=True)
@@ -118,9 +113,6 @@ class _Descending:
         self._token = prompt[0]
         self._left = _MOST_DRAFT_TOKENS
 
-    def observe(self, verified: Sequence[int], logits: Any) -> None:
-        pass
-
     def append(self, token: int) -> None:
         pass
 
@@ -134,9 +126,6 @@ class Measured:
     """All that was measured of one model."""
 
     results: list[SetResult]
-    at_width: str
-    """Name of our side of fixed width."""
-    max_tokens: int
     identical: float = 0.0
     no_match_slowdowns: list[float] = field(default_factory=list)
     batch_ratios: list[float] = field(default_factory=list)
@@ -151,53 +140,31 @@ class Measured:
             found["tool_call_speedup"] = _ratio(calls, VANILLA)
         if all(GENAI_LOOKUP in each.answers for each in heavy):
             found["ratio_vs_openvino_prompt_lookup"] = _ratio(heavy, GENAI_LOOKUP)
-        found["accept_len_vs_sam_equal_width"] = self._acceptance_ratio(heavy)
+        found["tokens_a_pass_vs_sam"] = _tokens_a_pass(heavy, OURS) / _tokens_a_pass(heavy, SAM)
         found["speed_vs_suffix_rule"] = _ratio(heavy, SUFFIX_DECODING)
         found["slowest_set_vs_vanilla"] = min(
             each.ms_per_token(VANILLA) / each.ms_per_token(OURS) for each in self.results
         )
-        found |= {name: statistics.median(values) for name, values in self._repetitions().items()}
+        found["no_match_slowdown_pct"] = statistics.median(self.no_match_slowdowns)
+        found["batch8_drafting_ratio"] = statistics.median(self.batch_ratios)
         if self.agent_turn_ratio is not None:
             found["agent_turn_end_to_end_ratio"] = self.agent_turn_ratio
         return found
 
     def tables(self) -> tuple[Table, ...]:
-        """Return the decode times by set, the parts of a request, and the spread of the repetitions."""
-        repetitions = Table(
-            title="repetitions",
-            columns=("figure", "median", "min", "max", "repetitions"),
-            rows=tuple(
-                (figure, *spread_cells(values, 3), len(values))
-                for figure, values in self._repetitions().items()
-            ),
-        )
-        return latency_table(self.results), breakdown_table(self.results), repetitions
-
-    def _repetitions(self) -> dict[str, list[float]]:
-        return {
-            "no_match_slowdown_pct": self.no_match_slowdowns,
-            "batch8_drafting_ratio": self.batch_ratios,
-        }
-
-    def _acceptance_ratio(self, heavy: Sequence[SetResult]) -> float:
-        """Return our tokens a pass at a width over SAM's where it verifies as many draft tokens."""
-        answers = [answer for each in heavy for answer in each.answers[self.at_width]]
-        passes = max(1, sum(each.passes for each in answers))
-        apps = [
-            [
-                (prompt, answer.token_ids)
-                for prompt, answer in zip(each.prompts, each.answers[VANILLA], strict=True)
-            ]
-            for each in heavy
-        ]
-        sam = sam_tokens_a_pass(apps, self.max_tokens, sum(each.verified for each in answers) / passes)
-        return sum(each.decoded for each in answers) / passes / sam
+        """Return the decode times by set, and the parts of a request."""
+        return latency_table(self.results), breakdown_table(self.results)
 
 
 def _ratio(results: Sequence[SetResult], side: str) -> float:
     """Return our speed over that of a side: the decode times of a token, of which every set counts alike."""
     ours = sum(each.ms_per_token(OURS) for each in results)
     return sum(each.ms_per_token(side) for each in results) / ours
+
+
+def _tokens_a_pass(results: Sequence[SetResult], side: str) -> float:
+    answers = [answer for each in results for answer in each.answers[side]]
+    return sum(each.decoded for each in answers) / max(1, sum(each.passes for each in answers))
 
 
 def latency_table(results: Sequence[SetResult]) -> Table:

@@ -1,17 +1,20 @@
-"""What is measured of drafts beside the sets: where they can only cost, an agent's turns, equal tokens."""
+"""What is measured of drafts beside the sets: where they can only cost, an agent's turns, equal tokens, an
+NPU's graphs that change during prefill (sd.npu §3.2, in virtual time), and what the indexes cost."""
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from ..common.prompts import RandomWords
+from ..common.bench_model import RandomWords
 from ..common.served_runtime import EXACT
 from ..common.workloads import traced
 from .answering import DRAFTS, AnsweringRuntime
 from .prompt_sets import Prompt, PromptSet
-from .sides import OURS, VANILLA, Ours, Side, Vanilla
+from .sides import OURS, VANILLA, Ours, Vanilla
 
 BATCH: Final = 8
 _WORDS: Final = 64
@@ -21,7 +24,7 @@ _AGENTS: Final = "apibank"
 AGENTS_FILE: Final = "apibank_traces.jsonl"
 
 
-def _in_turn(number: int) -> tuple[Side, Side]:
+def _in_turn(number: int) -> tuple[Vanilla, Vanilla]:
     return (Vanilla(), Ours()) if number % 2 else (Ours(), Vanilla())
 
 
@@ -80,7 +83,7 @@ def agent_turn_ratio(
     Each side is an app of its own, with its own prefix cache and history: a turn computes what the turns
     before it have not. The conversation goes on as it was recorded, whatever the answer.
     """
-    sides: tuple[Side, Side] = (Vanilla(), Ours())
+    sides: tuple[Vanilla, Vanilla] = (Vanilla(), Ours())
     seconds, turns = dict.fromkeys((VANILLA, OURS), 0.0), 0
     several = [each for each in traced(folder)[_AGENTS] if len(each.turns) > 1]
     for chosen in several[:: max(1, len(several) // conversations)][:conversations]:
@@ -98,7 +101,7 @@ def agent_turn_ratio(
 def share_of_identical_answers(
     model: str,
     sets: Sequence[PromptSet],
-    sides: Sequence[Side],
+    sides: Sequence[Vanilla],
     max_tokens: int,
     memory_bytes: int,
     progress: Callable[[str], None],
@@ -118,3 +121,87 @@ def share_of_identical_answers(
                 side.begin_app()
                 equal.append(runtime.answer(side, prompt, max_tokens).token_ids == expected)
     return sum(equal) / max(1, len(equal))
+
+
+_MACHINE: Final = "simulated:core-ultra-5-125h"
+_SWITCHED_TOKENS: Final = 1024
+"""Tokens of the prompt of the figure: eight chunks of this NPU."""
+_SWITCHED_ANSWER: Final = 64
+
+
+def graph_switch_hidden_fraction(prompt_tokens: int = _SWITCHED_TOKENS) -> float:
+    """Return the share of the time to load all graphs for decoding during which a prompt is prefilled."""
+    from agentrt.bench.simulation.platform import simulate
+    from agentrt.bench.simulation.simulation import SimulatedRequest, Simulation
+    from agentrt.priority import Priority
+    from agentrt.runtime.heg.graph_switch import hidden_fraction
+    from agentrt.runtime.heg.kernel import StaticGraph
+    from agentrt.runtime.scheduler.policy import AGENT_XPU
+
+    platform, graph = simulate(_MACHINE, max_chunk_tokens=256, quantum_s=0.025, npu_decoding=True)
+    simulated = Simulation(platform, graph, AGENT_XPU, blocks=4096, max_batch_size=8)
+    simulated.submit(SimulatedRequest(prompt_tokens, _SWITCHED_ANSWER, Priority.REACTIVE))
+    simulated.run()
+    (output,) = simulated.outputs
+    loads = [load for load in simulated.graph_loads if load.load.graph is StaticGraph.DECODE]
+    return hidden_fraction(((load.started, load.ended) for load in loads), output.first_token)
+
+
+_INDEXED_TOKENS: Final = 32_768
+_PASSES: Final = 2000
+_ANSWER_TOKENS: Final = 200
+_VOCABULARY: Final = 32_000
+_PASSAGES: Final = 64
+_PASSAGE_TOKENS: Final = 100
+
+
+def index_costs(prompt_tokens: int = _INDEXED_TOKENS, passes: int = _PASSES) -> dict[str, float]:
+    """Draft ``passes`` times behind a text that repeats passages, as prompts with documents and tools do.
+
+    Returns the figures: the 99th percentile of the CPU times, in milliseconds, of appending a token and
+    drafting, and the MB of the index of the request and of its app's history.
+    """
+    import numpy as np
+
+    from agentrt.runtime.drafting.app_history import AppHistory
+    from agentrt.runtime.drafting.history_store import MAX_TOKENS
+    from agentrt.runtime.drafting.retrieval import RetrievalDrafter
+
+    text = _Text()
+    history = AppHistory()
+    history.restore(text.next_tokens(MAX_TOKENS))
+    while len(history.sources) < 3:  # the newest answers, those before, and those of earlier processes
+        history.add(text.next_tokens(_ANSWER_TOKENS))
+    drafter = RetrievalDrafter(text.next_tokens(prompt_tokens), prompt_tokens + passes, history)
+    drafter.draft()  # the first one builds the index of the prompt, which belongs to prefill
+    milliseconds = []
+    for token in text.next_tokens(passes):
+        began = time.thread_time()
+        drafter.append(token)
+        drafter.draft()
+        milliseconds.append((time.thread_time() - began) * 1000)
+    return {
+        "draft_ms_p99_at_32k": float(np.percentile(milliseconds, 99)),
+        "memory_overhead_mb": (drafter.memory_bytes + history.memory_bytes) / 1e6,
+    }
+
+
+class _Text:
+    """A text of passages that come again, and of as many tokens that are as frequent as words are."""
+
+    def __init__(self) -> None:
+        self._random = random.Random(0)
+        self._passages = [self._words(_PASSAGE_TOKENS) for _ in range(_PASSAGES)]
+
+    def next_tokens(self, count: int) -> list[int]:
+        """Return the next ``count`` tokens."""
+        tokens: list[int] = []
+        while len(tokens) < count:
+            length = self._random.randint(5, 40)
+            begin = self._random.randrange(_PASSAGE_TOKENS - length)
+            tokens += self._random.choice(self._passages)[begin : begin + length] + self._words(length)
+        return tokens[:count]
+
+    def _words(self, count: int) -> list[int]:
+        """Return random tokens of Zipf's distribution."""
+        return [int(_VOCABULARY ** self._random.random()) for _ in range(count)]

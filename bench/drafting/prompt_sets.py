@@ -53,17 +53,10 @@ class PromptSet:
         return bool(self.prompts and self.prompts[0].tools)
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedSets:
-    """The sets to measure."""
-
-    sets: tuple[PromptSet, ...]
-    left_out: tuple[str, ...]
-    """Why other sets are not measured."""
-
-
-def load_sets(folder: Path | None, context_heavy: int, others: int) -> LoadedSets:
-    """Load the sets of a folder of workloads and the bench's own ones.
+def load_sets(
+    folder: Path | None, context_heavy: int, others: int, progress: Callable[[str], None]
+) -> list[PromptSet]:
+    """Load the sets of a folder of workloads and the bench's own ones; ``progress`` hears what is not there.
 
     ``context_heavy`` and ``others`` are the numbers of prompts of each set of that kind.
 
@@ -71,16 +64,15 @@ def load_sets(folder: Path | None, context_heavy: int, others: int) -> LoadedSet
         WorkloadFormatError: a file cannot be read.
     """
     found: list[PromptSet] = []
-    left_out: list[str] = []
     for name, (file, heavy, load) in _FILES.items():
         if folder is None or not (folder / file).is_file():
-            left_out.append(f"{name} ({file} is not in --workloads)")
+            progress(f"{name} is left out: {file} is not in --workloads")
             continue
         prompts = load(folder, context_heavy if heavy else others)
         found.append(PromptSet(name, tuple(prompts), heavy))
     for name, texts in _own_texts().items():
         found.append(PromptSet(name, tuple(_of_user(texts[:context_heavy])), True))
-    return LoadedSets(tuple(each for each in found if each.prompts), tuple(left_out))
+    return [each for each in found if each.prompts]
 
 
 def _own_texts() -> dict[str, list[str]]:

@@ -8,24 +8,21 @@ import statistics
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from agentrt.extras import require_extra
 
-from ..common.bench_model import BenchModel, open_given_models
+from ..common.bench_model import BenchModel, Prompts, open_given_models
 from ..common.machine import describe_machine
-from ..common.prompts import Prompts
 from ..common.report import BenchReport, Table
 from ..common.served_runtime import EXACT
 from ..engines.llama_cpp import SHARED_CACHE, LlamaCpp
 from ..engines.local import OURS, AgentRT
 from ..engines.openvino_genai import OpenVINOGenAI
 from ..engines.side import EngineProcess, Messages, Request
-from .cuts import COMPARED, agreement_table, compare_cuts, largest_difference
 from .speeds import COLUMNS, DECODE, Rates, Work, answers_of, compare, least_ratio, words_for
-from .step import measure_decode_step
 
 if TYPE_CHECKING:
     from agentrt.runtime.engine.trace import TracedKernel
@@ -48,8 +45,6 @@ _PROMPT_SHARE: Final = 0.8
 """Of a model's context, for the longest prompt: its words are not counted exactly, and an answer follows."""
 DECODE_PROMPT_TOKENS: Final = 128
 BATCH_PROMPT_TOKENS: Final = 64
-STEPS: Final = 64
-"""Decode steps whose operations are timed."""
 _GENAI, _BATCHING, _LLAMA_CPP = "openvino_genai", "openvino_genai_batching", "llama_cpp"
 _VS_GENAI: Final = "_ratio_vs_openvino_genai"
 _VS_BEST: Final = "_ratio_vs_best_peer"
@@ -66,6 +61,13 @@ _TOOL: Final[dict[str, Any]] = {
         "parameters": {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]},
     },
 }
+METHOD: Final = """\
+All sides have the same OpenVINO directory (llama.cpp's server the GGUF file itself), quantise activations \
+in groups of 128, and take turns at going first, each in its own process. OpenVINO GenAI runs as \
+LLMPipeline with its defaults, and over continuous batching (256 tokens a step, split prompts, at most 16 \
+sequences, no prefix cache). A figure is the median of the ratios within a repetition, to whichever does \
+best. Peak memory is VmHWM after all of it. decode_bandwidth_fraction is what a decode step reads times \
+our steps a second, over the machine's read bandwidth, measured right behind them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,21 +75,17 @@ class Size:
     """Amount of work."""
 
     repetitions: int
-    repetitions_by_default: int
-    """Where each side has its own choice of groups; 0 leaves these rows out."""
     decode_tokens: int
     batch_tokens: int
 
 
-SIZES: dict[bool, Size] = {False: Size(11, 5, 128, 64), True: Size(3, 0, 64, 32)}
-_NANO_TIMES: Final = 4
-"""How many times as often nano is measured, whose answers take milliseconds."""
+SIZES: dict[bool, Size] = {False: Size(11, 128, 64), True: Size(3, 64, 32)}
 
 
 def run(
     *, quick: bool, workloads: Path | None, progress: Callable[[str], None], model: str = "nano"
 ) -> BenchReport:
-    """Compare greedy tokens, speed, memory and the parts of a decode step on ``model``.
+    """Compare greedy tokens, speed and memory on ``model``.
 
     ``workloads`` is not used: greedy speed does not depend on the content of the prompts.
 
@@ -95,23 +93,20 @@ def run(
         ModelNotFoundError, ModelFormatError: the model cannot be opened.
         MissingExtraError: it is a GGUF file, and the extra ``bench`` is not installed.
     """
-    machine, size = describe_machine(), SIZES[quick]
-    if model == "nano":
-        size = replace(size, repetitions=_NANO_TIMES * size.repetitions)
+    machine = describe_machine()
     found = open_given_models([model], progress)[model]
     if found.gguf is not None:
         require_extra("bench")  # llama.cpp
     progress(f"{found.title}: greedy tokens of {PROMPTS} prompts, f32")
     figures = {"greedy_equal_prompts": float(_greedy_equal_prompts(found))}
     with tempfile.TemporaryDirectory() as folder:
-        measured, tables = _measure(found, Path(folder), size, progress)
-    agreement = list(compare_cuts(found, COMPARED, progress))
+        measured, table = _measure(found, Path(folder), SIZES[quick], progress)
     return BenchReport(
         bench="engine",
         machine=machine,
-        figures={**figures, **measured, **largest_difference(agreement)},
-        tables=(*tables, agreement_table(agreement)),
-        method=_method(found, size),
+        figures={**figures, **measured},
+        tables=(table,),
+        method=METHOD,
     )
 
 
@@ -151,42 +146,57 @@ def _greedy_equal_prompts(model: BenchModel) -> int:
 
 def _measure(
     model: BenchModel, profiles: Path, size: Size, progress: Callable[[str], None]
-) -> tuple[dict[str, float], list[Table]]:
-    """Return the figures and tables of speed, memory and a decode step; profiles are kept in ``profiles``."""
+) -> tuple[dict[str, float], Table]:
+    """Return the figures of speed and memory, and the speeds; profiles are kept in ``profiles``."""
     name = model.title
-    settings = {**_SETTINGS, "profile_folder": profiles}
-    grouped = {**settings, "dynamic_quantization_group_size": GROUP}
-    progress(f"{name}: profile, then the operations of a decode step")
+    settings = {**_SETTINGS, "profile_folder": profiles, "dynamic_quantization_group_size": GROUP}
+    progress(f"{name}: profile")
     # First: a side that had to measure the profile itself would count the memory for that.
-    step = measure_decode_step(model.path, grouped, past=DECODE_PROMPT_TOKENS, steps=STEPS)
-    memory_bytes = {"memory_bytes": step.cache_bytes(CACHE_TOKENS)}
+    step_bytes, cache_bytes = step_and_cache_bytes(model.path, settings)
     names = [OURS, _GENAI, _BATCHING, *([_LLAMA_CPP] if model.gguf is not None else [])]
     progress(f"{name}: speed with dynamic quantization groups of {GROUP}")
-    with _sides(model, names, {**grouped, **memory_bytes}) as sides:
+    with _sides(model, names, {**settings, "memory_bytes": cache_bytes}) as sides:
         _warm_up(model, sides)
         work = _work(model, sides[OURS], size)
         rates = compare(sides, work, model.prompts(3), progress)
         decode = Request(model.prompts(5).take(work.decode_words), work.decode_tokens)
         rest_s = rest_between_steps(sides[OURS].call("kernels", decode))
-        fraction = bandwidth_fraction(sides[OURS], step.bytes, model.prompts(6), work)
+        fraction = bandwidth_fraction(sides[OURS], step_bytes, model.prompts(6), work)
         memory = {side: process.call("peak_memory") for side, process in sides.items()}
-    rows = [each.row(f"groups of {GROUP}") for each in rates]
-    if size.repetitions_by_default:
-        progress(f"{name}: speed with the groups of each side's choice")
-        with _sides(model, names[:3], {**settings, **memory_bytes}) as sides:
-            _warm_up(model, sides)
-            fewer = replace(work, repetitions=size.repetitions_by_default)
-            by_default = compare(sides, fewer, model.prompts(4), progress)
-        rows += [each.row("each side's choice") for each in by_default]
-    decoded = statistics.median(next(each.ours for each in rates if each.what == DECODE))
     figures = {
         **_ratios(rates, next(iter(work.prefills)), best=model.gguf is not None),
         "decode_bandwidth_fraction": fraction,
         "rest_between_steps_ms": rest_s * 1e3,
         **_memory_figures(memory),
     }
-    speeds = Table(title=f"tokens per second, {name} model", columns=COLUMNS, rows=tuple(rows))
-    return figures, [speeds, step.table(name, 1 / decoded, rest_s)]
+    rows = tuple(each.row() for each in rates)
+    return figures, Table(title=f"tokens per second, {name} model", columns=COLUMNS, rows=rows)
+
+
+def step_and_cache_bytes(path: Path, settings: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the bytes that a decode step reads, and those of a KV cache of :data:`CACHE_TOKENS` tokens.
+
+    ``settings`` are those of :class:`RuntimeConfig`. Measures the model's profile where their
+    ``profile_folder`` has none yet.
+    """
+    from agentrt.runtime import RuntimeConfig
+    from agentrt.runtime.model.directory import open_model_directory
+    from agentrt.runtime.xpu.loading import load_model
+
+    config = RuntimeConfig(**settings)
+    loaded = load_model(
+        open_model_directory(path),
+        platform=config.platform,
+        properties=config.device_properties(),
+        max_chunk_tokens=config.prefill_chunk_tokens,
+        quantum_s=config.quantum_s,
+        profile_folder=config.profile_folder,
+    )
+    loaded.platform.close()
+    profile, layout = loaded.profile, loaded.layout
+    past = profile.layers * profile.past_bytes * DECODE_PROMPT_TOKENS
+    read = profile.layers * profile.layer_bytes + profile.head_bytes + past
+    return read, -(-CACHE_TOKENS // layout.block_tokens) * layout.block_bytes
 
 
 def _ratios(rates: list[Rates], prefill: str, *, best: bool) -> dict[str, float]:
@@ -267,41 +277,4 @@ def _work(model: BenchModel, side: EngineProcess, size: Size) -> Work:
         batch_words=words_for(BATCH_PROMPT_TOKENS, side, made),
         batch_tokens=size.batch_tokens,
         batches=BATCHES,
-    )
-
-
-def _method(model: BenchModel, size: Size) -> str:
-    llama_cpp, by_default = "", ""
-    if model.gguf is not None:
-        llama_cpp = (
-            f" but llama.cpp's server (xllamacpp, {_LLAMA_CPP_SEQUENCES} sequences in one f16 cache, decode "
-            "by its own clock), which has the GGUF file itself"
-        )
-    if size.repetitions_by_default:
-        by_default = f" ({size.repetitions_by_default} with the groups of each side's choice)"
-    return (
-        f"{model.title} in the same OpenVINO directory for all sides{llama_cpp}, asked about passages of "
-        "English prose (nano: words that it knows) in its own chat template; answers go on beyond the end "
-        f"token where a number of tokens is timed. greedy_equal_prompts: of {PROMPTS} prompts, half of them "
-        "with a tool if the template takes tools, at f32 without dynamic quantization. All sides on "
-        f"OpenVINO quantise activations in groups of {GROUP}, as agentrt does by itself where a model bears "
-        "it, and leave threads and other precisions to OpenVINO. agentrt has its default configuration but "
-        f"for a KV cache of {CACHE_TOKENS:,} tokens, and cuts the model by a profile measured now. Beside "
-        "it, each in its own process, are LLMPipeline with its defaults, and openvino_genai_batching: "
-        "LLMPipeline over continuous batching with 256 tokens a step, split prompts, at most 16 sequences, "
-        f"no prefix cache and as large a cache. {size.repetitions} repetitions, the engines taking turns at "
-        f"going first{by_default}; a figure is the median of the ratios within a repetition, to whichever of "
-        "the two does better, or for *_vs_best_peer of all peers. Prompts have about the tokens that the "
-        f"table says, {DECODE_PROMPT_TOKENS} before {size.decode_tokens} decode steps and "
-        f"{BATCH_PROMPT_TOKENS} before each of {' or '.join(map(str, BATCHES))} answers of "
-        f"{size.batch_tokens}; the prefill figure is that of {prefill_tokens(model)[0]}. Peak memory is "
-        "VmHWM after all that, beside openvino_genai_batching's, or the least of all peers'. "
-        "rest_between_steps_ms is the median time of a decoded token in which no kernel of agentrt runs. "
-        "The bandwidth fraction is what a decode step reads (weights and scales as stored, keys and values) "
-        "times agentrt's steps a second, over the machine's read bandwidth, measured right behind them. The "
-        "times of operations are OpenVINO's counters, in the pieces that the runtime runs, the mean over "
-        f"{STEPS} steps; a matrix's reads are what OpenVINO keeps of it, with scales in f32. Logits are "
-        f"compared at every position of a prompt of {COMPARED.chunks * COMPARED.chunk_tokens} tokens in "
-        f"{COMPARED.chunks} chunks and of {COMPARED.decode_steps} decode steps; the figure is the largest "
-        "difference at f32, in both ways to cut."
     )

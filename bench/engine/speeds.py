@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ..common.prompts import Prompts
+from ..common.bench_model import Prompts
 from ..common.report import Cell
 from ..engines.local import OURS
 from ..engines.side import EngineProcess, Request
@@ -46,13 +46,12 @@ class Rates:
         """Median over repetitions of our rate divided by theirs; each pair was measured back to back."""
         return statistics.median(ours / theirs for ours, theirs in zip(self.ours, self.theirs, strict=True))
 
-    def row(self, settings: str) -> tuple[Cell, ...]:
-        """Return the cells under :data:`COLUMNS`."""
+    def row(self) -> tuple[Cell, ...]:
         ours, theirs = statistics.median(self.ours), statistics.median(self.theirs)
-        return (settings, self.what, round(ours, 1), self.opponent, round(theirs, 1), round(self.ratio, 3))
+        return (self.what, round(ours, 1), self.opponent, round(theirs, 1), round(self.ratio, 3))
 
 
-COLUMNS: Final = ("precision", "what", "agentrt", "beside", "its", "ratio")
+COLUMNS: Final = ("what", "agentrt", "beside", "its", "ratio")
 
 
 def answers_of(batch: int) -> str:

@@ -6,12 +6,11 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from ssl import SSLContext
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final
 
-from agentrt.errors import BenchPeerError, ConfigurationError
+from agentrt.errors import BenchPeerError
 
 from .side import Answer, Request, Run
 
@@ -22,15 +21,13 @@ _PATH: Final = "/v1/chat/completions"
 _IDLE_S: Final = 600.0
 _DELTAS: Final = ("content", "tool_calls", "reasoning_content")
 
-PeerName: TypeAlias = Literal["llama_cpp", "vllm"]
-_OWN: Final[Mapping[PeerName, Callable[[Request], dict[str, Any]]]] = {
-    "llama_cpp": lambda request: {"cache_prompt": False},
-    "vllm": lambda request: {"priority": 0 if request.reactive else 1},  # the lower, the sooner
-}
-
 
 def _service_tier(request: Request) -> dict[str, Any]:
     return {} if request.reactive else {"service_tier": "flex"}
+
+
+def _priority(request: Request) -> dict[str, Any]:
+    return {"priority": 0 if request.reactive else 1}  # the lower, the sooner
 
 
 @cache
@@ -42,7 +39,7 @@ def _ssl_context() -> SSLContext:
 
 
 class Endpoint:
-    """A server; a :class:`Side`. Its times are those of the client, HTTP included."""
+    """A server. Its times are those of the client, HTTP included."""
 
     def __init__(
         self,
@@ -51,11 +48,9 @@ class Endpoint:
         own: Callable[[Request], dict[str, Any]] = _service_tier,
         *,
         model: str | None = None,
-        context_length: int = 2**20,
     ) -> None:
         """``url`` is without ``/v1``; ``own`` returns fields of a request that only this server knows."""
         self.name: Final = name
-        self.context_length = context_length
         self._url = url
         self._fields = {} if model is None else {"model": model}
         self._own = own
@@ -71,9 +66,6 @@ class Endpoint:
             BenchPeerError: the server refuses a request, breaks off an answer, or does not answer in full.
         """
         return asyncio.run(self._stream(requests))
-
-    def close(self) -> None:
-        """See :meth:`Side.close`. The server goes on."""
 
     def connections(self) -> httpx.AsyncClient:
         """Return connections to the server, an asynchronous context manager."""
@@ -145,50 +137,25 @@ def _has_answer(choice: Mapping[str, Any]) -> bool:
     return any((choice.get("delta") or {}).get(part) for part in _DELTAS)  # it begins with one without any
 
 
-@dataclass(frozen=True, slots=True)
-class PeerAddress:
-    """Address and settings of a server that the user started."""
-
-    name: PeerName
-    url: str
-    """Without ``/v1``."""
-    computes: str
-    """Its precision and threads, which neither server tells."""
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Parse ``NAME=URL,PRECISION AND THREADS``; raise :class:`~agentrt.errors.ConfigurationError`."""
-        from agentrt.runtime.serving.http.address import server_root
-
-        name, _, rest = text.partition("=")
-        url, _, computes = rest.partition(",")
-        for known in get_args(PeerName):
-            if name == known and computes.strip():
-                root = server_root(url, "--peer", "a server", "it needs none")
-                return cls(known, str(root).rstrip("/"), computes.strip())
-        raise ConfigurationError(
-            f"--peer {text!r} cannot be read. Write NAME=URL,PRECISION AND THREADS with llama_cpp or vllm as "
-            'the name, as in "llama_cpp=http://127.0.0.1:8080,Q8_0 on 2 threads".'
-        )
-
-
-def open_peer(address: PeerAddress) -> Endpoint:
-    """Return the server at ``address``.
+def open_vllm(url: str) -> Endpoint:
+    """Return the vLLM server at ``url``, which the user started.
 
     Raises:
+        ConfigurationError: that is no URL of a server.
         BenchPeerError: it cannot be reached, or does not do the work.
     """
-    own = _OWN[address.name]
-    asked = Endpoint(address.name, address.url, own)
-    model, context_length = asyncio.run(_describe(asked))
-    peer = Endpoint(address.name, address.url, own, model=model, context_length=context_length)
+    from agentrt.runtime.serving.http.address import server_root
+
+    root = str(server_root(url, "--peer", "a server", "it needs none")).rstrip("/")
+    model = asyncio.run(_model(Endpoint("vllm", root)))
+    peer = Endpoint("vllm", root, _priority, model=model)
     # A small request of either kind: better now than after an hour that priorities are refused.
     peer.stream([Request("Hello!", 2, reactive=reactive) for reactive in (True, False)])
     return peer
 
 
-async def _describe(peer: Endpoint) -> tuple[str, int]:
-    """Return the model's name and its context length in tokens."""
+async def _model(peer: Endpoint) -> str:
+    """Return the name of the server's model."""
     import httpx
 
     from agentrt.runtime.serving.http.address import why_unreachable
@@ -196,15 +163,11 @@ async def _describe(peer: Endpoint) -> tuple[str, int]:
     try:
         async with peer.connections() as connections:
             models = (await connections.get("/v1/models")).raise_for_status().json()
-            model = models["data"][0]
-            if peer.name == "vllm":
-                return str(model["id"]), int(model["max_model_len"])
-            properties = (await connections.get("/props")).raise_for_status().json()
-            return str(model["id"]), int(properties["default_generation_settings"]["n_ctx"])
+            return str(models["data"][0]["id"])
     except httpx.HTTPStatusError as error:
         path, status = error.request.url.path, error.response.status_code
         raise peer.error(f"answers {path} with {status}") from error
     except httpx.HTTPError as error:
         raise peer.error(f"cannot be reached: {why_unreachable(error)}") from error
     except (ValueError, LookupError, TypeError) as error:
-        raise peer.error(f"does not describe itself as {peer.name} does") from error
+        raise peer.error("does not describe itself as vLLM does") from error

@@ -119,11 +119,9 @@ class LlamaCpp:
             return json.load(answer)
 
     def peak_memory(self) -> int | None:
-        """Return the peak resident bytes of this process."""
         return peak_memory_bytes()
 
     def close(self) -> None:
-        """See :meth:`Side.close`."""
         del self._server
 
 

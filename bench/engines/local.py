@@ -41,28 +41,18 @@ class AgentRT:
         """How the model is expected to write calls; None where its chat template takes no tools."""
 
     def generate(self, request: Request) -> Answer:
-        """See :meth:`Side.generate`."""
         begun = time.perf_counter()
         made = self.runtime.generate(request.messages, **_options(request))
         first_s = made.timing.time_to_first_token_s
         return _answer(request, made, first_s, time.perf_counter() - begun)
 
     def stream(self, requests: Sequence[Request]) -> Run:
-        """See :meth:`Side.stream`."""
         return asyncio.run(self._stream(requests))
 
     async def _stream(self, requests: Sequence[Request]) -> Run:
-        with self.runtime.record_trace() as trace:
-            begun = time.perf_counter()
-            answers = await asyncio.gather(*(self._one(request, begun) for request in requests))
-            elapsed_s = time.perf_counter() - begun
-        background = [kernel for kernel in trace.kernels if not kernel.reactive]
-        preemption_s = []
-        for arrived in (begun + request.at_s for request in requests if request.reactive):
-            running = next((each for each in background if each.started <= arrived < each.ended), None)
-            if running is not None:
-                preemption_s.append(running.ended - arrived)
-        return Run(tuple(answers), elapsed_s, tuple(preemption_s))
+        begun = time.perf_counter()
+        answers = await asyncio.gather(*(self._one(request, begun) for request in requests))
+        return Run(tuple(answers), time.perf_counter() - begun)
 
     async def _one(self, request: Request, begun: float) -> Answer:
         await asyncio.sleep(begun + request.at_s - time.perf_counter())
@@ -72,21 +62,17 @@ class AgentRT:
         return _answer(request, made, late + timing.time_to_first_token_s, late + timing.total_s)
 
     def kernels(self, request: Request) -> list[TracedKernel]:
-        """Return the kernels that answer a request."""
         with self.runtime.record_trace() as trace:
             self.generate(request)
         return list(trace.kernels)
 
     def prompt_tokens(self, messages: Messages) -> list[int]:
-        """Return the token ids of the rendered prompt."""
         return list(self.runtime._input_processor.process(messages).prompt_token_ids)
 
     def wait_until_stored(self) -> None:
-        """Block until the contexts of all ended requests are stored."""
         wait_until_stored(self.runtime)
 
     def peak_memory(self) -> int | None:
-        """Return the peak resident bytes of this process."""
         return peak_memory_bytes()
 
     def close(self) -> None:

@@ -78,7 +78,6 @@ class OpenVINOGenAI:
         self._tokenizer = self._pipeline.get_tokenizer()
 
     def generate(self, request: Request) -> Answer:
-        """See :meth:`Side.generate`."""
         config = self._config(request)
         begun = time.perf_counter()
         plain = isinstance(request.prompt, str)
@@ -106,11 +105,9 @@ class OpenVINOGenAI:
         return Run(tuple(answers), elapsed_s)
 
     def peak_memory(self) -> int | None:
-        """Return the peak resident bytes of this process."""
         return peak_memory_bytes()
 
     def close(self) -> None:
-        """See :meth:`Side.close`."""
         del self._pipeline
 
     def _encoded(self, request: Request) -> Any:
@@ -147,64 +144,3 @@ def generation_config(request: Request) -> Any:
     config.ignore_eos = request.ignore_eos
     config.do_sample = False
     return config
-
-
-class ContinuousBatching:
-    """``ContinuousBatchingPipeline`` without prefix cache; a :class:`Side`."""
-
-    context_length = 2**20
-
-    def __init__(self, model: str, cache_gib: int = 1) -> None:
-        """Open the OpenVINO directory ``model`` with a KV cache of this size."""
-        import openvino_genai
-
-        self._finished = openvino_genai.GenerationStatus.FINISHED
-        self._pipeline = openvino_genai.ContinuousBatchingPipeline(
-            model, continuous_batching(cache_gib), "CPU"
-        )
-        self._tokenizer = self._pipeline.get_tokenizer()
-
-    def generate(self, request: Request) -> Answer:
-        """See :meth:`Side.generate`."""
-        return self.stream([request]).answers[0]
-
-    def stream(self, requests: Sequence[Request]) -> Run:
-        """See :meth:`Side.stream`."""
-        prompts = [encode(self._tokenizer, request).input_ids for request in requests]
-        coming = sorted(range(len(requests)), key=lambda index: requests[index].at_s)
-        handles: dict[int, Any] = {}
-        first: dict[int, float] = {}
-        answers: dict[int, Answer] = {}
-        begun = time.perf_counter()
-        while len(answers) < len(requests):
-            now = time.perf_counter() - begun
-            while coming and requests[coming[0]].at_s <= now:
-                index = coming.pop(0)
-                # The handle must be kept: dropping it cancels the request.
-                config = generation_config(requests[index])
-                handles[index] = self._pipeline.add_request(index, prompts[index], config)
-            if not handles:
-                time.sleep(max(0.0, requests[coming[0]].at_s - now))
-                continue
-            self._pipeline.step()
-            now = time.perf_counter() - begun
-            for index, handle in list(handles.items()):
-                while handle.can_read():
-                    handle.read()
-                    first.setdefault(index, now)
-                if handle.get_status() == self._finished:
-                    request = requests[index]
-                    first_s, total_s = first[index] - request.at_s, now - request.at_s
-                    tokens = prompts[index].shape[1], request.max_tokens
-                    answers[index] = Answer(request, *tokens, first_s, total_s, total_s - first_s)
-                    del handles[index]
-        ordered = tuple(answers[index] for index in range(len(requests)))
-        return Run(ordered, time.perf_counter() - begun)
-
-    def peak_memory(self) -> int | None:
-        """Return the peak resident bytes of this process."""
-        return peak_memory_bytes()
-
-    def close(self) -> None:
-        """See :meth:`Side.close`."""
-        del self._pipeline

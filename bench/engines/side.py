@@ -64,7 +64,6 @@ class Answer:
 
     @property
     def token_s(self) -> float:
-        """Seconds of a token behind the first one."""
         return (self.total_s - self.first_s) / max(1, self.new_tokens - 1)
 
 
@@ -75,8 +74,6 @@ class Run:
     answers: tuple[Answer, ...]
     elapsed_s: float
     """From the beginning to the end of the last answer."""
-    preemption_s: tuple[float, ...] = ()
-    """For each reactive request that found a background kernel running: how long that went on."""
 
 
 class Side(Protocol):
@@ -99,17 +96,14 @@ class EngineProcess(SideProcess):
     """A :class:`Side` in a process of its own, which ends with the ``with`` block."""
 
     def __init__(self, make: Callable[..., object], *arguments: object) -> None:
-        """Start the process, and open what ``make(*arguments)`` returns."""
         super().__init__(make, *arguments)
         self.context_length = int(self.call("context_length"))
 
     def generate(self, request: Request) -> Answer:
-        """See :meth:`Side.generate`."""
         answer: Answer = self.call("generate", request)
         return answer
 
     def stream(self, requests: Sequence[Request]) -> Run:
-        """See :meth:`Side.stream`."""
         run: Run = self.call("stream", tuple(requests))
         return run
 

@@ -1,1 +1,1 @@
-"""The gateway bench: replicas behind a balancer, one of which is killed, before an engine that fails."""
+"""The gateway bench: what a gateway before an engine adds to an answer."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -11,27 +11,21 @@ from typing import Any, Final
 from agentrt.errors import ConfigurationError
 
 _NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
-_BUSY: Final = ("Script", "RecalcStyle", "Layout", "Task")
-"""Chromium's names of what a page's main thread does."""
 
 # Counts the pictures of the page, and the frames of the screen, at 60 a second, that passed without one. Its
 # callback runs after the page's own one, which has drawn by then, or has not.
 _WATCH: Final = """() => {
     const empty = typeof live === "undefined";
-    const page = empty ? { drawn: 0, state: { events: 0, missed: 0 } } : live;
+    const page = empty ? { drawn: 0, state: { events: 0 } } : live;
     const begun = performance.now();
-    const watched = { pictures: 0, dropped: 0, longest: 0 };
-    const { events, missed } = page.state;
+    const watched = { dropped: 0 };
+    const { events } = page.state;
     let [before, drawn] = [null, page.drawn];
     const count = (time) => {
         const pictures = empty || page.drawn > drawn ? 1 : 0;
         drawn = page.drawn;
-        if (before !== null) {
-            const passed = Math.max(1, Math.round((time - before) * 60 / 1000));
-            watched.pictures += pictures;
-            watched.dropped += passed - pictures;
-            watched.longest = Math.max(watched.longest, time - before);
-        }
+        const passed = before === null ? pictures : Math.max(1, Math.round((time - before) * 60 / 1000));
+        watched.dropped += passed - pictures;
         before = time;
         if (!watched.ended) requestAnimationFrame(count);
     };
@@ -39,7 +33,7 @@ _WATCH: Final = """() => {
     window.watched = () => {
         watched.ended = true;
         watched.seconds = (performance.now() - begun) / 1000;
-        return { ...watched, events: page.state.events - events, missed: page.state.missed - missed };
+        return { ...watched, events: page.state.events - events };
     };
 }"""
 
@@ -51,17 +45,8 @@ class Drawn:
     seconds: float
     events: int
     """Kernels, ended requests and answered calls that the page has taken in."""
-    pictures: int
-    """Frames of the screen for which the page has drawn its timeline."""
     dropped: int
-    """Frames of the screen, at 60 a second, for which it has not."""
-    longest_ms: float
-    """The longest time between two pictures."""
-    missed: int
-    """Frames of the server that it left out because the page read slowly."""
-    busy: Mapping[str, float]
-    """What the page's main thread did, in milliseconds of a second: ``Script``, ``RecalcStyle``, ``Layout``,
-    and ``Task``, which is all together."""
+    """Frames of the screen, at 60 a second, for which it has not drawn its timeline anew."""
 
 
 class LivePage:
@@ -79,39 +64,19 @@ class LivePage:
             self._page.wait_for_timeout(20)
 
     def close(self) -> None:
-        """Show nothing."""
         self._page.goto("about:blank")
 
     def watch(self, seconds: float) -> Drawn:
         """Count what the tab draws in ``seconds``. An empty one draws with each frame that it can."""
-        session = self._page.context.new_cdp_session(self._page)
-        session.send("Performance.enable")
-        before = _busy_ms(session)
         self._page.evaluate(_WATCH)
         self._page.wait_for_timeout(1000 * seconds)
         read = self._page.evaluate("watched()")
-        after = _busy_ms(session)
-        session.detach()
-        return Drawn(
-            seconds=read["seconds"],
-            events=read["events"],
-            pictures=read["pictures"],
-            dropped=read["dropped"],
-            longest_ms=read["longest"],
-            missed=read["missed"],
-            busy={name: (after[name] - before[name]) / read["seconds"] for name in _BUSY},
-        )
-
-
-def _busy_ms(session: Any) -> dict[str, float]:
-    """Return how long the main thread of a page has been busy."""
-    metrics = {each["name"]: each["value"] for each in session.send("Performance.getMetrics")["metrics"]}
-    return {name: 1000 * metrics[f"{name}Duration"] for name in _BUSY}
+        return Drawn(read["seconds"], read["events"], read["dropped"])
 
 
 @contextmanager
-def open_browser(url: str) -> Iterator[tuple[LivePage, str]]:
-    """Start a browser; yield a tab for the server at ``url``, and the browser's version.
+def open_browser(url: str) -> Iterator[LivePage]:
+    """Start a browser; yield a tab for the server at ``url``.
 
     Raises:
         ConfigurationError: there is no Chromium on this machine.
@@ -126,6 +91,6 @@ def open_browser(url: str) -> Iterator[tuple[LivePage, str]]:
         try:
             page = browser.new_page()
             page.set_viewport_size({"width": 1280, "height": 900})
-            yield LivePage(page, url), browser.version
+            yield LivePage(page, url)
         finally:
             browser.close()

@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from ..common.machine import describe_machine
-from ..common.report import BenchReport, Table
-from .browser import Drawn, LivePage, open_browser
-from .load import background, first_token_s, serve_nano
+from ..common.report import BenchReport
+from ..common.served_runtime import RuntimeService, ServedRuntime
+from ..engines.endpoint import Endpoint
+from ..engines.side import Request
+from .browser import LivePage, open_browser
 
-_PAUSE_S = 0.05
-_METHOD = """\
-The server of agentrt serve with nano, one thread, in a process of its own, and its live page in a headless \
-Chromium {version} on the same machine. Rendering: while two proactive answers are written without a \
-pause, the page is shown for {seconds:.0f} s. events_per_s_rendered are kernels, ended requests and answered \
-calls that it took in and drew; dropped_frames are frames of the screen, at 60 a second, for which it drew \
-no new picture, dropped_frames_of_an_empty_page those of an empty one beside the same load, afterwards. \
-Waiting: beside the same load, {blocks} pairs of blocks of {questions} reactive questions, one \
-block with the page open and one without; every second pair begins with the page. \
-ttft_ratio_with_page_open is the median of the pairs' ratios of medians of the time to the first token, seen \
-by the client."""
+_PAUSE_S: Final = 0.05
+_WRITERS: Final = 2
+_ANSWER_TOKENS: Final = 400
+_QUESTION_TOKENS: Final = 8
+_TEXT: Final = "The ferry leaves the harbour at noon and returns before the evening. " * 8
+METHOD: Final = """\
+The server of agentrt serve with nano, one thread, in a process of its own, and its live page in a \
+headless Chromium on the same machine. While two proactive answers are written without a pause, the page \
+is shown: events_per_s_rendered are kernels, ended requests and answered calls that it took in and drew, \
+dropped_frames frames of the screen, at 60 a second, for which it drew no new picture. \
+ttft_ratio_with_page_open is the median over pairs of blocks of reactive questions beside the same load, \
+one block with the page open and one without, of the ratios of medians of the time to the first token, \
+seen by the client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,31 +55,26 @@ def run(*, quick: bool, workloads: Path | None, progress: Callable[[str], None])
         ConfigurationError: there is no Chromium on this machine.
     """
     size = SIZES[quick]
-    with (
-        serve_nano() as url,
-        open_browser(url) as (page, version),
-        background(url),
-    ):
+    with serve_nano() as url, open_browser(url) as page, background(url):
         page.open()
         first_token_s(url, 3, _PAUSE_S)  # warms up the browser and the kernels
         drawn = page.watch(size.seconds)
-        page.close()
-        empty = page.watch(size.seconds)
-        progress(
-            f"{drawn.events / drawn.seconds:.0f} events/s, {drawn.dropped} frames dropped, "
-            f"{empty.dropped} by an empty page"
-        )
-        pairs = [_pair(url, page, size, place % 2 == 1, progress) for place in range(size.blocks)]
-    method = _METHOD.format(
-        version=version, seconds=size.seconds, blocks=size.blocks, questions=size.questions
+        progress(f"{drawn.events / drawn.seconds:.0f} events/s, {drawn.dropped} frames dropped")
+        ratios = [_ratio(url, page, size, place % 2 == 1, progress) for place in range(size.blocks)]
+    return BenchReport(
+        bench="page",
+        machine=describe_machine(),
+        figures={
+            "events_per_s_rendered": drawn.events / drawn.seconds,
+            "dropped_frames": drawn.dropped,
+            "ttft_ratio_with_page_open": statistics.median(ratios),
+        },
+        method=METHOD,
     )
-    return _report(drawn, empty, pairs, method)
 
 
-def _pair(
-    url: str, page: LivePage, size: Size, page_first: bool, progress: Callable[[str], None]
-) -> tuple[float, float]:
-    """Return the median time to the first token, in seconds, with the page and without it."""
+def _ratio(url: str, page: LivePage, size: Size, page_first: bool, progress: Callable[[str], None]) -> float:
+    """Return the median time to the first token with the page over that without it."""
     medians = {}
     for shown in (page_first, not page_first):
         page.open() if shown else page.close()
@@ -78,39 +82,52 @@ def _pair(
     progress(
         f"first token: {1e3 * medians[True]:.2f} ms with the page, {1e3 * medians[False]:.2f} ms without"
     )
-    return medians[True], medians[False]
+    return medians[True] / medians[False]
 
 
-def _report(drawn: Drawn, empty: Drawn, pairs: list[tuple[float, float]], method: str) -> BenchReport:
-    ratios = [shown / hidden for shown, hidden in pairs]
-    return BenchReport(
-        bench="page",
-        machine=describe_machine(),
-        figures={
-            "events_per_s_rendered": drawn.events / drawn.seconds,
-            "dropped_frames": drawn.dropped,
-            "dropped_frames_of_an_empty_page": empty.dropped,
-            "pictures_per_s": drawn.pictures / drawn.seconds,
-            "longest_frame_ms": drawn.longest_ms,
-            "server_frames_missed": drawn.missed,
-            "ttft_ratio_with_page_open": statistics.median(ratios),
-            "ttft_ms_with_page_open": 1e3 * statistics.median(shown for shown, _ in pairs),
-            "ttft_ms_without_page": 1e3 * statistics.median(hidden for _, hidden in pairs),
-        },
-        tables=(
-            Table(
-                title="the page's main thread, ms of each second",
-                columns=("page", "script", "style", "layout", "all"),
-                rows=tuple((name, *each.busy.values()) for name, each in (("live", drawn), ("empty", empty))),
-            ),
-            Table(
-                title="time to the first token, ms",
-                columns=("pair", "with the page", "without", "ratio"),
-                rows=tuple(
-                    (place, 1e3 * shown, 1e3 * hidden, shown / hidden)
-                    for place, (shown, hidden) in enumerate(pairs, 1)
-                ),
-            ),
-        ),
-        method=method,
-    )
+@contextmanager
+def serve_nano() -> Iterator[str]:
+    """Yield the address of ``agentrt serve``'s server with nano, for requests without a token."""
+    with ServedRuntime(_serve) as server:
+        yield f"http://127.0.0.1:{server.port}"
+
+
+def _serve() -> RuntimeService:
+    from agentrt.runtime import RuntimeConfig
+    from agentrt.runtime.serving.server import ServerConfig
+
+    # One thread, as the demo has: the other cores are the browser's.
+    return RuntimeService("nano", RuntimeConfig(threads=1), ServerConfig(port=0))
+
+
+@contextmanager
+def background(url: str) -> Iterator[None]:
+    """Have proactive answers written without a pause until the block ends."""
+    server, stop = Endpoint("agentrt", url), threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            # Answers of one length: the page is to have as much to show whatever nano says.
+            server.generate(Request(_TEXT, _ANSWER_TOKENS, reactive=False))
+
+    with ThreadPoolExecutor(_WRITERS) as threads:
+        writers = [threads.submit(write) for _ in range(_WRITERS)]
+        try:
+            yield
+        finally:
+            stop.set()
+        for writer in writers:
+            writer.result()
+
+
+def first_token_s(url: str, questions: int, pause_s: float) -> list[float]:
+    """Ask questions one after the other; return the seconds that each waits for its first token."""
+    server = Endpoint("agentrt", url)
+
+    def ask(number: int) -> float:
+        time.sleep(pause_s)
+        return server.generate(Request(f"Question {number}: {_TEXT}", _QUESTION_TOKENS)).first_s
+
+    # Not on this thread: Playwright runs an event loop on it.
+    with ThreadPoolExecutor(1) as asking:
+        return list(asking.map(ask, range(questions)))

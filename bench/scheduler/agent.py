@@ -13,14 +13,12 @@ from functools import cache
 from importlib import resources
 from typing import Any, Final
 
-from ..common.bench_model import BenchModel
-from ..common.repetitions import spread_cells, spread_columns
-from ..common.report import Cell, Table
-from ..common.texts import Texts, TokenPrompts
+from ..common.bench_model import BenchModel, TokenPrompts
+from ..common.report import Cell, Table, spread_cells, spread_columns
 from ..engines.endpoint import Endpoint
 from ..engines.local import OURS
 from ..engines.side import Answer, Request
-from .engines import SLOTS, open_servers
+from .engines import Arrival, Engine
 
 CALL_TOKENS: Final = 32
 """Of the answers before the last one: as long as a call."""
@@ -93,29 +91,27 @@ Runs = Mapping[str, Mapping[str, Sequence[AgentRun]]]
 
 
 def measure_agent_turns(
-    model: BenchModel, repetitions: int, progress: Callable[[str], None]
-) -> tuple[dict[str, float], list[Table]]:
-    """Return the figures and the tables of conversations on the servers of ``model``.
+    engines: Mapping[str, Engine], repetitions: int, progress: Callable[[str], None]
+) -> tuple[dict[str, float], Table]:
+    """Return the figure and the table of conversations on each of ``engines``.
 
     Raises:
         BenchPeerError: a server does not answer in full.
     """
-    progress(f"{model.title}: starting the servers for an agent")
-    with open_servers(model) as servers:
-        texts = {name: Texts(model, 3) for name in servers}
-        for name, server in servers.items():
-            server.generate(_digest_request(texts[name]))
-        found: dict[str, dict[str, list[AgentRun]]] = {
-            background: {name: [] for name in servers} for background in ("digest", "none")
-        }
-        for repetition in range(repetitions):
-            for name in list(servers)[:: 1 if repetition % 2 == 0 else -1]:
-                progress(f"{name}: an agent's turns, {repetition + 1}")
-                with _digesting(servers[name], texts[name]):
-                    found["digest"][name].append(converse(servers[name], 2 * repetition))
-                found["none"][name].append(converse(servers[name], 2 * repetition + 1))
+    for engine in engines.values():
+        engine.server.generate(_digest_request(engine))
+    found: dict[str, dict[str, list[AgentRun]]] = {
+        background: {name: [] for name in engines} for background in ("digest", "none")
+    }
+    for repetition in range(repetitions):
+        for name in list(engines)[:: 1 if repetition % 2 == 0 else -1]:
+            progress(f"{name}: an agent's turns, {repetition + 1}")
+            server = engines[name].server
+            with _digesting(engines[name]):
+                found["digest"][name].append(converse(server, 2 * repetition))
+            found["none"][name].append(converse(server, 2 * repetition + 1))
     ratios = _ratios(found["digest"])
-    return {"agent_turn_ratio_vs_best_peer": statistics.median(ratios)}, agent_tables(found)
+    return {"agent_turn_ratio_vs_best_peer": statistics.median(ratios)}, agent_table(found)
 
 
 def converse(server: Endpoint, number: int) -> AgentRun:
@@ -123,19 +119,19 @@ def converse(server: Endpoint, number: int) -> AgentRun:
     return AgentRun(tuple(server.generate(turn) for turn in conversation(number)))
 
 
-def _digest_request(texts: Texts, tokens: int = _DIGEST_TOKENS) -> Request:
-    return Request(texts.take(_DIGESTED_TOKENS), tokens, reactive=False)
+def _digest_request(engine: Engine, tokens: int = _DIGEST_TOKENS) -> Request:
+    return engine.request(Arrival(0.0, _DIGESTED_TOKENS, tokens, reactive=False))
 
 
 @contextmanager
-def _digesting(server: Endpoint, texts: Texts) -> Iterator[None]:
+def _digesting(engine: Engine) -> Iterator[None]:
     """Digest texts without a pause; the block begins when the first ones have been answered."""
     ended = threading.Event()
 
     def digest(begun: threading.Event, tokens: int) -> None:
         try:
             while not ended.is_set():
-                server.generate(_digest_request(texts, tokens))
+                engine.server.generate(_digest_request(engine, tokens))
                 tokens = _DIGEST_TOKENS
                 begun.set()
         finally:
@@ -167,48 +163,15 @@ def _ratios(runs: Mapping[str, Sequence[AgentRun]]) -> list[float]:
     ]
 
 
-def agent_tables(found: Runs) -> list[Table]:
-    """Return the times of conversations, and of their turns, with a digest in the background and without."""
-    totals: list[tuple[Cell, ...]] = []
-    turns: list[tuple[Cell, ...]] = []
+def agent_table(found: Runs) -> Table:
+    """Return the times of conversations, with a digest in the background and without."""
+    rows: list[tuple[Cell, ...]] = []
     for background, of_background in found.items():
         for name, runs in of_background.items():
             ratio = None if name != OURS else statistics.median(_ratios(of_background))
-            totals.append((background, name, *spread_cells([run.total_s for run in runs], 3), ratio))
-            for place, made in enumerate(zip(*(run.turns for run in runs), strict=True), 1):
-                first = spread_cells([1e3 * each.first_s for each in made], 1)
-                whole = spread_cells([each.total_s for each in made], 3)
-                turns.append((background, name, place, made[0].prompt_tokens, *first, *whole))
-    return [
-        Table(
-            title="an agent's conversation over HTTP",
-            columns=("background", "engine", *spread_columns("total s"), "ratio to the fastest peer"),
-            rows=tuple(totals),
-        ),
-        Table(
-            title="turns of an agent's conversation",
-            columns=(
-                *("background", "engine", "turn", "prompt tokens"),
-                *spread_columns("TTFT ms"),
-                *spread_columns("seconds"),
-            ),
-            rows=tuple(turns),
-        ),
-    ]
-
-
-AGENT_METHOD: Final = (
-    "An agent's conversation: three model requests with ten tools in the prompt, streamed over HTTP, with "
-    f"answers of {CALL_TOKENS} tokens and of {ANSWER_TOKENS} at the end. Behind each answer but the last "
-    "follow a call that was written beforehand and its result, so that all servers compute the same "
-    "messages. Each conversation begins with another system message: its first turn is computed, and later "
-    f"ones find the turn before in the prefix cache. Meanwhile a digest has {_DIGESTED} texts of "
-    f"{_DIGESTED_TOKENS} tokens answered at all times, {_DIGEST_TOKENS} tokens each, or there is no other "
-    "work. Every server gets the same bodies, in which the digest's say service_tier flex, and has its own "
-    "defaults: `agentrt serve` takes flex for proactive; llama.cpp's server (f16 cache, "
-    f"{SLOTS} slots in one cache, cache_prompt) and openvino_genai's continuous batching (prefix cache on, "
-    "256 tokens a step, behind a server of the bench that steps it) know no priorities. "
-    "agent_turn_ratio_vs_best_peer is the median over the repetitions of our time of a conversation beside "
-    "the digest over that of the fastest peer. The time to the first token is that of the first part that "
-    "the client gets; agentrt sends a call in bare JSON when it is whole. "
-)
+            rows.append((background, name, *spread_cells([run.total_s for run in runs], 3), ratio))
+    return Table(
+        title="an agent's conversation over HTTP",
+        columns=("background", "engine", *spread_columns("total s"), "ratio to the fastest peer"),
+        rows=tuple(rows),
+    )

@@ -1,45 +1,22 @@
-"""The engines of the scheduler bench, which serve one schedule of requests, and their servers."""
+"""The servers that the scheduler bench compares, which serve one schedule of requests over HTTP."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final
 
-from ..common.bench_model import BenchModel
-from ..common.machine import describe_machine
+from ..common.bench_model import BenchModel, Texts
 from ..common.process import SideProcess
 from ..common.served_runtime import RuntimeService, ServedRuntime
-from ..common.texts import Texts
-from ..engines.endpoint import Endpoint, PeerAddress, open_peer
+from ..engines.endpoint import Endpoint, open_vllm
 from ..engines.llama_cpp import SHARED_CACHE, LlamaCpp
-from ..engines.local import OURS, AgentRT
-from ..engines.openvino_genai import ContinuousBatching
+from ..engines.local import OURS
 from ..engines.openvino_server import OpenVINOGenAIServer
-from ..engines.side import EngineProcess, Request, Run
+from ..engines.side import Answer, EngineProcess, Request
 
-GENAI: Final = "openvino_genai"
-LLAMA_CPP: Final = "llama_cpp"
-SLOTS: Final = 4
-"""Requests at once of llama.cpp's server for the agent, as many as it has by default."""
-_SLOT_TOKENS: Final = 4096
-_BATCH_SLOTS, _BATCH_SLOT_TOKENS = 16, 2048
-"""Requests at once of all engines under the schedules."""
-_CACHE_GIB: Final = 1
-_GROUP_SIZE: Final = "DYNAMIC_QUANTIZATION_GROUP_SIZE"
-
-LLAMA_CPP_METHOD: Final = (
-    "llama.cpp's server (as xllamacpp's wheel has it) has the GGUF file itself and takes its turn under the "
-    f"same schedules, over HTTP, which is in its times: {_BATCH_SLOTS} slots in one f16 cache, without "
-    "prompt cache; it knows no priorities. "
-)
-PEERS_METHOD: Final = (
-    "Servers that the user started beside it, with the same weights and as the table says, take their turn "
-    "under the same schedules, over HTTP, which is in their times; vLLM is told priorities, llama.cpp knows "
-    "none. "
-)
+_SLOTS, _SLOT_TOKENS = 16, 4096
+"""Requests at once of llama.cpp's server, and their tokens in its one cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,74 +32,41 @@ class Arrival:
 
 
 class Engine:
-    """A side, and the texts of its requests: every engine gets the same ones, and none comes twice."""
+    """A server, and the texts of its requests: every engine gets the same ones, and none comes twice."""
 
-    def __init__(self, side: EngineProcess | Endpoint, model: BenchModel, computes: str) -> None:
-        """``computes`` is its precision and threads."""
-        self.context_length: Final = side.context_length
-        self.computes: Final = computes
-        self._side = side
+    def __init__(self, server: Endpoint, model: BenchModel) -> None:
+        self.server = server
         self._texts = Texts(model, 3)
 
-    def serve(self, arrivals: Sequence[Arrival]) -> Run:
-        """Send each request at its arrival time and wait for the last answer."""
-        return self._side.stream(
-            [
-                Request(
-                    self._texts.take(each.prompt_tokens),
-                    each.answer_tokens,
-                    at_s=each.at_s,
-                    reactive=each.reactive,
-                )
-                for each in arrivals
-            ]
-        )
+    def request(self, arrival: Arrival) -> Request:
+        text = self._texts.take(arrival.prompt_tokens)
+        return Request(text, arrival.answer_tokens, at_s=arrival.at_s, reactive=arrival.reactive)
+
+    def serve(self, arrivals: Sequence[Arrival]) -> tuple[Answer, ...]:
+        """Send each request at its arrival time; return all answers."""
+        return self.server.stream(list(map(self.request, arrivals))).answers
 
 
 @contextmanager
-def open_engines(model: BenchModel, peers: Sequence[PeerAddress] = ()) -> Iterator[dict[str, Engine]]:
-    """Yield the engines with ``model`` by name: agentrt, OpenVINO GenAI, and llama.cpp for a GGUF file.
+def open_engines(model: BenchModel, peers: Sequence[str] = ()) -> Iterator[dict[str, Engine]]:
+    """Yield servers of ``model`` by name: agentrt, OpenVINO GenAI, and llama.cpp for a GGUF file.
+
+    ``peers`` are the addresses of vLLM servers.
 
     Raises:
         BenchPeerError: one of ``peers`` does not serve the model.
     """
-    beside: dict[str, Engine] = {each.name: Engine(open_peer(each), model, each.computes) for each in peers}
-    path = str(model.path)
-    settings = {"memory_bytes": _CACHE_GIB * 2**30, "constrain_tool_calls": False}
-    with ExitStack() as stack:
-        sides = {
-            OURS: stack.enter_context(EngineProcess(AgentRT, path, settings)),
-            GENAI: stack.enter_context(EngineProcess(ContinuousBatching, path, _CACHE_GIB)),
-        }
-        engines = {
-            name: Engine(side, model, describe_precision(name, model.path)) for name, side in sides.items()
-        }
-        if model.gguf is not None and LLAMA_CPP not in beside:
-            url = stack.enter_context(_llama_cpp(model, _BATCH_SLOTS, _BATCH_SLOT_TOKENS))
-            computes = f"the file's weights, f16 KV, {describe_machine().usable_cores} threads"
-            beside[LLAMA_CPP] = Engine(open_peer(PeerAddress(LLAMA_CPP, url, computes)), model, computes)
-        yield {**engines, **beside}
-
-
-@contextmanager
-def _llama_cpp(model: BenchModel, slots: int, slot_tokens: int) -> Iterator[str]:
-    """Yield the address of llama.cpp's server for ``slots`` requests of ``slot_tokens`` tokens at once."""
-    opened = (str(model.gguf), slots * slot_tokens, slots, SHARED_CACHE)
-    with EngineProcess(LlamaCpp, *opened) as process:
-        yield str(process.call("url"))
-
-
-@contextmanager
-def open_servers(model: BenchModel) -> Iterator[dict[str, Endpoint]]:
-    """Yield servers of ``model`` with their own defaults by name; llama.cpp's if there is a GGUF file."""
+    beside = [open_vllm(url) for url in peers]
     path = str(model.path)
     with ExitStack() as stack:
         own = stack.enter_context(ServedRuntime(_serve_runtime, path))
         genai = stack.enter_context(SideProcess(OpenVINOGenAIServer, path))
-        urls = {OURS: f"http://127.0.0.1:{own.port}", GENAI: str(genai.call("url"))}
+        urls = {OURS: f"http://127.0.0.1:{own.port}", "openvino_genai": str(genai.call("url"))}
         if model.gguf is not None:
-            urls[LLAMA_CPP] = stack.enter_context(_llama_cpp(model, SLOTS, _SLOT_TOKENS))
-        yield {name: Endpoint(name, url) for name, url in urls.items()}
+            opened = (str(model.gguf), _SLOTS * _SLOT_TOKENS, _SLOTS, SHARED_CACHE)
+            urls["llama_cpp"] = str(stack.enter_context(EngineProcess(LlamaCpp, *opened)).call("url"))
+        servers = [*(Endpoint(name, url) for name, url in urls.items()), *beside]
+        yield {server.name: Engine(server, model) for server in servers}
 
 
 def _serve_runtime(model: str) -> RuntimeService:
@@ -130,20 +74,3 @@ def _serve_runtime(model: str) -> RuntimeService:
     from agentrt.runtime.serving.server import ServerConfig
 
     return RuntimeService(model, RuntimeConfig(), ServerConfig(port=0))
-
-
-def describe_precision(name: str, model: Path) -> str:
-    """Return precision and threads of a side with ``model``: OpenVINO's defaults but for agentrt's groups."""
-    from agentrt.runtime.model.dynamic_quantization import quantization_properties
-    from agentrt.runtime.model.openvino_core import openvino_core
-
-    core: Any = openvino_core()
-    compute, cache = (
-        core.get_property("CPU", each).get_type_name()
-        for each in ("INFERENCE_PRECISION_HINT", "KV_CACHE_PRECISION")
-    )
-    group = core.get_property("CPU", _GROUP_SIZE)
-    if name == OURS:
-        graph = core.read_model(str(model / "openvino_model.xml"))
-        group = quantization_properties([graph], "CPU", {}).get(_GROUP_SIZE, group)
-    return f"{compute}, {cache} KV, groups of {group}, {describe_machine().usable_cores} threads"

@@ -52,11 +52,9 @@ class Point:
     runs: tuple[SimulatedRun, ...]
 
     def reactive_ms(self) -> list[float]:
-        """Normalized latencies of all reactive answers."""
         return [ms for run in self.runs for ms in run.reactive_ms]
 
     def proactive_ms(self) -> list[float]:
-        """Normalized latencies of all proactive answers."""
         return [ms for run in self.runs for ms in run.proactive_ms]
 
     @property
@@ -71,7 +69,6 @@ class Point:
         return statistics.median(run.busiest for run in self.runs)
 
     def row(self) -> tuple[Cell, ...]:
-        """The cells under :data:`POINT_COLUMNS`."""
         return (
             self.system,
             self.rate,
@@ -199,9 +196,6 @@ def figures_of(lengths: Lengths, alone: Sequence[Point], mixed: Sequence[Point])
     if overlaps:
         figures["sim_knee_requests_per_s"] = knee[0].rate
         figures["sim_overlap_fraction"] = statistics.median(overlaps)
-    figures["sim_reactive_answers_per_point"] = float(
-        min((len(point.reactive_ms()) for point in mixed if point.system == OURS), default=0)
-    )
     for other, suffix in ((CPU, ""), (SAME_XPUS, "_same_machine"), (GPU_ALONE, "_gpu_alone")):
         ratios = list(latency_ratios(mixed, other))
         if ratios:
@@ -213,20 +207,3 @@ def figures_of(lengths: Lengths, alone: Sequence[Point], mixed: Sequence[Point])
         if rates:
             figures[f"sim_proactive_rate_ratio{suffix}"] = statistics.geometric_mean(rates)
     return figures
-
-
-def simulated_method(sweep: Sweep) -> str:
-    """Return how the figures were found, for the report."""
-    return (
-        "Simulated: a Core Ultra 5 125H from published figures and the assumptions that its file names; "
-        f"nothing was measured on one. {len(sweep.seeds)} runs a point, each with another seed, and the same "
-        f"requests for all systems: {', '.join(SYSTEMS)}. 'Order of arrival' has agentrt's chunks, placement "
-        "and pressure tiers and lacks only priorities; batching on the CPU at the efficiency that llama.cpp "
-        "showed elsewhere stands for llama.cpp. Tables have medians and means over all answers, and the "
-        "lowest and the highest median of a seed. Latency ratios are medians over Fig. 7's points, of the "
-        "points' medians ('mean': of their means; 'max': the largest). Overlap: the share of the NPU's busy "
-        "time in which the GPU decodes, at the knee: the highest rate of Fig. 7 up to which our reactive "
-        f"latency is at most {_STEADY:g} times that at the lowest rate, and the busiest XPU is busy at most "
-        f"{_BUSY:.0%} of the time. A rate is sustained while the normalized latency is at most "
-        f"{_SUSTAINED:g} times the baseline's at the lowest rate. "
-    )

@@ -1,9 +1,8 @@
-"""The requests of the scheduler bench: lengths and arrival times."""
+"""The lengths of the scheduler bench's requests."""
 
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,27 +25,15 @@ class Lengths:
     reactive: tuple[tuple[int, int], ...]
     proactive: dict[str, tuple[tuple[int, int], ...]]
     """By kind of work."""
-    source: str
 
     def any_proactive(self) -> tuple[tuple[int, int], ...]:
-        """Lengths of all proactive kinds together."""
         return tuple(pair for pairs in self.proactive.values() for pair in pairs)
-
-    def fitting(self, most: int) -> Lengths:
-        """Return lengths for a model with a context of ``most`` tokens: longer ones are shortened."""
-
-        def fit(pairs: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-            return tuple((min(prompt, most), answer) for prompt, answer in pairs)
-
-        return Lengths(
-            fit(self.reactive), {kind: fit(pairs) for kind, pairs in self.proactive.items()}, self.source
-        )
 
 
 def recorded_lengths(folder: Path | None) -> Lengths:
     """Return lengths from the public sets found in ``folder``; typical ones without a folder."""
     if folder is None:
-        return Lengths(_REACTIVE, {"typical": _PROACTIVE}, "typical lengths")
+        return Lengths(_REACTIVE, {"typical": _PROACTIVE})
     reactive = [
         *_chats(folder / "spec_bench.jsonl"),
         *_retrieval(folder / "mtrag_un.jsonl"),
@@ -60,26 +47,7 @@ def recorded_lengths(folder: Path | None) -> Lengths:
     found = {kind: pairs for kind, pairs in proactive.items() if pairs}
     if not reactive or not found:
         return recorded_lengths(None)
-    return Lengths(tuple(reactive), found, "lengths of the public sets")
-
-
-def recorded_arrivals(folder: Path | None, count: int, rate: float, rng: random.Random) -> list[float]:
-    """``count`` arrivals at ``rate`` a second: the shape of a recorded trace rescaled, else Poisson.
-
-    The shape is a random stretch of the Azure conversation trace.
-    """
-    file = None if folder is None else folder / "trace_azure2023_conv.jsonl"
-    times = [record["t"] for record in _records(file)] if file is not None else []
-    if len(times) <= count:
-        now, arrivals = 0.0, []
-        for _ in range(count):
-            now += rng.expovariate(rate)
-            arrivals.append(now)
-        return arrivals
-    start = rng.randrange(len(times) - count)
-    stretch = times[start : start + count + 1]
-    scale = count / rate / max(stretch[-1] - stretch[0], 1e-9)
-    return [(time - stretch[0]) * scale for time in stretch[1:]]
+    return Lengths(tuple(reactive), found)
 
 
 def _records(file: Path) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The scheduler bench: reactive latency beside background load, and proactive throughput."""
+"""The scheduler bench: Agent.xpu's figures on simulated machines, or reactive latency of a given model."""
 
 from __future__ import annotations
 
@@ -12,18 +12,35 @@ from agentrt.extras import require_extra
 
 from ..common.bench_model import open_given_models
 from ..common.machine import describe_machine
-from ..common.repetitions import Seeds
-from ..common.report import BenchReport, Table
-from ..engines.endpoint import PeerAddress
-from .agent import AGENT_METHOD, has_agent_turns, measure_agent_turns
-from .engines import LLAMA_CPP_METHOD, PEERS_METHOD, open_engines
-from .figures import Sweep, figure6, figure7, figures_of, points_table, simulated_method
-from .live import LOAD, LiveSize, measure_live
+from ..common.report import BenchReport, Seeds, Table
+from .agent import has_agent_turns, measure_agent_turns
+from .engines import open_engines
+from .figures import Sweep, figure6, figure7, figures_of, points_table
 from .load import Lengths, recorded_lengths
-from .reactive import REACTIVE_METHOD, measure_reactive
-from .simulated import FEW_WAIT_LENGTHS, WAIT_LENGTHS, decision_us, measure_waits
+from .reactive import measure_reactive
+from .simulated import FEW_WAIT_LENGTHS, WAIT_LENGTHS, measure_waits
 
-_DECISIONS: Final = 300
+SIMULATED_METHOD: Final = """\
+Simulated: a Core Ultra 5 125H from published figures and the assumptions that its file names; nothing was \
+measured on one. Each seed gives all systems the same requests. 'Order of arrival' has agentrt's chunks, \
+placement and pressure tiers and lacks only priorities; batching on the CPU stands for llama.cpp. \
+sim_*_ratio are medians over Fig. 7's points of their latency by ours ('mean': of means; 'max': the \
+largest). Overlap is the share of the NPU's busy time in which the GPU decodes, at the knee: the highest \
+rate at which the reactive median is at most 1.25 times that at the lowest and the busiest XPU is busy at \
+most 95 % of the time. A rate is sustained up to twice the baseline's latency at its lowest rate. Waits: \
+until a question's first kernel, at arrivals spread over all that four background prompts of one length \
+do."""
+GIVEN_METHOD: Final = """\
+All engines are servers on this machine, and are asked over HTTP, which is in their times: `agentrt \
+serve`, OpenVINO GenAI's continuous batching (256 tokens a step, split prompts, at most 16 sequences, \
+prefix cache), for a GGUF file llama.cpp's server (f16 cache), and the vLLM of --peer. They take turns, \
+and a figure is the median of the ratios within a repetition. A question of 32 tokens before the chat \
+template is sent alone, into a background prefill of 2,048 tokens (less where the context is shorter), and \
+beside eight background answers that have all begun: reactive_ttft_* compares the time to the first token, \
+reactive_ms_per_token_* that of a token of the question's answer. An agent's conversation is three model \
+requests with ten tools, beside a digest of three texts at all times or alone; calls and results were \
+written beforehand, so that all servers compute the same messages. agentrt is told the background by \
+service_tier flex, vLLM by priorities; the others know none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +57,6 @@ class SimulatedSize:
 class GivenSize:
     """Amount of work of one run on a model that the user names."""
 
-    live: LiveSize
     reactive: int
     """Repetitions of a question beside a prefill and beside answers."""
     agents: int
@@ -51,12 +67,8 @@ _QUICK: Final = SimulatedSize(Sweep((0.05, 0.2, 0.8), (10.0,), range(3), 10, 30)
 _FULL: Final = SimulatedSize(
     Sweep((0.05, 0.1, 0.2, 0.4, 0.8), (10.0, 20.0, 40.0), range(10), 20, 60), WAIT_LENGTHS, 60
 )
-NANO: dict[bool, LiveSize] = {True: LiveSize(8, 1, 6), False: LiveSize(12, 2, 32, (1.3,))}
 SIMULATED: dict[bool, SimulatedSize] = {True: _QUICK, False: _FULL}
-GIVEN: dict[bool, GivenSize] = {
-    True: GivenSize(LiveSize(2, 1, 4, longest=300), 2, 1),
-    False: GivenSize(LiveSize(2, 2, 6, longest=800), 5, 3),
-}
+GIVEN: dict[bool, GivenSize] = {True: GivenSize(2, 1), False: GivenSize(5, 3)}
 """Sizes of the quick run, and of the full one."""
 
 
@@ -65,82 +77,56 @@ def run(
     quick: bool,
     workloads: Path | None,
     progress: Callable[[str], None],
-    peers: Sequence[PeerAddress] = (),
+    peers: Sequence[str] = (),
     seeds: Seeds | None = None,
     model: str | None = None,
 ) -> BenchReport:
-    """Measure nano on this machine, and simulated machines; or ``model``, which ``peers`` serve as well.
+    """Measure simulated machines, or ``model`` on this machine, which ``peers`` serve as well.
 
-    ``workloads`` is a folder of public sets for lengths and arrivals. ``seeds`` are those of each simulated
-    load, which is run once for each, with other requests. What is simulated does not depend on a model.
+    ``workloads`` is a folder of public sets for the simulated requests' lengths. ``seeds`` are those of each
+    simulated load, which is run once for each, with other requests.
 
     Raises:
         BenchPeerError: a peer does not serve the model. Nothing was measured.
-        ConfigurationError: two peers have one name, or there are peers and no ``model``.
+        ConfigurationError: there are peers and no ``model``.
     """
-    if len({peer.name for peer in peers}) < len(peers):
-        raise ConfigurationError("--peer has the same name twice. Give each of llama_cpp and vllm once.")
-    lengths = recorded_lengths(workloads)
     if model is not None:
-        return _run_given(model, peers, lengths, workloads, GIVEN[quick], progress)
+        return _run_given(model, peers, GIVEN[quick], progress)
     if peers:
         raise ConfigurationError("--peer serves a model. Name the same one here: --model FILE.")
     size = SIMULATED[quick]
     if seeds is not None:
         size = replace(size, sweep=replace(size.sweep, seeds=seeds.take(len(size.sweep.seeds))))
-    progress("nano: loading both sides")
-    with open_engines(open_given_models(["nano"], progress)["nano"]) as engines:
-        figures, tables = measure_live("nano", lengths, workloads, NANO[quick], engines, progress)
-    simulated, drawn = _simulate(lengths, size, progress)
-    figures |= simulated
-    for waiting in (1_000, 10_000):
-        progress(f"a decision while {waiting} wait")
-        figures[f"decision_us_p50_at_{waiting}"] = decision_us(waiting, _DECISIONS)
-    return BenchReport(
-        bench="scheduler",
-        machine=describe_machine(),
-        figures=figures,
-        tables=(*tables, *drawn),
-        method=f"{_live_method('nano', NANO[quick], lengths, '')}{simulated_method(size.sweep)}"
-        "Waits: until a question's first kernel, at arrivals spread over all that four background prompts of "
-        "one length do, prefill and decode; the longest kernel is the background's. Decisions: the median "
-        "while so many requests wait, on that simulated machine.",
-    )
-
-
-def _run_given(
-    name: str,
-    peers: Sequence[PeerAddress],
-    lengths: Lengths,
-    workloads: Path | None,
-    size: GivenSize,
-    progress: Callable[[str], None],
-) -> BenchReport:
-    """Measure the model that the user names so."""
-    model = open_given_models([name], progress)[name]
-    if model.gguf is not None:
-        require_extra("bench")  # llama.cpp
-    progress(f"{model.title}: loading all sides")
-    with open_engines(model, peers) as engines:
-        figures, tables = measure_live(model.title, lengths, workloads, size.live, engines, progress)
-        questions, table = measure_reactive(engines, size.reactive, progress)
-    figures |= questions
-    tables.append(table)
-    agent = model.gguf is not None and has_agent_turns(model)
-    if agent:
-        ratio, found = measure_agent_turns(model, size.agents, progress)
-        figures |= ratio
-        tables += found
-    beside = (PEERS_METHOD if peers else "") + (LLAMA_CPP_METHOD if model.gguf is not None else "")
+    figures, tables = _simulate(recorded_lengths(workloads), size, progress)
     return BenchReport(
         bench="scheduler",
         machine=describe_machine(),
         figures=figures,
         tables=tuple(tables),
-        method=f"{_live_method(model.title, size.live, lengths, beside)}The user and the "
-        "background ask about passages of English prose in the model's chat template. The simulated figures "
-        f"(sim_*, decision_us_*) are left out: they do not depend on the model. {REACTIVE_METHOD}"
-        f"{AGENT_METHOD if agent else ''}",
+        method=SIMULATED_METHOD,
+    )
+
+
+def _run_given(
+    name: str, peers: Sequence[str], size: GivenSize, progress: Callable[[str], None]
+) -> BenchReport:
+    """Measure the model that the user names so."""
+    require_extra("bench")  # the servers, and llama.cpp
+    model = open_given_models([name], progress)[name]
+    progress(f"{model.title}: loading all sides")
+    with open_engines(model, peers) as engines:
+        figures, table = measure_reactive(engines, model.context_length, size.reactive, progress)
+        tables = [table]
+        if model.gguf is not None and has_agent_turns(model):
+            ratio, table = measure_agent_turns(engines, size.agents, progress)
+            figures |= ratio
+            tables.append(table)
+    return BenchReport(
+        bench="scheduler",
+        machine=describe_machine(),
+        figures=figures,
+        tables=tuple(tables),
+        method=GIVEN_METHOD,
     )
 
 
@@ -158,21 +144,3 @@ def _simulate(
         points_table("Fig. 6 of Agent.xpu, simulated: proactive work only", alone),
         points_table("Fig. 7 of Agent.xpu, simulated: proactive work and a user", mixed),
     ]
-
-
-def _live_method(model: str, size: LiveSize, lengths: Lengths, beside: str) -> str:
-    """Return how the model was measured live; ``beside`` is about engines beside the two."""
-    return (
-        f"Live: {model} on this machine, agentrt and openvino_genai's "
-        "ContinuousBatchingPipeline (256 tokens a step, split prompts, at most 16 sequences, no "
-        "prefix cache) in a process each, both with OpenVINO's own precisions and threads, in turns, "
-        f"the other one idle. A schedule of proactive requests ({LOAD:.0%} of the machine) and of a "
-        "user who asks one thing after another, each when the answer before is there and thought over "
-        f"({size.users} questions, {size.repetitions} rounds), {lengths.source}; arrivals of the "
-        "background in the shape of the Azure conversation trace "
-        "where the workloads folder has it, else Poisson. Times count from when a request was meant "
-        f"to arrive. {beside}"
-        "'Over unloaded' compares each question with the same one on the idle engine. "
-        "Preemption: what was left of the background kernel that ran when a question came. "
-        f"Throughput: {size.backlog} proactive requests at once, to the last answer. "
-    )

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ..common.repetitions import spread_cells, spread_columns
-from ..common.report import Cell, Table
+from ..common.report import Cell, Table, spread_cells, spread_columns
 from ..engines.local import OURS
 from ..engines.side import Answer
 from .engines import Arrival, Engine
@@ -41,11 +40,10 @@ class Answered:
 
 
 def measure_reactive(
-    engines: Mapping[str, Engine], repetitions: int, progress: Callable[[str], None]
+    engines: Mapping[str, Engine], context_length: int, repetitions: int, progress: Callable[[str], None]
 ) -> tuple[dict[str, float], Table]:
     """Return the figures, and the table of all ``engines`` by name, of which one is :data:`OURS`."""
-    longest = min(engine.context_length for engine in engines.values())
-    prefill_tokens = min(PREFILL_TOKENS, int(_PROMPT_SHARE * longest))
+    prefill_tokens = min(PREFILL_TOKENS, int(_PROMPT_SHARE * context_length))
     # The second time, when the engine is warm.
     begin = {name: [_first_tokens_s(engine) for _ in range(2)][1] for name, engine in engines.items()}
     found: dict[str, list[Answered]] = {name: [] for name in engines}
@@ -67,13 +65,13 @@ def measure_reactive(
 def _ask(engine: Engine, background: Sequence[Arrival], at_s: float) -> Answer:
     """Ask the question beside the background."""
     question = Arrival(at_s, QUESTION_TOKENS, _ANSWER_TOKENS, True)
-    return engine.serve([*background, question]).answers[-1]
+    return engine.serve([*background, question])[-1]
 
 
 def _first_tokens_s(engine: Engine) -> float:
     """Return the time in which the background answers have begun."""
     begun = engine.serve([Arrival(0.0, _ANSWERED_PROMPT_TOKENS, 2, False)] * ANSWERS)
-    return _BEGUN_SHARE * begun.elapsed_s
+    return _BEGUN_SHARE * max(each.total_s for each in begun)
 
 
 def reactive_figures(found: Mapping[str, Sequence[Answered]]) -> dict[str, float]:
@@ -119,16 +117,3 @@ def reactive_table(found: Mapping[str, Sequence[Answered]], prefill_tokens: int)
         ),
         rows=tuple(rows),
     )
-
-
-REACTIVE_METHOD: Final = (
-    f"A question of {QUESTION_TOKENS} tokens before the chat template is sent alone, into a background "
-    f"prefill of {PREFILL_TOKENS} tokens (less where the context is shorter) that began some "
-    f"{1e3 * _BEGUN_S:.0f} ms before, and beside {ANSWERS} background answers of {_ANSWERED_TOKENS} "
-    "tokens that have all begun. The engines take turns, and a figure is the median of the ratios within a "
-    "repetition: "
-    "reactive_ttft_beside_prefill_ratio_vs_* is their time to the first token over ours, "
-    "reactive_ttft_over_alone ours beside the prefill over ours alone, and "
-    f"reactive_ms_per_token_beside_{ANSWERS}_ratio our time a token of the question's answer "
-    f"({_ANSWER_TOKENS} tokens) beside the answers over that alone. "
-)

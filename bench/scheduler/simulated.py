@@ -1,10 +1,8 @@
-"""Simulated machines: runs under load, Agent.xpu's Figure 4, waits of questions, the cost of a decision."""
+"""Simulated machines: runs under load, Agent.xpu's Figure 4, waits of questions."""
 
 from __future__ import annotations
 
 import random
-import statistics
-import time
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -211,29 +209,3 @@ def _wait(tokens: int, at: float, question: int) -> float:
     while not (kernels := [kernel for kernel in simulated.trace.kernels if kernel.reactive]):
         simulated.clock.advance()
     return kernels[0].started - at
-
-
-def decision_us(waiting: int, decisions: int) -> float:
-    """Return the median microseconds of a scheduling decision with ``waiting`` requests queued."""
-    from agentrt.bench.simulation.simulation import SimulatedRequest
-    from agentrt.priority import Priority
-
-    simulated = simulation(*SYSTEMS[OURS])
-    rng = random.Random(5)
-    for _ in range(waiting):
-        simulated.submit(SimulatedRequest(rng.randint(30, 900), 40, rng.choice(list(Priority))))
-    took: list[float] = []
-    schedule = simulated.scheduler.schedule
-
-    def timed(now: float) -> object:
-        begun = time.perf_counter()
-        decisions = schedule(now)
-        took.append(time.perf_counter() - begun)
-        return decisions
-
-    simulated.scheduler.schedule = timed  # type: ignore[method-assign, assignment]
-    simulated.run(until=0.0)
-    took.clear()
-    while len(took) < decisions and simulated.clock.advance():
-        pass
-    return 1e6 * statistics.median(took)

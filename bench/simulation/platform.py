@@ -35,7 +35,6 @@ class VirtualClock:
     """A clock that only :meth:`advance` and :meth:`advance_to` move. Not thread-safe."""
 
     def __init__(self) -> None:
-        """Start at 0 without events."""
         self.now = 0.0
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
@@ -149,7 +148,6 @@ class SimulatedXPU:
 
     @property
     def role(self) -> Role:
-        """See :attr:`XPU.role`."""
         return self._role
 
     def submit(self, kernel: Kernel, context: BatchContext, on_done: Callable[[KernelDone], None]) -> None:
@@ -193,7 +191,7 @@ class SimulatedXPU:
         """See :meth:`XPU.interrupt`. Does nothing: no time passes while a kernel runs."""
 
     def allow_kernels(self) -> None:
-        """See :meth:`XPU.allow_kernels`."""
+        pass
 
     def load(self, load: GraphLoad, on_done: Callable[[GraphLoaded], None]) -> None:
         """See :meth:`XPU.load`. Takes its estimated time, longer where it shares the memory."""
@@ -217,7 +215,6 @@ class SimulatedXPU:
         self.rebuilds += 1
 
     def close(self) -> None:
-        """See :meth:`XPU.close`."""
         self._stop_running()
         if self._loading is not None:
             self._memory.stop(self._loading)
@@ -241,16 +238,13 @@ class SimulatedPlatform:
 
     @property
     def name(self) -> str:
-        """See :attr:`Platform.name`."""
         return self._name
 
     @property
     def xpus(self) -> Mapping[Role, SimulatedXPU]:
-        """See :attr:`Platform.xpus`."""
         return self._xpus
 
     def now(self) -> float:
-        """See :meth:`Platform.now`."""
         return self.clock.now
 
     def release(self, context: BatchContext) -> None:
@@ -260,7 +254,6 @@ class SimulatedPlatform:
         """See :meth:`Platform.reclaim`. Does nothing: kernels have no memory."""
 
     def close(self) -> None:
-        """See :meth:`Platform.close`."""
         for xpu in self._xpus.values():
             xpu.close()
 

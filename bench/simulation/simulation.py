@@ -45,7 +45,6 @@ class SimulatedOutput:
 
     @property
     def time_to_first_token_s(self) -> float:
-        """Seconds from arrival to the first token."""
         return self.first_token - self.arrived
 
     @property

@@ -36,7 +36,6 @@ class AgentRun:
 
     @property
     def answer(self) -> str:
-        """Text of the last message."""
         return str(self.transcript[-1][1])
 
 

@@ -49,10 +49,8 @@ class _Record(BaseModel):
     turns: list[_Turn]
 
 
-def agent_tasks(
-    workloads: Path | None, count: int, *, calls: int = 4, seed: int | str = 0
-) -> tuple[str, list[Task]]:
-    """Return the source of the tasks, and ``count`` of them with at most ``calls`` calls each.
+def agent_tasks(workloads: Path | None, count: int, *, calls: int = 4, seed: int | str = 0) -> list[Task]:
+    """Return ``count`` tasks with at most ``calls`` calls each.
 
     They are BFCL's multi-turn tasks in the folder ``workloads``, of which ``seed`` selects; without a folder
     they are synthetic.
@@ -62,7 +60,7 @@ def agent_tasks(
         WorkloadFormatError: a line cannot be read.
     """
     if workloads is None:
-        return "made-up look-up tasks", [_made_up(number, calls) for number in range(count)]
+        return [_made_up(number, calls) for number in range(count)]
     tasks = []
     for record in read_records(workloads / _FILE, _Record):
         made = [call for turn in record.turns for call in turn.ground_truth][:calls]
@@ -75,7 +73,7 @@ def agent_tasks(
             f"{workloads / _FILE} has {len(tasks)} tasks of {calls} calls, and {count} are needed. "
             "Name the folder in which the whole file lies."
         )
-    return "BFCL multi-turn tasks", random.Random(seed).sample(tasks, count)
+    return random.Random(seed).sample(tasks, count)
 
 
 def tools_of(tasks: Sequence[Task]) -> list[str]:

@@ -14,10 +14,8 @@ from dataclasses import dataclass, field, replace
 from agentrt.config import SpeculationConfig, TurnAhead
 from agentrt.perfmodel import TurnTimes
 
-from ..common.repetitions import spread_cells, spread_columns
-from ..common.report import Cell, Table
+from ..common.report import Cell, Table, spread_cells, spread_columns
 from .agent_tasks import Task
-from .prices import Tokens, added_cost_pct, dollars_per_100_turns
 from .timed_agents import Pair, Setup, Times, hands, is_right, run_fleet
 
 GENERATION = 2.0  # seconds of a turn of the model, before scaling; the paper's model takes 2.0 to 2.5
@@ -28,20 +26,23 @@ SAMPLES = (1, 3, 5, 7, 9)
 LATENCIES = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0)
 AGENTS = (1, 8, 32)
 _MAIN_TOKENS = (1200, 400)  # of a turn of the main model, reasoning included
-METHOD = (
-    "Simulated drafts: {source} as looping agents with one call a turn, on a model and tools that take set "
-    "times (G 2 s, g 0.2 s, T 0 to 3 s, all times {scale:g}, for any number of agents; G and T normally "
-    "distributed with a spread of 0 or 20 %), and a predictor that knows the tasks and each of whose samples "
-    "is right with a set chance. Each measurement is repeated with {seeds} seed(s), interleaved; tables have "
-    "median, minimum and maximum over them, figures the median. Time saved and tokens per second are means "
-    "over the agents of those of each (SpecTools §5). model_attainment is the seconds saved by the seconds "
-    "Eq. 2 would save at the measured G and T and the set g if all right drafts were claimed, summed over "
-    "T/G of 0.5 to 2. alpha0_slowdown_pct has drafts that are never right. turn_ahead_speedup is plain by "
-    "speculative time at T = G with right drafts of a predictor that needs no results and model requests "
-    "sent up to 4 turns ahead. throughput_mN_ratio is tokens per second with N agents at once, speculative "
-    "by plain, {each} task(s) an agent (the paper: 32). Costs take 1200 tokens in and 400 out for a turn of "
-    "the main model, four characters a token, and the prices of {prices}."
-)
+METHOD = """\
+Simulated drafts: tasks as looping agents with one call a turn, on a model and tools that take set times \
+(G 2 s, g 0.2 s, T 0 to 3 s, scaled; G and T normally distributed with a spread of 0 or 20 %), and a \
+predictor that knows the tasks and each of whose samples is right with a set chance. Measurements are \
+repeated with each seed, interleaved; figures are medians. Time saved and tokens per second are means over \
+the agents of those of each (SpecTools §5). model_attainment is the seconds saved by those that Eq. 2 \
+would save at the measured G and T if all right drafts were claimed, over T/G of 0.5 to 2. \
+throughput_mN_ratio is tokens per second with N agents at once, speculative by plain. Costs take 1200 \
+tokens in and 400 out for a turn of the main model, and list prices of gpt-5 and gpt-5-nano of November \
+2025."""
+# Dollars per million tokens read and written: OpenAI's list prices of gpt-5 and gpt-5-nano, November 2025.
+_MAIN_PRICE = (1.25, 10.0)
+_DRAFT_PRICE = (0.05, 0.40)
+
+Tokens = tuple[float, float]
+"""Tokens that a model reads and writes."""
+
 _CHANCE = 0.8
 _NEVER_RIGHT_SCALE = 0.1
 _ALL = SpeculationConfig(max_speculations=16)
@@ -57,11 +58,10 @@ class Size:
     ratios: tuple[float, ...]
     latencies: tuple[float, ...]
     samples: tuple[int, ...]
-    ahead_ratios: tuple[float, ...]
 
 
-FULL = Size(0.1, 2, 4, RATIOS, LATENCIES, SAMPLES, (0.5, 1.0, 2.0))
-QUICK = Size(0.04, 1, 1, RATIOS[::2], LATENCIES[::3], SAMPLES[::4], (1.0,))
+FULL = Size(0.1, 2, 4, RATIOS, LATENCIES, SAMPLES)
+QUICK = Size(0.04, 1, 1, RATIOS[::2], LATENCIES[::3], SAMPLES[::4])
 
 
 @dataclass(slots=True)
@@ -78,7 +78,6 @@ class Controlled:
     equal: int = 0
 
     async def measure(self) -> None:
-        """Run all settings on this event loop."""
         await self._attainment()
         await self._never_right()
         await self._ahead()
@@ -105,7 +104,6 @@ class Controlled:
         return measured
 
     async def _attainment(self) -> None:
-        rows: list[tuple[Cell, ...]] = []
         sums = [(0.0, 0.0)] * len(self.seeds)
         dealt = hands(self.tasks, 8, self.size.each)
         for ratio in self.size.ratios:
@@ -117,11 +115,7 @@ class Controlled:
                 for seed, pair in zip(self.seeds, pairs, strict=True)
             ]
             sums = [(a + c, b + d) for (a, b), (c, d) in zip(sums, savings, strict=True)]
-            attained = [saved / optimum for saved, optimum in savings]
-            rows.append((ratio, *_claimed_and_saved(pairs), *spread_cells(attained, 4)))
         self.figures["model_attainment"] = statistics.median(saved / optimum for saved, optimum in sums)
-        columns = ("T/G", *_CLAIMED_AND_SAVED, *spread_columns("attained"))
-        self._table("simulated drafts against Eq. 2", columns, rows)
 
     async def _never_right(self) -> None:
         self.progress("drafts that are never right")
@@ -133,32 +127,19 @@ class Controlled:
         self.figures["alpha0_slowdown_pct"] = statistics.median(slowdowns)
 
     async def _ahead(self) -> None:
-        rows: list[tuple[Cell, ...]] = []
-        ahead = [SpeculationConfig(turn_ahead=TurnAhead(depth=depth)) for depth in (2, 4)]
-        setups = [Setup(), Setup(config=ahead[0]), Setup(config=ahead[1], looks_ahead=True)]
-        names = ("Algorithm 2", "ahead by 2", "ahead by 4, looking ahead")
-        for ratio in self.size.ahead_ratios:
-            self.progress(f"turn-ahead, tools of {ratio:g} times its time")
-            measured = await self._pairs(self._times(ratio * GENERATION), 8, self.size.each, setups)
-            for name, pairs in zip(names, measured, strict=True):
-                speedups = [pair.speedup for pair in pairs]
-                rows.append((name, ratio, *spread_cells(speedups, 3)))
-                if ratio == 1.0:  # the last setup's stays
-                    self.figures["turn_ahead_speedup"] = statistics.median(speedups)
-        self._table("requests ahead, right drafts", ("requests", "T/G", *spread_columns("speedup")), rows)
+        self.progress("turn-ahead, tools as slow as the model")
+        config = SpeculationConfig(turn_ahead=TurnAhead(depth=4))
+        setup = Setup(config=config, looks_ahead=True)
+        (pairs,) = await self._pairs(self._times(GENERATION), 8, self.size.each, [setup])
+        self.figures["turn_ahead_speedup"] = statistics.median(pair.speedup for pair in pairs)
 
     async def _agents_at_once(self) -> None:
-        rows: list[tuple[Cell, ...]] = []
-        setups = [Setup(chance=_CHANCE, config=_ALL)]
         for agents in AGENTS:
             self.progress(f"{agents} agents at once")
-            times = self._times(1.5, spread=0.2)
+            setups, times = [Setup(chance=_CHANCE, config=_ALL)], self._times(1.5, spread=0.2)
             (pairs,) = await self._pairs(times, agents, self.size.fleet_each, setups)
-            ratios = [pair.throughput_ratio for pair in pairs]
-            rows.append((agents, *_claimed_and_saved(pairs), *spread_cells(ratios, 4)))
-            self.figures[f"throughput_m{agents}_ratio"] = statistics.median(ratios)
-        columns = ("agents", *_CLAIMED_AND_SAVED, *spread_columns("throughput ratio"))
-        self._table("agents at once, simulated drafts, tools of 1.5 s", columns, rows)
+            ratio = statistics.median(pair.throughput_ratio for pair in pairs)
+            self.figures[f"throughput_m{agents}_ratio"] = ratio
 
     async def _latencies(self) -> None:
         rows: list[tuple[Cell, ...]] = []
@@ -185,14 +166,6 @@ class Controlled:
         self.tables.append(Table(title=title, columns=tuple(columns), rows=tuple(map(tuple, rows))))
 
 
-_CLAIMED_AND_SAVED = ("claim rate", *spread_columns("saved %"))
-
-
-def _claimed_and_saved(pairs: Sequence[Pair]) -> tuple[Cell, ...]:
-    rate = round(statistics.median(pair.fast.claim_rate for pair in pairs), 3)
-    return rate, *spread_cells([pair.saved_pct for pair in pairs], 2)
-
-
 SAMPLE_COLUMNS = (
     *("drafts", "samples"),
     *spread_columns("claim rate"),
@@ -210,9 +183,13 @@ def sample_cells(
         *spread_cells(rates, 3),
         *spread_cells(more, 2),
         *spread_cells(saved, 2),
-        round(dollars_per_100_turns(draft), 5),
-        round(added_cost_pct(draft, main), 3),
+        round(100 * _dollars(draft, _DRAFT_PRICE), 5),
+        round(100 * _dollars(draft, _DRAFT_PRICE) / _dollars(main, _MAIN_PRICE), 3),
     )
+
+
+def _dollars(tokens: Tokens, price: tuple[float, float]) -> float:
+    return sum(count * each for count, each in zip(tokens, price, strict=True)) / 1e6
 
 
 def _sample_cells(pairs: Sequence[Pair]) -> tuple[Cell, ...]:

@@ -16,9 +16,16 @@ from agentrt.calls import ToolCall
 from agentrt.concurrency.clock import monotonic
 from agentrt.tools.speculable import speculable
 
-from .awaited_chat import AwaitedChat
-from .sides import CALLS_SHARE, RIGHT, SAME_INFORMATION, SIMULATED_DRAFTS, Sides
-from .timed_agents import SimulatedPredictor, TimedWorld
+from .replayed_chat import AwaitedChat
+from .timed_agents import (
+    CALLS_SHARE,
+    RIGHT,
+    SAME_INFORMATION,
+    SIMULATED_DRAFTS,
+    Sides,
+    SimulatedPredictor,
+    TimedWorld,
+)
 
 EAGER_TOOLS = "eager-tools-langgraph"
 _PIECES = 20  # of a streamed answer
@@ -68,12 +75,10 @@ class EagerTool:
     idempotent = True
 
     def __init__(self, tool: Any) -> None:
-        """``tool`` is LangChain's."""
         self.name: str = tool.name
         self._run = tool.coroutine
 
     async def __call__(self, arguments: dict[str, Any]) -> str:
-        """Run the tool."""
         said: str = await self._run(**arguments)
         return said
 

@@ -15,23 +15,19 @@ from typing import Any
 
 from agentrt.concurrency.clock import monotonic
 
-from ..common.repetitions import spread_cells, spread_columns
-from ..common.report import Cell, Table
 from .agent_tasks import Task
 from .eager_tools_peer import EAGER_TOOLS, eager_tools_sides
 from .openai_peer import EAGER_RUNNER, openai_sides
-from .sides import SAME_INFORMATION, SIMULATED_DRAFTS, Sides
-from .timed_agents import TimedWorld, Times
+from .timed_agents import SAME_INFORMATION, SIMULATED_DRAFTS, Sides, TimedWorld, Times
 
-METHOD = (
-    "Peers: eager-tools-langgraph beside a LangGraph agent, and OpenAI's eager runner beside a loop on the "
-    "OpenAI client, on the same streamed answers of {calls} calls a turn, which take 60 % of an "
-    "answer's time; G = {generation:g} s, T normally distributed around G with a spread of 50 %, sides in "
-    "turn, {seeds} seed(s). The peers start a call when its arguments are complete in the stream. "
-    "'Same information' is agentrt with StreamSpeculator, which sees just that; 'simulated drafts' adds a "
-    "predictor that knows the tasks and is right in four turns of five, which the peers have no place for. "
-    "A ratio is the peer's time by agentrt's, over all tasks, the median over the seeds."
-)
+METHOD = """\
+Peers: eager-tools-langgraph beside a LangGraph agent, and OpenAI's eager runner beside a loop on the \
+OpenAI client, on the same streamed answers of one or more calls a turn, which take 60 % of an answer's \
+time; T is normally distributed around G with a spread of 50 %, sides in turn. The peers start a call when \
+its arguments are complete in the stream. 'Same information' is agentrt with StreamSpeculator, which sees \
+just that; 'simulated drafts' adds a predictor that knows the tasks and is right in four turns of five, \
+which the peers have no place for. A ratio is the peer's time by agentrt's, over all tasks, the median \
+over the seeds."""
 CALLS_A_TURN = (1, 2, 4)
 QUICK_CALLS_A_TURN = (2,)
 SPREAD = 0.5  # of the tools' times: where all take equally long, the last call alone decides
@@ -50,25 +46,18 @@ class Timed:
     transcripts: list[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Peers:
-    """Figures, table and equality of the transcripts of all sides."""
-
-    figures: dict[str, float]
-    table: Table
-    equal: list[bool]
-
-
 def measure_peers(
     tasks: Sequence[Task],
     generation_s: float,
     calls_a_turn: Sequence[int],
     seeds: Sequence[int],
     progress: Callable[[str], None],
-) -> Peers:
-    """Measure both peers, each on the tasks with each number of calls a turn."""
+) -> tuple[dict[str, float], list[bool]]:
+    """Measure both peers on the tasks with each number of calls a turn.
+
+    Returns the figures, and for each run whether the transcripts of all sides are equal.
+    """
     times = Times(generation_s, generation_s / 10, generation_s, SPREAD)
-    rows: list[tuple[Cell, ...]] = []
     equal: list[bool] = []
     figures: dict[str, float] = {}
     for peer, name, sides_of in PEERS:
@@ -78,16 +67,12 @@ def measure_peers(
             runs = [asyncio.run(compare(sides_of, tasks, replace(times, seed=seed), calls)) for seed in seeds]
             equal += [_all_equal(each) for each in runs]
             for side in runs[0]:
-                seconds = [each[side].seconds for each in runs]
-                rows.append((peer, calls, side, *spread_cells(seconds, 3)))
                 before = totals.get(side, [0.0] * len(seeds))
-                totals[side] = [a + b for a, b in zip(before, seconds, strict=True)]
+                totals[side] = [a + each[side].seconds for a, each in zip(before, runs, strict=True)]
         for side, suffix in ((SAME_INFORMATION, "same_information"), (SIMULATED_DRAFTS, "simulated_drafts")):
             ratios = [theirs / ours for theirs, ours in zip(totals[peer], totals[side], strict=True)]
             figures[f"ratio_vs_{name}_{suffix}"] = statistics.median(ratios)
-    columns = ("peer", "calls a turn", "side", *spread_columns("seconds"))
-    table = Table(title="peers, the same streamed answers", columns=columns, rows=tuple(rows))
-    return Peers(figures, table, equal)
+    return figures, equal
 
 
 async def compare(

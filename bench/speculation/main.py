@@ -12,18 +12,15 @@ from agentrt.errors import WorkloadNotFoundError
 
 from ..common.machine import describe_machine
 from ..common.parts import SpeculationPart
-from ..common.repetitions import Seeds
-from ..common.report import BenchReport, Table
+from ..common.report import BenchReport, Seeds, Table
 from . import (
     controlled,
     like_for_like,
     models,
-    nano,
     patterns,
     turn_overhead,
 )
 from .agent_tasks import Task, agent_tasks
-from .prices import PRICES
 
 _TASKS = 64
 _SEEDS = 5  # SpecTools §4.3 runs each experiment five times
@@ -50,7 +47,6 @@ class _Work:
     quick: bool
     workloads: Path | None
     seeds: Sequence[int]
-    source: str
     tasks: Sequence[Task]
     progress: Callable[[str], None]
 
@@ -84,8 +80,8 @@ def run(
             model, drafts, quick=quick, seeds=seeds, workloads=workloads, progress=progress
         )
     machine = describe_machine()
-    source, tasks = agent_tasks(workloads, _TASKS)
-    work = _Work(quick, workloads, seeds.take(_QUICK_SEEDS if quick else _SEEDS), source, tasks, progress)
+    tasks = agent_tasks(workloads, _TASKS)
+    work = _Work(quick, workloads, seeds.take(_QUICK_SEEDS if quick else _SEEDS), tasks, progress)
     found = [measure(work) for part, measure in _PARTS.items() if part in parts]
     figures = {name: value for each in found for name, value in each.figures.items()}
     methods = [each.method for each in found if each.method]
@@ -101,52 +97,26 @@ def run(
     )
 
 
-def _nano(work: _Work) -> _Measured:
-    paced, unpaced, threads = nano.measure_nano(quick=work.quick, progress=work.progress)
-    settings = [*paced, *unpaced]
-    return _Measured(
-        {
-            **nano.nano_figures(paced),
-            **{f"{name}_unpaced": value for name, value in nano.nano_figures(unpaced).items()},
-            "unpaced_fast_model_slowdown_pct": nano.slowdown_pct(unpaced),
-        },
-        (
-            nano.nano_table(f"nano pair, main model held to {nano.PACE:g} tokens/s", paced),
-            nano.nano_table("nano pair, unpaced", unpaced),
-        ),
-        nano.METHOD.format(threads=threads, pace=nano.PACE),
-        sum(each.equal for each in settings),
-        sum(len(each.pairs) for each in settings),
-    )
-
-
 def _simulated(work: _Work) -> _Measured:
     size = controlled.QUICK if work.quick else controlled.FULL
     simulated = controlled.Controlled(work.tasks, size, work.seeds, work.progress)
     asyncio.run(simulated.measure())
-    method = controlled.METHOD.format(
-        source=work.source, scale=size.scale, seeds=len(work.seeds), each=size.fleet_each, prices=PRICES
-    )
-    return _Measured(simulated.figures, simulated.tables, method, simulated.equal, simulated.pairs)
+    tables = simulated.tables
+    return _Measured(simulated.figures, tables, controlled.METHOD, simulated.equal, simulated.pairs)
 
 
 def _overhead(work: _Work) -> _Measured:
     work.progress("the cost of speculating at all")
-    overheads = turn_overhead.measure(200 if work.quick else 1000)
-    return _Measured(
-        turn_overhead.figures(overheads), (turn_overhead.table(overheads),), turn_overhead.METHOD
-    )
+    figures = turn_overhead.overhead_figures(200 if work.quick else 1000)
+    return _Measured(figures, (), turn_overhead.METHOD)
 
 
 def _peers(work: _Work) -> _Measured:
     generation_s = 0.1 if work.quick else 0.4
     calls = like_for_like.QUICK_CALLS_A_TURN if work.quick else like_for_like.CALLS_A_TURN
     tasks = work.tasks[: 1 if work.quick else 6]
-    peers = like_for_like.measure_peers(tasks, generation_s, calls, work.seeds, work.progress)
-    method = like_for_like.METHOD.format(
-        generation=generation_s, seeds=len(work.seeds), calls=" or ".join(map(str, calls))
-    )
-    return _Measured(peers.figures, (peers.table,), method, sum(peers.equal), len(peers.equal))
+    figures, equal = like_for_like.measure_peers(tasks, generation_s, calls, work.seeds, work.progress)
+    return _Measured(figures, (), like_for_like.METHOD, sum(equal), len(equal))
 
 
 def _patterns(work: _Work) -> _Measured:
@@ -161,7 +131,6 @@ def _patterns(work: _Work) -> _Measured:
 
 
 _PARTS: Final[Mapping[SpeculationPart, Callable[[_Work], _Measured]]] = {
-    SpeculationPart.NANO: _nano,
     SpeculationPart.SIMULATED: _simulated,
     SpeculationPart.OVERHEAD: _overhead,
     SpeculationPart.PEERS: _peers,

@@ -1,7 +1,8 @@
-"""Requests for real models, each with its tools: BFCL's tasks, or the ten tools over fixed data."""
+"""Requests for real models, each with its tools: BFCL's tasks, or requests with ten tools."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import re
@@ -17,7 +18,6 @@ from agentrt import speculable
 from agentrt.errors import WorkloadNotFoundError
 
 from ..common.workloads import read_records
-from .tasks import REQUESTS, TimedTools
 
 _FILE = "bfcl_single.jsonl"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -25,16 +25,58 @@ _MOST_TOOLS = 4
 _MOST_CHARACTERS = 2400  # of the tools' schemas: prompts that a small model reads in a second
 
 
+REQUESTS = (
+    "What is the weather in Oslo?",
+    "What does the mail about the roof repair say?",
+    "What is on my calendar tomorrow?",
+    "What does my note about lasagne say?",
+    "Find my notes about the garden",
+    "How warm is it in Lisbon?",
+    "What does the file about the budget say?",
+    "What is the weather in Bergen?",
+    "Write a note: buy candles and a new kettle",
+    "Search my mail for the train tickets",
+    "What is on my calendar on Friday?",
+    "Read the note about the boiler",
+    "How is the weather in Turin?",
+    "Find my files about the move",
+    "What does the mail about the choir say?",
+    "What is the weather in Porto?",
+)
+_TOOLS = {
+    "search_notes": ("Search the user's notes.", "query"),
+    "read_note": ("Read a note by id.", "id"),
+    "create_note": ("Create a note.", "text"),
+    "list_events": ("List the events on a date.", "date"),
+    "add_event": ("Add a calendar event.", "title", "date", "time"),
+    "search_mail": ("Search the mail.", "query"),
+    "read_mail": ("Read a mail by id.", "id"),
+    "search_files": ("Search the files.", "query"),
+    "read_file": ("Read a file.", "path"),
+    "get_weather": ("Get the weather in a city.", "city"),
+}
+"""Tools of :data:`REQUESTS`: what each does, and its parameters, which are texts."""
+_WRITE = frozenset({"create_note", "add_event"})
+"""The tools that are not speculable."""
+
+
+@dataclass(slots=True)
+class ToolLatency:
+    """The seconds that each run of a tool takes."""
+
+    seconds: float = 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class ModelTask:
-    """A request, and the schemas of its tools; None for the ten tools over fixed data."""
+    """A request, and the schemas of its tools."""
 
     request: str
-    schemas: tuple[Mapping[str, Any], ...] | None = None
+    schemas: tuple[Mapping[str, Any], ...]
 
-    def tools(self, timed: TimedTools) -> list[BaseTool]:
-        """Return the task's tools, which take the time that ``timed`` sets."""
-        return timed.tools() if self.schemas is None else [_tool(each, timed) for each in self.schemas]
+    def tools(self, latency: ToolLatency) -> list[BaseTool]:
+        """Return the task's tools, which take the set time and have made-up results."""
+        return [_tool(each, latency) for each in self.schemas]
 
 
 class _Record(BaseModel):
@@ -45,8 +87,8 @@ class _Record(BaseModel):
     ground_truth: list[Any]
 
 
-def model_tasks(workloads: Path | None, count: int, *, seed: int = 0) -> tuple[str, list[ModelTask]]:
-    """Return the source of the tasks, and ``count`` of them.
+def model_tasks(workloads: Path | None, count: int, *, seed: int = 0) -> list[ModelTask]:
+    """Return ``count`` tasks.
 
     With the folder ``workloads`` they are BFCL's single-turn tasks that offer two to four tools and need one
     call, drawn by ``seed``; without it, requests with the ten tools.
@@ -56,9 +98,8 @@ def model_tasks(workloads: Path | None, count: int, *, seed: int = 0) -> tuple[s
         WorkloadFormatError: a line cannot be read.
     """
     if workloads is None:
-        return "requests with ten tools over fixed data, eight of them speculable", [
-            ModelTask(request) for request in REQUESTS[:count]
-        ]
+        schemas = tuple(_schema(name, *each) for name, each in _TOOLS.items())
+        return [ModelTask(request, schemas) for request in REQUESTS[:count]]
     fitting = [
         ModelTask(str(record.messages[0]["content"]), tuple(record.tools))
         for record in read_records(workloads / _FILE, _Record)
@@ -69,10 +110,7 @@ def model_tasks(workloads: Path | None, count: int, *, seed: int = 0) -> tuple[s
             f"{workloads / _FILE} has {len(fitting)} fitting tasks, and {count} are needed. "
             "Name the folder in which the whole file lies."
         )
-    return (
-        f"BFCL's single-turn tasks with two to {_MOST_TOOLS} tools, all speculable, with made-up results",
-        random.Random(seed).sample(fitting, count),
-    )
+    return random.Random(seed).sample(fitting, count)
 
 
 def _fits(schemas: Sequence[Mapping[str, Any]]) -> bool:
@@ -81,11 +119,18 @@ def _fits(schemas: Sequence[Mapping[str, Any]]) -> bool:
     return 2 <= len(names) <= _MOST_TOOLS and short and all(map(_NAME.fullmatch, names))
 
 
-def _tool(schema: Mapping[str, Any], timed: TimedTools) -> BaseTool:
+def _schema(name: str, description: str, *parameters: str) -> Mapping[str, Any]:
+    properties = {each: {"type": "string"} for each in parameters}
+    given = {"type": "object", "properties": properties, "required": list(parameters)}
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": given}}
+
+
+def _tool(schema: Mapping[str, Any], latency: ToolLatency) -> BaseTool:
     function = schema["function"]
 
     async def run(**arguments: Any) -> str:
-        return await timed.answer({"done": function["name"], **arguments})
+        await asyncio.sleep(latency.seconds)
+        return json.dumps({"done": function["name"], **arguments})
 
     made: BaseTool = StructuredTool(
         name=function["name"],
@@ -93,4 +138,4 @@ def _tool(schema: Mapping[str, Any], timed: TimedTools) -> BaseTool:
         args_schema=dict(function["parameters"]),
         coroutine=run,
     )
-    return speculable(made)
+    return made if function["name"] in _WRITE else speculable(made)

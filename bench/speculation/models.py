@@ -15,33 +15,26 @@ from agentrt.reports.report import SpeculationReport
 
 from ..common.bench_model import open_given_models, title_of
 from ..common.machine import describe_machine
-from ..common.repetitions import Seeds, spread_cells, spread_columns
-from ..common.report import BenchReport, Cell, Table
+from ..common.report import BenchReport, Cell, Seeds, Table, spread_cells, spread_columns
 from .agent_runs import AgentRun, agent_on, ask
 from .controlled import SAMPLE_COLUMNS, sample_cells
-from .model_tasks import ModelTask, model_tasks
-from .prices import PRICES
+from .model_tasks import ModelTask, ToolLatency, model_tasks
 from .replayed_chat import Recording
-from .tasks import TimedTools
 
 if TYPE_CHECKING:
     from agentrt.speculators import LocalSpeculator
 
-METHOD = (
-    "Real models: a LangGraph agent (langchain create_agent) on {model} in the local runtime, greedy, with "
-    "{threads} thread(s), answers {requests} of {source}; the drafts are of {drafts}, on one thread, right "
-    "or wrong as they come. Tools take a set time, a multiple of the median time G of the main model's "
-    "turns, which is measured first. 'on the same machine': main model and draft compute on this machine's "
-    "{cores} cores at one time and slow each other down. 'replayed': the main model's time is waited and not "
-    "computed, as if it were remote: its own recorded answers, each after the time that it took alone. Each "
-    "request runs plain and under each setting in rotation, {seeds} time(s) in an order drawn by a seed; a "
-    "value is the mean over the requests (SpecTools §5), tables have median, minimum and maximum over the "
-    "seeds. Figures 5 to 7 vary samples and tool latency with the replayed main model. Engine-side results "
-    "are submitted to the runtime's tool cache. claim_rate, SpecTools' alpha, is the share of calls of "
-    "speculable tools that were claimed, over Figure 6. transcripts_equal compares messages but for ids; "
-    "where the engine answers calls itself, the last one. Costs take the tokens that were read and written "
-    "and the prices of {prices}."
-)
+METHOD = """\
+Real models: a LangGraph agent (langchain create_agent) on {model} in the local runtime, greedy, answers \
+requests; the drafts are of {drafts}, on one thread, right or wrong as they come. Tools take a set time, a \
+multiple of the median time G of the main model's turns. 'on the same machine': main model and draft \
+compute at one time and slow each other down. 'replayed': the main model's time is waited and not \
+computed, as if it were remote: its own recorded answers, each after the time that it took alone. Each \
+request runs plain and under each setting in rotation; a value is the mean over the requests (SpecTools \
+§5). Figures 5 to 7 vary samples and tool latency with the replayed main model. claim_rate, SpecTools' \
+alpha, is the share of calls of speculable tools that were claimed, over Figure 6. transcripts_equal \
+compares messages but for ids; where the engine answers calls itself, the last one. Costs are at list \
+prices of gpt-5 and gpt-5-nano of November 2025."""
 _CONFIG = SpeculationConfig(max_speculations=16)
 _MAX_TOKENS = 256
 _SEEDS = 1  # greedy models say the same in each repetition: more requests say more
@@ -111,18 +104,17 @@ class ModelsBench:
     progress: Callable[[str], None]
     figures: dict[str, float] = field(default_factory=dict)
     tables: list[Table] = field(default_factory=list)
-    _timed: TimedTools = field(default_factory=TimedTools)
+    _latency: ToolLatency = field(default_factory=ToolLatency)
     _rounds: list[_Round] = field(default_factory=list)
     _replayed: Any = None
     _generation_s: float = 0.0
 
     async def measure(self) -> None:
-        """Measure all figures on this event loop."""
         self.progress("the main model by itself")
         recording = Recording()
         self._replayed = recording.replay()
         warm = [
-            await ask(agent_on(self.main, task.tools(self._timed)), task.request, recording)
+            await ask(agent_on(self.main, task.tools(self._latency)), task.request, recording)
             for task in self.tasks
         ]
         generations = [seconds for run in warm for seconds in run.generations]
@@ -193,7 +185,7 @@ class ModelsBench:
         """Run every request plain and under every setting, with each seed; return the rounds by setting."""
         from agentrt.adapters.langchain import report_of, speculate
 
-        self._timed.latency_s = ratio * self._generation_s
+        self._latency.seconds = ratio * self._generation_s
         measured: list[list[_Round]] = [[] for _ in settings]
         for seed in self.seeds:
             models = [
@@ -207,8 +199,8 @@ class ModelsBench:
             ]
             runs: list[list[tuple[AgentRun, AgentRun]]] = [[] for _ in settings]
             for place, task in enumerate(self._in_order(seed)):
-                self.progress(f"tools of {self._timed.latency_s:.2f} s, seed {seed}: {task.request}")
-                tools = task.tools(self._timed)
+                self.progress(f"tools of {self._latency.seconds:.2f} s, seed {seed}: {task.request}")
+                tools = task.tools(self._latency)
                 agents = [agent_on(model, tools) for model in (main, *models)]
                 base, *fast = await _in_rotation(agents, task.request, place + seed)
                 for own, run in zip(runs, fast, strict=True):
@@ -261,7 +253,7 @@ def run_models(
 
     size, machine, taken = QUICK if quick else FULL, describe_machine(), seeds.take(_SEEDS)
     threads = max(1, machine.usable_cores - 1)  # one core for the drafts
-    source, tasks = model_tasks(workloads, size.requests)
+    tasks = model_tasks(workloads, size.requests)
     given = open_given_models({model, *drafts}, progress)
     predictors = [LocalSpeculator(given[draft].path, threads=1) for draft in drafts]
     with LocalRuntime.open(given[model].path, RuntimeConfig(threads=threads)) as runtime:
@@ -274,16 +266,7 @@ def run_models(
         machine=machine,
         figures=bench.figures,
         tables=tuple(bench.tables),
-        method=METHOD.format(
-            model=title_of(model),
-            drafts=", ".join(map(title_of, drafts)),
-            threads=threads,
-            cores=machine.usable_cores,
-            source=source,
-            requests=size.requests,
-            seeds=len(taken),
-            prices=PRICES,
-        ),
+        method=METHOD.format(model=title_of(model), drafts=", ".join(map(title_of, drafts))),
     )
 
 

@@ -16,8 +16,15 @@ from openai.lib.responses_tool_runner import AsyncRegisteredFunction, AsyncRespo
 from agentrt.calls import ToolCall
 from agentrt.concurrency.clock import monotonic
 
-from .sides import CALLS_SHARE, RIGHT, SAME_INFORMATION, SIMULATED_DRAFTS, Sides
-from .timed_agents import SimulatedPredictor, TimedWorld
+from .timed_agents import (
+    CALLS_SHARE,
+    RIGHT,
+    SAME_INFORMATION,
+    SIMULATED_DRAFTS,
+    Sides,
+    SimulatedPredictor,
+    TimedWorld,
+)
 
 EAGER_RUNNER = "openai eager runner"
 

@@ -1,39 +1,56 @@
-"""A recorded main model: its own answers, after the time that it took for each. Stands for a remote one."""
+"""A chat model whose answers a coroutine function gives, such as a recorded main model: its own answers,
+after the time that it took for each. Stands for a remote one."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackHandler
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.outputs import ChatGeneration, LLMResult
+from langchain_core.outputs import ChatGeneration, ChatResult, LLMResult
 
 from agentrt.concurrency.clock import monotonic
 from agentrt.errors import NotRecordedError
 
-from .awaited_chat import AwaitedChat
+
+class AwaitedChat(BaseChatModel):
+    """Chat model that answers a history with what ``reply`` returns for it; asynchronous only."""
+
+    reply: Callable[[list[BaseMessage]], Awaitable[AIMessage]]
+
+    @property
+    def _llm_type(self) -> str:
+        return "awaited"
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+        """Return the model bound to the names of the tools."""
+        return self.bind(tools=[each.name for each in tools])
+
+    def _generate(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError("this model is asynchronous")
+
+    async def _agenerate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=await self.reply(messages))])
 
 
 class Recording(AsyncCallbackHandler):
     """Callback that records a model's answers, and the seconds of each, by history."""
 
     def __init__(self) -> None:
-        """Create an empty recording."""
         self._answers: dict[str, tuple[AIMessage, float]] = {}
         self._begun: dict[Any, tuple[str, float]] = {}
 
     async def on_chat_model_start(
         self, serialized: Any, messages: list[list[BaseMessage]], *, run_id: Any, **kwargs: Any
     ) -> None:
-        """Note a request and its time."""
         self._begun[run_id] = _key(messages[0]), monotonic()
 
     async def on_llm_end(self, response: LLMResult, *, run_id: Any, **kwargs: Any) -> None:
-        """Keep the answer to a request."""
         key, began = self._begun.pop(run_id)
         generation = response.generations[0][0]
         if isinstance(generation, ChatGeneration) and isinstance(generation.message, AIMessage):

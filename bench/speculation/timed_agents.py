@@ -8,7 +8,7 @@ import random
 import statistics
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from agentrt.calls import ToolCall, canonical_key
 from agentrt.concurrency.clock import monotonic
@@ -23,6 +23,18 @@ from .agent_tasks import Task, tools_of
 Message = Mapping[str, Any]
 _WORDS = "I look this up for you, one thing after the other, until there is all that you have asked for."
 _TOKENS = 80  # of an answer, as they count for throughput
+
+
+SAME_INFORMATION: Final = "agentrt, same information"
+"""The side that drafts from the stream, as the peers start calls."""
+SIMULATED_DRAFTS: Final = "agentrt, simulated drafts"
+"""The side whose predictor knows the tasks besides."""
+RIGHT: Final = 0.8
+"""The share of turns that the simulated drafts have right."""
+CALLS_SHARE: Final = 0.6
+"""The share of an answer's time that its calls take together; they come last."""
+Sides = Mapping[str, Callable[[str], Awaitable[Any]]]
+"""By the name of a side, what does the task of a request on it and returns a transcript."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +94,6 @@ class TimedWorld:
         return {"role": "assistant", "content": None, "tool_calls": made}
 
     async def run(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Return a tool's result, after its time."""
         began = monotonic()
         key = canonical_key(name, arguments)
         await asyncio.sleep(self.times.drawn(self.times.tool, key))
@@ -170,7 +181,6 @@ class Fleet:
 
     @property
     def draft_tokens(self) -> tuple[int, int]:
-        """Tokens that the predictors read and wrote."""
         each = [one for report in self.reports for one in report.predictors.values()]
         return sum(one.input_tokens for one in each), sum(one.output_tokens for one in each)
 
@@ -195,12 +205,10 @@ class Pair:
 
     @property
     def throughput_ratio(self) -> float:
-        """Speculative by plain tokens per second."""
         return self.fast.tokens_per_second / self.plain.tokens_per_second
 
     @property
     def more_tokens_per_second(self) -> float:
-        """Tokens per second that speculation adds."""
         return self.fast.tokens_per_second - self.plain.tokens_per_second
 
 

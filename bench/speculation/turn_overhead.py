@@ -1,5 +1,4 @@
-"""Overhead of a turn on each path: CPU time beyond a plain turn, where its call claims a speculation, and
-where no predictor is run because that does not pay."""
+"""Overhead of a turn on each path: CPU time beyond a plain turn, where its call claims a speculation."""
 
 from __future__ import annotations
 
@@ -7,79 +6,166 @@ import asyncio
 import gc
 import statistics
 import time
-from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
 
+from langchain_core.messages import AIMessage
+from langchain_core.tools import tool
+
+from agentrt.calls import ToolCall
+from agentrt.drafts import DraftRequest
+from agentrt.reports.events import CallClaimed, SpeculationEvent
 from agentrt.testing import free_prediction
+from agentrt.tools.speculable import speculable
 from agentrt.turns.session import SpeculationSession
 
 from ..common.process import SideProcess
-from ..common.report import Table
-from .overhead_turns import HISTORY, MODEL_S, TOOL_S, Side, Turn, langchain_turn, plain_turn, session_turn
+from .replayed_chat import AwaitedChat
 
-_WARM = 30  # after 16 wrong drafts in a row a predictor is only probed
+MODEL_S = 0.008  # long enough for the draft to come and its tool to run
+TOOL_S = 0.006
+HISTORY = 20  # messages that each request brings along
+_WAIT_S = 0.001
+_MOST_WAITS = 1000
+_ARGUMENTS = {"q": "a"}
+Turn = Callable[[], Awaitable[None]]
+
+
+class Side:
+    """One kind of turn: a tool, perhaps a predictor of the model's call, and what they led to."""
+
+    def __init__(self, *, speculates: bool) -> None:
+        self.name = "fixed draft"
+        self.speculates = speculates
+        self.turns = 0
+        self.claimed = 0
+        self._runs_ended = 0
+
+        async def find(q: str) -> str:
+            """Find something."""
+            await asyncio.sleep(TOOL_S)
+            self._runs_ended += 1
+            return q
+
+        self.find = find
+
+    @property
+    def counted(self) -> int:
+        """How many turns were of this kind: with a claim if it speculates."""
+        return self.claimed if self.speculates else self.turns
+
+    def speculable_find(self, wrapped: Callable[[Any], Any] = lambda function: function) -> Any:
+        """Return the tool, ``wrapped`` for a framework and declared speculable if the side speculates."""
+        found = wrapped(self.find)
+        return speculable(max_concurrency=64)(found) if self.speculates else found
+
+    async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
+        yield ToolCall("find", _ARGUMENTS)
+
+    def on_event(self, event: SpeculationEvent) -> None:
+        self.claimed += isinstance(event, CallClaimed)
+
+    async def generate(self) -> str:
+        """Take the model's time, and wait until the tool that is run speculatively meanwhile has ended.
+
+        On an idle machine it ended before; on a busy one its claim must not be a matter of luck. The wait
+        ends after ``_MOST_WAITS`` rounds of the event loop, so that a turn without a speculation shows as
+        unclaimed. Returns the id of the model's call.
+        """
+        ended, self.turns = self._runs_ended, self.turns + 1
+        await asyncio.sleep(MODEL_S)
+        for _ in range(_MOST_WAITS if self.speculates else 0):
+            if self._runs_ended > ended:
+                break
+            await asyncio.sleep(_WAIT_S)
+        return f"call_{id(self)}_{self.turns}"
+
+
+def langchain_turn(side: Side) -> Turn:
+    """Return a turn of a LangChain model and tool."""
+    from agentrt.adapters.langchain import speculate
+
+    async def reply(messages: object) -> AIMessage:
+        call = {"name": "find", "args": dict(_ARGUMENTS), "id": await side.generate(), "type": "tool_call"}
+        return AIMessage(content="", tool_calls=[call])
+
+    chat: Any = AwaitedChat(reply=reply)
+    model = speculate(chat, side, observers=[side]) if side.speculates else chat
+    history = [("user", "hi"), *[("assistant", "as I said"), ("user", "and then?")] * (HISTORY // 2)]
+    find = side.speculable_find(tool)
+    bound = model.bind_tools([find])
+
+    async def turn() -> None:
+        answer: Any = await bound.ainvoke(history)
+        await find.ainvoke({**answer.tool_calls[0], "type": "tool_call"})
+
+    return turn
+
+
+def plain_turn(side: Side) -> Turn:
+    """Return a turn of a model and a tool without a framework."""
+
+    async def turn() -> None:
+        await side.generate()
+        await side.find("a")
+
+    return turn
+
+
+def session_turn(side: Side, session: SpeculationSession) -> Turn:
+    """Return a turn in a session on the side's tool."""
+    history = [{"role": "user", "content": "and then?"}] * HISTORY
+
+    async def turn() -> None:
+        with session.turn(history, []) as turn:
+            call = ToolCall("find", _ARGUMENTS, await side.generate())
+            turn.bind([call])
+        await session.acall(call)
+
+    return turn
+
+
+_WARM = 30
 _COLLECT_EVERY = 50  # turns
 _LOOP_STEPS = 8  # until the tasks of a turn have ended
-METHOD = (
-    f"sdk_overhead_claimed_turn_ms_p50: CPU time of the process in a turn whose one call claims its "
-    f"speculation, less that of the same turn without speculation, median of the turns, on the path that "
-    f"costs more; sdk_overhead_skipped_turn_ms_p50: the same of turns in which the controller does not run "
-    f"the predictor, whose drafts were never right. The model awaits {1000 * MODEL_S:g} ms, and the end of "
-    f"its call's speculation if there is one, the tool {1000 * TOOL_S:g} ms, the history has {HISTORY} "
-    f"messages, the controller takes prediction to be free and so does not depend on the machine's load, the "
-    f"sides are interleaved, garbage is collected between turns, and turns that did not claim, or were a "
-    f"probe, are left out (sdk_overhead_turns_claimed is the share that claimed)."
-)
+METHOD = f"""\
+sdk_overhead_claimed_turn_ms_p50: CPU time of the process in a turn whose one call claims its speculation, \
+less that of the same turn without speculation, median of the turns, on the path that costs more. The model \
+awaits {1000 * MODEL_S:g} ms, and the end of its call's speculation if there is one, the tool \
+{1000 * TOOL_S:g} ms, the history has {HISTORY} messages, prediction counts as free, the sides are \
+interleaved, garbage is collected between turns, and turns that did not claim are left out \
+(sdk_overhead_turns_claimed is the share that claimed)."""
 
 
-@dataclass(frozen=True, slots=True)
-class PathOverhead:
-    """Milliseconds of CPU time in a plain turn of one path, and what speculation adds."""
-
-    path: str
-    plain_ms: float
-    claim_adds_ms: float
-    """To a turn with a claim."""
-    skip_adds_ms: float
-    """To a turn in which no predictor is run."""
-    claimed: float
-    """Share of the turns with right drafts that claimed."""
-
-
-def measure(turns: int) -> list[PathOverhead]:
-    """Measure ``turns`` turns of each kind on each path.
+def overhead_figures(turns: int) -> dict[str, float]:
+    """Measure ``turns`` turns of each kind on each path; return the figures of the path that costs more.
 
     In a process of its own: threads that earlier parts of a bench have left behind take CPU time, too.
     """
     with SideProcess(_Process) as side:
-        measured: list[PathOverhead] = side.call("measure", turns)
-        return measured
+        figures: dict[str, float] = side.call("measure", turns)
+        return figures
 
 
 class _Process:
-    def measure(self, turns: int) -> list[PathOverhead]:
+    def measure(self, turns: int) -> dict[str, float]:
         with free_prediction():
             return asyncio.run(_measure(turns))
 
 
-async def _measure(turns: int) -> list[PathOverhead]:
-    langchain = [Side(right) for right in (None, True, False)]
-    plain, right, wrong = own = [Side(right) for right in (None, True, False)]
-    async with (
-        SpeculationSession([right.speculable_find()], [right], observers=[right]) as with_claims,
-        SpeculationSession([wrong.speculable_find()], [wrong], observers=[wrong]) as without,
-    ):
+async def _measure(turns: int) -> dict[str, float]:
+    langchain, own = ([Side(speculates=each) for each in (False, True)] for _ in range(2))
+    async with SpeculationSession([own[1].speculable_find()], [own[1]], observers=[own[1]]) as session:
         runs = [
             *((side, langchain_turn(side)) for side in langchain),
-            (plain, plain_turn(plain)),
-            (right, session_turn(right, with_claims)),
-            (wrong, session_turn(wrong, without)),
+            (own[0], plain_turn(own[0])),
+            (own[1], session_turn(own[1], session)),
         ]
-        ms = await _cpu_ms(runs, turns)
-    return [
-        PathOverhead(path, ms[at], ms[at + 1] - ms[at], ms[at + 2] - ms[at], side.claimed / side.turns)
-        for path, at, side in (("LangChain", 0, langchain[1]), ("session", 3, own[1]))
-    ]
+        plain, claimed, plain_own, claimed_own = await _cpu_ms(runs, turns)
+    return {
+        "sdk_overhead_claimed_turn_ms_p50": max(claimed - plain, claimed_own - plain_own),
+        "sdk_overhead_turns_claimed": min(side.claimed / side.turns for side in (langchain[1], own[1])),
+    }
 
 
 async def _cpu_ms(sides: Sequence[tuple[Side, Turn]], turns: int) -> list[float]:
@@ -102,23 +188,3 @@ async def _cpu_ms(sides: Sequence[tuple[Side, Turn]], turns: int) -> list[float]
     finally:
         gc.enable()
     return [statistics.median(each) for each in spent]
-
-
-def figures(measured: Sequence[PathOverhead]) -> dict[str, float]:
-    """The overheads on the path that costs more, and the least share of turns that claimed."""
-    return {
-        "sdk_overhead_claimed_turn_ms_p50": max(each.claim_adds_ms for each in measured),
-        "sdk_overhead_skipped_turn_ms_p50": max(each.skip_adds_ms for each in measured),
-        "sdk_overhead_turns_claimed": min(each.claimed for each in measured),
-    }
-
-
-def table(measured: Sequence[PathOverhead]) -> Table:
-    """One row a path."""
-    return Table(
-        title="CPU time of a turn",
-        columns=("path", "plain ms", "a claim adds ms", "no predictor run adds ms", "turns claimed"),
-        rows=tuple(
-            (path, *(round(number, 3) for number in numbers)) for path, *numbers in map(astuple, measured)
-        ),
-    )

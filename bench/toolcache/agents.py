@@ -14,8 +14,7 @@ from agentrt.drafts import Speculator
 
 from .server import APPS, BenchServer, token_of
 from .sides import Side
-from .tasks import Task
-from .tools import TaskTools
+from .tasks import Task, TaskTools
 
 _TIMEOUT_S = 600.0
 """Of a request: a large model on a busy machine takes long."""
@@ -181,7 +180,6 @@ class _Answer:
         self.written_tokens = 0
 
     async def read(self, stream: Any) -> None:
-        """Read the answer to its end."""
         async for chunk in stream:
             now = time.perf_counter() - self._began
             if chunk.usage is not None:

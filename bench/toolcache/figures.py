@@ -8,14 +8,12 @@ from dataclasses import dataclass, field
 
 from agentrt.perfmodel import EngineTimes, EngineTurn
 
-from ..common.repetitions import spread_cells, spread_columns
-from ..common.report import Cell, Table
-from . import tools
+from ..common.report import Table, spread_cells, spread_columns
+from . import tasks
 from .agents import Done
 from .sides import (
     CLIENT_SIDE,
     ENGINE_SIDE,
-    ENGINE_SIDES,
     O2_ONLY,
     O3_ONLY,
     PREFIX_CACHED,
@@ -27,6 +25,9 @@ from .sides import (
 from .tasks import Task
 
 Figures = Mapping[str, float]
+_O2 = [(UNUSED, O2_ONLY), (O3_ONLY, ENGINE_SIDE)]
+_O3 = [(UNUSED, O3_ONLY), (O2_ONLY, ENGINE_SIDE)]
+"""Pairs of sides without and with the optimization."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class Prediction:
     def fits(self) -> bool:
         """Whether the tool is done while the model reasons, as Eq. 6 assumes: by T, g and delta R alone."""
         reasoning = self.task.reasoning_tokens
-        return self.reasons and tools.DRAFT_S + self.task.latency_s < reasoning * self.decode_s
+        return self.reasons and tasks.DRAFT_S + self.task.latency_s < reasoning * self.decode_s
 
     @property
     def saved_s(self) -> float:
@@ -148,35 +149,23 @@ def task_figures(short: Repetition, round_trip_s: float) -> dict[str, float]:
         "extra_time_saved_pct_over_client_side": 100 * extra / short.seconds(VANILLA),
         "engine_alpha0_slowdown_pct": 100 * (short.seconds(ENGINE_SIDE, 0.0) / cached_s - 1),
         **({"reasoning_slowdown_pct": 100 * (reasoning[1] / reasoning[0] - 1)} if reasoning[0] else {}),
-        **_milliseconds(
-            "o2_call_ms_saved", short, fitting, [(UNUSED, O2_ONLY), (O3_ONLY, ENGINE_SIDE)], _call_s
-        ),
-        **_milliseconds(
-            "o3_reentry_ms_saved", short, fitting, [(UNUSED, O3_ONLY), (O2_ONLY, ENGINE_SIDE)], _reentry_s
-        ),
+        **_milliseconds("o2_call_ms_saved", short, fitting, _O2, lambda done: done.call_s),
+        **_milliseconds("o3_reentry_ms_saved", short, fitting, _O3, lambda done: done.reentry_s),
     }
-
-
-def _call_s(done: Done) -> float:
-    return done.call_s
-
-
-def _reentry_s(done: Done) -> float:
-    return done.reentry_s
 
 
 def _milliseconds(
     name: str,
     measured: Repetition,
-    tasks: Sequence[int],
+    numbers: Sequence[int],
     pairs: Sequence[tuple[Side, Side]],
     seconds: Callable[[Done], float],
 ) -> dict[str, float]:
-    """Return the median of what the second side of each pair saves, over ``tasks``; nothing of no tasks."""
+    """Return the median of what the second side of each pair saves, over these tasks; nothing of none."""
     saved = [
         seconds(measured.of(without)[task]) - seconds(measured.of(with_it)[task])
         for without, with_it in pairs
-        for task in tasks
+        for task in numbers
     ]
     return {name: 1000 * statistics.median(saved)} if saved else {}
 
@@ -213,71 +202,30 @@ def tokens_identical(repetitions: Sequence[Repetition]) -> bool:
 
 def sides_table(repetitions: Mapping[str, Sequence[Repetition]]) -> Table:
     """Return the time a task of each side with right drafts, by the latency of the tools."""
-    columns = (
-        "tools",
-        "side",
-        *spread_columns("seconds a task"),
-        *spread_columns("time saved, % of vanilla"),
-    )
-    rows = [
-        (
-            tools,
-            side.name,
-            *_seconds_a_task(each, Case(side)),
-            *_saved(each, Case(side)),
-            _answered(each, Case(side)),
-        )
-        for tools, each in repetitions.items()
-        for side in SIDES
-    ]
     return Table(
-        title="time a task (Figure 8)", columns=(*columns, "answered in the engine"), rows=tuple(rows)
-    )
-
-
-def optimizations_table(short: Sequence[Repetition], alphas: Sequence[float]) -> Table:
-    """Return what O2 and O3 add to the client's speculation, at equal probabilities of a right draft."""
-    columns = ("alpha", "side", *spread_columns("ms from reasoning to end"), "ms of the call", "ms to resume")
-    rows: list[tuple[Cell, ...]] = []
-    for alpha in alphas:
-        for side in (CLIENT_SIDE, *ENGINE_SIDES):
-            case = Case(side, alpha)
-            if case not in short[0].done:
-                continue
-            done = [one for each in short for one in each.done[case]]
-            tails = [
-                1000 * statistics.fmean(one.after_reasoning_s for one in each.done[case]) for each in short
-            ]
-            milliseconds = [1000 * statistics.median(map(of, done)) for of in (_call_s, _reentry_s)]
-            rows.append(
-                (
-                    alpha,
-                    side.name,
-                    *spread_cells(tails, 2),
-                    *milliseconds,
-                    *_saved(short, case),
-                    _answered(short, case),
-                )
+        title="time a task (Figure 8)",
+        columns=(
+            *("tools", "side", *spread_columns("seconds a task")),
+            *spread_columns("time saved, % of vanilla"),
+            "answered in the engine",
+        ),
+        rows=tuple(
+            (
+                tools,
+                side.name,
+                *_seconds_a_task(each, side),
+                *_saved(each, side),
+                statistics.fmean(one.in_engine for repetition in each for one in repetition.of(side)),
             )
-    return Table(
-        title="what O2 and O3 add, short tools",
-        columns=(*columns, *spread_columns("time saved, % of vanilla"), "answered in the engine"),
-        rows=tuple(rows),
+            for tools, each in repetitions.items()
+            for side in SIDES
+        ),
     )
 
 
-def _seconds_a_task(repetitions: Sequence[Repetition], case: Case) -> tuple[float, float, float]:
-    means = [statistics.fmean(one.elapsed_s for one in each.done[case]) for each in repetitions]
-    return spread_cells(means, 4)
+def _seconds_a_task(repetitions: Sequence[Repetition], side: Side) -> tuple[float, float, float]:
+    return spread_cells([statistics.fmean(one.elapsed_s for one in each.of(side)) for each in repetitions], 4)
 
 
-def _saved(repetitions: Sequence[Repetition], case: Case) -> tuple[float, float, float]:
-    saved = [
-        100 * (1 - sum(one.elapsed_s for one in each.done[case]) / each.seconds(VANILLA))
-        for each in repetitions
-    ]
-    return spread_cells(saved, 2)
-
-
-def _answered(repetitions: Sequence[Repetition], case: Case) -> float:
-    return statistics.fmean(one.in_engine for each in repetitions for one in each.done[case])
+def _saved(repetitions: Sequence[Repetition], side: Side) -> tuple[float, float, float]:
+    return spread_cells([100 * (1 - each.seconds(side) / each.seconds(VANILLA)) for each in repetitions], 2)

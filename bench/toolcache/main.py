@@ -13,15 +13,12 @@ from pathlib import Path
 from typing import Final
 
 from ..common.machine import describe_machine
-from ..common.repetitions import Seeds
-from ..common.report import BenchReport
-from . import tools
+from ..common.report import BenchReport, Seeds
 from .agents import Agent, Clients
 from .figures import (
     Case,
     Repetition,
     medians,
-    optimizations_table,
     sides_table,
     spread_table,
     task_figures,
@@ -30,8 +27,7 @@ from .figures import (
 from .overheads import overhead, round_trip_s
 from .server import BenchServer
 from .sides import CLIENT_SIDE, ENGINE_SIDE, ENGINE_SIDES, PREFIX_CACHED, SIDES, Side
-from .tasks import Task, tasks_of
-from .tools import ChancePredictor, TaskTools
+from .tasks import ChancePredictor, Task, TaskTools, tasks_of
 
 REASONING_TOKENS = 800
 LATENCIES = {"short": 0.5, "long": 3.0}
@@ -49,41 +45,31 @@ class Size:
     requests: int
     """Pairs of requests for each overhead."""
     throughput_tasks: int
-    alphas: tuple[float, ...]
-    """At which O2 and O3 are switched off; at 0, where they have nothing to do, they stay on."""
 
 
 SIZES = {
-    True: Size(3, {"short": 2, "long": 1}, 20, AGENTS, (1.0,)),
-    False: Size(5, {"short": 8, "long": 8}, 60, 2 * AGENTS, (1.0, 0.5)),
+    True: Size(3, {"short": 2, "long": 1}, 20, AGENTS),
+    False: Size(5, {"short": 8, "long": 8}, 60, 2 * AGENTS),
 }
-_METHOD = """\
-{repetitions} repetitions, with the seeds {seeds}; a figure is the median of the repetitions, and the tables \
-have the least and the greatest. In each, agents do {tasks} {source} over HTTP with the official client: a \
-request with its tools, a call, the tool, the final answer. Each task is done by all sides before the next \
-task, in an order drawn anew. Of BFCL's tasks it is the first request and the first call, and the tool can \
-be called in no other way, because a model of this size would not find it. The server is `agentrt serve`'s, \
-with the nano model in f32, where equal histories give equal tokens, in a process of its own; as nano does \
-not reason, the first {reasoning} tokens of an answer that may call are a fixed text, decoded one by one, \
-and the next ones begin a call. Tools wait for a time drawn evenly between 0 and 0.5 s (short) or 3 s (long) \
-and are the same on every side. vanilla: each request comes from another app, so that no prefix is reused. \
-prefix-cached: the requests of a task come from one app. client-side: besides, `speculate` of \
-agentrt.adapters.openai with a predictor whose draft comes after {draft_ms:.0f} ms and is right with \
-probability alpha, the same drafts on every side; engine-side: and with `tool_cache=True`. O2 and O3 are \
-switched off in the engine; the client submits as ever. Predicted are Eqs. 5 and 6 with K = 1 and what was \
-measured: 2o is the time of a request by the official client less that of the same request in the server's \
-process, delta the time a token of the same task while reasoning. eq6_attainment is measured over predicted \
-savings of engine-side over prefix-cached, eq6_attainment_over_client_side those of O2 and O3 alone, over \
-client-side; both from the last word before the call on, at alpha = 1, for every task whose tool is done \
-while the model reasons, answered by the engine or not. extra_time_saved_pct_over_client_side and \
-engine_alpha0_slowdown_pct (engine-side over prefix-cached) are of whole tasks with short tools, \
-reasoning_slowdown_pct is engine-side's time to the call over prefix-cached's. The histories of these agents \
-hold the reasoning, so that all sides have the same tokens. throughput_ratio_m8: tokens per second, mean of \
-{agents} agents at once, engine-side by prefix-cached, which comes first in every second repetition. \
-server_overhead_ms_p50 and stream_ttft_overhead_ms_p50: an answer of 24 tokens over HTTP by httpx, on a \
-connection that is kept, less the same inside the server's process on the same engine, alternately; medians \
-of {requests} differences."""
+METHOD: Final = """\
+Agents do tasks over HTTP with the official client: a request with its tools, a call, the tool, the final \
+answer. Each task is done by all sides before the next task, in an order drawn anew; a figure is the \
+median of the repetitions, one for each seed. The server is `agentrt serve`'s, with nano in f32, in a \
+process of its own; the first 800 tokens of an answer that may call are a fixed text, decoded one by one. \
+Tools wait for a time drawn evenly between 0 and 0.5 s (short) or 3 s (long). vanilla: no prefix is \
+reused; prefix-cached: that of a task's earlier request is; client-side: `speculate` besides, with a \
+predictor whose draft comes after 50 ms; engine-side: and with `tool_cache=True`. Predicted are Eqs. 5 and \
+6 with K = 1 and what was measured of the same task. eq6_attainment is measured over predicted savings of \
+engine-side over prefix-cached, eq6_attainment_over_client_side those of O2 and O3 alone, both from the \
+last word before the call on, for every task whose tool is done while the model reasons. \
+throughput_ratio_m8: tokens per second, mean of eight agents at once, engine-side by prefix-cached. \
+*_overhead_ms_p50: an answer of 24 tokens over HTTP less the same inside the server's process."""
 _MAX_TOKENS: Final = 1000
+SHORT_CASES: Final = [
+    *map(Case, dict.fromkeys((*SIDES, *ENGINE_SIDES))),
+    *(Case(side, 0.0) for side in (CLIENT_SIDE, ENGINE_SIDE)),
+]
+"""What is compared with short tools."""
 
 Progress = Callable[[str], None]
 
@@ -103,11 +89,11 @@ def run(
 
 
 async def _run(size: Size, workloads: Path | None, progress: Progress, seeds: range) -> BenchReport:
-    machine, source = describe_machine(), ""
+    machine = describe_machine()
     tasks: dict[int, dict[str, list[Task]]] = {seed: {} for seed in seeds}
     for seed in seeds:  # before the work begins, so that a bad file ends the bench at once
         for name, most_s in LATENCIES.items():
-            source, tasks[seed][name] = tasks_of(
+            tasks[seed][name] = tasks_of(
                 workloads, size.tasks[name], most_s, f"{name} {seed}", REASONING_TOKENS
             )
     measured: list[dict[str, float]] = []
@@ -118,31 +104,14 @@ async def _run(size: Size, workloads: Path | None, progress: Progress, seeds: ra
             for seed in seeds:
                 progress(f"repetition with seed {seed}, of {len(seeds)}")
                 measured.append(await _repeat(server, clients, size, tasks[seed], seed, done))
-        accepted = server.accepted_per_draft()
     figures = medians(measured)
     figures["tokens_identical"] = float(all(map(tokens_identical, done.values())))
-    if accepted is not None:
-        figures["o2_tokens_per_forward"] = accepted + 1
-    method = _METHOD.format(
-        repetitions=len(seeds),
-        seeds=f"{seeds[0]} to {seeds[-1]}",
-        tasks=" and ".join(f"{count} {name}" for name, count in size.tasks.items()),
-        source=source,
-        reasoning=REASONING_TOKENS,
-        draft_ms=1000 * tools.DRAFT_S,
-        agents=AGENTS,
-        requests=size.requests,
-    )
     return BenchReport(
         bench="toolcache",
         machine=machine,
         figures=figures,
-        tables=(
-            sides_table(done),
-            optimizations_table(done["short"], (*size.alphas, 0.0)),
-            spread_table(measured),
-        ),
-        method=method,
+        tables=(sides_table(done), spread_table(measured)),
+        method=METHOD,
     )
 
 
@@ -156,7 +125,7 @@ async def _repeat(
 ) -> dict[str, float]:
     """Measure everything once more; return the figures, and append the results of the tasks to ``done``."""
     round_trip = await round_trip_s(server, clients, size.requests)
-    cases = {"short": _cases(size.alphas), "long": [Case(side) for side in SIDES]}
+    cases = {"short": SHORT_CASES, "long": [Case(side) for side in SIDES]}
     for name, of_name in cases.items():
         done[name].append(await _do_tasks(server, clients, tasks[name], of_name, f"{name} {seed}"))
     added = await overhead(server, clients, size.requests)
@@ -166,14 +135,6 @@ async def _repeat(
         "server_overhead_ms_p50": 1000 * added.whole_s,
         "stream_ttft_overhead_ms_p50": 1000 * added.first_text_s,
     }
-
-
-def _cases(alphas: tuple[float, ...]) -> list[Case]:
-    """Return the cases with short tools."""
-    cases = [Case(side) for side in SIDES]
-    cases += [Case(side, alpha) for alpha in alphas for side in (CLIENT_SIDE, *ENGINE_SIDES)]
-    cases += [Case(side, 0.0) for side in (CLIENT_SIDE, ENGINE_SIDE)]
-    return list(dict.fromkeys(cases))
 
 
 async def _do_tasks(

@@ -1,16 +1,110 @@
-"""The service of the tool cache bench, in its own process, with a model that reasons before it calls."""
+"""The service of the tool cache bench, in its own process: a runtime that reasons before it calls, and whose
+O2 and O3 have switches."""
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from agentrt.calls import TextDelta
 
 from ..common.served_runtime import RuntimeService, ServedRuntime, exact
-from .instrumented import ToolCacheSwitches, reason_before_calls
 from .sides import Optimizations
+
+if TYPE_CHECKING:
+    from agentrt.runtime import LocalRuntime
+    from agentrt.runtime.drafting.drafter_selector import RequestDrafters
+    from agentrt.runtime.request.preparation import Preparation
+    from agentrt.runtime.request.request import Request
+
+
+_THOUGHT = "Let me look. "
+
+
+class ToolCacheSwitches:
+    """Switches of the tool cache of one runtime. A :class:`DrafterSelector`."""
+
+    def __init__(self, runtime: LocalRuntime) -> None:
+        from agentrt.runtime.drafting.drafter_selector import RequestDrafters
+
+        self.optimizations = Optimizations()
+        """What the tool cache does for the requests that start from now on."""
+        self._request_drafters = RequestDrafters
+        runtime.drafter_selector = self
+
+    def select(self, request: Request, tool_cache: Any) -> RequestDrafters:
+        """Return the tool cache alone, with what is switched on: the paper's optimizations are measured."""
+        if tool_cache is None:
+            return self._request_drafters()
+        if not self.optimizations.answers_calls:
+            tool_cache.answer_turn = _answer_none
+        return self._request_drafters([tool_cache] if self.optimizations.verifies_calls else [])
+
+
+def _answer_none(end_token: int, text: str, total_tokens: int) -> None:
+    pass
+
+
+def reason_before_calls(runtime: LocalRuntime, count: int) -> None:
+    """Make answers that may call tools begin with ``count`` tokens of text, followed by a call."""
+    processor, tokenizer = runtime._input_processor, runtime._tokenizer
+    process = processor.process
+    # They end with a full stop: white space before a call is not part of the content that clients send back.
+    # The call begins as nano begins calls: behind a text, which it never learned, it may spell it otherwise.
+    begin = tokenizer.encode('.\n<tool_call>\n{"name": "')
+    thoughts = [*tokenizer.encode(_THOUGHT * count)[: count - 2], *begin]
+
+    def process_reasoning(messages: Any, preparation: Preparation | None = None, /, **options: Any) -> Any:
+        request = process(messages, preparation, **options)
+        if request.grammar_matcher is None or messages[-1]["role"] == "tool":
+            return request
+        reasoning: Any = _Reasoning(request.grammar_matcher, thoughts)
+        return dataclasses.replace(request, grammar_matcher=reasoning)
+
+    processor.process = process_reasoning  # type: ignore[method-assign]
+
+
+class _Reasoning:
+    """Constraint on an answer: fixed tokens first, then another constraint.
+
+    Stands for the reasoning of a larger model: only the decode steps matter, so
+    the text is always the same.
+    """
+
+    def __init__(self, inner: Any, tokens: Sequence[int]) -> None:
+        self._inner = inner
+        self._left = list(reversed(tokens))
+
+    @property
+    def error(self) -> str | None:
+        return self._inner.error  # type: ignore[no-any-return]
+
+    @property
+    def active(self) -> bool:
+        return bool(self._left) or self._inner.active
+
+    def allows(self, token: int) -> bool:
+        return token == self._left[-1] if self._left else self._inner.allows(token)
+
+    def mask_logits(self, logits: Any) -> Any:
+        if not self._left:
+            return self._inner.mask_logits(logits)
+        allowed = logits.copy()
+        allowed[:] = -float("inf")
+        allowed[self._left[-1]] = 0.0
+        return allowed
+
+    def accept_token(self, token: int) -> None:
+        if self._left:
+            self._left.pop()
+        self._inner.accept_token(token)
+
+    def reset(self) -> None:
+        self._inner.reset()
+
 
 APPS = 8192
 """Apps share no prefixes: a request of an app that has sent none finds no prefix cache."""
@@ -30,13 +124,7 @@ class BenchServer(ServedRuntime):
         self.model_id = str(self.call("model_id"))
 
     def use(self, optimizations: Optimizations) -> None:
-        """Set what the tool cache does for the requests that start from now on."""
         self.call("use", optimizations)
-
-    def accepted_per_draft(self) -> float | None:
-        """Return the mean number of draft tokens that were accepted of one draft; None before the first."""
-        accepted: float | None = self.call("accepted_per_draft")
-        return accepted
 
     def generate_s(self, options: dict[str, Any]) -> float:
         """Return the seconds of a whole answer inside the process, on the engine that serves."""
@@ -66,10 +154,6 @@ class _Service(RuntimeService):
 
     def use(self, optimizations: Optimizations) -> None:
         self._switches.optimizations = optimizations
-
-    def accepted_per_draft(self) -> float | None:
-        drafts = self._switches.drafts
-        return self._runtime.statistics().engine.accepted_tokens / drafts if drafts else None
 
     def generate_s(self, options: dict[str, Any]) -> float:
         return self._loop.run_until_complete(self._generate(options))

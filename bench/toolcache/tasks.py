@@ -1,15 +1,20 @@
-"""The tasks of the tool cache bench: one request, one call, and the tool's latency."""
+"""The tasks of the tool cache bench, one request and one call each, their tools, and the predictor."""
 
 from __future__ import annotations
 
+import asyncio
 import random
+import statistics
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from agentrt.calls import ToolCall, canonical_key
+from agentrt.drafts import DraftRequest
 
 from ..speculation.agent_tasks import agent_tasks
+from ..speculation.timed_agents import TimedTool
 
 _THINGS = ("Oslo", "Ljubljana", "Rome", "Bergen", "Porto", "Turin", "lasagne", "boiler", "garden", "choir")
 _KINDS = (
@@ -49,8 +54,8 @@ def latency_of(call: ToolCall, most_s: float, seed: str) -> float:
 
 def tasks_of(
     workloads: Path | None, count: int, most_s: float, seed: str, reasoning_tokens: int
-) -> tuple[str, list[Task]]:
-    """Return the source of the tasks, and ``count`` of them; tools take 0 to ``most_s`` seconds, uniformly.
+) -> list[Task]:
+    """Return ``count`` tasks; tools take 0 to ``most_s`` seconds, uniformly.
 
     They are BFCL's multi-turn tasks in the folder ``workloads``, each with its first request and first call;
     without a folder they are synthetic. Tasks of different ``seed`` share no prompt.
@@ -59,7 +64,7 @@ def tasks_of(
         WorkloadNotFoundError: the folder has no such tasks, or too few.
         WorkloadFormatError: a line cannot be read.
     """
-    source, found = agent_tasks(workloads, count, calls=1, seed=seed)
+    found = agent_tasks(workloads, count, calls=1, seed=seed)
     made = []
     for number, task in enumerate(found):
         prompt, call, output = task.request, task.calls[0], '{"status": "done"}'
@@ -68,7 +73,7 @@ def tasks_of(
         prompt = f"{prompt} (request {seed}.{number})"
         latency_s = latency_of(call, most_s, seed)
         made.append(Task(prompt, call, output, latency_s, _only(call), reasoning_tokens))
-    return source, made
+    return made
 
 
 def _only(call: ToolCall) -> list[dict[str, Any]]:
@@ -87,3 +92,50 @@ def _synthetic(number: int) -> tuple[str, ToolCall, str]:
     thing = _THINGS[number % len(_THINGS)]
     prompt, output, name, key = _KINDS[number % len(_KINDS)]
     return prompt.format(thing), ToolCall(name, {key: thing}), output.format(thing)
+
+
+DRAFT_S = 0.05
+"""Seconds of a draft (SpecTools' g)."""
+
+
+class TaskTools:
+    """The tools of some tasks. They take any arguments; a call of no task takes as long as a mean one."""
+
+    def __init__(self, tasks: Sequence[Task]) -> None:
+        """``tasks`` say what their calls return, and after how many seconds."""
+        self._tasks = {canonical_key(task.call.name, task.call.arguments): task for task in tasks}
+        self._mean_s = statistics.fmean(task.latency_s for task in tasks)
+        names = sorted({task.call.name for task in tasks})
+        self.speculable: list[Any] = [TimedTool(name, self.run) for name in names]
+
+    async def run(self, name: str, arguments: Mapping[str, Any]) -> str:
+        task = self._tasks.get(canonical_key(name, arguments))
+        await asyncio.sleep(self._mean_s if task is None else task.latency_s)
+        return '{"error": "no such thing"}' if task is None else task.output
+
+
+class ChancePredictor:
+    """Predictor whose drafts are right with a set chance: SpecTools' alpha. One seed gives one sequence."""
+
+    def __init__(self, tasks: Sequence[Task], alpha: float, seed: str) -> None:
+        """``alpha`` is the probability of a right draft; each draft takes :data:`DRAFT_S`."""
+        self.name = f"right {alpha:.0%}"
+        self.shares_cores = False
+        self._calls = {task.prompt: task.call for task in tasks}
+        self._alpha = alpha
+        self._seed = seed
+
+    async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
+        """Yield one draft of a task's call; none once the task has its result."""
+        if request.messages[-1]["role"] != "user":
+            return
+        await asyncio.sleep(DRAFT_S)
+        prompt = request.messages[-1]["content"]
+        call = self._calls[prompt]
+        right = random.Random(f"{self._seed} {prompt}").random() < self._alpha
+        yield call if right else _wrong(call)
+
+
+def _wrong(call: ToolCall) -> ToolCall:
+    """Return a call of the same tool with other values: one that only adds some would still help O2."""
+    return ToolCall(call.name, dict.fromkeys(call.arguments, "another") or {"draft": "another"})

@@ -51,7 +51,6 @@ class PersonalData:
         )
 
     def close(self) -> None:
-        """Free the search indexes."""
         self.mail.close()
         self.files.close()
 

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
+import calendar
 import datetime as dt
 import re
+from collections.abc import Iterable
+from contextlib import suppress
 
 from .errors import ToolError
 
-_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_MONTHS = (
-    "january", "february", "march", "april", "may", "june",
-    "july", "august", "september", "october", "november", "december",
-)  # fmt: skip
 _RELATIVE = {
     "today": 0, "tonight": 0, "this": 0, "later today": 0, "now": 0, "tomorrow": 1, "day after tomorrow": 2,
     "yesterday": -1, "day before yesterday": -2,
 }  # fmt: skip
 _PART_OF_DAY = re.compile(r"(?<=.) (?:morning|noon|afternoon|evening|night)$")
 _NUMBERS = {"a": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7}
-_DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
-_MONTH = r"(?P<month>[a-z]{3,9})\.?"
-_YEAR = r"(?:,?\s+(?P<year>\d{4}))?"
-_DAY_AND_MONTH = (
-    re.compile(rf"{_MONTH}\s+(?:the\s+)?{_DAY}{_YEAR}"),
-    re.compile(rf"{_DAY}\.?\s+(?:of\s+)?{_MONTH}{_YEAR}"),
-)
+_FORMATS = ("%Y-%m-%d", "%d.%m.%Y", "%b %d %Y", "%d %b %Y")  # with slashes it is ambiguous
 _IN_DAYS = re.compile(r"in (?P<number>\d{1,3}|[a-z]+) (?P<unit>day|week)s?")
 _HOURS = [
     "twelve", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
@@ -61,8 +53,8 @@ def parse_date(text: str, today: dt.date) -> dt.date:
     if said in _RELATIVE:
         return today + dt.timedelta(days=_RELATIVE[said])
     try:
-        day = _iso(said) or _weekday(said, today) or _in_days(said, today) or _day_and_month(said, today)
-    except (ValueError, OverflowError):  # such as February 30, or a day after the year 9999
+        day = _weekday(said, today) or _in_days(said, today) or _calendar_day(said, today)
+    except OverflowError:  # a day after the year 9999
         day = None
     if day is None:
         raise ToolError(
@@ -102,19 +94,12 @@ def _normalised(text: str) -> str:
     return re.sub(r"^(?:on |for |at )?(?:the )?(?=.)", "", said)
 
 
-def _iso(said: str) -> dt.date | None:
-    if re.fullmatch(r"\d{4}-\d{2}-\d{2}", said):
-        return dt.date.fromisoformat(said)
-    match = re.fullmatch(r"(\d{1,2})\.(\d{1,2})\.(\d{4})", said)  # 24.12.2026; with slashes it is ambiguous
-    return dt.date(int(match[3]), int(match[2]), int(match[1])) if match else None
-
-
 def _weekday(said: str, today: dt.date) -> dt.date | None:
     match = re.fullmatch(r"(next |this |coming )?([a-z]+)", said)
-    names = [index for index, name in enumerate(_WEEKDAYS) if match and _abbreviates(match[2], name)]
-    if not match or len(names) != 1:
+    number = _place(match[2], calendar.day_name) if match else None
+    if not match or number is None:
         return None
-    ahead = (names[0] - today.weekday()) % 7
+    ahead = (number - today.weekday()) % 7
     if match[1] == "next " and ahead == 0:
         ahead = 7
     return today + dt.timedelta(days=ahead)
@@ -130,30 +115,31 @@ def _in_days(said: str, today: dt.date) -> dt.date | None:
     return today + dt.timedelta(days=number * (7 if match["unit"] == "week" else 1))
 
 
-def _day_and_month(said: str, today: dt.date) -> dt.date | None:
-    said = re.sub(rf"^(?:{'|'.join(_WEEKDAYS)}),? (?:the )?", "", said)  # "Friday, March 3"
-    for pattern in _DAY_AND_MONTH:
-        match = pattern.fullmatch(said)
-        months = [
-            index for index, name in enumerate(_MONTHS, 1) if match and _abbreviates(match["month"], name)
-        ]
-        if match and len(months) == 1:
-            if match["year"]:
-                return dt.date(int(match["year"]), months[0], int(match["day"]))
-            return _coming(months[0], int(match["day"]), today)
+def _calendar_day(said: str, today: dt.date) -> dt.date | None:
+    """An ISO date, or a day and a month with or without a year and a weekday."""
+    words = re.sub(r"(?<=\d)(?:st|nd|rd|th)\b|[,.](?!\d)|\b(?:the|of)\b", " ", said).split()
+    if len(words) > 2 and _place(words[0], calendar.day_name) is not None:
+        del words[0]
+    months = [_place(word, calendar.month_name) for word in words]
+    text = " ".join(
+        word if month is None else calendar.month_abbr[month]
+        for word, month in zip(words, months, strict=True)
+    )
+    if len(words) != 2:
+        return _read(text)
+    years = range(today.year, min(today.year + 9, dt.MAXYEAR + 1))  # February 29 may be eight years away
+    days = (_read(f"{text} {year}") for year in years)
+    return next((day for day in days if day is not None and day >= today), None)
+
+
+def _read(text: str) -> dt.date | None:
+    for form in _FORMATS:
+        with suppress(ValueError):
+            return dt.datetime.strptime(text, form).date()
     return None
 
 
-def _coming(month: int, day: int, today: dt.date) -> dt.date | None:
-    for year in range(today.year, today.year + 9):  # February 29 may be eight years away
-        try:
-            found = dt.date(year, month, day)
-        except ValueError:
-            continue
-        if found >= today:
-            return found
-    return None
-
-
-def _abbreviates(short: str, name: str) -> bool:
-    return len(short) >= 3 and name.startswith(short.rstrip("."))
+def _place(short: str, names: Iterable[str]) -> int | None:
+    """Where among ``names`` is the one that ``short`` abbreviates."""
+    found = [place for place, name in enumerate(names) if name.lower().startswith(short)]
+    return found[0] if len(short) >= 3 and len(found) == 1 else None

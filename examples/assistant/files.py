@@ -76,7 +76,6 @@ class Folder:
         return versions
 
     def close(self) -> None:
-        """Free the index."""
         self._index.close()
 
     def _refresh(self) -> None:

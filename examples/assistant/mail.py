@@ -75,7 +75,6 @@ class MailBox:
             return list(self._unread)
 
     def close(self) -> None:
-        """Free the index."""
         self._index.close()
 
     def _refresh(self) -> None:

@@ -30,7 +30,6 @@ class Index:
     """Texts with titles in memory. The threads that use it take turns: their lock is the owner's."""
 
     def __init__(self) -> None:
-        """Hold no texts yet."""
         self._connection = sqlite3.connect(":memory:", check_same_thread=False)
 
     def fill(self, texts: Iterable[tuple[str, str]]) -> None:
@@ -46,7 +45,6 @@ class Index:
         return [row - 1 for row in rank(self._connection, "texts", query, limit)]
 
     def close(self) -> None:
-        """Free the memory."""
         self._connection.close()
 
 

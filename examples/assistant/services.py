@@ -62,7 +62,6 @@ class Latencies:
                 )
 
     def times(self, factor: float) -> Self:
-        """Return all latencies multiplied by ``factor``."""
         return replace(self, mail=factor * self.mail, weather=factor * self.weather, web=factor * self.web)
 
 

@@ -22,16 +22,6 @@ class TurnView(Protocol):
         """The model has written a message, or a tool has answered."""
 
 
-class SpeculationView(Protocol):
-    """Receives speculations as they start. Its methods are called from any thread, and must not block."""
-
-    def speculation(self, tool: str) -> None:
-        """A tool was started before the model has called it."""
-
-    def ahead(self) -> None:
-        """The next model request was sent before the current one is answered."""
-
-
 def describe(message: AnyMessage) -> list[str]:
     """Return a message as short lines for a terminal: calls with arguments, results cut, text in one line.
 

@@ -44,12 +44,10 @@ class Waits:
 
     @property
     def median_s(self) -> float:
-        """Median wait for the first token, in seconds."""
         return statistics.median(self.first_token_s)
 
     @property
     def digests_per_s(self) -> float:
-        """Digests completed per second."""
         return self.digests / self.elapsed_s
 
 

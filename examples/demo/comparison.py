@@ -34,7 +34,7 @@ from ..personal_assistant import (
     system_prompt,
 )
 from .measures import SpeculationCounts, SpeculationLines, Stopwatch
-from .view import DemoView, SideView
+from .view import DemoView, SideLog
 
 _WARM_UP = "Hello!"  # it calls no tool, so that the predictor that learns starts empty
 _LONGEST_S = 60.0  # after which no further request is asked; a large model on a small machine takes minutes
@@ -47,7 +47,6 @@ class Turn:
     request: str
     transcript: str
     seconds: float
-    model_calls: int
     model_seconds: float
     tool_seconds: float
     tool_calls: int
@@ -67,7 +66,6 @@ class Comparison:
 
     @property
     def tools_ran(self) -> bool:
-        """Whether the model called any tool."""
         return any(turn.tool_calls for turn in (*self.plain, *self.speculative))
 
     @property
@@ -83,7 +81,6 @@ class Comparison:
 
     @property
     def counts(self) -> SpeculationCounts:
-        """What speculation did in all requests."""
         return sum((turn.counts for turn in self.speculative), SpeculationCounts())
 
     @property
@@ -109,7 +106,7 @@ class Comparison:
 @dataclass
 class _Side:
     agent: Agent
-    view: SideView
+    view: SideLog
     counts: Callable[[], SpeculationCounts]
     """What speculation has done so far."""
     counted: SpeculationCounts = field(default_factory=SpeculationCounts)
@@ -190,7 +187,6 @@ async def _answer(side: _Side, request: str) -> None:
             request,
             _transcript(messages),
             seconds,
-            stopwatch.model_calls,
             stopwatch.model_seconds,
             stopwatch.tool_seconds,
             sum(isinstance(message, ToolMessage) for message in messages),

@@ -11,39 +11,28 @@ from langchain_core.callbacks import AsyncCallbackHandler
 
 from agentrt.reports import AheadStarted, SpeculationEvent, SpeculationReport, SpeculationStarted
 
-from ..assistant.view import SpeculationView
+from .view import SideLog
 
 
 class Stopwatch(AsyncCallbackHandler):
-    """Model calls, and seconds spent waiting for them and for tools, while it is passed as a callback."""
+    """Seconds spent waiting for a model and for tools, while it is passed as a callback."""
 
     def __init__(self) -> None:
-        """Start at zero."""
-        self.model_calls = 0
         self.model_seconds = 0.0
         self.tool_seconds = 0.0
         self._started: dict[UUID, float] = {}
 
     async def on_chat_model_start(self, *args: Any, run_id: UUID, **details: Any) -> None:
-        """A model call begins."""
         self._started[run_id] = perf_counter()
 
     async def on_llm_end(self, *args: Any, run_id: UUID, **details: Any) -> None:
-        """A model call ends."""
-        self.model_calls += 1
         self.model_seconds += perf_counter() - self._started.pop(run_id)
 
-    async def on_tool_start(self, *args: Any, run_id: UUID, **details: Any) -> None:
-        """A tool call begins."""
-        self._started[run_id] = perf_counter()
-
     async def on_tool_end(self, *args: Any, run_id: UUID, **details: Any) -> None:
-        """A tool call ends."""
         self.tool_seconds += perf_counter() - self._started.pop(run_id)
 
-    async def on_tool_error(self, *args: Any, run_id: UUID, **details: Any) -> None:
-        """A tool call fails, which takes time, too."""
-        self.tool_seconds += perf_counter() - self._started.pop(run_id)
+    on_tool_start = on_chat_model_start
+    on_tool_error = on_tool_end
 
 
 @dataclass(frozen=True)
@@ -65,28 +54,24 @@ class SpeculationCounts:
 
     @classmethod
     def of(cls, report: SpeculationReport) -> Self:
-        """Return the counts of a report."""
         total, ahead = report.total, report.ahead
         return cls(total.claims, total.misses, total.wasted, total.saved_s, ahead.kept, ahead.wasted)
 
     def __add__(self, other: SpeculationCounts) -> SpeculationCounts:
-        """Return the sum, field by field."""
         return SpeculationCounts(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
     def __sub__(self, other: SpeculationCounts) -> SpeculationCounts:
-        """Return what came after ``other``, field by field."""
         return SpeculationCounts(*(a - b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
 
 class SpeculationLines:
     """Observer that shows each tool that starts speculatively, and each request sent ahead."""
 
-    def __init__(self, view: SpeculationView) -> None:
+    def __init__(self, view: SideLog) -> None:
         """``view`` shows them; events come from any thread."""
         self._view = view
 
     def on_event(self, event: SpeculationEvent) -> None:
-        """Show the event."""
         match event:
             case SpeculationStarted(tool=tool):
                 self._view.speculation(tool)

@@ -35,13 +35,11 @@ class SpeculationLog:
     """Counts what speculation did, for frames of a live page. An observer, called on any thread."""
 
     def __init__(self) -> None:
-        """Count from zero."""
         self._lock = threading.Lock()
         self._counts: dict[str, float] = dict.fromkeys(_COUNTED, 0)
         self._recent: deque[dict[str, Any]] = deque(maxlen=_MOST_RECENT)
 
     def on_event(self, event: SpeculationEvent) -> None:
-        """Count the event."""
         match event:
             case DraftArrived(tool=tool):
                 self._note("drafts", tool, "drafted")
@@ -73,7 +71,6 @@ class DemoPage:
     """A live page of the runtimes that a program opens one after the other."""
 
     def __init__(self) -> None:
-        """Show nothing yet."""
         self.speculation = SpeculationLog()
         self._models: tuple[PooledModel, ...] = ()
         self._feed: LiveFeed | None = None

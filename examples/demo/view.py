@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Literal, Protocol, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 from langchain_core.messages import AnyMessage
 from rich.console import Console, Group, RenderableType
@@ -16,42 +17,18 @@ from rich.text import Text
 
 from agentrt.terminal_text import printable
 
-from ..assistant.view import SpeculationView, TurnView, describe
+from ..assistant.view import describe
 
 SideName: TypeAlias = Literal["plain", "agentrt"]
 SIDES: tuple[SideName, ...] = get_args(SideName)
 _BAR = 40  # columns of the longer bar
 
 
-class SideView(TurnView, SpeculationView, Protocol):
-    """Receives what one of the two agents does."""
-
-    def begin(self) -> None:
-        """The agent gets the request."""
-
-    def answered(self, seconds: float) -> None:
-        """The agent has answered it."""
-
-
-class DemoView(Protocol):
-    """Receives the events of the demo."""
-
-    def side(self, name: SideName) -> SideView:
-        """Return the view of one agent."""
-        ...
-
-    def request(self, number: int, of: int, text: str) -> None:
-        """Both agents are about to get this request; ``number`` counts from 1."""
-
-    def answered(self) -> None:
-        """Both agents have answered it."""
-
-    def background(self, policy: str, done: int, of: int) -> None:
-        """With this scheduling policy ``done`` of the user's questions are answered beside the digests."""
-
-
 class SideLog:
-    """What one agent does in a request: lines with the seconds since it began. A :class:`SideView`."""
+    """What one agent does in a request: lines with the seconds since it began.
+
+    Speculations come from any thread.
+    """
 
     def __init__(self) -> None:
         """Wait for the first request; what comes before it is not shown."""
@@ -62,30 +39,24 @@ class SideLog:
         self.waited = 0.0
 
     def begin(self) -> None:
-        """Start the clock, with no lines."""
         self._began, self.seconds, self.lines, self.writing = time.perf_counter(), None, [], ""
 
     def answered(self, seconds: float) -> None:
-        """Stop the clock."""
         self.seconds, self.writing = seconds, ""
         self.waited += seconds
 
     def token(self, text: str) -> None:
-        """Add to the text that is being written."""
         self.writing += printable(text)
 
     def message(self, message: AnyMessage) -> None:
-        """Add the lines of the call, the result or the answer."""
         self.writing = ""
         for line in describe(message):
             self._add(line)
 
     def speculation(self, tool: str) -> None:
-        """Add the tool."""
         self._add(f"+ {tool} starts, before the model has called it")
 
     def ahead(self) -> None:
-        """Add the request."""
         self._add("+ next model request sent ahead")
 
     @property
@@ -100,31 +71,43 @@ class SideLog:
             self.lines.append(f"{self.elapsed:5.2f}  {line}")
 
 
-class PlainView:
-    """Lines for pipes, logs and tests: each request with what both agents did, one after the other."""
+class DemoView(ABC):
+    """Receives the events of the demo."""
 
     def __init__(self, console: Console) -> None:
-        """Print on ``console``."""
         self._console = console
         self._logs: Mapping[SideName, SideLog] = {name: SideLog() for name in SIDES}
 
-    def side(self, name: SideName) -> SideView:
-        """Return the agent's lines, which are printed when both have answered."""
+    def side(self, name: SideName) -> SideLog:
+        """Return the view of one agent."""
         return self._logs[name]
 
+    @abstractmethod
     def request(self, number: int, of: int, text: str) -> None:
-        """Print the request."""
+        """Both agents are about to get this request; ``number`` counts from 1."""
+
+    @abstractmethod
+    def answered(self) -> None:
+        """Both agents have answered it."""
+
+    @abstractmethod
+    def background(self, policy: str, done: int, of: int) -> None:
+        """With this scheduling policy ``done`` of the user's questions are answered beside the digests."""
+
+
+class PlainView(DemoView):
+    """Lines for pipes, logs and tests: each request with what both agents did, one after the other."""
+
+    def request(self, number: int, of: int, text: str) -> None:
         self._print(f"\n> {printable(text)}")
 
     def answered(self) -> None:
-        """Print what both did."""
         for name, log in self._logs.items():
             self._print(f"  {name}: {log.elapsed:.2f} s")
             for line in log.lines:
                 self._print(f"    {line}")
 
     def background(self, policy: str, done: int, of: int) -> None:
-        """Print the end of the questions."""
         if done == of:
             self._print(f"\nbeside background digests, {policy}: {of} questions answered")
 
@@ -132,38 +115,29 @@ class PlainView:
         self._console.print(line, markup=False, soft_wrap=True)
 
 
-class LiveView:
+class LiveView(DemoView):
     """Two panes, one for each agent, and how long the user has waited for each so far.
 
     Enter ``live`` as a context manager to draw it. Answered requests scroll away above it, a line each.
     """
 
     def __init__(self, console: Console) -> None:
-        """Draw on ``console``."""
-        self._console = console
-        self._logs: Mapping[SideName, SideLog] = {name: SideLog() for name in SIDES}
+        super().__init__(console)
         self._title = ""
         self._request = ""
         self._background: dict[str, tuple[int, int]] = {}
         self.live = Live(get_renderable=self._draw, console=console, refresh_per_second=12, transient=True)
 
-    def side(self, name: SideName) -> SideView:
-        """Return the agent's pane."""
-        return self._logs[name]
-
     def request(self, number: int, of: int, text: str) -> None:
-        """Show the request."""
         self._title, self._request = f"request {number} of {of}", printable(text)
 
     def answered(self) -> None:
-        """Print the request with both times above the picture."""
         plain, ours = (self._logs[name].elapsed for name in SIDES)
         line = Text(f"{self._request[:52]:<52} plain {plain:5.2f} s   agentrt {ours:5.2f} s  ")
         line.append(f"{100 * (ours - plain) / plain:+4.0f} %", style="green" if ours < plain else "red")
         self._console.print(line, soft_wrap=True)
 
     def background(self, policy: str, done: int, of: int) -> None:
-        """Move the policy's bar."""
         self._background[policy] = (done, of)
 
     def _draw(self) -> RenderableType:

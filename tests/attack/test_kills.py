@@ -10,7 +10,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from agentrt.bench.common.crash_points import crash_points
 from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
 from tests.attack.campaign import Campaign
 from tests.attack.server_process import ServerProcess
@@ -89,13 +88,6 @@ def test_a_killed_conversion_is_done_anew(campaign: Campaign, tmp_path: Path) ->
 def test_a_killed_measurement_of_a_profile_is_done_anew(campaign: Campaign, tmp_path: Path) -> None:
     for number in range(campaign.size(12, 1)):
         _kill(ANSWER, "nano", tmp_path / str(number), campaign)
-
-
-def test_processes_that_store_contexts_are_killed(campaign: Campaign, tmp_path: Path) -> None:
-    stored = crash_points(tmp_path, campaign.size(13, 2))
-    for problem in stored.problems:
-        campaign.fail("kill -9 while contexts are stored", problem)
-    campaign.counts.update(tries=stored.tried, kills=stored.tried, kills_survived=stored.survived)
 
 
 def _count(campaign: Campaign, name: str, problem: str) -> None:

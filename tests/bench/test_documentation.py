@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 import types
@@ -19,6 +20,7 @@ from agentrt.bench.documentation import Measured, documents, read_reports, rende
 from agentrt.errors import InvalidRequestError
 from tests.house.project import ROOT
 
+CLEAN_COMMIT = documentation.clean_commit
 REPORTS = read_reports(ROOT / "docs" / "figures")
 REGION = re.compile(r"<!-- measured .*?<!-- /measured -->", re.DOTALL)
 CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
@@ -102,16 +104,11 @@ def test_a_region_shows_figures_of_several_reports() -> None:
     assert filled.count(MEASURED.machine()) == 1
 
 
-def test_a_small_number_is_not_shown_as_none() -> None:
-    report = REPORT.model_copy(update={"figures": {"ratio": 0.0000272, "equal": 0.0}})
+def test_small_numbers_and_shares_of_nearly_all_keep_their_digits() -> None:
+    found = {"small": 0.0000272, "none": 0.0, "nearly": 1000 / 1003, "all": 1.0}
+    report = REPORT.model_copy(update={"figures": found})
     filled = render(page("figures"), {"engine": MEASURED.model_copy(update={"report": report})})
-    assert "| `ratio` | 2.7e-05 |\n| `equal` | 0 |" in filled
-
-
-def test_a_share_of_nearly_all_is_not_shown_as_all() -> None:
-    report = REPORT.model_copy(update={"figures": {"ratio": 1000 / 1003, "equal": 1.0}})
-    filled = render(page("figures"), {"engine": MEASURED.model_copy(update={"report": report})})
-    assert "| `ratio` | 0.997 |\n| `equal` | 1 |" in filled
+    assert "| `small` | 2.7e-05 |\n| `none` | 0 |\n| `nearly` | 0.997 |\n| `all` | 1 |" in filled
 
 
 def test_a_table_fills_a_region() -> None:
@@ -120,9 +117,6 @@ def test_a_table_fills_a_region() -> None:
     assert "old" not in filled
     assert "| 1 | 2 | 3 | 4 |" in render(page("table twice"), {"engine": MEASURED})
     assert "| ours | 12.2 |" in render(page("table times"), {"engine": MEASURED})
-
-
-def test_figures_and_tables_share_a_region() -> None:
     filled = render(page("ratio | ours by theirs\ntable times | ms\ntable nano | side"), {"engine": MEASURED})
     assert "| `ratio` | 0.99 | ours by theirs |\n\n| ms |\n| --- |\n| 12.2 |\n| |\n\n| side |" in filled
     assert filled.count("Measured by") == 1
@@ -148,162 +142,127 @@ def test_what_no_report_has_is_an_error(lines: str, problem: str) -> None:
         render(several, {})
 
 
-def test_the_command_fills_the_pages_of_a_clone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to work in, with a page and no report."""
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit):
-        documentation.main([])
-    assert "no docs/figures" in capsys.readouterr().err
     (tmp_path / "docs" / "figures").mkdir(parents=True)
-    (tmp_path / "docs" / "figures" / "engine.json").write_text(MEASURED.model_dump_json())
     (tmp_path / "README.md").write_text(page("ratio | ours by theirs"))
-    (tmp_path / "docs" / "page.md").write_text("Nothing is measured here.\n")
-    documentation.main([])
-    assert "0.99" in (tmp_path / "README.md").read_text()
-    assert (tmp_path / "docs" / "page.md").read_text() == "Nothing is measured here.\n"
-    (tmp_path / "docs" / "page.md").write_text(page("speed | fast"))
+    return tmp_path
+
+
+Given = dict[str, dict[str, object]]
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> Given:
+    """The options that each bench is run with, at a commit without changes."""
+    options: Given = {}
+
+    def bench(name: str) -> types.ModuleType:
+        def run(*files: object, **of_run: object) -> BenchReport:
+            options[name] = {"files": files, **of_run}
+            own = "speculation_models" if name == "speculation" else name
+            return REPORT.model_copy(update={"bench": own})
+
+        main = types.ModuleType(f"agentrt.bench.{name}.main")
+        main.run = main.run_all = run  # type: ignore[attr-defined]
+        return main
+
+    for name in ("context", "drafting", "engine", "models", "scheduler", "speculation"):
+        monkeypatch.setitem(sys.modules, f"agentrt.bench.{name}.main", bench(name))
+    monkeypatch.setattr(documentation, "clean_commit", lambda: "abc1234")
+    monkeypatch.setattr(documentation, "_draw", lambda report, folder: None)
+    return options
+
+
+def refused(*arguments: str) -> None:
     with pytest.raises(SystemExit):
-        documentation.main([])
+        documentation.main(list(arguments))
+
+
+def sources() -> dict[str, str]:
+    """The command of each report that there is."""
+    reports = read_reports(Path("docs/figures"))
+    return {name: measured.source().split("`")[1] for name, measured in reports.items()}
+
+
+def test_the_command_fills_the_pages_of_a_clone(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    MEASURED.write(clone / "docs" / "figures" / "engine.json")
+    (clone / "docs" / "page.md").write_text("Nothing is measured here.\n")
+    documentation.main([])
+    assert "0.99" in (clone / "README.md").read_text()
+    assert (clone / "docs" / "page.md").read_text() == "Nothing is measured here.\n"
+    (clone / "docs" / "page.md").write_text(page("speed | fast"))
+    refused()
     assert "no figure 'speed'" in capsys.readouterr().err
+    shutil.rmtree(clone / "docs" / "figures")
+    refused()
+    assert "no docs/figures" in capsys.readouterr().err
 
 
 def test_a_report_of_tests_names_its_own_command(tmp_path: Path) -> None:
-    measured = Measured(date="2026-01-01 10:00", commit="abc1234", quick=False, report=REPORT)
-    measured.model_copy(update={"measured_by": "make attack"}).write(tmp_path / "attack.json")
+    MEASURED.model_copy(update={"measured_by": "make attack"}).write(tmp_path / "attack.json")
     (found,) = read_reports(tmp_path).values()
     assert found.report == REPORT
-    assert found.source().startswith("Measured by `make attack` on 2026-01-01 10:00 (UTC) at commit abc1234")
+    assert found.source().startswith("Measured by `make attack` on 2026-11-22 01:00 (UTC) at commit abc1234")
 
 
 def test_a_bench_is_measured_at_a_commit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    clone: Path, given: Given, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    main = types.ModuleType("agentrt.bench.engine.main")
-    main.run = lambda **options: REPORT  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, main.__name__, main)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "docs" / "figures").mkdir(parents=True)
-    (tmp_path / "README.md").write_text(page("ratio | ours by theirs"))
-    with pytest.raises(SystemExit):
-        documentation.main(["engine"])
+    monkeypatch.setattr(documentation, "clean_commit", CLEAN_COMMIT)
+    refused("engine")
     assert "Commit your changes first" in capsys.readouterr().err
-    for command in (
-        ["init", "-q"],
-        ["add", "."],
-        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "One"],
-    ):
+    own = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    for command in (["init", "-q"], ["add", "."], [*own, "commit", "-qm", "One"]):
         subprocess.run(["git", *command], check=True)
     documentation.main(["engine", "--quick"])
-    (measured,) = read_reports(tmp_path / "docs" / "figures").values()
+    (measured,) = read_reports(clone / "docs" / "figures").values()
     assert (measured.report, measured.quick) == (REPORT, True)
-    assert f"at commit {measured.commit}" in (tmp_path / "README.md").read_text()
-    with pytest.raises(SystemExit):  # the page has changed
-        documentation.main(["engine"])
+    assert f"at commit {measured.commit}" in (clone / "README.md").read_text()
+    refused("engine")  # the page has changed
 
 
 def test_the_models_of_a_folder_are_measured_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    clone: Path, given: Given, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    measured: list[str] = []
-
-    def run_all(files: list[Path], **options: object) -> BenchReport:
-        measured.extend(file.name for file in files)
-        return REPORT.model_copy(update={"bench": "models"})
-
-    main = types.ModuleType("agentrt.bench.models.main")
-    main.run_all = run_all  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, main.__name__, main)
-    monkeypatch.setattr(documentation, "clean_commit", lambda: "abc1234")
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "docs" / "figures").mkdir(parents=True)
-    (tmp_path / "README.md").write_text("")
-    with pytest.raises(SystemExit):
-        documentation.main(["models"])
+    (clone / "README.md").write_text("")
+    refused("models")
     assert "--models DIR" in capsys.readouterr().err
     for name, size in {"large.gguf": 9, "small.gguf": 1, "other.bin": 5}.items():
-        (tmp_path / name).write_bytes(bytes(size))
-    documentation.main(["--models", str(tmp_path), "models"])
-    assert measured == ["small.gguf", "large.gguf"]
-    assert (tmp_path / "docs" / "figures" / "models.json").exists()
+        (clone / name).write_bytes(bytes(size))
+    documentation.main(["--models", str(clone), "models"])
+    (files,) = given["models"]["files"]  # type: ignore[misc]
+    assert [file.name for file in files] == ["small.gguf", "large.gguf"]
+    assert sources().keys() == {"models"}
 
 
-def test_real_models_have_a_report_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given: dict[str, object] = {}
-
-    def run(**options: object) -> BenchReport:
-        given.update(options)
-        return REPORT.model_copy(update={"bench": "speculation_models"})
-
-    scheduled: dict[str, object] = {}
-
-    def run_scheduler(**options: object) -> BenchReport:
-        scheduled.update(options)
-        return REPORT.model_copy(update={"bench": "scheduler"})
-
-    def run_engine(**options: object) -> BenchReport:
-        assert options["model"] == "models/main.gguf"
-        return REPORT.model_copy(update={"bench": "engine"})
-
-    for name, function in {"speculation": run, "scheduler": run_scheduler, "engine": run_engine}.items():
-        main = types.ModuleType(f"agentrt.bench.{name}.main")
-        main.run = function  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, main.__name__, main)
-    monkeypatch.setattr(documentation, "clean_commit", lambda: "abc1234")
-    monkeypatch.setattr(documentation, "_draw", lambda report, folder: None)
-    monkeypatch.chdir(tmp_path)
-    figures = tmp_path / "docs" / "figures"
-    figures.mkdir(parents=True)
-    readme = tmp_path / "README.md"
-    readme.write_text(page("ratio | ours").replace("measured engine", "measured scheduler_models"))
-    with pytest.raises(SystemExit):
-        documentation.main(["--draft", "small.gguf"])
-    with pytest.raises(SystemExit):
-        documentation.main(["drafting", "--model", "main.gguf"])
-    documentation.main(["--model", "models/main.gguf"])
-    assert (scheduled["model"], "drafts" in scheduled, given) == ("models/main.gguf", False, {})
-    measured = {"engine_models.json", "scheduler_models.json"}
-    assert {path.name for path in figures.iterdir()} == measured
-    assert "Measured by `agentrt bench scheduler --model main.gguf`" in readme.read_text()
-    readme.write_text(page("ratio | ours").replace("measured engine", "measured speculation_models"))
-    documentation.main(["--model", "models/main.gguf", "--draft", "models/small.gguf", "--quick"])
-    assert (given["model"], given["drafts"]) == ("models/main.gguf", ["models/small.gguf"])
-    assert {path.name for path in figures.iterdir()} == {*measured, "speculation_models.json"}
-    command = "agentrt bench speculation --model main.gguf --draft small.gguf --quick"
-    assert f"Measured by `{command}`" in readme.read_text()
-
-
-def test_the_context_bench_gets_the_main_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given: dict[str, dict[str, object]] = {}
-
-    for name in ("context", "drafting", "engine", "scheduler", "speculation"):
-        main = types.ModuleType(f"agentrt.bench.{name}.main")
-
-        def run(name: str = name, **options: object) -> BenchReport:
-            given[name] = options
-            return REPORT.model_copy(update={"bench": name})
-
-        main.run = run  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, main.__name__, main)
-    monkeypatch.setattr(documentation, "clean_commit", lambda: "abc1234")
-    monkeypatch.setattr(documentation, "_draw", lambda report, folder: None)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "docs" / "figures").mkdir(parents=True)
-    (tmp_path / "README.md").write_text("")
-    documentation.main(["context", "drafting", "engine", "--model", "main.gguf", "--draft", "small.gguf"])
-    assert {name: (each.get("model"), each.get("drafts")) for name, each in given.items()} == {
-        "context": ("main.gguf", None),
-        "drafting": ("main.gguf", ["small.gguf"]),
-        "engine": ("main.gguf", None),
-        "scheduler": ("main.gguf", None),
-        "speculation": ("main.gguf", ["small.gguf"]),
+def test_real_models_have_reports_of_their_own(clone: Path, given: Given) -> None:
+    readme = clone / "README.md"
+    readme.write_text(readme.read_text().replace("measured engine", "measured scheduler_models"))
+    refused("--draft", "small.gguf")
+    refused("drafting", "--model", "main.gguf")
+    main, small = ["--model", "models/main.gguf"], ["--draft", "models/small.gguf"]
+    documentation.main(main)
+    of_main = {
+        "engine_models": "agentrt bench engine --model main.gguf",
+        "scheduler_models": "agentrt bench scheduler --model main.gguf",
     }
-    (measured,) = (each for name, each in read_reports(Path("docs/figures")).items() if name == "context")
-    assert measured.source().startswith("Measured by `agentrt bench context --model main.gguf`")
-    documentation.main(
-        ["context", "--part", "restarts", "--quick", "--model", "main.gguf", "--draft", "small.gguf"]
-    )
+    assert sources() == of_main
+    assert f"Measured by `{of_main['scheduler_models']}`" in readme.read_text()
+    documentation.main([*main, *small, "--quick"])
+    speculation = "agentrt bench speculation --model main.gguf --draft small.gguf --quick"
+    assert sources()["speculation_models"] == speculation
+    documentation.main(["context", "drafting", "engine", *main, *small])
+    assert {name: (each.get("model"), each.get("drafts")) for name, each in given.items()} == {
+        "context": (main[1], None),
+        "drafting": (main[1], [small[1]]),
+        "engine": (main[1], None),
+        "scheduler": (main[1], None),
+        "speculation": (main[1], [small[1]]),
+    }
+    assert sources()["context"] == "agentrt bench context --model main.gguf"
+    documentation.main(["context", "--part", "restarts", "--quick", *main, *small])
     assert given["context"]["parts"] == [ContextPart.RESTARTS]
-    restarts = read_reports(Path("docs/figures"))["context_restarts"]
-    command = "agentrt bench context --model main.gguf --part restarts --quick"
-    assert restarts.source().startswith(f"Measured by `{command}`")
+    assert sources()["context_restarts"] == "agentrt bench context --model main.gguf --part restarts --quick"

@@ -29,31 +29,30 @@ from agentrt.runtime.serving.live.frames import short_id
 from tests.runtime.serving.http.serving import until
 
 
+def read(address: str, token: str, frames: list[dict[str, Any]]) -> None:
+    """Collect the frames of a page until it ends."""
+    headers = {"authorization": f"Bearer {token}"}
+    with httpx.stream("GET", f"{address}live/events", headers=headers, timeout=60) as response:
+        for line in response.iter_lines():
+            if line.startswith("data: "):
+                frames.append(json.loads(line[6:]))
+
+
 @pytest.mark.real_model
 def test_it_shows_the_engine_and_the_speculation(tmp_path: Path) -> None:
     sample = tmp_path / "sample"
     write_sample_data(sample, dt.date.today())
     frames: list[dict[str, Any]] = []
-    begun = threading.Event()
     page = DemoPage()
-
-    def read(address: str, token: str) -> None:
-        headers = {"authorization": f"Bearer {token}"}
-        with httpx.stream("GET", f"{address}live/events", headers=headers, timeout=60) as response:
-            for line in response.iter_lines():
-                if line.startswith("data: "):
-                    frames.append(json.loads(line[6:]))
-                    begun.set()
-
     with page.served() as (address, token):
         assert httpx.get(address).status_code == 200
         assert httpx.get(f"{address}live/events").status_code == 401
         assert (
             httpx.get(f"{address}v1/models", headers={"authorization": f"Bearer {token}"}).status_code == 404
         )
-        reader = threading.Thread(target=read, args=(address, token))
+        reader = threading.Thread(target=read, args=(address, token, frames))
         reader.start()
-        assert begun.wait(30)
+        until(lambda: bool(frames))
         view = PlainView(Console(file=io.StringIO()))
         requests = ["What does the mail about roof repair say?"]
         result = run_demo(sample, Latencies().times(0), view, requests=requests, page=page)
@@ -76,18 +75,9 @@ def test_it_shows_the_engine_and_the_speculation(tmp_path: Path) -> None:
 @pytest.mark.real_model
 def test_what_a_runtime_did_last_is_shown() -> None:
     frames: list[dict[str, Any]] = []
-    page = DemoPage()
-
-    def read(address: str, token: str) -> None:
-        headers = {"authorization": f"Bearer {token}"}
-        with httpx.stream("GET", f"{address}live/events", headers=headers, timeout=60) as response:
-            for line in response.iter_lines():
-                if line.startswith("data: "):
-                    frames.append(json.loads(line[6:]))
-
-    answered = []
+    page, answered = DemoPage(), []
     with page.served() as (address, token), LocalRuntime.open("nano") as runtime:
-        reader = threading.Thread(target=read, args=(address, token))
+        reader = threading.Thread(target=read, args=(address, token, frames))
         reader.start()
         for _ in range(3):
             until(lambda: bool(frames) and not frames[-1]["models"])
@@ -133,7 +123,7 @@ from agentrt.examples.demo.comparison import Comparison, Turn
 
 def run_demo(*_, page, **__):
     print("RUNS", type(page).__name__)
-    turn = Turn("Hello", "ai Hi!", 1.0, 1, 1.0, 0.0, 1, SpeculationCounts())
+    turn = Turn("Hello", "ai Hi!", 1.0, 1.0, 0.0, 1, SpeculationCounts())
     waits = Waits((0.1,), 1, 1.0)
     return run.Result(Comparison((turn,), (turn,), True), waits, waits)
 

@@ -28,6 +28,7 @@ from agentrt.examples.personal_assistant import (
     assistant_tools,
     digest_mail,
 )
+from agentrt.priority import Priority, current_priority
 from agentrt.tools.speculable import speculable_tool
 
 WEDNESDAY = dt.date(2026, 11, 18)
@@ -116,20 +117,21 @@ def test_results_are_the_json_that_the_model_was_trained_on(data: PersonalData) 
         {"id": "m1", "from": "Nadia Berg", "subject": "Roof repair"}
     ]
     assert set(call(data, "read_mail", id="m1")) == {"from", "subject", "body"}
+    assert call(data, "get_weather", city="Oslo")["city"] == "Oslo"
+    web = text_of_call(data, "search_web", query="northern lakes")
+    assert web.startswith("Northern lakes: The map of the northern lakes")
     assert call(data, "search_files", query="tulips") == [{"path": "garden/plan.md"}]
     assert call(data, "read_file", path="garden/plan.md")["text"].startswith("The tulips go along")
 
 
-def test_at_most_three_are_found(data: PersonalData) -> None:
+def test_at_most_three_are_found_and_long_texts_are_shortened_at_a_word(data: PersonalData) -> None:
     for number in range(5):
         data.notes.create(f"milk number {number}")
     assert len(call(data, "search_notes", query="milk")) == 3
-
-
-def test_the_weather_and_the_web_are_asked(data: PersonalData) -> None:
-    assert call(data, "get_weather", city="Oslo")["city"] == "Oslo"
-    text = text_of_call(data, "search_web", query="northern lakes")
-    assert text.startswith("Northern lakes: The map of the northern lakes")
+    data.notes.create("word " * 200, "long")
+    text = call(data, "read_note", id="n18")["text"]
+    assert len(text) <= 404
+    assert text.endswith("word ...")
 
 
 def test_what_is_far_away_takes_as_long_as_it_says(
@@ -180,20 +182,10 @@ def test_errors_are_json_too(data: PersonalData, name: str, arguments: dict[str,
     assert result["error"].startswith(error)
 
 
-def test_long_texts_are_shortened_at_a_word(data: PersonalData) -> None:
-    data.notes.create("word " * 200, "long")
-    text = call(data, "read_note", id="n13")["text"]
-    assert len(text) <= 404
-    assert text.endswith("word ...")
-
-
-def test_arguments_that_do_not_fit_are_told_to_the_model(data: PersonalData) -> None:
+def test_calls_that_do_not_fit_are_told_to_the_model(data: PersonalData) -> None:
     error = text_of_call(data, "read_note", number=3)
     assert "id" in error
     assert "Field required" in error
-
-
-def test_a_tool_that_is_not_there_is_told_to_the_model(data: PersonalData) -> None:
     assert "fly_to_moon is not a valid tool" in text_of_call(data, "fly_to_moon", speed=3)
 
 
@@ -287,17 +279,7 @@ def test_the_view_sees_words_and_messages(data: PersonalData) -> None:
     assert "".join(view.texts) == "All is well.[ai]"
 
 
-def test_the_digest_reads_every_new_mail_once(data: PersonalData) -> None:
-    model = Scripted(script=["so it says"], seen=[])
-    digest = asyncio.run(digest_mail(assistant_agent(model, []), data))
-    assert digest == {mail.id: "so it says" for mail in data.mail.unread()}
-    assert [messages[-1].text for messages in model.seen] == [f"Read mail {id}" for id in digest]
-    assert "m4" in digest
-
-
-def test_background_work_is_proactive(data: PersonalData) -> None:
-    from agentrt.priority import Priority, current_priority
-
+def test_the_digest_reads_every_new_mail_once_in_the_background(data: PersonalData) -> None:
     priorities = []
 
     class Noting(Scripted):
@@ -305,11 +287,16 @@ def test_background_work_is_proactive(data: PersonalData) -> None:
             priorities.append(current_priority())
             return await super()._agenerate(*args, **options)
 
-    async def go() -> None:
-        agent = assistant_agent(Noting(script=["yes"], seen=[]), [])
-        await digest_mail(agent, data)
-        assert await ask_quietly(agent, "go") == "yes"
+    async def go() -> dict[str, str]:
+        digest = await digest_mail(agent, data)
+        assert await ask_quietly(agent, "go") == "so it says"
+        return digest
 
-    asyncio.run(go())
+    model = Noting(script=["so it says"], seen=[])
+    agent = assistant_agent(model, [])
+    digest = asyncio.run(go())
+    assert digest == {mail.id: "so it says" for mail in data.mail.unread()}
+    assert [messages[-1].text for messages in model.seen[:-1]] == [f"Read mail {id}" for id in digest]
+    assert "m4" in digest
     assert set(priorities[:-1]) == {Priority.PROACTIVE}
     assert priorities[-1] is Priority.REACTIVE

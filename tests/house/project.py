@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import os
+import shutil
+import subprocess
+import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -98,3 +103,33 @@ def imports(name: str, path: Path) -> list[Import]:
 def within(target: str, package: str) -> bool:
     """Return whether ``target`` is ``package`` or lies in it."""
     return target == package or target.startswith(package + ".")
+
+
+def script(path: str) -> ModuleType:
+    """Import a file of the project that no package holds."""
+    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def python(*arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a Python of this environment to its end."""
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, capture_output=True, encoding="utf-8", check=False, **options)
+
+
+def checkout(folder: Path, link: Callable[[Path, str], None] = Path.symlink_to) -> Path:
+    """Copy what the wheel is built from, with the links of the source tree as ``link`` makes them."""
+    for part in PARTS:
+        for path in files(part):
+            copy = folder / path.relative_to(ROOT)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, copy)
+        if part != "agentrt":
+            link(folder / "agentrt" / part, f"../{part}")
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, folder)
+    return folder

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
-import sys
 from email.message import Message
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-from tests.house.project import ROOT
+from tests.house.project import ROOT, python, script
 
 pytestmark = pytest.mark.check
 
-
-def loaded(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, ROOT / ".ci" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-audit_pins, list_licences = loaded("audit_pins"), loaded("list_licences")
+AUDIT, LICENCES = ".ci/audit_pins.py", ".ci/list_licences.py"
+audit_pins, list_licences = script(AUDIT), script(LICENCES)
 SAFE = {"name": "a", "version": "1", "vulns": []}
 UNKNOWN = {"name": "b", "skip_reason": "not found"}
 BROKEN = {"name": "c", "version": "2", "vulns": [{"id": "GHSA-1", "fix_versions": ["3"]}]}
@@ -52,8 +40,7 @@ def test_vulnerabilities_fail_and_a_missing_service_does_not(
 
 
 def test_licences_of_what_is_installed_here_are_accepted() -> None:
-    script = ROOT / ".ci" / "list_licences.py"
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    done = python(LICENCES, cwd=ROOT)
     assert done.returncode == 0, done.stdout
     assert "pydantic" in done.stdout
 

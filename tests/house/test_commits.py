@@ -1,44 +1,23 @@
 """The hooks of git check what the Makefile and CONTRIBUTING.md say."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.house.project import ROOT
+from tests.house.project import ROOT, python
 
 CHECK = ".ci/check_commit_message.py"
-
-
-def check(message: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    file = folder / "message"
-    file.write_text(message, encoding="utf-8")
-    return subprocess.run(
-        [sys.executable, ROOT / CHECK, file], capture_output=True, text=True, encoding="utf-8", check=False
-    )
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        "Queue requests in one file\n",
-        "x" * 72,
-        f"Queue requests in one file\n\n{'The body has lines of any length. ' * 4}\n",
-        "Queue requests in one file\n# Please enter the commit message\n",
-        "Zähle 72 Zeichen, nicht Bytes: " + "ä" * 41,
-    ],
-)
-def test_a_good_message(message: str, tmp_path: Path) -> None:
-    done = check(message, tmp_path)
-
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(
     ("message", "advice"),
     [
+        ("Queue requests in one file\n", None),
+        ("x" * 72, None),
+        (f"Queue requests in one file\n\n{'The body has lines of any length. ' * 4}\n", None),
+        ("Queue requests in one file\n# Please enter the commit message\n", None),
+        ("Zähle 72 Zeichen, nicht Bytes: " + "ä" * 41, None),
         ("x" * 73, "The subject has 73 characters. Shorten it to 72."),
         ("", "The first line is empty."),
         ("\n\nbelow\n", "The first line is empty."),
@@ -46,11 +25,12 @@ def test_a_good_message(message: str, tmp_path: Path) -> None:
         ("Queue requests\nin one file\n", "Put an empty line below the subject."),
     ],
 )
-def test_a_message_to_change(message: str, advice: str, tmp_path: Path) -> None:
-    done = check(message, tmp_path)
-
-    assert done.returncode == 1
-    assert advice in done.stderr
+def test_a_message(message: str, advice: str | None, tmp_path: Path) -> None:
+    file = tmp_path / "message"
+    file.write_text(message, encoding="utf-8")
+    done = python(ROOT / CHECK, file)
+    assert done.returncode == (advice is not None)
+    assert advice in done.stderr if advice else not done.stderr
 
 
 def test_every_hook_is_local_and_runs_a_file_or_module_of_this_environment() -> None:

@@ -1,7 +1,6 @@
 """Which part may import which, and when: the dependency rule of docs/decisions/0003."""
 
 import importlib
-import subprocess
 import sys
 import textwrap
 from collections.abc import Collection
@@ -11,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from tests.house.project import PARTS as FOLDERS
-from tests.house.project import ROOT, Import, imports, modules, within
+from tests.house.project import ROOT, Import, imports, modules, python, within
 from tests.house.project import TRAINING as TRAINING_FOLDERS
 
 # A part within another stands before it.
@@ -218,9 +217,7 @@ def test_the_rule_of_adapters_itself(source: str, private: bool, tmp_path: Path)
 
 
 def in_fresh_interpreter(script: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    done = python("-c", textwrap.dedent(script), cwd=ROOT)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

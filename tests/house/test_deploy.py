@@ -1,14 +1,12 @@
 """`deploy/`: the image is built from what the wheel needs, and all start what there is."""
 
 import re
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.house.project import PARTS, PYPROJECT, ROOT
+from tests.house.project import PARTS, PYPROJECT, ROOT, python
 
 DEPLOY = ROOT / "deploy"
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
@@ -63,9 +61,7 @@ def test_the_unit_is_in_a_user_namespace() -> None:
 def test_an_error_that_the_server_reports_does_not_start_it_again() -> None:
     (status,) = re.findall(r"^RestartPreventExitStatus=(\d+)$", UNIT, re.MULTILINE)
 
-    serve = [sys.executable, "-m", "agentrt", "serve", "--model", "missing.gguf"]
-    done = subprocess.run(serve, capture_output=True, text=True, timeout=100, check=False)
-
+    done = python("-m", "agentrt", "serve", "--model", "missing.gguf", timeout=100)
     assert "there is no model" in done.stderr
     assert done.returncode == int(status)
 

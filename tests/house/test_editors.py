@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.project import PARTS, ROOT, files
+from tests.house.project import ROOT, checkout, python
 
 PYRIGHT = shutil.which("basedpyright", path=sysconfig.get_path("scripts")) or shutil.which("basedpyright")
 
@@ -81,20 +81,6 @@ REVEALED = {
 }
 
 
-def checkout(folder: Path) -> Path:
-    """Copy everything that an installation needs, with the links."""
-    for part in PARTS:
-        for path in files(part):
-            copy = folder / path.relative_to(ROOT)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(path, copy)
-        if part != "agentrt":
-            (folder / "agentrt" / part).symlink_to(f"../{part}")
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, folder)
-    return folder
-
-
 def environment_with(hook: str, folder: Path) -> Path:
     """The Python of a new environment, in which the wheel from the build hook ``hook`` is installed.
 
@@ -102,12 +88,10 @@ def environment_with(hook: str, folder: Path) -> Path:
     """
     project = checkout(folder / "project")
     build = f"import setuptools.build_meta as backend; backend.{hook}({str(folder)!r})"
-    built = subprocess.run(
-        [sys.executable, "-c", build], cwd=project, capture_output=True, text=True, check=False
-    )
+    built = python("-c", build, cwd=project)
     assert built.returncode == 0, built.stdout + built.stderr
 
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
+    assert python("-m", "venv", "--without-pip", folder / "venv").returncode == 0
     paths = sysconfig.get_paths("venv", vars={"base": str(folder / "venv")})
     (wheel,) = folder.glob("*.whl")
     zipfile.ZipFile(wheel).extractall(paths["purelib"])
@@ -119,19 +103,13 @@ def environment_with(hook: str, folder: Path) -> Path:
 
 @pytest.mark.parametrize("hook", ["build_editable", "build_wheel"])
 def test_pyright_resolves_the_package_and_its_types(hook: str, tmp_path: Path) -> None:
-    python = environment_with(hook, tmp_path)
     user = tmp_path / "user"
     user.mkdir()
     (user / "agent.py").write_text(USER_CODE, encoding="utf-8")
     (user / "pyrightconfig.json").write_text('{"typeCheckingMode": "standard"}', encoding="utf-8")
 
-    checked = subprocess.run(
-        [str(PYRIGHT), "--pythonpath", python, "--outputjson"],
-        cwd=user,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [str(PYRIGHT), "--pythonpath", environment_with(hook, tmp_path), "--outputjson"]
+    checked = subprocess.run(command, cwd=user, capture_output=True, text=True, check=False)
 
     found = json.loads(checked.stdout)["generalDiagnostics"]
     assert [one["message"] for one in found if one["severity"] != "information"] == []

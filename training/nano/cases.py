@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from .dialogues import Author
 from .families import DEMO_FAMILIES, FAMILIES
 from .tools import Tool
-from .turns import Dialogue, Step, Turn
+from .turns import Dialogue, Turn, messages_of
 
 
 @dataclass(frozen=True)
@@ -23,7 +22,6 @@ class Case:
 
     @property
     def tools(self) -> list[dict[str, Any]]:
-        """The tools in OpenAI's shape."""
         return [tool.schema() for tool in self.dialogue.tools]
 
     def messages(self, done: int) -> list[dict[str, Any]]:
@@ -33,18 +31,8 @@ class Case:
             {"role": "user", "content": self.turn.request},
         ]
         for steps in self.turn.messages[:done]:
-            history += _called(steps, len(history))
+            history += messages_of(steps, len(history))
         return history
-
-
-def _called(steps: Sequence[Step], number: int) -> list[dict[str, Any]]:
-    calls, results = [], []
-    for index, step in enumerate(steps):
-        function = {"name": step.name, "arguments": json.dumps(dict(step.arguments), ensure_ascii=False)}
-        call_id = f"call_{number}_{index}"
-        calls.append({"id": call_id, "type": "function", "function": function})
-        results.append({"role": "tool", "tool_call_id": call_id, "content": step.result})
-    return [{"role": "assistant", "content": None, "tool_calls": calls}, *results]
 
 
 def _cases(

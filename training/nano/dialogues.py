@@ -9,29 +9,48 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from .families import FAMILIES, Family
-from .grammar import capitalised, expand, load, named
+from .grammar import capitalised, expand, lines, load, named
 from .results import Results
 from .searches import THING, Searches
-from .smalltalk import (
-    CONFUSABLE,
-    HELD_OUT_SMALL_TALK,
-    HELD_OUT_UNSERVED,
-    NEAR_MISSES,
-    NO_TOOL_REPLY,
-    SERVED_BY,
-    SMALL_TALK,
-    SYSTEM_PROMPTS,
-    UNSERVED,
-)
 from .tools import OPTIONS, Tool, Toolsmith
 from .turns import USUAL_MIX, Dialogue, Mix, Step, Turn, together
 from .vocabulary import Split, Vocabulary
 from .wording import Wording, alternatives_of, listed, requests_to, takes_free_text
 
 _REQUESTS: Final = load("requests")
+_SAID: Final = load("smalltalk")
+
+
+class SmallTalk(NamedTuple):
+    """What may be said, and the reply to it."""
+
+    said: tuple[str, ...]
+    reply: str
+
+
+def _small_talk(entries: list[Mapping[str, Any]]) -> tuple[SmallTalk, ...]:
+    return tuple(SmallTalk(lines(named(entry["said"], _SAID["words"])), entry["reply"]) for entry in entries)
+
+
+SMALL_TALK: Final = _small_talk(_SAID["small_talk"])
+HELD_OUT_SMALL_TALK: Final = _small_talk(_SAID["held_out_small_talk"])
+UNSERVED: Final = lines(_SAID["unserved"])
+NEAR_MISSES: Final = lines(_SAID["near_misses"])
+HELD_OUT_UNSERVED: Final = lines(_SAID["held_out_unserved"])
+NO_TOOL_REPLY: Final[str] = _SAID["no_tool_reply"]
+SYSTEM_PROMPTS: Final = lines(_SAID["system_prompts"])
+SERVED_BY: Final = tuple(
+    (re.compile(rf"(?i)\b({entry['words']})\b"), frozenset(entry["families"].split()))
+    for entry in _SAID["served_by"]
+)
+"""What a request is about that one of these families may serve after all: with it there, it is not used."""
+CONFUSABLE: Final = {
+    family: group for group, families in _SAID["confusable"].items() for family in families.split()
+}
+"""Families of which a request to one may be served by another: never the one as what no tool serves."""
 _HELD_OUT_SAYINGS = {text for said, _ in HELD_OUT_SMALL_TALK for text in said}
 _ASKS = re.compile(r"(?i)(^|, )(who|what|how|are|which|do|does|did|can) ")
 

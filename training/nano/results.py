@@ -8,7 +8,7 @@ from typing import Any
 
 from .answers import sentence_of, to_json
 from .shapes import Shapes
-from .vocabulary import ENTRIES, Vocabulary
+from .vocabulary import ENTRIES, Drawing, Vocabulary
 
 Outcome = tuple[str, str, tuple[str, ...]]
 """A tool's result as text, the answer that it leads to, and the facts which that answer must contain."""
@@ -24,13 +24,11 @@ _OWN_SHAPE = {
 }
 
 
-class Results:
-    """Draws results from one random source."""
+class Results(Drawing):
+    """Draws results."""
 
     def __init__(self, rng: Random, vocabulary: Vocabulary) -> None:
-        """``rng`` is shared with the rest of the author: the order of draws is part of the recipe."""
-        self.rng = rng
-        self.vocabulary = vocabulary
+        super().__init__(rng, vocabulary)
         self.shapes = Shapes(rng, vocabulary)
 
     def generic(self, noun: str = "") -> Outcome:

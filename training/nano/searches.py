@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from .answers import to_json
 from .shapes import Shapes
-from .vocabulary import Vocabulary
+from .vocabulary import Drawing, Vocabulary
 
 WHAT = {"search_notes": "notes", "search_mail": "mail", "search_files": "files"}
 """What each family that searches finds."""
@@ -31,13 +31,11 @@ class Findings(NamedTuple):
     facts: tuple[str, ...]
 
 
-class Searches:
-    """Draws what searches find from one random source."""
+class Searches(Drawing):
+    """Draws what searches find."""
 
     def __init__(self, rng: Random, vocabulary: Vocabulary, shapes: Shapes) -> None:
-        """``rng`` is shared with the rest of the author: the order of draws is part of the recipe."""
-        self.rng = rng
-        self.vocabulary = vocabulary
+        super().__init__(rng, vocabulary)
         self.shapes = shapes
 
     def nothing(self, key: str, query: str) -> Findings:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from random import Random
 from typing import Any
 
 from .answers import Answer, failed, shown, stated, to_json
-from .vocabulary import Vocabulary
+from .vocabulary import Drawing
 
 # What a string is, each with the bound of the draw: numbers are drawn between, truth values above.
 _TEXTS = (
@@ -24,13 +23,8 @@ _TEXTS = (
 )
 
 
-class Shapes:
-    """Draws values from one random source."""
-
-    def __init__(self, rng: Random, vocabulary: Vocabulary) -> None:
-        """``rng`` is shared with the rest of the author: the order of draws is part of the recipe."""
-        self.rng = rng
-        self.vocabulary = vocabulary
+class Shapes(Drawing):
+    """Draws values."""
 
     def key(self) -> str:
         """A key of an object: usual ones, nouns, two of them in the many ways of joining."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from random import Random
 from typing import Any, Final, NamedTuple
 
 from .families import DEMO_FAMILIES, FAMILIES, Family, Parameter
 from .grammar import capitalised, lines, load
-from .vocabulary import Vocabulary
+from .vocabulary import Drawing
 
 _DATA: Final = load("tools")
 _VERBS = (*_DATA["verbs"].split(), *_DATA["more_verbs"])
@@ -57,7 +56,6 @@ class Tool:
     noun: str = ""
 
     def schema(self) -> dict[str, Any]:
-        """The OpenAI function schema of this tool."""
         properties: dict[str, Any] = {}
         named = [*((name, parameter.type) for parameter, name in self.parameters), *self.optional]
         for name, kind in named:
@@ -73,13 +71,8 @@ class Tool:
         }
 
 
-class Toolsmith:
-    """Draws tools from one random source."""
-
-    def __init__(self, rng: Random, vocabulary: Vocabulary) -> None:
-        """``rng`` is shared with the rest of the author: the order of draws is part of the recipe."""
-        self.rng = rng
-        self.vocabulary = vocabulary
+class Toolsmith(Drawing):
+    """Draws tools."""
 
     def tool(self, family: Family, *, names: str = "mixed", plain: bool = False) -> Tool:
         """One tool of a family.

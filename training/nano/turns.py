@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -75,3 +76,14 @@ def together(turns: Sequence[Turn], request: str) -> Turn:
         tuple(fact for turn in turns for fact in turn.facts),
         parallel=True,
     )
+
+
+def messages_of(steps: Sequence[Step], number: int = 0) -> list[dict[str, Any]]:
+    """The message that makes the calls of ``steps``, which is the ``number``-th, and their results."""
+    calls, results = [], []
+    for index, step in enumerate(steps):
+        function = {"name": step.name, "arguments": json.dumps(dict(step.arguments), ensure_ascii=False)}
+        call_id = f"call_{number}_{index}"
+        calls.append({"id": call_id, "type": "function", "function": function})
+        results.append({"role": "tool", "tool_call_id": call_id, "content": step.result})
+    return [{"role": "assistant", "content": None, "tool_calls": calls}, *results]

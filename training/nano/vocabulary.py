@@ -274,3 +274,12 @@ def _number(rng: Random, bounds: str) -> str:
 def _ordinal(day: int) -> str:
     ends = {1: "st", 2: "nd", 3: "rd"}
     return f"{day}{ends.get(day % 10 if day not in (11, 12, 13) else 0, 'th')}"
+
+
+class Drawing:
+    """Draws from one random source and one vocabulary."""
+
+    def __init__(self, rng: Random, vocabulary: Vocabulary) -> None:
+        """``rng`` is shared with the rest of the author: the order of draws is part of the recipe."""
+        self.rng = rng
+        self.vocabulary = vocabulary

@@ -49,9 +49,9 @@ def bench(*arguments: str) -> Result:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["engine", "--peer", "vllm=http://127.0.0.1:8000,bf16"], "bench scheduler only"),
-        (["scheduler", "--peer", "vllm"], "NAME=URL,PRECISION AND THREADS"),
-        (["scheduler", "--model", "nano", "--peer", "vllm=http://127.0.0.1:9,bf16"], "cannot be reached"),
+        (["engine", "--peer", "http://127.0.0.1:8000"], "bench scheduler only"),
+        (["scheduler", "--model", "nano", "--peer", "h:1"], "is not the address of a server"),
+        (["scheduler", "--model", "nano", "--peer", "http://127.0.0.1:9"], "cannot be reached"),
         (["engine", "--json", "FOLDER/nowhere/report.json"], "there is no folder"),
         (["engine", "--workloads", "FOLDER"], "holds no *.jsonl file"),
         (["engine", "--workloads", "FOLDER/nowhere"], "does not exist"),

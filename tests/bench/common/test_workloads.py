@@ -61,18 +61,13 @@ def test_a_bad_line_is_named(tmp_path: Path, line: str, problem: str) -> None:
     assert (raised.value.path, raised.value.line) == (str(path), 2)
 
 
-def test_bytes_that_are_no_text_are_named(tmp_path: Path) -> None:
+def test_what_is_missing_or_no_text_is_named(tmp_path: Path) -> None:
+    with pytest.raises(WorkloadNotFoundError, match=r"Name the folder"):
+        traced(tmp_path)
     (tmp_path / "apibank_traces.jsonl").write_bytes(b"\xff\xfe\n")
     with pytest.raises(WorkloadFormatError, match="not UTF-8"):
         traced(tmp_path)
-
-
-def test_a_folder_without_workloads_is_told(tmp_path: Path) -> None:
-    with pytest.raises(WorkloadNotFoundError, match=r"Name the folder"):
-        traced(tmp_path)
-
-
-def test_documents_that_are_missing_or_broken_are_named(tmp_path: Path) -> None:
+    (tmp_path / "apibank_traces.jsonl").unlink()
     (tmp_path / "tau_airline_traces.jsonl").write_text("")
     with pytest.raises(WorkloadNotFoundError, match=r"tau_tools.json"):
         traced(tmp_path)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentrt.bench.common.prompts import RandomWords
+from agentrt.bench.common.bench_model import RandomWords
 from agentrt.bench.context import accuracy
 from agentrt.bench.context.accuracy import (
     AS_IS,
@@ -19,7 +19,6 @@ from agentrt.bench.context.accuracy import (
     accuracy_of,
     measure_accuracy,
 )
-from agentrt.bench.context.tool_calls import ToolCalls
 from agentrt.runtime.kv.block_hashes import BlockHashes, PrefixSalts
 
 
@@ -34,10 +33,6 @@ def test_perplexities_are_compared_over_all_texts() -> None:
     assert found.standard_error_pct == pytest.approx(100 * log(2) / 4)  # log(2) / 2 and 0, over two texts
     figures = accuracy_figures([found, accuracy_of(COMPRESSED, plain, plain)])
     assert figures == {"compressed_ppl_increase_pct": 0.0}
-
-
-def test_lost_tool_calls_are_points() -> None:
-    assert ToolCalls(tasks=8, plain=4, compressed=3).loss_points == 12.5
 
 
 def test_chunks_are_those_of_the_first_blocks_in_order() -> None:

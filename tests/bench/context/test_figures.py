@@ -1,13 +1,14 @@
-"""The arithmetic of the figures."""
+"""The arithmetic of the figures, reads from the device, and slower disks."""
 
 from __future__ import annotations
 
-import numpy as np
+import os
+from pathlib import Path
+
 import pytest
 
-from agentrt.bench.context.damage import largest_difference
+from agentrt.bench.context.disk import SlowDisk, drop_page_cache, fast_folder, read_speed
 from agentrt.bench.context.main import restart_figures
-from agentrt.bench.context.open_runtime import Content
 from agentrt.bench.context.replay import Switch, switch_seconds
 from agentrt.bench.context.restart import Restart
 from agentrt.bench.context.storage import percent_slower
@@ -62,17 +63,6 @@ def test_medians_are_compared() -> None:
     assert percent_slower([1.1, 1.2, 9.0], [1.0, 1.0, 1.0]) == pytest.approx(20.0)
 
 
-def content(*values: float) -> Content:
-    return {bytes([at]): [np.array([each, 0], np.float32).view(np.uint8)] for at, each in enumerate(values)}
-
-
-def test_the_largest_difference_of_keys_and_values_counts() -> None:
-    assert largest_difference(content(1, 2, 3), content(1, 2, 3, 4)) == 0
-    assert largest_difference(content(1, 2, 3), content(1, 2.5, 2.75)) == 0.5
-    assert largest_difference(content(1, 2), content(1)) is None, "a block that is gone is no equal block"
-    assert largest_difference({}, content(1)) is None
-
-
 def kernel(batch: int, started: float, ended: float, tokens: int) -> TracedKernel:
     return TracedKernel(Role.PREFILL, started, ended, batch, 0, 1, "layers", "prefill", True, ("a",), tokens)
 
@@ -100,3 +90,57 @@ def test_a_switch_ends_where_the_first_new_token_could_be_computed(
     kernels: list[TracedKernel], lost: int, seconds: float
 ) -> None:
     assert switch_seconds(kernels, 9.5, lost) == pytest.approx(seconds)
+
+
+def test_pages_of_all_files_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "model").mkdir()
+    for name in ("a", "model/b"):
+        (tmp_path / name).write_bytes(bytes(5000))
+    if not hasattr(os, "posix_fadvise"):
+        assert not drop_page_cache(tmp_path)
+        return
+    dropped: list[int] = []
+    monkeypatch.setattr(os, "posix_fadvise", lambda *arguments: dropped.append(arguments[-1]))
+    assert drop_page_cache(tmp_path)
+    assert dropped == [os.POSIX_FADV_DONTNEED] * 2
+
+
+def test_a_file_may_be_renamed_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "new.unfinished").write_bytes(b"a")
+    is_file = Path.is_file
+
+    def renamed_behind(path: Path) -> bool:
+        found = is_file(path)
+        if found:
+            path.rename(path.with_suffix(""))
+        return found
+
+    monkeypatch.setattr(Path, "is_file", renamed_behind)
+    drop_page_cache(tmp_path)
+    monkeypatch.undo()
+    assert (tmp_path / "new").is_file()
+
+
+def test_a_speed_needs_a_mebibyte(tmp_path: Path) -> None:
+    (tmp_path / "small").write_bytes(bytes(1000))
+    assert read_speed(tmp_path) is None
+    (tmp_path / "large").write_bytes(bytes(3 * 2**20))
+    speed = read_speed(tmp_path)
+    assert speed is not None
+    assert speed > 0
+
+
+def test_a_slow_disk_takes_as_long_as_its_bytes(tmp_path: Path) -> None:
+    slept: list[float] = []
+    slow, file = SlowDisk(1000.0, clock=lambda: 5.0, sleep=slept.append), tmp_path / "file"
+    slow.write(file, bytes(500))
+    assert slow.read(file, (0, 250)) == bytes(250)
+    assert slow.read(file, (250, 600), (0, 600)) == bytes(250)
+    assert slept == pytest.approx([0.5, 0.25, 0.25])
+
+
+def test_a_fast_folder_is_empty_and_goes() -> None:
+    with fast_folder() as folder:
+        assert list(folder.iterdir()) == []
+        (folder / "file").write_bytes(b"a")
+    assert not folder.exists()

@@ -18,7 +18,7 @@ from tests.fixed_costs import make_with_fixed_costs
 
 pytestmark = [pytest.mark.bench, pytest.mark.real_model]
 
-SMALL = Size(TraceSize((3,), 3, 160, 2.5, False), (200,), 1, 1, 2, 128, 96, 2, {"simple": 1}, 2)
+SMALL = Size(TraceSize((3,), 3, 160, 2.5, False), (200,), 1, 1, 2, 128, 96, {"simple": 1})
 
 
 @pytest.fixture
@@ -43,9 +43,6 @@ def test_every_figure_of_a_small_run(tmp_path: Path, monkeypatch: pytest.MonkeyP
         "switch_latency_ratio_vs_swapping_mean", "switch_latency_ratio_vs_lmk_mean", "switch_p95_ms",
         "active_contexts_ratio_at_25ms", "inference_slowdown_pct",
     }  # fmt: skip
-    assert figures["recompute_max_abs_diff"] == 0
-    assert figures["poison_free_completions"] == 1
-    assert figures["crash_points_survived"] == figures["crash_points_tried"] == 2
     tables = {table.title: table for table in report.tables}
     latency = tables["switching latency in ms (LLMS, Fig. 9)"]
     assert {row[:3] for row in latency.rows} >= {("random", 3, "ours"), ("random", 3, "LMK")}
@@ -54,7 +51,6 @@ def test_every_figure_of_a_small_run(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert [row[0] for row in tables["accuracy by stored bits (LLMS, Fig. 12)"].rows] == [
         "as in the arena", "8 bits", "4 bits", "2 bits", "by density, half the bytes",
     ]  # fmt: skip
-    assert "restart_ttft_ratio_vs_llama_cpp_restore (not measured here)" in report.method
     assert "ours, random, 3 contexts" in lines
     drawn = draw(report, tmp_path)
     assert [path.name for path in drawn] == ["llms-figure-9.svg", "restart.svg"]
@@ -65,7 +61,7 @@ def test_one_part_is_measured_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(context, "SIZES", {True: SMALL})
     report = run(quick=True, workloads=None, progress=lambda line: None, parts=[ContextPart.RESTARTS])
     assert [table.title for table in report.tables] == ["time to the first token after a restart, in s"]
-    assert "traces (not asked for); storage (not asked for); compression (not asked for)" in report.method
+    assert set(report.figures) == {"restart_ttft_ratio_vs_recompute_0k"}
 
 
 def test_a_wrong_model_is_refused(tmp_path: Path) -> None:

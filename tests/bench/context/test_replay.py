@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from agentrt.bench.common.prompts import RandomWords
+from agentrt.bench.common.bench_model import RandomWords
 from agentrt.bench.context import replay as module
-from agentrt.bench.context.baseline_swapper import OnDemandSwapper
-from agentrt.bench.context.damage import measure_poison, measure_recompute
-from agentrt.bench.context.policies import (
+from agentrt.bench.context.replay import Setting, Switch, replay
+from agentrt.bench.context.swappers import (
     BASELINES,
     COMPRESSED,
     IN_MEMORY,
@@ -20,11 +19,10 @@ from agentrt.bench.context.policies import (
     SWAPPING,
     VLLM_S,
     VLLM_SQ,
+    OnDemandSwapper,
     SwapPolicy,
 )
-from agentrt.bench.context.replay import Setting, Switch, replay
-from agentrt.bench.context.texts import TaskTexts, own_texts
-from agentrt.bench.context.traces import TASKS, Call
+from agentrt.bench.context.traces import TASKS, Call, TaskTexts, own_texts
 
 pytestmark = [pytest.mark.bench, pytest.mark.real_model]
 
@@ -117,13 +115,3 @@ def test_an_own_disk_slows_reads_and_writes(tmp_path: Path, monkeypatch: pytest.
     setting = Setting(SETTING.budget_bytes, SETTING.context_bytes, LONGEST, disk=1e9)
     assert run(VLLM_S, tmp_path, setting)
     assert speeds == [1e9]
-
-
-def test_every_second_chunk_is_lost_and_damage_is_noticed() -> None:
-    found = measure_recompute("nano", 160, texts(lambda text: len(text.split())), lambda line: None)
-    assert found.loaded > 0
-    assert found.recomputed > 0
-    assert found.figures() == {"recompute_max_abs_diff": 0}
-    poisoned = measure_poison("nano", 96, 2, texts(lambda text: len(text.split())), lambda line: None)
-    assert sum(each.refused_files + each.damaged_chunks for each in poisoned) >= 4
-    assert all(each.equal == each.completions == 2 for each in poisoned)

@@ -9,7 +9,7 @@ import pytest
 from agentrt.bench.common.served_runtime import EXACT
 from agentrt.bench.drafting.answering import DRAFTS, AnsweringRuntime
 from agentrt.bench.drafting.prompt_sets import Prompt
-from agentrt.bench.drafting.sides import Ours, OursAtWidth, Vanilla, baselines
+from agentrt.bench.drafting.sides import Ours, Vanilla, baselines
 
 pytestmark = pytest.mark.real_model
 
@@ -29,7 +29,7 @@ def runtime() -> Iterator[AnsweringRuntime]:
 def test_every_side_has_the_same_tokens(runtime: AnsweringRuntime) -> None:
     vanilla = runtime.answer(Vanilla(), PROMPT, TOKENS, ignore_eos=True)
     assert (vanilla.passes, vanilla.verified, vanilla.decoded) == (TOKENS - 1, 0, TOKENS - 1)
-    for side in (*baselines(), Ours(), OursAtWidth(3, runtime.vocabulary_size)):
+    for side in (*baselines(), Ours()):
         answer = runtime.answer(side, PROMPT, TOKENS, ignore_eos=True)
         assert answer.token_ids == vanilla.token_ids, side.name
         assert answer.passes + answer.verified >= answer.decoded
@@ -42,15 +42,6 @@ def test_an_answer_is_history_for_the_next_one_of_the_same_app_only(runtime: Ans
     assert second.passes < first.passes
     ours.begin_app()
     assert runtime.answer(ours, OTHER, TOKENS, ignore_eos=True).passes == first.passes
-
-
-def test_the_width_is_kept_and_likely_or_not_all_of_it_is_verified(runtime: AnsweringRuntime) -> None:
-    side = OursAtWidth(2, runtime.vocabulary_size)
-    for _ in range(2):
-        answer = runtime.answer(side, OTHER, TOKENS, ignore_eos=True)
-    assert answer.token_ids == runtime.answer(Vanilla(), OTHER, TOKENS, ignore_eos=True).token_ids
-    assert 0 < answer.verified <= 2 * answer.passes
-    assert answer.passes >= answer.decoded / 3
 
 
 def test_a_prompt_is_computed_once(runtime: AnsweringRuntime) -> None:

@@ -5,23 +5,24 @@ from __future__ import annotations
 import random
 from collections import abc
 
-import numpy as np
 import pytest
 
-from agentrt.bench.drafting.baselines.ngram_lookup import NgramLookup, ngram_map, prompt_lookup
-from agentrt.bench.drafting.baselines.suffix_automaton import SuffixAutomaton, SuffixAutomatonDecoding
-from agentrt.bench.drafting.baselines.suffix_decoding import SuffixDecoding
-from agentrt.bench.drafting.baselines.token_recycling import TokenRecycling
+from agentrt.bench.drafting.baselines import (
+    PromptLookup,
+    SuffixAutomaton,
+    SuffixAutomatonDecoding,
+    SuffixDecoding,
+)
 
 
 def test_prompt_lookup_takes_the_first_place_of_the_longest_n_gram() -> None:
-    lookup = prompt_lookup([1, 2, 3, 4, 5, 9, 2, 3, 6, 1, 2, 3])
+    lookup = PromptLookup([1, 2, 3, 4, 5, 9, 2, 3, 6, 1, 2, 3])
     assert list(lookup.predict()) == [4, 5, 9, 2, 3, 6, 1, 2, 3]  # behind the first 1 2 3, not behind 9 2 3
     lookup.append(7)
     assert list(lookup.predict()) == []
     lookup.append(9)
     assert list(lookup.predict())[:3] == [2, 3, 6]
-    assert len(prompt_lookup([1, *range(2, 30), 1]).predict()) == 10
+    assert len(PromptLookup([1, *range(2, 30), 1]).predict()) == 10
 
 
 def longest_repeated_suffix(tokens: abc.Sequence[int]) -> tuple[int, int]:
@@ -95,34 +96,8 @@ def test_suffix_decoding_takes_the_most_frequent_continuation_as_long_as_its_mat
     assert list(decoding([60, 61]).predict()) == []
 
 
-def test_the_ngram_map_needs_its_whole_key() -> None:
-    text = list(range(100, 172))
-    key, behind = text[:12], text[12:]
-    assert list(ngram_map([*text, *key]).predict()) == behind[:48]
-    assert list(ngram_map([*text, *key[1:]]).predict()) == []
-
-
-@pytest.mark.parametrize(("newest", "following"), [(False, [3, 1, 2, 4]), (True, [4, 1, 2])])
-def test_a_lookup_takes_the_first_or_the_newest_place(newest: bool, following: list[int]) -> None:
-    lookup = NgramLookup([1, 2, 3, 1, 2, 4, 1, 2], orders=(2,), width=4, newest=newest)
-    assert list(lookup.predict()) == following
-
-
-def test_token_recycling_follows_what_the_logits_said() -> None:
-    recycling = TokenRecycling()
-    sequence = recycling([3])
-    logits = np.zeros((3, 6), np.float32)
-    logits[[0, 1, 2], [4, 5, 1]] = 1.0  # behind 3 comes 4, behind 4 comes 5, behind 5 comes 1
-    assert list(sequence.predict()) == []
-    sequence.observe([4, 5], logits)
-    assert list(sequence.predict()) == [4, 5, 1]
-    assert list(recycling([4]).predict()) == [5, 1]  # kept for the next sequence
-    sequence.append(5)
-    assert list(sequence.predict()) == [1]
-
-
 @pytest.mark.parametrize("prompt", [[1], [1] * 400])
 def test_short_and_repetitive_prompts(prompt: list[int]) -> None:
-    for baseline in (prompt_lookup, SuffixAutomatonDecoding(), SuffixDecoding(), ngram_map, TokenRecycling()):
+    for baseline in (PromptLookup, SuffixAutomatonDecoding(), SuffixDecoding()):
         predicted = list(baseline(prompt).predict())
         assert predicted == [1] * len(predicted)

@@ -6,22 +6,21 @@ import pytest
 
 from agentrt.bench.drafting.answering import Answer
 from agentrt.bench.drafting.comparison import GENAI_LOOKUP, Measured, SetResult
-from agentrt.bench.drafting.graph_switch import graph_switch_hidden_fraction
-from agentrt.bench.drafting.index_costs import index_costs
-from agentrt.bench.drafting.sides import OURS, SUFFIX_DECODING, VANILLA
+from agentrt.bench.drafting.extremes import graph_switch_hidden_fraction, index_costs
+from agentrt.bench.drafting.sides import OURS, SAM, SUFFIX_DECODING, VANILLA
 
-AT_WIDTH = "ours, 8 tokens"
 TOKENS = tuple(range(41))
 
 
-def answer(decode_s: float, passes: int = 40, verified: int = 0) -> Answer:
-    return Answer(TOKENS, decode_s, decode_s + 1.0, passes, verified, 0.0)
+def answer(decode_s: float, passes: int = 40) -> Answer:
+    return Answer(TOKENS, decode_s, decode_s + 1.0, passes, 0, 0.0)
 
 
 def result(name: str, seconds: dict[str, float], *, heavy: bool = True, calls: bool = False) -> SetResult:
-    made = SetResult(name, heavy, calls, prompts=[[*range(100, 200)]])
+    made = SetResult(name, heavy, calls)
     made.answers = {side: [answer(taken)] for side, taken in seconds.items()}
-    made.answers[AT_WIDTH] = [answer(1.0, passes=20, verified=40)]
+    made.answers[SAM] = [answer(1.0)]
+    made.answers[OURS] = [answer(seconds[OURS], passes=20)]
     return made
 
 
@@ -34,9 +33,7 @@ def measured(**seconds: float) -> Measured:
             result("rag", times),
             result("chat", times | {OURS: seconds.get("chat", 3.8)}, heavy=False),
             result("calls", {VANILLA: 4.0, OURS: seconds.get("calls", 1.0)}, heavy=False, calls=True),
-        ],
-        AT_WIDTH,
-        64,
+        ]
     )
     made.identical = 1.0
     made.no_match_slowdowns, made.batch_ratios = [1.0, 3.0, 2.0], [0.9, 1.1, 1.0]
@@ -53,8 +50,7 @@ def test_what_each_figure_compares() -> None:
     assert figures["no_match_slowdown_pct"] == 2.0
     assert figures["batch8_drafting_ratio"] == 1.0
     assert "agent_turn_end_to_end_ratio" not in figures, "it was not measured"
-    # SAM finds nothing in these answers, so that it has one token a pass at any width.
-    assert figures["accept_len_vs_sam_equal_width"] == pytest.approx(2.0)
+    assert figures["tokens_a_pass_vs_sam"] == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize(
@@ -74,8 +70,8 @@ def test_slower_drafts_are_seen(worse: dict[str, float], figure: str) -> None:
 def test_shorter_accepted_drafts_are_seen() -> None:
     made = measured()
     for each in (result for result in made.results if result.context_heavy):
-        each.answers[AT_WIDTH] = [answer(1.0, passes=32, verified=40)]
-    assert made.figures()["accept_len_vs_sam_equal_width"] == pytest.approx(1.25)
+        each.answers[OURS] = [answer(1.0, passes=32)]
+    assert made.figures()["tokens_a_pass_vs_sam"] == pytest.approx(1.25)
 
 
 def test_a_long_prompt_hides_the_loads_of_graphs() -> None:

@@ -15,7 +15,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from agentrt.bench.engines import endpoint
-from agentrt.bench.engines.endpoint import PeerAddress, open_peer
+from agentrt.bench.engines.endpoint import open_vllm
 from agentrt.bench.engines.side import Request as Asked
 from agentrt.bench.scheduler import main as scheduler
 from agentrt.errors import BenchPeerError, ConfigurationError
@@ -27,9 +27,9 @@ pytestmark = pytest.mark.bench
 
 
 class Shaped:
-    """Answers as llama.cpp's server and vLLM do, and keeps what it was asked."""
+    """Answers as vLLM does, and keeps what it was asked."""
 
-    def __init__(self, *, context: int = 4096, priorities: bool = True, short_by: int = 0) -> None:
+    def __init__(self, *, priorities: bool = True, short_by: int = 0) -> None:
         self.bodies: list[dict[str, Any]] = []
         self.priorities = priorities
         self.short_by = short_by
@@ -39,11 +39,7 @@ class Shaped:
 
         @self.app.get("/v1/models")
         def models() -> dict[str, Any]:
-            return {"data": [{"id": "random", "max_model_len": context}]}
-
-        @self.app.get("/props")
-        def properties() -> dict[str, Any]:
-            return {"default_generation_settings": {"n_ctx": context}}
+            return {"data": [{"id": "random"}]}
 
         @self.app.post("/v1/chat/completions")
         async def complete(request: Request) -> Response:
@@ -66,16 +62,14 @@ class Shaped:
         yield "data: [DONE]\n\n"
 
 
+Start = Callable[[Shaped], str]
+
+
 @pytest.fixture
-def address() -> Iterator[Callable[..., PeerAddress]]:
+def address() -> Iterator[Start]:
     """Starts a server and says where it is."""
     with ExitStack() as stack:
-
-        def start(server: Shaped, name: str = "vllm") -> PeerAddress:
-            running = stack.enter_context(listening(server.app, ServerConfig(port=0)))
-            return PeerAddress.parse(f"{name}={running.url}/v1/,bf16 on 2 threads")
-
-        yield start
+        yield lambda server: stack.enter_context(listening(server.app, ServerConfig(port=0))).url + "/v1/"
 
 
 class Clock:
@@ -108,12 +102,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
 
 
-def test_a_peer_serves_a_schedule(
-    address: Callable[..., PeerAddress], clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server = Shaped(context=2000)
-    peer = open_peer(address(server))
-    assert peer.context_length == 2000
+def test_a_peer_serves_a_schedule(address: Start, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Shaped()
+    peer = open_vllm(address(server))
     server.bodies.clear()
     clock.sleep_until(lambda: bool(server.bodies), monkeypatch)
     requests = [Asked("x" * 30, 3, at_s=3600.0, reactive=False), Asked("x" * 20, 2)]
@@ -129,21 +120,15 @@ def test_a_peer_serves_a_schedule(
     assert all(body["ignore_eos"] and body["model"] == "random" for body in server.bodies)
 
 
-def test_llama_cpp_knows_no_priorities(address: Callable[..., PeerAddress]) -> None:
-    server = Shaped(context=3000)
-    assert open_peer(address(server, "llama_cpp")).context_length == 3000
-    assert all("priority" not in body and body["cache_prompt"] is False for body in server.bodies)
-
-
-def test_the_opening_of_a_chat_is_no_token(address: Callable[..., PeerAddress], clock: Clock) -> None:
+def test_the_opening_of_a_chat_is_no_token(address: Start, clock: Clock) -> None:
     server = Shaped()
-    peer = open_peer(address(server))
+    peer = open_vllm(address(server))
     server.opened = lambda: clock.leap(3600)
     answer = peer.generate(Asked("Hello!", 3))
     assert 3600 <= answer.first_s <= answer.total_s
 
 
-def test_all_that_has_arrived_is_sent_however_long_others_take(address: Callable[..., PeerAddress]) -> None:
+def test_all_that_has_arrived_is_sent_however_long_others_take(address: Start) -> None:
     class Gathering(Shaped):
         """Answers none of them before all are here."""
 
@@ -159,7 +144,7 @@ def test_all_that_has_arrived_is_sent_however_long_others_take(address: Callable
 
     all_here = asyncio.Event()
     server = Gathering()
-    peer = open_peer(address(server))
+    peer = open_vllm(address(server))
     server.bodies.clear()
     server.gathering = True
     assert len(peer.stream([Asked("Hello!", 1)] * 110).answers) == 110
@@ -173,45 +158,34 @@ def test_all_that_has_arrived_is_sent_however_long_others_take(address: Callable
         (Shaped(short_by=2), "answered 0 of 2 tokens"),
     ],
 )
-def test_a_peer_that_does_not_do_the_work_is_refused(
-    address: Callable[..., PeerAddress], server: Shaped, problem: str
-) -> None:
+def test_a_peer_that_does_not_do_the_work_is_refused(address: Start, server: Shaped, problem: str) -> None:
     with pytest.raises(BenchPeerError, match=problem):
-        open_peer(address(server))
+        open_vllm(address(server))
 
 
-def test_a_server_of_another_kind_is_refused(address: Callable[..., PeerAddress]) -> None:
+def test_a_server_of_another_kind_is_refused(address: Start) -> None:
     server = Shaped()
     server.app.router.routes[:] = [
-        route for route in server.app.router.routes if getattr(route, "path", "") != "/props"
+        route for route in server.app.router.routes if getattr(route, "path", "") != "/v1/models"
     ]
-    with pytest.raises(
-        BenchPeerError, match=r"answers /props with 404\. Start it as docs/scheduling-figures\.md"
-    ):
-        open_peer(address(server, "llama_cpp"))
+    problem = r"answers /v1/models with 404\. Start it as docs/scheduling-figures\.md"
+    with pytest.raises(BenchPeerError, match=problem):
+        open_vllm(address(server))
 
 
 def test_a_peer_that_is_down_is_refused() -> None:
-    down = r"llama_cpp at http://127\.0\.0\.1:9 cannot be reached: nothing listens there\. Start it"
+    down = r"vllm at http://127\.0\.0\.1:9 cannot be reached: nothing listens there\. Start it"
     with pytest.raises(BenchPeerError, match=down):
-        open_peer(PeerAddress.parse("llama_cpp=http://127.0.0.1:9,Q8_0 on 2 threads"))
+        open_vllm("http://127.0.0.1:9")
 
 
-@pytest.mark.parametrize(("count", "problem"), [(2, "twice"), (1, "--model FILE")])
-def test_peers_that_cannot_be_measured_are_refused(count: int, problem: str) -> None:
-    peers = [PeerAddress.parse("vllm=http://127.0.0.1:9,bf16")] * count
-    with pytest.raises(ConfigurationError, match=problem):
-        scheduler.run(quick=True, workloads=None, progress=lambda line: None, peers=peers)
+def test_peers_without_a_model_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="--model FILE"):
+        scheduler.run(quick=True, workloads=None, progress=lambda line: None, peers=["http://127.0.0.1:9"])
 
 
 @pytest.mark.parametrize("url", ["h:1", "http://", "http://127.0.0.1:port", "http://h:99999", "http://h?x"])
 def test_an_impossible_url_is_refused(url: str) -> None:
     with pytest.raises(ConfigurationError, match=r"--peer: .* is not the address of a server") as raised:
-        PeerAddress.parse(f"vllm={url},bf16")
+        open_vllm(url)
     assert ("Did you mean http://h:1?" in str(raised.value)) is (url == "h:1")
-
-
-@pytest.mark.parametrize("text", ["", "vllm", "vllm=http://h:1", "tgi=http://h:1,bf16", "vllm=http://h:1, "])
-def test_an_address_that_cannot_be_read_says_how_to_write_it(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="NAME=URL,PRECISION AND THREADS"):
-        PeerAddress.parse(text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,7 +10,7 @@ from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
 from agentrt.bench.common.served_runtime import EXACT
 from agentrt.bench.engines.llama_cpp import LlamaCpp
 from agentrt.bench.engines.local import AgentRT
-from agentrt.bench.engines.openvino_genai import ContinuousBatching, OpenVINOGenAI, device_properties
+from agentrt.bench.engines.openvino_genai import OpenVINOGenAI, device_properties
 from agentrt.bench.engines.side import EngineProcess, Request
 from agentrt.errors import ModelNotFoundError
 from agentrt.runtime.nano import MODEL_DIRECTORY
@@ -22,10 +21,9 @@ NANO = str(MODEL_DIRECTORY)
 HELLO = [{"role": "user", "content": "Hello!"}]
 
 
-@pytest.mark.parametrize("make", [AgentRT, ContinuousBatching])
-def test_a_side_serves_a_schedule(make: Any) -> None:
+def test_a_side_serves_a_schedule() -> None:
     requests = [Request("roof garden " * 15, 3, reactive=False), Request("mail note", 2, at_s=0.05)]
-    with EngineProcess(make, NANO) as side:
+    with EngineProcess(AgentRT, NANO) as side:
         run = side.stream(requests)
     assert [one.request for one in run.answers] == requests
     for one in run.answers:

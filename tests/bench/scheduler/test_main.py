@@ -1,20 +1,14 @@
-"""The scheduler bench: its schedules, its arithmetic, and the real thing on next to no work."""
+"""The scheduler bench: its arithmetic, and the real thing on next to no work."""
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from agentrt.bench.common.bench_model import BenchModel
-from agentrt.bench.common.prompts import RandomWords
 from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
-from agentrt.bench.common.repetitions import Seeds
-from agentrt.bench.engines.side import Answer, Request, Run
+from agentrt.bench.common.report import Seeds
 from agentrt.bench.scheduler import main as _scheduler_main
-from agentrt.bench.scheduler.engines import Arrival, describe_precision
 from agentrt.bench.scheduler.figures import (
     Point,
     Sweep,
@@ -24,8 +18,7 @@ from agentrt.bench.scheduler.figures import (
     latency_ratios,
     sustained_ratio,
 )
-from agentrt.bench.scheduler.live import LiveSize, one_by_one, over_unloaded
-from agentrt.bench.scheduler.load import Lengths, recorded_arrivals, recorded_lengths
+from agentrt.bench.scheduler.load import Lengths, recorded_lengths
 from agentrt.bench.scheduler.simulated import (
     CPU,
     GPU_ALONE,
@@ -34,79 +27,26 @@ from agentrt.bench.scheduler.simulated import (
     SYSTEMS,
     Load,
     SimulatedRun,
-    decision_us,
     measure_waits,
     overlap_fraction,
     run_load,
 )
 from agentrt.runtime.engine.trace import TracedKernel
 from agentrt.runtime.heg.kernel import Role
-from agentrt.runtime.model.directory import open_model_directory
-from agentrt.runtime.nano import MODEL_DIRECTORY
 from tests.bench.workload_folder import WORKLOADS, has_workloads
 
 pytestmark = pytest.mark.bench
 
-NANO = BenchModel.of("nano", "nano", RandomWords)
-LENGTHS = Lengths(((40, 6),), {"short": ((60, 4), (90, 4))}, "made up")
-
-
-@pytest.mark.parametrize("count", [1, 50])
-def test_arrivals_without_a_trace_are_poisson_at_the_rate(count: int) -> None:
-    arrivals = recorded_arrivals(None, count, 2.0, random.Random(1))
-    assert len(arrivals) == count
-    assert arrivals == sorted(arrivals)
-    assert arrivals[-1] == pytest.approx(count / 2, rel=1.0)
-
-
-def test_arrivals_of_a_trace_keep_its_shape(tmp_path: Path) -> None:
-    trace = tmp_path / "trace_azure2023_conv.jsonl"
-    trace.write_text("".join(f'{{"t": {t}}}\n' for t in (0, 1, 2, 10, 11, 12, 20, 21, 22)))
-    arrivals = recorded_arrivals(tmp_path, 6, 3.0, random.Random(0))
-    gaps = [later - earlier for earlier, later in zip([0.0, *arrivals], arrivals, strict=False)]
-    assert arrivals[-1] == pytest.approx(2.0), "six at three a second"
-    assert max(gaps) == pytest.approx(8 * min(gaps)), "as far apart as they were"
-
-
-def test_lengths_fit_the_model() -> None:
-    assert recorded_lengths(None).source == "typical lengths"
-    short = Lengths(((500, 10), (20, 5)), {"a": ((80, 1),)}, "x").fitting(60)
-    assert short.reactive == ((60, 10), (20, 5))
-    assert short.any_proactive() == ((60, 1),)
+LENGTHS = Lengths(((40, 6),), {"short": ((60, 4), (90, 4))})
 
 
 @pytest.mark.skipif(not has_workloads(), reason="the public workload sets are not here")
 def test_lengths_of_the_public_sets() -> None:
     lengths = recorded_lengths(WORKLOADS)
-    assert lengths.source == "lengths of the public sets"
     assert len(lengths.proactive) == 3
     assert all(
         prompt >= 8 and answer >= 1 for prompt, answer in (*lengths.reactive, *lengths.any_proactive())
     )
-
-
-def served(first: float, tokens: int = 600, *, reactive: bool = True) -> Answer:
-    return Answer(Request("", 5, reactive=reactive), tokens, 5, first, first + 1)
-
-
-def test_a_user_is_compared_with_the_same_user_alone() -> None:
-    alone = Run((served(1.0), served(2.0, tokens=100)), 5)
-    mixed = Run((served(1.2), served(1.0, reactive=False), served(3.0, tokens=100)), 5)
-    assert list(over_unloaded([(alone, mixed, alone)], 512)) == [1.2]
-    assert list(over_unloaded([(alone, mixed, alone)], 0)) == [1.2, 1.5]
-
-
-def test_alone_a_user_asks_at_once_and_one_after_the_other() -> None:
-    class Idle:
-        def serve(self, arrivals: list[Arrival]) -> Run:
-            (only,) = arrivals
-            assert only.at_s == 0
-            return Run((served(0.5, only.prompt_tokens),), 2.0)
-
-    idle: Any = Idle()
-    alone = one_by_one(idle, [Arrival(3.0, 10, 5, True), Arrival(9.0, 20, 5, True)])
-    assert [one.prompt_tokens for one in alone.answers] == [10, 20]
-    assert alone.elapsed_s == 4.0
 
 
 def point(
@@ -206,55 +146,25 @@ def test_questions_wait_for_one_kernel_at_most() -> None:
         assert 0 <= max(each.seconds) <= 0.035
 
 
-def test_decisions_are_timed_while_many_wait() -> None:
-    assert decision_us(200, 20) > 0
-
-
 def test_a_gguf_file_is_measured_beside_llama_cpp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("xllamacpp")
-    size = _scheduler_main.GivenSize(LiveSize(1, 1, 1), 1, 1)
-    monkeypatch.setattr(_scheduler_main, "GIVEN", {True: size})
-    monkeypatch.setattr(_scheduler_main, "recorded_lengths", lambda folder: LENGTHS)
+    monkeypatch.setattr(_scheduler_main, "GIVEN", {True: _scheduler_main.GivenSize(1, 1)})
     file = tmp_path / "tiny.gguf"
     write_random_gguf(file, ModelShape("qwen2", 3, 64, 128, 2, 1, 512))
     report = _scheduler_main.run(quick=True, workloads=None, progress=lambda line: None, model=str(file))
     peers = ("openvino_genai", "llama_cpp")
-    assert {
-        *(f"reactive_p95_ttft_ratio_vs_{name}" for name in peers),
+    assert report.figures.keys() == {  # its chat template takes no tools, so that there is no agent
         *(f"reactive_ttft_beside_prefill_ratio_vs_{name}" for name in peers),
         *("reactive_ttft_over_alone", "reactive_ms_per_token_beside_8_ratio"),
-        "proactive_throughput_ratio_vs_openvino_genai",
-    } <= report.figures.keys()
-    assert "agent_turn_ratio_vs_best_peer" not in report.figures, "its chat template takes no tools"
+    }
     assert {row[0] for row in report.tables[0].rows} == {"agentrt", *peers}
-    assert "llama.cpp's server" in report.method
 
 
-def test_nano_and_simulated_machines_on_next_to_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_scheduler_main, "NANO", {True: LiveSize(1, 1, 1)})
+def test_simulated_machines_on_next_to_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
     sweep = Sweep((0.2, 0.4), (10.0,), range(1), 3, 3)
     monkeypatch.setattr(_scheduler_main, "SIMULATED", {True: _scheduler_main.SimulatedSize(sweep, (64,), 2)})
-    monkeypatch.setattr(_scheduler_main, "_DECISIONS", 5)
     monkeypatch.setattr(_scheduler_main, "recorded_lengths", lambda folder: LENGTHS)
     report = _scheduler_main.run(quick=True, workloads=None, progress=lambda line: None, seeds=Seeds(2, 5))
-    assert {
-        *("reactive_p95_ttft_ms", "reactive_p95_ttft_ratio_vs_openvino_genai"),
-        *("reactive_p95_ttft_over_unloaded", "proactive_throughput_ratio_vs_openvino_genai"),
-        *("sim_reactive_latency_ratio", "sim_proactive_kernel_max_ms", "sim_reactive_wait_max_ms"),
-        *("decision_us_p50_at_1000", "decision_us_p50_at_10000"),
-    } <= report.figures.keys()
-    user, waits, alone, mixed = report.tables
-    assert [row[0] for row in user.rows] == ["agentrt", "openvino_genai"]
-    assert user.rows[0][1] == user.rows[1][1], "both compute nano alike"
-    assert {(row[0], row[3]) for row in waits.rows} == {("70%", 1)}
-    assert (len(alone.rows), len(mixed.rows)) == (8, 8)
-    assert "2 runs a point" in report.method
-
-
-def test_the_groups_of_activations_are_those_of_each_side(tmp_path: Path) -> None:
-    file = tmp_path / "wide.gguf"
-    write_random_gguf(file, ModelShape("qwen2", 1, 512, 512, 4, 4, 512))
-    model = open_model_directory(file, tmp_path / "cache").path
-    assert "groups of 128," in describe_precision("agentrt", model)
-    assert "groups of 32," in describe_precision("openvino_genai", model)
-    assert "groups of 32," in describe_precision("agentrt", MODEL_DIRECTORY), "nano's rows are short"
+    wanted = {"sim_reactive_latency_ratio", "sim_proactive_kernel_max_ms", "sim_reactive_wait_max_ms"}
+    assert wanted <= report.figures.keys()
+    assert [len(table.rows) for table in report.tables] == [8, 8]

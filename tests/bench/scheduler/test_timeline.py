@@ -52,23 +52,17 @@ def test_a_trace_becomes_a_picture(tmp_path: Path, ending: str) -> None:
         assert (tmp_path / "again.svg").read_bytes() == content, "the same trace, the same file"
 
 
-def test_interrupted_kernels_are_empty_bars(tmp_path: Path) -> None:
-    interrupted = event(1, "proactive prefill #0", 600) | {"args": {"interrupted": True}}
-    timeline.draw_trace({"traceEvents": [*TRACE["traceEvents"], interrupted]}, tmp_path / "trace.svg")
-    drawn = (tmp_path / "trace.svg").read_text()
-    assert "proactive prefill, interrupted" in drawn
-    assert "fill: none; stroke: #2c5f8a" in drawn
-
-
-def test_kernels_of_promoted_requests_are_hatched(tmp_path: Path) -> None:
-    plain, hatched = tmp_path / "plain.svg", tmp_path / "hatched.svg"
+@pytest.mark.parametrize(
+    ("mark", "drawn_as"), [("interrupted", "fill: none; stroke: #2c5f8a"), ("promoted", "<pattern")]
+)
+def test_marked_kernels_are_drawn_in_another_way(tmp_path: Path, mark: str, drawn_as: str) -> None:
+    plain, marked = tmp_path / "plain.svg", tmp_path / "marked.svg"
     timeline.draw_trace(TRACE, plain)
-    promoted = event(1, "proactive prefill #0", 600) | {"args": {"promoted": True}}
-    timeline.draw_trace({"traceEvents": [*TRACE["traceEvents"], promoted]}, hatched)
-    drawn = hatched.read_text()
-    assert "proactive prefill, promoted" in drawn
-    assert "<pattern" in drawn
-    assert "<pattern" not in plain.read_text()
+    kernel = event(1, "proactive prefill #0", 600) | {"args": {mark: True}}
+    timeline.draw_trace({"traceEvents": [*TRACE["traceEvents"], kernel]}, marked)
+    assert f"proactive prefill, {mark}" in marked.read_text()
+    assert drawn_as in marked.read_text()
+    assert drawn_as not in plain.read_text()
 
 
 def report(*tables: Table) -> BenchReport:
@@ -84,9 +78,6 @@ def test_a_report_becomes_figures_6_and_7(tmp_path: Path) -> None:
         drawn = (tmp_path / f"agent-xpu-figure-{number}.svg").read_text()
         assert "news" in drawn
         assert "ours" in drawn
-
-
-def test_another_report_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequestError, match="agentrt bench scheduler"):
         timeline.draw_figures(report(), tmp_path)
 

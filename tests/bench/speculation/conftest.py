@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agentrt.adapters.langchain import ChatAgentRT
-from agentrt.bench.speculation.awaited_chat import AwaitedChat
+from agentrt.bench.speculation.replayed_chat import AwaitedChat
 from agentrt.turns.turn import Turn
 from agentrt.turns.turn_predictors import TurnPredictors
 

@@ -10,9 +10,8 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from agentrt.bench.speculation.agent_runs import agent_on, ask
-from agentrt.bench.speculation.model_tasks import model_tasks
+from agentrt.bench.speculation.model_tasks import ToolLatency, model_tasks
 from agentrt.bench.speculation.replayed_chat import Recording
-from agentrt.bench.speculation.tasks import TimedTools
 from agentrt.errors import NotRecordedError, WorkloadNotFoundError
 from agentrt.testing import run_in_virtual_time
 from agentrt.tools.speculable import speculable_tool
@@ -34,16 +33,26 @@ PARAMETERS = {"type": "object", "properties": {"q": {"type": "string"}}, "requir
 
 
 def test_a_bfcl_task_has_its_own_tools(tmp_path: Path) -> None:
-    source, (task,) = model_tasks(folder(tmp_path, "look", "find"), 1)
-    assert source.startswith("BFCL")
+    (task,) = model_tasks(folder(tmp_path, "look", "find"), 1)
     assert task.request == "go"
-    timed = TimedTools()
-    look, find = task.tools(timed)
+    look, find = task.tools(ToolLatency())
     assert [look.name, find.name] == ["look", "find"]
     assert all(map(speculable_tool, (look, find)))
     call = {"type": "tool_call", "id": "1", "name": "look", "args": {"q": "a"}}
     assert json.loads(asyncio.run(look.ainvoke(call)).content) == {"done": "look", "q": "a"}
-    assert len(timed.seconds) == 1
+
+
+def test_of_the_ten_tools_those_that_write_are_not_speculable() -> None:
+    tools = model_tasks(None, 1)[0].tools(latency := ToolLatency())
+    assert {tool.name for tool in tools if speculable_tool(tool) is None} == {"create_note", "add_event"}
+    assert len(tools) == 10
+    latency.seconds = 30.0
+
+    async def use() -> float:
+        await tools[0].ainvoke({"query": "roof"})
+        return asyncio.get_running_loop().time()
+
+    assert run_in_virtual_time(use) == 30.0
 
 
 @pytest.mark.parametrize("names", [["look"], ["look", "dotted.name"], list("abcde")])
@@ -53,15 +62,15 @@ def test_other_tasks_are_left_out(tmp_path: Path, names: list[str]) -> None:
 
 
 def test_a_replayed_model_answers_as_recorded_in_the_recorded_time(tmp_path: Path) -> None:
-    _, (task,) = model_tasks(folder(tmp_path, "look", "find"), 1)
+    (task,) = model_tasks(folder(tmp_path, "look", "find"), 1)
 
     async def main() -> None:
-        recording, timed = Recording(), TimedTools()
+        recording, tools = Recording(), task.tools(ToolLatency())
         live = ScriptedChat(script=[[("look", {"q": "a"})]], delay=3.0)
-        recorded = await ask(agent_on(live, task.tools(timed)), task.request, recording)
+        recorded = await ask(agent_on(live, tools), task.request, recording)
         began = asyncio.get_running_loop().time()
         assert began == 6.0  # a call, and the answer
-        replayed = await ask(agent_on(recording.replay(), task.tools(timed)), task.request)
+        replayed = await ask(agent_on(recording.replay(), tools), task.request)
         assert asyncio.get_running_loop().time() - began == pytest.approx(6.0)
         assert replayed.transcript == recorded.transcript
         assert replayed.tool_calls == 1

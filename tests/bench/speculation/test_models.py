@@ -1,17 +1,24 @@
-"""Figures 5 to 8 with models that are given, here the embedded ones."""
+"""The figures of models that are given, here the embedded ones, of one part alone and of the README."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from agentrt.bench.common.figures import draw
-from agentrt.bench.common.repetitions import Seeds
+from agentrt.bench.common.parts import SpeculationPart
+from agentrt.bench.common.report import Seeds
+from agentrt.bench.speculation import one_run
 from agentrt.bench.speculation.main import run
 
 # The models are so fast that a busy machine would decide whether drafts are worth making.
-pytestmark = [pytest.mark.bench, pytest.mark.usefixtures("prediction_is_free", "answers_wait_for_drafts")]
+pytestmark = [
+    pytest.mark.bench,
+    pytest.mark.real_model,
+    pytest.mark.usefixtures("prediction_is_free", "answers_wait_for_drafts"),
+]
 
 
 def test_the_figures_of_given_models(tmp_path: Path) -> None:
@@ -45,3 +52,20 @@ def test_the_figures_of_given_models(tmp_path: Path) -> None:
         "real-models-figure-7-cost.svg",
         "real-models-figure-8-sides.svg",
     ]
+
+
+def test_both_runs_make_the_same_calls() -> None:
+    plain = asyncio.run(one_run.run("nano", "off", tool_s=0.01))
+    speculating = asyncio.run(one_run.run("nano", "on", tool_s=0.01))
+    tools = [("search_web",), ("read_page",), ("get_weather",)]
+    assert [turn.tools for turn in plain.turns] == tools
+    assert [turn.tools for turn in speculating.turns] == tools
+    assert (plain.total.claims, plain.total.misses) == (0, 3)
+    assert speculating.total.claims + speculating.total.misses == 3
+
+
+def test_a_part_gives_its_own_figures_only() -> None:
+    parts = [SpeculationPart.OVERHEAD]
+    report = run(quick=True, workloads=None, progress=lambda line: None, parts=parts)
+    assert "sdk_overhead_claimed_turn_ms_p50" in report.figures
+    assert not {"model_attainment", "transcripts_equal"} & report.figures.keys()

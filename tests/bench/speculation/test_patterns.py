@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from agentrt.bench.common.workloads import traced
 from agentrt.bench.speculation import patterns
 from tests.bench.workload_folder import write_apibank
 
@@ -49,26 +48,6 @@ def test_claims_waste_and_time_add_up(tmp_path: Path) -> None:
     assert told == ["pattern drafts: apibank, 20 conversations"]
     again = patterns.measure(tmp_path, quick=False, progress=told.append)
     assert (again[0].total, again[0].late) == (total, late)
-
-
-def test_a_plan_has_no_results_and_calls_that_refer_to_them_are_unknown(tmp_path: Path) -> None:
-    plan = {
-        "id": "plan1",
-        "messages": [{"role": "user", "content": "Where is ACME's parcel?"}],
-        "ground_truth": [
-            {"name": "find_parcel", "arguments": {"customer": "ACME"}, "label": "var1"},
-            {"name": "read_parcel", "arguments": {"number": "$var1.number$"}},
-            {"name": "var_result", "arguments": {"parcel": "$var2$"}},
-            {"name": "open_door", "arguments": {}, "requestor": "user"},
-        ],
-    }
-    (tmp_path / "nestful.jsonl").write_text(json.dumps(plan) + "\n")
-    (tmp_path / "tau_gold_plans.jsonl").write_text(json.dumps({**plan, "domain": "retail"}) + "\n")
-    for (conversation,) in traced(tmp_path).values():
-        made = [([call.name for call in turn.calls], turn.known) for turn in conversation.turns]
-        assert made == [(["find_parcel"], True), (["read_parcel"], False), ([], True)]
-        assert {tool["function"]["name"] for tool in conversation.tools} == {"find_parcel"}
-        assert conversation.read_only == {"find_parcel"}
 
 
 def test_a_quick_run_takes_the_beginning(tmp_path: Path) -> None:

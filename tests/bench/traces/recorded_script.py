@@ -6,9 +6,7 @@ import json
 import runpy
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from tests.bench.traces.spans import SpanRecord
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
@@ -30,23 +28,23 @@ def record(script: str, file: Path) -> None:
         with trace.get_tracer("script").start_as_current_span(script):
             runpy.run_module(f"agentrt.examples.{script}", run_name="__main__")
     finally:
-        records = [_record_of(span).model_dump() for span in exporter.get_finished_spans()]
+        records = [_record_of(span) for span in exporter.get_finished_spans()]
         file.write_text(json.dumps(records), encoding="utf-8")
 
 
-def _record_of(span: ReadableSpan) -> SpanRecord:
+def _record_of(span: ReadableSpan) -> dict[str, Any]:
     context, scope = span.get_span_context(), span.instrumentation_scope
     assert context is not None
     outcome = (span.attributes or {}).get("agentrt.speculation")
-    return SpanRecord(
-        name=span.name,
-        scope="" if scope is None else scope.name,
-        trace_id=f"{context.trace_id:032x}",
-        span_id=f"{context.span_id:016x}",
-        parent_id=None if span.parent is None else f"{span.parent.span_id:016x}",
-        links=tuple(f"{link.context.span_id:016x}" for link in span.links),
-        outcome=None if outcome is None else str(outcome),
-    )
+    return {
+        "name": span.name,
+        "scope": "" if scope is None else scope.name,
+        "trace": f"{context.trace_id:032x}",
+        "id": f"{context.span_id:016x}",
+        "parent": None if span.parent is None else f"{span.parent.span_id:016x}",
+        "links": [f"{link.context.span_id:016x}" for link in span.links],
+        "outcome": None if outcome is None else str(outcome),
+    }
 
 
 if __name__ == "__main__":

@@ -41,98 +41,92 @@ def on(calendar: Calendar, date: str) -> list[tuple[str, str]]:
     return [(event.time, event.title) for event in calendar.events_on(date)]
 
 
-def test_events_of_a_day_in_order_of_time(tmp_path: Path) -> None:
-    found = calendar(
-        tmp_path,
-        "DTSTART:20261119T180000",
-        "DTSTART:20261119T093000 DTEND:20261119T100000",
-        "DTSTART;VALUE=DATE:20261119",
-        "DTSTART:20261120T000000",
-        "DTSTART:20261118T230000 DTEND:20261119T000000",
-    )
-    assert on(found, "tomorrow") == [(ALL_DAY, "event2"), ("09:30", "event1"), ("18:00", "event0")]
+Found = dict[str, list[tuple[str, str]]]
+NEW_YORK = "DTSTART;TZID=America/New_York"
+LOCAL: dict[str, tuple[list[str], Found]] = {
+    "events of a day in order of time": (
+        [
+            "DTSTART:20261119T180000",
+            "DTSTART:20261119T093000 DTEND:20261119T100000",
+            "DTSTART;VALUE=DATE:20261119",
+            "DTSTART:20261120T000000",
+            "DTSTART:20261118T230000 DTEND:20261119T000000",
+        ],
+        {"tomorrow": [(ALL_DAY, "event2"), ("09:30", "event1"), ("18:00", "event0")]},
+    ),
+    "a day without events": ([], {"tomorrow": []}),
+    "events over several days are on each": (
+        [
+            "DTSTART;VALUE=DATE:20261119 DTEND;VALUE=DATE:20261121",
+            "DTSTART:20261119T220000 DURATION:PT20H",
+        ],
+        {
+            "2026-11-18": [],
+            "2026-11-19": [(ALL_DAY, "event0"), ("22:00", "event1")],
+            "2026-11-20": [(ALL_DAY, "event0"), (ALL_DAY, "event1")],
+            "2026-11-21": [],
+        },
+    ),
+    "cancelled events are left out": (["DTSTART:20261119T180000 STATUS:CANCELLED"], {"tomorrow": []}),
+    "a recurring event is on each of its days": (
+        ["DTSTART:20261001T183000 DURATION:PT1H RRULE:FREQ=WEEKLY;UNTIL=20261203T183000"],
+        {
+            **{"2026-11-19": [("18:30", "event0")], "2026-12-03": [("18:30", "event0")]},
+            **{"2026-11-20": [], "2026-12-10": [], "2026-09-24": []},
+        },
+    ),
+    "an all-day event recurs until a date inclusive": (
+        ["DTSTART;VALUE=DATE:20201119 RRULE:FREQ=YEARLY;UNTIL=20271119"],
+        {"2026-11-19": [(ALL_DAY, "event0")], "2027-11-19": [(ALL_DAY, "event0")], "2028-11-19": []},
+    ),
+    "single occurrences are skipped or moved": (
+        [
+            "UID:swim DTSTART:20261101T100000 RRULE:FREQ=DAILY EXDATE:20261119T100000,20261120T100000",
+            "UID:swim RECURRENCE-ID:20261121T100000 DTSTART:20261121T160000 SUMMARY:later",
+        ],
+        {
+            **{"2026-11-18": [("10:00", "event0")], "2026-11-19": [], "2026-11-20": []},
+            **{"2026-11-21": [("16:00", "later")]},
+        },
+    ),
+}
+BERLIN: dict[str, tuple[list[str], Found]] = {
+    "times of other zones are shown in the local one": (
+        [f"{NEW_YORK}:20261118T190000 DURATION:PT1H", "DTSTART:20261119T120000Z"],
+        {"2026-11-19": [("01:00", "event0"), ("13:00", "event1")]},
+    ),
+    # New York leaves daylight saving time a week after Berlin: for that week the difference is 5 hours.
+    "a recurring event keeps its own wall clock": (
+        [f"{NEW_YORK}:20261001T090000 DURATION:PT1H RRULE:FREQ=DAILY;UNTIL=20261231T235959Z"],
+        {
+            "2026-10-20": [("15:00", "event0")],
+            "2026-10-28": [("14:00", "event0")],
+            "2026-11-20": [("15:00", "event0")],
+        },
+    ),
+    # 01:30 UTC on the 20th is 20:30 on the 19th in New York, half an hour before that day's event.
+    "the end of a recurrence is a moment in its own zone": (
+        [f"{NEW_YORK}:20261101T210000 DURATION:PT1H RRULE:FREQ=DAILY;UNTIL=20261120T013000Z"],
+        {"2026-11-19": [("03:00", "event0")], "2026-11-20": []},
+    ),
+}
 
 
-def test_a_day_without_events(tmp_path: Path) -> None:
-    assert on(calendar(tmp_path), "tomorrow") == []
+@pytest.mark.parametrize(("events", "found"), LOCAL.values(), ids=LOCAL)
+def test_events_of_days(tmp_path: Path, events: list[str], found: Found) -> None:
+    opened = calendar(tmp_path, *events)
+    assert {day: on(opened, day) for day in found} == found
+
+
+@pytest.mark.usefixtures("in_berlin")
+@pytest.mark.parametrize(("events", "found"), BERLIN.values(), ids=BERLIN)
+def test_events_in_other_zones(tmp_path: Path, events: list[str], found: Found) -> None:
+    test_events_of_days(tmp_path, events, found)
 
 
 def test_an_unclear_date_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="cannot understand the date 'someday'"):
         calendar(tmp_path).events_on("someday")
-
-
-def test_an_event_over_several_days_is_on_each(tmp_path: Path) -> None:
-    found = calendar(
-        tmp_path,
-        "DTSTART;VALUE=DATE:20261119 DTEND;VALUE=DATE:20261121",
-        "DTSTART:20261119T220000 DURATION:PT20H",
-    )
-    assert on(found, "2026-11-18") == []
-    assert on(found, "2026-11-19") == [(ALL_DAY, "event0"), ("22:00", "event1")]
-    assert on(found, "2026-11-20") == [(ALL_DAY, "event0"), (ALL_DAY, "event1")]
-    assert on(found, "2026-11-21") == []
-
-
-def test_cancelled_events_are_left_out(tmp_path: Path) -> None:
-    assert on(calendar(tmp_path, "DTSTART:20261119T180000 STATUS:CANCELLED"), "tomorrow") == []
-
-
-def test_times_of_other_zones_are_shown_in_the_local_one(tmp_path: Path, in_berlin: None) -> None:
-    found = calendar(
-        tmp_path, "DTSTART;TZID=America/New_York:20261118T190000 DURATION:PT1H", "DTSTART:20261119T120000Z"
-    )
-    assert on(found, "2026-11-19") == [("01:00", "event0"), ("13:00", "event1")]
-
-
-def test_a_recurring_event_is_on_each_of_its_days(tmp_path: Path) -> None:
-    found = calendar(
-        tmp_path, "DTSTART:20261001T183000 DURATION:PT1H RRULE:FREQ=WEEKLY;UNTIL=20261203T183000"
-    )
-    assert on(found, "2026-11-19") == [("18:30", "event0")]
-    assert on(found, "2026-11-20") == []
-    assert on(found, "2026-12-03") == [("18:30", "event0")]
-    assert on(found, "2026-12-10") == []
-    assert on(found, "2026-09-24") == []
-
-
-def test_an_all_day_event_recurs_until_a_date_inclusive(tmp_path: Path) -> None:
-    found = calendar(tmp_path, "DTSTART;VALUE=DATE:20201119 RRULE:FREQ=YEARLY;UNTIL=20271119")
-    assert on(found, "2026-11-19") == [(ALL_DAY, "event0")]
-    assert on(found, "2027-11-19") == [(ALL_DAY, "event0")]
-    assert on(found, "2028-11-19") == []
-
-
-def test_a_recurring_event_keeps_its_own_wall_clock(tmp_path: Path, in_berlin: None) -> None:
-    # New York leaves daylight saving time a week after Berlin: for that week the difference is 5 hours.
-    found = calendar(
-        tmp_path,
-        "DTSTART;TZID=America/New_York:20261001T090000 DURATION:PT1H RRULE:FREQ=DAILY;UNTIL=20261231T235959Z",
-    )
-    assert on(found, "2026-10-20") == [("15:00", "event0")]
-    assert on(found, "2026-10-28") == [("14:00", "event0")]
-    assert on(found, "2026-11-20") == [("15:00", "event0")]
-
-
-def test_the_end_of_a_recurrence_is_a_moment_in_its_own_zone(tmp_path: Path, in_berlin: None) -> None:
-    # 01:30 UTC on the 20th is 20:30 on the 19th in New York, half an hour before that day's event.
-    found = calendar(
-        tmp_path,
-        "DTSTART;TZID=America/New_York:20261101T210000 DURATION:PT1H RRULE:FREQ=DAILY;UNTIL=20261120T013000Z",
-    )
-    assert on(found, "2026-11-19") == [("03:00", "event0")]
-    assert on(found, "2026-11-20") == []
-
-
-def test_single_occurrences_are_skipped_or_moved(tmp_path: Path) -> None:
-    found = calendar(
-        tmp_path,
-        "UID:swim DTSTART:20261101T100000 RRULE:FREQ=DAILY EXDATE:20261119T100000,20261120T100000",
-        "UID:swim RECURRENCE-ID:20261121T100000 DTSTART:20261121T160000 SUMMARY:later",
-    )
-    assert on(found, "2026-11-18") == [("10:00", "event0")]
-    assert on(found, "2026-11-19") == on(found, "2026-11-20") == []
-    assert on(found, "2026-11-21") == [("16:00", "later")]
 
 
 def test_an_added_event_is_listed_and_read_by_other_programs(tmp_path: Path) -> None:

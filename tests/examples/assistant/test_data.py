@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -25,8 +27,13 @@ def sample(tmp_path: Path) -> Path:
     return tmp_path / "sample"
 
 
-def test_sample_data_has_something_of_everything(sample: Path) -> None:
-    data = PersonalData.open(sample, lambda: TODAY)
+@pytest.fixture
+def data(sample: Path) -> Iterator[PersonalData]:
+    with closing(PersonalData.open(sample, lambda: TODAY)) as opened:
+        yield opened
+
+
+def test_sample_data_has_something_of_everything(data: PersonalData) -> None:
     assert len(data.notes.all()) == 12
     assert len(data.mail.all()) == 12
     assert 0 < len(data.mail.unread()) < 12
@@ -37,34 +44,21 @@ def test_sample_data_has_something_of_everything(sample: Path) -> None:
     ]
     assert [event.title for event in data.calendar.events_on("in two days")][-1] == "Swimming"
     assert data.calendar.events_on("in 10 days")[0].title == "Cabin weekend"
-    data.close()
-
-
-def test_sample_texts_are_short_and_plain(sample: Path) -> None:
-    data = PersonalData.open(sample, lambda: TODAY)
     texts = [note.text for note in data.notes.all()] + [mail.body for mail in data.mail.all()]
     texts += [data.files.read(path).text for path in data.files.versions()]
-    data.close()
     for text in texts:
         assert 5 <= len(text.split()) <= 40
         assert text.isascii()
 
 
-def test_requests_are_made_from_the_data(sample: Path) -> None:
-    data = PersonalData.open(sample, lambda: TODAY)
+def test_requests_are_made_from_the_data(data: PersonalData) -> None:
     requests = requests_about(data)
-    data.close()
     assert "What does the mail about roof repair say?" in requests
     assert "What does my note about lasagne recipe say?" in requests
     assert "Read the file club/minutes.txt" in requests
     assert len(requests) == 6
     assert not any("Hello" in request or "light" in request for request in requests)  # no tool serves these
-
-
-def test_the_demo_asks_for_chains_for_two_calls_at_once_and_for_a_write(sample: Path) -> None:
-    data = PersonalData.open(sample, lambda: TODAY)
-    requests = demo_requests(data)
-    data.close()
+    requests = demo_requests(data)  # chains, two calls at once, and a write
     assert len(requests) == len(set(requests)) == 13
     assert sum("mail about" in request for request in requests) == 3
     assert any("Paris and Rome" in request for request in requests)
@@ -79,9 +73,8 @@ def test_requests_about_little_data(tmp_path: Path) -> None:
     )
     (tmp_path / "mail.mbox").touch()
     (tmp_path / "files").mkdir()
-    data = PersonalData.open(tmp_path)
-    asked = [requests_about(data), demo_requests(data)]
-    data.close()
+    with closing(PersonalData.open(tmp_path)) as data:
+        asked = [requests_about(data), demo_requests(data)]
     for requests in asked:
         assert "What does my note about aw shopping milk 4 say?" in requests
         assert not any("mail about" in request or "Read the file" in request for request in requests)
@@ -96,40 +89,30 @@ def test_missing_parts_are_named(sample: Path) -> None:
         copy_data(sample, sample.parent / "copy")
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
-def test_what_cannot_be_copied_is_named(sample: Path) -> None:
-    os.mkfifo(sample / "files" / "pipe")
-    with pytest.raises(ConfigurationError, match=r"cannot copy .*pipe.*Make its files readable"):
-        copy_data(sample, sample.parent / "copy")
-
-
-def test_a_copy_is_complete_and_changing_it_leaves_the_original(sample: Path) -> None:
+def test_a_copy_is_complete_and_changing_it_leaves_the_original(sample: Path, data: PersonalData) -> None:
     (sample / "unrelated").write_text("not copied")
     copy_data(sample, sample.parent / "copy")
-    copied = PersonalData.open(sample.parent / "copy", lambda: TODAY)
-    copied.notes.create("only here")
-    copied.calendar.add("only here", "Friday", "15:00")
-    original = PersonalData.open(sample, lambda: TODAY)
-    assert len(copied.notes.all()) == 13
-    assert len(original.notes.all()) == 12
-    assert len(copied.calendar.events_on("Friday")) == len(original.calendar.events_on("Friday")) + 1
-    assert copied.files.versions() == original.files.versions()
-    assert [mail.id for mail in copied.mail.unread()] == [mail.id for mail in original.mail.unread()]
+    with closing(PersonalData.open(sample.parent / "copy", lambda: TODAY)) as copied:
+        copied.notes.create("only here")
+        copied.calendar.add("only here", "Friday", "15:00")
+        assert (len(copied.notes.all()), len(data.notes.all())) == (13, 12)
+        assert len(copied.calendar.events_on("Friday")) == len(data.calendar.events_on("Friday")) + 1
+        assert copied.files.versions() == data.files.versions()
+        assert [mail.id for mail in copied.mail.unread()] == [mail.id for mail in data.mail.unread()]
     assert not (sample.parent / "copy" / "unrelated").exists()
-    copied.close()
-    original.close()
 
 
-def test_notes_that_are_not_a_database_are_a_configuration_error(sample: Path) -> None:
+def test_what_cannot_be_copied_is_named(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(sample / "files" / "pipe")
+        with pytest.raises(ConfigurationError, match=r"cannot copy .*pipe.*Make its files readable"):
+            copy_data(sample, sample.parent / "copy")
     (sample / "notes.db").write_bytes(b"no database" * 100)
     with pytest.raises(ConfigurationError, match=r"cannot read .*notes"):
-        copy_data(sample, sample.parent / "copy")
-
-
-def test_very_large_data_is_not_copied(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        copy_data(sample, sample.parent / "another copy")
     monkeypatch.setattr(data_module, "_LARGEST_COPY", 1000)
     with pytest.raises(ConfigurationError, match="Give a smaller folder"):
-        copy_data(sample, sample.parent / "copy")
+        copy_data(sample, sample.parent / "large copy")
 
 
 @pytest.fixture
@@ -162,14 +145,14 @@ with workspace() as folder:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="kill -9 is POSIX")
 def test_the_workspace_of_a_killed_process_is_removed_by_the_next_and_no_other(temporary: Path) -> None:
-    command = [sys.executable, "-c", OWNER, str(temporary)]
-    with (
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as killed,
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running,
-    ):
-        assert killed.stdout is not None
-        assert running.stdout is not None
-        left, used = Path(killed.stdout.readline().strip()), Path(running.stdout.readline().strip())
+    def start() -> tuple[subprocess.Popen[str], Path]:
+        command = [sys.executable, "-c", OWNER, str(temporary)]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        return process, Path(process.stdout.readline().strip())
+
+    (killed, left), (running, used) = start(), start()
+    with killed, running:
         killed.send_signal(signal.SIGKILL)
         killed.wait()
         assert left.exists()

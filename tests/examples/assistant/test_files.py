@@ -39,26 +39,13 @@ def test_a_file_is_read_by_its_path(folder: Folder) -> None:
     assert folder.read("./garden/../paint.txt").path == "paint.txt"
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "..",
-        "../secret.txt",
-        "garden/../../secret.txt",
-        "/etc/passwd",
-        "x/../../secret.txt",
-        "\0",
-        "../files2/x",
-    ],
-)
-def test_a_path_that_leads_outside_is_refused(folder: Folder, path: str) -> None:
-    with pytest.raises(ToolError, match="is outside the folder"):
-        folder.read(path)
+OUTSIDE = ["..", "../secret.txt", "garden/../../secret.txt", "/etc/passwd", "x/../../secret.txt", "\0"]
 
 
-def test_an_absolute_path_into_the_folder_is_refused_too(folder: Folder, root: Path) -> None:
+@pytest.mark.parametrize("path", [*OUTSIDE, "../files2/x", "{root}/paint.txt"])
+def test_a_path_that_leads_outside_is_refused(folder: Folder, root: Path, path: str) -> None:
     with pytest.raises(ToolError, match="is outside the folder"):
-        folder.read(str(root / "paint.txt"))
+        folder.read(path.format(root=root))
 
 
 @pytest.mark.skipif(not hasattr(os, "symlink"), reason="no symbolic links")

@@ -53,11 +53,8 @@ def test_an_unknown_id_is_a_clear_error(box: MailBox, mail_id: str) -> None:
         box.read(mail_id)
 
 
-def test_unread_mail(box: MailBox) -> None:
-    assert [mail.id for mail in box.unread()] == ["m2"]
-
-
 def test_mail_that_arrives_later_is_found(box: MailBox, path: Path) -> None:
+    assert [mail.id for mail in box.unread()] == ["m2"]
     add(path, "Priya <p@example.org>", "Bridge", "Bolts.")
     assert [mail.id for mail in box.search("bolts")] == ["m3"]
     assert [mail.id for mail in box.all()] == ["m1", "m2", "m3"]
@@ -84,14 +81,11 @@ def test_a_mail_without_headers_or_with_an_unknown_charset(tmp_path: Path) -> No
     box.close()
 
 
-def test_an_empty_mailbox_is_a_mailbox(tmp_path: Path) -> None:
-    (tmp_path / "mail.mbox").touch()
-    box = MailBox(tmp_path / "mail.mbox")
+def test_an_empty_file_is_a_mailbox_and_other_kinds_are_a_configuration_error(tmp_path: Path) -> None:
+    (tmp_path / "empty.mbox").touch()
+    box = MailBox(tmp_path / "empty.mbox")
     assert box.all() == box.search("roof") == []
     box.close()
-
-
-def test_another_kind_of_file_is_a_configuration_error(tmp_path: Path) -> None:
     (tmp_path / "mail.mbox").write_bytes(b"PK\3\4 a zip file")
     with pytest.raises(ConfigurationError, match="is not an mbox file"):
         MailBox(tmp_path / "mail.mbox")

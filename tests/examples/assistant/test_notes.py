@@ -51,20 +51,14 @@ def test_notes_of_an_existing_database_are_found(tmp_path: Path) -> None:
     assert notes.search("cocoa") == [Note("n3", "Cocoa", "")]
 
 
-@pytest.mark.parametrize(
-    "content", [b"not a database, but long enough to be looked at", b"SQLite format 3\0 cut"]
-)
-def test_another_kind_of_file_is_a_configuration_error(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "notes.db").write_bytes(content * 10)
-    with pytest.raises(ConfigurationError, match="is not a notes database"):
-        Notes(tmp_path / "notes.db")
-
-
-def test_a_table_without_text_is_a_configuration_error(tmp_path: Path) -> None:
-    with closing(sqlite3.connect(tmp_path / "notes.db")) as connection, connection:
+def test_another_kind_of_file_is_a_configuration_error(tmp_path: Path) -> None:
+    (tmp_path / "text.db").write_bytes(b"not a database, but long enough to be looked at" * 10)
+    (tmp_path / "cut.db").write_bytes(b"SQLite format 3\0 cut" * 10)
+    with closing(sqlite3.connect(tmp_path / "other.db")) as connection, connection:
         connection.execute("CREATE TABLE notes (id INTEGER PRIMARY KEY, body TEXT)")
-    with pytest.raises(ConfigurationError, match="is not a notes database"):
-        Notes(tmp_path / "notes.db")
+    for name in ("text.db", "cut.db", "other.db"):
+        with pytest.raises(ConfigurationError, match="is not a notes database"):
+            Notes(tmp_path / name)
 
 
 WRITER = """

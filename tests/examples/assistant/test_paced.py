@@ -38,28 +38,22 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return asked
 
 
-def models(runtime: LocalRuntime) -> tuple[ChatAgentRT, PacedChatAgentRT]:
-    return ChatAgentRT(runtime=runtime), PacedChatAgentRT(runtime=runtime, tokens_per_second=10)
-
-
 def test_an_answer_takes_the_time_of_its_tokens_and_says_the_same(
     runtime: LocalRuntime, waits: list[float]
 ) -> None:
-    free, held = models(runtime)
+    free = ChatAgentRT(runtime=runtime)
+    held = PacedChatAgentRT(runtime=runtime, tokens_per_second=10)
     answer = asyncio.run(held.ainvoke(QUESTION))
     assert answer.text == free.invoke(QUESTION).text
     assert answer.usage_metadata is not None
     assert waits == [answer.usage_metadata["output_tokens"] / 10]
-
-
-def test_a_stream_is_spread_over_that_time(runtime: LocalRuntime, waits: list[float]) -> None:
-    free, held = models(runtime)
+    waits.clear()
 
     async def stream() -> list[Any]:
         return [chunk async for chunk in held._astream(QUESTION)]
 
     chunks = asyncio.run(stream())
-    assert "".join(chunk.message.text for chunk in chunks) == free.invoke(QUESTION).text
+    assert "".join(chunk.message.text for chunk in chunks) == answer.text
     assert len(waits) == len(chunks) > 1
     assert waits == sorted(waits)
     assert waits[-1] == chunks[-1].message.usage_metadata["output_tokens"] / 10
@@ -70,14 +64,10 @@ def test_tokens_can_be_counted_as_those_of_another_vocabulary(
 ) -> None:
     paced = PacedChatAgentRT(runtime=runtime, tokens_per_second=10, characters_per_token=4)
     answer = asyncio.run(paced.ainvoke(QUESTION))
-    assert waits == [len(answer.text) / 4 / 10]
-
-
-def test_a_call_counts_with_its_name_and_arguments(runtime: LocalRuntime, waits: list[float]) -> None:
-    paced = PacedChatAgentRT(runtime=runtime, tokens_per_second=10, characters_per_token=4)
     schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
     weather = {"name": "get_weather", "description": "Get the weather in a city.", "parameters": schema}
     tools = [{"type": "function", "function": weather}]
-    answer = asyncio.run(paced.bind_tools(tools).ainvoke("What is the weather in Oslo?"))
-    assert len(answer.tool_calls) == 1
-    assert waits == [len('{"name": "get_weather", "arguments": {"city": "Oslo"}}') / 4 / 10]
+    called = asyncio.run(paced.bind_tools(tools).ainvoke("What is the weather in Oslo?"))
+    assert len(called.tool_calls) == 1
+    call = '{"name": "get_weather", "arguments": {"city": "Oslo"}}'
+    assert waits == [len(text) / 4 / 10 for text in (answer.text, call)]

@@ -56,22 +56,13 @@ def test_finds_what_people_mean(connection: sqlite3.Connection, query: str, foun
     assert titles(connection, query) == found
 
 
-def test_a_query_of_filler_words_alone_still_searches_for_them(connection: sqlite3.Connection) -> None:
-    assert titles(connection, "the")
-
-
-def test_a_match_in_the_title_comes_first() -> None:
-    connection = sqlite3.connect(":memory:")
-    search.create_index(connection, "texts")
+def test_a_match_in_the_title_comes_first(connection: sqlite3.Connection) -> None:
     connection.executemany(
         "INSERT INTO texts(title, text) VALUES (?, ?)", [("other", "some bread"), ("bread", "some other")]
     )
-    assert search.rank(connection, "texts", "bread", 2) == [2, 1]
-    connection.close()
-
-
-def test_limit(connection: sqlite3.Connection) -> None:
+    assert search.rank(connection, "texts", "bread", 2) == [len(TEXTS) + 2, len(TEXTS) + 1]
     assert len(titles(connection, "repair", limit=1)) == 1
+    assert titles(connection, "the"), "a query of filler words alone searches for them"
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,23 @@
+"""What a turn took, and whether it was answered."""
+
+from __future__ import annotations
+
 import asyncio
+from typing import Any
 from uuid import uuid4
 
 import pytest
+from langchain_core.messages import HumanMessage
+from langchain_core.tools import tool
 
 from agentrt.examples.demo import measures
+from agentrt.examples.demo.comparison import is_answered
 from agentrt.examples.demo.measures import SpeculationCounts, SpeculationLines, Stopwatch
+from agentrt.examples.personal_assistant import MOST_MODEL_CALLS, ask, assistant_agent
 from agentrt.reports import AheadStarted, DraftArrived, SpeculationReport, SpeculationStarted
 from agentrt.reports.report import AheadReport, ToolReport
+from tests.examples.test_personal_assistant import Recorder as Shown
+from tests.examples.test_personal_assistant import Scripted
 
 
 class Recorder:
@@ -55,4 +66,25 @@ def test_calls_that_overlap_are_timed_apart(monkeypatch: pytest.MonkeyPatch) -> 
         await watch.on_tool_error(KeyError(), run_id=broken)
 
     asyncio.run(events())
-    assert (watch.model_calls, watch.model_seconds, watch.tool_seconds) == (2, 5.0, 5.5)
+    assert (watch.model_seconds, watch.tool_seconds) == (5.0, 5.5)
+
+
+@tool
+def look(word: str) -> str:
+    """Look something up."""
+    return f"{word} is a word"
+
+
+@pytest.mark.parametrize(
+    ("script", "answered"),
+    [
+        ([("look", {"word": "roof"}), "A roof is a word."], True),
+        ([*[("look", {"word": "roof"})] * (MOST_MODEL_CALLS - 1), "A roof is a word."], True),
+        ([("look", {"word": "roof"})], False),  # for ever
+        ([("look", {"word": "roof"}), ""], False),
+    ],
+)
+def test_a_turn_is_answered_if_the_model_ends_it_with_a_text(script: list[Any], answered: bool) -> None:
+    agent = assistant_agent(Scripted(script=script), [look])
+    messages = asyncio.run(ask(agent, [HumanMessage("What is a roof?")], Shown()))
+    assert is_answered(messages) is answered

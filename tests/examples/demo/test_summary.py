@@ -11,8 +11,8 @@ from agentrt.examples.demo.run import Result
 from agentrt.examples.demo.summary import introduce, summarize
 
 PLAIN = (
-    Turn("Weather in [Oslo]?", "call get_weather\nai It rains.", 1.0, 2, 0.4, 0.5, 1, SpeculationCounts()),
-    Turn("Hello!", "ai Hi!", 0.25, 1, 0.24, 0.0, 0, SpeculationCounts()),
+    Turn("Weather in [Oslo]?", "call get_weather\nai It rains.", 1.0, 0.4, 0.5, 1, SpeculationCounts()),
+    Turn("Hello!", "ai Hi!", 0.25, 0.24, 0.0, 0, SpeculationCounts()),
 )
 COUNTS = SpeculationCounts(hits=2, misses=1, wasted=4, hidden_s=0.2, ahead_kept=3, ahead_wasted=1)
 FASTER = (

@@ -97,10 +97,16 @@ def test_the_panes_show_both_agents_side_by_side(clock: Clock) -> None:
         assert part in picture
     assert any("plain  0.50 s" in line and "agentrt  0.50 s" in line for line in picture.splitlines())
     assert printed.getvalue() == ""
+    view.background("agentrt", 5, 5)
+    view.background("in order of arrival", 2, 5)
+    picture = drawn(view)
+    assert "5 of 5 questions" in picture
+    assert "2 of 5 questions" in picture
 
 
-def test_an_agent_that_has_answered_stops_its_clock(clock: Clock) -> None:
-    view = LiveView(Console(file=io.StringIO(), width=120))
+def test_an_answered_request_stops_its_clock_and_scrolls_away_with_both_times(clock: Clock) -> None:
+    printed = io.StringIO()
+    view = LiveView(Console(file=printed, width=120))
     begin(view, clock)
     view.side("agentrt").answered(0.5)
     clock.seconds += 0.3
@@ -108,12 +114,7 @@ def test_an_agent_that_has_answered_stops_its_clock(clock: Clock) -> None:
     assert "plain  0.80 s" in picture
     assert "agentrt  0.50 s, answered" in picture
     assert [line.split()[-2] for line in picture.splitlines() if "waited for" in line] == ["0.8", "0.5"]
-
-
-def test_an_answered_request_scrolls_away_with_both_times(clock: Clock) -> None:
-    printed = io.StringIO()
-    view = LiveView(Console(file=printed, width=120))
-    begin(view, clock)
+    clock.seconds -= 0.3
     end(view, clock)
     assert printed.getvalue().split() == [
         *(["What", "is", "new", "[today]?"]), "plain", "1.00", "s", "agentrt", "0.50", "s", "-50", "%",
@@ -123,16 +124,6 @@ def test_an_answered_request_scrolls_away_with_both_times(clock: Clock) -> None:
     picture = drawn(view)
     assert "And now?" in picture
     assert "search_notes(query" not in picture.split("agentrt")[0]
-
-
-def test_the_questions_beside_digests_have_a_bar_for_each_policy(clock: Clock) -> None:
-    view = LiveView(Console(file=io.StringIO(), width=120))
-    begin(view, clock)
-    view.background("agentrt", 5, 5)
-    view.background("in order of arrival", 2, 5)
-    picture = drawn(view)
-    assert "5 of 5 questions" in picture
-    assert "2 of 5 questions" in picture
 
 
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"

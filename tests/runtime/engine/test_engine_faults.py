@@ -11,6 +11,7 @@ import pytest
 
 from agentrt.errors import (
     DeadlineExceededError,
+    EngineError,
     EngineFailedError,
     InvalidRequestError,
     LogitsError,

@@ -6,11 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.hypothesis_profiles import examples
-from training.nano.dialogues import Author
+from training.nano.dialogues import HELD_OUT_SMALL_TALK, Author
 from training.nano.families import FAMILIES
 from training.nano.grammar import expand
 from training.nano.markup import segments
-from training.nano.smalltalk import HELD_OUT_SMALL_TALK
 from training.nano.turns import Mix
 from training.nano.vocabulary import Split
 

@@ -23,7 +23,6 @@ class NetworkConfig:
 
     @property
     def head_size(self) -> int:
-        """Width of one attention head."""
         return self.hidden_size // self.heads
 
 
@@ -63,7 +62,7 @@ class Phase:
     average: bool = False
     """Whether to end with the mean of the weights that the phase began with and those it came to."""
     uses: int = 3
-    """How often each batch is trained on, with others between (:func:`.feed.repeated`)."""
+    """How often each batch is trained on, with others between (:func:`.training.repeated`)."""
 
 
 @dataclass(frozen=True)

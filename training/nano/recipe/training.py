@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from ..markup import NAME_OPENS
 from . import induction
-from .feed import feed
 from .network import Network
-from .optimizer import AdamW
 from .recipes import NAMES_ROWS, Phase, Recipe
 from .rows import NEXT_WORD_HEAD, WORD_HEAD, Batch, batches, load_tokenizer
 
@@ -29,6 +29,8 @@ _REPORT_EVERY = 100
 _POINTER_WEIGHT = 0.5
 _NAMES_BATCHES = 60
 _NAMES_TOKENS = 4096
+_WINDOW = 128
+_AHEAD = 4
 Report = Callable[[str], None]
 
 
@@ -129,3 +131,72 @@ def _pass_words_on(network: Network, tokenizer: Tokenizer, phase: Phase, seed: i
     named = torch.zeros_like(tokens, dtype=torch.bool)
     named[:, 1:] = tokens[:, :-1] == tokenizer.token_to_id(NAME_OPENS)
     induction.pass_words_on(network, tokens, named)
+
+
+class AdamW:
+    """AdamW with fp32 master weights for a bf16 network; no decay on vectors."""
+
+    def __init__(self, network: Network, learning_rate: float, weight_decay: float = 0.05) -> None:
+        """Takes the network's current (fp32) parameters as masters."""
+        self._names = [name for name, _ in network.named_parameters()]
+        self._parameters = list(network.parameters())
+        self.masters = [p.detach().float().clone() for p in self._parameters]
+        self._rate = learning_rate
+        decayed = [master for master in self.masters if master.ndim == 2]
+        others = [master for master in self.masters if master.ndim != 2]
+        groups = [{"params": decayed, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
+        self._inner = torch.optim.AdamW(groups, lr=learning_rate, betas=(0.9, 0.98), eps=1e-8)
+
+    @torch.no_grad()
+    def step(self, factor: float) -> None:
+        """Clip the gradients to norm 1, and update at ``factor`` times the learning rate."""
+        for parameter, master in zip(self._parameters, self.masters, strict=True):
+            master.grad = parameter.grad.float()
+            parameter.grad = None
+        torch.nn.utils.clip_grad_norm_(self.masters, 1.0)
+        for group in self._inner.param_groups:
+            group["lr"] = self._rate * factor
+        self._inner.step()
+        for parameter, master in zip(self._parameters, self.masters, strict=True):
+            parameter.copy_(master)
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        return {name: master.cpu() for name, master in zip(self._names, self.masters, strict=True)}
+
+
+class _Writing(IterableDataset[Batch]):
+    """Endless batches, other ones in each worker."""
+
+    def __init__(self, tokenizer: Path, phase: Phase, seed: int) -> None:
+        self._tokenizer, self._phase, self._seed = tokenizer, phase, seed
+
+    def __iter__(self) -> Iterator[Batch]:
+        worker = get_worker_info()
+        own = self._seed + (1_000_003 * worker.id if worker is not None else 0)
+        return batches(load_tokenizer(self._tokenizer), self._phase, own)
+
+
+def feed(tokenizer: Path, phase: Phase, seed: int, workers: int, device: torch.device) -> Iterator[Batch]:
+    """Endless batches of one phase on ``device``, written by ``workers`` processes, or by this one for 0."""
+    loader = DataLoader(
+        _Writing(tokenizer, phase, seed),
+        batch_size=None,
+        num_workers=workers,
+        prefetch_factor=_AHEAD if workers else None,
+        multiprocessing_context="spawn" if workers else None,
+    )
+    written = (Batch(*(part.to(device, non_blocking=True) for part in batch)) for batch in loader)
+    return repeated(written, phase.uses, seed)
+
+
+def repeated(written: Iterable[Batch], uses: int, seed: int) -> Iterator[Batch]:
+    """Each batch ``uses`` times: those of a window in one order after the other."""
+    rng, window = Random(seed), []
+    for batch in written:
+        yield batch
+        window.append(batch)
+        if len(window) == _WINDOW:
+            for _ in range(uses - 1):
+                rng.shuffle(window)
+                yield from window
+            window.clear()

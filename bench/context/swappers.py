@@ -1,22 +1,85 @@
-"""The swapper of the baselines: contexts are written, or dropped, when their memory is needed (LLMS §4)."""
+"""The sides of the bench, how contexts are kept on one engine (LLMS §4, baselines and ablation): their
+swappers, and runtimes that are opened with them."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from unittest.mock import patch
 
+from agentrt.runtime import LocalRuntime, RuntimeConfig
+from agentrt.runtime.contexts import opening
 from agentrt.runtime.kv.store.chunk_files import Chunk
+from agentrt.runtime.kv.store.store import ContextStore
 from agentrt.runtime.kv.swap.chunks import SwapOut
 from agentrt.runtime.kv.swap.costs import LinearCost
 from agentrt.runtime.kv.swap.swapper import ContextFiles, Swapper
 
 from ..engines.local import run_on_engine
-from .policies import SwapPolicy
 
 if TYPE_CHECKING:
     from agentrt.runtime import LocalRuntime
     from agentrt.runtime.kv.block_pool import BlockPool
+
+
+@dataclass(frozen=True, slots=True)
+class SwapPolicy:
+    """How contexts leave the memory and come back."""
+
+    name: str
+    stores: bool = True
+    """Whether what leaves the memory is written to disk; otherwise it is dropped and computed again."""
+    ahead_of_time: bool = True
+    """Whether contexts are written when a call ends, rather than when their memory is needed."""
+    whole_contexts: bool = False
+    """Whether a context leaves the memory as a whole, rather than chunk by chunk."""
+    recompute: bool = True
+    """Whether a part of a context is computed while another one is read."""
+    precision: str = "u8"
+    """Of the keys and values in memory and on disk."""
+    compression: float | None = None
+    """Bytes of stored chunks, as a share of those at 8 bits; None stores them as they are."""
+    arena: float | None = None
+    """KV arena, in contexts of full length; the rest of the memory has stored chunks. None: it has none."""
+
+    def settings(self, budget_bytes: int, context_bytes: float) -> dict[str, Any]:
+        """Return the settings of a runtime with ``budget_bytes`` bytes of memory for contexts.
+
+        ``context_bytes`` are those of a context of full length at 8 bits.
+        """
+        arena = budget_bytes if self.arena is None else min(budget_bytes, int(self.arena * context_bytes))
+        settings: dict[str, Any] = {
+            "memory_bytes": arena,
+            "context_memory_bytes": budget_bytes - arena,
+            "kv_cache_precision": self.precision,
+        }
+        if self.compression is not None:
+            settings["context_compression"] = self.compression
+        return settings
+
+
+OURS: Final = SwapPolicy("ours")
+"""The runtime's default settings."""
+VLLM_SQ: Final = SwapPolicy("VLLM-SQ", ahead_of_time=False, recompute=False)
+VLLM_S: Final = replace(VLLM_SQ, name="VLLM-S", precision="f16")
+SWAPPING: Final = replace(VLLM_S, name="Swapping", whole_contexts=True)
+LMK: Final = replace(SWAPPING, name="LMK", stores=False)
+
+BASELINES: Final = (VLLM_SQ, VLLM_S, SWAPPING, LMK)
+
+WITHOUT_RECOMPUTE: Final = replace(OURS, name="ours without recompute", recompute=False)
+ON_DEMAND: Final = replace(OURS, name="ours without life cycle", ahead_of_time=False)
+COMPRESSED: Final = replace(OURS, name="ours, compressed on disk", compression=0.5)
+IN_MEMORY: Final = replace(COMPRESSED, name="ours, compressed in memory", arena=1.25)
+"""The arena holds the context that runs; the others are compressed in the rest of the memory."""
+
+ABLATION: Final = (WITHOUT_RECOMPUTE, ON_DEMAND, COMPRESSED, IN_MEMORY)
+
 
 Key: TypeAlias = tuple[str, str]
 """The app of a context, and its id."""
@@ -64,7 +127,6 @@ class OnDemandSwapper(PolicySwapper):
         self._release: Callable[[Sequence[int]], None] = lambda blocks: None
 
     def start(self, on_ended: Any, on_copied: Any) -> None:
-        """See :meth:`Swapper.start`."""
         self._release = on_copied
         super().start(on_ended, on_copied)
 
@@ -130,3 +192,34 @@ class OnDemandSwapper(PolicySwapper):
         """The blocks of a context that are cached and held by no request: hash, position, block."""
         found = ((each, at, pool.find(each)) for at, each in enumerate(context.block_hashes))
         return [(each, at, block) for each, at, block in found if block is not None and block in pool._idle]
+
+
+@contextmanager
+def open_with_swapper(
+    model: str,
+    swapper: Callable[..., Any],
+    store: ContextStore | None = None,
+    **settings: Any,
+) -> Iterator[LocalRuntime]:
+    """Open ``model`` with what ``swapper`` returns in place of the runtime's own swapper."""
+    with ExitStack() as stack:
+        with patch.object(opening, "Swapper", swapper):
+            runtime = LocalRuntime.open(model, RuntimeConfig(**settings), context_store=store)
+        yield stack.enter_context(runtime)
+
+
+@contextmanager
+def open_loading(
+    model: str, folder: Path | None, store: ContextStore | None = None, **settings: Any
+) -> Iterator[LocalRuntime]:
+    """Open ``model`` with contexts in ``folder`` or ``store``; all that is stored of a prompt is loaded."""
+    if folder is not None:
+        settings["context_folder"] = folder
+    with open_with_swapper(model, partial(PolicySwapper, WITHOUT_RECOMPUTE), store, **settings) as runtime:
+        yield runtime
+
+
+def forget_cached(runtime: LocalRuntime) -> None:
+    """Free all cached blocks, as if other contexts had needed the memory."""
+    pool = runtime._pool
+    run_on_engine(runtime, lambda: free_blocks(pool, list(pool._idle)))

@@ -1,1 +1,0 @@
-"""Published ways to draft from text, on the runtime's engine."""

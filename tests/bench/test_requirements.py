@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from agentrt.cli.bench import NEEDED_EXTRAS, BenchName
-from agentrt.extras import INCLUDES, MODULES, Extra
+from agentrt.extras import INCLUDES, MODULES
 from tests.house.project import ROOT
 
 BENCHES = list(BenchName)
-ADAPTERS: dict[str, Extra] = {"agentrt.adapters.langchain": "langgraph", "agentrt.adapters.openai": "openai"}
+ADAPTERS = {"agentrt.adapters.langchain": "langgraph", "agentrt.adapters.openai": "openai"}
 CORE = {"agentrt", "pydantic"}  # with pydantic a dependency of agentrt itself
 # Imported where `--model`, or a GGUF file as `--model`, is given, which asks for the extra `bench`.
 ONLY_WITH_A_MODEL = {

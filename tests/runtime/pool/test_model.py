@@ -174,12 +174,9 @@ def test_a_damaged_directory_is_refused(
         EmbeddingModel.open(folder)
 
 
-def test_a_language_model_is_no_embedding_model(nano_directory: Any) -> None:
+def test_what_is_no_embedding_model(tmp_path: Path, nano_directory: Any) -> None:
     with pytest.raises(ModelFormatError, match="cannot be used"):
         EmbeddingModel.open(nano_directory.path, Pooling.MEAN)
-
-
-def test_no_directory(tmp_path: Path) -> None:
     with pytest.raises(ModelNotFoundError):
         EmbeddingModel.open(tmp_path / "none")
     (tmp_path / "file").write_text("x")

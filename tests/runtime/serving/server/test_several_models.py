@@ -12,7 +12,6 @@ from typing import Any
 import httpx
 import openai
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from agentrt.runtime import RuntimeConfig
 from agentrt.runtime.pool.model_pool import ModelPool, PoolConfig
@@ -21,6 +20,7 @@ from agentrt.runtime.serving.server import ServerConfig, create_app
 from tests.patience import until
 from tests.runtime.serving.http.serving import Running, listening
 from tests.runtime.serving.server.conftest import HELLO
+from tests.runtime.serving.server.test_status import samples_in
 from tests.runtime.tiny import tiny_gguf
 
 CONFIG = RuntimeConfig(
@@ -45,11 +45,7 @@ class Service:
         return {model.id: model.model_extra["status"] for model in self.client.models.list()}
 
     def metrics(self) -> dict[tuple[str, ...], float]:
-        return {
-            (sample.name, *sample.labels.values()): sample.value
-            for family in text_string_to_metric_families(self.http.get("/metrics").text)
-            for sample in family.samples
-        }
+        return samples_in(self.http.get("/metrics").text)
 
 
 @pytest.fixture

@@ -74,9 +74,10 @@ def test_answers_from_the_tool_cache_are_shown(server: Running, gate: Any, weath
         assert submitted.json() == {"cached": 1}
         gate.open()
         list(lines)
-        model = next(frame["models"][0] for frame in frames if frame["models"][0]["answered"])
+        models = (frame["models"][0] for frame in frames)
+        # The counts of a frame may be older than its answers.
+        model = next(each for each in models if each["answered"] and each["counts"]["answered_calls"])
     assert model["answered"][0]["tools"] == ["get_weather"]
-    assert model["counts"]["answered_calls"] >= 1
 
 
 def test_an_open_page_does_not_delay_the_end_of_the_server(runtime: LocalRuntime) -> None:

@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import dis
+import functools
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Final
+
+_RAISED_OR_AWAITED: Final = {
+    dis.opmap[name]
+    for name in ("RAISE_VARARGS", "RERAISE", "SEND", "YIELD_VALUE", "JUMP_BACKWARD_NO_INTERRUPT")
+    if name in dis.opmap
+}
+"""Instructions at which code raises an exception, or an await that of a future; no signal comes there."""
 
 
 @contextmanager
@@ -25,14 +37,12 @@ def contained(failed: Callable[[BaseException], object]) -> Iterator[None]:
 def is_own_failure(error: BaseException) -> bool:
     """Whether an error in a speculation says only that the code which raised it has failed.
 
-    So do SystemExit, GeneratorExit, and a CancelledError that the code raises by itself. A Ctrl-C of the
-    user, which comes to the main thread, and a cancellation of this task are meant for more than that.
+    So do SystemExit, GeneratorExit, and a KeyboardInterrupt or CancelledError that the code raises by itself.
+    A Ctrl-C of the user and a cancellation of this task are meant for more than the speculation.
     """
     if isinstance(error, asyncio.CancelledError):
         return not _is_cancelled()
-    return not (
-        isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
-    )
+    return not (isinstance(error, KeyboardInterrupt) and _came_as_signal(error.__traceback__))
 
 
 def _is_cancelled() -> bool:
@@ -41,3 +51,20 @@ def _is_cancelled() -> bool:
     except RuntimeError:  # a thread without an event loop
         return False
     return task is not None and task.cancelling() > 0
+
+
+def _came_as_signal(traceback: TracebackType | None) -> bool:
+    """Whether a KeyboardInterrupt comes of Ctrl-C: raised by its handler, or between two instructions."""
+    if threading.current_thread() is not threading.main_thread():  # signals are handled in that one only
+        return False
+    handler: Any = signal.getsignal(signal.SIGINT)
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    code = getattr(handler, "__code__", None) or getattr(type(handler).__call__, "__code__", None)
+    instruction = None
+    while traceback is not None:
+        if traceback.tb_frame.f_code is code:
+            return True
+        instruction = traceback.tb_frame.f_code.co_code[traceback.tb_lasti]
+        traceback = traceback.tb_next
+    return instruction not in _RAISED_OR_AWAITED

@@ -27,7 +27,7 @@ class Stop(BaseException):
     """An error that is no Exception, as frameworks have them to stop a run."""
 
 
-ENDS = (SystemExit, GeneratorExit, asyncio.CancelledError, Stop)
+ENDS = (SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError, Stop)
 
 
 @pytest.mark.parametrize("is_async", [True, False])

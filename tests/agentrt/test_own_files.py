@@ -125,7 +125,7 @@ def test_a_private_file_is_made_the_users_alone(file: Path, monkeypatch: pytest.
         make_private_file(path)
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     file.with_name("link").symlink_to(file)
-    with pytest.raises(NotAFileError, match="link is no regular file$"):
+    with pytest.raises(NotAFileError, match=r"link is no regular file$"):
         make_private_file(file.with_name("link"))
     monkeypatch.setattr("os.getuid", lambda: ME)
     with pytest.raises(NotAFileError, match="file is no regular file that you own"):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agentrt.own_files import OwnFileError, read_own_file
+from agentrt.own_files import NotAFileError, OwnFileError, make_private_file, read_own_file
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="permissions and FIFOs of POSIX")
 
@@ -117,3 +117,16 @@ def test_what_is_no_text_file(tmp_path: Path, file: Path) -> None:
             read_own_file(path)
     assert read_own_file(tmp_path / "link") == "text ä\n"
     assert len(read_own_file(tmp_path / "largest")) == 2**20
+
+
+def test_a_private_file_is_made_the_users_alone(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.chmod(0o644)
+    for path in (file, file.with_name("new")):
+        make_private_file(path)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    file.with_name("link").symlink_to(file)
+    with pytest.raises(NotAFileError, match=r"link is no regular file$"):
+        make_private_file(file.with_name("link"))
+    monkeypatch.setattr("os.getuid", lambda: ME)
+    with pytest.raises(NotAFileError, match="file is no regular file that you own"):
+        make_private_file(file)

@@ -148,14 +148,9 @@ class Contexts(RuleBasedStateMachine):
             return
         already = len(self.cancelled)
         self.table.delete(app, context.id)
-        self.remove(context)
         cancelled = 0 if context.kind is ContextKind.SESSION else len(context.outputs)
         assert self.cancelled[already:] == [context.id] * cancelled
-        if context.turn is not None:
-            with pytest.raises(ContextNotFoundError):
-                context.turn.commit([self.text()], 1)
-        for output in context.outputs:
-            output.set_result(None)
+        self.end_deleted(context)
 
     @rule(app=st.sampled_from(APPS))
     def delete_all(self, app: str) -> None:
@@ -166,12 +161,16 @@ class Contexts(RuleBasedStateMachine):
         expected = [context.id for context in running for _ in context.outputs]
         assert sorted(self.cancelled[already:]) == sorted(expected)
         for context in mine:
-            self.remove(context)
-            if context.turn is not None:
-                with pytest.raises(ContextNotFoundError):
-                    context.turn.commit([self.text()], 1)
-            for output in context.outputs:
-                output.set_result(None)
+            self.end_deleted(context)
+
+    def end_deleted(self, context: Expected) -> None:
+        """End the calls of a context that was deleted."""
+        self.remove(context)
+        if context.turn is not None:
+            with pytest.raises(ContextNotFoundError):
+                context.turn.commit([self.text()], 1)
+        for output in context.outputs:
+            output.set_result(None)
 
     @rule()
     def restart(self) -> None:

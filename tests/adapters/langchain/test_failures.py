@@ -8,27 +8,19 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import MessagesState
-from langgraph.prebuilt import ToolNode
-from langgraph.types import Command, interrupt
 
-from agentrt import ToolCall, speculable
+from agentrt import speculable
 from agentrt.adapters.langchain import report_of, speculate
 from agentrt.errors import ConfigurationError, NotSpeculableError
-from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
+from agentrt.testing import run_in_virtual_time
 from tests.adapters.doubles import Milestones, ScriptedChat, Waiting
 from tests.adapters.langchain.graphs import (
     INPUT,
     THREE,
     adrive,
     agent,
-    asking,
     async_tool,
-    in_line,
-    run,
     sync_tool,
 )
 
@@ -55,26 +47,6 @@ def test_a_predictor_that_fails_or_hangs_is_not_noticed(draft_s: int, drafts: in
     assert run_in_virtual_time(main) == seconds
     turn = report_of(model).turns[0]
     assert (set(turn.problems), turn.drafts) == ({"Broken failed: ConnectionError"}, drafts)
-
-
-def test_arguments_edited_by_a_person_run_for_real_under_a_checkpointer() -> None:
-    runs: list[str] = []
-    look = async_tool(1, runs, before_approval=True)
-    predictor = ScriptedSpeculator([ToolCall("look", {"q": "q0"})])
-    model = speculate(ScriptedChat(script=THREE[:1], delay=5), predictor)
-
-    async def review(state: MessagesState) -> Any:
-        message = state["messages"][-1]
-        assert isinstance(message, AIMessage)
-        edited = interrupt("may I?")
-        calls = [{**message.tool_calls[0], "args": edited}]
-        return {"messages": [message.model_copy(update={"tool_calls": calls})]}
-
-    app = in_line(ask=asking(model, look), review=review, tools=ToolNode([look])).compile(InMemorySaver())
-    done = run(app, INPUT, Command(resume={"q": "edited"}))
-    assert done["messages"][-1].content == "found edited 3"
-    assert runs == ["q0", "edited"]
-    assert report_of(model).turns[0].calls[0].reason == "the arguments were edited"
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])

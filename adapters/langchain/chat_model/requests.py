@@ -187,8 +187,8 @@ def count_message_tokens(
         return runtime.count_prompt_tokens(converted, tools)
     except InvalidRequestError:
         one = [{"role": "user", "content": "."}]
-        around = runtime.count_prompt_tokens(one) - runtime.count_tokens(".")
-        described = runtime.count_prompt_tokens(one, tools) - runtime.count_prompt_tokens(one) if tools else 0
+        around = runtime.count_prompt_tokens(one)
+        described = runtime.count_prompt_tokens(one, tools) - around
         return described + sum(around + runtime.count_tokens(_text(message)) for message in converted)
 
 

@@ -63,12 +63,7 @@ class ChatCompletionTurns(TurnSequence):
     """
 
     def __init__(
-        self,
-        endpoint: ToolCacheEndpoint,
-        client: Any,
-        first: Turn,
-        starter: TurnStarter,
-        messages: Sequence[BaseMessage],
+        self, endpoint: ToolCacheEndpoint, client: Any, first: Turn, starter: TurnStarter, messages: Any
     ) -> None:
         """``client`` submits results to ``endpoint``; the other parameters are the base class's."""
         super().__init__(first, starter, messages)

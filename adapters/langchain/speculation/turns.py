@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import AbstractContextManager, aclosing, contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -86,7 +85,7 @@ class TurnStarter:
         ]
 
 
-class TurnSequence:
+class TurnSequence(AbstractContextManager["TurnSequence"]):
     """The turn beside a request, and those that follow it within the same answer.
 
     The next turn starts where the server has answered the calls of the one before. If the server never
@@ -102,16 +101,7 @@ class TurnSequence:
         self._messages = list(messages)
         self._take: TakeResult | None = None
 
-    def __enter__(self) -> TurnSequence:
-        """Return the sequence."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Discard the speculations of the current turn if it was not bound."""
         self.current.discard()
 
@@ -133,10 +123,7 @@ class TurnSequence:
     def answered(self, calls: Sequence[tuple[ToolCall, str]]) -> None:
         """End the current turn, whose calls the server has answered, and start the next."""
         self.current.bind_answered([call for call, _ in calls])
-        made: Any = [
-            {"name": call.name, "args": dict(call.arguments), "id": call.id, "type": "tool_call"}
-            for call, _ in calls
-        ]
+        made: Any = [{"name": call.name, "args": dict(call.arguments), "id": call.id} for call, _ in calls]
         self._messages.append(AIMessage("", tool_calls=made))
         self._messages += [ToolMessage(output, tool_call_id=str(call.id)) for call, output in calls]
         # This runs in the model's own code, which starts no turns: the context before it does.

@@ -149,12 +149,11 @@ TOOLS = (
 
 
 def run_shape(shape: Shape) -> tuple[Log, Any]:
-    """Run the graph to its end, with a person who lets everything pass; return its log and the report."""
     return run_gated(shape, lambda model, log: _build(shape, model, log))
 
 
 def run_gated(shape: Any, build: Callable[[Any, Log], Any]) -> tuple[Log, Any]:
-    """:func:`run_shape` with the graph that ``build`` returns."""
+    """Run the graph to its end, with a person who lets everything pass; return its log and the report."""
     log, model = Log(), speculating()
     run_in_virtual_time(lambda: _drive(build(model, log), shape, log))
     return log, report_of(model)

@@ -1,4 +1,4 @@
-"""What may go wrong beside a chat model, and must not be noticed."""
+"""What may go wrong beside a chat model, and must not be noticed; and a chat model as a draft."""
 
 from __future__ import annotations
 
@@ -8,29 +8,25 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import MessagesState
-from langgraph.prebuilt import ToolNode
-from langgraph.types import Command, interrupt
 
-from agentrt import ToolCall, speculable
+from agentrt import DraftRequest, ToolCall, speculable
 from agentrt.adapters.langchain import report_of, speculate
+from agentrt.adapters.langchain.speculation.turns import ChatModelSpeculator, tool_calls
+from agentrt.drafts import DraftCost
 from agentrt.errors import ConfigurationError, NotSpeculableError
-from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
+from agentrt.testing import run_in_virtual_time
 from tests.adapters.doubles import Milestones, ScriptedChat, Waiting
 from tests.adapters.langchain.graphs import (
     INPUT,
     THREE,
     adrive,
     agent,
-    asking,
     async_tool,
-    in_line,
-    run,
     sync_tool,
 )
+from tests.patience import PATIENCE_S
 
 
 class Broken(ScriptedChat):
@@ -55,26 +51,6 @@ def test_a_predictor_that_fails_or_hangs_is_not_noticed(draft_s: int, drafts: in
     assert run_in_virtual_time(main) == seconds
     turn = report_of(model).turns[0]
     assert (set(turn.problems), turn.drafts) == ({"Broken failed: ConnectionError"}, drafts)
-
-
-def test_arguments_edited_by_a_person_run_for_real_under_a_checkpointer() -> None:
-    runs: list[str] = []
-    look = async_tool(1, runs, before_approval=True)
-    predictor = ScriptedSpeculator([ToolCall("look", {"q": "q0"})])
-    model = speculate(ScriptedChat(script=THREE[:1], delay=5), predictor)
-
-    async def review(state: MessagesState) -> Any:
-        message = state["messages"][-1]
-        assert isinstance(message, AIMessage)
-        edited = interrupt("may I?")
-        calls = [{**message.tool_calls[0], "args": edited}]
-        return {"messages": [message.model_copy(update={"tool_calls": calls})]}
-
-    app = in_line(ask=asking(model, look), review=review, tools=ToolNode([look])).compile(InMemorySaver())
-    done = run(app, INPUT, Command(resume={"q": "edited"}))
-    assert done["messages"][-1].content == "found edited 3"
-    assert runs == ["q0", "edited"]
-    assert report_of(model).turns[0].calls[0].reason == "the arguments were edited"
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -158,3 +134,121 @@ def test_wrong_use_raises() -> None:
             speculate(plain, plain).bind_tools([wrong])
         with pytest.raises(NotSpeculableError, match="above @tool"):
             create_agent(speculate(plain, plain), [wrong]).invoke(INPUT)
+
+
+# A chat model as a draft.
+
+
+async def drafts(model: ScriptedChat, use_async: bool, request: DraftRequest) -> list[ToolCall]:
+    speculator = ChatModelSpeculator(model, [HumanMessage("hi")], [], use_async=use_async)
+    return [call async for call in speculator.drafts(request)]
+
+
+@pytest.mark.parametrize("use_async", [False, True])
+def test_the_calls_of_every_sample_are_drafts(use_async: bool) -> None:
+    threads: list[threading.Thread] = []
+    model = ScriptedChat(
+        script=[[("look", {"q": "a"}), ("look", {"q": "b"})]],
+        gate=lambda turn: threads.append(threading.current_thread()),
+    )
+    found = asyncio.run(drafts(model, use_async, DraftRequest([], [], 3)))
+    assert [(call.name, call.arguments) for call in found] == [
+        ("look", {"q": "a"}),
+        ("look", {"q": "b"}),
+    ] * 3
+    assert model.asked == [0, 0, 0]
+    assert threading.main_thread() not in threads
+    assert len(threads) == (0 if use_async else 3)
+
+
+def test_one_sample_that_fails_does_not_take_the_others_along() -> None:
+    class Flaky(ScriptedChat):
+        async def _agenerate(self, *args: Any, **kwargs: Any) -> Any:
+            if not self.asked:
+                self.asked.append(0)
+                raise ConnectionError("refused")
+            return await super()._agenerate(*args, **kwargs)
+
+    found: list[ToolCall] = []
+
+    async def collect() -> None:
+        model = Flaky(script=[[("look", {})]])
+        speculator = ChatModelSpeculator(model, [HumanMessage("hi")], [], use_async=True)
+        async for call in speculator.drafts(DraftRequest([], [], 3)):
+            found.append(call)
+
+    with pytest.raises(ConnectionError):
+        asyncio.run(collect())
+    assert len(found) == 2
+
+
+class Metered(ScriptedChat):
+    """Reports its usage, as a provider does."""
+
+    def _begin(self, messages: list[Any]) -> AIMessage:
+        message = super()._begin(messages)
+        message.usage_metadata = {"input_tokens": 1000, "output_tokens": 20, "total_tokens": 1020}
+        return message
+
+
+@pytest.mark.parametrize("use_async", [False, True])
+@pytest.mark.parametrize(("model", "cost"), [(Metered, DraftCost(3000, 60)), (ScriptedChat, DraftCost(18))])
+def test_samples_are_charged_by_their_usage_or_by_the_estimate(
+    model: type[ScriptedChat], cost: DraftCost, use_async: bool
+) -> None:
+    spent: list[DraftCost] = []
+
+    request = DraftRequest([{"role": "x"}], [], 3, spend=spent.append)
+    assert asyncio.run(drafts(model(), use_async, request)) == []
+    assert sum(spent, DraftCost()) == cost
+
+
+@pytest.mark.parametrize("use_async", [False, True])
+def test_samples_that_are_cut_off_have_cost_what_they_sent(use_async: bool) -> None:
+    spent: list[DraftCost] = []
+    asked, go_on = threading.Semaphore(0), threading.Event()
+
+    class Slow(Metered):
+        def _generate(self, *args: Any, **kwargs: Any) -> Any:
+            asked.release()
+            assert go_on.wait(PATIENCE_S)
+            return super()._generate(*args, **kwargs)
+
+        async def _agenerate(self, *args: Any, **kwargs: Any) -> Any:
+            asked.release()
+            await asyncio.Event().wait()
+
+    async def main() -> None:
+        request = DraftRequest([{"role": "x"}], [], 2, spend=spent.append)
+        task = asyncio.create_task(drafts(Slow(), use_async, request))
+        for _ in range(2):
+            await asyncio.to_thread(asked.acquire)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert sum(spent, DraftCost()) == DraftCost(12)
+    go_on.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("agentrt draft"):
+            thread.join(PATIENCE_S)
+    # A thread cannot be stopped: the provider answers the request, and bills it.
+    assert sum(spent, DraftCost()) == (DraftCost(12) if use_async else DraftCost(2000, 40))
+
+
+def test_a_sample_that_the_budget_does_not_allow_is_not_sent() -> None:
+    model = ScriptedChat()
+    spent: list[DraftCost] = []
+    request = DraftRequest([], [], 3, spend=spent.append, affords=lambda cost: len(spent) < 2)
+    assert asyncio.run(drafts(model, True, request)) == []
+    assert len(model.asked) == len(spent) == 2
+
+
+def test_only_well_formed_calls_of_an_answer_count() -> None:
+    call = {"name": "f", "args": {"x": 1}, "id": "1", "type": "tool_call"}
+    broken = {"name": "g", "args": "{", "id": "2", "error": "x", "type": "invalid_tool_call"}
+    assert tool_calls(AIMessage("", tool_calls=[call], invalid_tool_calls=[broken])) == [
+        ToolCall("f", {"x": 1}, "1")
+    ]
+    assert tool_calls(HumanMessage("hi")) == []

@@ -70,7 +70,6 @@ def test_no_guard_is_bypassed_and_the_report_says_why(kind: str) -> None:
 
 
 def test_without_the_graph_its_guards_are_bypassed(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert set(guard_bypasses().values()) == {0}
     monkeypatch.setattr(guards, "enclosing_graphs", list)  # as if the graph were not there
     bypasses = guard_bypasses()
     assert {kind for kind, runs in bypasses.items() if not runs} == {

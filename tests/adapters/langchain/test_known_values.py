@@ -295,33 +295,29 @@ def test_calls_of_the_function_claim() -> None:
     assert (len(given), report.total.claims) == (1, 1)
 
 
-def with_state(q: str, runtime: ToolRuntime[Context, Any], state: Annotated[Any, InjectedState]) -> str:
-    """Look."""
-    return q
-
-
-def with_store(q: str, runtime: ToolRuntime[Context, Any], store: Annotated[Any, InjectedStore()]) -> str:
-    """Look."""
-    return q
-
-
-def with_id(q: str, runtime: ToolRuntime[Context, Any], number: Annotated[str, InjectedToolCallId]) -> str:
-    """Look."""
-    return q
-
-
+@tool
 def with_callbacks(q: str, config: RunnableConfig, callbacks: Any) -> str:
     """Look."""
     return q
 
 
-@pytest.mark.parametrize(
-    ("function", "named"),
-    [(with_state, "state"), (with_store, "store"), (with_id, "number"), (with_callbacks, "callbacks")],
-)
-def test_what_is_not_known_before_the_call_stays_refused(function: Callable[..., str], named: str) -> None:
-    with pytest.raises(NotSpeculableError, match=named):
-        speculable(tool(function), reads=["context", "configurable"])
+NEEDED: dict[str, Any] = {
+    "state": Annotated[Any, InjectedState],
+    "store": Annotated[Any, InjectedStore()],
+    "call id": Annotated[str, InjectedToolCallId],
+}
+
+
+@pytest.mark.parametrize("annotation", NEEDED.values(), ids=NEEDED)
+def test_what_is_not_known_before_the_call_stays_refused(annotation: Any) -> None:
+    def look(q: str, runtime: ToolRuntime[Context, Any], given: Any) -> str:
+        """Look."""
+        return q
+
+    look.__annotations__["given"] = annotation
+    for refused, named in ((tool(look), "given"), (with_callbacks, "callbacks")):
+        with pytest.raises(NotSpeculableError, match=named):
+            speculable(refused, reads=["context", "configurable"])
 
 
 def plain(q: str) -> str:

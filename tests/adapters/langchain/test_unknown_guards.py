@@ -6,7 +6,7 @@ import asyncio
 import functools
 import threading
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from langchain.agents.middleware import (
@@ -49,7 +49,7 @@ from tests.adapters.langchain.graphs import (
     loop,
     speculating,
 )
-from tests.adapters.langchain.guarded_agents import agent_with, graph_with
+from tests.adapters.langchain.guarded_agents import agent_with
 
 
 def denied(state: MessagesState) -> Any:
@@ -116,32 +116,6 @@ def test_what_a_call_may_come_to_before_its_tool_is_a_guard(build: Build) -> Non
     assert judged(build)[0] == 0
 
 
-def undeclared(state: MessagesState):  # type: ignore[no-untyped-def]
-    return "tools" if state["messages"][-1].tool_calls else "last"  # type: ignore[union-attr]
-
-
-def annotated(state: MessagesState) -> Literal["tools", "last"]:
-    return undeclared(state)  # type: ignore[no-any-return]
-
-
-@pytest.mark.parametrize(
-    ("exit", "path_map", "last", "claims"),
-    [
-        (annotated, None, (END,), 1),
-        (undeclared, ["tools", "last"], (END,), 1),
-        (undeclared, None, (END,), 0),
-        (annotated, None, None, 0),  # the last node may return a Command
-    ],
-)
-def test_declared_exits_are_believed(exit: Any, path_map: Any, last: Any, claims: int) -> None:
-    def build(model: Any, look: BaseTool) -> Any:
-        graph = in_line(before=nothing, agent=asking(model, look)).add_node("tools", ToolNode([look]))
-        graph.add_node("last", nothing, destinations=last).add_edge("tools", "agent")
-        return graph.add_conditional_edges("agent", exit, path_map).compile()
-
-    assert judged(build)[1].total.claims == claims
-
-
 @pytest.mark.parametrize("names", [(), ("critic",)])
 def test_functions_are_guards_if_it_is_not_known_which_one_runs_the_tools(names: Any) -> None:
     def build(model: Any, look: BaseTool) -> Any:
@@ -156,21 +130,6 @@ def test_functions_are_guards_if_it_is_not_known_which_one_runs_the_tools(names:
 
 
 # Classes and functions.
-
-
-class Policy(ToolNode):
-    async def ainvoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:
-        return denied(input)
-
-
-class Policies(ToolNode):
-    async def _afunc(self, input: Any, config: Any, runtime: Any) -> Any:
-        return denied(input)
-
-
-@pytest.mark.parametrize(("kind", "ran"), [(ToolNode, 1), (Policy, 0), (Policies, 0)])
-def test_a_subclass_of_a_tool_node_is_a_guard(kind: Any, ran: int) -> None:
-    assert judged(graph_with(lambda look: kind([look])))[0] == ran
 
 
 def replaced() -> Any:

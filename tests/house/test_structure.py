@@ -180,6 +180,15 @@ def test_the_page_is_short_and_its_paths_exist() -> None:
     assert [path for path in named if not (ROOT / path).exists()] == []
 
 
+def test_a_file_without_a_folder_is_in_one_that_its_paragraph_names() -> None:
+    missing = []
+    for paragraph in re.split(r"\n\n|\n(?=\d\.|- )", PAGE):
+        folders = {(ROOT / path).parent for path in re.findall(r"`([a-z]+/[\w./-]*\.py)`", paragraph)}
+        bare = re.findall(r"`(\w+\.py)`", paragraph)
+        missing += [name for name in bare if not any((folder / name).exists() for folder in folders)]
+    assert missing == []
+
+
 def picture() -> dict[str, set[str]]:
     """Return the arrows of the page's picture: room of the runtime -> rooms that it points at."""
     (drawn,) = re.findall(r"^```mermaid\nflowchart TD\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)

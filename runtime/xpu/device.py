@@ -19,7 +19,7 @@ from .buffers import BatchBuffers, BufferPool
 from .compiled import BoundInference, CompiledKernels, InferenceShapes
 from .graph_loader import GraphLoader
 from .interrupt import Interrupt, Interrupted, wait_until
-from .process_memory import release_free_memory
+from .machine import release_free_memory
 from .protocol import GraphLoaded, KernelDone
 from .watchdog import GRACE_S, Watchdog
 

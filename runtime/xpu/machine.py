@@ -1,4 +1,4 @@
-"""Figures of this machine: cores, memory, read bandwidth as STREAM measures it; and memory given back to it."""
+"""Figures of this machine: cores, memory, read bandwidth as STREAM measures it. Gives memory back to it."""
 
 from __future__ import annotations
 

@@ -12,8 +12,7 @@ import pytest
 from agentrt.bench.common.random_gguf import write_gguf
 from agentrt.runtime.model.directory import open_model_directory
 from agentrt.runtime.model.tokenizer import Tokenizer
-from tests.runtime.model.gguf.families import VOCABULARY, vocabulary, weights, write_family
-from tests.runtime.model.gguf.test_families import numbers
+from tests.runtime.model.gguf.families import VOCABULARY, metadata, vocabulary, weights, write_family
 
 pytestmark = pytest.mark.real_model
 
@@ -45,9 +44,8 @@ def sentencepiece(**changes: Any) -> dict[str, Any]:
 
 
 def open_tokenizer(folder: Path, tokens: dict[str, Any]) -> Tokenizer:
-    file = write_gguf(
-        folder / "model.gguf", {"general.architecture": "llama", **numbers(), **tokens}, weights("llama")
-    )
+    others = {key: value for key, value in metadata("llama").items() if not key.startswith("tokenizer")}
+    file = write_gguf(folder / "model.gguf", others | tokens, weights("llama"))
     return Tokenizer(open_model_directory(file, folder / "cache"), VOCABULARY)
 
 

@@ -18,10 +18,9 @@ from ..model.openvino_core import openvino_core, openvino_message
 from .buffers import BatchBuffers, BufferPool
 from .compiled import BoundInference, CompiledKernels, InferenceShapes
 from .graph_loader import GraphLoader
-from .interrupt import Interrupt, Interrupted, wait_until
-from .process_memory import release_free_memory
+from .machine import release_free_memory
 from .protocol import GraphLoaded, KernelDone
-from .watchdog import GRACE_S, Watchdog
+from .watchdog import GRACE_S, Interrupt, Interrupted, Watchdog, wait_until
 
 _LONGEST_WAIT_S: Final = 1e6
 """The longest time that OpenVINO can wait for an inference."""

@@ -15,8 +15,8 @@ from ..model.kv_layout import KVLayout
 from .buffers import BufferPool
 from .compiled import CompiledKernels, Piece
 from .device import OpenVINOXPU
+from .machine import release_file_pages
 from .platforms import Device
-from .process_memory import release_file_pages
 
 MOST_TOKENS: Final = 2560
 """Most past and new tokens of a measured batch together."""

@@ -16,7 +16,7 @@ from ..heg.kernel import BatchContext, Role
 from ..model.openvino_core import openvino_core
 from .buffers import BatchBuffers, BufferPool
 from .device import OpenVINOXPU
-from .process_memory import release_file_pages
+from .machine import release_file_pages
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,8 @@ from ..heg.graph import ExecutionGraph
 from ..heg.kernel import BatchContext, BatchInputs, BatchShape, Kernel, StateAccess
 from ..kv.saved_contexts import Rows
 from .kv_arena import KVArena
+from .machine import release_file_pages, release_free_memory
 from .platforms import OpenVINOPlatform
-from .process_memory import release_file_pages, release_free_memory
 
 _TIMEOUT_S: Final = 600.0
 

@@ -13,8 +13,8 @@ from agentrt.priority import Priority
 from agentrt.runtime.engine.engine_group import EngineGroup
 from agentrt.runtime.heg.kernel import Role
 from agentrt.runtime.scheduler.policy import POLICIES
-from agentrt.runtime.xpu import interrupt
-from agentrt.runtime.xpu.interrupt import Interrupt
+from agentrt.runtime.xpu import watchdog
+from agentrt.runtime.xpu.watchdog import Interrupt
 from tests.hypothesis_profiles import first_of
 from tests.patience import until
 from tests.runtime.conftest import OpenRuntime
@@ -38,7 +38,7 @@ def at_inferences(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[bool],
     """
 
     def install(act: Callable[[bool], None]) -> None:
-        infer, wait_until = Interrupt.infer, interrupt.wait_until
+        infer, wait_until = Interrupt.infer, watchdog.wait_until
 
         def noted_infer(self: Interrupt, request: Any, deadline: float) -> bool:
             act(False)
@@ -49,7 +49,7 @@ def at_inferences(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[bool],
             return wait_until(request, deadline)
 
         monkeypatch.setattr(Interrupt, "infer", noted_infer)
-        monkeypatch.setattr(interrupt, "wait_until", noted_wait)
+        monkeypatch.setattr(watchdog, "wait_until", noted_wait)
 
     return install
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pytest
@@ -31,7 +31,6 @@ from tests.runtime.tiny import (
 )
 
 Trio: TypeAlias = tuple[LoadedModel, LoadedModel, LoadedModel]
-Pair: TypeAlias = tuple[LoadedModel, LoadedModel]
 
 MODELS = ("nano", *ARCHITECTURES, *exported_models())
 STATIC = 32
@@ -125,20 +124,12 @@ chunkings = st.lists(st.sampled_from([1, STATIC]) | st.integers(1, 70), min_size
 routes = st.sampled_from([None, Role.PREFILL])
 
 
-def nano_in_one_piece_and_split(tiny_folder: Path, properties: dict[str, Any]) -> Pair:
-    directory = tiny_model(tiny_folder, "nano")
+@pytest.fixture(scope="module")
+def unquantised_pair(tiny_folder: Path) -> tuple[LoadedModel, LoadedModel]:
+    """Nano in one piece and split."""
+    directory, properties = tiny_model(tiny_folder, "nano"), EXACT | {"DYNAMIC_QUANTIZATION_GROUP_SIZE": 0}
     split = load(directory, "emulated", static_tokens=STATIC, properties=properties)
     return uncut(directory, properties), split
-
-
-@pytest.fixture(scope="module")
-def pair(tiny_folder: Path) -> Pair:
-    return nano_in_one_piece_and_split(tiny_folder, EXACT)
-
-
-@pytest.fixture(scope="module")
-def unquantised_pair(tiny_folder: Path) -> Pair:
-    return nano_in_one_piece_and_split(tiny_folder, EXACT | {"DYNAMIC_QUANTIZATION_GROUP_SIZE": 0})
 
 
 def chunked(loaded: LoadedModel, chunks: list[int], avoid: Role | None = None) -> list[NDArray[np.float32]]:
@@ -153,9 +144,9 @@ def chunked(loaded: LoadedModel, chunks: list[int], avoid: Role | None = None) -
 @examples(15)
 @given(chunks=chunkings, avoid=routes)
 def test_the_same_chunks_have_the_same_logits_on_any_route(
-    pair: Pair, chunks: list[int], avoid: Role | None
+    trio: Trio, chunks: list[int], avoid: Role | None
 ) -> None:
-    whole, split = pair
+    whole, _, split = trio
     for expected, found in zip(chunked(whole, chunks), chunked(split, chunks, avoid), strict=True):
         np.testing.assert_array_equal(found, expected)
 
@@ -164,7 +155,7 @@ def test_the_same_chunks_have_the_same_logits_on_any_route(
 @given(chunks=chunkings, avoid=routes)
 @example(chunks=[2, 70, 1], avoid=None)
 def test_any_chunking_has_nearly_the_same_logits(
-    unquantised_pair: Pair, chunks: list[int], avoid: Role | None
+    unquantised_pair: tuple[LoadedModel, LoadedModel], chunks: list[int], avoid: Role | None
 ) -> None:
     """OpenVINO adds in another order for one token than for several: the last bits differ.
 

@@ -17,7 +17,7 @@ from agentrt.runtime.xpu.loading import LoadedModel
 from agentrt.runtime.xpu.protocol import KernelDone
 from agentrt.runtime.xpu.watchdog import Watchdog
 from tests.runtime.tiny import Piece, begin, finish, forward, load, step, tiny_model
-from tests.runtime.xpu.hangs import Hang
+from tests.runtime.xpu.conftest import Hang
 
 TOKENS = list(range(20, 60))
 

@@ -15,7 +15,7 @@ from agentrt.runtime.heg.kernel import BatchContext, Role
 from agentrt.runtime.xpu.loading import LoadedModel
 from agentrt.runtime.xpu.protocol import KernelDone
 from tests.runtime.tiny import Piece, begin, forward, load, tiny_model, unpack_hybrid
-from tests.runtime.xpu.hangs import Hang
+from tests.runtime.xpu.conftest import Hang
 
 LONG = [300 + token % 200 for token in range(2000)]
 """Tokens that take tens of milliseconds in one kernel."""

@@ -12,7 +12,7 @@ from agentrt.runtime import LocalRuntime, RawPrompt, RuntimeConfig
 from agentrt.runtime.heg.kernel import BatchContext, Kernel
 from agentrt.runtime.nano import MODEL_DIRECTORY
 from agentrt.runtime.xpu.device import OpenVINOXPU
-from agentrt.runtime.xpu.process_memory import release_file_pages
+from agentrt.runtime.xpu.machine import release_file_pages
 from agentrt.runtime.xpu.protocol import KernelDone
 from agentrt.runtime.xpu.warm_up import warm_up, warm_up_attention
 from tests.runtime.tiny import load, tiny_model

@@ -112,16 +112,7 @@ def weights(name: str) -> dict[str, NDArray[np.float32]]:
 
 def write_family(file: Path, name: str) -> Path:
     """Write the GGUF file of a family, with a byte-level vocabulary, and return it."""
-    family = FAMILIES[name]
-    return write_gguf(
-        file,
-        {
-            "general.architecture": family.architecture,
-            **{f"{family.architecture}.{key}": value for key, value in _metadata(family).items()},
-            **vocabulary(),
-        },
-        weights(name),
-    )
+    return write_gguf(file, metadata(name), weights(name))
 
 
 def vocabulary() -> dict[str, Any]:
@@ -129,8 +120,10 @@ def vocabulary() -> dict[str, Any]:
     return vocabulary_metadata(VOCABULARY)
 
 
-def _metadata(family: Family) -> dict[str, Any]:
-    return {
+def metadata(name: str) -> dict[str, Any]:
+    """Return the metadata of a family's file, vocabulary included."""
+    family = FAMILIES[name]
+    own = {
         "context_length": 1024,
         "embedding_length": HIDDEN,
         "block_count": LAYERS,
@@ -144,6 +137,9 @@ def _metadata(family: Family) -> dict[str, Any]:
         "rope.freq_base": 10_000.0,
         **family.metadata,
     }
+    architecture = family.architecture
+    numbers = {f"{architecture}.{key}": value for key, value in own.items()}
+    return {"general.architecture": architecture, **numbers, **vocabulary()}
 
 
 def _shapes(family: Family) -> Iterator[tuple[str, tuple[int, ...]]]:

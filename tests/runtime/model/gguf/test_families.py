@@ -27,7 +27,7 @@ from tests.runtime.model.gguf.families import (
     FAMILIES,
     LAYERS,
     PROMPT,
-    vocabulary,
+    metadata,
     weights,
     write_family,
 )
@@ -99,8 +99,7 @@ def test_a_file_answers_as_one_of_its_dequantised_weights(type: Type, tmp_path: 
     }
     answers = []
     for at, tensors in enumerate((stored, plain)):
-        metadata = {"general.architecture": "llama", **numbers(), **vocabulary()}
-        file = write_gguf(tmp_path / f"{at}.gguf", metadata, tensors, type)
+        file = write_gguf(tmp_path / f"{at}.gguf", metadata("llama"), tensors, type)
         loaded = uncut(open_model_directory(file, tmp_path), properties=UNQUANTISED)
         answers.append(forward(loaded, Piece(PROMPT)).reshape(-1))
     assert np.corrcoef(answers)[0, 1] > 0.99, "but for the rounding to 8 bits"
@@ -137,8 +136,8 @@ def test_nothing_is_left_to_concatenate_when_the_model_is_opened(directory: Mode
 def test_matrices_of_different_types_stay_apart(tmp_path: Path) -> None:
     tensors: dict[str, Any] = {**weights("llama")}
     tensors["blk.0.attn_v.weight"] = tensors["blk.0.attn_v.weight"].astype(np.float16)
-    metadata = {"general.architecture": "llama", **numbers(), **vocabulary()}
-    directory = open_model_directory(write_gguf(tmp_path / "model.gguf", metadata, tensors), tmp_path)
+    file = write_gguf(tmp_path / "model.gguf", metadata("llama"), tensors)
+    directory = open_model_directory(file, tmp_path)
     model = openvino_core().read_model(str(directory.graph))
     assert layer_matmuls(model) == 4 * LAYERS + 2
 
@@ -165,19 +164,7 @@ def test_matrices_of_different_types_stay_apart(tmp_path: Path) -> None:
     ],
 )
 def test_contradictions_are_refused(changes: dict[str, object], message: str, tmp_path: Path) -> None:
-    base = {"general.architecture": "llama", **numbers(), **vocabulary()}
-    file = write_gguf(tmp_path / "model.gguf", base | changes, weights("llama"))
+    file = write_gguf(tmp_path / "model.gguf", metadata("llama") | changes, weights("llama"))
     with pytest.raises(ModelFormatError, match=message):
         open_model_directory(file, tmp_path)
     assert [entry.name for entry in tmp_path.glob("[!.]*")] == ["model.gguf"]
-
-
-def numbers() -> dict[str, object]:
-    return {
-        "llama.context_length": 1024,
-        "llama.embedding_length": 64,
-        "llama.block_count": 6,
-        "llama.attention.head_count": 4,
-        "llama.attention.head_count_kv": 2,
-        "llama.attention.layer_norm_rms_epsilon": 1e-6,
-    }

@@ -93,13 +93,13 @@ def flipped(content: bytes, file: Path, times: int) -> Iterator[bytes]:
 
 def test_flipped_bytes_of_a_header(content: bytes, file: Path) -> None:
     refused = 0
-    for damaged in flipped(content, file, 1000):
+    for damaged in flipped(content, file, 300):
         file.write_bytes(damaged)
         try:
             read_header(file)
         except ModelFormatError:
             refused += 1
-    assert refused > 100
+    assert refused > 30
 
 
 @pytest.mark.check

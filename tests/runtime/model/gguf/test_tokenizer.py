@@ -12,8 +12,8 @@ import pytest
 from agentrt.bench.common.random_gguf import write_gguf
 from agentrt.runtime.model.directory import open_model_directory
 from agentrt.runtime.model.tokenizer import Tokenizer
-from tests.runtime.model.gguf.families import VOCABULARY, vocabulary, weights, write_family
-from tests.runtime.model.gguf.test_families import numbers
+from tests.hypothesis_profiles import first_of
+from tests.runtime.model.gguf.families import VOCABULARY, metadata, vocabulary, weights, write_family
 
 pytestmark = pytest.mark.real_model
 
@@ -45,9 +45,8 @@ def sentencepiece(**changes: Any) -> dict[str, Any]:
 
 
 def open_tokenizer(folder: Path, tokens: dict[str, Any]) -> Tokenizer:
-    file = write_gguf(
-        folder / "model.gguf", {"general.architecture": "llama", **numbers(), **tokens}, weights("llama")
-    )
+    others = {key: value for key, value in metadata("llama").items() if not key.startswith("tokenizer")}
+    file = write_gguf(folder / "model.gguf", others | tokens, weights("llama"))
     return Tokenizer(open_model_directory(file, folder / "cache"), VOCABULARY)
 
 
@@ -97,26 +96,22 @@ def test_sentencepiece(tmp_path: Path, prefix: bool) -> None:
     assert len(list(tokenizer._parts(text))) == 1 or not prefix
 
 
-def test_the_expressions_of_the_pre_tokenizer_are_used(tmp_path: Path) -> None:
-    merges = ["1 2", "12 3", "Ġ Ġ", "Ċ Ċ"]
+@pytest.mark.parametrize(
+    "expected", first_of([("smollm", 6), ("llama-bpe", 2), ("gpt-2", 2), ("qwen2", 6)], 2)
+)
+def test_the_expressions_of_the_pre_tokenizer_are_used(tmp_path: Path, expected: tuple[str, int]) -> None:
+    pre, length = expected
     tokens = vocabulary()["tokenizer.ggml.tokens"][:300]
-    lengths = {}
-    for pre in ("gpt-2", "smollm", "llama-bpe", "qwen2"):
-        folder = tmp_path / pre
-        folder.mkdir()
-        tokenizer = open_tokenizer(
-            folder,
-            vocabulary()
-            | {
-                "tokenizer.ggml.pre": pre,
-                "tokenizer.ggml.tokens": [*tokens, "12", "123", "ĠĠ", "ĊĊ"],
-                "tokenizer.ggml.token_type": [3] * 3 + [1] * 301,
-                "tokenizer.ggml.merges": merges,
-            },
-        )
-        lengths[pre] = len(tokenizer.encode("123123"))
-        assert len(tokenizer.encode("   x")) == 3  # two spaces, and the one before a letter
-    assert lengths == {"gpt-2": 2, "smollm": 6, "llama-bpe": 2, "qwen2": 6}
+    changes = {
+        "pre": pre,
+        "tokens": [*tokens, "12", "123", "ĠĠ", "ĊĊ"],
+        "token_type": [3] * 3 + [1] * 301,
+        "merges": ["1 2", "12 3", "Ġ Ġ", "Ċ Ċ"],
+    }
+    changed = {f"tokenizer.ggml.{key}": value for key, value in changes.items()}
+    tokenizer = open_tokenizer(tmp_path, vocabulary() | changed)
+    assert len(tokenizer.encode("123123")) == length
+    assert len(tokenizer.encode("   x")) == 3  # two spaces, and the one before a letter
 
 
 def test_an_unknown_pre_tokenizer_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -56,6 +56,10 @@ PROJECTIONS = {
 }
 
 
+def rope(kind: str, theta: float, **more: Any) -> dict[str, Any]:
+    return {"rope_parameters": {"rope_type": kind, "rope_theta": theta, **more}}
+
+
 def config(name: str) -> Any:
     common: dict[str, Any] = {
         "hidden_size": HIDDEN,
@@ -73,71 +77,39 @@ def config(name: str) -> Any:
         "eos_token_id": None,
         "attn_implementation": "eager",
     }
+    factors = weights("phi3-long")
+    long = {
+        f"{length}_factor": factors[f"rope_factors_{length}.weight"].tolist() for length in ("short", "long")
+    }
+    gemma = {"sliding_window": WINDOW, "query_pre_attn_scalar": HEAD_SIZE}
+    both = {
+        "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+        "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+    }
+    original = {"original_max_position_embeddings": 512}
+    granite = {"attention": 0.11, "embedding": 12.0, "residual": 0.22}
     special: dict[str, tuple[str, dict[str, Any]]] = {
         "llama-biased": ("LlamaConfig", {"attention_bias": True}),
-        "llama-linear": (
-            "LlamaConfig",
-            {"rope_parameters": {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e4}},
-        ),
+        "llama-linear": ("LlamaConfig", rope("linear", 1e4, factor=4.0)),
         "mistral-sliding": ("MistralConfig", {"sliding_window": WINDOW}),
         "qwen2": ("Qwen2Config", {}),
-        "qwen2-yarn": (
-            "Qwen2Config",
-            {
-                "rope_parameters": {
-                    "rope_type": "yarn",
-                    "factor": 4.0,
-                    "original_max_position_embeddings": 256,
-                    "rope_theta": 1e6,
-                }
-            },
-        ),
+        "qwen2-yarn": ("Qwen2Config", rope("yarn", 1e6, factor=4.0, original_max_position_embeddings=256)),
         "qwen3": ("Qwen3Config", {}),
         "gemma": ("GemmaConfig", {}),
         "gemma2": (
             "Gemma2Config",
-            {
-                "sliding_window": WINDOW,
-                "attn_logit_softcapping": None,
-                "final_logit_softcapping": 30.0,
-                "query_pre_attn_scalar": HEAD_SIZE,
-            },
+            {**gemma, "attn_logit_softcapping": None, "final_logit_softcapping": 30.0},
         ),
-        "gemma3": (
-            "Gemma3TextConfig",
-            {
-                "sliding_window": WINDOW,
-                "query_pre_attn_scalar": HEAD_SIZE,
-                "rope_parameters": {
-                    "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
-                    "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
-                },
-            },
-        ),
+        "gemma3": ("Gemma3TextConfig", {**gemma, "rope_parameters": both}),
         "phi3": ("Phi3Config", {"sliding_window": WINDOW}),
         "phi3-long": (
             "Phi3Config",
-            {
-                "original_max_position_embeddings": 512,
-                "rope_parameters": {
-                    "rope_type": "longrope",
-                    "rope_theta": 1e4,
-                    "short_factor": weights("phi3-long")["rope_factors_short.weight"].tolist(),
-                    "long_factor": weights("phi3-long")["rope_factors_long.weight"].tolist(),
-                    "original_max_position_embeddings": 512,
-                    "attention_factor": 1.19,
-                },
-            },
+            {**original, **rope("longrope", 1e4, **long, **original, attention_factor=1.19)},
         ),
         "smollm3": ("SmolLM3Config", {}),
         "granite": (
             "GraniteConfig",
-            {
-                "attention_multiplier": 0.11,
-                "embedding_multiplier": 12.0,
-                "residual_multiplier": 0.22,
-                "logits_scaling": 8.0,
-            },
+            {"logits_scaling": 8.0} | {f"{name}_multiplier": value for name, value in granite.items()},
         ),
     }
     kind, differences = special.get(name, ("LlamaConfig", {}))

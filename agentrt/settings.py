@@ -16,8 +16,8 @@ __all__ = ["Settings", "invalid_settings"]
 class Settings(BaseModel):
     """Immutable, validated settings. Errors in them raise :class:`ConfigurationError`.
 
-    Numbers are finite. The message names each field that is unknown or has an invalid value. Pydantic's own
-    :class:`~pydantic.ValidationError` is never raised.
+    Numbers are finite. The message names each field that is unknown or has an invalid value. Neither making
+    nor changing settings raises pydantic's own :class:`~pydantic.ValidationError`.
     """
 
     called: ClassVar[str | None] = None

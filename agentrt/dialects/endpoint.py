@@ -143,7 +143,9 @@ class _Prioritized(_Base):
         headers = dict(request_options.get("headers") or {})
         set_already = {name.lower() for name in (*self.default_headers, *headers)}
         headers |= {name: value for name, value in fields.headers.items() if name not in set_already}
-        return {**options, "options": {**request_options, "extra_json": extra, "headers": headers}}
+        if extra:  # a body that is no object takes none
+            request_options["extra_json"] = extra
+        return {**options, "options": {**request_options, "headers": headers}}
 
     def _agentrt_note(self, response: Any) -> None:
         whole = response.is_closed  # a stream is still open

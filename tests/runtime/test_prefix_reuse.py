@@ -17,7 +17,7 @@ from tests.runtime.conftest import OpenRuntime
 from tests.runtime.engine.test_engine import submit
 
 BLOCK = 32
-SYSTEM = {"role": "system", "content": "You help with notes, mail and the calendar. " * 20}
+SYSTEM = {"role": "system", "content": "You help with notes, mail and the calendar. " * 12}
 
 
 def open_with(open_runtime: OpenRuntime, blocks: int) -> LocalRuntime:

@@ -260,6 +260,11 @@ class Machine:
                 made.append([(chunk.sequence.id, chunk.length, chunk.samples) for chunk in kernel.chunks])
         raise AssertionError("the machine does not come to an end")
 
+    def decode(self, sequences: list[Sequence]) -> None:
+        """Run until all of ``sequences`` have begun to answer."""
+        for sequence in sequences:
+            self.until(sequence, first=True)
+
     def until(self, sequence: Sequence, *, first: bool = False) -> float:
         """Run until ``sequence`` is done, or has its first token; return when that was."""
         times = self.first if first else self.done

@@ -62,11 +62,6 @@ class Load:
             batches += 1
         return batches
 
-    def decode(self, sequences: list[Sequence]) -> None:
-        """Run until all of ``sequences`` have begun to answer."""
-        while any(sequence not in self.machine.first for sequence in sequences):
-            self.batch()
-
     def service(self, batches: int) -> Counter[str]:
         """Run ``batches`` batches; return the weighted tokens that each app was served."""
         before = self.served.copy()
@@ -101,7 +96,7 @@ class TestOneRequestBesideMany:
         """The one that runs, one of decodes whose gap has passed, and its own."""
         load = Load(xpus=xpus)
         many = load.add_many(40, MAIL, 5, 120, priority=priority)
-        load.decode(many[:16])
+        load.machine.decode(many[:16])
         load.service(40)
         load.machine.step()
         running = load.machine.scheduler.statistics().running
@@ -116,9 +111,9 @@ class TestOneRequestBesideMany:
     def test_its_answer_goes_on_with_every_batch(self) -> None:
         load = Load()
         many = load.add_many(40, MAIL, 5, 300)
-        load.decode(many[:16])
+        load.machine.decode(many[:16])
         one = load.add(CHAT, 5, 30)
-        load.decode([one])
+        load.machine.decode([one])
         assert load.batches_until(one, load.machine.done) == 29
 
     def test_a_long_prompt_lets_a_short_one_go_first(self) -> None:
@@ -132,7 +127,7 @@ class TestOneRequestBesideMany:
     def test_who_yields_a_place_keeps_what_it_has_computed(self) -> None:
         load = Load(batch=2)
         first, second = load.add_many(2, MAIL, 5, 40)
-        load.decode([first, second])
+        load.machine.decode([first, second])
         one = load.add(CHAT, 5, 10)
         load.batches_until(one, load.machine.done)
         load.machine.batches()
@@ -145,7 +140,7 @@ class TestOneRequestBesideMany:
     def test_one_answer_that_holds_all_memory_is_evicted_after_a_turn(self) -> None:
         load = Load(blocks=40, policy=policy(turn_tokens=16))
         long = load.add(MAIL, 140, 20)
-        load.decode([long])
+        load.machine.decode([long])
         one = load.add(CHAT, 24, 1)
         for _ in range(7):
             load.batch()
@@ -156,7 +151,7 @@ class TestOneRequestBesideMany:
 
     def test_beside_one_place(self) -> None:
         load = Load(batch=1)
-        load.decode([load.add(MAIL, 5, 300)])
+        load.machine.decode([load.add(MAIL, 5, 300)])
         one = load.add(CHAT, 5, 20)
         assert load.batches_until(one, load.machine.first) <= 3
         assert load.batches_until(one, load.machine.done) <= 2 * 20
@@ -185,7 +180,7 @@ class TestShares:
     def test_promoted_work_is_shared(self) -> None:
         load = Load(batch=2, policy=policy(promote_after_s=0.5))
         old = load.add_many(8, MAIL, 5, 400, priority=PROACTIVE)
-        load.decode(old[:2])
+        load.machine.decode(old[:2])
         new = load.add(CHAT, 5, 1, PROACTIVE)
         assert load.machine.until(new) < new.arrived + 0.7
         assert not any(sequence in load.machine.done for sequence in old)
@@ -363,7 +358,7 @@ def test_many_apps_take_turns() -> None:
 def test_long_answers_of_many_apps_end_their_turns() -> None:
     load = Load(batch=4, policy=policy(turn_tokens=64, sharing_apps=4))
     long = [load.add(b"app %d" % number, 6, 500) for number in range(4)]
-    load.decode(long)
+    load.machine.decode(long)
     one = load.add(CHAT, 6, 1)
     # Each of the four has its turn of 32 tokens.
     assert load.batches_until(one, load.machine.done) <= 34

@@ -23,7 +23,6 @@ LAYERS = 4
 GROUPS = LAYERS
 """Op groups: the last layer is fused, and each other one ends a group and begins the next."""
 STATIC, DECODE = 64, 16
-LOAD_S = 0.002
 GROUP_S = 0.001
 
 

@@ -27,8 +27,7 @@ PROACTIVE, REACTIVE = Priority.PROACTIVE, Priority.REACTIVE
 def test_prompts_and_decodes_share_mixed_batches(priority: Priority, interruptible_s: float | None) -> None:
     machine = Machine(batch=16, interruptible_s=interruptible_s)
     decoding = [machine.add(2, priority, answer=20) for _ in range(3)]
-    while any(sequence not in machine.first for sequence in decoding):
-        machine.step()
+    machine.decode(decoding)
     begun = len(machine.log)
     machine.until(machine.add(40, priority), first=True)
     mixed = [kernel for kernel in machine.log[begun:] if kernel.scheduled.kernel.index == 0]

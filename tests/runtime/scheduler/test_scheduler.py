@@ -78,28 +78,24 @@ def test_reactive_preempts_between_two_kernels_and_nothing_is_recomputed() -> No
     assert layers == [0, 1, 2, 3]
 
 
-def test_background_decodes_are_backfilled_up_to_b_max() -> None:
-    machine = Machine(batch=16)
-    background = [machine.add(2, PROACTIVE, answer=50) for _ in range(10)]
-    while any(sequence not in machine.first for sequence in background):
-        machine.step()
+@pytest.mark.parametrize(
+    ("settings", "prompt", "waiting", "joined"),
+    [
+        # Eight sequences decode as fast as one here, a ninth costs more.
+        ({}, 2, 10, 7),
+        # A step of the user alone takes 5 ms here, and each 256 tokens of past 1 ms more.
+        ({"blocks": 1024, "read_s": 1e-6}, 300, 4, 1),
+    ],
+)
+def test_background_decodes_are_backfilled_up_to_b_max(
+    settings: dict[str, Any], prompt: int, waiting: int, joined: int
+) -> None:
+    machine = Machine(batch=16, **settings)
+    background = [machine.add(prompt, PROACTIVE, answer=500) for _ in range(waiting)]
+    machine.decode(background)
     user = machine.add(2, answer=50)
     machine.until(user, first=True)
-    batch = machine.step()
-    # Eight sequences decode as fast as one here, a ninth costs more.
-    assert batch.ids == [user.id, *(sequence.id for sequence in background[:7])]
-
-
-def test_backfill_counts_the_attention_to_the_past_of_those_that_join() -> None:
-    """A step of the user alone takes 5 ms here, and each 256 tokens of past 1 ms more."""
-    machine = Machine(batch=16, blocks=1024, read_s=1e-6)
-    background = [machine.add(300, PROACTIVE, answer=500) for _ in range(4)]
-    while any(sequence not in machine.first for sequence in background):
-        machine.step()
-    user = machine.add(2, answer=50)
-    machine.until(user, first=True)
-    batch = machine.step()
-    assert batch.ids == [user.id, background[0].id]
+    assert machine.step().ids == [user.id, *(sequence.id for sequence in background[:joined])]
 
 
 def test_reactive_prompts_delay_reactive_decodes_at_most_by_the_gap() -> None:

@@ -21,8 +21,8 @@ from ..kv.compression.levels import AttentionMass
 from ..kv.swap.chunks import ChunkLoad
 from ..kv.swap.swapper import Swapper
 from ..request.request import Request
-from ..scheduler.active_kernels import ScheduledKernel
 from ..scheduler.batch import ScheduledChunk, Stage, inputs_of
+from ..scheduler.launch_decision import ScheduledKernel
 from ..scheduler.scheduler import Scheduler
 from ..xpu.protocol import GraphLoaded, KernelDone, Platform
 from ..xpu.watchdog import LostThread

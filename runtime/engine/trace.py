@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 from agentrt.priority import Priority
 
 from ..heg.kernel import Role
-from ..scheduler.active_kernels import ScheduledKernel
+from ..scheduler.launch_decision import ScheduledKernel
 from ..xpu.protocol import KernelDone
 
 T = TypeVar("T")

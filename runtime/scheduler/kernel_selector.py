@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 
 from ..heg.kernel import BatchShape, Kernel, Role
 from ..heg.profile import KernelCost
-from .active_kernels import ActiveKernels, LaunchDecision, ScheduledKernel, decide_launch
 from .batch import Batch, Stage
 from .batch_builder import BatchBuilder
+from .launch_decision import ActiveKernels, LaunchDecision, ScheduledKernel, decide_launch
 from .sequence import REACTIVE_LEVEL
 
 _PAST_STEP: Final = 256

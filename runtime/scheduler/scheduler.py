@@ -41,7 +41,6 @@ from ..heg.profile import KernelCost, Profile
 from ..kv.block_pool import BlockPool
 from ..kv.swap.chunks import NO_SWAPPER, ChunkSwapper
 from ..kv.swap.costs import LinearCost
-from .active_kernels import ActiveKernels, ScheduledKernel
 from .batch import Batch
 from .batch_builder import BatchBuilder
 from .batches_in_progress import BatchesInProgress
@@ -50,6 +49,7 @@ from .chunk_loads import ChunkLoads, SwapOuts
 from .draft import Draft
 from .graph_switcher import GraphSwitcher, PrefillWork
 from .kernel_selector import KernelSelector
+from .launch_decision import ActiveKernels, ScheduledKernel
 from .policy import Policy
 from .queues import RequestQueues
 from .sequence import Sequence, SequenceState

@@ -46,9 +46,9 @@ print(json.dumps([errors, len(ran)]))
 """
 
 
-def extras(name: BenchName) -> set[Extra]:
-    found: set[Extra] = set()
-    waiting: list[Extra] = [*NEEDED_EXTRAS[name], "cli"]
+def extras(name: BenchName) -> set[str]:
+    found: set[str] = set()
+    waiting: list[str] = [*NEEDED_EXTRAS[name], "cli"]
     while waiting:
         extra = waiting.pop()
         found.add(extra)
@@ -56,7 +56,7 @@ def extras(name: BenchName) -> set[Extra]:
     return found
 
 
-def brought(found: set[Extra]) -> set[str]:
+def brought(found: set[str]) -> set[str]:
     return {module for extra in found for module in MODULES[extra]}
 
 

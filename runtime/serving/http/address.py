@@ -7,9 +7,7 @@ import os
 import re
 import socket
 import ssl
-import stat
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
@@ -26,10 +24,8 @@ _MAX_LABEL: Final = 63
 _MAX_HOST: Final = 253
 
 NOTHING_LISTENS: Final = "nothing listens there"
-NO_SOCKET: Final = "there is no such socket"
 _BY_NUMBER: Final = {
     errno.ECONNREFUSED: NOTHING_LISTENS,
-    errno.ENOENT: NO_SOCKET,
     errno.EACCES: "this user may not connect to it",
     errno.EPERM: "this user may not connect to it",
     errno.ECONNRESET: "it has broken the connection off",
@@ -82,13 +78,11 @@ def _is_plain(address: str) -> bool:
     )
 
 
-def why_unreachable(error: httpx.HTTPError, uds: Path | None = None) -> str:
-    """Return a main clause that says why a request ended with ``error``; ``uds`` is the server's Unix socket.
+def why_unreachable(error: httpx.HTTPError) -> str:
+    """Return a main clause that says why a request ended with ``error``.
 
     What stands in the clause for the server is "it" or "there".
     """
-    if uds is not None and (problem := _socket_problem(uds)) is not None:
-        return problem
     if isinstance(error, httpx.TimeoutException):
         accepted = not isinstance(error, httpx.ConnectTimeout)
         return "it sends nothing any more" if accepted else "it does not accept the connection"
@@ -108,16 +102,6 @@ def why_unreachable(error: httpx.HTTPError, uds: Path | None = None) -> str:
             "it breaks the connection off, or does not speak HTTP: an address with TLS begins with https://"
         )
     return str(error) or type(error).__name__
-
-
-def _socket_problem(path: Path) -> str | None:
-    """Return what is wrong with a Unix socket that can be seen without connecting to it."""
-    try:
-        return None if stat.S_ISSOCK(path.stat().st_mode) else "it is no socket"
-    except FileNotFoundError:
-        return NO_SOCKET
-    except OSError:
-        return None  # connecting tells more
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -83,15 +83,6 @@ class Tokens:
         return hashlib.sha256(b"".join(digests)).digest()
 
 
-def owner_token(path: Path) -> str:
-    """Return the first token of an app in a token file, which is that of the server's owner.
-
-    Raises:
-        ConfigurationError: there is no such file, or it cannot be used; see :meth:`Tokens.read`.
-    """
-    return next(token for app, token in _pairs_of(path) if app != METRICS_READER)
-
-
 def peer_app(connection: socket.socket | None) -> str:
     """Return the user at the other end of a Unix socket as an app; :data:`LOCAL_APP` if it is not known."""
     if connection is not None and hasattr(socket, "SO_PEERCRED") and connection.family == socket.AF_UNIX:

@@ -12,9 +12,9 @@ from agentrt.runtime.heg.kernel import Role
 from agentrt.runtime.heg.profile import Curve, LayerCosts, Profile, StaticGroups, XPUProfile
 from agentrt.runtime.kv.block_hashes import BlockHashes
 from agentrt.runtime.kv.block_pool import BlockPool
-from agentrt.runtime.scheduler.active_kernels import ScheduledKernel
 from agentrt.runtime.scheduler.batch import ScheduledChunk
 from agentrt.runtime.scheduler.draft import Draft
+from agentrt.runtime.scheduler.launch_decision import ScheduledKernel
 from agentrt.runtime.scheduler.policy import Policy
 from agentrt.runtime.scheduler.scheduler import Scheduler
 from agentrt.runtime.scheduler.sequence import Sequence, SequenceState

@@ -8,7 +8,7 @@ from typing import Any
 
 from agentrt.runtime.kv.swap.chunks import ChunkLoad, LoadState, OutgoingChunk, SwapOut
 from agentrt.runtime.kv.swap.costs import LinearCost
-from agentrt.runtime.scheduler.active_kernels import ScheduledKernel
+from agentrt.runtime.scheduler.launch_decision import ScheduledKernel
 from agentrt.runtime.scheduler.scheduler import Scheduler
 from agentrt.runtime.scheduler.sequence import Sequence
 from tests.runtime.scheduler.machine import BLOCK, Kernel, Machine

@@ -15,8 +15,8 @@ from agentrt.priority import Priority
 from agentrt.runtime.heg.granularity import choose_granularity
 from agentrt.runtime.heg.graph import ExecutionGraph
 from agentrt.runtime.kv.block_pool import BlockPool
-from agentrt.runtime.scheduler.active_kernels import ScheduledKernel
 from agentrt.runtime.scheduler.draft import Draft
+from agentrt.runtime.scheduler.launch_decision import ScheduledKernel
 from agentrt.runtime.scheduler.policy import Policy
 from agentrt.runtime.scheduler.scheduler import Scheduler
 from agentrt.runtime.scheduler.sequence import Sequence

@@ -10,8 +10,8 @@ import pytest
 from agentrt.priority import Priority
 from agentrt.runtime.heg.kernel import BatchContext, BatchShape, Kernel, KernelKind, Role
 from agentrt.runtime.heg.profile import KernelCost
-from agentrt.runtime.scheduler.active_kernels import LaunchDecision, ScheduledKernel, decide_launch
 from agentrt.runtime.scheduler.batch import Batch, Stage
+from agentrt.runtime.scheduler.launch_decision import LaunchDecision, ScheduledKernel, decide_launch
 from agentrt.runtime.scheduler.policy import POLICIES, Policy
 from agentrt.runtime.scheduler.sequence import SequenceState
 from tests.runtime.scheduler.machine import QUANTUM, Machine, policy

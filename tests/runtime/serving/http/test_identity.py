@@ -10,7 +10,7 @@ import pytest
 
 from agentrt.errors import ConfigurationError
 from agentrt.runtime.serving.http.config import ListenConfig
-from agentrt.runtime.serving.http.identity import Tokens, owner_token
+from agentrt.runtime.serving.http.identity import Tokens
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="permissions of files")
 A, B, C, D = (letter * 16 for letter in "abcd")
@@ -28,14 +28,10 @@ def written(path: Path, text: str) -> Path:
 
 
 def refusal_of(path: Path) -> str:
-    """Why neither of those who read a token file uses it."""
-    said = []
-    for read in (Tokens.read, owner_token):
-        with pytest.raises(ConfigurationError) as caught:
-            read(path)
-        said.append(str(caught.value))
-    assert said[0] == said[1]
-    return said[0]
+    """Why a token file is not used."""
+    with pytest.raises(ConfigurationError) as caught:
+        Tokens.read(path)
+    return str(caught.value)
 
 
 def test_a_token_file_is_written_once(path: Path) -> None:
@@ -43,7 +39,6 @@ def test_a_token_file_is_written_once(path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     token = path.read_text().split()[-1]
     assert Tokens.read(path).app_of(f"Bearer {token}") == "default"
-    assert owner_token(path) == token, "@metrics comes first"
     assert token not in repr(ListenConfig(tokens=created))
     tokens = Tokens.read(written(path, f"# two apps\n\nnotes {A}\nnotes {B}\nmail {C}\n"))
     assert [tokens.app_of(f"{word} {B}") for word in ("bearer", "Basic")] == ["notes", None]

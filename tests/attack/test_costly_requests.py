@@ -18,6 +18,7 @@ _COLUMNS = ("request", "MB", "status", "another client waited ms", "the server g
 
 def test_requests_that_ask_for_much_work_are_answered(campaign: Campaign) -> None:
     rows = []
+    tried = campaign.counts["tries"]
     with ServerProcess("serve") as server, OtherClient(server, campaign) as other:
         for name in campaign.size(tuple(_REQUESTS), _QUICK):
             print(f"costly request: {name}")
@@ -31,7 +32,7 @@ def test_requests_that_ask_for_much_work_are_answered(campaign: Campaign) -> Non
             rows.append((name, size, answer.status, waited, grown))
         campaign.add_faults(server)
     campaign.add_table("costly requests", _COLUMNS, rows)
-    assert campaign.counts["tries"] == len(rows) >= 4
+    assert campaign.counts["tries"] - tried == len(rows) >= 4
 
 
 def _chat(content: str = "Hello!", **more: Any) -> bytes:

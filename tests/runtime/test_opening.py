@@ -43,7 +43,7 @@ def test_ctrl_c_while_converting_reaches_the_caller_and_leaves_nothing(
     assert [entry.name[:5] for entry in (tmp_path / "models").iterdir()] == [".lock"]
 
 
-PARTS = ("Scheduler", "Engine", "check_weights")
+PARTS = ("Scheduler", "Engine", "WeightsCheck")
 
 
 @pytest.mark.check

@@ -80,7 +80,7 @@ clean:
 	rm -rf $(VENV) site
 
 # The stamp is newer than what it was installed from, so that a second call starts at once.
-$(VENV)/.installed-%: pyproject.toml constraints.txt | $(RUN)
+$(VENV)/.installed-%: pyproject.toml setup.py constraints.txt | $(RUN)
 	@$(RUN) -m pip --version >/dev/null 2>&1 || $(RUN) -m ensurepip
 	@echo 'Installing the extra "$*" into $(VENV), once.'
 	@# Python compiles what is imported, which is a part of what lies there.

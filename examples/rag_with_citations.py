@@ -29,7 +29,7 @@ with needs_extras("cli", "langgraph", "runtime"):
     from agentrt import SpeculationConfig, speculable
     from agentrt.adapters.langchain import report_of, speculate
     from agentrt.config import TurnAhead
-    from agentrt.examples.gallery.models import chat_model
+    from agentrt.examples.assistant.paced import chat_model
     from agentrt.examples.gallery.script import Model, run_script
     from agentrt.runtime import EmbeddingModel
     from agentrt.runtime.nano import DRAFT_DIRECTORY

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import email
 import email.policy
-import html.parser
+import html
 import mailbox
+import re
 import threading
 from dataclasses import dataclass
 from email.message import EmailMessage
@@ -17,8 +18,9 @@ from agentrt.errors import ConfigurationError
 from .errors import ToolError
 from .search import Index
 
-_INSIDE_WORDS = ("a", "b", "em", "font", "i", "span", "strong", "u")
-_HIDDEN = ("style", "script", "head")
+_HIDDEN = re.compile(r"<(style|script|head)\b.*?</\1\s*>|<!--.*?-->", re.DOTALL | re.IGNORECASE)
+_INSIDE_WORDS = re.compile(r"</?(?:a|b|em|font|i|span|strong|u)\b[^>]*>", re.IGNORECASE)
+_TAG = re.compile(r"</?[a-z][^>]*>", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -127,32 +129,5 @@ def _body(message: EmailMessage) -> str:
     except LookupError:  # a charset that Python does not know
         text = bytes(part.get_payload(decode=True)).decode("ascii", "replace")
     if part.get_content_subtype() == "html":
-        page = _PageText()
-        page.feed(text)
-        text = "".join(page.pieces)
+        text = html.unescape(_TAG.sub(" ", _INSIDE_WORDS.sub("", _HIDDEN.sub(" ", text))))
     return " ".join(text.split())
-
-
-class _PageText(html.parser.HTMLParser):
-    """Collects the text of an HTML mail without tags, styles and scripts."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.pieces: list[str] = []
-        self._hidden = 0
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._hidden += tag in _HIDDEN
-        self._separate(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        self._hidden -= tag in _HIDDEN and self._hidden > 0
-        self._separate(tag)
-
-    def handle_data(self, data: str) -> None:
-        if not self._hidden:
-            self.pieces.append(data)
-
-    def _separate(self, tag: str) -> None:
-        if tag not in _INSIDE_WORDS:
-            self.pieces.append(" ")

@@ -19,6 +19,8 @@ from pydantic import Field
 
 from agentrt.adapters.langchain import ChatAgentRT
 
+from ..gallery import TOKENS_PER_SECOND
+
 CHARACTERS_PER_TOKEN = 3.5
 """Of a model with a vocabulary of usual size, in the calls and answers of the assistant: 3.54 in Qwen2.5's,
 measured by hand on 2026-11-22 on six calls and seven answers. Such a model writes a call in as many tokens as
@@ -59,6 +61,13 @@ class PacedChatAgentRT(ChatAgentRT):
         if self.characters_per_token is not None:
             return sum(map(_characters, written)) / self.characters_per_token
         return sum(message.usage_metadata["output_tokens"] for message in written if message.usage_metadata)
+
+
+def chat_model(name: str) -> ChatAgentRT:
+    """Return the model ``name``, with nano held to the pace of a larger one."""
+    if name == "nano":
+        return PacedChatAgentRT(model=name, tokens_per_second=TOKENS_PER_SECOND)
+    return ChatAgentRT(model=name)
 
 
 def _characters(message: AIMessage | AIMessageChunk) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from ..heg.graph import ExecutionGraph
 from ..heg.kernel import BatchShape
@@ -12,6 +13,9 @@ from .draft import NO_DRAFT
 from .fair_queue import FairQueue, QueueKey
 from .policy import Policy
 from .sequence import REACTIVE_LEVEL, Sequence, SequenceState, by_order
+
+MAX_PROMOTIONS: Final = 16
+"""Sequences that one decision promotes at most."""
 
 
 class RequestQueues:
@@ -159,12 +163,16 @@ class RequestQueues:
         self.by_level[sequence.level].charge(sequence, sequence.computed_tokens + tokens, weight)
 
     def promote_aged(self, now: float) -> None:
-        """Promote the unfinished background sequences whose promotion time has come (aging, §6.5).
+        """Promote unfinished background sequences whose promotion time has come (aging, §6.5).
 
-        A promoted sequence is first in its queue and in :attr:`Sequence.order` of its level. The kernel
-        selector gives promoted work one kernel after every :attr:`Policy.promoted_stride` others.
+        One decision promotes a few of them at most: a loop over thousands that came together would hold up a
+        reactive kernel for longer than the quantum. A promoted sequence is first in its queue and in
+        :attr:`Sequence.order` of its level. The kernel selector gives promoted work one kernel after every
+        :attr:`Policy.promoted_stride` others.
         """
-        while self._promotions and self._promotions[0][0] <= now:
+        for _ in range(MAX_PROMOTIONS):
+            if not self._promotions or self._promotions[0][0] > now:
+                return
             sequence = heapq.heappop(self._promotions)[2]
             if sequence.state is SequenceState.FINISHED:
                 continue

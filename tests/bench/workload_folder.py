@@ -8,6 +8,10 @@ from typing import Any
 
 from tests.house.project import ROOT
 
+PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+FUNCTION = {"name": "get_weather", "description": "Get the weather in a city.", "parameters": PARAMETERS}
+WEATHER = {"type": "function", "function": FUNCTION}
+
 WORKLOADS = ROOT.parent / "shared" / "workloads"
 
 

@@ -15,18 +15,11 @@ from agentrt.bench.drafting.main import Size, run
 from agentrt.bench.drafting.prompt_sets import Prompt, PromptSet
 from agentrt.bench.drafting.sides import OURS, SAM, VANILLA, Ours, Vanilla
 from agentrt.errors import ModelNotFoundError
+from tests.bench.workload_folder import WEATHER as TOOL
 from tests.bench.workload_folder import write_apibank
 
 pytestmark = [pytest.mark.bench, pytest.mark.real_model]
 
-TOOL = {
-    "type": "function",
-    "function": {
-        "name": "get_weather",
-        "description": "Get the weather in a city.",
-        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
-    },
-}
 SMALL = Size(1, 1, 12, 3, 8, 1, 8, 8, 1)
 
 

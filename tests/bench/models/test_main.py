@@ -14,17 +14,9 @@ from agentrt.bench.models.perplexity import FILE as TEXTS
 from agentrt.bench.models.perplexity import Scorer, load_texts
 from agentrt.calls import ToolCall
 from agentrt.errors import ModelFormatError, ModelNotFoundError, WorkloadError, WorkloadNotFoundError
+from tests.bench.workload_folder import WEATHER as TOOL
 
 pytestmark = pytest.mark.bench
-
-TOOL = {
-    "type": "function",
-    "function": {
-        "name": "get_weather",
-        "description": "Get the weather in a city.",
-        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
-    },
-}
 
 
 def test_a_model_is_measured(tmp_path: Path) -> None:

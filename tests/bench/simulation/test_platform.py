@@ -54,37 +54,28 @@ def ends(*kernels: tuple[float, float, float], contention: Contention = ALONE) -
     return ended
 
 
-def test_kernels_that_fit_the_bandwidth_together_are_not_slowed_down() -> None:
-    assert ends((0.0, 1.0, 0.6), (0.5, 1.0, 0.4)) == pytest.approx([1.0, 1.5])
-
-
-def test_two_memory_bound_kernels_halve_each_others_speed() -> None:
-    assert ends((0.0, 1.0, 1.0), (0.0, 1.0, 1.0)) == pytest.approx([2.0, 2.0])
+ONE, HALF_INTERFERING, LIMITED = (0.0, 1.0, 1.0), Contention(interference=0.5), Contention(attainable=0.8)
+SHARING = {
+    "both fit": ([(0.0, 1.0, 0.6), (0.5, 1.0, 0.4)], ALONE, [1.0, 1.5]),
+    "two memory-bound kernels halve each other's speed": ([ONE, ONE], ALONE, [2.0, 2.0]),
     # Alone for half a second, at half speed beside the other, which then has the memory for itself.
-    assert ends((0.0, 1.0, 1.0), (0.5, 1.0, 1.0)) == pytest.approx([1.5, 2.0])
+    "one is alone at first": ([ONE, (0.5, 1.0, 1.0)], ALONE, [1.5, 2.0]),
+    # Agent.xpu §3.1: GEMV hardly slows GEMM down, and gets the bandwidth that is left: 0.8 in a second.
+    "a compute-bound kernel keeps its bandwidth": ([(0.0, 1.0, 0.2), ONE], ALONE, [1.0, 1.2]),
+    "both get what is attainable": ([(0.0, 1.0, 0.4)] * 2, LIMITED, [1.0, 1.0]),
+    # GEMV gets 0.6 of the 0.8 it needs, for a second.
+    "both want more": ([(0.0, 1.0, 0.2), (0.0, 1.0, 0.8)], LIMITED, [1.0, 1.25]),
+    # Agent.xpu §3.1: GEMV is slower beside any kernel, most beside one of similar needs; GEMM hardly.
+    "similar needs": ([(0.0, 1.0, 0.45)] * 2, HALF_INTERFERING, [1 + 0.5 * 0.45**2] * 2),
+    "other needs": ([(0.0, 1.0, 0.1), (0.0, 1.0, 0.45)], HALF_INTERFERING, [1 + 0.5 * 0.1 * 0.45] * 2),
+}
 
 
-def test_compute_bound_kernel_keeps_its_bandwidth() -> None:
-    """Agent.xpu §3.1: GEMV hardly slows GEMM down, and gets the bandwidth that is left."""
-    gemm, gemv = ends((0.0, 1.0, 0.2), (0.0, 1.0, 1.0))
-    assert gemm == pytest.approx(1.0)
-    assert gemv == pytest.approx(1.2)  # 0.8 done in the first second
-
-
-def test_all_kernels_together_get_the_attainable_bandwidth_at_most() -> None:
-    limited = Contention(attainable=0.8)
-    assert ends((0.0, 1.0, 0.4), (0.0, 1.0, 0.4), contention=limited) == pytest.approx([1.0, 1.0])
-    gemm, gemv = ends((0.0, 1.0, 0.2), (0.0, 1.0, 0.8), contention=limited)
-    assert (gemm, gemv) == pytest.approx((1.0, 1.25))  # GEMV gets 0.6 of the 0.8 it needs, for a second
-
-
-def test_memory_bound_kernels_interfere_below_the_limit() -> None:
-    """Agent.xpu §3.1: GEMV is slower beside any kernel, most beside one of similar needs; GEMM hardly."""
-    two = ends((0.0, 1.0, 0.45), (0.0, 1.0, 0.45), contention=Contention(interference=0.5))
-    assert two == pytest.approx([1 + 0.5 * 0.45**2] * 2)
-    gemm, gemv = ends((0.0, 1.0, 0.1), (0.0, 1.0, 0.45), contention=Contention(interference=0.5))
-    assert gemm == gemv == pytest.approx(1 + 0.5 * 0.1 * 0.45)
-    assert gemm < two[0] - 0.05
+@pytest.mark.parametrize(("kernels", "contention", "ended"), SHARING.values(), ids=SHARING)
+def test_kernels_share_the_bandwidth(
+    kernels: list[tuple[float, float, float]], contention: Contention, ended: list[float]
+) -> None:
+    assert ends(*kernels, contention=contention) == pytest.approx(ended)
 
 
 @given(st.lists(st.tuples(st.floats(0, 10), st.floats(0.01, 5), st.floats(0, 1)), min_size=1, max_size=6))
@@ -120,25 +111,21 @@ def test_kernel_takes_its_estimated_time() -> None:
     assert platform.now() == event.ended
 
 
-def test_run_advances_the_clock_at_most_by_its_timeout() -> None:
-    platform, (context, _) = platform_and_contexts()
-    xpu = platform.xpus[Role.DECODE]
-    done = xpu.run(context.kernels[0], context, 1.0)
-    assert done is not None
-    xpu.hang_next = True
-    assert xpu.run(context.kernels[0], context, 1.0) is None
-    assert platform.now() == pytest.approx(done.ended + 1.0)
-
-
-def test_hung_kernel_ends_only_by_rebuild() -> None:
+def test_a_hung_kernel_ends_by_its_timeout_or_by_a_rebuild() -> None:
     platform, (context, other) = platform_and_contexts()
     xpu = platform.xpus[Role.DECODE]
+    ran = xpu.run(context.kernels[0], context, 1.0)
+    assert ran is not None
+    xpu.hang_next = True
+    assert xpu.run(context.kernels[0], context, 1.0) is None
+    assert platform.now() == pytest.approx(ran.ended + 1.0)
+    xpu.rebuild()
     done: list[KernelDone] = []
     xpu.hang_next = True
     xpu.submit(context.kernels[0], context, done.append)
     assert platform.clock.next_event == float("inf")
     xpu.rebuild()
-    assert xpu.rebuilds == 1
+    assert xpu.rebuilds == 2
     xpu.submit(other.kernels[0], other, done.append)
     while platform.clock.advance():
         pass

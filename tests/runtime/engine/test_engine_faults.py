@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -36,6 +37,8 @@ class Faulty:
         self.hang = self.fail = 0
         self.rebuilds = 0
         self._xpu = runtime._engine._platform.xpus[Role.DECODE]
+        scheduler = runtime._engine._scheduler
+        scheduler.policy = replace(scheduler.policy, hang_timeout_s=1.0)  # sooner than after 10 s
         self._run, self._rebuild = self._xpu.run, self._xpu.rebuild
         monkeypatch.setattr(self._xpu, "run", self.run)
         monkeypatch.setattr(self._xpu, "rebuild", self.rebuild)

@@ -13,6 +13,7 @@ from agentrt.runtime.heg.profile import KernelCost
 from agentrt.runtime.scheduler.batch import Batch, Stage
 from agentrt.runtime.scheduler.launch_decision import LaunchDecision, ScheduledKernel, decide_launch
 from agentrt.runtime.scheduler.policy import POLICIES, Policy
+from agentrt.runtime.scheduler.queues import MAX_PROMOTIONS
 from agentrt.runtime.scheduler.sequence import SequenceState
 from tests.runtime.scheduler.machine import QUANTUM, Machine, policy
 
@@ -128,6 +129,18 @@ def test_shortest_background_prompt_is_first_unless_another_is_promoted() -> Non
         machine.add(20, PROACTIVE, answer=1)
         machine.step()
     assert machine.done[old] < 3
+
+
+def test_a_decision_promotes_a_few_of_many_that_came_together() -> None:
+    machine = Machine(policy=policy(promote_after_s=1.0))
+    came = [machine.add(20, PROACTIVE) for _ in range(1000)]
+    queues = machine.scheduler.queues
+    for promoted in range(MAX_PROMOTIONS, 1000, MAX_PROMOTIONS):
+        queues.promote_aged(2.0)
+        assert queues.promoted == set(came[:promoted])
+    queues.promote_aged(2.0)
+    assert queues.promoted == set(came)
+    queues.check_integrity()
 
 
 @pytest.mark.parametrize("xpus", [1, 2])

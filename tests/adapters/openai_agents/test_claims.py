@@ -36,7 +36,7 @@ from tests.adapters.openai_agents.doubles import (
 )
 from tests.patience import PATIENCE_S
 
-pytestmark = pytest.mark.usefixtures("prediction_is_free")
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("prediction_is_free")]
 
 STREAMED = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 KINDS = pytest.mark.parametrize("is_async", [False, True], ids=["function", "coroutine"])
@@ -234,7 +234,7 @@ def test_without_the_run_and_its_context_the_id_tells_the_call(
 
 
 @STREAMED
-def test_runs_at_one_time_claim_their_own_although_the_ids_are_equal(streamed: bool) -> None:
+async def test_runs_at_one_time_claim_their_own_although_the_ids_are_equal(streamed: bool) -> None:
     runs = Runs()
     tool = speculable(look_tool(runs))
 
@@ -247,23 +247,20 @@ def test_runs_at_one_time_claim_their_own_although_the_ids_are_equal(streamed: b
             if request.messages[-1]["role"] == "user":
                 yield look(request.messages[-1]["content"])
 
-    async def main() -> None:
-        names = [str(number) for number in range(8)]
-        until_all = runs.until(*names)  # all answers come when all tools have been run
-        predictor = Mirror()
-        chats = {
-            name: speculate(
-                model(calling(ToolCall("look", {"q": name}, "call_0"), after=until_all), saying()), predictor
-            )
-            for name in names
-        }
-        results = await asyncio.gather(
-            *(run(agent(chats[name], tool), streamed=streamed, input=name) for name in names)
+    names = [str(number) for number in range(8)]
+    until_all = runs.until(*names)  # all answers come when all tools have been run
+    predictor = Mirror()
+    chats = {
+        name: speculate(
+            model(calling(ToolCall("look", {"q": name}, "call_0"), after=until_all), saying()), predictor
         )
-        assert [outputs(result) for result in results] == [[f"found {name}"] for name in names]
-        assert sum(report_of(chat).total.claims for chat in chats.values()) == len(names)
-
-    asyncio.run(main())
+        for name in names
+    }
+    results = await asyncio.gather(
+        *(run(agent(chats[name], tool), streamed=streamed, input=name) for name in names)
+    )
+    assert [outputs(result) for result in results] == [[f"found {name}"] for name in names]
+    assert sum(report_of(chat).total.claims for chat in chats.values()) == len(names)
     assert len(runs.made) == 8
 
 
@@ -283,7 +280,7 @@ def test_an_error_of_the_model_drops_its_speculations() -> None:
 
 
 @STREAMED
-def test_a_cancelled_run_leaves_nothing_running(streamed: bool) -> None:
+async def test_a_cancelled_run_leaves_nothing_running(streamed: bool) -> None:
     started, stopped = asyncio.Event(), asyncio.Event()
 
     @speculable
@@ -301,15 +298,12 @@ def test_a_cancelled_run_leaves_nothing_running(streamed: bool) -> None:
 
     chat = speculate(model(saying(after=forever)), Drafts([ToolCall("look", {"q": "a"})]))
 
-    async def main() -> None:
-        task = asyncio.create_task(run(agent(chat, look), streamed=streamed))
-        await started.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await asyncio.wait_for(stopped.wait(), PATIENCE_S)
-
-    asyncio.run(main())
+    task = asyncio.create_task(run(agent(chat, look), streamed=streamed))
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await asyncio.wait_for(stopped.wait(), PATIENCE_S)
     assert report_of(chat).total.wasted == 1
 
 

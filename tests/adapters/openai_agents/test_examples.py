@@ -44,7 +44,7 @@ from tests.adapters.openai_agents.doubles import (
     transcript,
 )
 
-pytestmark = pytest.mark.usefixtures("prediction_is_free")
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("prediction_is_free")]
 
 STREAMED = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 
@@ -280,7 +280,7 @@ def test_parallelization() -> None:
 
 
 @STREAMED
-def test_an_input_guardrail_that_is_an_agent(streamed: bool) -> None:
+async def test_an_input_guardrail_that_is_an_agent(streamed: bool) -> None:
     """Another agent decides whether the input is a student's homework."""
 
     runs = Runs()
@@ -299,11 +299,8 @@ def test_an_input_guardrail_that_is_an_agent(streamed: bool) -> None:
         name="tutor", model=chat, tools=[speculable(weather_tool(runs))], input_guardrails=[no_homework]
     )
 
-    async def main() -> None:
-        with pytest.raises(InputGuardrailTripwireTriggered):
-            await run(tutor, streamed=streamed, input="Solve x + 5 = 7.")
-
-    asyncio.run(main())
+    with pytest.raises(InputGuardrailTripwireTriggered):
+        await run(tutor, streamed=streamed, input="Solve x + 5 = 7.")
     assert runs.made == []
 
 

@@ -39,7 +39,7 @@ from tests.adapters.openai_agents.doubles import (
     settled,
 )
 
-pytestmark = pytest.mark.usefixtures("prediction_is_free")
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("prediction_is_free")]
 
 STREAMED = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 
@@ -221,7 +221,7 @@ def guardrail(trips: bool, *, in_parallel: bool, until: Callable[[], Any]) -> In
 
 @STREAMED
 @pytest.mark.parametrize("in_parallel", [True, False], ids=["parallel", "blocking"])
-def test_nothing_runs_for_an_input_that_a_guardrail_rejects(streamed: bool, in_parallel: bool) -> None:
+async def test_nothing_runs_for_an_input_that_a_guardrail_rejects(streamed: bool, in_parallel: bool) -> None:
     runs = Runs()
     drafted = asyncio.Event()
 
@@ -244,11 +244,8 @@ def test_nothing_runs_for_an_input_that_a_guardrail_rejects(streamed: bool, in_p
         input_guardrails=[guardrail(True, in_parallel=in_parallel, until=until)],
     )
 
-    async def main() -> None:
-        with pytest.raises(InputGuardrailTripwireTriggered):
-            await run(guarded, streamed=streamed)
-
-    asyncio.run(main())
+    with pytest.raises(InputGuardrailTripwireTriggered):
+        await run(guarded, streamed=streamed)
     assert runs.made == []
     assert not drafted.is_set()  # the user's words do not reach a predictor either
 
@@ -358,7 +355,7 @@ def test_the_guard_of_the_tool_itself() -> None:
     assert runs.made == ["a"]
 
 
-def test_guardrails_of_the_run_config_that_block_come_first() -> None:
+async def test_guardrails_of_the_run_config_that_block_come_first() -> None:
     runs = Runs()
 
     async def until() -> None: ...
@@ -368,9 +365,6 @@ def test_guardrails_of_the_run_config_that_block_come_first() -> None:
         tracing_disabled=True, input_guardrails=[guardrail(True, in_parallel=False, until=until)]
     )
 
-    async def main() -> None:
-        with pytest.raises(InputGuardrailTripwireTriggered):
-            await run(agent(chat, look_tool(runs)), run_config=config)
-
-    asyncio.run(main())
+    with pytest.raises(InputGuardrailTripwireTriggered):
+        await run(agent(chat, look_tool(runs)), run_config=config)
     assert runs.made == []

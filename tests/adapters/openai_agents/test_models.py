@@ -43,7 +43,10 @@ from tests.adapters.openai_agents.doubles import (
     transcript,
 )
 
-pytestmark = pytest.mark.usefixtures("prediction_is_free", "no_thread_at_the_first_request")
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.usefixtures("prediction_is_free", "no_thread_at_the_first_request"),
+]
 
 STREAMED = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 APIS = pytest.mark.parametrize("kind", [OpenAIChatCompletionsModel, OpenAIResponsesModel])
@@ -159,7 +162,7 @@ def test_a_request_without_speculable_tools_is_sent_unchanged() -> None:
     run_in_virtual_time(main)
 
 
-def test_answers_that_cannot_be_read_stay_as_they_are(caplog: pytest.LogCaptureFixture) -> None:
+async def test_answers_that_cannot_be_read_stay_as_they_are(caplog: pytest.LogCaptureFixture) -> None:
     odd: Any = object()
 
     class Odd(Model):
@@ -186,11 +189,8 @@ def test_answers_that_cannot_be_read_stay_as_they_are(caplog: pytest.LogCaptureF
     chat: Any = speculate(Odd(), Drafts())
     arguments = request(speculable(look_tool(Runs())))
 
-    async def main() -> None:
-        assert await chat.get_response(**arguments) is odd
-        assert [event async for event in chat.stream_response(**arguments)] == [odd]
-
-    asyncio.run(main())
+    assert await chat.get_response(**arguments) is odd
+    assert [event async for event in chat.stream_response(**arguments)] == [odd]
     assert caplog.text.count("could not be read for its tool calls: AttributeError") == 2
 
 
@@ -225,7 +225,7 @@ def request(*tools: Any, **changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("declared", [True, False], ids=["speculable", "plain"])
-def test_a_stream_that_is_left_is_closed(declared: bool) -> None:
+async def test_a_stream_that_is_left_is_closed(declared: bool) -> None:
     closed: list[str] = []
 
     class Endless(Model):
@@ -238,15 +238,12 @@ def test_a_stream_that_is_left_is_closed(declared: bool) -> None:
             finally:
                 closed.append("closed")
 
-    async def main() -> None:
-        tool = look_tool(Runs())
-        chat: Any = speculate(Endless(), Drafts())
-        events = chat.stream_response(**request(speculable(tool) if declared else tool))
-        await anext(events)
-        await events.aclose()
-        assert closed == ["closed"]
-
-    asyncio.run(main())
+    tool = look_tool(Runs())
+    chat: Any = speculate(Endless(), Drafts())
+    events = chat.stream_response(**request(speculable(tool) if declared else tool))
+    await anext(events)
+    await events.aclose()
+    assert closed == ["closed"]
 
 
 def test_a_history_that_the_model_changes_stays_that_of_the_request_for_predictors() -> None:
@@ -286,35 +283,32 @@ def test_calls_that_the_last_event_leaves_out_are_made_and_claimed() -> None:
     assert report_of(chat).total.claims == 1
 
 
-def test_the_draft_of_another_tool_of_the_same_name_is_not_mixed_up() -> None:
+async def test_the_draft_of_another_tool_of_the_same_name_is_not_mixed_up() -> None:
     """Two agents of one run have different tools of one name: the second's is not run for the first's draft.
 
     In the history the second call is one that was made already, so that it is not drafted.
     """
 
-    async def main() -> None:
-        first, second = Runs(), Runs()
+    first, second = Runs(), Runs()
 
-        def tool_of(runs: Runs) -> Any:
-            @speculable
-            @function_tool
-            async def look(q: str) -> str:
-                return runs.note(q)
+    def tool_of(runs: Runs) -> Any:
+        @speculable
+        @function_tool
+        async def look(q: str) -> str:
+            return runs.note(q)
 
-            return look
+        return look
 
-        chat = speculate(
-            model(
-                calling(look("a"), after=first.until("a")),
-                calling(ToolCall("transfer_to_second", {}, "1")),
-                calling(ToolCall("look", {"q": "a"}, "2")),
-                saying(),
-            ),
-            Drafts([look("a")], [], [look("a")]),
-        )
-        other = Agent(name="second", model=chat, tools=[tool_of(second)])
-        await run(Agent(name="first", model=chat, tools=[tool_of(first)], handoffs=[other]))
-        assert (first.made, second.made) == (["a"], ["a"])
-        assert report_of(chat).total.claims == 1
-
-    asyncio.run(main())
+    chat = speculate(
+        model(
+            calling(look("a"), after=first.until("a")),
+            calling(ToolCall("transfer_to_second", {}, "1")),
+            calling(ToolCall("look", {"q": "a"}, "2")),
+            saying(),
+        ),
+        Drafts([look("a")], [], [look("a")]),
+    )
+    other = Agent(name="second", model=chat, tools=[tool_of(second)])
+    await run(Agent(name="first", model=chat, tools=[tool_of(first)], handoffs=[other]))
+    assert (first.made, second.made) == (["a"], ["a"])
+    assert report_of(chat).total.claims == 1

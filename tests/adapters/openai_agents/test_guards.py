@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -23,15 +22,18 @@ from agents import (
     tool_output_guardrail,
 )
 
-from agentrt import ToolCall, run_scope, speculable
+from agentrt import run_scope, speculable
 from agentrt.adapters.openai_agents import report_of, speculate
 from tests.adapters.openai_agents.doubles import (
+    STREAMED,
     Drafts,
     Runs,
     after,
     agent,
     calling,
+    declared_look,
     look,
+    look_tool,
     model,
     outputs,
     run,
@@ -40,18 +42,6 @@ from tests.adapters.openai_agents.doubles import (
 )
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("prediction_is_free")]
-
-STREAMED = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-
-
-def look_tool(runs: Runs, *, before_approval: bool = False, **options: Any) -> Any:
-    @speculable(before_approval=before_approval)
-    @function_tool(**options)
-    async def look(q: str) -> str:
-        """Look something up."""
-        return runs.note(q)
-
-    return look
 
 
 @tool_input_guardrail
@@ -82,7 +72,7 @@ def test_what_nothing_stands_before_has_run_when_the_loop_has_settled() -> None:
     runs = Runs()
     chat = speculate(model(saying(after=settled)), Drafts([look("a")]))
 
-    asyncio.run(run(agent(chat, look_tool(runs))))
+    asyncio.run(run(agent(chat, declared_look(runs))))
 
     assert runs.made == ["a"]
 
@@ -93,7 +83,7 @@ def test_what_nothing_stands_before_has_run_when_the_loop_has_settled() -> None:
 def test_a_tool_that_needs_an_approval_waits_for_it(streamed: bool, approval: Any, approved: bool) -> None:
     runs = Runs()
     chat = speculating(runs, "secret")
-    helper = agent(chat, look_tool(runs, needs_approval=approval))
+    helper = agent(chat, declared_look(runs, needs_approval=approval))
 
     async def main() -> Any:
         paused = await run(helper, streamed=streamed)
@@ -115,7 +105,7 @@ def test_an_approval_by_arguments_that_lets_the_call_pass_is_no_speculation_eith
     runs = Runs()
     chat = speculating(runs, "harmless")
 
-    result = asyncio.run(run(agent(chat, look_tool(runs, needs_approval=sometimes))))
+    result = asyncio.run(run(agent(chat, declared_look(runs, needs_approval=sometimes))))
 
     assert outputs(result) == ["found harmless"]
     assert runs.made == ["harmless"]
@@ -126,7 +116,7 @@ def test_an_approval_by_arguments_that_lets_the_call_pass_is_no_speculation_eith
 def test_before_approval_runs_the_tool_and_keeps_its_result(approved: bool) -> None:
     runs = Runs()
     chat = speculating(runs, "secret", waits=True)
-    helper = agent(chat, look_tool(runs, needs_approval=True, before_approval=True))
+    helper = agent(chat, declared_look(runs, needs_approval=True, before_approval=True))
 
     async def main() -> Any:
         paused = await run(helper)
@@ -145,7 +135,7 @@ def test_before_approval_runs_the_tool_and_keeps_its_result(approved: bool) -> N
 def test_a_run_that_goes_on_after_an_approval_claims_in_a_scope_of_the_users_own() -> None:
     runs = Runs()
     chat = speculating(runs, "secret", waits=True)
-    helper = agent(chat, look_tool(runs, needs_approval=True, before_approval=True))
+    helper = agent(chat, declared_look(runs, needs_approval=True, before_approval=True))
 
     async def main() -> Any:
         with run_scope("user 7"):
@@ -165,7 +155,7 @@ def test_a_guardrail_of_the_tool_comes_first(streamed: bool) -> None:
     chat = speculating(runs, "secret")
 
     result = asyncio.run(
-        run(agent(chat, look_tool(runs, tool_input_guardrails=[no_secrets])), streamed=streamed)
+        run(agent(chat, declared_look(runs, tool_input_guardrails=[no_secrets])), streamed=streamed)
     )
 
     assert outputs(result) == ["not that"]
@@ -179,7 +169,7 @@ def test_calls_that_a_guardrail_answers_do_not_count_against_the_tool() -> None:
     words = ["a", "b", "c", "d", "e", "f", "secret 1", "secret 2"]
     steps = [calling(look(q), after=runs.until(q)) for q in words]
     chat = speculate(model(*steps, saying()), Drafts(*[[look(q)] for q in words]))
-    tool = look_tool(runs, tool_input_guardrails=[no_secrets], before_approval=True)
+    tool = declared_look(runs, tool_input_guardrails=[no_secrets], before_approval=True)
 
     result = asyncio.run(run(agent(chat, tool)))
 
@@ -200,7 +190,9 @@ def test_a_guardrail_of_the_output_judges_the_claimed_result_once(streamed: bool
     runs = Runs()
     chat = speculating(runs, "a", waits=True)
 
-    result = asyncio.run(run(agent(chat, look_tool(runs, tool_output_guardrails=[short])), streamed=streamed))
+    result = asyncio.run(
+        run(agent(chat, declared_look(runs, tool_output_guardrails=[short])), streamed=streamed)
+    )
 
     assert outputs(result) == ["too long"]
     assert judged == ["found a"]
@@ -208,12 +200,13 @@ def test_a_guardrail_of_the_output_judges_the_claimed_result_once(streamed: bool
     assert report_of(chat).total.claims == 1
 
 
-def guardrail(trips: bool, *, in_parallel: bool, until: Callable[[], Any]) -> InputGuardrail[Any]:
-    """Return a guardrail of the input that decides once ``until`` has come."""
+def guardrail(trips: bool, *, in_parallel: bool, decided: asyncio.Event | None = None) -> InputGuardrail[Any]:
+    """Return a guardrail of the input that sets ``decided``."""
 
     @input_guardrail(run_in_parallel=in_parallel)
     async def decide(context: Any, agent: Any, input: Any) -> GuardrailFunctionOutput:
-        await until()
+        if decided is not None:
+            decided.set()
         return GuardrailFunctionOutput(output_info=None, tripwire_triggered=trips)
 
     return decide
@@ -223,31 +216,19 @@ def guardrail(trips: bool, *, in_parallel: bool, until: Callable[[], Any]) -> In
 @pytest.mark.parametrize("in_parallel", [True, False], ids=["parallel", "blocking"])
 async def test_nothing_runs_for_an_input_that_a_guardrail_rejects(streamed: bool, in_parallel: bool) -> None:
     runs = Runs()
-    drafted = asyncio.Event()
-
-    class Predictor:
-        name = "predictor"
-
-        async def drafts(self, request: Any) -> Any:
-            yield look("a")
-            drafted.set()
-
+    drafts = Drafts([look("a")])
     decided = asyncio.Event()
-
-    async def until() -> None:
-        decided.set()
-
-    chat = speculate(model(calling(look("a"), after=after(decided))), Predictor())
+    chat = speculate(model(calling(look("a"), after=after(decided))), drafts)
     guarded = agent(
         chat,
-        look_tool(runs),
-        input_guardrails=[guardrail(True, in_parallel=in_parallel, until=until)],
+        declared_look(runs),
+        input_guardrails=[guardrail(True, in_parallel=in_parallel, decided=decided)],
     )
 
     with pytest.raises(InputGuardrailTripwireTriggered):
         await run(guarded, streamed=streamed)
     assert runs.made == []
-    assert not drafted.is_set()  # the user's words do not reach a predictor either
+    assert drafts.requests == {}  # the user's words do not reach a predictor either
 
 
 @STREAMED
@@ -255,12 +236,11 @@ def test_after_the_first_turn_the_input_is_approved(streamed: bool) -> None:
     runs = Runs()
     decided = asyncio.Event()
 
-    async def until() -> None:
-        decided.set()
-
     steps = calling(look("a"), after=decided.wait), calling(look("b"), after=runs.until("b")), saying()
     chat = speculate(model(*steps), Drafts([], [look("b")]))
-    guarded = agent(chat, look_tool(runs), input_guardrails=[guardrail(False, in_parallel=True, until=until)])
+    guarded = agent(
+        chat, declared_look(runs), input_guardrails=[guardrail(False, in_parallel=True, decided=decided)]
+    )
 
     asyncio.run(run(guarded, streamed=streamed))
 
@@ -272,12 +252,8 @@ def test_after_the_first_turn_the_input_is_approved(streamed: bool) -> None:
 def test_a_blocking_guardrail_has_decided_before_the_first_turn() -> None:
     runs = Runs()
 
-    async def until() -> None: ...
-
     chat = speculating(runs, "a", waits=True)
-    guarded = agent(
-        chat, look_tool(runs), input_guardrails=[guardrail(False, in_parallel=False, until=until)]
-    )
+    guarded = agent(chat, declared_look(runs), input_guardrails=[guardrail(False, in_parallel=False)])
 
     asyncio.run(run(guarded))
 
@@ -292,7 +268,7 @@ def test_an_sdk_that_does_not_show_its_runs_gets_no_speculation_in_first_turns(
     steps = calling(look("a")), calling(look("b"), after=runs.until("b")), saying()
     chat = speculate(model(*steps), Drafts([], [look("b")]))
 
-    asyncio.run(run(agent(chat, look_tool(runs))))
+    asyncio.run(run(agent(chat, declared_look(runs))))
 
     assert report_of(chat).total.claims == 1  # by the context of the model request
     assert "does not show the input guardrails" in refusals(chat)
@@ -308,7 +284,7 @@ def test_a_tool_that_the_request_does_not_offer_is_not_run(choice: str) -> None:
     helper = agent(model(saying()), name="helper")
     chat = speculate(model(saying(after=settled)), Drafts([look("a")]))
     forced = agent(
-        chat, look_tool(runs), other, handoffs=[helper], model_settings=ModelSettings(tool_choice=choice)
+        chat, declared_look(runs), other, handoffs=[helper], model_settings=ModelSettings(tool_choice=choice)
     )
 
     asyncio.run(run(forced))
@@ -331,7 +307,7 @@ def test_a_disabled_tool_is_not_run() -> None:
         drafts = Drafts([look("a")])
         until = runs.until("a") if allowed else drafts.until_decided
         chat = speculate(model(saying(after=until)), drafts)
-        tools = look_tool(runs, is_enabled=enabled), speculable(other)
+        tools = declared_look(runs, is_enabled=enabled), speculable(other)
         await run(agent(chat, *tools), context=allowed)
         return list(runs.made)
 
@@ -342,15 +318,10 @@ def test_a_disabled_tool_is_not_run() -> None:
 def test_the_guard_of_the_tool_itself() -> None:
     runs = Runs()
 
-    @speculable(guard=lambda arguments: arguments["q"] != "secret")
-    @function_tool
-    def look(q: str) -> str:
-        return runs.note(q)
+    guarded = speculable(guard=lambda arguments: arguments["q"] != "secret")(look_tool(runs))
+    chat = speculate(model(saying(after=runs.until("a"))), Drafts([look("secret"), look("a")]))
 
-    drafts = [ToolCall("look", {"q": "secret"}), ToolCall("look", {"q": "a"})]
-    chat = speculate(model(saying(after=runs.until("a"))), Drafts(drafts))
-
-    asyncio.run(run(agent(chat, look)))
+    asyncio.run(run(agent(chat, guarded)))
 
     assert runs.made == ["a"]
 
@@ -358,13 +329,9 @@ def test_the_guard_of_the_tool_itself() -> None:
 async def test_guardrails_of_the_run_config_that_block_come_first() -> None:
     runs = Runs()
 
-    async def until() -> None: ...
-
     chat = speculating(runs, "a")
-    config = RunConfig(
-        tracing_disabled=True, input_guardrails=[guardrail(True, in_parallel=False, until=until)]
-    )
+    config = RunConfig(tracing_disabled=True, input_guardrails=[guardrail(True, in_parallel=False)])
 
     with pytest.raises(InputGuardrailTripwireTriggered):
-        await run(agent(chat, look_tool(runs)), run_config=config)
+        await run(agent(chat, declared_look(runs)), run_config=config)
     assert runs.made == []

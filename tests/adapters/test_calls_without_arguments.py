@@ -46,13 +46,15 @@ def made(client: Any, server: RecordingServer, body: Any) -> Any:
 @pytest.mark.parametrize("body", [CHAT, RESPONSES])
 @pytest.mark.parametrize("arguments", EMPTY)
 def test_the_openai_client_runs_the_tool(arguments: Any, body: Any) -> None:
-    with serving(arguments) as server:
-        with speculate(server.client(), ScriptedSpeculator(), tools=[now]) as client:
-            call = made(client, server, body)
-            assert (call.function if body is CHAT else call).arguments == arguments
-            assert run_tool(client, call) == asyncio.run(arun_tool(client, call)) == "noon"
-            (reported,) = report_of(client).turns[0].calls  # the answer was read with this call, too
-            assert (reported.tool, reported.reason) == ("now", "not predicted")
+    with (
+        serving(arguments) as server,
+        speculate(server.client(), ScriptedSpeculator(), tools=[now]) as client,
+    ):
+        call = made(client, server, body)
+        assert (call.function if body is CHAT else call).arguments == arguments
+        assert run_tool(client, call) == asyncio.run(arun_tool(client, call)) == "noon"
+        (reported,) = report_of(client).turns[0].calls  # the answer was read with this call, too
+        assert (reported.tool, reported.reason) == ("now", "not predicted")
 
 
 def test_other_arguments_are_still_refused() -> None:

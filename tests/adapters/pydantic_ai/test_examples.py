@@ -157,21 +157,6 @@ async def sql_generation(model: Any, capabilities: Sequence[Any]) -> Outcome:
         return Outcome(result.output, result.all_messages(), result.usage)
 
 
-# Roulette: a tool that knows the winning square, and the answer is whether the player has won.
-
-
-async def roulette(model: Any, capabilities: Sequence[Any]) -> Outcome:
-    agent = Agent(model, deps_type=int, output_type=bool, capabilities=capabilities)
-
-    @agent.tool
-    async def spin(ctx: RunContext[int], square: int) -> str:
-        """Check whether the square is a winner."""
-        return "winner" if square == ctx.deps else "loser"
-
-    result = await agent.run("Put my money on square eighteen", deps=18)
-    return Outcome(result.output, result.all_messages(), result.usage)
-
-
 # Flights: one agent searches, by a tool that asks another agent to read the web page.
 
 
@@ -312,9 +297,6 @@ EXAMPLES = {
         sql_generation,
         ["columns"],
         1,
-    ),
-    "roulette": Example(
-        ([("spin", {"square": 18})], [("final_result", {"response": True})]), roulette, ["spin"], 1
     ),
     "flights": Example(
         ([("extract_flights", {})], [("final_result", {"number": "BA1", "price": 200})]),

@@ -82,10 +82,17 @@ class ModelRequest:
     @cached_property
     def body(self) -> dict[str, Any]:
         """The request in the shape of the responses API; a copy of the history as it is now."""
+        tools = [
+            (each.name, each.description, each.params_json_schema) for each in self.function_tools.values()
+        ]
+        tools += [(each.tool_name, each.tool_description, each.input_json_schema) for each in self.handoffs]
         return {
             "input": self.input if isinstance(self.input, str) else list(self.input),
             "instructions": self.instructions,
-            "tools": [*map(_schema_of_tool, self.function_tools.values()), *map(_schema_of, self.handoffs)],
+            "tools": [
+                {"type": "function", "name": name, "description": description, "parameters": parameters}
+                for name, description, parameters in tools
+            ],
             "previous_response_id": self.previous_response_id,
         }
 
@@ -106,18 +113,6 @@ def _described(tool: FunctionTool) -> SpeculableTool | None:
             "call's id. Put @speculable above @function_tool."
         )
     return None
-
-
-def _schema_of_tool(tool: FunctionTool) -> dict[str, Any]:
-    return _schema(tool.name, tool.description, tool.params_json_schema)
-
-
-def _schema_of(handoff: Handoff[Any, Any]) -> dict[str, Any]:
-    return _schema(handoff.tool_name, handoff.tool_description, handoff.input_json_schema)
-
-
-def _schema(name: str, description: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "function", "name": name, "description": description, "parameters": parameters}
 
 
 def guards_of(request: ModelRequest) -> Guards:

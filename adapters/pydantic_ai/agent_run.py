@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
@@ -58,13 +59,13 @@ class AgentRun:
             claiming = claiming_tool(tool)
             if claiming is None:
                 continue
-            claiming.role.taker, claiming.role.name = self, name
+            claiming.role.answer = functools.partial(self._call, name)
             options = await self._speculable.options_of(claiming, tool.tool_def, context)
             if options is not None:
                 known = self._known.get(name)
                 if known is None:
                     known = self._known[name] = RunTool(name, options, self._slots)
-                known.take_step(tool, claiming, context, runner)
+                known.tool, known.claiming, known.context, known.runner = tool, claiming, context, runner
                 self._tools[name] = known
 
     def start_turn(
@@ -91,14 +92,14 @@ class AgentRun:
             lambda: DraftRequest(openai_messages(history), function_schemas(parameters)),
             tools={name: tool.described for name, tool in tools.items()},
             offered=offered,
-            refused={name: _SEQUENTIAL for name, tool in tools.items() if tool.definition.sequential},
+            refused={name: _SEQUENTIAL for name, tool in tools.items() if tool.tool.tool_def.sequential},
             guards=lambda: guards_of_run(context, tools),
             answered=answered,
             rejected=rejected,
             run=self._run,
         )
 
-    async def call(
+    async def _call(
         self,
         name: str,
         arguments: Mapping[str, Any],

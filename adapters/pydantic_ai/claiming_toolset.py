@@ -3,37 +3,27 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic_ai.tools import AgentDepsT, RunContext, ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
 
-
-class CallTaker(Protocol):
-    """Makes the calls of a run, from their speculations where there are any."""
-
-    async def call(
-        self,
-        name: str,
-        arguments: Mapping[str, Any],
-        context: RunContext[Any],
-        run: Callable[[], Awaitable[Any]],
-    ) -> Any:
-        """Answer a call of the tool ``name``, as the model sees it, from its speculation or by ``run()``."""
-        ...
+CallAnswer = Callable[
+    [Mapping[str, Any], RunContext[Any], Callable[[], Awaitable[Any]]], Coroutine[Any, Any, Any]
+]
+"""Answers a call with these arguments from its speculation, or else by the function."""
 
 
 @dataclass(slots=True)
 class ToolRole:
-    """The run that takes the calls of a tool, and the tool's name for the model; None before its first step.
+    """What answers the calls of a tool; None before the first step of its run.
 
     All copies that other toolsets make of a tool share it.
     """
 
-    taker: CallTaker | None = None
-    name: str = ""
+    answer: CallAnswer | None = None
 
 
 @dataclass(kw_only=True)
@@ -98,9 +88,9 @@ class ClaimingToolset(WrapperToolset[AgentDepsT]):
         """Answer the call from its speculation, or else run the tool."""
         assert isinstance(tool, ClaimingTool)
         run = functools.partial(tool.run, tool_args, ctx, tool.tool_def)
-        if tool.role.taker is None:
+        if tool.role.answer is None:
             return await run()
-        return await tool.role.taker.call(tool.role.name, tool_args, ctx, run)
+        return await tool.role.answer(tool_args, ctx, run)
 
 
 def claiming_tool(tool: ToolsetTool[Any]) -> ClaimingTool[Any] | None:

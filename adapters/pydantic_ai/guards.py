@@ -56,7 +56,7 @@ def guards_of_run(context: RunContext[Any], tools: Mapping[str, RunTool]) -> Gua
 
 def _reasons(context: RunContext[Any], name: str, tool: RunTool) -> Iterator[str]:
     """Yield why a call of a tool has to be seen by something else before the tool runs."""
-    if tool.definition.kind == "unapproved":
+    if tool.tool.tool_def.kind == "unapproved":
         yield _UNAPPROVED
     manager = context.tool_manager
     around = None if manager is None else toolsets_around(tool.claiming.leaf, manager.toolset)
@@ -69,7 +69,7 @@ def _reasons(context: RunContext[Any], name: str, tool: RunTool) -> Iterator[str
     for toolset in around:
         if _toolset_decides(toolset) and (runner is None or toolset is not runner.toolset):
             yield f"the toolset {type(toolset).__name__} has to let the call pass"
-    seen = {name, tool.definition.name, *(() if runner is None else (runner.tool_def.name,))}
+    seen = {name, tool.tool.tool_def.name, *(() if runner is None else (runner.tool_def.name,))}
     for capability in _capabilities(context.root_capability):
         if _capability_decides(capability, seen):
             yield f"the capability {type(capability).__name__} has to let the call pass"

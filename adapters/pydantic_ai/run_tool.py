@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from pydantic_ai import Agent
-from pydantic_ai.tools import RunContext, ToolDefinition
+from pydantic_ai.tools import RunContext
 from pydantic_ai.toolsets import ToolsetTool
 from pydantic_ai.usage import RunUsage
 
@@ -53,31 +53,14 @@ class RunTool:
             name, bind=self._bind, call=None, acall=self._run_speculatively, options=options
         )
         self.described.slots = slots.setdefault(name, self.described.slots)
-        self._tool: ToolsetTool[Any]
-        self._claiming: ClaimingTool[Any]
-        self._context: RunContext[Any]
-        self.runner: ToolsetTool[Any] | None = None
-        """The tool whose code calls this one in the present step; None if the model calls it."""
-
-    @property
-    def definition(self) -> ToolDefinition:
-        """The tool's definition in the present step, as the model sees it."""
-        return self._tool.tool_def
-
-    @property
-    def claiming(self) -> ClaimingTool[Any]:
+        # Those of the present step, which each step sets anew.
+        self.tool: ToolsetTool[Any]
+        """The tool as the agent calls it, with the definition that the model sees."""
+        self.claiming: ClaimingTool[Any]
         """The tool within its own toolset."""
-        return self._claiming
-
-    def take_step(
-        self,
-        tool: ToolsetTool[Any],
-        claiming: ClaimingTool[Any],
-        context: RunContext[Any],
-        runner: ToolsetTool[Any] | None,
-    ) -> None:
-        """Take the tool as the agent calls it in the next step, the step's context, and :attr:`runner`."""
-        self._tool, self._claiming, self._context, self.runner = tool, claiming, context, runner
+        self.context: RunContext[Any]
+        self.runner: ToolsetTool[Any] | None = None
+        """The tool whose code calls this one; None if the model calls it."""
 
     async def claim(
         self,
@@ -98,13 +81,13 @@ class RunTool:
 
     def _bind(self, arguments: Mapping[str, Any]) -> Invocation:
         text = json.dumps(dict(arguments))  # as the model writes them: validation depends on it
-        context = self._context.validation_context
-        return Invocation(kwargs=dict(self._tool.args_validator.validate_json(text, context=context)))
+        context = self.context.validation_context
+        return Invocation(kwargs=dict(self.tool.args_validator.validate_json(text, context=context)))
 
     async def _run_speculatively(self, /, **arguments: Any) -> _Result:
-        tool, claiming = self._tool, self._claiming
+        tool, claiming = self.tool, self.claiming
         context = speculative_context(
-            self._context,
+            self.context,
             name=claiming.leaf_name,
             tool=self.described.name,
             max_retries=tool.max_retries,

@@ -44,8 +44,8 @@ class PatternSpeculator:
     """
 
     name = "pattern"
-    looks_ahead = True
     shares_cores = False
+    looks_ahead = True
     """Many calls can be predicted before the result of the one before: the next item of a list, say."""
 
     def __init__(

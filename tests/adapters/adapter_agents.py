@@ -11,15 +11,7 @@ from typing import Any
 from agentrt.calls import ToolCall
 from agentrt.tools.speculable import speculable
 from agentrt.turns.session import SpeculationSession
-from tests.adapters.agent_world import (
-    SCHEMA,
-    TURNS,
-    CountedTool,
-    Endpoint,
-    Oracle,
-    Outcome,
-    ScriptedModel,
-)
+from tests.adapters.agent_world import SCHEMA, TURNS, CountedTool, Endpoint, Oracle, Outcome, ScriptedModel
 from tests.adapters.mcp_servers import connected, server_of
 
 

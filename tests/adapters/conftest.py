@@ -11,6 +11,12 @@ from agentrt.runtime.toolcache.outputs import ToolOutputs
 from tests.runtime.conftest import Gate
 
 
+@pytest.fixture
+def anyio_backend() -> str:
+    """Async tests run on asyncio; not on trio, which the frameworks do without."""
+    return "asyncio"
+
+
 @pytest.fixture(scope="module")
 def exact_runtime() -> Iterator[LocalRuntime]:
     """Nano in full precision, where what shares a batch with an answer cannot change it."""

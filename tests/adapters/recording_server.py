@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from langchain_openai import ChatOpenAI
+from openai import AsyncOpenAI, OpenAI
+
 from tests.adapters.openai.doubles import chat_completion, chat_events, response, response_events
 from tests.patience import PATIENCE_S
 
@@ -60,6 +63,19 @@ class RecordingServer:
     def sent(self) -> list[Any]:
         """The ``priority`` of each model request, in the order of arrival; None where there is none."""
         return [one.body.get("priority") for one in self.received if not one.path.endswith("models")]
+
+    def client(self) -> OpenAI:
+        """Return a client of this server."""
+        return OpenAI(base_url=self.url, api_key="none", max_retries=0)
+
+    def async_client(self) -> AsyncOpenAI:
+        """Return an async client of this server."""
+        return AsyncOpenAI(base_url=self.url, api_key="none", max_retries=0)
+
+    def chat(self, **options: Any) -> ChatOpenAI:
+        """Return a chat model of LangChain on this server."""
+        given: Any = {"base_url": self.url, "api_key": "none", "model": "m", "max_retries": 0, "timeout": 60}
+        return ChatOpenAI(**given, **options)
 
     def answer(self, received: Received) -> tuple[int, str, str]:
         """Return status, content type and text."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import openai
 import pytest
 
 from agentrt import DraftRequest, SpeculationSession, ToolCall, speculable
@@ -47,23 +46,22 @@ def made(client: Any, server: RecordingServer, body: Any) -> Any:
 @pytest.mark.parametrize("body", [CHAT, RESPONSES])
 @pytest.mark.parametrize("arguments", EMPTY)
 def test_the_openai_client_runs_the_tool(arguments: Any, body: Any) -> None:
-    with serving(arguments) as server:
-        plain = openai.OpenAI(base_url=server.url, api_key="none", max_retries=0)
-        with speculate(plain, ScriptedSpeculator(), tools=[now]) as client:
-            call = made(client, server, body)
-            assert (call.function if body is CHAT else call).arguments == arguments
-            assert run_tool(client, call) == asyncio.run(arun_tool(client, call)) == "noon"
-            (reported,) = report_of(client).turns[0].calls  # the answer was read with this call, too
-            assert (reported.tool, reported.reason) == ("now", "not predicted")
+    with (
+        serving(arguments) as server,
+        speculate(server.client(), ScriptedSpeculator(), tools=[now]) as client,
+    ):
+        call = made(client, server, body)
+        assert (call.function if body is CHAT else call).arguments == arguments
+        assert run_tool(client, call) == asyncio.run(arun_tool(client, call)) == "noon"
+        (reported,) = report_of(client).turns[0].calls  # the answer was read with this call, too
+        assert (reported.tool, reported.reason) == ("now", "not predicted")
 
 
 def test_other_arguments_are_still_refused() -> None:
-    with serving("[]") as server:
-        plain = openai.OpenAI(base_url=server.url, api_key="none", max_retries=0)
-        with speculate(plain, ScriptedSpeculator(), tools=[now]) as client:
-            call = made(client, server, CHAT)
-            with pytest.raises(InvalidRequestError, match="not a JSON object"):
-                run_tool(client, call)
+    with serving("[]") as server, speculate(server.client(), ScriptedSpeculator(), tools=[now]) as client:
+        call = made(client, server, CHAT)
+        with pytest.raises(InvalidRequestError, match="not a JSON object"):
+            run_tool(client, call)
 
 
 @pytest.mark.parametrize("arguments", EMPTY)

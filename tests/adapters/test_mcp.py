@@ -15,6 +15,8 @@ from agentrt.errors import ConfigurationError
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
 from tests.adapters.mcp_servers import VERSION_2, connected, is_error, open_world_server, server_of
 
+pytestmark = pytest.mark.anyio
+
 if VERSION_2:
     from mcp.server.mcpserver import Context, MCPServer
 
@@ -73,13 +75,10 @@ def test_only_tools_that_say_they_only_read_are_marked() -> None:
     assert set(find.schema["function"]["parameters"]["properties"]) == {"query", "limit"}
 
 
-def test_a_server_that_is_not_trusted_marks_nothing() -> None:
-    async def main() -> None:
-        async with connected(Notes().server) as client:
-            with pytest.raises(ConfigurationError, match="trust"):
-                await speculable_tools(client, trusted=False)
-
-    asyncio.run(main())
+async def test_a_server_that_is_not_trusted_marks_nothing() -> None:
+    async with connected(Notes().server) as client:
+        with pytest.raises(ConfigurationError, match="trust"):
+            await speculable_tools(client, trusted=False)
 
 
 @pytest.mark.parametrize(
@@ -248,16 +247,13 @@ def test_a_session_serves_real_calls_after_speculations_that_were_dropped_in_the
     assert texts == ["found b 3", "found f 3", "found g 3"] * 3
 
 
-def test_a_client_that_is_not_connected_is_refused() -> None:
-    async def main() -> None:
-        client = mcp.Client(Notes().server) if VERSION_2 else connected(Notes().server)
-        with pytest.raises(ConfigurationError, match="client"):
-            await speculable_tools(client, trusted=True)
-
-    asyncio.run(main())
+async def test_a_client_that_is_not_connected_is_refused() -> None:
+    client = mcp.Client(Notes().server) if VERSION_2 else connected(Notes().server)
+    with pytest.raises(ConfigurationError, match="client"):
+        await speculable_tools(client, trusted=True)
 
 
-def test_a_client_of_fastmcp_gives_its_own_results_and_errors() -> None:
+async def test_a_client_of_fastmcp_gives_its_own_results_and_errors() -> None:
     fastmcp: Any = pytest.importorskip("fastmcp", reason="needs fastmcp")
     server, runs = fastmcp.FastMCP("notes"), list[str]()
 
@@ -272,22 +268,19 @@ def test_a_client_of_fastmcp_gives_its_own_results_and_errors() -> None:
     async def delete(query: str) -> str:
         return "deleted"
 
-    async def main() -> None:
-        async with fastmcp.Client(server) as client:
-            tools = await speculable_tools(client, trusted=True)
-            assert [tool.name for tool in tools] == ["find"]
-            for query in ("a", "nothing"):
-                call = ToolCall("find", {"query": query}, "1")
-                async with SpeculationSession(tools, [ScriptedSpeculator([call])]) as session:
-                    with session.turn([], []) as turn:
-                        await asyncio.sleep(1)
-                        turn.bind([call])
-                    if query == "a":
-                        assert (await session.acall(call)).data == {"found": "a"}
-                        assert session.report().total.claims == 1
-                    else:
-                        with pytest.raises(fastmcp.exceptions.ToolError, match="nothing"):
-                            await session.acall(call)
-
-    asyncio.run(main())
+    async with fastmcp.Client(server) as client:
+        tools = await speculable_tools(client, trusted=True)
+        assert [tool.name for tool in tools] == ["find"]
+        for query in ("a", "nothing"):
+            call = ToolCall("find", {"query": query}, "1")
+            async with SpeculationSession(tools, [ScriptedSpeculator([call])]) as session:
+                with session.turn([], []) as turn:
+                    await asyncio.sleep(1)
+                    turn.bind([call])
+                if query == "a":
+                    assert (await session.acall(call)).data == {"found": "a"}
+                    assert session.report().total.claims == 1
+                else:
+                    with pytest.raises(fastmcp.exceptions.ToolError, match="nothing"):
+                        await session.acall(call)
     assert runs == ["a", "nothing", "nothing"]

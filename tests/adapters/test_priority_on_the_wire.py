@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import openai
@@ -12,7 +13,6 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
-from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 
 from agentrt import DraftRequest, Priority, SpeculationConfig, ToolCall, priority, run_scope, speculable
@@ -27,7 +27,8 @@ from tests.adapters.openai.doubles import RESPONSES_TOOLS, TOOLS
 from tests.adapters.recording_server import Received, RecordingServer, recording_server
 from tests.patience import until
 
-CHAT: Any = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": TOOLS}
+WITHOUT_TOOLS: Any = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+CHAT: Any = {**WITHOUT_TOOLS, "tools": TOOLS}
 RESPONSES: Any = {"model": "m", "input": "Hi", "tools": RESPONSES_TOOLS}
 PROACTIVE, REACTIVE = Priority.PROACTIVE, Priority.REACTIVE
 
@@ -38,102 +39,62 @@ def look(q: str = "") -> str:
 
 
 def client_of(server: RecordingServer, **settings: Any) -> Any:
-    plain = openai.OpenAI(base_url=server.url, api_key="none", max_retries=0)
-    return speculate(plain, ScriptedSpeculator(), tools=[look], **settings)
+    return speculate(server.client(), ScriptedSpeculator(), tools=[look], **settings)
 
 
 def aclient_of(server: RecordingServer, **settings: Any) -> Any:
-    plain = openai.AsyncOpenAI(base_url=server.url, api_key="none", max_retries=0)
-    return speculate(plain, ScriptedSpeculator(), tools=[look], **settings)
+    return speculate(server.async_client(), ScriptedSpeculator(), tools=[look], **settings)
 
 
 def chat_of(server: RecordingServer, drafts: Sequence[ToolCall] = (), **settings: Any) -> Any:
-    plain = ChatOpenAI(base_url=server.url, api_key="none", model="m", max_retries=0, timeout=60)
-    return langchain.speculate(plain, ScriptedSpeculator(list(drafts)), **settings)
+    return langchain.speculate(server.chat(), ScriptedSpeculator(list(drafts)), **settings)
 
 
 # Each way to send one request in a dialect.
 
-
-def whole(server: RecordingServer, **settings: Any) -> None:
-    with client_of(server, **settings) as client:
-        client.chat.completions.create(**CHAT)
+Send = Callable[..., None]
 
 
-def streamed(server: RecordingServer, **settings: Any) -> None:
-    with client_of(server, **settings) as client:
-        assert list(client.chat.completions.create(**CHAT, stream=True))
+def by_client(ask: Callable[[Any], object]) -> Send:
+    def send(server: RecordingServer, **settings: Any) -> None:
+        with client_of(server, **settings) as client:
+            assert ask(client)
+
+    return send
 
 
-def raw(server: RecordingServer, **settings: Any) -> None:
-    with client_of(server, **settings) as client:
-        assert client.chat.completions.with_raw_response.create(**CHAT).parse().choices
+def by_async_client(ask: Callable[[Any], Coroutine[Any, Any, object]]) -> Send:
+    def send(server: RecordingServer, **settings: Any) -> None:
+        async def main() -> None:
+            async with aclient_of(server, **settings) as client:
+                assert await ask(client)
+
+        asyncio.run(main())
+
+    return send
 
 
-def unread(server: RecordingServer, **settings: Any) -> None:
-    with (
-        client_of(server, **settings) as client,
-        client.chat.completions.with_streaming_response.create(**CHAT) as response,
-    ):
-        response.read()
+def unread(client: Any) -> object:
+    with client.chat.completions.with_streaming_response.create(**CHAT) as response:
+        return response.read()
 
 
-def with_options(server: RecordingServer, **settings: Any) -> None:
-    with client_of(server, **settings).with_options(timeout=60) as client:
-        client.chat.completions.create(**CHAT)
+async def events_of_a_stream(client: Any) -> object:
+    return [event async for event in await client.responses.create(**RESPONSES, stream=True)]
 
 
-def responses(server: RecordingServer, **settings: Any) -> None:
-    with client_of(server, **settings) as client:
-        client.responses.create(**RESPONSES)
-
-
-def responses_streamed(server: RecordingServer, **settings: Any) -> None:
-    with client_of(server, **settings) as client:
-        assert list(client.responses.create(**RESPONSES, stream=True))
-
-
-def without_tools(server: RecordingServer, **settings: Any) -> None:
-    with client_of(server, **settings) as client:
-        client.chat.completions.create(model="m", messages=CHAT["messages"])
-
-
-def async_whole(server: RecordingServer, **settings: Any) -> None:
-    async def main() -> None:
-        async with aclient_of(server, **settings) as client:
-            await client.chat.completions.create(**CHAT)
-
-    asyncio.run(main())
-
-
-def async_streamed(server: RecordingServer, **settings: Any) -> None:
-    async def main() -> None:
-        async with aclient_of(server, **settings) as client:
-            assert [event async for event in await client.responses.create(**RESPONSES, stream=True)]
-
-    asyncio.run(main())
-
-
-def langchain_whole(server: RecordingServer, **settings: Any) -> None:
-    chat_of(server, **settings).invoke([HumanMessage("Hi")])
-
-
-def langchain_streamed(server: RecordingServer, **settings: Any) -> None:
-    bound = chat_of(server, **settings).bind_tools([speculable(tool(plain_look))])
-    assert list(bound.stream([HumanMessage("Hi")]))
-
-
-def plain_look(q: str) -> str:
+def look_plainly(q: str) -> str:
     """Look."""
     return q
 
 
-def langchain_async(server: RecordingServer, **settings: Any) -> None:
-    asyncio.run(chat_of(server, **settings).ainvoke([HumanMessage("Hi")]))
+def langchain_streamed(server: RecordingServer, **settings: Any) -> None:
+    bound = chat_of(server, **settings).bind_tools([speculable(tool(look_plainly))])
+    assert list(bound.stream([HumanMessage("Hi")]))
 
 
 def langchain_responses(server: RecordingServer, **settings: Any) -> None:
-    plain = ChatOpenAI(base_url=server.url, api_key="none", model="m", max_retries=0, use_responses_api=True)  # type: ignore[call-arg]
+    plain = server.chat(use_responses_api=True)
     langchain.speculate(plain, ScriptedSpeculator(), **settings).invoke([HumanMessage("Hi")])
 
 
@@ -147,14 +108,34 @@ def drafts(server: RecordingServer, **settings: Any) -> None:
     asyncio.run(main())
 
 
-WAYS = [
-    *(whole, streamed, raw, unread, with_options, responses, responses_streamed, without_tools, async_whole),
-    *(async_streamed, langchain_whole, langchain_streamed, langchain_async, langchain_responses, drafts),
-]
+whole = by_client(lambda client: client.chat.completions.create(**CHAT))
+responses = by_client(lambda client: client.responses.create(**RESPONSES))
+WAYS: dict[str, Send] = {
+    "whole": whole,
+    "streamed": by_client(lambda client: list(client.chat.completions.create(**CHAT, stream=True))),
+    "raw": by_client(lambda client: client.chat.completions.with_raw_response.create(**CHAT).parse()),
+    "unread": by_client(unread),
+    "with options": by_client(lambda client: client.with_options(timeout=60).chat.completions.create(**CHAT)),
+    "responses": responses,
+    "streamed responses": by_client(lambda client: list(client.responses.create(**RESPONSES, stream=True))),
+    "without tools": by_client(
+        lambda client: client.chat.completions.create(model="m", messages=CHAT["messages"])
+    ),
+    "async": by_async_client(lambda client: client.chat.completions.create(**CHAT)),
+    "async streamed": by_async_client(events_of_a_stream),
+    "langchain": lambda server, **settings: chat_of(server, **settings).invoke([HumanMessage("Hi")]),
+    "langchain streamed": langchain_streamed,
+    "langchain async": lambda server, **settings: asyncio.run(
+        chat_of(server, **settings).ainvoke([HumanMessage("Hi")])
+    ),
+    "langchain responses": langchain_responses,
+    "drafts": drafts,
+}
+EACH_WAY = pytest.mark.parametrize("send", WAYS.values(), ids=WAYS)
 
 
-@pytest.mark.parametrize("send", WAYS)
-def test_every_request_carries_its_priority(send: Callable[..., None]) -> None:
+@EACH_WAY
+def test_every_request_carries_its_priority(send: Send) -> None:
     with recording_server() as server:
         for value in (PROACTIVE, REACTIVE):
             with priority(value):
@@ -162,9 +143,9 @@ def test_every_request_carries_its_priority(send: Callable[..., None]) -> None:
         assert server.sent == [10, 0]
 
 
-@pytest.mark.parametrize("send", WAYS)
+@EACH_WAY
 def test_nothing_is_sent_to_an_endpoint_that_is_not_known_or_without_a_priority(
-    send: Callable[..., None],
+    send: Send,
 ) -> None:
     with recording_server() as server:
         with priority(PROACTIVE):
@@ -178,12 +159,9 @@ def test_nothing_is_sent_to_an_endpoint_that_is_not_known_or_without_a_priority(
 
 def received_in(dialect: Dialect | str, value: Priority | None, send: Any = whole) -> Received:
     """What arrives of one request of a run in this dialect."""
-    with recording_server() as server, run_scope("Ada's mail"):
-        if value is None:
-            send(server, dialect=dialect)
-        else:
-            with priority(value):
-                send(server, dialect=dialect)
+    given = nullcontext() if value is None else priority(value)
+    with recording_server() as server, run_scope("Ada's mail"), given:
+        send(server, dialect=dialect)
         return server.received[0]
 
 
@@ -251,7 +229,7 @@ def test_requests_sent_ahead_are_of_the_same_session(use_async: bool) -> None:
 
         server.refuse = hold_the_first
         chat = chat_of(server, [ToolCall("look", {"q": "a"})], dialect="dynamo", config=config)
-        tools = [speculable(tool("look")(plain_look))]
+        tools = [speculable(tool("look")(look_plainly))]
         agent = create_agent(chat, tools, checkpointer=InMemorySaver())
         asked: Any = {"messages": [HumanMessage("Hi")]}
         thread: Any = {"configurable": {"thread_id": "Ada"}}
@@ -327,19 +305,17 @@ def test_an_endpoint_is_recognised_by_its_first_answer(
 
 @pytest.mark.parametrize(("owner", "value"), [("vllm", 10), ("sglang", -100), ("agentrt", 10), ("x", None)])
 def test_an_endpoint_is_recognised_by_the_owner_of_its_models(owner: str, value: int | None) -> None:
-    with recording_server(owned_by=owner) as server:
-        with client_of(server) as client, priority(PROACTIVE):
+    with recording_server(owned_by=owner) as server, priority(PROACTIVE):
+        with client_of(server) as client:
             assert list(client.models.list())
             client.chat.completions.create(**CHAT)
-        assert server.sent == [value]
 
         async def main() -> None:
             async with aclient_of(server) as client:
                 assert [model async for model in client.models.list()]
                 await client.chat.completions.create(**CHAT)
 
-        with priority(PROACTIVE):
-            asyncio.run(main())
+        asyncio.run(main())
         assert server.sent == [value, value]
 
 
@@ -369,8 +345,8 @@ def refuse_priority(received: Received) -> tuple[int, str] | None:
     return None
 
 
-@pytest.mark.parametrize("send", WAYS)
-def test_a_refused_priority_is_left_out(send: Callable[..., None], caplog: pytest.LogCaptureFixture) -> None:
+@EACH_WAY
+def test_a_refused_priority_is_left_out(send: Send, caplog: pytest.LogCaptureFixture) -> None:
     with recording_server(refuse=refuse_priority) as server, priority(PROACTIVE):
         send(server, dialect="vllm")
         assert server.sent == [10, None]
@@ -421,9 +397,8 @@ def calls_until_answered(body: dict[str, Any]) -> list[tuple[str, str, str]]:
 def test_a_request_sent_ahead_has_the_priority_of_its_turn(value: Priority, sent: int) -> None:
     config = SpeculationConfig(turn_ahead=TurnAhead(depth=1))
     with recording_server(calls=calls_until_answered) as server:
-        plain = openai.OpenAI(base_url=server.url, api_key="none", max_retries=0)
         predictor = ScriptedSpeculator([ToolCall("look", {"q": "a"})])
-        client = speculate(plain, predictor, tools=[look], config=config, dialect="vllm")
+        client = speculate(server.client(), predictor, tools=[look], config=config, dialect="vllm")
         messages = list(CHAT["messages"])
         with client, priority(value):
             for _ in range(2):
@@ -440,9 +415,8 @@ def test_a_request_sent_ahead_has_the_priority_of_its_turn(value: Priority, sent
 def test_drafts_have_the_priority_of_the_main_request() -> None:
     with recording_server(calls=calls_until_answered) as main, recording_server() as small:
         predictor = EndpointSpeculator("s", base_url=small.url, api_key="none", dialect="vllm")
-        plain = openai.OpenAI(base_url=main.url, api_key="none", max_retries=0)
         main.refuse = lambda _: until(lambda: bool(small.received))
-        with speculate(plain, predictor, tools=[look], dialect="sglang") as client:
+        with speculate(main.client(), predictor, tools=[look], dialect="sglang") as client:
             for value in (PROACTIVE, REACTIVE):
                 small.received.clear()
                 with priority(value):

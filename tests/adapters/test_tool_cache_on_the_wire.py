@@ -1,77 +1,145 @@
-"""What an endpoint with the tool cache of SpecTools §4.1 receives, with and without the capability."""
+"""What an endpoint with the tool cache of SpecTools §4.1 receives, and what it refuses.
+
+Refusals are in the report with the reason, and no matter to the turn.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
+import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import SimpleNamespace
 from typing import Any
 
-import openai
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
-from langchain_openai import ChatOpenAI
 
-from agentrt import ToolCall, speculable
+from agentrt import SpeculationReport, ToolCall, speculable
 from agentrt.adapters import langchain
 from agentrt.adapters.langchain.chat_model.answers import AnswerFormat, ChunkConverter
+from agentrt.adapters.langchain.chat_model.runtime_answers import _submitter
 from agentrt.adapters.langchain.messages import openai_messages
-from agentrt.adapters.openai import speculate
+from agentrt.adapters.openai import arun_tool, report_of, run_tool, speculate
 from agentrt.adapters.openai.tool_cache import CAPABILITY
 from agentrt.calls import CallFinished, CallStarted, TextDelta
+from agentrt.errors import InvalidRequestError
+from agentrt.reports import SpeculationEvent, SubmissionRefused
 from agentrt.runtime import CallAnswered
 from agentrt.testing import ScriptedSpeculator
+from agentrt.toolcache import FinishedCall
 from tests.adapters.openai.doubles import TOOLS
-from tests.adapters.recording_server import RecordingServer, recording_server
-from tests.patience import until
+from tests.adapters.recording_server import Received, RecordingServer, recording_server
+from tests.patience import PATIENCE_S, until
+
+pytestmark = pytest.mark.usefixtures("prediction_is_free")
 
 CHAT: Any = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": TOOLS, "stream": True}
 DRAFT = ToolCall("look", {"q": "a"})
+MADE = ("look", '{"q": "a"}', "call_1")
 
 
-@speculable(ttl=5)
-def look(q: str) -> dict[str, str]:
-    return {"found": q}
+class Refusals:
+    """Keeps the refusals, and says when there is one."""
+
+    def __init__(self) -> None:
+        self.events: list[SubmissionRefused] = []
+        self.came = threading.Event()
+
+    def on_event(self, event: SpeculationEvent) -> None:
+        if isinstance(event, SubmissionRefused):
+            self.events.append(event)
+            self.came.set()
 
 
-@speculable(ttl=5)
-@tool("look")
-def look_tool(q: str) -> str:
-    """Look."""
-    return '{"found": "a"}'
+Result = tuple[Any, SpeculationReport]
 
 
-def sync_client(server: RecordingServer, tool_cache: Any) -> None:
-    plain = openai.OpenAI(base_url=server.url, api_key="none", max_retries=0)
-    with speculate(plain, ScriptedSpeculator([DRAFT]), tools=[look], tool_cache=tool_cache) as client:
-        assert list(client.chat.completions.create(**CHAT))
+class Asking:
+    """A tool, its draft, and a request; ``refused`` says that the refusal of its result is awaited."""
+
+    def __init__(self, tool_cache: Any, output: Any = "found", *, refused: bool = False) -> None:
+        self.tool_cache = tool_cache
+        self.output = output
+        self.refusals = Refusals()
+        self._refused = refused
+
+    def options(self) -> dict[str, Any]:
+        """Return the options of every ``speculate``."""
+        return {"tool_cache": self.tool_cache, "observers": [self.refusals]}
+
+    def settle(self) -> None:
+        """Wait for the refusal, if there is one."""
+        assert not self._refused or self.refusals.came.wait(PATIENCE_S)
 
 
-def async_client(server: RecordingServer, tool_cache: Any) -> None:
-    async def main() -> None:
-        plain = openai.AsyncOpenAI(base_url=server.url, api_key="none", max_retries=0)
-        predictor = ScriptedSpeculator([DRAFT])
-        async with speculate(plain, predictor, tools=[look], tool_cache=tool_cache) as client:
-            assert [chunk async for chunk in await client.chat.completions.create(**CHAT)]
+def sync_client(server: RecordingServer, asking: Asking) -> Result:
+    @speculable(ttl=5)
+    def look(q: str) -> Any:
+        return asking.output
 
-    asyncio.run(main())
+    drafts = ScriptedSpeculator([DRAFT])
+    with speculate(server.client(), drafts, tools=[look], **asking.options()) as client:
+        chunks = list(client.chat.completions.create(**CHAT))
+        asking.settle()
+        return run_tool(client, call_in(chunks)), report_of(client)
 
 
-def chat_openai(server: RecordingServer, tool_cache: Any) -> None:
-    plain = ChatOpenAI(base_url=server.url, api_key="none", model="m", max_retries=0)  # type: ignore[arg-type]
-    chat = langchain.speculate(plain, ScriptedSpeculator([DRAFT]), tool_cache=tool_cache)
-    assert list(chat.bind_tools([look_tool]).stream([HumanMessage("Hi")]))
+def async_client(server: RecordingServer, asking: Asking) -> Result:
+    @speculable(ttl=5)
+    async def look(q: str) -> Any:
+        return asking.output
+
+    async def main() -> Result:
+        drafts = ScriptedSpeculator([DRAFT])
+        unhandled: list[Any] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: unhandled.append(context))
+        async with speculate(server.async_client(), drafts, tools=[look], **asking.options()) as client:
+            chunks = [chunk async for chunk in await client.chat.completions.create(**CHAT)]
+            await asyncio.to_thread(asking.settle)
+            assert unhandled == []
+            return await arun_tool(client, call_in(chunks)), report_of(client)
+
+    return asyncio.run(main())
+
+
+def chat_openai(server: RecordingServer, asking: Asking) -> Result:
+    @speculable(ttl=5)
+    @tool("look")
+    def look(q: str) -> Any:
+        """Look."""
+        return asking.output
+
+    chat = langchain.speculate(server.chat(), ScriptedSpeculator([DRAFT]), **asking.options())
+    first, *rest = chat.bind_tools([look]).stream([HumanMessage("Hi")])
+    asking.settle()
+    (call,) = functools.reduce(lambda one, other: one + other, rest, first).tool_calls
+    return look.invoke(call).content, langchain.report_of(chat)
+
+
+def call_in(chunks: list[Any]) -> Any:
+    """The call of a streamed answer that has one."""
+    first, *rest = [call for chunk in chunks for call in chunk.choices[0].delta.tool_calls or ()]
+    first.function.arguments = "".join(call.function.arguments for call in (first, *rest))
+    return first
 
 
 CLIENTS = [sync_client, async_client, chat_openai]
+FOUND = {"found": "a"}
+
+
+def serving(**settings: Any) -> AbstractContextManager[RecordingServer]:
+    """A server that calls ``look``, and goes on with its answer once it has a tool output."""
+    return recording_server(holds_streams=True, calls=lambda body: [MADE], **settings)
 
 
 @pytest.mark.parametrize("ask", CLIENTS)
-def test_a_listed_capability_gets_entries_for_one_call_each(ask: Callable[..., None]) -> None:
-    with recording_server(holds_streams=True, capabilities=[CAPABILITY]) as server:
-        ask(server, True)
+def test_a_listed_capability_gets_entries_for_one_call_each(ask: Callable[..., Result]) -> None:
+    with serving(capabilities=[CAPABILITY]) as server:
+        ask(server, Asking(True, FOUND))
         (output,) = server.outputs
     assert output.path == "/v1/cache-tool-output/x"
     (entry,) = output.body
@@ -82,10 +150,10 @@ def test_a_listed_capability_gets_entries_for_one_call_each(ask: Callable[..., N
 
 @pytest.mark.parametrize("ask", CLIENTS)
 def test_a_forced_endpoint_gets_the_papers_fields_and_is_not_asked_for_its_models(
-    ask: Callable[..., None],
+    ask: Callable[..., Result],
 ) -> None:
-    with recording_server(holds_streams=True) as server:
-        ask(server, "force")
+    with serving() as server:
+        ask(server, Asking("force", FOUND))
         (output,) = server.outputs
     (entry,) = output.body
     assert entry.keys() == {"name", "params", "output", "keep_alive"}
@@ -94,9 +162,67 @@ def test_a_forced_endpoint_gets_the_papers_fields_and_is_not_asked_for_its_model
 
 
 def test_without_force_an_endpoint_that_lists_nothing_gets_nothing() -> None:
-    with recording_server() as server:
-        sync_client(server, True)
+    with recording_server(calls=lambda body: [MADE]) as server:
+        sync_client(server, Asking(True))
         assert server.outputs == []
+
+
+def refusing(status: int) -> AbstractContextManager[RecordingServer]:
+    """A server that refuses every tool output, and goes on with its answer once it has one."""
+    submitted = threading.Event()
+
+    def refuse(received: Received) -> tuple[int, str] | None:
+        if "cache-tool-output" not in received.path:
+            return None
+        submitted.set()
+        return status, "the text of the error"
+
+    return serving(capabilities=[CAPABILITY], refuse=refuse, submitted=submitted)
+
+
+@pytest.mark.parametrize("tool_cache", [True, "force"])
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (404, "NotFoundError 404"),
+        (413, "APIStatusError 413"),
+        (503, "InternalServerError 503"),
+        (0, "APIConnectionError"),
+    ],
+)
+@pytest.mark.parametrize("ask", CLIENTS)
+def test_a_refusal_is_in_the_report_and_the_call_claims_its_speculation(
+    ask: Callable[..., Result], status: int, reason: str, tool_cache: Any
+) -> None:
+    asking = Asking(tool_cache, refused=True)
+    with refusing(status) as server:
+        result, report = ask(server, asking)
+    assert result == "found"
+    assert (report.total.claims, report.total.misses) == (1, 0)
+    assert asking.refusals.events == [SubmissionRefused(1, "look", reason)]
+    assert report.tools["look"].refused_submissions == report.total.refused_submissions == 1
+    assert report.refusals == {reason: 1}
+    assert report.turns[0].problems == (f"the engine's tool cache refused a result of look: {reason}",)
+    assert "the text of the error" not in report.model_dump_json() + str(report)
+
+
+@pytest.mark.parametrize("ask", CLIENTS)
+def test_a_result_that_cannot_be_sent_is_reported(ask: Callable[..., Result]) -> None:
+    """A lone surrogate has no UTF-8."""
+    asking = Asking("force", "\ud800", refused=True)
+    with serving(submitted=asking.refusals.came) as server:
+        result, report = ask(server, asking)
+        assert server.outputs == []
+    assert result == "\ud800"
+    assert report.total.claims == 1
+    assert report.refusals == {"UnicodeEncodeError": 1}
+
+
+def test_accepted_results_are_no_refusals() -> None:
+    with serving() as server:
+        _, report = sync_client(server, Asking("force"))
+        assert len(server.outputs) == 1
+    assert (report.total.refused_submissions, report.refusals) == (0, {})
 
 
 def test_a_forced_endpoint_that_refuses_thrice_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
@@ -106,10 +232,13 @@ def test_a_forced_endpoint_that_refuses_thrice_is_left_alone(caplog: pytest.LogC
         server.submitted.set()
         return 404, "no such path"
 
+    @speculable(ttl=5)
+    def look(q: str) -> str:
+        return q
+
     with recording_server(holds_streams=True, refuse=refuse) as server:
-        plain = openai.OpenAI(base_url=server.url, api_key="none", max_retries=0)
-        turns = [[DRAFT] for _ in range(5)]
-        with speculate(plain, ScriptedSpeculator(*turns), tools=[look], tool_cache="force") as client:
+        drafts = ScriptedSpeculator(*[[DRAFT]] * 5)
+        with speculate(server.client(), drafts, tools=[look], tool_cache="force") as client:
             for turn in range(5):
                 server.submitted.clear()
                 if turn >= 3:
@@ -125,6 +254,35 @@ def settle(client: Any, refusals: int) -> None:
     """Wait until the submitting thread has read the refusal."""
     cache = client._agentrt_state.tool_cache
     until(lambda: cache._failures == refusals)
+
+
+def test_a_runtime_s_refusal_is_reported() -> None:
+    refused: list[Exception] = []
+    error = InvalidRequestError("tools", "the chat template has no tool turns. Use another model.")
+
+    def put(*arguments: Any, **options: Any) -> bool:
+        raise error
+
+    async def main() -> None:
+        done = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def note(error: Exception) -> None:
+            refused.append(error)
+            loop.call_soon_threadsafe(done.set)
+
+        _submitter(put)(FinishedCall(DRAFT, "found", 1.0, note))
+        await done.wait()
+
+    asyncio.run(main())
+    assert refused == [error]
+
+
+@speculable
+@tool("look")
+def look_tool(q: str) -> str:
+    """Look."""
+    return q
 
 
 def chunk(finish_reason: str | None = None, **delta: Any) -> dict[str, Any]:
@@ -147,8 +305,7 @@ ANSWERED = [
 @pytest.mark.parametrize("streaming", [False, True])
 def test_a_message_with_an_answered_call_has_only_blocks(streaming: bool) -> None:
     with recording_server(events=ANSWERED) as server:
-        plain = ChatOpenAI(base_url=server.url, api_key="none", model="m", max_retries=0, streaming=True)  # type: ignore[arg-type]
-        chat = langchain.speculate(plain, ScriptedSpeculator(), tool_cache="force")
+        chat = langchain.speculate(server.chat(streaming=True), ScriptedSpeculator(), tool_cache="force")
         bound = chat.bind_tools([look_tool])
         message: Any = None
         if streaming:

@@ -56,133 +56,91 @@ def call(given: Any) -> None:
         session.call(given)
 
 
-TABLE: list[tuple[str, type[AgentRTError], Callable[[Any], Any], list[Any]]] = [
-    ("agentrt.SpeculationConfig", ConfigurationError, lambda it: SpeculationConfig(**it), [{"unknown": 1}]),
-    (
-        "agentrt.SpeculationSession",
-        ConfigurationError,
-        lambda it: SpeculationSession(it, P),
-        [look, None, "look", {"look": look}, [print]],
-    ),
-    (
-        "agentrt.SpeculationSession",
-        ConfigurationError,
-        lambda it: SpeculationSession([look], P, observers=it),
-        [3, None, [3], [NotAnObserver()], [type(P)]],
-    ),
-    (
-        "agentrt.SpeculationSession",
-        InvalidRequestError,
-        lambda it: turn(*it),
-        [(None, None), ("hi", []), ([3], []), ([], [look]), ([], ["look"]), ([], {"look": 1})],
-    ),
-    ("agentrt.SpeculationSession", InvalidRequestError, lambda it: ask(it, it), [None, "hi"]),
-    ("agentrt.SpeculationSession", InvalidRequestError, call, [None, {"name": "look"}]),
-    ("agentrt.priority", ConfigurationError, priority, ["proactive", None, 3, look]),
-    ("agentrt.priority", ConfigurationError, priority(Priority.PROACTIVE), [3, None]),
-    ("agentrt.run_scope", ConfigurationError, run_scope, [None, [], ([],)]),
-    ("agentrt.speculable", NotSpeculableError, speculable, [3, "look"]),
-    ("agentrt.speculable", NotSpeculableError, speculable(ttl=3), [3, None]),
-    ("agentrt.speculable", ConfigurationError, lambda it: speculable(**it), [{"unknown": 1}, {"ttl": "x"}]),
-    (
-        "langchain.speculate",
-        ConfigurationError,
-        lambda it: langchain.speculate(it, P),
-        ["gpt", None, FakeListChatModel, CHAT.bind(stop=["x"])],
-    ),
-    ("langchain.speculate", ConfigurationError, lambda it: langchain.speculate(CHAT, it), [3, None, []]),
-    (
-        "langchain.SpeculationMiddleware",
-        ConfigurationError,
-        lambda it: langchain.SpeculationMiddleware(it),
-        [3, None, []],
-    ),
-    (
-        "langchain.speculate",
-        ConfigurationError,
-        lambda it: langchain.speculate(CHAT, P, observers=it),
-        [3, [3]],
-    ),
-    ("langchain.report_of", ConfigurationError, langchain.report_of, [3, CHAT]),
-    (
-        "langchain.allow_speculation",
-        ConfigurationError,
-        langchain.allow_speculation,
-        [3, None, object(), print, int],
-    ),
-    (
-        "langchain.speculable_mcp_tools",
-        ConfigurationError,
-        lambda it: langchain.speculable_mcp_tools(it, trusted=True),
-        [3, None, look, [look], "look"],
-    ),
-    ("langchain.ChatAgentRT", ConfigurationError, lambda it: langchain.ChatAgentRT(runtime=it), [3, "nano"]),
-    ("langchain.init_chat_model", ConfigurationError, langchain.init_chat_model, [3, object()]),
-    (
-        "openai.speculate",
-        ConfigurationError,
-        lambda it: openai_adapter.speculate(it, P, tools=[look]),
-        ["gpt", None, openai.OpenAI],
-    ),
-    (
-        "openai.speculate",
-        ConfigurationError,
-        lambda it: openai_adapter.speculate(CLIENT, P, tools=it),
-        [None, look, "look"],
-    ),
-    ("openai.report_of", ConfigurationError, openai_adapter.report_of, [3, CLIENT]),
-    ("openai.run_tool", ConfigurationError, lambda it: openai_adapter.run_tool(it, it), [3, CLIENT]),
-    (
-        "openai.run_tool",
-        InvalidRequestError,
-        lambda it: openai_adapter.run_tool(FAST, it),
-        [{"id": "1", "function": {"name": "look", "arguments": "{}"}}, None, "look"],
-    ),
-    (
-        "openai.arun_tool",
-        InvalidRequestError,
-        lambda it: asyncio.run(openai_adapter.arun_tool(FAST, it)),
-        [{"id": "1"}, None],
-    ),
-    (
-        "mcp.speculable_tools",
-        ConfigurationError,
-        lambda it: asyncio.run(mcp.speculable_tools(it, trusted=True)),
-        [3, None],
-    ),
-    ("speculators.CodeSpeculator", ConfigurationError, predictors.CodeSpeculator, [[3]]),
-    (
-        "speculators.CodeSpeculator",
-        ConfigurationError,
-        lambda it: predictors.CodeSpeculator(fences=it),
-        [[("", "```")]],
-    ),
-    ("speculators.EndpointSpeculator", ConfigurationError, predictors.EndpointSpeculator, [3, None]),
-    (
-        "speculators.EndpointSpeculator",
-        ConfigurationError,
-        lambda it: predictors.EndpointSpeculator("m", api_key="none", samples=it),
-        ["3", 0],
-    ),
-    ("speculators.EnsembleSpeculator", ConfigurationError, predictors.EnsembleSpeculator, [3, [3], []]),
-    ("speculators.LocalSpeculator", ConfigurationError, predictors.LocalSpeculator, [3, None]),
-    ("speculators.PatternSpeculator", ConfigurationError, predictors.PatternSpeculator, [3]),
-    (
-        "speculators.PatternSpeculator",
-        ConfigurationError,
-        lambda it: predictors.PatternSpeculator(**it),
-        [{"max_drafts": "6"}, {"min_probability": None}],
-    ),
-    (
-        "speculators.StreamSpeculator",
-        ConfigurationError,
-        lambda it: predictors.StreamSpeculator(format=it),
-        [3, "none"],
-    ),
-]
+TABLE: dict[type[AgentRTError], list[tuple[str, Callable[[Any], Any], list[Any]]]] = {
+    ConfigurationError: [
+        ("agentrt.SpeculationConfig", lambda it: SpeculationConfig(**it), [{"unknown": 1}]),
+        (
+            "agentrt.SpeculationSession",
+            lambda it: SpeculationSession(it, P),
+            [look, None, "look", {"look": look}, [print]],
+        ),
+        (
+            "agentrt.SpeculationSession",
+            lambda it: SpeculationSession([look], P, observers=it),
+            [3, None, [3], [NotAnObserver()], [type(P)]],
+        ),
+        ("agentrt.priority", priority, ["proactive", None, 3, look]),
+        ("agentrt.priority", priority(Priority.PROACTIVE), [3, None]),
+        ("agentrt.run_scope", run_scope, [None, [], ([],)]),
+        ("agentrt.speculable", lambda it: speculable(**it), [{"unknown": 1}, {"ttl": "x"}]),
+        (
+            "langchain.speculate",
+            lambda it: langchain.speculate(it, P),
+            ["gpt", None, FakeListChatModel, CHAT.bind(stop=["x"])],
+        ),
+        ("langchain.speculate", lambda it: langchain.speculate(CHAT, it), [3, None, []]),
+        ("langchain.SpeculationMiddleware", lambda it: langchain.SpeculationMiddleware(it), [3, None, []]),
+        ("langchain.speculate", lambda it: langchain.speculate(CHAT, P, observers=it), [3, [3]]),
+        ("langchain.report_of", langchain.report_of, [3, CHAT]),
+        ("langchain.allow_speculation", langchain.allow_speculation, [3, None, object(), print, int]),
+        (
+            "langchain.speculable_mcp_tools",
+            lambda it: langchain.speculable_mcp_tools(it, trusted=True),
+            [3, None, look, [look], "look"],
+        ),
+        ("langchain.ChatAgentRT", lambda it: langchain.ChatAgentRT(runtime=it), [3, "nano"]),
+        ("langchain.init_chat_model", langchain.init_chat_model, [3, object()]),
+        (
+            "openai.speculate",
+            lambda it: openai_adapter.speculate(it, P, tools=[look]),
+            ["gpt", None, openai.OpenAI],
+        ),
+        ("openai.speculate", lambda it: openai_adapter.speculate(CLIENT, P, tools=it), [None, look, "look"]),
+        ("openai.report_of", openai_adapter.report_of, [3, CLIENT]),
+        ("openai.run_tool", lambda it: openai_adapter.run_tool(it, it), [3, CLIENT]),
+        ("mcp.speculable_tools", lambda it: asyncio.run(mcp.speculable_tools(it, trusted=True)), [3, None]),
+        ("speculators.CodeSpeculator", predictors.CodeSpeculator, [[3]]),
+        ("speculators.CodeSpeculator", lambda it: predictors.CodeSpeculator(fences=it), [[("", "```")]]),
+        ("speculators.EndpointSpeculator", predictors.EndpointSpeculator, [3, None]),
+        (
+            "speculators.EndpointSpeculator",
+            lambda it: predictors.EndpointSpeculator("m", api_key="none", samples=it),
+            ["3", 0],
+        ),
+        ("speculators.EnsembleSpeculator", predictors.EnsembleSpeculator, [3, [3], []]),
+        ("speculators.LocalSpeculator", predictors.LocalSpeculator, [3, None]),
+        ("speculators.PatternSpeculator", predictors.PatternSpeculator, [3]),
+        (
+            "speculators.PatternSpeculator",
+            lambda it: predictors.PatternSpeculator(**it),
+            [{"max_drafts": "6"}, {"min_probability": None}],
+        ),
+        ("speculators.StreamSpeculator", lambda it: predictors.StreamSpeculator(format=it), [3, "none"]),
+    ],
+    InvalidRequestError: [
+        (
+            "agentrt.SpeculationSession",
+            lambda it: turn(*it),
+            [(None, None), ("hi", []), ([3], []), ([], [look]), ([], ["look"]), ([], {"look": 1})],
+        ),
+        ("agentrt.SpeculationSession", lambda it: ask(it, it), [None, "hi"]),
+        ("agentrt.SpeculationSession", call, [None, {"name": "look"}]),
+        (
+            "openai.run_tool",
+            lambda it: openai_adapter.run_tool(FAST, it),
+            [{"id": "1", "function": {"name": "look", "arguments": "{}"}}, None, "look"],
+        ),
+        ("openai.arun_tool", lambda it: asyncio.run(openai_adapter.arun_tool(FAST, it)), [{"id": "1"}, None]),
+    ],
+    NotSpeculableError: [
+        ("agentrt.speculable", speculable, [3, "look"]),
+        ("agentrt.speculable", speculable(ttl=3), [3, None]),
+    ],
+}
 CASES = [
     pytest.param(kind, use, given, id=f"{name} {row}.{number}")
-    for row, (name, kind, use, several) in enumerate(TABLE)
+    for kind, uses in TABLE.items()
+    for row, (name, use, several) in enumerate(uses)
     for number, given in enumerate(several)
 ]
 
@@ -226,4 +184,4 @@ def test_every_public_name_is_tried_with_a_wrong_argument() -> None:
         for name in module.__all__
         if callable(getattr(module, name))
     }
-    assert public - UNCHECKED == {name for name, *_ in TABLE}
+    assert public - UNCHECKED == {name for uses in TABLE.values() for name, *_ in uses}

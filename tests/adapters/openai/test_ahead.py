@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
@@ -44,6 +46,20 @@ def oracle(wrong: Sequence[int] = (), draft: float = TIMES.draft) -> Oracle:
     return Oracle(SCRIPT, wrong, delay=draft)
 
 
+@asynccontextmanager
+async def speculating(
+    endpoint: Endpoint,
+    wrong: Sequence[int] = (),
+    config: SpeculationConfig = ON,
+    *,
+    answer: Callable[..., Any] | None = None,
+    max_retries: int = 0,
+) -> AsyncIterator[AsyncOpenAI]:
+    """A client with a request ahead of each turn, which ``endpoint`` answers, or ``answer``."""
+    async with async_client(answer or endpoint.aanswer, max_retries=max_retries) as plain:
+        yield speculate(plain, oracle(wrong), tools=[look_tool(TIMES.tool, [])], config=config)
+
+
 def measure(
     loop: Callable[..., Any], wrong: Sequence[int] = (), config: SpeculationConfig = ON
 ) -> tuple[float, SpeculationReport, Endpoint]:
@@ -55,9 +71,7 @@ def measure(
 
     async def fast() -> tuple[Any, float, SpeculationReport, Endpoint]:
         endpoint = Endpoint(SCRIPT, delay=TIMES.generation)
-        tools = [look_tool(TIMES.tool, [])]
-        async with endpoint.async_client() as plain:
-            client = speculate(plain, oracle(wrong), tools=tools, config=config)
+        async with speculating(endpoint, wrong, config) as client:
             said = await loop(client, arun_tool)
             return said, asyncio.get_running_loop().time(), report_of(client), endpoint
 
@@ -69,17 +83,15 @@ def measure(
 AHEAD_S = TURNS * (TIMES.draft + TIMES.tool) + TIMES.generation
 
 
-@pytest.mark.parametrize("ask", CHAT)
-def test_a_chat_loop_says_the_same_sooner(ask: Callable[..., Any]) -> None:
-    seconds, report, endpoint = measure(lambda client, run: chat_loop(client, ask, run))
-    assert seconds == AHEAD_S
-    assert (report.ahead.kept, report.ahead.wasted) == (TURNS, 0)
-    assert len(endpoint.requests) == TURNS + 1
+LOOPS = [
+    *(functools.partial(chat_loop, ask=ask) for ask in CHAT),
+    *(functools.partial(responses_loop, ask=ask, stateful=False) for ask in RESPONSES),
+]
 
 
-@pytest.mark.parametrize("ask", RESPONSES)
-def test_a_responses_loop_that_sends_its_history_says_the_same_sooner(ask: Callable[..., Any]) -> None:
-    seconds, report, endpoint = measure(lambda client, run: responses_loop(client, ask, run, False))
+@pytest.mark.parametrize("loop", LOOPS, ids=[ask.__name__ for ask in [*CHAT, *RESPONSES]])
+def test_a_loop_that_sends_its_history_says_the_same_sooner(loop: Callable[..., Any]) -> None:
+    seconds, report, endpoint = measure(lambda client, run: loop(client, run=run))
     assert seconds == AHEAD_S
     assert (report.ahead.kept, report.ahead.wasted) == (TURNS, 0)
     assert len(endpoint.requests) == TURNS + 1
@@ -116,8 +128,7 @@ def test_a_wrong_draft_costs_a_request_and_changes_nothing(ask: Callable[..., An
 def test_a_request_that_differs_in_anything_is_made(change: dict[str, Any]) -> None:
     async def main() -> tuple[int, int]:
         endpoint = Endpoint(SCRIPT, delay=TIMES.generation)
-        async with endpoint.async_client() as plain:
-            client = speculate(plain, oracle(), tools=[look_tool(TIMES.tool, [])], config=ON)
+        async with speculating(endpoint) as client:
             history: list[Any] = [HI]
             message = await chat_create(client, history)
             call = message.tool_calls[0]
@@ -146,8 +157,7 @@ def test_an_error_of_a_request_sent_ahead_is_not_raised_and_the_request_is_sent_
         return await endpoint.aanswer(request)
 
     async def main() -> list[Any]:
-        async with async_client(answer, max_retries=5) as plain:
-            client = speculate(plain, oracle(), tools=[look_tool(TIMES.tool, [])], config=ON)
+        async with speculating(endpoint, answer=answer, max_retries=5) as client:
             return await chat_loop(client, chat_create, arun_tool)
 
     assert run_in_virtual_time(main)[-1]["content"] == "done"
@@ -178,8 +188,7 @@ def test_leaving_a_kept_stream_stops_its_request() -> None:
         return await endpoint.aanswer(request)
 
     async def main() -> int:
-        async with async_client(answer) as plain:
-            client = speculate(plain, oracle(), tools=[look_tool(TIMES.tool, [])], config=ON)
+        async with speculating(endpoint, answer=answer) as client:
             message = await chat_streamed(client, [HI])
             call = message.tool_calls[0]
             told = {"role": "tool", "tool_call_id": call.id, "content": await arun_tool(client, call)}
@@ -209,8 +218,7 @@ def test_runs_that_are_named_keep_what_was_made_ahead_for_them() -> None:
 
     async def main() -> int:
         endpoint = Endpoint(SCRIPT, delay=TIMES.generation)
-        async with endpoint.async_client() as plain:
-            client = speculate(plain, oracle(), tools=[look_tool(TIMES.tool, [])], config=ON)
+        async with speculating(endpoint) as client:
             await asyncio.gather(user(client, "ann"), user(client, "bob"))
             return report_of(client).ahead.kept
 

@@ -7,7 +7,9 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from agents import Agent, RunConfig, Runner, RunResult
+import pytest
+from agents import Agent, RunConfig, Runner, RunResult, function_tool
+from agents.models.interface import Model, ModelProvider
 from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
 
 from agentrt import DraftRequest, ToolCall, speculable
@@ -16,6 +18,7 @@ from tests.patience import PATIENCE_S
 
 T = TypeVar("T")
 SILENT = RunConfig(tracing_disabled=True)
+STREAMED = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 
 
 class Runs:
@@ -111,6 +114,48 @@ def compared(run: Callable[[Trial], Coroutine[Any, Any, T]]) -> tuple[T, Trial]:
     assert found == expected
     assert sorted(speculating.runs.made) == sorted(plain.runs.made)
     return found, speculating
+
+
+class ByUser:
+    """Drafts the call that the user's words name."""
+
+    name = "by user"
+
+    def __init__(self, call: Callable[[str], ToolCall]) -> None:
+        self._call = call
+
+    async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
+        if request.messages[-1]["role"] == "user":
+            yield self._call(request.messages[-1]["content"])
+
+
+class Provider(ModelProvider):
+    """Has these models, by their names."""
+
+    def __init__(self, **models: Model) -> None:
+        self._models = models
+
+    def get_model(self, model_name: str | None) -> Model:
+        return self._models[model_name or ""]
+
+
+def look_tool(runs: Runs, *, is_async: bool = True, **options: Any) -> Any:
+    """Return the tool ``look`` of a function, which notes its runs; the options are those of the SDK."""
+
+    def look(q: str) -> str:
+        """Look something up."""
+        return runs.note(q)
+
+    async def alook(q: str) -> str:
+        """Look something up."""
+        return runs.note(q)
+
+    return function_tool(alook if is_async else look, name_override="look", **options)
+
+
+def declared_look(runs: Runs, *, before_approval: bool = False, **options: Any) -> Any:
+    """Return :func:`look_tool`, declared speculable."""
+    return speculable(before_approval=before_approval)(look_tool(runs, **options))
 
 
 def look(q: str) -> ToolCall:

@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pytest
 
 pytest.importorskip("agents", reason="needs the extra openai-agents")
 
-from agents import ModelSettings, RunHooks, Runner, SQLiteSession, function_tool
+from agents import (
+    ModelSettings,
+    RunConfig,
+    RunHooks,
+    Runner,
+    SQLiteSession,
+    TracingProcessor,
+    custom_span,
+    function_tool,
+    get_current_span,
+    set_trace_processors,
+)
+from agents.models.interface import Model
 from agents.testing import ScriptedModel
+from agents.tracing import get_trace_provider
 
 from agentrt import SpeculationConfig, ToolCall, run_scope, speculable
 from agentrt.adapters.openai_agents import report_of, speculate
@@ -21,13 +34,17 @@ from agentrt.errors import ConfigurationError
 from agentrt.speculators import StreamSpeculator
 from tests.adapters.openai_agents.doubles import (
     SILENT,
+    STREAMED,
+    ByUser,
     Drafts,
     Runs,
     Trial,
     agent,
     calling,
     compared,
+    declared_look,
     look,
+    look_tool,
     model,
     outputs,
     run,
@@ -36,22 +53,9 @@ from tests.adapters.openai_agents.doubles import (
 )
 from tests.patience import PATIENCE_S
 
-pytestmark = pytest.mark.usefixtures("prediction_is_free")
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("prediction_is_free")]
 
-STREAMED = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 KINDS = pytest.mark.parametrize("is_async", [False, True], ids=["function", "coroutine"])
-
-
-def look_tool(runs: Runs, *, is_async: bool = False, **options: Any) -> Any:
-    def look(q: str, limit: int = 3) -> str:
-        """Look something up."""
-        return runs.note(q)
-
-    async def alook(q: str, limit: int = 3) -> str:
-        """Look something up."""
-        return runs.note(q)
-
-    return function_tool(alook if is_async else look, name_override="look", **options)
 
 
 @STREAMED
@@ -89,7 +93,7 @@ def test_run_sync() -> None:
     runs = Runs()
     chat = speculate(model(calling(look("a"), after=runs.until("a")), saying()), Drafts([look("a")]))
 
-    result = Runner.run_sync(agent(chat, speculable(look_tool(runs))), "hi", run_config=SILENT)
+    result = Runner.run_sync(agent(chat, declared_look(runs)), "hi", run_config=SILENT)
 
     assert outputs(result) == ["found a"]
     assert runs.made == ["a"]
@@ -103,12 +107,21 @@ def test_parallel_calls_of_one_answer(streamed: bool) -> None:
     step = calling(look("b"), look("c"), look("a"), after=runs.until("a", "b", "x"))
     chat = speculate(model(step, saying()), drafts)
 
-    result = asyncio.run(run(agent(chat, speculable(look_tool(runs))), streamed=streamed))
+    result = asyncio.run(run(agent(chat, declared_look(runs)), streamed=streamed))
 
     assert outputs(result) == ["found b", "found c", "found a"]
     assert sorted(runs.made) == ["a", "b", "c", "x"]
     total = report_of(chat).total
     assert (total.claims, total.misses, total.wasted) == (2, 1, 1)
+
+
+def look_with_limit(runs: Runs) -> Any:
+    @speculable
+    @function_tool(strict_mode=False)
+    def look(q: str, limit: int = 3) -> str:
+        return runs.note(q)
+
+    return look
 
 
 @pytest.mark.parametrize(
@@ -127,10 +140,9 @@ def test_parallel_calls_of_one_answer(streamed: bool) -> None:
 def test_one_call_is_claimed(settings: Any, draft: ToolCall, streamed: bool, scope: str | None) -> None:
     runs = Runs()
     chat = speculate(model(calling(look("a"), after=runs.until("a")), saying()), Drafts([draft]))
-    tool = speculable(look_tool(runs, strict_mode=False))
 
     with nullcontext() if scope is None else run_scope(scope):
-        result = asyncio.run(run(agent(chat, tool, **settings), streamed=streamed))
+        result = asyncio.run(run(agent(chat, look_with_limit(runs), **settings), streamed=streamed))
 
     assert result.final_output == ("found a" if "tool_use_behavior" in settings else "done")
     assert runs.made == ["a"]
@@ -143,7 +155,7 @@ def test_predictors_get_the_request_as_chat_messages_and_function_tools() -> Non
     chat = speculate(model(calling(look("a")), saying(after=drafts.until_asked)), drafts)
 
     helper = agent(model(), name="helper")
-    asyncio.run(run(agent(chat, speculable(look_tool(runs)), instructions="Look.", handoffs=[helper])))
+    asyncio.run(run(agent(chat, look_with_limit(runs), instructions="Look.", handoffs=[helper])))
 
     last = drafts.requests[1]
     assert [message["role"] for message in last.messages] == ["system", "user", "assistant", "tool"]
@@ -169,7 +181,7 @@ def test_a_call_starts_as_soon_as_it_is_complete_in_the_stream() -> None:
 
     chat = speculate(Slow([calling(look("a"), look("b")), saying()]), StreamSpeculator())
 
-    asyncio.run(run(agent(chat, speculable(look_tool(runs))), streamed=True))
+    asyncio.run(run(agent(chat, declared_look(runs)), streamed=True))
 
     assert sorted(runs.made) == ["a", "b"]
     assert report_of(chat).total.claims == 2
@@ -191,7 +203,7 @@ def test_hooks_are_called_once_for_each_call(streamed: bool) -> None:
     step = calling(ToolCall("look", {"q": "a"}, "call_a"), after=runs.until("a", "x"))
     chat = speculate(model(step, saying()), Drafts([look("a"), look("x")]))
 
-    asyncio.run(run(agent(chat, speculable(look_tool(runs))), streamed=streamed, hooks=hooks))
+    asyncio.run(run(agent(chat, declared_look(runs)), streamed=streamed, hooks=hooks))
 
     assert hooks.seen == ["start look call_a", "end look found a"]
 
@@ -225,7 +237,7 @@ def test_without_the_run_and_its_context_the_id_tells_the_call(
         model(calling(look("a")), calling(look("b"), after=runs.until("b")), saying()),
         Drafts([], [look("b")]),
     )
-    limited = agent(chat, speculable(look_tool(runs)), model_settings=ModelSettings(timeout=60.0))
+    limited = agent(chat, declared_look(runs), model_settings=ModelSettings(timeout=60.0))
 
     asyncio.run(run(limited, streamed=streamed))
 
@@ -234,37 +246,91 @@ def test_without_the_run_and_its_context_the_id_tells_the_call(
 
 
 @STREAMED
-def test_runs_at_one_time_claim_their_own_although_the_ids_are_equal(streamed: bool) -> None:
+async def test_runs_at_one_time_claim_their_own_although_the_ids_are_equal(streamed: bool) -> None:
     runs = Runs()
-    tool = speculable(look_tool(runs))
+    tool = declared_look(runs)
 
-    class Mirror:
-        """Drafts the call that the user's words name."""
-
-        name = "mirror"
-
-        async def drafts(self, request: Any) -> Any:
-            if request.messages[-1]["role"] == "user":
-                yield look(request.messages[-1]["content"])
-
-    async def main() -> None:
-        names = [str(number) for number in range(8)]
-        until_all = runs.until(*names)  # all answers come when all tools have been run
-        predictor = Mirror()
-        chats = {
-            name: speculate(
-                model(calling(ToolCall("look", {"q": name}, "call_0"), after=until_all), saying()), predictor
-            )
-            for name in names
-        }
-        results = await asyncio.gather(
-            *(run(agent(chats[name], tool), streamed=streamed, input=name) for name in names)
+    names = [str(number) for number in range(8)]
+    until_all = runs.until(*names)  # all answers come when all tools have been run
+    predictor = ByUser(look)
+    chats = {
+        name: speculate(
+            model(calling(ToolCall("look", {"q": name}, "call_0"), after=until_all), saying()), predictor
         )
-        assert [outputs(result) for result in results] == [[f"found {name}"] for name in names]
-        assert sum(report_of(chat).total.claims for chat in chats.values()) == len(names)
-
-    asyncio.run(main())
+        for name in names
+    }
+    results = await asyncio.gather(
+        *(run(agent(chats[name], tool), streamed=streamed, input=name) for name in names)
+    )
+    assert [outputs(result) for result in results] == [[f"found {name}"] for name in names]
+    assert sum(report_of(chat).total.claims for chat in chats.values()) == len(names)
     assert len(runs.made) == 8
+
+
+class Spans(TracingProcessor):
+    """Notes the spans that end, in order."""
+
+    def __init__(self) -> None:
+        self.spans: list[str] = []
+
+    def on_span_end(self, span: Any) -> None:
+        exported = span.span_data.export()
+        self.spans.append(f"{exported['type']} {exported.get('name')} {exported.get('output')}")
+
+    def on_span_start(self, span: Any) -> None: ...
+    def on_trace_start(self, trace: Any) -> None: ...
+    def on_trace_end(self, trace: Any) -> None: ...
+    def shutdown(self) -> None: ...
+    def force_flush(self) -> None: ...
+
+
+@contextmanager
+def recording() -> Iterator[Spans]:
+    provider: Any = get_trace_provider()
+    before = provider._multi_processor._processors
+    recorder = Spans()
+    set_trace_processors([recorder])
+    try:
+        yield recorder
+    finally:
+        set_trace_processors(list(before))
+
+
+@STREAMED
+def test_spans(streamed: bool, caplog: pytest.LogCaptureFixture) -> None:
+    around: list[str] = []
+
+    async def spans(speculates: bool) -> list[str]:
+        runs = Runs()
+        around.clear()
+
+        @function_tool(name_override="look")
+        async def find(q: str) -> str:
+            span = get_current_span()
+            around.append("none" if span is None else span.span_data.type)
+            with custom_span("inside"):
+                return runs.note(q)
+
+        after = runs.until("a", "x") if speculates else None
+        chat: Model = model(calling(look("a"), look("b"), after=after), saying())
+        tool: Any = find
+        if speculates:
+            chat, tool = speculate(chat, Drafts([look("a"), look("x")])), speculable(tool)
+        with recording() as recorder:
+            await run(agent(chat, tool), streamed=streamed, run_config=RunConfig())
+        return recorder.spans
+
+    plain = asyncio.run(spans(speculates=False))
+    assert around == ["function", "function"]
+    speculative = asyncio.run(spans(speculates=True))
+    assert sorted(around) == ["function", "none", "none"]
+
+    # The spans that the function makes are those of the call that ran it.
+    assert plain.count("custom inside None") == 2
+    assert speculative.count("custom inside None") == 1
+    calls = [span for span in plain if span.startswith("function")]
+    assert sorted(calls) == sorted(span for span in speculative if span.startswith("function"))
+    assert "No active trace" not in caplog.text
 
 
 def test_an_error_of_the_model_drops_its_speculations() -> None:
@@ -277,13 +343,13 @@ def test_an_error_of_the_model_drops_its_speculations() -> None:
     chat = speculate(model(calling(look("a"), after=fail)), Drafts([look("a")]))
 
     with pytest.raises(RuntimeError, match="the endpoint is down"):
-        asyncio.run(run(agent(chat, speculable(look_tool(runs)))))
+        asyncio.run(run(agent(chat, declared_look(runs))))
 
     assert report_of(chat).total.wasted == 1
 
 
 @STREAMED
-def test_a_cancelled_run_leaves_nothing_running(streamed: bool) -> None:
+async def test_a_cancelled_run_leaves_nothing_running(streamed: bool) -> None:
     started, stopped = asyncio.Event(), asyncio.Event()
 
     @speculable
@@ -301,15 +367,12 @@ def test_a_cancelled_run_leaves_nothing_running(streamed: bool) -> None:
 
     chat = speculate(model(saying(after=forever)), Drafts([ToolCall("look", {"q": "a"})]))
 
-    async def main() -> None:
-        task = asyncio.create_task(run(agent(chat, look), streamed=streamed))
-        await started.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await asyncio.wait_for(stopped.wait(), PATIENCE_S)
-
-    asyncio.run(main())
+    task = asyncio.create_task(run(agent(chat, look), streamed=streamed))
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await asyncio.wait_for(stopped.wait(), PATIENCE_S)
     assert report_of(chat).total.wasted == 1
 
 

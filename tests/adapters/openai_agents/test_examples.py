@@ -24,14 +24,16 @@ from agents import (
     input_guardrail,
     trace,
 )
-from agents.models.interface import Model, ModelProvider
 from pydantic import BaseModel
 
 from agentrt import ToolCall, speculable
 from agentrt.adapters.openai_agents import report_of, speculate
 from tests.adapters.openai_agents.doubles import (
     SILENT,
+    STREAMED,
+    ByUser,
     Drafts,
+    Provider,
     Runs,
     Trial,
     after,
@@ -44,9 +46,7 @@ from tests.adapters.openai_agents.doubles import (
     transcript,
 )
 
-pytestmark = pytest.mark.usefixtures("prediction_is_free")
-
-STREAMED = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("prediction_is_free")]
 
 
 class Weather(BaseModel):
@@ -208,23 +208,13 @@ def test_a_call_beside_an_agent_that_is_a_tool(streamed: bool) -> None:
     get_weather = speculable(weather_tool(runs))
 
     ask = ToolCall("ask_traveller", {"input": "Rome?"}, "1")
-    models = {
-        "outer": model(calling(ask, weather("Oslo"), after=runs.until("Oslo")), saying("Go.")),
-        "inner": model(calling(weather("Rome"), after=runs.until("Rome")), saying("sun")),
-    }
-
-    class Provider(ModelProvider):
-        def get_model(self, model_name: str | None) -> Model:
-            return models[model_name or ""]
-
-    class Predictor:
-        name = "by user"
-
-        async def drafts(self, request: Any) -> Any:
-            if request.messages[-1]["role"] == "user":
-                yield weather(request.messages[-1]["content"].strip("?"))
-
-    provider = speculate(Provider(), Predictor())
+    provider = speculate(
+        Provider(
+            outer=model(calling(ask, weather("Oslo"), after=runs.until("Oslo")), saying("Go.")),
+            inner=model(calling(weather("Rome"), after=runs.until("Rome")), saying("sun")),
+        ),
+        ByUser(lambda words: weather(words.strip("?"))),
+    )
     config = RunConfig(
         model_provider=provider,
         tracing_disabled=True,
@@ -249,19 +239,7 @@ def test_parallelization() -> None:
     cities = ["Oslo", "Rome", "Bern"]
     states = {city: model(calling(weather(city), after=runs.until(*cities)), saying(city)) for city in cities}
 
-    class Provider(ModelProvider):
-        """Has a model for each city."""
-
-        def get_model(self, model_name: str | None) -> Model:
-            return states[model_name or ""]
-
-    class Predictor:
-        name = "by user"
-
-        async def drafts(self, request: Any) -> Any:
-            yield weather(request.messages[-1]["content"])
-
-    provider = speculate(Provider(), Predictor())
+    provider = speculate(Provider(**states), ByUser(weather))
 
     async def main() -> list[str]:
         config = RunConfig(model_provider=provider, tracing_disabled=True)
@@ -280,7 +258,7 @@ def test_parallelization() -> None:
 
 
 @STREAMED
-def test_an_input_guardrail_that_is_an_agent(streamed: bool) -> None:
+async def test_an_input_guardrail_that_is_an_agent(streamed: bool) -> None:
     """Another agent decides whether the input is a student's homework."""
 
     runs = Runs()
@@ -299,11 +277,8 @@ def test_an_input_guardrail_that_is_an_agent(streamed: bool) -> None:
         name="tutor", model=chat, tools=[speculable(weather_tool(runs))], input_guardrails=[no_homework]
     )
 
-    async def main() -> None:
-        with pytest.raises(InputGuardrailTripwireTriggered):
-            await run(tutor, streamed=streamed, input="Solve x + 5 = 7.")
-
-    asyncio.run(main())
+    with pytest.raises(InputGuardrailTripwireTriggered):
+        await run(tutor, streamed=streamed, input="Solve x + 5 = 7.")
     assert runs.made == []
 
 

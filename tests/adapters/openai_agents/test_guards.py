@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -23,15 +24,18 @@ from agents import (
     tool_output_guardrail,
 )
 
-from agentrt import ToolCall, run_scope, speculable
+from agentrt import run_scope, speculable
 from agentrt.adapters.openai_agents import report_of, speculate
 from tests.adapters.openai_agents.doubles import (
+    STREAMED,
     Drafts,
     Runs,
     after,
     agent,
     calling,
+    declared_look,
     look,
+    look_tool,
     model,
     outputs,
     run,
@@ -39,19 +43,7 @@ from tests.adapters.openai_agents.doubles import (
     settled,
 )
 
-pytestmark = pytest.mark.usefixtures("prediction_is_free")
-
-STREAMED = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-
-
-def look_tool(runs: Runs, *, before_approval: bool = False, **options: Any) -> Any:
-    @speculable(before_approval=before_approval)
-    @function_tool(**options)
-    async def look(q: str) -> str:
-        """Look something up."""
-        return runs.note(q)
-
-    return look
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("prediction_is_free")]
 
 
 @tool_input_guardrail
@@ -67,10 +59,36 @@ async def sometimes(context: Any, arguments: dict[str, Any], call_id: str) -> bo
     return "secret" in arguments["q"]
 
 
-def speculating(runs: Runs, q: str, *, waits: bool = False) -> Any:
-    """Return a model that calls ``look``, which is drafted long before, and then says that it is done."""
-    until = runs.until(q) if waits else settled
-    return speculate(model(calling(look(q), after=until), saying()), Drafts([look(q)]))
+class Guarded:
+    """An agent that calls ``look``, which is drafted long before or ``waits`` for its run, and then is done.
+
+    ``settings`` are those of the agent, the options those of the tool.
+    """
+
+    def __init__(self, q: str, *, waits: bool = False, settings: Any = None, **options: Any) -> None:
+        self.runs = Runs()
+        until = self.runs.until(q) if waits else settled
+        self.chat: Any = speculate(model(calling(look(q), after=until), saying()), Drafts([look(q)]))
+        self.agent = agent(self.chat, declared_look(self.runs, **options), **settings or {})
+
+    async def decided(self, approved: bool, *, before: Sequence[str], streamed: bool = False) -> Any:
+        """Run until a person has to decide, with these runs of the tool, and go on after the decision."""
+        paused = await run(self.agent, streamed=streamed)
+        assert self.runs.made == before
+        assert outputs(paused) == []
+        state = paused.to_state()
+        (interruption,) = paused.interruptions
+        state.approve(interruption) if approved else state.reject(interruption)
+        return await run(self.agent, streamed=streamed, input=state)
+
+    @property
+    def claims(self) -> int:
+        return report_of(self.chat).total.claims
+
+    @property
+    def refusals(self) -> str:
+        """Why drafts were refused, or predictors not run."""
+        return refusals(self.chat)
 
 
 def refusals(chat: Any) -> str:
@@ -78,11 +96,11 @@ def refusals(chat: Any) -> str:
     return "; ".join(problem for turn in report_of(chat).turns for problem in turn.problems)
 
 
-def test_what_nothing_stands_before_has_run_when_the_loop_has_settled() -> None:
+async def test_what_nothing_stands_before_has_run_when_the_loop_has_settled() -> None:
     runs = Runs()
     chat = speculate(model(saying(after=settled)), Drafts([look("a")]))
 
-    asyncio.run(run(agent(chat, look_tool(runs))))
+    await run(agent(chat, declared_look(runs)))
 
     assert runs.made == ["a"]
 
@@ -90,98 +108,60 @@ def test_what_nothing_stands_before_has_run_when_the_loop_has_settled() -> None:
 @STREAMED
 @pytest.mark.parametrize("approval", [True, sometimes], ids=["always", "sometimes"])
 @pytest.mark.parametrize("approved", [True, False], ids=["approved", "rejected"])
-def test_a_tool_that_needs_an_approval_waits_for_it(streamed: bool, approval: Any, approved: bool) -> None:
-    runs = Runs()
-    chat = speculating(runs, "secret")
-    helper = agent(chat, look_tool(runs, needs_approval=approval))
+async def test_a_tool_that_needs_an_approval_waits_for_it(
+    streamed: bool, approval: Any, approved: bool
+) -> None:
+    guarded = Guarded("secret", needs_approval=approval)
 
-    async def main() -> Any:
-        paused = await run(helper, streamed=streamed)
-        assert runs.made == []
-        (interruption,) = paused.interruptions
-        state = paused.to_state()
-        state.approve(interruption) if approved else state.reject(interruption)
-        return await run(helper, streamed=streamed, input=state)
+    result = await guarded.decided(approved, before=[], streamed=streamed)
 
-    result = asyncio.run(main())
-
-    assert runs.made == (["secret"] if approved else [])
+    assert guarded.runs.made == (["secret"] if approved else [])
     assert result.final_output == "done"
-    assert "a person may have to approve its call" in refusals(chat)
-    assert report_of(chat).total.claims == 0
+    assert "a person may have to approve its call" in guarded.refusals
+    assert guarded.claims == 0
 
 
-def test_an_approval_by_arguments_that_lets_the_call_pass_is_no_speculation_either() -> None:
-    runs = Runs()
-    chat = speculating(runs, "harmless")
+async def test_an_approval_by_arguments_that_lets_the_call_pass_is_no_speculation_either() -> None:
+    guarded = Guarded("harmless", needs_approval=sometimes)
 
-    result = asyncio.run(run(agent(chat, look_tool(runs, needs_approval=sometimes))))
-
-    assert outputs(result) == ["found harmless"]
-    assert runs.made == ["harmless"]
-    assert report_of(chat).total.claims == 0
+    assert outputs(await run(guarded.agent)) == ["found harmless"]
+    assert guarded.runs.made == ["harmless"]
+    assert guarded.claims == 0
 
 
 @pytest.mark.parametrize("approved", [True, False], ids=["approved", "rejected"])
-def test_before_approval_runs_the_tool_and_keeps_its_result(approved: bool) -> None:
-    runs = Runs()
-    chat = speculating(runs, "secret", waits=True)
-    helper = agent(chat, look_tool(runs, needs_approval=True, before_approval=True))
+@pytest.mark.parametrize("scope", [None, "user 7"])
+async def test_before_approval_runs_the_tool_and_keeps_its_result(approved: bool, scope: str | None) -> None:
+    """In a scope of the user's own, the run that goes on claims it."""
+    guarded = Guarded("secret", waits=True, needs_approval=True, before_approval=True)
 
-    async def main() -> Any:
-        paused = await run(helper)
-        assert runs.made == ["secret"]
-        assert outputs(paused) == []
-        state = paused.to_state()
-        (interruption,) = paused.interruptions
-        state.approve(interruption) if approved else state.reject(interruption)
-        return await run(helper, input=state)
-
-    result = asyncio.run(main())
+    with nullcontext() if scope is None else run_scope(scope):
+        result = await guarded.decided(approved, before=["secret"])
 
     assert (outputs(result) == ["found secret"]) is approved
-
-
-def test_a_run_that_goes_on_after_an_approval_claims_in_a_scope_of_the_users_own() -> None:
-    runs = Runs()
-    chat = speculating(runs, "secret", waits=True)
-    helper = agent(chat, look_tool(runs, needs_approval=True, before_approval=True))
-
-    async def main() -> Any:
-        with run_scope("user 7"):
-            state = (await run(helper)).to_state()
-            (interruption,) = state.get_interruptions()
-            state.approve(interruption)
-            return await run(helper, input=state)
-
-    assert outputs(asyncio.run(main())) == ["found secret"]
-    assert runs.made == ["secret"]
-    assert report_of(chat).total.claims == 1
+    if scope is not None:
+        assert guarded.runs.made == ["secret"]
+        assert guarded.claims == approved
 
 
 @STREAMED
-def test_a_guardrail_of_the_tool_comes_first(streamed: bool) -> None:
-    runs = Runs()
-    chat = speculating(runs, "secret")
+async def test_a_guardrail_of_the_tool_comes_first(streamed: bool) -> None:
+    guarded = Guarded("secret", tool_input_guardrails=[no_secrets])
 
-    result = asyncio.run(
-        run(agent(chat, look_tool(runs, tool_input_guardrails=[no_secrets])), streamed=streamed)
-    )
-
-    assert outputs(result) == ["not that"]
-    assert runs.made == []
-    assert "its input guardrails have to let the call pass" in refusals(chat)
+    assert outputs(await run(guarded.agent, streamed=streamed)) == ["not that"]
+    assert guarded.runs.made == []
+    assert "its input guardrails have to let the call pass" in guarded.refusals
 
 
-def test_calls_that_a_guardrail_answers_do_not_count_against_the_tool() -> None:
+async def test_calls_that_a_guardrail_answers_do_not_count_against_the_tool() -> None:
     """The tool may run before the guardrail, which lets calls pass at first and then rejects some."""
     runs = Runs()
     words = ["a", "b", "c", "d", "e", "f", "secret 1", "secret 2"]
     steps = [calling(look(q), after=runs.until(q)) for q in words]
     chat = speculate(model(*steps, saying()), Drafts(*[[look(q)] for q in words]))
-    tool = look_tool(runs, tool_input_guardrails=[no_secrets], before_approval=True)
+    tool = declared_look(runs, tool_input_guardrails=[no_secrets], before_approval=True)
 
-    result = asyncio.run(run(agent(chat, tool)))
+    result = await run(agent(chat, tool))
 
     assert outputs(result) == [*(f"found {q}" for q in "abcdef"), "not that", "not that"]
     found = report_of(chat).tools["look"]
@@ -189,7 +169,7 @@ def test_calls_that_a_guardrail_answers_do_not_count_against_the_tool() -> None:
 
 
 @STREAMED
-def test_a_guardrail_of_the_output_judges_the_claimed_result_once(streamed: bool) -> None:
+async def test_a_guardrail_of_the_output_judges_the_claimed_result_once(streamed: bool) -> None:
     judged: list[str] = []
 
     @tool_output_guardrail
@@ -197,23 +177,21 @@ def test_a_guardrail_of_the_output_judges_the_claimed_result_once(streamed: bool
         judged.append(str(data.output))
         return ToolGuardrailFunctionOutput.reject_content("too long")
 
-    runs = Runs()
-    chat = speculating(runs, "a", waits=True)
+    guarded = Guarded("a", waits=True, tool_output_guardrails=[short])
 
-    result = asyncio.run(run(agent(chat, look_tool(runs, tool_output_guardrails=[short])), streamed=streamed))
-
-    assert outputs(result) == ["too long"]
+    assert outputs(await run(guarded.agent, streamed=streamed)) == ["too long"]
     assert judged == ["found a"]
-    assert runs.made == ["a"]
-    assert report_of(chat).total.claims == 1
+    assert guarded.runs.made == ["a"]
+    assert guarded.claims == 1
 
 
-def guardrail(trips: bool, *, in_parallel: bool, until: Callable[[], Any]) -> InputGuardrail[Any]:
-    """Return a guardrail of the input that decides once ``until`` has come."""
+def guardrail(trips: bool, *, in_parallel: bool, decided: asyncio.Event | None = None) -> InputGuardrail[Any]:
+    """Return a guardrail of the input that sets ``decided``."""
 
     @input_guardrail(run_in_parallel=in_parallel)
     async def decide(context: Any, agent: Any, input: Any) -> GuardrailFunctionOutput:
-        await until()
+        if decided is not None:
+            decided.set()
         return GuardrailFunctionOutput(output_info=None, tripwire_triggered=trips)
 
     return decide
@@ -221,73 +199,51 @@ def guardrail(trips: bool, *, in_parallel: bool, until: Callable[[], Any]) -> In
 
 @STREAMED
 @pytest.mark.parametrize("in_parallel", [True, False], ids=["parallel", "blocking"])
-def test_nothing_runs_for_an_input_that_a_guardrail_rejects(streamed: bool, in_parallel: bool) -> None:
+async def test_nothing_runs_for_an_input_that_a_guardrail_rejects(streamed: bool, in_parallel: bool) -> None:
     runs = Runs()
-    drafted = asyncio.Event()
-
-    class Predictor:
-        name = "predictor"
-
-        async def drafts(self, request: Any) -> Any:
-            yield look("a")
-            drafted.set()
-
+    drafts = Drafts([look("a")])
     decided = asyncio.Event()
-
-    async def until() -> None:
-        decided.set()
-
-    chat = speculate(model(calling(look("a"), after=after(decided))), Predictor())
+    chat = speculate(model(calling(look("a"), after=after(decided))), drafts)
     guarded = agent(
         chat,
-        look_tool(runs),
-        input_guardrails=[guardrail(True, in_parallel=in_parallel, until=until)],
+        declared_look(runs),
+        input_guardrails=[guardrail(True, in_parallel=in_parallel, decided=decided)],
     )
 
-    async def main() -> None:
-        with pytest.raises(InputGuardrailTripwireTriggered):
-            await run(guarded, streamed=streamed)
-
-    asyncio.run(main())
+    with pytest.raises(InputGuardrailTripwireTriggered):
+        await run(guarded, streamed=streamed)
     assert runs.made == []
-    assert not drafted.is_set()  # the user's words do not reach a predictor either
+    assert drafts.requests == {}  # the user's words do not reach a predictor either
 
 
 @STREAMED
-def test_after_the_first_turn_the_input_is_approved(streamed: bool) -> None:
+async def test_after_the_first_turn_the_input_is_approved(streamed: bool) -> None:
     runs = Runs()
     decided = asyncio.Event()
 
-    async def until() -> None:
-        decided.set()
-
     steps = calling(look("a"), after=decided.wait), calling(look("b"), after=runs.until("b")), saying()
     chat = speculate(model(*steps), Drafts([], [look("b")]))
-    guarded = agent(chat, look_tool(runs), input_guardrails=[guardrail(False, in_parallel=True, until=until)])
+    guarded = agent(
+        chat, declared_look(runs), input_guardrails=[guardrail(False, in_parallel=True, decided=decided)]
+    )
 
-    asyncio.run(run(guarded, streamed=streamed))
+    await run(guarded, streamed=streamed)
 
     assert runs.made == ["a", "b"]
     assert report_of(chat).total.claims == 1
     assert "an input guardrail of the agent decides" in refusals(chat)
 
 
-def test_a_blocking_guardrail_has_decided_before_the_first_turn() -> None:
-    runs = Runs()
+async def test_a_blocking_guardrail_has_decided_before_the_first_turn() -> None:
+    settings = {"input_guardrails": [guardrail(False, in_parallel=False)]}
+    guarded = Guarded("a", waits=True, settings=settings)
 
-    async def until() -> None: ...
+    await run(guarded.agent)
 
-    chat = speculating(runs, "a", waits=True)
-    guarded = agent(
-        chat, look_tool(runs), input_guardrails=[guardrail(False, in_parallel=False, until=until)]
-    )
-
-    asyncio.run(run(guarded))
-
-    assert report_of(chat).total.claims == 1
+    assert guarded.claims == 1
 
 
-def test_an_sdk_that_does_not_show_its_runs_gets_no_speculation_in_first_turns(
+async def test_an_sdk_that_does_not_show_its_runs_gets_no_speculation_in_first_turns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("agentrt.adapters.openai_agents.runs._run_variable", lambda: None)
@@ -295,14 +251,14 @@ def test_an_sdk_that_does_not_show_its_runs_gets_no_speculation_in_first_turns(
     steps = calling(look("a")), calling(look("b"), after=runs.until("b")), saying()
     chat = speculate(model(*steps), Drafts([], [look("b")]))
 
-    asyncio.run(run(agent(chat, look_tool(runs))))
+    await run(agent(chat, declared_look(runs)))
 
     assert report_of(chat).total.claims == 1  # by the context of the model request
     assert "does not show the input guardrails" in refusals(chat)
 
 
 @pytest.mark.parametrize("choice", ["none", "other", "transfer_to_helper"])
-def test_a_tool_that_the_request_does_not_offer_is_not_run(choice: str) -> None:
+async def test_a_tool_that_the_request_does_not_offer_is_not_run(choice: str) -> None:
     @function_tool
     def other(q: str) -> str:
         return q
@@ -311,15 +267,15 @@ def test_a_tool_that_the_request_does_not_offer_is_not_run(choice: str) -> None:
     helper = agent(model(saying()), name="helper")
     chat = speculate(model(saying(after=settled)), Drafts([look("a")]))
     forced = agent(
-        chat, look_tool(runs), other, handoffs=[helper], model_settings=ModelSettings(tool_choice=choice)
+        chat, declared_look(runs), other, handoffs=[helper], model_settings=ModelSettings(tool_choice=choice)
     )
 
-    asyncio.run(run(forced))
+    await run(forced)
 
     assert runs.made == []
 
 
-def test_a_disabled_tool_is_not_run() -> None:
+async def test_a_disabled_tool_is_not_run() -> None:
     runs = Runs()
 
     @function_tool
@@ -334,43 +290,29 @@ def test_a_disabled_tool_is_not_run() -> None:
         drafts = Drafts([look("a")])
         until = runs.until("a") if allowed else drafts.until_decided
         chat = speculate(model(saying(after=until)), drafts)
-        tools = look_tool(runs, is_enabled=enabled), speculable(other)
+        tools = declared_look(runs, is_enabled=enabled), speculable(other)
         await run(agent(chat, *tools), context=allowed)
         return list(runs.made)
 
-    assert asyncio.run(made(allowed=True)) == ["a"]
-    assert asyncio.run(made(allowed=False)) == []
+    assert await made(allowed=True) == ["a"]
+    assert await made(allowed=False) == []
 
 
-def test_the_guard_of_the_tool_itself() -> None:
+async def test_the_guard_of_the_tool_itself() -> None:
     runs = Runs()
 
-    @speculable(guard=lambda arguments: arguments["q"] != "secret")
-    @function_tool
-    def look(q: str) -> str:
-        return runs.note(q)
+    guarded = speculable(guard=lambda arguments: arguments["q"] != "secret")(look_tool(runs))
+    chat = speculate(model(saying(after=runs.until("a"))), Drafts([look("secret"), look("a")]))
 
-    drafts = [ToolCall("look", {"q": "secret"}), ToolCall("look", {"q": "a"})]
-    chat = speculate(model(saying(after=runs.until("a"))), Drafts(drafts))
-
-    asyncio.run(run(agent(chat, look)))
+    await run(agent(chat, guarded))
 
     assert runs.made == ["a"]
 
 
-def test_guardrails_of_the_run_config_that_block_come_first() -> None:
-    runs = Runs()
+async def test_guardrails_of_the_run_config_that_block_come_first() -> None:
+    guarded = Guarded("a")
+    config = RunConfig(tracing_disabled=True, input_guardrails=[guardrail(True, in_parallel=False)])
 
-    async def until() -> None: ...
-
-    chat = speculating(runs, "a")
-    config = RunConfig(
-        tracing_disabled=True, input_guardrails=[guardrail(True, in_parallel=False, until=until)]
-    )
-
-    async def main() -> None:
-        with pytest.raises(InputGuardrailTripwireTriggered):
-            await run(agent(chat, look_tool(runs)), run_config=config)
-
-    asyncio.run(main())
-    assert runs.made == []
+    with pytest.raises(InputGuardrailTripwireTriggered):
+        await run(guarded.agent, run_config=config)
+    assert guarded.runs.made == []

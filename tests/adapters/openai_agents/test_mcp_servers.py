@@ -122,19 +122,20 @@ def test_an_error_of_the_server_is_that_of_the_real_call() -> None:
 
 
 @pytest.mark.parametrize(
-    "settings",
+    ("of_server", "of_agent"),
     [
-        {"require_approval": "always"},
-        {"require_approval": {"find_note": "always"}},
-        {"tool_meta_resolver": lambda context: {"user": 7}},
+        ({"require_approval": "always"}, {}),
+        ({"require_approval": {"find_note": "always"}}, {}),
+        ({"tool_meta_resolver": lambda context: {"user": 7}}, {}),
+        ({}, {"mcp_config": {"include_server_in_tool_names": True}}),
     ],
-    ids=["approval", "approval of the tool", "metadata"],
+    ids=["approval", "approval of the tool", "metadata", "name with the server's"],
 )
-def test_tools_that_belong_to_the_real_call_are_not_run(settings: dict[str, Any]) -> None:
+def test_tools_that_belong_to_the_real_call_are_not_run(of_server: Any, of_agent: Any) -> None:
     runs = Runs()
     drafts = Drafts([find("a"), ToolCall("tagged_note", {"q": "a"})])
 
-    asyncio.run(use(Notes(runs, **settings), saying(after=settled), drafts=drafts))
+    asyncio.run(use(Notes(runs, **of_server), saying(after=settled), drafts=drafts, **of_agent))
 
     assert runs.made == []
 
@@ -150,16 +151,6 @@ def test_a_call_with_metadata_is_made() -> None:
     asyncio.run(use(server, calling(find("a"), after=after), saying(), drafts=Drafts([find("a")])))
 
     assert runs.made == ["find_note a", "find_note a"]
-
-
-def test_a_tool_under_the_name_of_its_server_is_not_run() -> None:
-    runs = Runs()
-    config: Any = {"include_server_in_tool_names": True}
-    drafts = Drafts([find("a")])
-
-    asyncio.run(use(Notes(runs), saying(after=settled), drafts=drafts, mcp_config=config))
-
-    assert runs.made == []
 
 
 def test_the_server_stays_the_same_one() -> None:

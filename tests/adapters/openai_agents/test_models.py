@@ -10,6 +10,8 @@ import pytest
 
 pytest.importorskip("agents", reason="needs the extra openai-agents")
 
+from collections.abc import Callable, Iterator
+
 from agents import (
     Agent,
     ModelResponse,
@@ -22,36 +24,47 @@ from agents import (
     Runner,
     function_tool,
 )
-from agents.models.interface import Model, ModelProvider
+from agents.models.interface import Model
 from agents.testing import ScriptedModel
 from agents.usage import Usage
+from openai import AsyncOpenAI
 from openai.types.responses import ResponseCreatedEvent
 
 from agentrt import ToolCall, speculable
 from agentrt.adapters.openai_agents import report_of, speculate
+from agentrt.runtime import LocalRuntime
+from agentrt.runtime.serving.server import ServerConfig, create_app
 from agentrt.testing import run_in_virtual_time
 from tests.adapters.openai.doubles import Endpoint, Script
 from tests.adapters.openai_agents.doubles import (
+    STREAMED,
     Drafts,
+    Provider,
     Runs,
+    agent,
     calling,
+    declared_look,
     look,
+    look_tool,
     model,
     outputs,
     run,
     saying,
     transcript,
 )
+from tests.runtime.serving.http.serving import listening
 
-pytestmark = pytest.mark.usefixtures("prediction_is_free", "no_thread_at_the_first_request")
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.usefixtures("prediction_is_free", "no_thread_at_the_first_request"),
+]
 
-STREAMED = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 APIS = pytest.mark.parametrize("kind", [OpenAIChatCompletionsModel, OpenAIResponsesModel])
 SCRIPT: Script = [[("look", {"q": "a"})], [("look", {"q": "b"}), ("look", {"q": "c"})]]
 DRAFTS = [look("a")], [look("b"), look("x")]
 
 
-def look_tool(runs: Runs) -> Any:
+def slow_look(runs: Runs) -> Any:
     @function_tool
     async def look(q: str) -> str:
         """Look something up."""
@@ -68,13 +81,13 @@ def test_an_endpoint_gets_the_same_requests(kind: Any, streamed: bool) -> None:
         runs, endpoint = Runs(), Endpoint(SCRIPT, delay=1)
         async with endpoint.async_client() as client:
             chat: Model = kind(model="m", openai_client=client)
-            tool = look_tool(runs)
+            tool = slow_look(runs)
             if speculates:
                 chat, tool = speculate(chat, Drafts(*DRAFTS)), speculable(tool)
             assert type(chat).__name__ == kind.__name__
             assert isinstance(chat, kind)
             began = asyncio.get_running_loop().time()
-            result = await run(agent_of(chat, tool), streamed=streamed)
+            result = await run(agent(chat, tool), streamed=streamed)
             took = asyncio.get_running_loop().time() - began
         total = report_of(chat).total if speculates else None
         return transcript(result), endpoint.requests, sorted({*runs.made} - {"x"}), took, total
@@ -88,10 +101,6 @@ def test_an_endpoint_gets_the_same_requests(kind: Any, streamed: bool) -> None:
     assert speculative_s == pytest.approx(4)  # c was not drafted
 
 
-def agent_of(chat: Any, *tools: Any) -> Agent[Any]:
-    return Agent(name="agent", model=chat, tools=list(tools))
-
-
 @STREAMED
 def test_a_conversation_that_the_server_keeps(streamed: bool) -> None:
     """With ``auto_previous_response_id`` a request has only the new items; predictors get all of them."""
@@ -101,7 +110,7 @@ def test_a_conversation_that_the_server_keeps(streamed: bool) -> None:
         async with endpoint.async_client() as client:
             chat = speculate(OpenAIResponsesModel("m", client), drafts)
             result = await run(
-                agent_of(chat, speculable(look_tool(runs))), streamed=streamed, auto_previous_response_id=True
+                agent(chat, speculable(slow_look(runs))), streamed=streamed, auto_previous_response_id=True
             )
         assert outputs(result) == ["found a", "found b", "found c"]
         assert [len(request["input"]) for request in endpoint.requests] == [1, 1, 2]
@@ -118,8 +127,8 @@ def test_a_provider_of_models_by_name() -> None:
             plain = OpenAIProvider(openai_client=client, use_responses=False)
             provider = speculate(plain, Drafts(*DRAFTS))
             config = RunConfig(model_provider=provider, tracing_disabled=True)
-            agent = agent_of("any-name", speculable(look_tool(runs)))
-            result = await Runner.run(agent, "hi", run_config=config)
+            named = agent("any-name", speculable(slow_look(runs)))
+            result = await Runner.run(named, "hi", run_config=config)
         assert outputs(result) == ["found a", "found b", "found c"]
         assert report_of(provider).total.claims == 2
         assert isinstance(provider, OpenAIProvider)
@@ -140,11 +149,7 @@ def test_the_default_provider() -> None:
 def test_a_model_that_speculates_by_itself_keeps_its_own_predictors() -> None:
     own = speculate(model(saying()), Drafts())
 
-    class Provider(ModelProvider):
-        def get_model(self, model_name: str | None) -> Model:
-            return own
-
-    assert speculate(Provider(), Drafts()).get_model("any") is own
+    assert speculate(Provider(any=own), Drafts()).get_model("any") is own
 
 
 def test_a_request_without_speculable_tools_is_sent_unchanged() -> None:
@@ -152,14 +157,14 @@ def test_a_request_without_speculable_tools_is_sent_unchanged() -> None:
         runs, drafts, endpoint = Runs(), Drafts(*DRAFTS), Endpoint(SCRIPT)
         async with endpoint.async_client() as client:
             chat = speculate(OpenAIChatCompletionsModel("m", client), drafts)
-            await run(agent_of(chat, look_tool(runs)))
+            await run(agent(chat, slow_look(runs)))
         assert drafts.requests == {}
         assert report_of(chat).turns == ()
 
     run_in_virtual_time(main)
 
 
-def test_answers_that_cannot_be_read_stay_as_they_are(caplog: pytest.LogCaptureFixture) -> None:
+async def test_answers_that_cannot_be_read_stay_as_they_are(caplog: pytest.LogCaptureFixture) -> None:
     odd: Any = object()
 
     class Odd(Model):
@@ -184,13 +189,10 @@ def test_answers_that_cannot_be_read_stay_as_they_are(caplog: pytest.LogCaptureF
             raise StopAsyncIteration
 
     chat: Any = speculate(Odd(), Drafts())
-    arguments = request(speculable(look_tool(Runs())))
+    arguments = request(declared_look(Runs()))
 
-    async def main() -> None:
-        assert await chat.get_response(**arguments) is odd
-        assert [event async for event in chat.stream_response(**arguments)] == [odd]
-
-    asyncio.run(main())
+    assert await chat.get_response(**arguments) is odd
+    assert [event async for event in chat.stream_response(**arguments)] == [odd]
     assert caplog.text.count("could not be read for its tool calls: AttributeError") == 2
 
 
@@ -212,20 +214,15 @@ def test_a_model_that_is_a_frozen_dataclass() -> None:
 def request(*tools: Any, **changes: Any) -> dict[str, Any]:
     """Return the arguments of a request."""
     return {
-        **{
-            "system_instructions": None,
-            "input": "hi",
-            "tools": list(tools),
-            "model_settings": ModelSettings(),
-        },
-        **{"output_schema": None, "handoffs": [], "tracing": None, "model_settings": ModelSettings()},
+        **{"system_instructions": None, "input": "hi", "tools": list(tools), "output_schema": None},
+        **{"handoffs": [], "tracing": None, "model_settings": ModelSettings()},
         **{"previous_response_id": None, "conversation_id": None, "prompt": None},
         **changes,
     }
 
 
 @pytest.mark.parametrize("declared", [True, False], ids=["speculable", "plain"])
-def test_a_stream_that_is_left_is_closed(declared: bool) -> None:
+async def test_a_stream_that_is_left_is_closed(declared: bool) -> None:
     closed: list[str] = []
 
     class Endless(Model):
@@ -238,15 +235,11 @@ def test_a_stream_that_is_left_is_closed(declared: bool) -> None:
             finally:
                 closed.append("closed")
 
-    async def main() -> None:
-        tool = look_tool(Runs())
-        chat: Any = speculate(Endless(), Drafts())
-        events = chat.stream_response(**request(speculable(tool) if declared else tool))
-        await anext(events)
-        await events.aclose()
-        assert closed == ["closed"]
-
-    asyncio.run(main())
+    chat: Any = speculate(Endless(), Drafts())
+    events = chat.stream_response(**request(declared_look(Runs()) if declared else look_tool(Runs())))
+    await anext(events)
+    await events.aclose()
+    assert closed == ["closed"]
 
 
 def test_a_history_that_the_model_changes_stays_that_of_the_request_for_predictors() -> None:
@@ -263,7 +256,7 @@ def test_a_history_that_the_model_changes_stays_that_of_the_request_for_predicto
     chat: Any = speculate(Greedy(), drafts)
     history = [{"role": "user", "content": "hi"}]
 
-    asyncio.run(chat.get_response(**request(speculable(look_tool(Runs())), input=history)))
+    asyncio.run(chat.get_response(**request(declared_look(Runs()), input=history)))
 
     assert [message["content"] for message in drafts.requests[0].messages] == ["hi"]
 
@@ -280,41 +273,78 @@ def test_calls_that_the_last_event_leaves_out_are_made_and_claimed() -> None:
 
     chat = speculate(Short([calling(look("a"), after=runs.until("a")), saying()]), Drafts([look("a")]))
 
-    result = asyncio.run(run(agent_of(chat, speculable(look_tool(runs))), streamed=True))
+    result = asyncio.run(run(agent(chat, declared_look(runs)), streamed=True))
 
     assert outputs(result) == ["found a"]
     assert report_of(chat).total.claims == 1
 
 
-def test_the_draft_of_another_tool_of_the_same_name_is_not_mixed_up() -> None:
+async def test_the_draft_of_another_tool_of_the_same_name_is_not_mixed_up() -> None:
     """Two agents of one run have different tools of one name: the second's is not run for the first's draft.
 
     In the history the second call is one that was made already, so that it is not drafted.
     """
 
-    async def main() -> None:
-        first, second = Runs(), Runs()
+    first, second = Runs(), Runs()
 
-        def tool_of(runs: Runs) -> Any:
-            @speculable
-            @function_tool
-            async def look(q: str) -> str:
-                return runs.note(q)
+    chat = speculate(
+        model(
+            calling(look("a"), after=first.until("a")),
+            calling(ToolCall("transfer_to_second", {}, "1")),
+            calling(ToolCall("look", {"q": "a"}, "2")),
+            saying(),
+        ),
+        Drafts([look("a")], [], [look("a")]),
+    )
+    other = Agent(name="second", model=chat, tools=[declared_look(second)])
+    await run(Agent(name="first", model=chat, tools=[declared_look(first)], handoffs=[other]))
+    assert (first.made, second.made) == (["a"], ["a"])
+    assert report_of(chat).total.claims == 1
 
-            return look
 
-        chat = speculate(
-            model(
-                calling(look("a"), after=first.until("a")),
-                calling(ToolCall("transfer_to_second", {}, "1")),
-                calling(ToolCall("look", {"q": "a"}, "2")),
-                saying(),
-            ),
-            Drafts([look("a")], [], [look("a")]),
-        )
-        other = Agent(name="second", model=chat, tools=[tool_of(second)])
-        await run(Agent(name="first", model=chat, tools=[tool_of(first)], handoffs=[other]))
-        assert (first.made, second.made) == (["a"], ["a"])
-        assert report_of(chat).total.claims == 1
+# On ``agentrt serve``.
 
-    asyncio.run(main())
+QUESTION = "What is the weather in Ljubljana?"
+GREEDY = ModelSettings(temperature=0, max_tokens=60)
+
+
+@pytest.fixture(scope="module")
+def url(exact_runtime: LocalRuntime) -> Iterator[str]:
+    config = ServerConfig(port=0, drain_s=5)
+    app = create_app(exact_runtime, config)
+    with listening(app, config) as server:
+        yield f"{server.url}/v1"
+
+
+@pytest.mark.socket
+@STREAMED
+@APIS
+def test_an_agent_on_the_local_server(
+    url: str, start_engine: Callable[[], None], kind: Any, streamed: bool
+) -> None:
+    runs = Runs()
+
+    @function_tool
+    async def get_weather(city: str) -> str:
+        """Get the current weather in a city."""
+        runs.note(city)
+        start_engine()
+        return '{"city": "Ljubljana", "degrees": 21, "sky": "clear"}'
+
+    async def main(speculates: bool) -> tuple[list[str], str, int]:
+        runs.made.clear()
+        async with AsyncOpenAI(base_url=url, api_key="none", max_retries=0, timeout=60) as client:
+            chat: Model = kind("nano", client)
+            tool: Any = get_weather
+            if speculates:
+                draft = ToolCall("get_weather", {"city": "Ljubljana"})
+                chat, tool = speculate(chat, Drafts([draft])), speculable(tool)
+            result = await run(agent(chat, tool, model_settings=GREEDY), streamed=streamed, input=QUESTION)
+        assert runs.made == ["Ljubljana"]
+        return outputs(result), result.final_output, report_of(chat).total.claims if speculates else 0
+
+    *speculative, claims = asyncio.run(main(speculates=True))  # the engine waits for the speculation
+    *plain, _ = asyncio.run(main(speculates=False))
+
+    assert speculative == plain
+    assert claims == 1

@@ -29,7 +29,9 @@ from tests.adapters.openai_agents.doubles import (
     Trial,
     agent,
     calling,
+    declared_look,
     look,
+    look_tool,
     model,
     outputs,
     run,
@@ -61,56 +63,56 @@ def test_the_copy_is_the_same_tool_to_the_sdk() -> None:
     assert type(declared.on_invoke_tool).__name__ == type(look.on_invoke_tool).__name__
 
 
-def test_a_tool_with_the_context_of_the_run_is_refused() -> None:
-    @function_tool
-    def wallet(context: RunContextWrapper[Any], currency: str) -> str:
-        return currency
-
-    @function_tool
-    def traced(context: ToolContext[Any]) -> str:
-        return context.tool_call_id
-
-    for tool in (wallet, traced):
-        with pytest.raises(NotSpeculableError, match=f"{tool.name} takes the context of the run.*ordinary"):
-            speculable(tool)
+@function_tool
+def wallet(context: RunContextWrapper[Any], currency: str) -> str:
+    return currency
 
 
-def test_tools_that_are_no_functions_are_refused() -> None:
-    async def invoke(context: Any, arguments: str) -> str:
-        return arguments
-
-    by_hand = FunctionTool(
-        name="by_hand", description="", params_json_schema={}, on_invoke_tool=invoke, strict_json_schema=False
-    )
-    helper = Agent(name="helper").as_tool("ask_helper", "Ask.")
-
-    class Counter:
-        """Count."""
-
-        def __call__(self, n: int) -> int:
-            return n
-
-    for tool in (by_hand, helper, function_tool(Counter())):
-        with pytest.raises(NotSpeculableError, match="is not made by @function_tool of a function"):
-            speculable(tool)
+@function_tool
+def traced(context: ToolContext[Any]) -> str:
+    return context.tool_call_id
 
 
-def test_parameters_that_a_model_cannot_name_are_refused() -> None:
-    @function_tool
-    def add(*numbers: int) -> int:
-        return sum(numbers)
-
-    with pytest.raises(NotSpeculableError, match=r"add takes \*numbers: .*Use named parameters"):
-        speculable(add)
+@function_tool
+def add(*numbers: int) -> int:
+    return sum(numbers)
 
 
-def test_a_tool_with_an_output_schema_is_refused() -> None:
-    @function_tool(output_type=Found, allowed_callers=["direct", "programmatic"])
-    def find(q: str) -> Found:
-        return Found(text=q)
+@function_tool(output_type=Found, allowed_callers=["direct", "programmatic"])
+def find(q: str) -> Found:
+    return Found(text=q)
 
-    with pytest.raises(NotSpeculableError, match="output schema"):
-        speculable(find)
+
+class Counter:
+    """Count."""
+
+    def __call__(self, n: int) -> int:
+        return n
+
+
+async def invoke(context: Any, arguments: str) -> str:
+    return arguments
+
+
+BY_HAND = FunctionTool("by_hand", "", {}, invoke, strict_json_schema=False)
+NO_FUNCTION = "is not made by @function_tool of a function"
+
+
+@pytest.mark.parametrize(
+    ("tool", "reason"),
+    [
+        (wallet, "wallet takes the context of the run.*ordinary"),
+        (traced, "traced takes the context of the run.*ordinary"),
+        (BY_HAND, NO_FUNCTION),
+        (Agent(name="helper").as_tool("ask_helper", "Ask."), NO_FUNCTION),
+        (function_tool(Counter()), NO_FUNCTION),
+        (add, r"add takes \*numbers: .*Use named parameters"),  # a model cannot name them
+        (find, "output schema"),
+    ],
+)
+def test_tools_that_cannot_be_run_speculatively_are_refused(tool: Any, reason: str) -> None:
+    with pytest.raises(NotSpeculableError, match=reason):
+        speculable(tool)
 
 
 def test_a_speculable_function_below_function_tool_is_an_error() -> None:
@@ -183,14 +185,10 @@ def test_a_time_limit_of_the_tool_holds_for_the_real_call() -> None:
 
 def test_bad_arguments_of_the_model_are_answered_as_before() -> None:
     async def main(trial: Trial) -> Any:
-        @function_tool
-        def look(q: str) -> str:
-            return trial.runs.note(q)
-
         wrong = ToolCall("look", {"p": "a"})
-        drafts = [ToolCall("look", {"q": "a"}), wrong]
+        drafts = [look("a"), wrong]
         chat = trial.model(calling(wrong, after=trial.until("a")), saying(), drafts=[drafts])
-        return outputs(await run(agent(chat, trial.tool(look))))
+        return outputs(await run(agent(chat, trial.tool(look_tool(trial.runs)))))
 
     assert asyncio.run(main(Trial(True))) == asyncio.run(main(Trial(False)))
 
@@ -212,16 +210,14 @@ def test_the_function_gets_validated_arguments() -> None:
     assert runs.made == ["2026 2"]
 
 
+@function_tool
+def other() -> None: ...
+
+
 def test_a_copy_claims_and_a_renamed_one_does_not() -> None:
     runs = Runs()
 
-    @speculable
-    @function_tool
-    def look(q: str) -> str:
-        return runs.note(q)
-
-    @function_tool
-    def other() -> None: ...
+    look = declared_look(runs)
 
     async def claims(tool: FunctionTool) -> int:
         runs.made.clear()
@@ -243,17 +239,9 @@ def test_a_copy_claims_and_a_renamed_one_does_not() -> None:
 def test_a_tool_that_is_called_by_a_namespace_is_not_run() -> None:
     runs = Runs()
 
-    @speculable
-    @function_tool
-    def look(q: str) -> str:
-        return runs.note(q)
-
-    @function_tool
-    def other() -> None: ...
-
-    drafts = Drafts([ToolCall("look", {"q": "a"})])
+    drafts = Drafts([look("a")])
     chat = speculate(model(saying(after=drafts.until_decided)), drafts)
-    (named,) = tool_namespace(name="crm", description="Customers.", tools=[look])
+    (named,) = tool_namespace(name="crm", description="Customers.", tools=[declared_look(runs)])
 
     asyncio.run(run(agent(chat, named, speculable(other))))
 

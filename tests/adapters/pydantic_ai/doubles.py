@@ -8,9 +8,11 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
+from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
+from agentrt.adapters.pydantic_ai import SpeculateTools
 from agentrt.calls import ToolCall
 from agentrt.drafts import DraftRequest
 from agentrt.reports.events import DraftRefused, SpeculationEvent
@@ -130,6 +132,60 @@ class Happenings:
         self.note(type(event).__name__)
         if isinstance(event, DraftRefused):
             self.note(f"refused {event.tool}: {event.reason}")
+
+
+LOOKS: Sequence[Answer] = ([("look", {"q": "a"})], "done")
+"""The answers of a model that calls ``look`` once."""
+
+
+class Speculating:
+    """An agent whose model's calls are drafted; it gives an answer once one of ``until`` has happened.
+
+    ``until`` has what each turn waits for, and nothing for the turns after those.
+    """
+
+    def __init__(
+        self,
+        *answers: Answer,
+        until: Sequence[str | Sequence[str]] = ("ran a",),
+        drafts: Any = None,
+        wrong: Sequence[int] = (),
+        tools: Any = ("look",),
+        **options: Any,
+    ) -> None:
+        self.until = until
+        self.happenings = Happenings()
+        self.script = Script(*(answers or LOOKS), before=self._before)
+        self.speculation = SpeculateTools[Any](
+            drafts or Oracle(self.script, wrong), tools=tools, observers=[self.happenings], **options
+        )
+
+    async def _before(self, turn: int) -> None:
+        if turn < len(self.until):
+            awaited = self.until[turn]
+            await self.happenings.until_one_of(*([awaited] if isinstance(awaited, str) else awaited))
+            await settled()
+
+    def agent(self, *tools: Any, capabilities: Sequence[Any] = (), **settings: Any) -> Agent[Any, Any]:
+        """Return the agent with these tools."""
+        return Agent(
+            self.script.model(), tools=tools, capabilities=[self.speculation, *capabilities], **settings
+        )
+
+    async def look(self, q: str) -> str:
+        """Look something up."""
+        self.happenings.note(f"ran {q}")
+        return f"found {q}"
+
+    @property
+    def runs(self) -> list[str]:
+        """What has been looked up."""
+        return [seen.removeprefix("ran ") for seen in self.happenings.seen if seen.startswith("ran ")]
+
+    @property
+    def total(self) -> Any:
+        """The totals of the report."""
+        return self.speculation.report().total
 
 
 def transcript(messages: Sequence[ModelMessage]) -> Any:

@@ -34,6 +34,8 @@ try:
 except ModuleNotFoundError:
     CodeMode = None
 
+pytestmark = pytest.mark.anyio
+
 CODE = """rain = await get_weather(city="Oslo")
 await note_down(text="look")
 after = await get_weather(city="Rome")
@@ -156,21 +158,18 @@ def speculation(seen: Happenings) -> SpeculateTools[Any]:
     return SpeculateTools(CodeSpeculator(), tools=["get_weather"], observers=[seen])
 
 
-def test_calls_in_code_run_while_it_is_written(code_mode: AbstractCapability[Any]) -> None:
-    async def both() -> None:
-        plain, seen = Happenings(), Happenings()
-        expected = await run(plain, [code_mode])
-        speculate = speculation(seen)
+async def test_calls_in_code_run_while_it_is_written(code_mode: AbstractCapability[Any]) -> None:
+    plain, seen = Happenings(), Happenings()
+    expected = await run(plain, [code_mode])
+    speculate = speculation(seen)
 
-        result = await run(seen, [speculate, code_mode], "weather Oslo")
+    result = await run(seen, [speculate, code_mode], "weather Oslo")
 
-        assert transcript(result.all_messages()) == transcript(expected.all_messages())
-        happened = [each for each in seen.seen if each.startswith(("weather", "note"))]
-        assert happened == ["weather Oslo", "note look", "weather Rome"], "one run each, in order"
-        total = speculate.report().total
-        assert (total.claims, total.wasted) == (1, 0)
-
-    asyncio.run(both())
+    assert transcript(result.all_messages()) == transcript(expected.all_messages())
+    happened = [each for each in seen.seen if each.startswith(("weather", "note"))]
+    assert happened == ["weather Oslo", "note look", "weather Rome"], "one run each, in order"
+    total = speculate.report().total
+    assert (total.claims, total.wasted) == (1, 0)
 
 
 def test_a_guard_of_the_code_or_of_its_calls_comes_first(code_mode: AbstractCapability[Any]) -> None:
@@ -192,18 +191,15 @@ def test_a_guard_of_the_code_or_of_its_calls_comes_first(code_mode: AbstractCapa
     asyncio.run(refuses("get_weather"))
 
 
-def test_a_tool_in_code_that_needs_approval_waits(code_mode: AbstractCapability[Any]) -> None:
-    async def refused() -> None:
-        seen = Happenings()
-        speculate = speculation(seen)
-        guarded = ApprovalRequiredToolset(tools(seen), lambda ctx, tool, arguments: False)
+async def test_a_tool_in_code_that_needs_approval_waits(code_mode: AbstractCapability[Any]) -> None:
+    seen = Happenings()
+    speculate = speculation(seen)
+    guarded = ApprovalRequiredToolset(tools(seen), lambda ctx, tool, arguments: False)
 
-        await run(seen, [speculate, code_mode], toolset=guarded)
+    await run(seen, [speculate, code_mode], toolset=guarded)
 
-        assert speculate.report().total.claims == 0
-        assert speculate.report().total.wasted == 0
-
-    asyncio.run(refused())
+    assert speculate.report().total.claims == 0
+    assert speculate.report().total.wasted == 0
 
 
 def test_a_tool_that_code_cannot_call_is_named(code_mode: AbstractCapability[Any]) -> None:

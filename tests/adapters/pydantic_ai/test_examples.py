@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +25,7 @@ from pydantic_ai.messages import ModelMessage
 from agentrt.adapters.pydantic_ai import SpeculateTools
 from tests.adapters.pydantic_ai.doubles import Answer, Oracle, Script, settled, transcript
 
-pytestmark = pytest.mark.usefixtures("prediction_is_free")
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("prediction_is_free")]
 
 
 class Outcome(NamedTuple):
@@ -156,21 +155,6 @@ async def sql_generation(model: Any, capabilities: Sequence[Any]) -> Outcome:
 
         result = await agent.run("Show me the errors.")
         return Outcome(result.output, result.all_messages(), result.usage)
-
-
-# Roulette: a tool that knows the winning square, and the answer is whether the player has won.
-
-
-async def roulette(model: Any, capabilities: Sequence[Any]) -> Outcome:
-    agent = Agent(model, deps_type=int, output_type=bool, capabilities=capabilities)
-
-    @agent.tool
-    async def spin(ctx: RunContext[int], square: int) -> str:
-        """Check whether the square is a winner."""
-        return "winner" if square == ctx.deps else "loser"
-
-    result = await agent.run("Put my money on square eighteen", deps=18)
-    return Outcome(result.output, result.all_messages(), result.usage)
 
 
 # Flights: one agent searches, by a tool that asks another agent to read the web page.
@@ -314,9 +298,6 @@ EXAMPLES = {
         ["columns"],
         1,
     ),
-    "roulette": Example(
-        ([("spin", {"square": 18})], [("final_result", {"response": True})]), roulette, ["spin"], 1
-    ),
     "flights": Example(
         ([("extract_flights", {})], [("final_result", {"number": "BA1", "price": 200})]),
         flights,
@@ -349,24 +330,21 @@ EXAMPLES = {
 
 
 @pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
-def test_the_transcript_is_the_same_with_speculation(example: Example) -> None:
-    async def main() -> None:
-        plain = await example.drive(Script(*example.answers).model(), [])
+async def test_the_transcript_is_the_same_with_speculation(example: Example) -> None:
+    plain = await example.drive(Script(*example.answers).model(), [])
 
-        script = Script(*example.answers)
-        oracle = Oracle(script)
+    script = Script(*example.answers)
+    oracle = Oracle(script)
 
-        async def until_decided(turn: int) -> None:
-            await oracle.decided(turn)
-            await settled()
+    async def until_decided(turn: int) -> None:
+        await oracle.decided(turn)
+        await settled()
 
-        script.before = until_decided
-        speculation = SpeculateTools[Any](oracle, tools=example.tools)
-        speculated = await example.drive(script.model(), [speculation])
+    script.before = until_decided
+    speculation = SpeculateTools[Any](oracle, tools=example.tools)
+    speculated = await example.drive(script.model(), [speculation])
 
-        assert speculated.output == plain.output
-        assert transcript(speculated.messages) == transcript(plain.messages)
-        assert speculated.usage == plain.usage
-        assert speculation.report().total.claims == example.claims, str(speculation.report())
-
-    asyncio.run(main())
+    assert speculated.output == plain.output
+    assert transcript(speculated.messages) == transcript(plain.messages)
+    assert speculated.usage == plain.usage
+    assert speculation.report().total.claims == example.claims, str(speculation.report())

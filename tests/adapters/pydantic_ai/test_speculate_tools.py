@@ -21,12 +21,13 @@ from agentrt.config import TurnAhead
 from agentrt.errors import ConfigurationError
 from agentrt.speculators import StreamSpeculator
 from agentrt.testing import ScriptedSpeculator
-from tests.adapters.pydantic_ai.doubles import Happenings, Oracle, Script, settled, transcript
+from tests.adapters.pydantic_ai.doubles import Oracle, Script, Speculating, transcript
 from tests.patience import PATIENCE_S
 
-pytestmark = pytest.mark.usefixtures("prediction_is_free")
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("prediction_is_free")]
 
 TWO_CALLS = ([("look", {"q": "a"})], [("look", {"q": "b"})], "done")
+DRAFT = ToolCall("look", {"q": "a"})
 Drive = Callable[[Agent[None, str]], Coroutine[Any, Any, Any]]
 
 
@@ -56,55 +57,34 @@ async def iterate(agent: Agent[None, str]) -> Any:
 DRIVES: list[Drive] = [run, run_stream, run_stream_events, iterate]
 
 
-def counted(happenings: Happenings, runs: list[str], *, is_async: bool) -> Callable[..., Any]:
-    loop = asyncio.get_running_loop()
-
-    async def look(q: str) -> str:
-        """Look something up."""
-        runs.append(q)
-        happenings.note(f"ran {q}")
-        return f"found {q}"
-
-    if is_async:
-        return look
-
-    def look_in_thread(q: str) -> str:
-        """Look something up."""
-        runs.append(q)
-        loop.call_soon_threadsafe(happenings.note, f"ran {q}")
-        return f"found {q}"
-
-    look_in_thread.__name__ = "look"
-    return look_in_thread
+def two_calls(**options: Any) -> Speculating:
+    """Return an agent whose model makes each of two calls once its speculation has run."""
+    return Speculating(*TWO_CALLS, until=("ran a", "ran b"), **options)
 
 
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
 @pytest.mark.parametrize("drive", DRIVES)
-def test_each_call_runs_once_and_is_claimed(drive: Drive, is_async: bool) -> None:
-    async def main() -> None:
-        happenings, runs = Happenings(), list[str]()
+async def test_each_call_runs_once_and_is_claimed(drive: Drive, is_async: bool) -> None:
+    loop = asyncio.get_running_loop()
+    trial = two_calls()
 
-        async def until_speculated(turn: int) -> None:
-            if turn < 2:
-                await happenings.until(f"ran {'ab'[turn]}")
+    def look(q: str) -> str:
+        """Look something up."""
+        loop.call_soon_threadsafe(trial.happenings.note, f"ran {q}")
+        return f"found {q}"
 
-        look = counted(happenings, runs, is_async=is_async)
-        plain = await drive(Agent(Script(*TWO_CALLS).model(), tools=[look]))
-        assert runs == ["a", "b"]
-        runs.clear()
-        happenings.seen.clear()
+    tool = trial.look if is_async else look
+    plain = await drive(Agent(Script(*TWO_CALLS).model(), tools=[tool]))
+    assert trial.runs == ["a", "b"]
+    trial.happenings.seen.clear()
 
-        script = Script(*TWO_CALLS, before=until_speculated)
-        speculation = SpeculateTools[None](Oracle(script), tools=["look"])
-        result = await drive(Agent(script.model(), tools=[look], capabilities=[speculation]))
+    result = await drive(trial.agent(tool))
 
-        assert runs == ["a", "b"]
-        assert transcript(result.all_messages()) == transcript(plain.all_messages())
-        assert result.usage == plain.usage
-        total = speculation.report().total
-        assert (total.claims, total.misses, total.wasted) == (2, 0, 0), str(speculation.report())
-
-    asyncio.run(main())
+    assert trial.runs == ["a", "b"]
+    assert transcript(result.all_messages()) == transcript(plain.all_messages())
+    assert result.usage == plain.usage
+    total = trial.total
+    assert (total.claims, total.misses, total.wasted) == (2, 0, 0), str(trial.speculation.report())
 
 
 def look_up(q: str) -> str:
@@ -118,11 +98,10 @@ def test_what_selects_no_tools_is_refused(wrong: Any) -> None:
         SpeculateTools(StreamSpeculator(), tools=wrong)
 
 
-def test_the_name_of_no_tool_is_refused_in_the_run() -> None:
-    async def main(names: list[str], **options: Any) -> None:
+async def test_the_name_of_no_tool_is_refused_in_the_run() -> None:
+    async def ask(names: list[str], **options: Any) -> None:
         speculation = SpeculateTools[None](StreamSpeculator(), tools=names)
-        agent = Agent(Script("done").model(), capabilities=[speculation], **options)
-        await agent.run("go")
+        await Agent(Script("done").model(), capabilities=[speculation], **options).run("go")
 
     async def hidden(context: RunContext[None], definition: ToolDefinition) -> None:
         return None
@@ -130,10 +109,10 @@ def test_the_name_of_no_tool_is_refused_in_the_run() -> None:
     later = Tool(look_up, name="later", prepare=hidden)
     for options in ({"tools": [look_up]}, {"toolsets": [FunctionToolset([look_up])]}, {}):
         with pytest.raises(ConfigurationError, match=r"the agent has no tool 'look_pu'. Name some of"):
-            asyncio.run(main(["look_pu"], **options))
-    asyncio.run(main(["later", "look_up"], tools=[look_up, later]))
-    asyncio.run(main(["a_look_up"], toolsets=[FunctionToolset([look_up]).prefixed("a")]))
-    asyncio.run(main(["look_pu"], toolsets=[lambda context: FunctionToolset([look_up])]))
+            await ask(["look_pu"], **options)
+    await ask(["later", "look_up"], tools=[look_up, later])
+    await ask(["a_look_up"], toolsets=[FunctionToolset([look_up]).prefixed("a")])
+    await ask(["look_pu"], toolsets=[lambda context: FunctionToolset([look_up])])
 
 
 @pytest.fixture
@@ -169,171 +148,104 @@ def test_run_sync() -> None:
     assert speculation.report().total.claims == 1
 
 
-def test_the_capability_may_be_given_to_one_run() -> None:
-    async def main() -> None:
-        happenings, runs = Happenings(), list[str]()
-        script = Script(*TWO_CALLS, before=lambda turn: _until(happenings, turn))
-        agent = Agent(script.model(), tools=[counted(happenings, runs, is_async=True)])
-        speculation = SpeculateTools[None](Oracle(script), tools=["look"])
+async def test_the_capability_may_be_given_to_one_run() -> None:
+    trial = two_calls()
 
-        await agent.run("go", capabilities=[speculation])
+    await Agent(trial.script.model(), tools=[trial.look]).run("go", capabilities=[trial.speculation])
 
-        assert runs == ["a", "b"]
-        assert speculation.report().total.claims == 2
-
-    asyncio.run(main())
-
-
-async def _until(happenings: Happenings, turn: int) -> None:
-    if turn < 2:
-        await happenings.until(f"ran {'ab'[turn]}")
+    assert trial.runs == ["a", "b"]
+    assert trial.total.claims == 2
 
 
 @pytest.mark.parametrize("drive", [run_stream, run_stream_events])
-def test_a_call_starts_when_the_stream_has_its_arguments(drive: Drive) -> None:
-    async def main() -> None:
-        happenings, runs = Happenings(), list[str]()
-        script = Script(*TWO_CALLS, before=lambda turn: _until(happenings, turn))
-        speculation = SpeculateTools[None](StreamSpeculator(), tools=["look"])
-        look = counted(happenings, runs, is_async=True)
+async def test_a_call_starts_when_the_stream_has_its_arguments(drive: Drive) -> None:
+    trial = two_calls(drafts=StreamSpeculator())
 
-        await drive(Agent(script.model(), tools=[look], capabilities=[speculation]))
+    await drive(trial.agent(trial.look))
 
-        assert runs == ["a", "b"]
-        assert speculation.report().total.claims == 2
-
-    asyncio.run(main())
+    assert trial.runs == ["a", "b"]
+    assert trial.total.claims == 2
 
 
-def test_predictors_get_the_history_and_the_tools() -> None:
-    async def main() -> None:
-        script = Script([("look", {"q": "a"})], "done")
-        oracle = Oracle(script)
-        script.before = oracle.decided
-        agent = Agent(
-            script.model(),
-            instructions="Be brief.",
-            tools=[counted(Happenings(), [], is_async=True)],
-            capabilities=[SpeculateTools(oracle, tools=["look"])],
-        )
-        await agent.run("go")
+async def test_predictors_get_the_history_and_the_tools() -> None:
+    trial = Speculating()
+    oracle = Oracle(trial.script)
+    trial.script.before = oracle.decided
+    speculation = SpeculateTools[Any](oracle, tools=["look"])
+    agent = Agent(
+        trial.script.model(), instructions="Be brief.", tools=[trial.look], capabilities=[speculation]
+    )
+    await agent.run("go")
 
-        assert oracle.requests[-1].messages == [
-            {"role": "system", "content": "Be brief."},
-            {"role": "user", "content": "go"},
-            {
-                "role": "assistant",
-                "content": "",
-                "tool_calls": [
-                    {
-                        "id": "call_0_0",
-                        "type": "function",
-                        "function": {"name": "look", "arguments": '{"q":"a"}'},
-                    }
-                ],
-            },
-            {"role": "tool", "tool_call_id": "call_0_0", "content": "found a"},
-        ]
-        ((name, parameters),) = [
-            (tool["function"]["name"], tool["function"]["parameters"]) for tool in oracle.requests[-1].tools
-        ]
-        assert (name, list(parameters["properties"])) == ("look", ["q"])
-
-    asyncio.run(main())
+    call = {"name": "look", "arguments": '{"q":"a"}'}
+    assert oracle.requests[-1].messages == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "go"},
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [{"id": "call_0_0", "type": "function", "function": call}],
+        },
+        {"role": "tool", "tool_call_id": "call_0_0", "content": "found a"},
+    ]
+    (tool,) = oracle.requests[-1].tools
+    assert tool["function"]["name"] == "look"
+    assert list(tool["function"]["parameters"]["properties"]) == ["q"]
 
 
-def test_a_wrong_draft_is_wasted_and_the_tool_runs() -> None:
-    async def main() -> None:
-        happenings, runs = Happenings(), list[str]()
+async def test_a_wrong_draft_is_wasted_and_the_tool_runs() -> None:
+    trial = Speculating(until=["ran wrong"], wrong=[0])
+    result = await trial.agent(trial.look).run("go")
 
-        async def until_speculated(turn: int) -> None:
-            if turn == 0:
-                await happenings.until("ran wrong")
-
-        script = Script([("look", {"q": "a"})], "done", before=until_speculated)
-        speculation = SpeculateTools[None](Oracle(script, wrong=[0]), tools=["look"])
-        look = counted(happenings, runs, is_async=True)
-        result = await Agent(script.model(), tools=[look], capabilities=[speculation]).run("go")
-
-        assert runs == ["wrong", "a"]
-        assert "found a" in str(result.all_messages())
-        total = speculation.report().total
-        assert (total.claims, total.misses, total.wasted) == (0, 1, 1)
-
-    asyncio.run(main())
+    assert trial.runs == ["wrong", "a"]
+    assert "found a" in str(result.all_messages())
+    assert (trial.total.claims, trial.total.misses, trial.total.wasted) == (0, 1, 1)
 
 
-def test_a_running_speculation_ends_with_its_run() -> None:
-    async def main() -> None:
-        happenings = Happenings()
+async def test_a_running_speculation_ends_with_its_run() -> None:
+    trial = Speculating("no call", until=["began"], drafts=ScriptedSpeculator([DRAFT]))
 
-        async def look(q: str) -> str:
-            happenings.note("began")
-            try:
-                await asyncio.Event().wait()
-            finally:
-                happenings.note("ended")
-            return ""
+    async def look(q: str) -> str:
+        trial.happenings.note("began")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            trial.happenings.note("ended")
+        return ""
 
-        async def until_speculated(turn: int) -> None:
-            await happenings.until("began")
+    before = asyncio.all_tasks()
+    await trial.agent(look).run("go")
 
-        script = Script("no call", before=until_speculated)
-        drafts = ScriptedSpeculator([_call("look", q="a")])
-        speculation = SpeculateTools[None](drafts, tools=["look"], observers=[happenings])
-        await Agent(script.model(), tools=[look], capabilities=[speculation]).run("go")
-
-        assert "ended" in happenings.seen
-        assert len(asyncio.all_tasks()) == 1
-
-    asyncio.run(main())
+    assert "ended" in trial.happenings.seen
+    assert asyncio.all_tasks() == before
 
 
-def test_a_hanging_function_does_not_hold_up_its_run() -> None:
+async def test_a_hanging_function_does_not_hold_up_its_run() -> None:
     release = threading.Event()
+    trial = Speculating("no call", until=["SpeculationStarted"], drafts=ScriptedSpeculator([DRAFT]))
 
     def look(q: str) -> str:
         release.wait(PATIENCE_S)
         return ""
 
-    async def main() -> None:
-        happenings = Happenings()
-
-        async def until_speculated(turn: int) -> None:
-            await happenings.until("SpeculationStarted")
-            await asyncio.sleep(0)
-
-        script = Script("no call", before=until_speculated)
-        drafts = ScriptedSpeculator([_call("look", q="a")])
-        speculation = SpeculateTools[None](drafts, tools=["look"], observers=[happenings])
-        await Agent(script.model(), tools=[look], capabilities=[speculation]).run("go")
-        assert not release.is_set()
-
     try:
-        asyncio.run(main())
+        await trial.agent(look).run("go")
+        assert not release.is_set()
     finally:
         release.set()
-
-
-def _call(name: str, **arguments: Any) -> Any:
-    return ToolCall(name, arguments)
 
 
 # Which tools.
 
 
-def _agent_with(selector: Any, *tools: Any, toolsets: Any = ()) -> tuple[Agent[None, str], Any, Happenings]:
-    happenings = Happenings()
+READ_AND_OTHER = ([("read", {"q": "a"}), ("other", {"q": "a"})], "done")
 
-    async def until_decided(turn: int) -> None:
-        if turn == 0:
-            await happenings.until("DraftArrived", 2)
-            await asyncio.sleep(0)
 
-    script = Script([("read", {"q": "a"}), ("other", {"q": "a"})], "done", before=until_decided)
-    speculation = SpeculateTools[None](Oracle(script), tools=selector, observers=[happenings])
-    agent = Agent(script.model(), tools=tools, toolsets=toolsets, capabilities=[speculation])
-    return agent, speculation, happenings
+async def run_with(selector: Any, *tools: Any, toolsets: Any = ()) -> Speculating:
+    """Run an agent that calls ``read`` and ``other`` once the drafts of both have been decided on."""
+    trial = Speculating(*READ_AND_OTHER, until=["DraftArrived"], tools=selector)
+    await trial.agent(*tools, toolsets=toolsets).run("go")
+    return trial
 
 
 def _read(q: str) -> str:
@@ -342,6 +254,9 @@ def _read(q: str) -> str:
 
 def _other(q: str) -> str:
     return f"other {q}"
+
+
+OTHER = Tool(_other, name="other")
 
 
 def _readable(ctx: RunContext[Any], tool: ToolDefinition) -> bool:
@@ -357,189 +272,126 @@ async def _readable_soon(ctx: RunContext[Any], tool: ToolDefinition) -> bool:
     [["read"], {"kind": {"safe": True}}, _readable, _readable_soon],
     ids=["names", "metadata", "function", "coroutine function"],
 )
-def test_a_selector_selects_tools(selector: Any) -> None:
-    async def main() -> None:
-        read = Tool(_read, name="read", metadata={"kind": {"safe": True, "more": 1}})
-        other = Tool(_other, name="other", metadata={"kind": {"safe": False}})
-        agent, speculation, happenings = _agent_with(selector, read, other)
-        await agent.run("go")
+async def test_a_selector_selects_tools(selector: Any) -> None:
+    read = Tool(_read, name="read", metadata={"kind": {"safe": True, "more": 1}})
+    other = Tool(_other, name="other", metadata={"kind": {"safe": False}})
+    trial = await run_with(selector, read, other)
 
-        assert "refused other: no speculable tool of this name" in happenings.seen
-        assert {name: tool.claims for name, tool in speculation.report().tools.items()} == {"read": 1}
-
-    asyncio.run(main())
+    assert "refused other: no speculable tool of this name" in trial.happenings.seen
+    assert {name: tool.claims for name, tool in trial.speculation.report().tools.items()} == {"read": 1}
 
 
-def test_a_declared_function_needs_no_selector_and_keeps_its_options() -> None:
-    async def main() -> None:
-        def permits(arguments: Any) -> bool:
-            return bool(arguments["q"] != "a")
+async def test_a_declared_function_needs_no_selector_and_keeps_its_options() -> None:
+    guarded = Tool(speculable(guard=lambda arguments: arguments["q"] != "a")(_other), name="other")
+    trial = await run_with((), Tool(speculable(_read), name="read"), guarded)
 
-        read = Tool(speculable(_read), name="read")
-        guarded = Tool(speculable(guard=permits)(_other), name="other")
-        agent, speculation, happenings = _agent_with((), read, guarded)
-        await agent.run("go")
-
-        assert "refused other: its guard does not permit it with these arguments" in happenings.seen
-        assert speculation.report().tools["read"].claims == 1
-
-    asyncio.run(main())
+    assert "refused other: its guard does not permit it with these arguments" in trial.happenings.seen
+    assert trial.speculation.report().tools["read"].claims == 1
 
 
 @pytest.mark.parametrize(
-    "around",
+    ("selector", "around"),
     [
-        lambda tools: tools.prefixed("re").renamed({"read": "re_ad", "other": "re_other"}),
-        lambda tools: tools.renamed({"read": "ad"}).filtered(lambda ctx, tool: True),
-        lambda tools: tools.renamed({"read": "ad"}).with_metadata(owner="me"),
+        ("all", lambda tools: tools.prefixed("re").renamed({"read": "re_ad", "other": "re_other"})),
+        ("all", lambda tools: tools.renamed({"read": "ad"}).filtered(lambda ctx, tool: True)),
+        ("all", lambda tools: tools.renamed({"read": "ad"}).with_metadata(owner="me")),
+        (["read", "other"], lambda tools: lambda context: FunctionToolset([Tool(_read, name="read"), OTHER])),
     ],
-    ids=["prefixed and renamed", "filtered", "with metadata"],
+    ids=["prefixed and renamed", "filtered", "with metadata", "dynamic"],
 )
-def test_tools_of_toolsets_are_claimed_by_the_names_that_the_model_sees(around: Any) -> None:
-    async def main() -> None:
-        def ad(q: str) -> str:
-            return f"read {q}"
+async def test_tools_of_toolsets_are_claimed_by_the_names_that_the_model_sees(
+    selector: Any, around: Any
+) -> None:
+    trial = await run_with(selector, toolsets=[around(FunctionToolset([Tool(_read, name="ad"), OTHER]))])
 
-        def other(q: str) -> str:
-            return f"other {q}"
-
-        agent, speculation, _ = _agent_with("all", toolsets=[around(FunctionToolset([ad, other]))])
-        await agent.run("go")
-
-        assert speculation.report().total.claims == 2
-
-    asyncio.run(main())
-
-
-def test_tools_of_a_dynamic_toolset_are_claimed() -> None:
-    async def main() -> None:
-        agent, speculation, _ = _agent_with(["read", "other"])
-
-        @agent.toolset
-        def toolset(ctx: RunContext[None]) -> FunctionToolset[None]:
-            return FunctionToolset([Tool(_read, name="read"), Tool(_other, name="other")])
-
-        await agent.run("go")
-
-        assert speculation.report().total.claims == 2
-
-    asyncio.run(main())
+    assert trial.total.claims == 2
 
 
 @pytest.mark.parametrize(("options", "reads"), [({}, 1), ({"invalidated_by": ["write"]}, 2)])
-def test_options_hold_for_the_selected_tools(options: Any, reads: int) -> None:
-    async def main() -> None:
-        happenings, runs = Happenings(), list[str]()
+async def test_options_hold_for_the_selected_tools(options: Any, reads: int) -> None:
+    trial = Speculating([("write", {"q": "a"}), ("look", {"q": "a"})], "done", **options)
+    await trial.agent(trial.look, Tool(_other, name="write")).run("go")
 
-        async def until_read(turn: int) -> None:
-            if turn == 0:
-                await happenings.until("ran a")
-
-        script = Script([("write", {"q": "a"}), ("look", {"q": "a"})], "done", before=until_read)
-        speculation = SpeculateTools[None](Oracle(script), tools=["look"], **options)
-        look = counted(happenings, runs, is_async=True)
-        write = Tool(_other, name="write")
-        await Agent(script.model(), tools=[look, write], capabilities=[speculation]).run("go")
-
-        assert len(runs) == reads
-        assert speculation.report().total.claims == 2 - reads
-
-    asyncio.run(main())
+    assert len(trial.runs) == reads
+    assert trial.total.claims == 2 - reads
 
 
 @pytest.mark.parametrize("made", [True, False], ids=["made", "not made"])
-def test_a_preparation_is_committed_by_the_call_or_discarded(made: bool) -> None:
-    async def main() -> None:
-        done: list[str] = []
-        prepared = asyncio.Event()
+async def test_a_preparation_is_committed_by_the_call_or_discarded(made: bool) -> None:
+    draft = ToolCall("send", {"q": "a"})
+    trial = Speculating(
+        [("send", {"q": "a" if made else "b"})],
+        "done",
+        until=["drafted a"],
+        drafts=ScriptedSpeculator([draft]),
+        tools=(),
+    )
+    note = trial.happenings.note
 
-        async def draft(q: str) -> str:
-            done.append(f"drafted {q}")
-            prepared.set()
-            return q
+    async def prepare(q: str) -> str:
+        note(f"drafted {q}")
+        return q
 
-        async def post(drafted: str) -> str:
-            done.append(f"posted {drafted}")
-            return "posted"
+    async def post(drafted: str) -> str:
+        note(f"posted {drafted}")
+        return "posted"
 
-        async def delete(drafted: str) -> None:
-            done.append(f"deleted {drafted}")
+    async def delete(drafted: str) -> None:
+        note(f"deleted {drafted}")
 
-        @speculable(prepare=draft, commit=post, discard=delete)
-        async def send(q: str) -> str:
-            return await post(await draft(q))
+    @speculable(prepare=prepare, commit=post, discard=delete)
+    async def send(q: str) -> str:
+        return await post(await prepare(q))
 
-        async def until_prepared(turn: int) -> None:
-            await asyncio.wait_for(prepared.wait(), PATIENCE_S)
-            await settled()
+    await trial.agent(send).run("go")
 
-        script = Script([("send", {"q": "a" if made else "b"})], "done", before=until_prepared)
-        speculation = SpeculateTools[None](ScriptedSpeculator([_call("send", q="a")]))
-        await Agent(script.model(), tools=[send], capabilities=[speculation]).run("go")
-
-        real = ["posted a"] if made else ["deleted a", "drafted b", "posted b"]
-        assert done[0] == "drafted a"
-        assert sorted(done[1:]) == sorted(real)
-
-    asyncio.run(main())
+    done = [seen for seen in trial.happenings.seen if seen[-2:] in {" a", " b"}]
+    real = ["posted a"] if made else ["deleted a", "drafted b", "posted b"]
+    assert done[0] == "drafted a"
+    assert sorted(done[1:]) == sorted(real)
 
 
 # Runs.
 
 
-def test_runs_at_one_time_claim_their_own_speculations() -> None:
-    async def main() -> None:
-        happenings = Happenings()
+async def test_runs_at_one_time_claim_their_own_speculations() -> None:
+    trial = Speculating()
 
-        async def until_speculated(turn: int) -> None:
-            if turn == 0:
-                await happenings.until("SpeculationStarted", 3)
+    async def until_all_have_started(turn: int) -> None:
+        if turn == 0:
+            await trial.happenings.until("SpeculationStarted", 3)
 
-        runs: list[str] = []
+    trial.script.before = until_all_have_started
+    runs: list[str] = []
 
-        async def look(ctx: RunContext[str], q: str) -> str:
-            runs.append(ctx.deps)
-            return f"{q} for {ctx.deps}"
+    async def look(ctx: RunContext[str], q: str) -> str:
+        runs.append(ctx.deps)
+        return f"{q} for {ctx.deps}"
 
-        script = Script([("look", {"q": "a"})], "done", before=until_speculated)
-        speculation = SpeculateTools[str](Oracle(script), tools=["look"], observers=[happenings])
-        agent = Agent(script.model(), deps_type=str, tools=[look], capabilities=[speculation])
-        results = await asyncio.gather(*(agent.run("go", deps=user) for user in ("ann", "bob", "eve")))
+    agent = trial.agent(look, deps_type=str)
+    users = ["ann", "bob", "eve"]
+    results = await asyncio.gather(*(agent.run("go", deps=user) for user in users))
 
-        assert sorted(runs) == ["ann", "bob", "eve"]
-        for user, result in zip(("ann", "bob", "eve"), results, strict=True):
-            assert f"a for {user}" in str(result.all_messages())
-        assert speculation.report().total.claims == 3
-
-    asyncio.run(main())
+    assert sorted(runs) == users
+    for user, result in zip(users, results, strict=True):
+        assert f"a for {user}" in str(result.all_messages())
+    assert trial.total.claims == 3
 
 
-def test_max_concurrency_counts_over_all_runs() -> None:
-    async def main() -> None:
-        happenings = Happenings()
+async def test_max_concurrency_counts_over_all_runs() -> None:
+    refused = "refused look: max_concurrency of the tool is reached"
+    trial = Speculating(until=[refused], max_concurrency=1)
+    release = asyncio.Event()
 
-        async def until_decided(turn: int) -> None:
-            if turn == 0:
-                await happenings.until("refused look: max_concurrency of the tool is reached")
+    async def look(q: str) -> str:
+        await release.wait()
+        return q
 
-        script = Script([("look", {"q": "a"})], "done", before=until_decided)
-        release = asyncio.Event()
-
-        async def slow(q: str) -> str:
-            await release.wait()
-            return q
-
-        slow.__name__ = "look"
-        speculation = SpeculateTools[None](
-            Oracle(script), tools=["look"], max_concurrency=1, observers=[happenings]
-        )
-        agent = Agent(script.model(), tools=[slow], capabilities=[speculation])
-        both = asyncio.gather(agent.run("go"), agent.run("go"))
-        await happenings.until("refused look: max_concurrency of the tool is reached")
-        release.set()
-        await both
-
-    asyncio.run(main())
+    agent = trial.agent(look)
+    both = asyncio.gather(agent.run("go"), agent.run("go"))
+    await trial.happenings.until(refused)
+    release.set()
+    await both
 
 
 # Wrong arguments.

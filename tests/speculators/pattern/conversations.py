@@ -7,10 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from agentrt import (
-    DraftRequest,
-    ToolCall,
-)
+from agentrt import DraftRequest, ToolCall
 from agentrt.speculators import PatternSpeculator
 
 

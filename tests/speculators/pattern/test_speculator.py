@@ -23,9 +23,7 @@ from agentrt import (
     speculable,
 )
 from agentrt.config import TurnAhead
-from agentrt.errors import (
-    ConfigurationError,
-)
+from agentrt.errors import ConfigurationError
 from agentrt.lookahead.model_request import after_draft
 from agentrt.reports.events import SpeculationEvent, SpeculationStarted
 from agentrt.speculators import PatternSpeculator, Speculator

@@ -12,15 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrt import (
-    DraftRequest,
-    ToolCall,
-)
-from agentrt.errors import (
-    HistoryCorruptError,
-    HistoryLockedError,
-    HistoryStoreError,
-)
+from agentrt import DraftRequest, ToolCall
+from agentrt.errors import HistoryCorruptError, HistoryLockedError, HistoryStoreError
 from agentrt.speculators import PatternSpeculator
 from tests.hypothesis_profiles import examples
 from tests.speculators.pattern.conversations import (

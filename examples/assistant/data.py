@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Self
 
 from agentrt.errors import ConfigurationError
-from agentrt.runtime.files.file_lock import file_lock
 
 from .calendar import Calendar
 from .files import Folder
@@ -111,15 +110,30 @@ def workspace() -> Iterator[Path]:
     The owner holds a lock in its folder, which the operating system frees however the process ends.
     """
     _remove_abandoned(Path(tempfile.gettempdir()))
-    made = tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True)
-    with made as name, file_lock(Path(name) / _LOCK):
-        yield Path(name)
+    with tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        lock = _lock(folder)
+        try:
+            yield folder
+        finally:
+            lock.close()
+
+
+def _lock(folder: Path) -> sqlite3.Connection:
+    # SQLite's file locks are the ones that the standard library offers on every system.
+    connection = sqlite3.connect(folder / _LOCK, timeout=0)
+    try:
+        connection.execute("BEGIN EXCLUSIVE")
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
 
 
 def _remove_abandoned(parent: Path) -> None:
     for folder in parent.glob(f"{_PREFIX}*"):
-        with suppress(OSError):  # in use, or another user's
-            if (folder / _LOCK).exists():  # else another process is just making it
-                with file_lock(folder / _LOCK, wait=False):
-                    pass
-                shutil.rmtree(folder)
+        if not (folder / _LOCK).exists():
+            continue  # another process is just making it
+        with suppress(sqlite3.Error, OSError):  # in use, or another user's
+            _lock(folder).close()
+            shutil.rmtree(folder)

@@ -43,7 +43,14 @@ EXPORTS = {
     "agentrt.adapting": {
         *("Guards", "Invocation", "ModelRequest", "Run", "SpeculableKeywords", "SpeculableOptions"),
         *("SpeculableTool", "Toolbox", "Turn", "Turns", "answered_ids", "claiming_function"),
-        *("current_scope", "offered_tools", "plain_function", "register_context_source"),
+        *(
+            "current_scope",
+            "current_speculative_run",
+            "is_hidden_run",
+            "offered_tools",
+            "plain_function",
+            "register_context_source",
+        ),
         *("register_scope_source", "register_tool_type", "request_key", "reserve_turn", "running"),
         *("speculable_tool", "start_in_thread", "within_scope", "write_log"),
     },

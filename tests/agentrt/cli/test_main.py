@@ -164,7 +164,7 @@ def test_an_unexpected_error_keeps_its_traceback() -> None:
         (["serve", "--model", "nano", "--model", ""], "--model: it is empty"),
         (["serve", "--context-folder", "~nobody-here/x"], "--context-folder: '~nobody-here/x' begins"),
         (["bench", "engine", "--json", ""], "--json: it is empty"),
-        (["bench", "scheduler", "--peer", "vllm=http://x:99999,bf16"], "--peer: 'http://x:99999' is not"),
+        (["bench", "scheduler", "--peer", "http://x:8000"], "--peer serves a model. Name the same one"),
         (["serve", "--model", "FILE", "--port", "0"], "is a file, but a model is"),
         (["gateway", "--upstream", "x"], "is not the address of an engine"),
         (["gateway", "--upstream", "http://x:99999"], "is not the address of an engine"),

@@ -233,7 +233,7 @@ async def test_a_model_that_does_not_fit_beside_those_in_use_is_refused(opener: 
         await pool.load(pool.models[0])
         refused = await outcome(use(pool, "b"))
         assert isinstance(refused, ModelBudgetError)
-        assert refused.model == "b"
+        assert "the model 'b' needs" in str(refused)
         assert loaded(pool) == "a"
     assert (await use(pool, "b")).model_id == "b"
     assert loaded(pool) == "b"
@@ -265,7 +265,7 @@ async def test_a_model_larger_than_the_budget_evicts_no_other(opener: Opener) ->
     opener.opened.clear()
     refused = await outcome(use(pool, "b"))
     assert isinstance(refused, ModelTooLargeError)
-    assert refused.model == "b"
+    assert str(refused).startswith("b needs 1 MiB")
     assert "--memory-budget-mib 1 " in str(refused)
     assert await use(pool, "a") is kept
     assert opener.opened == []

@@ -76,13 +76,13 @@ def _bind_unix(path: Path) -> Iterator[socket.socket]:
     if not hasattr(socket, "AF_UNIX"):
         raise ConfigurationError("this system has no Unix sockets. Leave --uds out.")
     with ExitStack() as held:
-        before = os.umask(0o177)  # only the owner may connect, from the first moment
         try:
             # Else a second server could take the first one's socket for a stale one, and replace it.
             held.enter_context(file_lock(path.with_name(f".lock-{path.name}"), wait=False))
             listener = held.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
             _remove_stale_socket(path)
             listener.bind(str(path))
+            path.chmod(0o600)  # nobody can connect before it listens
             own = _identity(path)
             listener.listen(BACKLOG)
         except BlockingIOError:
@@ -93,8 +93,6 @@ def _bind_unix(path: Path) -> Iterator[socket.socket]:
             raise ConfigurationError(
                 f"cannot listen on {path} ({_reason(error)}). Use a shorter path in a folder of your own."
             ) from error
-        finally:
-            os.umask(before)
         try:
             yield listener
         finally:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import os
 import socket
+import stat
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -40,6 +42,7 @@ def test_the_socket_of_an_ended_server_is_replaced(path: Path) -> None:
         dead.bind(str(path))
     with bind(ListenConfig(uds=path)):
         assert path.is_socket()
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert not path.exists()
 
 
@@ -66,9 +69,15 @@ def test_of_servers_that_start_together_one_listens(path: Path) -> None:
             ended.wait(30)
             return False
 
+    def umask() -> int:
+        os.umask(now := os.umask(0o022))
+        return now
+
+    before = umask()
     with ThreadPoolExecutor(8) as threads:
         for _ in range(10):
             assert sum(threads.map(start, range(8))) == 1
+    assert umask() == before, "that of the process, which every thread shares"
 
 
 def test_a_server_removes_no_socket_but_its_own(path: Path) -> None:

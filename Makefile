@@ -21,7 +21,7 @@ help:
 	@echo 'make lint   ruff: errors, style and format'
 	@echo 'make types  mypy on the package'
 	@echo 'make tests  the tests of the product'
-	@echo 'make quick  lint, types and the tests without models, sockets, benches and other processes'
+	@echo 'make quick  lint, types and the tests without frameworks, random examples, models, sockets and other processes'
 	@echo 'make test   lint, types and the tests of the product'
 	@echo 'make check  the tests of benches, attack, examples, site, editors and wheel; every random example and case'
 	@echo 'make test-long  the property tests with 20 times as many random examples'
@@ -45,7 +45,7 @@ tests: $(VENV)/.installed-dev
 	$(PYTEST) -m "not check"
 
 quick: lint types
-	$(PYTEST) -m "not check and not real_model and not socket and not bench and not slow"
+	$(PYTEST) -m "not check and not framework and not hypothesis and not needs and not real_model and not socket and not bench and not slow"
 
 test: lint
 	@$(MAKE) --no-print-directory --jobs=2 types tests

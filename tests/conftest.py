@@ -16,8 +16,12 @@ from tests.external_commands import (  # noqa: F401 - hooks
 from tests.fixed_costs import fix_costs, measure_costs
 from tests.hypothesis_profiles import thin_out
 
-CHECKED_FOLDERS = tuple(Path(__file__).parent / name for name in ("attack", "bench", "examples", "training"))
-"""Tests of what is not the product, which `make check` runs."""
+TESTS = Path(__file__).parent
+
+MARKED_BY_FOLDER = {
+    **dict.fromkeys(("attack", "bench", "examples", "training"), "check"),  # of what is not the product
+    "adapters": "framework",
+}
 
 Command = Callable[..., tuple[object, str, str]]
 
@@ -31,22 +35,23 @@ MARKED_BY_FIXTURE = {
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Import no file of which ``-m "not check"`` would select nothing."""
-    return (collection_path in CHECKED_FOLDERS and config.option.markexpr.startswith("not check")) or None
+    """Import no file of which ``-m`` would select nothing."""
+    marker = MARKED_BY_FOLDER.get(collection_path.name) if collection_path.parent == TESTS else None
+    return (marker is not None and f"not {marker}" in config.option.markexpr) or None
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Add markers by fixtures and folders, and thin matrices out, before ``-m`` selects."""
-    checked = tuple(map(str, CHECKED_FOLDERS))
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         for marker, makers in MARKED_BY_FIXTURE.items():
             if makers & fixtures:
                 name, *arguments = marker.split(":")
                 item.add_marker(getattr(pytest.mark, name)(*arguments))
-        if str(item.path).startswith(checked):
-            item.add_marker("check")
+        marker = MARKED_BY_FOLDER.get(item.path.relative_to(TESTS).parts[0])
+        if marker is not None:
+            item.add_marker(marker)
     left_out = thin_out(items)
     if left_out:
         config.hook.pytest_deselected(items=left_out)

@@ -13,6 +13,7 @@ PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 EXTRAS = tomllib.loads(PROJECT.read_text())["project"]["optional-dependencies"]
 
 
+@pytest.mark.slow
 def test_the_modules_are_those_that_the_extras_bring() -> None:
     # No part of "dev"; both are imported by their own names.
     distributions = {"redis": ["redis"], "playwright": ["playwright"], **metadata.packages_distributions()}

@@ -20,6 +20,7 @@ def test_it_reports_what_this_machine_has() -> None:
     assert findings["extra langgraph"].advice == ""
 
 
+@pytest.mark.slow
 def test_a_missing_package_comes_with_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "langgraph", None)
     result = CliRunner().invoke(app, ["doctor"])

@@ -81,6 +81,7 @@ def test_other_threads_have_no_interrupts() -> None:
     assert found == [before]
 
 
+@pytest.mark.slow
 def test_openvino_is_imported_whole() -> None:
     done = subprocess.run(
         [sys.executable, "-c", CTRL_C_WHILE_OPENVINO_IS_IMPORTED],

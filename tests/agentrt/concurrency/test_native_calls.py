@@ -72,6 +72,7 @@ def test_a_forked_child_makes_no_calls_if_its_parent_made_some() -> None:
         calls.check()
 
 
+@pytest.mark.slow
 def test_what_owns_native_objects_is_not_destroyed_in_a_forked_child() -> None:
     class Owner:
         pass

@@ -300,6 +300,7 @@ class CountedArray(array):  # type: ignore[type-arg]
         return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("length", [1000, 100_000])
 def test_a_search_takes_a_bounded_number_of_steps(text: str, length: int) -> None:

@@ -168,6 +168,7 @@ def test_engines_pause_and_go_on(open_runtime: OpenRuntime, hold: Hold) -> None:
     assert background.output.result(30).token_ids == alone
 
 
+@pytest.mark.slow
 def test_a_closed_runtime_frees_its_model_at_once() -> None:
     runtime = open_exact(group=EngineGroup())
     engine = weakref.ref(runtime._engine)

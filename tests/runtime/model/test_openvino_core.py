@@ -65,6 +65,7 @@ def kernels(**environment: str) -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.slow
 def test_kernels_of_lengths_long_past_are_not_kept() -> None:
     made = kernels()
     assert set(made["NEW"]) == {"miss"}

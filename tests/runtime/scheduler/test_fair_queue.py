@@ -88,6 +88,7 @@ def test_the_serving_order_has_also_those_that_wait_for_the_end_of_a_turn() -> N
     assert scheduler.queues.in_serving_order(100) == []
 
 
+@pytest.mark.slow
 class TestOneRequestBesideMany:
     @pytest.mark.matrix
     @pytest.mark.parametrize("priority", Priority)
@@ -157,6 +158,7 @@ class TestOneRequestBesideMany:
         assert load.batches_until(one, load.machine.done) <= 2 * 20
 
 
+@pytest.mark.slow
 class TestShares:
     def test_the_places_of_an_app_with_few_requests_go_to_the_others(self) -> None:
         load = Load()
@@ -355,6 +357,7 @@ def test_many_apps_take_turns() -> None:
     assert all(abs(place - sequence.id) <= 8 for place, sequence in enumerate(ends))
 
 
+@pytest.mark.slow
 def test_long_answers_of_many_apps_end_their_turns() -> None:
     load = Load(batch=4, policy=policy(turn_tokens=64, sharing_apps=4))
     long = [load.add(b"app %d" % number, 6, 500) for number in range(4)]

@@ -168,6 +168,7 @@ def test_loads_are_hidden_behind_a_prompt_and_the_npu_decodes() -> None:
     assert decodes_on_the_npu(simulated) > 28 * 50
 
 
+@pytest.mark.slow
 def test_a_hung_npu_starts_over_with_the_graphs_for_chunks() -> None:
     simulated = simulation()
     npu = simulated._platform.xpus[Role.PREFILL]

@@ -119,6 +119,7 @@ def test_no_proactive_kernel_is_longer_than_the_quantum(platform: str) -> None:
     holds()
 
 
+@pytest.mark.slow
 def test_many_long_contexts_do_not_decode_in_one_long_kernel() -> None:
     """Eight decodes that read 8,000 tokens each take 30 ms in one layer: fewer of them go together."""
     graph = made_up(None, layer_s=0.02)

@@ -34,6 +34,8 @@ from tests.runtime.tiny import (
     unpack_hybrid,
 )
 
+pytestmark = pytest.mark.slow
+
 tokens_of = np.random.default_rng(0).integers(5, 2000, 400).tolist()
 
 Pair: TypeAlias = tuple[LoadedModel, LoadedModel]

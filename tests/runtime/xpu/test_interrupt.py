@@ -124,6 +124,7 @@ def test_kernels_of_one_cpu_are_interrupted(tiny_folder: Path, platform: str) ->
     assert limit is None or limit == 4 * loaded.graph.quantum_s
 
 
+@pytest.mark.slow
 def test_a_hybrid_model_is_not_interrupted(tmp_path: Path) -> None:
     """Its states are updated in place."""
     loaded = load(unpack_hybrid("qwen3.5", tmp_path))

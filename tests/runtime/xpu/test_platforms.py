@@ -70,6 +70,7 @@ def test_available_memory_is_what_linux_reports(tmp_path: Path, monkeypatch: pyt
     assert available_memory() == 3000 * 1024
 
 
+@pytest.mark.slow
 def test_read_bandwidth_is_plausible() -> None:
     assert 1e8 < measure_read_bandwidth() < 1e13
 

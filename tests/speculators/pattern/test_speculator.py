@@ -130,6 +130,7 @@ print([cover.hex() for cover in model._features._covers.values()], features)
 """
 
 
+@pytest.mark.slow
 def test_predictions_are_the_same_in_every_process() -> None:
     """The order in a set of words is another one in each process, and with it what a sum rounds to."""
     told = {

@@ -170,6 +170,7 @@ def test_a_very_long_answer_is_whole(chat: Chat) -> None:
     assert LONG in chat.say("long")
 
 
+@pytest.mark.slow
 def test_an_interrupt_frees_the_memory_of_the_generation() -> None:
     from agentrt.adapters.langchain import ChatAgentRT
     from agentrt.cli.chat.conversation import Conversation, SilentView

@@ -21,6 +21,8 @@ from agentrt.runtime.kv.compression.tolerance import (
 )
 from tests.runtime.kv.compression.made_up_blocks import TOKENS, formats_of, layout_of, random_rows
 
+pytestmark = pytest.mark.slow
+
 LAYERS = 4
 LAYOUT = layout_of("u8", layers=LAYERS, heads=1, size=16)
 NAMES = sorted(cache.name for cache in LAYOUT.caches)

@@ -77,6 +77,7 @@ def test_only_the_user_can_read_the_files(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "contexts").stat().st_mode) == 0o700
 
 
+@pytest.mark.slow
 def test_readers_find_chunks_while_they_are_handed_on(tmp_path: Path) -> None:
     """One thread stores, shares and deletes; others read what they find meanwhile."""
     done = threading.Event()

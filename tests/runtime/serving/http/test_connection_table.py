@@ -92,6 +92,7 @@ with listening(guarded(config), config) as server:
 """A server whose limit is lowered once it knows how many connections it may have."""
 
 
+@pytest.mark.slow
 def test_connections_without_a_descriptor() -> None:
     """The oldest silent ones are closed for new ones, and the log has one line."""
     resource = pytest.importorskip("resource", reason="this system has no limit on descriptors")

@@ -47,6 +47,7 @@ def printed(program: str) -> str:
 on_glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
 
 
+@pytest.mark.slow
 @on_glibc
 def test_many_threads_share_two_arenas() -> None:
     assert printed(THREADS.format(call="share_arenas()")).count("<heap nr=") == 2
@@ -75,6 +76,7 @@ print(before - private_mib())
 """
 
 
+@pytest.mark.slow
 @on_glibc
 def test_freed_memory_between_what_lives_long_is_given_back() -> None:
     assert int(printed(FREED)) > 40  # of 100 MB, without the pages that blocks share

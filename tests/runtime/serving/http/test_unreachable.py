@@ -27,6 +27,7 @@ def why(url: str) -> str:
     return why_unreachable(caught.value)
 
 
+@pytest.mark.slow
 def test_a_server_that_does_not_answer() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]

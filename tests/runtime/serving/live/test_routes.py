@@ -158,6 +158,7 @@ async def test_a_frame_is_encoded_once_and_a_new_page_gets_the_newest_at_once(fe
     assert frames.stopped == 1
 
 
+@pytest.mark.slow
 @in_event_loop
 async def test_a_page_that_does_not_read_is_left_behind(feed_of: Any) -> None:
     feed = feed_of(Counting)

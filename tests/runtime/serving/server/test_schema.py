@@ -11,6 +11,7 @@ from hypothesis import given
 from schemathesis import GenerationMode
 
 from tests.hypothesis_profiles import examples
+from tests.patience import PATIENCE_S
 from tests.runtime.serving.http.serving import Running
 from tests.runtime.serving.server.conftest import HELLO
 
@@ -81,7 +82,7 @@ def check_operation(
             body |= {"model": model, "max_tokens": 3, "max_output_tokens": 3, "stream": False}
             if "messages" in body:
                 body["messages"] = HELLO
-        response = case.call(base_url=server.url)
+        response = case.call(base_url=server.url, timeout=PATIENCE_S)
         assert response.status_code < 500, response.text
         if response.status_code >= 400:
             error = response.json()["error"]

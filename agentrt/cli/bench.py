@@ -19,6 +19,7 @@ from ..extras import needs_extra, require_extra
 from .output import JsonFile, output_console, say, table_of, write_errors
 
 if TYPE_CHECKING:
+    from agentrt.bench.common.estimates import Estimate
     from agentrt.bench.common.report import BenchReport
 
 
@@ -179,11 +180,25 @@ def _print(report: BenchReport) -> None:
     machine = report.machine
     console.print(f"{machine.cpu}, {machine.usable_cores} cores, {machine.operating_system}", highlight=False)
     for table in report.tables:
-        rows = [["" if cell is None else _number(cell) for cell in row] for row in table.rows]
+        rows = [["" if cell is None else _shown(cell) for cell in row] for row in table.rows]
         console.print(table_of(table.title, table.columns, rows))
-    figures = [(figure, _number(value)) for figure, value in report.figures.items()]
-    console.print(table_of(f"bench {report.bench}", ("figure", "value"), figures))
+    figures = [(name, _number(each.value), _interval(each)) for name, each in report.figures.items()]
+    console.print(table_of(f"bench {report.bench}", ("figure", "value", "90 % interval"), figures))
     console.print(report.method, highlight=False)
+
+
+def _shown(cell: str | float | Estimate) -> str:
+    if isinstance(cell, str | int | float):
+        return _number(cell)
+    return f"{_number(cell.value)} ({_interval(cell)})" if cell.has_interval else _number(cell.value)
+
+
+def _interval(found: Estimate) -> str:
+    if found.is_exact:
+        return "exact"
+    if found.low is None or found.high is None:
+        return "one sample"
+    return f"{_number(found.low)} to {_number(found.high)}, n = {found.samples}"
 
 
 def _number(cell: str | float) -> str:

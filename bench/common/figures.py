@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from agentrt.errors import AgentRTError, InvalidRequestError, MissingExtraError
 
+from .estimates import Estimate
 from .report import BenchReport, Table
 
 
@@ -92,17 +93,32 @@ def _series(table: Table) -> dict[str, list[dict[str, Any]]]:
 
 
 def _line(axes: Any, rows: Sequence[Mapping[str, Any]], x: str, y: str, label: str) -> None:
-    """Draw medians as a line and minimum and maximum over the repetitions as bars."""
-    medians = [row[y] for row in rows]
-    below = [row[y] - row[f"{y} min"] for row in rows]
-    above = [row[f"{y} max"] - row[y] for row in rows]
-    xs = [row[x] for row in rows]
-    axes.errorbar(xs, medians, yerr=(below, above), fmt="o-", markersize=4, capsize=2, label=label)
+    """Draw values as a line and their 90 % intervals as bars."""
+    xs = [_value(row[x]) for row in rows]
+    values = [_value(row[y]) for row in rows]
+    axes.errorbar(
+        xs, values, yerr=_spread([row[y] for row in rows]), fmt="o-", markersize=4, capsize=2, label=label
+    )
+
+
+def _value(cell: Any) -> Any:
+    return cell.value if isinstance(cell, Estimate) else cell
+
+
+def _spread(cells: Sequence[Any]) -> tuple[list[float], list[float]]:
+    """Return how far the intervals reach below and above the values; 0 without one."""
+    below = [_value(each) - (each.low if _has_interval(each) else _value(each)) for each in cells]
+    above = [(each.high if _has_interval(each) else _value(each)) - _value(each) for each in cells]
+    return below, above
+
+
+def _has_interval(cell: Any) -> bool:
+    return isinstance(cell, Estimate) and cell.low is not None
 
 
 def _annotate_samples(axes: Any, rows: Sequence[Mapping[str, Any]], x: str, y: str) -> None:
     for row in rows:
-        place = (row[x], row[y])
+        place = (_value(row[x]), _value(row[y]))
         axes.annotate(f"{row['samples']}x", place, textcoords="offset points", xytext=(3, 4), fontsize=7)
 
 
@@ -140,11 +156,8 @@ def _engine_side(axes: Any, report: BenchReport) -> None:
     saved = "time saved, % of vanilla"
     for place, side in enumerate(sides):
         of_side: list[Any] = [found[tool, side] for tool in tools]
-        spread = (
-            [row[saved] - row[f"{saved} min"] for row in of_side],
-            [row[f"{saved} max"] - row[saved] for row in of_side],
-        )
-        bars = _bars(axes, place, len(sides), [row[saved] for row in of_side], side, spread)
+        cells = [row[saved] for row in of_side]
+        bars = _bars(axes, place, len(sides), list(map(_value, cells)), side, _spread(cells))
         axes.bar_label(bars, fmt="%.1f", fontsize=7, label_type="center")
     axes.set_xticks(range(len(tools)), tools)
     axes.set(xlabel="tool latency", ylabel="time saved, % of vanilla")

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, FiniteFloat, model_validator
 
+from .estimates import Estimate
 from .machine import Machine
 
-Cell = str | int | FiniteFloat | bool | None
+Cell = str | int | FiniteFloat | bool | Estimate | None
 
 
 class Table(BaseModel):
@@ -38,15 +39,15 @@ class Table(BaseModel):
 class BenchReport(BaseModel):
     """What one bench measured.
 
-    ``figures`` maps a name to one finite number (a truth value is 1 or 0; a figure that could not be measured
-    is left out, never NaN). ``method`` describes the measurement well enough to repeat it.
+    ``figures`` maps a name to one number with its interval (a truth value is 1 or 0; a figure that could not
+    be measured is left out, never NaN). ``method`` describes the measurement well enough to repeat it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     bench: str
     machine: Machine
-    figures: dict[str, FiniteFloat]
+    figures: dict[str, Estimate]
     tables: tuple[Table, ...] = ()
     method: str
 

@@ -25,7 +25,7 @@ CALL_TOKENS: Final = 32
 ANSWER_TOKENS: Final = 64
 """Of the last answer."""
 _DIGESTED: Final = 3
-"""Texts of the digest that are with the server at once: with the agent's as many as llama.cpp has slots."""
+"""Texts of the digest that are with the server at once."""
 _DIGESTED_TOKENS: Final = 256
 _DIGEST_TOKENS: Final = 48
 """Of what is said about each text."""

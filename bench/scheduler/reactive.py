@@ -76,7 +76,10 @@ def _first_tokens_s(engine: Engine) -> float:
 
 
 def reactive_figures(found: Mapping[str, Sequence[Answered]]) -> dict[str, Estimate]:
-    """Return the figures: medians over the repetitions of the ratios within one; to llama.cpp's faster build."""
+    """Return the figures: medians over the repetitions of the ratios within one.
+
+    Of llama.cpp's builds it is the faster one.
+    """
     ours = found[OURS]
     ratios = {
         name: median(

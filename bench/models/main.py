@@ -62,33 +62,18 @@ _NO_WORKLOADS: Final = "Exact tool calls (BFCL) and perplexity were left out: th
 _NO_PEER: Final = "Perplexity and llama.cpp's tool calls were left out: they need a GGUF file."
 
 
-def run(*, quick: bool, workloads: Path | None, progress: Progress, model: str = "nano") -> BenchReport:
-    """Measure ``model``.
+def run(
+    *, quick: bool, workloads: Path | None, progress: Progress, models: Sequence[str] = ("nano",)
+) -> BenchReport:
+    """Measure ``models``; the figures of several have the name of a model in front.
 
     The folder ``workloads`` has BFCL's single-turn tasks and Spec-Bench, without which no tool call of a
     task and no perplexity is measured.
 
     Raises:
-        ModelNotFoundError, ModelFormatError: the model is missing or damaged. Nothing was measured.
+        ModelNotFoundError, ModelFormatError: a model is missing or damaged. Nothing was measured.
         WorkloadError: a workload is missing or damaged. Nothing was measured.
     """
-    return _run([model], quick, workloads, progress, named=False)
-
-
-def run_all(
-    models: Sequence[Path], *, quick: bool, workloads: Path | None, progress: Progress
-) -> BenchReport:
-    """Measure several models; the report's figures have the name of a model in front.
-
-    Raises:
-        ModelNotFoundError, ModelFormatError, WorkloadError: as :func:`run`.
-    """
-    return _run([str(model) for model in models], quick, workloads, progress, named=True)
-
-
-def _run(
-    models: Sequence[str], quick: bool, workloads: Path | None, progress: Progress, *, named: bool
-) -> BenchReport:
     machine, size = describe_machine(), _QUICK if quick else _FULL
     found = [_find_model(model) for model in models]
     left_out = _check_workloads(found, workloads, size)
@@ -97,7 +82,7 @@ def _run(
     measured = {Path(model).stem: _measure_model(model, workloads, size, progress) for model in found}
     figures: dict[str, Estimate] = {}
     for name, of_model in measured.items():
-        figures |= {f"{name}: {each}" if named else each: value for each, value in of_model.items()}
+        figures |= {f"{name}: {each}" if models[1:] else each: value for each, value in of_model.items()}
     names = dict.fromkeys(name for each in measured.values() for name in each)
     return BenchReport(
         bench="models",

@@ -31,7 +31,7 @@ class _Record(BaseModel):
 
 
 def load_texts(folder: Path, count: int, *, held_back: bool) -> list[str]:
-    """Return ``count`` texts of a page each, spread evenly over those in ``folder`` that are held back or not.
+    """Return ``count`` texts of a page each, spread evenly over those in ``folder``, held back or not.
 
     Raises:
         WorkloadNotFoundError: the file is not there.

@@ -44,8 +44,6 @@ PREFILL_TOKENS: Final = 512
 DECODE_PROMPT_TOKENS: Final = 128
 BATCH_PROMPT_TOKENS: Final = 64
 _GENAI, _BATCHING = "openvino_genai", "openvino_genai_batching"
-_VS_GENAI: Final = "_ratio_vs_openvino_genai"
-_VS_BEST: Final = "_ratio_vs_best_peer"
 _SETTINGS: Final[Mapping[str, Any]] = {
     "platform": "cpu",  # where the other sides are, too
     "constrain_tool_calls": False,  # the other side says what the model says, valid or not
@@ -175,7 +173,7 @@ def _measure(
     progress(f"{name}: memory")
     peaks = _peak_memory(model, [OURS, _BATCHING, *builds[:1]], settings, work, size.slow_repetitions)
     figures = {
-        **_ratios(rates, best=bool(builds)),
+        **_ratios(rates),
         "decode_bandwidth_fraction": median(fractions),
         "rest_between_steps_ms": median([rest_s * 1e3 for rest_s in rests]),
         **_memory_figures(peaks),
@@ -225,14 +223,17 @@ def step_and_cache_bytes(path: Path, settings: Mapping[str, Any]) -> tuple[int, 
     return read, -(-CACHE_TOKENS // layout.block_tokens) * layout.block_bytes
 
 
-def _ratios(rates: list[Rates], *, best: bool) -> dict[str, Estimate]:
-    """Return our speed over OpenVINO GenAI's, and with ``best`` over that of the fastest peer."""
+def _ratios(rates: list[Rates]) -> dict[str, Estimate]:
+    """Return our speed over OpenVINO GenAI's, and over that of the fastest peer where there are others."""
     headline = {"decode": DECODE, "prefill": PREFILL}
     headline |= {f"batch{batch}": answers_of(batch) for batch in BATCHES}
-    found = {f"{name}{_VS_GENAI}": least_ratio(rates, what, _GENAI) for name, what in headline.items()}
-    if best:
-        found |= {f"{name}{_VS_BEST}": least_ratio(rates, what) for name, what in headline.items()}
-    return found
+    found = {f"{name}_ratio_vs_{_GENAI}": least_ratio(rates, what, _GENAI) for name, what in headline.items()}
+    others = {each.what for each in rates if not each.opponent.startswith(_GENAI)}
+    return found | {
+        f"{name}_ratio_vs_best_peer": least_ratio(rates, what)
+        for name, what in headline.items()
+        if what in others
+    }
 
 
 def rest_between_steps(kernels: Iterable[TracedKernel]) -> float:

@@ -62,7 +62,8 @@ def test_a_gguf_file_is_measured_beside_llama_cpp(tmp_path: Path) -> None:
     file = tmp_path / "tiny.gguf"
     write_random_gguf(file, TINY)
     report = engine.run(quick=True, workloads=None, progress=lambda line: None, model=str(file))
-    for name in RATIOS:
+    assert "batch16_ratio_vs_best_peer" not in report.figures, "llama.cpp has no such batch"
+    for name in RATIOS[:3]:
         best = report.figures[f"{name}_ratio_vs_best_peer"]
         assert 0 < best.value <= report.figures[f"{name}_ratio_vs_openvino_genai"].value
     beside = [row for row in report.tables[0].rows if row[2] == "llama_cpp"]

@@ -30,7 +30,7 @@ RATIOS = ("decode", "prefill", "batch8", "batch16")
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "SIZES", {True: engine.Size(3, 2, 6, 3)})
+    monkeypatch.setattr(engine, "SIZES", {True: engine.Size(2, 1, 6, 3)})
     monkeypatch.setattr(engine, "PREFILL_TOKENS", 100)
     monkeypatch.setattr(engine, "PROMPTS", 4)
 
@@ -46,7 +46,8 @@ def test_nano_is_measured_on_next_to_no_work() -> None:
     }
     figures = report.figures
     assert (figures["greedy_equal_share"].value, figures["greedy_equal_share"].samples) == (1, 4)
-    assert all(figure.has_interval for figure in figures.values())
+    once = {name for name, figure in figures.items() if not figure.has_interval}
+    assert once <= {"peak_rss_ratio_vs_openvino_genai"}, "measured in one process"
     assert 0 < figures["decode_bandwidth_fraction"].value < 1
     if sys.platform == "linux":
         # An interpreter and OpenVINO are the most of either.
@@ -68,7 +69,7 @@ def test_a_gguf_file_is_measured_beside_llama_cpp(tmp_path: Path) -> None:
         assert 0 < best.value <= report.figures[f"{name}_ratio_vs_openvino_genai"].value
     beside = [row for row in report.tables[0].rows if row[2] == "llama_cpp"]
     assert [(row[0], getattr(row[3], "samples", None)) for row in beside] == [
-        *((PREFILL, 2), (DECODE, 2), (answers_of(8), 2)),
+        *((PREFILL, 1), (DECODE, 1), (answers_of(8), 1)),
     ], "in its few repetitions"
 
 

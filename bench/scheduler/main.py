@@ -44,9 +44,8 @@ reactive_ms_per_token_* that of a token of the question's answer. An agent's con
 requests with ten tools, beside a digest of three texts at all times or alone; calls and results were \
 written beforehand, so that all servers compute the same messages; llama.cpp, several times slower, has \
 none. agent_time_ratio_* is our time of all turns by that of OpenVINO GenAI. The first token of a turn is \
-what a client sees first: agentrt hands over an answer that begins like a call when it has read it as a call \
-or as none, with bare JSON at its end; OpenVINO GenAI's server here sends the text as it comes and reads no \
-calls. At the end of a turn a client knows as much from both. agentrt is told the background by service_tier \
+what a client sees first: agentrt hands over a call once its name is written and its grammar allows nothing \
+else; OpenVINO GenAI's server here sends the text as it comes and reads no calls. agentrt is told the background by service_tier \
 flex, vLLM by priorities; the others know none."""
 
 

@@ -23,7 +23,7 @@ _FLAGS: Final = (
     # GGML_NATIVE: all instructions that this processor has.
     *("-DCMAKE_BUILD_TYPE=Release", "-DGGML_NATIVE=ON", "-DBUILD_SHARED_LIBS=OFF", "-DLLAMA_OPENSSL=OFF"),
     *("-DLLAMA_BUILD_TESTS=OFF", "-DLLAMA_BUILD_EXAMPLES=OFF", "-DLLAMA_BUILD_SERVER=ON"),
-    # GCC up to 12 else drops stores of a tile configuration before it is loaded, and the first AMX kernel dies.
+    # Else GCC 12 drops stores to a tile configuration before it is loaded, and the first AMX kernel dies.
     "-DCMAKE_CXX_FLAGS=-fno-tree-dse -fno-dse",
 )
 

@@ -19,7 +19,7 @@ from .patterns import TOOL, Drafts, Lived, Predicted, Replayed, claim_rate, live
 if TYPE_CHECKING:
     from agentrt.drafts import Speculator
 
-_MOST_DRAFTS: Final = (1, 2, 3, 6)
+_MOST_DRAFTS: Final = (1, 2, 6)
 _AGENTS: Final = {1: 10, 8: 16, 32: 32}
 """Conversations that are done together, by how many agents there are at once."""
 _SCALE: Final = 0.15

@@ -45,6 +45,8 @@ def counts_of(model: Any) -> Counts:
 class Asked:
     """One request, plain and under one setting, and what the setting's report counts for it."""
 
+    source: str
+    """Where the request is from."""
     plain: AgentRun
     fast: AgentRun
     engine_side: bool

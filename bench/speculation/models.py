@@ -26,14 +26,17 @@ if TYPE_CHECKING:
 
 METHOD = """\
 Real models: a LangGraph agent (langchain create_agent) on {model} in the local runtime, greedy, answers \
-requests; the drafts are of {drafts}, on one thread, right or wrong as they come. Each seed has requests of \
-its own, of which nothing was tuned. Tools take a set time, a multiple of the median time G of the main \
-model's turns. 'on the same machine': main model and draft compute at one time and slow each other down; \
+requests: half of them BFCL's single-turn tasks, half with ten tools as the embedded models were trained on \
+(all of these without a folder of workloads); the drafts are of {drafts}, on one thread, right or wrong as \
+they come. Each seed has requests of its own. Tools take a set time, a multiple of the median time G of \
+the main model's turns. 'on the same machine': main model and draft compute at one time and slow each other down; \
 each request runs plain and under each setting in rotation. 'replayed': the main model's time is waited and \
-not computed, as if it were remote: its own recorded answers, each after the time that it took alone. A \
+not computed, as if it were remote: its own recorded answers, each after the time that it took alone; three \
+agents share the requests and one draft model. A \
 value is the mean over the requests of all seeds (SpecTools §5), its 90 % interval is over the requests. \
 Figures 5 and 7 vary the samples a turn with the replayed main model. claim_rate, SpecTools' alpha, is the \
-share of calls of speculable tools that were claimed, with one sample a turn. transcripts_equal compares \
+share of calls of speculable tools that were claimed; it and time_saved_pct are with the first draft model, \
+one sample a turn and tools that take G. transcripts_equal compares \
 messages but for ids; where the engine answers calls itself, the last one. Costs are at list prices of \
 gpt-5 and gpt-5-nano of November 2025."""
 _CONFIG = SpeculationConfig(max_speculations=16)
@@ -42,6 +45,8 @@ _SEEDS, _QUICK_SEEDS = 3, 1
 _SAME_MACHINE, _REPLAYED = "on the same machine", "replayed"
 _T = 1.0
 """The tool's time in multiples of G where something else varies: where speculation can save most."""
+_AGENTS = 3
+"""That share the requests where nothing but drafts is computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +110,9 @@ class ModelsBench:
             (f"{setting.drafts.name}, main model {_SAME_MACHINE}", _T, found)
             for setting, found in client_side.items()
         ]
-        self._figures_of("_replayed_main", [found for name, _, found in by_latency if _REPLAYED in name])
-        self._figures_of("", list(client_side.values()))
+        first = _Setting(self.drafts[0])
+        self._figures_of("_replayed_main", replayed[_T, first])
+        self._figures_of("", client_side[first])
         self._table(
             "time saved by tool latency, one sample a turn, real drafts (Figure 6)",
             ("drafts", "T/G", "tool s", "saved %", "claim rate", "right drafts"),
@@ -133,11 +139,18 @@ class ModelsBench:
                 for setting, found in measured.items()
             ],
         )
+        by_source: dict[str, list[Asked]] = {}
+        for one in replayed[_T, first]:
+            by_source.setdefault(one.source, []).append(one)
+        self._table(
+            f"claims by requests, main model {_REPLAYED}, one sample a turn",
+            ("requests", "runs", "claim rate", "saved %"),
+            [(source, len(found), claim_rate(found), saved(found)) for source, found in by_source.items()],
+        )
         equal = sum(one.is_equal for one in self._asked)
         self.figures["transcripts_equal"] = share(equal, len(self._asked))
 
-    def _figures_of(self, suffix: str, measured: Sequence[list[Asked]]) -> None:
-        asked = [one for found in measured for one in found]
+    def _figures_of(self, suffix: str, asked: Sequence[Asked]) -> None:
         claimed = claim_rate(asked)
         if claimed is None:  # without any there was nothing to speculate on, and differences are noise
             self.progress("the main model has called no speculable tool: nothing could be saved")
@@ -157,14 +170,21 @@ class ModelsBench:
             for samples in self.size.samples if ratio == _T else self.size.samples[:1]:
                 for drafts in self.drafts:
                     setting = _Setting(drafts, samples)
-                    found = measured[ratio, setting] = []
-                    model = self._speculating(main, setting)
-                    for task, base in zip(self.tasks, plain, strict=True):
-                        self._say(f"main model {_REPLAYED}, {samples} sample(s)", task)
-                        before = counts_of(model)
-                        run = await ask(agent_on(model, task.tools(self._latency)), task.request)
-                        found.append(self._note(base, run, setting, before, counts_of(model)))
+                    self.progress(f"main model {_REPLAYED}, tools of {ratio:g} G, {samples} sample(s)")
+                    of_agents = await asyncio.gather(
+                        *(self._work(agent, main, setting, plain) for agent in range(_AGENTS))
+                    )
+                    measured[ratio, setting] = [one for found in of_agents for one in found]
         return measured
+
+    async def _work(self, agent: int, main: Any, setting: _Setting, plain: Sequence[AgentRun]) -> list[Asked]:
+        """Do one agent's share of the requests."""
+        model, found = self._speculating(main, setting), list[Asked]()
+        for task, base in list(zip(self.tasks, plain, strict=True))[agent::_AGENTS]:
+            before = counts_of(model)
+            run = await ask(agent_on(model, task.tools(self._latency)), task.request)
+            found.append(self._note(task, base, run, setting, before, counts_of(model)))
+        return found
 
     async def _on_same_machine(self) -> tuple[dict[_Setting, list[Asked]], dict[_Setting, list[Asked]]]:
         """Return what is saved on the client's side by each draft model, and on the engine's by the first."""
@@ -176,13 +196,13 @@ class ModelsBench:
         ]
         found: dict[_Setting, list[Asked]] = {setting: [] for setting in settings}
         for number, task in enumerate(self.tasks):
-            self._say(f"main model {_SAME_MACHINE}", task)
+            self.progress(f"main model {_SAME_MACHINE}: {task.request[:60]}")
             tools = task.tools(self._latency)
             agents = [agent_on(model, tools) for model in (self.main, *models)]
             before = [counts_of(model) for model in models]
             plain, *fast = await _in_rotation(agents, task.request, number)
             for setting, model, run, counted in zip(settings, models, fast, before, strict=True):
-                found[setting].append(self._note(plain, run, setting, counted, counts_of(model)))
+                found[setting].append(self._note(task, plain, run, setting, counted, counts_of(model)))
         client_side = {setting: each for setting, each in found.items() if not setting.engine_side}
         return client_side, {setting: each for setting, each in found.items() if setting.engine_side}
 
@@ -191,14 +211,15 @@ class ModelsBench:
 
         return speculate(main, setting.drafts, samples=setting.samples, config=_CONFIG)
 
-    def _note(self, plain: AgentRun, fast: AgentRun, setting: _Setting, *counted: Counts) -> Asked:
+    def _note(
+        self, task: ModelTask, plain: AgentRun, fast: AgentRun, setting: _Setting, *counted: Counts
+    ) -> Asked:
         before, after = counted
-        asked = Asked(plain, fast, setting.engine_side, Counts(*map(operator.sub, after, before)))
+        asked = Asked(
+            task.source, plain, fast, setting.engine_side, Counts(*map(operator.sub, after, before))
+        )
         self._asked.append(asked)
         return asked
-
-    def _say(self, what: str, task: ModelTask) -> None:
-        self.progress(f"{what}, tools of {self._latency.seconds:.2f} s: {task.request[:60]}")
 
     def _seconds(self, ratio: float) -> float:
         return round(ratio * self._generation_s, 3)

@@ -26,19 +26,18 @@ if TYPE_CHECKING:
 
 METHOD = """\
 Real models: a LangGraph agent (langchain create_agent) on {model} in the local runtime, greedy, answers \
-requests: half of them BFCL's single-turn tasks, half with ten tools as the embedded models were trained on \
-(all of these without a folder of workloads); the drafts are of {drafts}, on one thread, right or wrong as \
-they come. Each seed has requests of its own. Tools take a set time, a multiple of the median time G of \
-the main model's turns. 'on the same machine': main model and draft compute at one time and slow each other down; \
-each request runs plain and under each setting in rotation. 'replayed': the main model's time is waited and \
-not computed, as if it were remote: its own recorded answers, each after the time that it took alone; three \
-agents share the requests and one draft model. A \
-value is the mean over the requests of all seeds (SpecTools §5), its 90 % interval is over the requests. \
-Figures 5 and 7 vary the samples a turn with the replayed main model. claim_rate, SpecTools' alpha, is the \
-share of calls of speculable tools that were claimed; it and time_saved_pct are with the first draft model, \
-one sample a turn and tools that take G. transcripts_equal compares \
-messages but for ids; where the engine answers calls itself, the last one. Costs are at list prices of \
-gpt-5 and gpt-5-nano of November 2025."""
+requests: half of them BFCL's single-turn tasks, half with ten tools as the embedded models were trained \
+on (all of these without a folder of workloads); the drafts are of {drafts}, on one thread, right or wrong \
+as they come. Each seed has requests of its own. Tools take a set time, a multiple of the median time G of \
+the main model's turns. 'on the same machine': main model and draft compute at one time and slow each \
+other down; each request runs plain and under each setting in rotation. 'replayed': the main model's time \
+is waited and not computed, as if it were remote: its own recorded answers, each after the time that it \
+took alone; three agents share the requests and one draft model. A value is the mean over the requests of \
+all seeds (SpecTools §5), its 90 % interval is over the requests. Figures 5 and 7 vary the samples a turn \
+with the replayed main model. claim_rate, SpecTools' alpha, is the share of calls of speculable tools that \
+were claimed; it and time_saved_pct are with the first draft model, one sample a turn and tools that take \
+G. transcripts_equal compares messages but for ids; where the engine answers calls itself, the last one. \
+Costs are at list prices of gpt-5 and gpt-5-nano of November 2025."""
 _CONFIG = SpeculationConfig(max_speculations=16)
 _MAX_TOKENS = 96
 _SEEDS, _QUICK_SEEDS = 3, 1

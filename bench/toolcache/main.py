@@ -101,11 +101,11 @@ async def _run(size: Size, workloads: Path | None, progress: Progress, seeds: ra
             clients = Clients(server, stack, _MAX_TOKENS)
             for seed in seeds:
                 progress(f"tasks of seed {seed}, of {len(seeds)}")
+                round_trip = await round_trip_s(server, clients, size.requests)
                 for name, of_name in cases.items():
-                    done = await _do_tasks(
-                        server, clients, tasks[seed][name], of_name, f"{name} {seed}", size.requests // 4
+                    compared[name] += await _do_tasks(
+                        server, clients, tasks[seed][name], of_name, f"{name} {seed}", round_trip
                     )
-                    compared[name] += done
                 throughput.append(await _throughput_ratio(clients, size, tasks[seed]["short"], seed))
             progress("what HTTP adds")
             overheads = await overhead_figures(server, clients, size.requests)
@@ -127,14 +127,12 @@ async def _do_tasks(
     tasks: Sequence[Task],
     cases: Sequence[Case],
     seed: str,
-    requests: int,
+    round_trip: float,
 ) -> list[Compared]:
     """Run each task in all ``cases`` before the next task, in an order that ``seed`` draws anew.
 
     The machine's speed drifts within seconds: cases that are measured one after the other cannot be compared.
-    ``requests`` are those of which the round trip is the median.
     """
-    round_trip = await round_trip_s(server, clients, requests)
     drawn, of_tasks = random.Random(seed), TaskTools(tasks)
     agents = {
         case: Agent(clients, case.side, of_tasks, ChancePredictor(tasks, case.alpha, seed)) for case in cases

@@ -153,7 +153,7 @@ class Controlled:
         setups = [Setup(chance=chance, config=_ALL) for chance in CHANCES]
         for latency in self.size.latencies:
             self.progress(f"simulated drafts, tools of {latency:g} s")
-            measured = await self._pairs(self._times(latency, spread=0.2), 16, 1, setups)
+            measured = await self._pairs(Times(GENERATION, DRAFT, latency, 0.2), 16, 1, setups)
             for chance, pairs in zip(CHANCES, measured, strict=True):
                 rows.append((_drafts(chance), latency, median([pair.saved_pct for pair in pairs])))
         self._table(
@@ -165,7 +165,7 @@ class Controlled:
         for chance in CHANCES:
             self.progress(f"simulated drafts, right {chance:.0%} a sample, by samples a turn")
             setups = [Setup(chance=chance, samples=samples, config=_ALL) for samples in self.size.samples]
-            measured = await self._pairs(self._times(1.5, spread=0.2), 16, 1, setups)
+            measured = await self._pairs(Times(GENERATION, DRAFT, 1.5, 0.2), 16, 1, setups)
             for samples, pairs in zip(self.size.samples, measured, strict=True):
                 rows.append((_drafts(chance), samples, *_sample_cells(pairs)))
         self._table("samples a turn, tools of 1.5 s (Figures 5 and 7)", SAMPLE_COLUMNS, rows)

@@ -28,7 +28,7 @@ its arguments are complete in the stream. 'Same information' is agentrt with Str
 just that; 'simulated drafts' adds a predictor that knows the tasks and is right in four turns of five, \
 which the peers have no place for. A ratio is the peer's time by agentrt's over all tasks of a seed, each \
 seed with tasks of its own: the median over the seeds, with its 90 % interval."""
-CALLS_A_TURN = (1, 2, 4)
+CALLS_A_TURN = (1, 4)
 QUICK_CALLS_A_TURN = (2,)
 SPREAD = 0.5  # of the tools' times: where all take equally long, the last call alone decides
 PEERS: Sequence[tuple[str, str, Callable[[TimedWorld], Sides]]] = (

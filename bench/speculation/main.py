@@ -121,7 +121,7 @@ def _overhead(work: _Work) -> _Measured:
 
 
 def _peers(work: _Work) -> _Measured:
-    generation_s = 0.1 if work.quick else 0.15
+    generation_s = 0.1 if work.quick else 0.25
     calls = like_for_like.QUICK_CALLS_A_TURN if work.quick else like_for_like.CALLS_A_TURN
     dealt = hands(work.tasks, len(work.seeds), 1 if work.quick else _PEER_TASKS)
     figures, equal = like_for_like.measure_peers(dealt, generation_s, calls, work.seeds, work.progress)

@@ -30,7 +30,7 @@ class Replayed:
 
     turns: list[Turn] = field(default_factory=list)
     cpu_s: float = 0.0
-    """CPU time of the server's process, with what agentperf-local asks before the first turn; 0 if unknown."""
+    """Of the server's process, with what agentperf-local asks before the first turn; 0 if unknown."""
     digested_tokens: int = 0
     digesting_s: float = 0.0
 

@@ -45,15 +45,15 @@ agents that were recorded elsewhere, with their messages and tools, each answer 
 (exact), at its own sampling settings, and without the time of the tools: agentperf_wall_ratio_* is a peer's \
 time for all turns by ours, above 1 where ours is less, its interval over turns; the servers take turns in \
 another order for each agent. agentperf_turns_failed counts ours. Beside a background agent: one digest \
-after the other of about 1,500 tokens, answered in 96, which is tagged with the service tier flex, and agentrt \
-alone reads that. CPU seconds are those of a server's process, with an answer of 512 tokens that \
-agentperf-local asks for before the first turn, and the background. BFCL: greedy answers whose calls are \
-exactly the accepted ones in any order (multiple, parallel), without a call (irrelevance), or, after the \
-right calls for a conversation's turns before it, whose first call is the first right one or which have \
-none where none is right (multi_turn; BFCL itself runs all calls on simulators and compares what they \
-changed). llama_cpp_reread has agentrt's parser read the texts in which llama.cpp found no call. Held back \
-are the tasks whose name (for conversations that of their group) has an odd SHA-256; figures are of these, \
-and differences are on the same tasks."""
+after the other of about 1,500 tokens, answered in 96, tagged with the service tier flex, which agentrt \
+alone reads. CPU seconds are those of a server's process, with an answer of 512 tokens that agentperf-local \
+asks for before the first turn, and the background. BFCL: greedy answers whose calls are exactly the \
+accepted ones in any order (multiple, parallel), without a call (irrelevance), or, after the right calls \
+for a conversation's turns before it, whose first call is the first right one, or which have none where \
+none is right (multi_turn; BFCL itself runs all calls on simulators and compares what they changed). \
+llama_cpp_reread has agentrt's parser read the texts in which llama.cpp found no call. Held back are the \
+tasks whose name (for conversations that of their group) has an odd first byte of its SHA-256; figures are \
+of these, and differences are on the same tasks."""
 _NO_AGENTS: Final = "Recorded agents were left out: they need --agentperf PYTHON once, which installs them."
 _NO_TASKS: Final = "BFCL was left out: it needs --workloads."
 

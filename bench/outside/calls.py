@@ -12,10 +12,11 @@ from agentrt.calls import ToolCall, parse_arguments
 
 from ..common.estimates import Estimate, bootstrap, share
 from ..common.report import Cell, Table
+from ..engines.llama_cpp import LLAMA_CPP
 from ..engines.local import OURS
 from ..models.bfcl import Task, load_first_calls, load_tasks
 from ..models.main import calls_in
-from .servers import LLAMA_CPP, Server
+from .servers import Server
 
 REREAD: Final = f"{LLAMA_CPP}_reread"
 """llama.cpp's answers, whose text agentrt's parser reads where llama.cpp found no call."""

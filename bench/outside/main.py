@@ -13,6 +13,7 @@ from ..common.bench_model import open_given_models
 from ..common.estimates import Estimate
 from ..common.machine import describe_machine
 from ..common.report import BenchReport, Table
+from ..engines.llama_cpp import describe_builds
 from .agentperf import VERSION, AgentPerf, Recorded
 from .agents import measure_agents
 from .calls import load_groups, measure_calls
@@ -38,9 +39,10 @@ SIZES: dict[bool, Size] = {
 """Sizes of the quick run, and of the full one."""
 METHOD: Final = f"""\
 Nothing in agentrt is tuned on these agents, nor on the tasks of BFCL that are held back. Servers on this \
-machine have the same model: agentrt's, with its defaults; llama.cpp's with its own chat template and parser \
-and two slots of one f16 cache; OpenVINO GenAI's continuous batching with its prefix cache, behind a thin \
-server that streams the text and reads no calls. agentperf-local {VERSION} (Artificial Analysis) replays \
+machine have the same model: agentrt's, with its defaults; llama.cpp's, of the last build named below, with \
+its own chat template and parser and two slots of one f16 cache; OpenVINO GenAI's continuous batching with \
+its prefix cache and agentrt's activation groups, behind a thin server that streams the text and reads no \
+calls. agentperf-local {VERSION} (Artificial Analysis) replays \
 agents that were recorded elsewhere, with their messages and tools, each answer as long as the recorded one \
 (exact), at its own sampling settings, and without the time of the tools: agentperf_wall_ratio_* is a peer's \
 time for all turns by ours, above 1 where ours is less, its interval over turns; the servers take turns in \
@@ -107,5 +109,5 @@ def run(
         machine=machine,
         figures=figures,
         tables=tuple(tables),
-        method=" ".join([METHOD, *left_out]),
+        method=" ".join([METHOD, describe_builds(), *left_out]),
     )

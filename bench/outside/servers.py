@@ -13,12 +13,11 @@ from urllib.error import HTTPError
 from ..common.bench_model import BenchModel
 from ..common.process import SideProcess
 from ..common.served_runtime import RuntimeService, ServedRuntime
-from ..engines.llama_cpp import SHARED_CACHE, LlamaCpp
+from ..engines.llama_cpp import LLAMA_CPP, SHARED_CACHE, llama_cpp_builds
 from ..engines.local import OURS
 from ..engines.openvino_server import OpenVINOGenAIServer
 from ..engines.side import EngineProcess
 
-LLAMA_CPP: Final = "llama_cpp"
 OPENVINO_GENAI: Final = "openvino_genai"
 _SLOTS, _CONTEXT = 2, 32768
 """Of llama.cpp: one for the agent and one for what runs beside it, in one cache."""
@@ -49,11 +48,18 @@ class Server:
 
 @contextmanager
 def open_servers(model: BenchModel) -> Iterator[dict[str, Server]]:
-    """Yield the servers of a GGUF file by name, ours first. All stay open: one that waits takes no time."""
+    """Yield the servers of a GGUF file by name, ours first. All stay open: one that waits takes no time.
+
+    llama.cpp's is the build for this processor if there is one, else the wheel's.
+
+    Raises:
+        ConfigurationError: there should be such a build, but is none.
+    """
+    *_, build = llama_cpp_builds().values()
     with ExitStack() as stack:
         ours = stack.enter_context(ServedRuntime(_Service, str(model.path)))
         opened = (str(model.gguf), _CONTEXT, _SLOTS, SHARED_CACHE)
-        llama = stack.enter_context(EngineProcess(LlamaCpp, *opened))
+        llama = stack.enter_context(EngineProcess(build, *opened))
         genai = stack.enter_context(SideProcess(OpenVINOGenAIServer, str(model.path)))
         urls: dict[str, tuple[str, SideProcess]] = {
             OURS: (f"http://127.0.0.1:{ours.port}", ours),

@@ -88,9 +88,7 @@ def figures_of(asked: Sequence[Asked]) -> dict[str, Estimate]:
     held_back = [each for each in asked if each.held_back]
     figures = {}
     for group in dict.fromkeys(each.group for each in held_back):
-        of_group = [each for each in held_back if each.group == group]
-        figures[f"bfcl_{group}_exact"] = _exact(of_group, OURS)
-        figures[f"bfcl_{group}_exact_{LLAMA_CPP}"] = _exact(of_group, LLAMA_CPP)
+        figures[f"bfcl_{group}_exact"] = _exact([each for each in held_back if each.group == group], OURS)
     for side in (LLAMA_CPP, REREAD) if held_back else ():
         figures[f"bfcl_exact_difference_vs_{side}"] = _difference(held_back, side)
     return figures

@@ -208,8 +208,7 @@ def _switching_latency(axes: Any, report: BenchReport) -> None:
     rows = _rows(find_table(report, "switching latency in ms (LLMS, Fig. 9)"))
     for side in dict.fromkeys(str(row["side"]) for row in rows):
         points = [row for row in rows if (row["side"], row["pattern"]) == (side, "random")]
-        contexts, means = [row["contexts"] for row in points], [row["mean"] for row in points]
-        axes.plot(contexts, means, "o-", markersize=4, label=side)
+        _line(axes, points, "contexts", "mean", side)
     axes.set_yscale("symlog", linthresh=1)
     axes.set(xlabel="active contexts", ylabel="mean switching latency, ms")
     axes.set_title("Switching latency of random traces (LLMS, Fig. 9)", fontsize=9)
@@ -217,11 +216,17 @@ def _switching_latency(axes: Any, report: BenchReport) -> None:
 
 
 def _restart(axes: Any, report: BenchReport) -> None:
-    rows = _rows(find_table(report, "time to the first token after a restart"))
-    ways = ("restored", "computed", "llama.cpp restored")
+    table = find_table(report, "time to the first token after a restart")
+    rows = _rows(table)
+    ways = [
+        column for column in table.columns[2:] if column.startswith(("restored", "computed", "llama.cpp"))
+    ]
+    ways.remove("restored tokens")
     for place, way in enumerate(ways):
-        axes.bar_label(_bars(axes, place, len(ways), [row[way] for row in rows], way), fontsize=7)
-    axes.set_xticks(range(len(rows)), [f"{row['tokens']} tokens" for row in rows])
+        bars = _bars(axes, place, len(ways), [_value(row[way]) for row in rows], way)
+        axes.bar_label(bars, fmt="%.2g", fontsize=6)
+    axes.set_xticks(range(len(rows)), [f"{row['tokens']} tokens,\nfrom {row['from']}" for row in rows])
+    axes.tick_params(axis="x", labelsize=7)
     axes.set_yscale("log")
     axes.set(ylabel="s to the first token")
     axes.set_title("After a restart", fontsize=9)

@@ -180,9 +180,10 @@ def _sides(axes: Any, report: BenchReport) -> None:
 
 def _drafting_latency(axes: Any, report: BenchReport) -> None:
     table = find_table(report, "ms a token by set")
-    sides = [side for side in table.columns[1:] if not side.startswith("ours without")]
+    sides = table.columns[2:-1]
     for place, side in enumerate(sides):
-        _bars(axes, place, len(sides), [row[side] for row in _rows(table)], side, total=0.85)
+        values = [_value(row[side]) for row in _rows(table)]
+        _bars(axes, place, len(sides), values, side, total=0.85)
     axes.set_xticks(range(len(table.rows)), [str(row[0]) for row in table.rows], rotation=45, fontsize=7)
     axes.set(ylabel="ms a token")
     axes.set_title("Decoding by set and drafts (sd.npu, Fig. 10)", fontsize=9)
@@ -193,8 +194,8 @@ def _drafting_breakdown(axes: Any, report: BenchReport) -> None:
     table = find_table(report, "a request's time in ms")
     labels = [f"{row[0]}, {row[1]}" for row in table.rows]
     begins = [0.0] * len(labels)
-    for part in table.columns[2:]:
-        values: list[Any] = [row[table.columns.index(part)] for row in table.rows]
+    for part in ("prefill", "decode", "drafting"):
+        values: list[Any] = [_value(row[table.columns.index(part)]) for row in table.rows]
         axes.barh(labels, values, left=begins, label=part)
         begins = [begin + value for begin, value in zip(begins, values, strict=True)]
     axes.invert_yaxis()

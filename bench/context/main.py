@@ -12,6 +12,7 @@ from ..common.estimates import Estimate
 from ..common.machine import describe_machine
 from ..common.parts import ContextPart
 from ..common.report import BenchReport, Table
+from ..engines.llama_cpp import describe_builds
 from .accuracy import HELD_BACK, NEWS, Accuracy, accuracy_figures, accuracy_table, measure_accuracy
 from .restart import measure_restart, restart_figures, restart_table
 from .storage import measure_density_overhead, measure_slowdown
@@ -132,7 +133,10 @@ def run(
             accuracies += measure_accuracy(each, long, size.window, progress)
         figures |= accuracy_figures(accuracies, model)
         tables += [accuracy_table(accuracies)] if accuracies else []
-    return BenchReport(bench="context", machine=machine, figures=figures, tables=tuple(tables), method=METHOD)
+    method = METHOD
+    if ContextPart.RESTARTS in parts and model.endswith(".gguf"):
+        method += f" Restarts are of the last of its builds. {describe_builds()}"
+    return BenchReport(bench="context", machine=machine, figures=figures, tables=tuple(tables), method=method)
 
 
 def _texts(model: BenchModel, workloads: Path | None) -> Texts:

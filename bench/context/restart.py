@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from ..common.estimates import Estimate, median
 from ..common.report import Cell, Table
-from ..engines.llama_cpp import LlamaCpp
+from ..engines.llama_cpp import LLAMA_CPP as WHEEL
+from ..engines.llama_cpp import llama_cpp_builds
 from ..engines.local import AgentRT
 from ..engines.side import EngineProcess, Messages, Request
 from .disk import drop_page_cache, read_speed
@@ -23,12 +24,7 @@ COMPUTED: Final = "computed"
 LLAMA_CPP: Final = "llama.cpp restored"
 LLAMA_CPP_8_BITS: Final = "llama.cpp restored, 8 bits"
 """With a KV cache of as many bits as ours; by default it has 16."""
-_Q8_0: Final = 8
-"""Of ``ggml_type``."""
-_PEERS: Final[Mapping[str, Mapping[str, Any]]] = {
-    LLAMA_CPP: {},
-    LLAMA_CPP_8_BITS: {"cache_type_k": _Q8_0, "cache_type_v": _Q8_0},
-}
+_PEERS: Final = (LLAMA_CPP, LLAMA_CPP_8_BITS)
 _APP: Final = "notes"
 _QUESTION: Final = "Say it again, in fewer words."
 _MARGIN: Final = 256
@@ -153,9 +149,13 @@ class _LlamaCppSlot:
         self._folder = folder
         first, self._prompt = prompts
         folder.mkdir()
+        build, make = list(llama_cpp_builds().items())[-1]  # that for this processor if there is one
         # Nothing is kept beside the slot.
-        parameters = {"slot_save_path": f"{folder}/", "cache_ram_mib": 0, **_PEERS[way]}
-        self._opened = (LlamaCpp, model, len(self._prompt) + _MARGIN, 1, parameters)
+        parameters: dict[str, Any] = {"slot_save_path": f"{folder}/", "cache_ram_mib": 0}
+        if way == LLAMA_CPP_8_BITS:
+            q8_0 = 8 if build == WHEEL else "q8_0"  # a value of ggml_type, or its name
+            parameters |= {"cache_type_k": q8_0, "cache_type_v": q8_0}
+        self._opened = (make, model, len(self._prompt) + _MARGIN, 1, parameters)
         with EngineProcess(*self._opened) as peer:
             _complete(peer, first)
             saved = peer.call("post", "/slots/0?action=save", {"filename": _SLOT})

@@ -11,8 +11,8 @@ from typing import Any, Final
 from ..common.estimates import Estimate, bootstrap, mean, median, share
 from ..common.report import Cell, Table
 from ..engines import side as engines
-from ..engines.llama_cpp import LlamaCpp
-from ..engines.openvino_genai import OpenVINOGenAI
+from ..engines.llama_cpp import LLAMA_CPP, LLAMA_CPP_NATIVE, llama_cpp_builds
+from ..engines.openvino_genai import OpenVINOGenAI, groups_of_agentrt
 from .answering import Answer, AnsweringRuntime
 from .prompt_sets import PromptSet, Source
 from .sides import OURS, SUFFIX_DECODING, VANILLA, BaselineSide, Ours, Vanilla
@@ -20,9 +20,9 @@ from .sides import OURS, SUFFIX_DECODING, VANILLA, BaselineSide, Ours, Vanilla
 GENAI_LOOKUP: Final = "OpenVINO GenAI prompt lookup"
 """At its default activation groups."""
 GENAI_LOOKUP_EQUAL: Final = "OpenVINO GenAI prompt lookup, our groups"
-"""At the activation groups of the runtime: its directory says none, so that only the setting does."""
+"""At the activation groups that agentrt chooses for the model, where they are others."""
 GENAI_DRAFT_MODEL: Final = "OpenVINO GenAI draft model"
-LLAMA_CPP_NGRAM: Final = "llama.cpp n-gram map"
+LLAMA_CPP_NGRAM: Final = {LLAMA_CPP: "llama.cpp n-gram map", LLAMA_CPP_NATIVE: "llama.cpp n-gram map, native"}
 _LLAMA_CPP_CONTEXT: Final = 4096
 _MOST_DRAFT_TOKENS: Final = 32
 """The longest drafts of any side, nearly always."""
@@ -58,22 +58,21 @@ def _ms_per_token(answers: Iterable[Answer]) -> float:
 
 @contextmanager
 def open_peers(
-    directory: str, draft: str | None, gguf: str | None, group: int
+    directory: str, draft: str | None, gguf: str | None
 ) -> Iterator[dict[str, engines.EngineProcess]]:
     """Open other engines that draft, with the model in an OpenVINO ``directory``.
 
     ``draft`` is the directory of a draft model with the same vocabulary, ``gguf`` the model's GGUF file for
-    llama.cpp; without them these peers are left out. ``group`` are our activation groups.
+    llama.cpp; without them these peers are left out.
     """
-    lookup, equal = partial(OpenVINOGenAI, prompt_lookup=True), {"dynamic_quantization_group_size": group}
-    opened: dict[str, tuple[Any, ...]] = {
-        GENAI_LOOKUP: (lookup, directory),
-        GENAI_LOOKUP_EQUAL: (lookup, directory, equal),
-    }
+    lookup = partial(OpenVINOGenAI, prompt_lookup=True)
+    opened: dict[str, tuple[Any, ...]] = {GENAI_LOOKUP: (lookup, directory)}
+    for group in groups_of_agentrt(directory).values():
+        opened[GENAI_LOOKUP_EQUAL] = (lookup, directory, {"dynamic_quantization_group_size": group})
     if draft is not None:
         opened[GENAI_DRAFT_MODEL] = (partial(OpenVINOGenAI, draft=draft), directory)
-    if gguf is not None:
-        opened[LLAMA_CPP_NGRAM] = (partial(LlamaCpp, ngram_map=True), gguf, _LLAMA_CPP_CONTEXT)
+    for build, make in llama_cpp_builds().items() if gguf is not None else ():
+        opened[LLAMA_CPP_NGRAM[build]] = (partial(make, ngram_map=True), gguf, _LLAMA_CPP_CONTEXT)
     with ExitStack() as stack:
         yield {name: stack.enter_context(engines.EngineProcess(*each)) for name, each in opened.items()}
 
@@ -162,9 +161,8 @@ class Measured:
         public = [each for each in heavy if each.source is not Source.OWN]
         if public:
             found["speed_vs_suffix_rule"] = _speed_ratio(public, SUFFIX_DECODING)
-            if all(GENAI_LOOKUP in each.answers for each in public):
-                both = (GENAI_LOOKUP, GENAI_LOOKUP_EQUAL)
-                found["ratio_vs_openvino_prompt_lookup"] = _speed_ratio(public, *both)
+            if lookups := [each for each in (GENAI_LOOKUP, GENAI_LOOKUP_EQUAL) if each in public[0].answers]:
+                found["ratio_vs_openvino_prompt_lookup"] = _speed_ratio(public, *lookups)
         if calls := [each for each in self.results if each.calls]:
             found["tool_call_speedup"] = _speed_ratio(calls, VANILLA)
         found["slowest_set_vs_vanilla"] = min(

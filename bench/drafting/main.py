@@ -12,6 +12,7 @@ from ..common.bench_model import BenchModel, open_given_models
 from ..common.estimates import exact
 from ..common.machine import describe_machine
 from ..common.report import BenchReport
+from ..engines.llama_cpp import describe_builds
 from .answering import DRAFTS, AnsweringRuntime
 from .comparison import Measured, compare_sides, open_peers
 from .extremes import (
@@ -89,8 +90,8 @@ def run(
 ) -> BenchReport:
     """Measure ``model``; the first of ``drafts`` is a draft model of the same vocabulary for OpenVINO GenAI.
 
-    The folder ``workloads`` has Spec-Bench, MTRAG, MTRAG-UN, AutoDroid, BFCL and API-Bank; without it only the bench's
-    own texts are answered.
+    The folder ``workloads`` has Spec-Bench, MTRAG, MTRAG-UN, AutoDroid, BFCL and API-Bank; without it only
+    the bench's own texts are answered.
 
     Raises:
         ModelNotFoundError, ModelFormatError: a model cannot be opened.
@@ -129,7 +130,7 @@ def run(
         machine=machine,
         figures={**measured.figures(), **costs, "graph_switch_hidden_fraction": exact(hidden)},
         tables=measured.tables(),
-        method=METHOD,
+        method=f"{METHOD} {describe_builds()}" if model.endswith(".gguf") else METHOD,
     )
 
 
@@ -168,8 +169,7 @@ def _measure(
     sides: list[Vanilla] = [Vanilla(), *baselines(), Ours()]
     draft = str(models[drafts[0]].path) if drafts else None
     gguf = model if model.endswith(".gguf") else None
-    group = runtime.runtime.config.dynamic_quantization_group_size
-    with open_peers(str(models[model].path), draft, gguf, group) as peers:
+    with open_peers(str(models[model].path), draft, gguf) as peers:
         results = compare_sides(runtime, sets, sides, peers, size.max_tokens, progress)
     heavy = [prompt for each in sets if each.context_heavy for prompt in each.prompts]
     return Measured(

@@ -20,8 +20,8 @@ _SPEC_BENCH: Final = "spec_bench.jsonl"
 _MTRAG: Final = "mtrag_human_subset.jsonl"
 _MTRAG_UN: Final = "mtrag_un.jsonl"
 _AUTODROID: Final = "autodroid_tasks.jsonl"
-_MOST_CHARACTERS: Final = 4000
-"""Of one prompt: about 1,000 tokens. Longer ones are left out."""
+_MOST_CHARACTERS: Final = 3000
+"""Of one prompt: about 750 tokens. Longer ones are left out."""
 _UI: Final = (
     "You operate a phone. Answer with one line: the word tap, input or finish, then the element of the "
     "screen, copied as it stands there, then the text to input, if any."

@@ -84,11 +84,10 @@ def run(
     quick: bool,
     workloads: Path | None,
     progress: Progress,
-    model: str = "nano",
-    more_models: Sequence[str] = (),
+    models: Sequence[str] = ("nano",),
     parts: Collection[ContextPart] = tuple(ContextPart),
 ) -> BenchReport:
-    """Measure ``parts`` with ``model``, compression with ``more_models`` as well.
+    """Measure ``parts`` with the first of ``models``, compression with all of them.
 
     Prompts come from the folder ``workloads``, with Spec-Bench and MTRAG; without it the bench has its own.
 
@@ -98,9 +97,8 @@ def run(
     """
     from agentrt.runtime import LocalRuntime, RuntimeConfig
 
-    machine, size = describe_machine(), SIZES[quick]
-    models = open_given_models([model, *more_models], progress)
-    found = models[model]
+    machine, size, model = describe_machine(), SIZES[quick], models[0]
+    found = open_given_models(models, progress)[model]
     texts_of = _texts(found, workloads)
     with LocalRuntime.open(model, RuntimeConfig(kv_cache_precision="u8")) as runtime:
         texts = texts_of(runtime.count_tokens)
@@ -129,7 +127,7 @@ def run(
             for kind, task in ((NEWS, TASKS[1]), (HELD_BACK, TASKS[3]))
         }
         accuracies: list[Accuracy] = []
-        for each in (model, *more_models):
+        for each in models:
             accuracies += measure_accuracy(each, long, size.window, progress)
         figures |= accuracy_figures(accuracies, model)
         tables += [accuracy_table(accuracies)] if accuracies else []

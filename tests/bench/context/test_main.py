@@ -75,4 +75,9 @@ def test_one_part_is_measured_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_wrong_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelNotFoundError):
-        run(quick=True, workloads=None, progress=lambda line: None, model=str(tmp_path / "none.gguf"))
+        run(
+            quick=True,
+            workloads=None,
+            progress=lambda line: None,
+            models=["nano", str(tmp_path / "none.gguf")],
+        )

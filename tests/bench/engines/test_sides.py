@@ -21,7 +21,7 @@ from agentrt.bench.engines.llama_cpp import (
     llama_cpp_builds,
 )
 from agentrt.bench.engines.local import AgentRT
-from agentrt.bench.engines.openvino_genai import OpenVINOGenAI, device_properties
+from agentrt.bench.engines.openvino_genai import OpenVINOGenAI, device_properties, groups_of_agentrt
 from agentrt.bench.engines.side import EngineProcess, Request
 from agentrt.errors import BenchProcessError, ConfigurationError, ModelNotFoundError
 from agentrt.runtime.nano import MODEL_DIRECTORY
@@ -148,7 +148,7 @@ def test_a_build_needs_its_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         build(tmp_path)
 
 
-def test_openvino_genai_computes_in_thegroups_of_agentrt(tmp_path: Path) -> None:
+def test_openvino_genai_computes_in_the_groups_of_agentrt(tmp_path: Path) -> None:
     write_random_gguf(tmp_path / "tiny.gguf", ModelShape("qwen2", 1, 512, 512, 4, 2, 512))
     assert groups_of_agentrt(str(tmp_path / "tiny.gguf")) == {"DYNAMIC_QUANTIZATION_GROUP_SIZE": 128}
 

@@ -203,7 +203,7 @@ def _speed_ratio(results: Sequence[SetResult], *sides: str) -> Estimate:
     Every set counts alike; the interval is over prompts.
     """
     prompts = [
-        _OfPrompt(each.name, ours, others)
+        _OfPrompt(each.name, ours, tuple(others))
         for each in results
         for ours, *others in zip(*(each.answers[side] for side in (OURS, *sides)), strict=True)
     ]

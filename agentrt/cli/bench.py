@@ -94,7 +94,7 @@ def bench(
         list[str] | None,
         typer.Option(
             help="The model to measure: a GGUF file, an OpenVINO directory, a pulled name, or nano. Figures "
-            "that do not depend on it are left out. Bench models takes several."
+            "that do not depend on it are left out. Bench models takes several, and context for compression."
         ),
     ] = None,
     draft: Annotated[
@@ -155,10 +155,11 @@ def bench(
         from agentrt.bench.common.report import Seeds
 
         options["seeds"] = Seeds(seeds, seed or 0)
-    if model and model[1:] and name is not BenchName.MODELS:
-        raise typer.BadParameter("several are for bench models only", param_hint="--model")
+    several = name in (BenchName.CONTEXT, BenchName.MODELS)
+    if model and model[1:] and not several:
+        raise typer.BadParameter("several are for benches context and models only", param_hint="--model")
     if model:
-        options |= {"models": model} if name is BenchName.MODELS else {"model": model[0]}
+        options |= {"models": model} if several else {"model": model[0]}
     if draft is not None:
         options["drafts"] = draft
     if agentperf is not None:

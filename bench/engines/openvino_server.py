@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from .openvino_genai import continuous_batching, encode, generation_config
+from .openvino_genai import continuous_batching, encode, generation_config, groups_of_agentrt
 from .side import Request as Asked
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class OpenVINOGenAIServer:
         self._genai = openvino_genai
         scheduler = continuous_batching(_CACHE_GIB)
         scheduler.enable_prefix_caching = True
-        groups = {} if default_groups else _groups_of_agentrt(model)
+        groups = {} if default_groups else groups_of_agentrt(model)
         self._pipeline = openvino_genai.ContinuousBatchingPipeline(model, scheduler, "CPU", groups)
         self._tokenizer = self._pipeline.get_tokenizer()
         self._ids = itertools.count()
@@ -127,15 +127,6 @@ class OpenVINOGenAIServer:
             for name in _SAMPLING & body.keys():
                 setattr(config, name, body[name])
         return config
-
-
-def _groups_of_agentrt(model: str) -> dict[str, Any]:
-    from agentrt.runtime.model.directory import open_model_directory
-    from agentrt.runtime.model.dynamic_quantization import quantization_properties
-    from agentrt.runtime.model.openvino_core import openvino_core
-
-    graph = openvino_core().read_model(open_model_directory(model).graph)
-    return dict(quantization_properties([graph], "CPU", {}))
 
 
 def _event(**fields: Any) -> str:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from ..common.estimates import Estimate, bootstrap, exact, mean, median
-from ..common.machine import describe_machine
 from ..common.report import Cell, Table
 from .load import HELD_BACK, Lengths
 from .simulated import (
@@ -118,7 +116,9 @@ def _joined(by_seed: Sequence[Sequence[float]]) -> list[float]:
     return [value for values in by_seed for value in values]
 
 
-def figure6(lengths: Mapping[str, Lengths], sweep: Sweep, progress: Callable[[str], None]) -> list[Found]:
+def figure6(
+    lengths: Mapping[str, Lengths], sweep: Sweep, executor: Executor, progress: Callable[[str], None]
+) -> list[Found]:
     """Find the highest rates of proactive work only, for each kind of work."""
     kinds = [(sets, work) for sets, each in lengths.items() for work in each.proactive]
     tasks = [
@@ -126,11 +126,18 @@ def figure6(lengths: Mapping[str, Lengths], sweep: Sweep, progress: Callable[[st
         for sets, work in kinds
         for seed in sweep.seeds
     ]
-    found = _in_parallel(find_highest_rates, tasks, "highest rates", progress)
+    found = _map(
+        executor,
+        find_highest_rates,
+        tasks,
+        lambda done: progress(f"simulated Core Ultra: highest rates, {done}"),
+    )
     return [Found(*kind, by_seed) for kind, by_seed in zip(kinds, _chunks(found, sweep.seeds), strict=True)]
 
 
-def figure7(lengths: Mapping[str, Lengths], sweep: Sweep, progress: Callable[[str], None]) -> list[Point]:
+def figure7(
+    lengths: Mapping[str, Lengths], sweep: Sweep, executor: Executor, progress: Callable[[str], None]
+) -> list[Point]:
     """Run proactive work and a user, for each think time of the user."""
     loads = []
     for sets, each in lengths.items():
@@ -140,24 +147,24 @@ def figure7(lengths: Mapping[str, Lengths], sweep: Sweep, progress: Callable[[st
                 loads.append((sets, Load(each.any_proactive(), rate, seconds, each.reactive, interval)))
     wanted = [(sets, load, system) for sets, load in loads for system in SYSTEMS]
     tasks = [(system, load, seed) for _, load, system in wanted for seed in sweep.seeds]
-    runs = _in_parallel(run_load, tasks, "a user beside background work", progress)
+    runs = _map(executor, run_load, tasks, lambda done: progress(f"simulated Core Ultra: a user, {done}"))
     return [
         Point(sets, system, load.rate, load.interval_s or 0.0, of_seeds)
         for (sets, load, system), of_seeds in zip(wanted, _chunks(runs, sweep.seeds), strict=True)
     ]
 
 
-def _in_parallel(
-    work: Callable[..., T], tasks: Sequence[tuple[Any, ...]], what: str, progress: Callable[[str], None]
+def _map(
+    executor: Executor,
+    work: Callable[..., T],
+    tasks: Sequence[tuple[Any, ...]],
+    progress: Callable[[str], None],
 ) -> list[T]:
-    """Return the results of ``work`` in order, from as many processes as there are cores: time is virtual."""
+    """Return the results of ``work`` in the order of ``tasks``, its arguments."""
     done: list[T] = []
-    # A fork of a process in which an engine has threads can hang.
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(describe_machine().usable_cores, spawn) as pool:
-        for result in pool.map(work, *zip(*tasks, strict=True)):
-            done.append(result)
-            progress(f"simulated Core Ultra: {what}, {len(done)} of {len(tasks)}")
+    for result in executor.map(work, *zip(*tasks, strict=True)):
+        done.append(result)
+        progress(f"{len(done)} of {len(tasks)}")
     return done
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import multiprocessing
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -77,8 +80,8 @@ class GivenSize:
     """Repetitions of an agent's conversation."""
 
 
-_QUICK: Final = SimulatedSize(Sweep(range(2), 8, (0.1, 0.8), (10.0,), 4, 3), FEW_WAIT_LENGTHS, 16)
-_FULL: Final = SimulatedSize(Sweep(range(6), 30, (0.1, 0.2, 0.4, 0.8), (10.0, 30.0), 20, 8), WAIT_LENGTHS, 60)
+_QUICK: Final = SimulatedSize(Sweep(range(2), 6, (0.1, 0.8), (10.0,), 4, 2), FEW_WAIT_LENGTHS, 16)
+_FULL: Final = SimulatedSize(Sweep(range(5), 30, (0.1, 0.3, 0.8), (10.0, 30.0), 20, 6), WAIT_LENGTHS, 60)
 SIMULATED: dict[bool, SimulatedSize] = {True: _QUICK, False: _FULL}
 GIVEN: dict[bool, GivenSize] = {True: GivenSize(2, 1), False: GivenSize(5, 3)}
 """Sizes of the quick run, and of the full one."""
@@ -145,10 +148,13 @@ def _run_given(
 def _simulate(
     lengths: Mapping[str, Lengths], size: SimulatedSize, progress: Callable[[str], None]
 ) -> tuple[dict[str, Estimate], list[Table]]:
-    found = figure6(lengths, size.sweep, progress)
-    points = figure7(lengths, size.sweep, progress)
-    progress("simulated Core Ultra: waits beside background prompts of every length")
-    waits = list(measure_waits(size.wait_lengths, size.wait_arrivals))
+    # As many processes as cores: time is virtual. A fork of a process that has threads can hang.
+    cores, spawn = describe_machine().usable_cores, multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(cores, spawn) as executor:
+        found = figure6(lengths, size.sweep, executor, progress)
+        points = figure7(lengths, size.sweep, executor, progress)
+        progress("simulated Core Ultra: waits beside background prompts of every length")
+        waits = list(executor.map(measure_waits, size.wait_lengths, itertools.repeat(size.wait_arrivals)))
     figures = figures_of(found, points, size.sweep)
     figures["sim_proactive_kernel_max_ms"] = exact(1e3 * max(each.longest_kernel_s for each in waits))
     figures["sim_reactive_wait_max_ms"] = exact(1e3 * max(max(each.seconds) for each in waits))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import statistics
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -228,25 +228,23 @@ def figure4() -> dict[str, Simulation]:
 class Waits:
     """The waits of questions for their first kernel beside background prompts of one length."""
 
-    prompt_tokens: int
     seconds: tuple[float, ...]
     """For each arrival of a question."""
     longest_kernel_s: float
     """Of the background."""
 
 
-def measure_waits(lengths: Iterable[int], arrivals: int) -> Iterator[Waits]:
+def measure_waits(tokens: int, arrivals: int) -> Waits:
     """Let a question arrive at ``arrivals`` times, evenly spread over all that the background does."""
-    for tokens in lengths:
-        alone = _background(tokens)
-        alone.run()
-        total = alone.clock.now
-        waits = tuple(
-            _wait(tokens, total * (number + 0.5) / arrivals, _QUESTIONS[number % len(_QUESTIONS)])
-            for number in range(arrivals)
-        )
-        longest = max(kernel.ended - kernel.started for kernel in alone.trace.kernels)
-        yield Waits(tokens, waits, longest)
+    alone = _background(tokens)
+    alone.run()
+    total = alone.clock.now
+    waits = tuple(
+        _wait(tokens, total * (number + 0.5) / arrivals, _QUESTIONS[number % len(_QUESTIONS)])
+        for number in range(arrivals)
+    )
+    longest = max(kernel.ended - kernel.started for kernel in alone.trace.kernels)
+    return Waits(waits, longest)
 
 
 def _background(tokens: int) -> Simulation:

@@ -36,7 +36,7 @@ from tests.bench.workload_folder import WORKLOADS, has_workloads
 
 pytestmark = pytest.mark.bench
 
-LENGTHS = Lengths(((40, 6),), {"short": ((300, 4), (90, 4))})
+LENGTHS = Lengths(((40, 6),), {"short": ((300, 30), (520, 40))})
 SWEEP = Sweep(range(1), 4, (0.2, 0.4), (10.0,), 3, 3)
 
 
@@ -173,9 +173,7 @@ def test_the_simulated_user_is_served_sooner_than_in_order_of_arrival() -> None:
 
 
 def test_questions_wait_for_one_kernel_at_most() -> None:
-    waits = list(measure_waits((64, 240), 6))
-    assert [each.prompt_tokens for each in waits] == [64, 240]
-    for each in waits:
+    for each in (measure_waits(64, 6), measure_waits(240, 6)):
         assert 0 < each.longest_kernel_s <= 0.1
         assert 0 <= max(each.seconds) <= 0.035
 

@@ -112,7 +112,7 @@ def _p50_and_mean(by_seed: Sequence[Sequence[float]]) -> tuple[Cell, Cell]:
     )
 
 
-def _joined(by_seed: Sequence[Sequence[float]]) -> list[float]:
+def _joined(by_seed: Sequence[Sequence[T]]) -> list[T]:
     return [value for values in by_seed for value in values]
 
 
@@ -225,26 +225,25 @@ def latency_ratio(
 ) -> Estimate | None:
     """Return latency under ``other`` by ours: the geometric mean over the users' think times.
 
-    ``kind`` names the latencies of :class:`SimulatedRun`. Each seed gives both sides the same requests, so
-    that both are drawn at once. None if a run has no such request.
+    ``kind`` names the latencies of :class:`SimulatedRun`. With each seed both sides get the same requests, so
+    that both are drawn at once; of a user's questions those count that both were asked, as a user who waits
+    longer asks less. None if a run has no such request.
     """
     ours, theirs = (
         [[getattr(run, kind) for run in point.runs] for point in points if point.system == system]
         for system in (OURS, other)
     )
-    # For each seed the latencies at each think time, of them and of us.
+    # For each seed and think time the latencies of the same requests, theirs and ours.
     by_seed = [
-        list(zip(their, own, strict=True))
+        [list(zip(*each, strict=False)) for each in zip(their, own, strict=True)]
         for their, own in zip(zip(*theirs, strict=True), zip(*ours, strict=True), strict=True)
     ]
-    if not by_seed or not all(values for pairs in by_seed for pair in pairs for values in pair):
+    if not by_seed or not all(pairs for of_seed in by_seed for pairs in of_seed):
         return None
 
-    def ratio(drawn: Sequence[Sequence[tuple[Sequence[float], Sequence[float]]]]) -> float:
-        return statistics.geometric_mean(
-            statistic(_joined([their for their, _ in pairs])) / statistic(_joined([own for _, own in pairs]))
-            for pairs in zip(*drawn, strict=True)
-        )
+    def ratio(drawn: Sequence[Sequence[Sequence[tuple[float, float]]]]) -> float:
+        by_interval = [zip(*_joined(pairs), strict=True) for pairs in zip(*drawn, strict=True)]
+        return statistics.geometric_mean(statistic(their) / statistic(own) for their, own in by_interval)
 
     return bootstrap(by_seed, ratio)
 

@@ -44,9 +44,9 @@ the same requests one by one on our machine; found for each seed by bisection in
 sim_proactive_rate_ratio_* is the geometric mean over kinds of work of our rate by the other's. Overlap is \
 the share of the NPU's busy time in which the GPU decodes, at our highest rate. Fig. 7: \
 sim_reactive_latency_ratio_* is the geometric mean over think times of the other's median latency by ours, \
-at the lowest rate (light) and the highest (saturated). Waits: until a question's first kernel, at \
-arrivals spread over all that four background prompts of one length do; they are computed alike in each \
-run, and so is Fig. 4."""
+of the questions that both were asked (a user who waits longer asks less), at the lowest rate (light) and \
+the highest (saturated). Waits: until a question's first kernel, at arrivals spread over all that four \
+background prompts of one length do; they are computed alike in each run, and so is Fig. 4."""
 GIVEN_METHOD: Final = """\
 All engines are servers on this machine, and are asked over HTTP, which is in their times: `agentrt \
 serve`, OpenVINO GenAI's continuous batching (256 tokens a step, split prompts, at most 16 sequences, \

@@ -116,7 +116,8 @@ def _draw_rates(axes: Any, rows: Sequence[Sequence[Any]]) -> None:
         lefts = [at - 0.4 + (number + 0.5) * width for at, _ in shown]
         rates = [rate for _, rate in shown]
         heights = [rate.value for rate in rates]
-        axes.bar(lefts, heights, 0.95 * width, yerr=_reach(rates), capsize=2, label=system)
+        colour = f"C{number}"  # also in the legend of a system without bars
+        axes.bar(lefts, heights, 0.95 * width, yerr=_reach(rates), capsize=2, label=system, color=colour)
     axes.set_xticks(range(len(kinds)), [f"{work}\n{sets}" for sets, work in kinds], fontsize=6)
     axes.set_ylabel("proactive requests a second")
     axes.legend(fontsize=6)

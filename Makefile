@@ -13,7 +13,7 @@ PYTEST = $(RUN) -m pytest --numprocesses=$(WORKERS) --dist=loadfile --max-worker
 # Else every process that a test starts compiles the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo lint types tests quick test check test-long attack docs bench figures clean
+.PHONY: help demo lint types tests quick test check test-long attack docs bench figures pages clean
 .DELETE_ON_ERROR:
 
 help:
@@ -28,7 +28,8 @@ help:
 	@echo 'make attack  hostile clients, engines and faults against real servers, an hour on an idle machine'
 	@echo 'make docs   the documentation as a web site, in site/'
 	@echo 'make bench  every bench on little work, two minutes each; BENCHES="engine" selects'
-	@echo 'make figures  every bench in full on an idle machine, two hours; writes the figures of the documentation'
+	@echo 'make figures  what is not current of the figures, in full on an idle machine, two hours; fills the pages'
+	@echo 'make pages  fills the pages from the reports that there are, and says what is stale'
 	@echo 'make clean  remove .venv and site/'
 
 demo: $(VENV)/.installed-demo
@@ -60,7 +61,7 @@ test-long: $(VENV)/.installed-dev
 
 # What it finds is in the table of problems, and in attack.json with all else. PARTS="soak or drain" tries these.
 attack: $(VENV)/.installed-dev
-	$(RUN) -m pytest tests/attack --full --timeout=0 --override-ini=faulthandler_timeout=0 --capture=no -k "$(PARTS)"
+	$(RUN) -m pytest tests/attack --full --timeout=0 --override-ini=faulthandler_timeout=0 --capture=no --json=attack.json -k "$(PARTS)"
 
 docs: $(VENV)/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict
@@ -69,12 +70,17 @@ docs: $(VENV)/.installed-docs
 bench: $(VENV)/.installed-bench $(VENV)/.installed-redis $(VENV)/.installed-browser
 	@for name in $(BENCHES); do $(RUN) -m agentrt bench $$name --quick || exit 1; done
 
-# WORKLOADS=FOLDER has recorded workloads, MODELS=FOLDER the GGUF files of bench models, which is left out without
-# any; BENCHES= only fills the pages from the reports in docs/figures.
-figures: $(VENV)/.installed-bench $(VENV)/.installed-redis $(VENV)/.installed-browser
-	$(RUN) -m agentrt.bench.documentation $(if $(MODELS),$(BENCHES),$(filter-out models,$(BENCHES))) \
-	  $(if $(WORKLOADS),--workloads $(WORKLOADS)) $(if $(MODELS),--models $(MODELS)) \
-	  $(if $(MODEL),--model $(MODEL) --draft $(DRAFT))
+# What is current is left as it is, so that a run that was ended goes on. WORKLOADS=FOLDER has recorded workloads,
+# MODELS=FOLDER the GGUF files of the plan, without which parts are left out; PARTS="engine_models page" measures
+# these anew.
+figures: $(VENV)/.installed-bench $(VENV)/.installed-dev $(VENV)/.installed-redis $(VENV)/.installed-browser
+	$(RUN) -m agentrt.bench.documentation $(PARTS) \
+	  $(if $(WORKLOADS),--workloads $(WORKLOADS)) $(if $(MODELS),--models $(MODELS))
+
+# What the reports in docs/figures say, written into the pages again; what is stale there.
+pages: $(VENV)/.installed-dev
+	$(RUN) -m agentrt.bench.documentation --fill
+	$(RUN) -m agentrt.bench.documentation --check
 
 clean:
 	rm -rf $(VENV) site

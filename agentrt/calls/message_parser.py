@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from .events import CallFinished, ParserEvent, TextDelta
@@ -18,6 +18,13 @@ _SPACE: Final = " \t\r\n"
 _STARTS: Final = ("{", "[", "`")
 _FENCE_LINE: Final = re.compile(r"[ \t]*```[a-z_]*[ \t]*\r?\n?")
 _MAX_FENCE_LINE: Final = 32
+_MAX_HEAD: Final = 1024
+_HELD_HEAD: Final = re.compile(
+    r"(?:```(?:json|tool_call|tool_calls)?\n)?(?:\[[ \t\r\n]{0,32})?"
+    r'\{\{?[ \t\r\n]{0,32}"name"[ \t\r\n]{0,32}:[ \t\r\n]{0,32}"(?P<name>[^"\\]*)"'
+    r'[ \t\r\n]{0,32},[ \t\r\n]{0,32}"(?:arguments|parameters)"'
+)
+"""The beginning of a message from which on the grammar of such messages allows nothing but calls."""
 
 
 class MessageParser:
@@ -26,29 +33,38 @@ class MessageParser:
     A call is, first, what the model's own format says; second, a section of any other format with an opening
     tag, if it is a call of an offered tool with fitting arguments; third, a whole message that consists of
     such calls only: JSON objects or arrays, a Python list of calls, or code fences with these. JSON inside
-    prose is text. A message that may still consist of calls is held back.
+    prose is text. A message that may still consist of calls is held back, unless a grammar holds it to them.
 
     Not thread-safe; one parser per message.
     """
 
     def __init__(
-        self, format: ToolCallFormat, tools: ToolDefinitions, *, held_to_grammar: bool = False
+        self,
+        format: ToolCallFormat,
+        tools: ToolDefinitions,
+        *,
+        held_to_grammar: Collection[ToolCallFormat] = (),
     ) -> None:
         """``format`` is the model's own format; ``tools`` are those that the message may call.
 
-        ``held_to_grammar`` says that a grammar makes the calls of ``format`` valid: they are not checked, and
-        may be reported before they are complete.
+        A grammar makes the calls of the formats ``held_to_grammar`` valid: they are not checked, and are
+        reported while they are written. :data:`JSON_MESSAGE` stands for messages that begin like a call in
+        JSON, with the name of one of ``tools`` first.
         """
         others = [each for each in tool_call_formats() if each is not format and each.opening_tag is not None]
         self._parser = ToolCallParser(
             None if format is JSON_MESSAGE else format,  # of which only whole messages are calls
             fallbacks=others,
             check=tools.check,
-            unchecked=format if held_to_grammar else None,
+            unchecked=format if format in held_to_grammar else None,
         )
         self._trials = [_WholeMessage(each, tools) for each in (JSON_MESSAGE, PYTHONIC)]
+        self._calls: ToolCallParser | None = None  # of a message that a grammar holds to calls
+        self._offers = tools.offers
+        self._message_held = JSON_MESSAGE in held_to_grammar
         self._fences = _FenceRemover()
         self._held: list[str] = []
+        self._unfenced: list[str] = []
         self._held_characters = 0
         self._begun = False
         self._undecided = True
@@ -57,6 +73,8 @@ class MessageParser:
         """Parse the next piece of text and return the events it completed."""
         if not self._undecided:
             return self._parser.feed(text)
+        if self._calls is not None:
+            return self._calls.feed(self._fences.feed(text))
         self._held.append(text)
         self._held_characters += len(text)
         start = text.lstrip(_SPACE)
@@ -64,13 +82,16 @@ class MessageParser:
             self._begun = True
             if not start.startswith(_STARTS):
                 return self._release()
-        self._feed_trials(self._fences.feed(text))
+        self._unfenced.append(self._fences.feed(text))
+        self._feed_trials(self._unfenced[-1])
         if not self._trials or self._held_characters > MAX_CALL_CHARACTERS:
             return self._release()
-        return []
+        return self._begin_calls()
 
     def close(self, *, cut: bool = False) -> list[ParserEvent]:
         """End the message; ``cut`` is as in :meth:`ToolCallParser.close`."""
+        if self._calls is not None:
+            return self._calls.feed(self._fences.close()) + self._calls.close(cut=cut)
         if self._undecided:
             self._feed_trials(self._fences.close())
             for trial in self._trials:
@@ -81,6 +102,16 @@ class MessageParser:
 
     def _feed_trials(self, text: str) -> None:
         self._trials = [trial for trial in self._trials if trial.feed(text)]
+
+    def _begin_calls(self) -> list[ParserEvent]:
+        """Report calls while they are written, from where on the grammar allows nothing else."""
+        if not self._message_held or self._held_characters > _MAX_HEAD:
+            return []
+        head = _HELD_HEAD.match("".join(self._held))
+        if head is None or not self._offers(head["name"]):
+            return []
+        self._calls, self._trials, self._held = ToolCallParser(JSON_MESSAGE), [], []
+        return self._calls.feed("".join(self._unfenced))
 
     def _release(self) -> list[ParserEvent]:
         """Treat the message as one in the model's own format."""

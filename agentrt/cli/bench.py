@@ -88,10 +88,10 @@ def bench(
         ),
     ] = None,
     model: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             help="The model to measure: a GGUF file, an OpenVINO directory, a pulled name, or nano. Figures "
-            "that do not depend on it are left out."
+            "that do not depend on it are left out. Bench models takes several."
         ),
     ] = None,
     draft: Annotated[
@@ -143,8 +143,10 @@ def bench(
         from agentrt.bench.common.report import Seeds
 
         options["seeds"] = Seeds(seeds, seed or 0)
-    if model is not None:
-        options["model"] = model
+    if model and model[1:] and name is not BenchName.MODELS:
+        raise typer.BadParameter("several are for bench models only", param_hint="--model")
+    if model:
+        options |= {"models": model} if name is BenchName.MODELS else {"model": model[0]}
     if draft is not None:
         options["drafts"] = draft
     if part:

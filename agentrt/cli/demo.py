@@ -127,9 +127,11 @@ def _serve_page(console: Console) -> Iterator[DemoPage]:
 
 
 def _write_report(result: Result, path: Path, method: str) -> None:
+    from agentrt.bench.common.estimates import Estimate
     from agentrt.bench.common.machine import describe_machine
     from agentrt.bench.common.report import BenchReport
 
-    report = BenchReport(bench="demo", machine=describe_machine(), figures=result.figures(), method=method)
+    figures = {name: Estimate(value=value) for name, value in result.figures().items()}
+    report = BenchReport(bench="demo", machine=describe_machine(), figures=figures, method=method)
     with write_errors(path):
         report.write(path)

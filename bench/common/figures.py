@@ -243,7 +243,6 @@ def _soak(axes: Any, report: BenchReport) -> None:
 
 
 _DRAWINGS: dict[str, dict[str, Callable[[Any, BenchReport], None]]] = {
-    "attack": {"soak.svg": _soak},
     "attack_soak": {"soak.svg": _soak},
     "speculation": {
         "figure-5-throughput.svg": _throughput,

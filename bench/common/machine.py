@@ -48,14 +48,14 @@ def describe_machine() -> Machine:
     )
 
 
-def peak_memory_bytes() -> int | None:
-    """Return the peak resident memory of this process in bytes; None on systems other than Linux.
+def peak_memory_bytes(process: int | str = "self") -> int | None:
+    """Return the peak resident memory of this process, or of one with this id; None outside of Linux.
 
     ``getrusage`` is not used: it also counts the process image before ``exec``.
     """
     if sys.platform != "linux":
         return None
-    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    status = Path(f"/proc/{process}/status").read_text(encoding="utf-8")
     line = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
     return int(line.split()[1]) * 1024
 

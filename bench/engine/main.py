@@ -6,7 +6,7 @@ import itertools
 import random
 import statistics
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,21 +15,22 @@ from typing import TYPE_CHECKING, Any, Final
 from agentrt.extras import require_extra
 
 from ..common.bench_model import BenchModel, Prompts, open_given_models
+from ..common.estimates import Estimate, median, share
 from ..common.machine import describe_machine
 from ..common.report import BenchReport, Table
 from ..common.served_runtime import EXACT
-from ..engines.llama_cpp import SHARED_CACHE, LlamaCpp
+from ..engines.llama_cpp import LLAMA_CPP, SHARED_CACHE, describe_builds, llama_cpp_builds
 from ..engines.local import OURS, AgentRT
 from ..engines.openvino_genai import OpenVINOGenAI
 from ..engines.side import EngineProcess, Messages, Request
-from .speeds import COLUMNS, DECODE, Rates, Work, answers_of, compare, least_ratio, words_for
+from .speeds import COLUMNS, DECODE, PREFILL, Rates, Work, answers_of, compare, least_ratio, words_for
 
 if TYPE_CHECKING:
     from agentrt.runtime.engine.trace import TracedKernel
 
-PROMPTS: Final = 50
+PROMPTS: Final = 20
 """Whose greedy tokens are compared."""
-_GREEDY_TOKENS: Final = 48
+_GREEDY_TOKENS: Final = 32
 BATCHES: Final = (8, 16)
 """Answers at once."""
 CACHE_TOKENS: Final = 4096
@@ -39,15 +40,10 @@ _LLAMA_CPP_SEQUENCES: Final = 16
 GROUP: Final = 128
 """The dynamic quantization group of all sides on OpenVINO: agentrt chooses it for models that bear it, and
 OpenVINO's default is another one. A comparison of engines has to have the same work on both sides."""
-PREFILL_TOKENS: Final = (512, 2048)
-"""The figure is that of the first."""
-_PROMPT_SHARE: Final = 0.8
-"""Of a model's context, for the longest prompt: its words are not counted exactly, and an answer follows."""
+PREFILL_TOKENS: Final = 512
 DECODE_PROMPT_TOKENS: Final = 128
 BATCH_PROMPT_TOKENS: Final = 64
-_GENAI, _BATCHING, _LLAMA_CPP = "openvino_genai", "openvino_genai_batching", "llama_cpp"
-_VS_GENAI: Final = "_ratio_vs_openvino_genai"
-_VS_BEST: Final = "_ratio_vs_best_peer"
+_GENAI, _BATCHING = "openvino_genai", "openvino_genai_batching"
 _SETTINGS: Final[Mapping[str, Any]] = {
     "platform": "cpu",  # where the other sides are, too
     "constrain_tool_calls": False,  # the other side says what the model says, valid or not
@@ -62,12 +58,17 @@ _TOOL: Final[dict[str, Any]] = {
     },
 }
 METHOD: Final = """\
-All sides have the same OpenVINO directory (llama.cpp's server the GGUF file itself), quantise activations \
-in groups of 128, and take turns at going first, each in its own process. OpenVINO GenAI runs as \
-LLMPipeline with its defaults, and over continuous batching (256 tokens a step, split prompts, at most 16 \
-sequences, no prefix cache). A figure is the median of the ratios within a repetition, to whichever does \
-best. Peak memory is VmHWM after all of it. decode_bandwidth_fraction is what a decode step reads times \
-our steps a second, over the machine's read bandwidth, measured right behind them."""
+All sides have the same OpenVINO directory, quantise activations in groups of 128, which agentrt and \
+OpenVINO GenAI are told, and keep keys and values in 8 bits; llama.cpp's server has the GGUF file itself, \
+its own groups and an f16 cache, as it is by default. They take turns at going first, each in a process of \
+its own, with as many threads as there are cores. Else agentrt has its defaults; tried beside them, its \
+other settings were no faster. OpenVINO GenAI runs as LLMPipeline with its defaults, and over continuous \
+batching (256 tokens a step, split prompts, at most 16 sequences, no prefix cache). llama.cpp's builds take \
+part in the first repetitions only, and answer eight requests at once at most. A figure is the median of \
+the ratios within a repetition, to whichever does best. greedy_equal_share is of prompts whose greedy \
+tokens in f32 are OpenVINO GenAI's. Peak memory is VmHWM of a process of its own, after a prompt of 512 \
+tokens and an answer. decode_bandwidth_fraction is what a decode step reads times our steps a second, over \
+the machine's read bandwidth, measured right behind them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +76,13 @@ class Size:
     """Amount of work."""
 
     repetitions: int
+    slow_repetitions: int
+    """Of llama.cpp, and of what is measured in new processes."""
     decode_tokens: int
     batch_tokens: int
 
 
-SIZES: dict[bool, Size] = {False: Size(11, 128, 64), True: Size(3, 64, 32)}
+SIZES: dict[bool, Size] = {False: Size(11, 5, 64, 32), True: Size(3, 1, 32, 16)}
 
 
 def run(
@@ -98,7 +101,7 @@ def run(
     if found.gguf is not None:
         require_extra("bench")  # llama.cpp
     progress(f"{found.title}: greedy tokens of {PROMPTS} prompts, f32")
-    figures = {"greedy_equal_prompts": float(_greedy_equal_prompts(found))}
+    figures = {"greedy_equal_share": share(_greedy_equal_prompts(found), PROMPTS)}
     with tempfile.TemporaryDirectory() as folder:
         measured, table = _measure(found, Path(folder), SIZES[quick], progress)
     return BenchReport(
@@ -106,7 +109,7 @@ def run(
         machine=machine,
         figures={**figures, **measured},
         tables=(table,),
-        method=METHOD,
+        method=METHOD if found.gguf is None else f"{METHOD} {describe_builds()}",
     )
 
 
@@ -121,8 +124,9 @@ def _sides(
         OURS: (AgentRT, path, settings),
         _GENAI: (OpenVINOGenAI, path, settings),
         _BATCHING: (OpenVINOGenAI, path, settings, CACHE_TOKENS),
-        _LLAMA_CPP: (LlamaCpp, str(model.gguf), CACHE_TOKENS, _LLAMA_CPP_SEQUENCES, parameters),
     }
+    for name, build in llama_cpp_builds().items():
+        opened[name] = (build, str(model.gguf), CACHE_TOKENS, _LLAMA_CPP_SEQUENCES, parameters)
     with ExitStack() as stack:
         yield {name: stack.enter_context(EngineProcess(*opened[name])) for name in names}
 
@@ -146,31 +150,53 @@ def _greedy_equal_prompts(model: BenchModel) -> int:
 
 def _measure(
     model: BenchModel, profiles: Path, size: Size, progress: Callable[[str], None]
-) -> tuple[dict[str, float], Table]:
+) -> tuple[dict[str, Estimate], Table]:
     """Return the figures of speed and memory, and the speeds; profiles are kept in ``profiles``."""
     name = model.title
     settings = {**_SETTINGS, "profile_folder": profiles, "dynamic_quantization_group_size": GROUP}
     progress(f"{name}: profile")
     # First: a side that had to measure the profile itself would count the memory for that.
     step_bytes, cache_bytes = step_and_cache_bytes(model.path, settings)
-    names = [OURS, _GENAI, _BATCHING, *([_LLAMA_CPP] if model.gguf is not None else [])]
+    settings["memory_bytes"] = cache_bytes
+    builds = [] if model.gguf is None else [*llama_cpp_builds()]
     progress(f"{name}: speed with dynamic quantization groups of {GROUP}")
-    with _sides(model, names, {**settings, "memory_bytes": cache_bytes}) as sides:
-        _warm_up(model, sides)
+    with _sides(model, [OURS, _GENAI, _BATCHING, *builds], settings) as sides:
         work = _work(model, sides[OURS], size)
-        rates = compare(sides, work, model.prompts(3), progress)
-        decode = Request(model.prompts(5).take(work.decode_words), work.decode_tokens)
-        rest_s = rest_between_steps(sides[OURS].call("kernels", decode))
-        fraction = bandwidth_fraction(sides[OURS], step_bytes, model.prompts(6), work)
-        memory = {side: process.call("peak_memory") for side, process in sides.items()}
+        _warm_up(model, sides, work)
+        rates = compare(sides, builds, work, model.prompts(3), progress)
+        ours, decodes = sides[OURS], model.prompts(5)
+        rests = [
+            rest_between_steps(
+                ours.call("kernels", Request(decodes.take(work.decode_words), work.decode_tokens))
+            )
+            for _ in range(size.repetitions)
+        ]
+        fractions = bandwidth_fractions(ours, step_bytes, model.prompts(6), work)
+    progress(f"{name}: memory")
+    peaks = _peak_memory(model, [OURS, _BATCHING, *builds[:1]], settings, work, size.slow_repetitions)
     figures = {
-        **_ratios(rates, next(iter(work.prefills)), best=model.gguf is not None),
-        "decode_bandwidth_fraction": fraction,
-        "rest_between_steps_ms": rest_s * 1e3,
-        **_memory_figures(memory),
+        **_ratios(rates),
+        "decode_bandwidth_fraction": median(fractions),
+        "rest_between_steps_ms": median([rest_s * 1e3 for rest_s in rests]),
+        **_memory_figures(peaks),
     }
     rows = tuple(each.row() for each in rates)
     return figures, Table(title=f"tokens per second, {name} model", columns=COLUMNS, rows=rows)
+
+
+def _peak_memory(
+    model: BenchModel, names: Sequence[str], settings: Mapping[str, Any], work: Work, repetitions: int
+) -> dict[str, list[int]]:
+    """Return the peak memory of sides that answer one prompt; nothing where the system does not report it."""
+    peaks: dict[str, list[int]] = {name: [] for name in names}
+    prompts = model.prompts(4)
+    for _, name in itertools.product(range(repetitions), names):
+        with _sides(model, [name], settings) as sides:
+            sides[name].generate(Request(prompts.take(work.prefill_words), work.decode_tokens))
+            if (peak := sides[name].call("peak_memory")) is None:
+                return {}
+            peaks[name].append(peak)
+    return peaks
 
 
 def step_and_cache_bytes(path: Path, settings: Mapping[str, Any]) -> tuple[int, int]:
@@ -199,21 +225,17 @@ def step_and_cache_bytes(path: Path, settings: Mapping[str, Any]) -> tuple[int, 
     return read, -(-CACHE_TOKENS // layout.block_tokens) * layout.block_bytes
 
 
-def _ratios(rates: list[Rates], prefill: str, *, best: bool) -> dict[str, float]:
-    """Return our speed over OpenVINO GenAI's, and with ``best`` over that of the fastest peer."""
-    headline = {"decode": DECODE, "prefill": prefill}
+def _ratios(rates: list[Rates]) -> dict[str, Estimate]:
+    """Return our speed over OpenVINO GenAI's, and over that of the fastest peer where there are others."""
+    headline = {"decode": DECODE, "prefill": PREFILL}
     headline |= {f"batch{batch}": answers_of(batch) for batch in BATCHES}
-    found = {f"{name}{_VS_GENAI}": least_ratio(rates, what, _GENAI) for name, what in headline.items()}
-    if best:
-        found |= {f"{name}{_VS_BEST}": least_ratio(rates, what) for name, what in headline.items()}
-    return found
-
-
-def prefill_tokens(model: BenchModel) -> tuple[int, ...]:
-    """Return the prompt lengths of :data:`PREFILL_TOKENS` that ``model`` has room for, at least the first."""
-    longest = int(_PROMPT_SHARE * model.context_length)
-    fitting = tuple(tokens for tokens in PREFILL_TOKENS if tokens <= longest)
-    return fitting or (min(PREFILL_TOKENS[0], longest),)
+    found = {f"{name}_ratio_vs_{_GENAI}": least_ratio(rates, what, _GENAI) for name, what in headline.items()}
+    others = {each.what for each in rates if not each.opponent.startswith(_GENAI)}
+    return found | {
+        f"{name}_ratio_vs_best_peer": least_ratio(rates, what)
+        for name, what in headline.items()
+        if what in others
+    }
 
 
 def rest_between_steps(kernels: Iterable[TracedKernel]) -> float:
@@ -230,8 +252,8 @@ def rest_between_steps(kernels: Iterable[TracedKernel]) -> float:
     )
 
 
-def bandwidth_fraction(side: EngineProcess, step_bytes: int, prompts: Prompts, work: Work) -> float:
-    """Return the median share of the machine's read bandwidth that decoding uses.
+def bandwidth_fractions(side: EngineProcess, step_bytes: int, prompts: Prompts, work: Work) -> list[float]:
+    """Return the share of the machine's read bandwidth that decoding uses, for each repetition.
 
     A step reads ``step_bytes``. Each time both are measured one after the other: the bandwidth of a machine
     that is shared with others changes from minute to minute.
@@ -243,27 +265,24 @@ def bandwidth_fraction(side: EngineProcess, step_bytes: int, prompts: Prompts, w
         answer = side.generate(Request(prompts.take(work.decode_words), work.decode_tokens))
         read = step_bytes * (answer.new_tokens - 1) / answer.decode_s
         shares.append(read / measure_read_bandwidth())
-    return statistics.median(shares)
+    return shares
 
 
-def _memory_figures(memory: Mapping[str, int | None]) -> dict[str, float]:
+def _memory_figures(peaks: Mapping[str, Sequence[int]]) -> dict[str, Estimate]:
     """Return our peak memory divided by theirs; nothing where the system does not report it."""
-    peaks = {side: peak for side, peak in memory.items() if peak is not None}
-    if not peaks:
-        return {}
-    ours = peaks.pop(OURS)
-    figures = {f"peak_rss{_VS_GENAI}": ours / peaks[_BATCHING]}
-    if _LLAMA_CPP in peaks:
-        figures[f"peak_rss{_VS_BEST}"] = ours / min(peaks.values())
-    return figures
+    return {
+        f"peak_rss_ratio_vs_{name}": median(
+            [ours / theirs for ours, theirs in zip(peaks[OURS], peaks[peer], strict=True)]
+        )
+        for name, peer in ((_GENAI, _BATCHING), (LLAMA_CPP, LLAMA_CPP))
+        if peer in peaks
+    }
 
 
-def _warm_up(model: BenchModel, sides: Mapping[str, EngineProcess]) -> None:
-    """Warm the sides up with the longest prompt."""
+def _warm_up(model: BenchModel, sides: Mapping[str, EngineProcess], work: Work) -> None:
     made = model.prompts(1)
-    words = words_for(prefill_tokens(model)[-1], sides[OURS], made)
     for side in sides.values():
-        side.generate(Request(made.take(words), 32))
+        side.generate(Request(made.take(work.prefill_words), 32))
         side.stream([Request(made.take(10), 8) for _ in range(max(BATCHES))])
 
 
@@ -271,10 +290,11 @@ def _work(model: BenchModel, side: EngineProcess, size: Size) -> Work:
     made = model.prompts(2)
     return Work(
         size.repetitions,
-        {f"prefill, {tokens} tokens": words_for(tokens, side, made) for tokens in prefill_tokens(model)},
+        words_for(PREFILL_TOKENS, side, made),
         decode_words=words_for(DECODE_PROMPT_TOKENS, side, made),
         decode_tokens=size.decode_tokens,
         batch_words=words_for(BATCH_PROMPT_TOKENS, side, made),
         batch_tokens=size.batch_tokens,
         batches=BATCHES,
+        slow_repetitions=size.slow_repetitions,
     )

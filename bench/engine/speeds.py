@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import functools
-import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from ..common.bench_model import Prompts
+from ..common.estimates import Estimate, median
 from ..common.report import Cell
 from ..engines.local import OURS
 from ..engines.side import EngineProcess, Request
 
-DECODE: Final = "decode, one stream"
+DECODE, PREFILL = "decode, one stream", "prefill"
 _FEW_WORDS, _MANY_WORDS = 30, 150
 
 
@@ -22,19 +22,23 @@ class Work:
     """Workload that is timed."""
 
     repetitions: int
-    prefills: Mapping[str, int]
-    """What a prompt is called, and its words."""
+    prefill_words: int
     decode_words: int
     decode_tokens: int
     batch_words: int
     batch_tokens: int
     batches: tuple[int, ...]
     """Answers at once."""
+    slow_repetitions: int
+    """Of sides that take several times as long as the others, which answer the first batch only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Tokens per second of agentrt and of one opponent, one value per repetition."""
+    """Tokens per second of agentrt and of one opponent, one value per repetition.
+
+    The opponent may have fewer repetitions, the first ones.
+    """
 
     what: str
     ours: list[float]
@@ -42,13 +46,12 @@ class Rates:
     theirs: list[float]
 
     @property
-    def ratio(self) -> float:
+    def ratio(self) -> Estimate:
         """Median over repetitions of our rate divided by theirs; each pair was measured back to back."""
-        return statistics.median(ours / theirs for ours, theirs in zip(self.ours, self.theirs, strict=True))
+        return median([ours / theirs for ours, theirs in zip(self.ours, self.theirs, strict=False)])
 
     def row(self) -> tuple[Cell, ...]:
-        ours, theirs = statistics.median(self.ours), statistics.median(self.theirs)
-        return (self.what, round(ours, 1), self.opponent, round(theirs, 1), round(self.ratio, 3))
+        return (self.what, median(self.ours), self.opponent, median(self.theirs), self.ratio)
 
 
 COLUMNS: Final = ("what", "agentrt", "beside", "its", "ratio")
@@ -59,9 +62,10 @@ def answers_of(batch: int) -> str:
     return f"answers, batch of {batch}"
 
 
-def least_ratio(rates: Sequence[Rates], what: str, opponents: str = "") -> float:
+def least_ratio(rates: Sequence[Rates], what: str, opponents: str = "") -> Estimate:
     """Ratio of our rate to that of the fastest opponent, of those whose names begin with ``opponents``."""
-    return min(each.ratio for each in rates if each.what == what and each.opponent.startswith(opponents))
+    found = (each.ratio for each in rates if each.what == what and each.opponent.startswith(opponents))
+    return min(found, key=lambda ratio: ratio.value)
 
 
 def words_for(tokens: int, side: EngineProcess, prompts: Prompts) -> int:
@@ -74,9 +78,13 @@ def words_for(tokens: int, side: EngineProcess, prompts: Prompts) -> int:
 
 
 def compare(
-    sides: Mapping[str, EngineProcess], work: Work, prompts: Prompts, progress: Callable[[str], None]
+    sides: Mapping[str, EngineProcess],
+    slow: Collection[str],
+    work: Work,
+    prompts: Prompts,
+    progress: Callable[[str], None],
 ) -> list[Rates]:
-    """Return prefill rates in the order of the work, then decode, then batches; one row per opponent."""
+    """Return prefill rates, then decode, then batches; one row per opponent. ``slow`` names slow sides."""
 
     def prefill(side: EngineProcess, prompt: str) -> float:
         answer = side.generate(Request(prompt, 1))
@@ -90,20 +98,22 @@ def compare(
         batched = [Request(f"{number} {prompt}", work.batch_tokens) for number in range(batch)]
         return batch * work.batch_tokens / side.stream(batched).elapsed_s
 
-    plan = [(what, words, prefill) for what, words in work.prefills.items()]
-    plan.append((DECODE, work.decode_words, decode))
+    fast = [name for name in sides if name not in slow]
+    plan = [(PREFILL, work.prefill_words, prefill, [*sides]), (DECODE, work.decode_words, decode, [*sides])]
     plan += [
-        (answers_of(batch), work.batch_words, functools.partial(answers, batch)) for batch in work.batches
+        (answers_of(batch), work.batch_words, functools.partial(answers, batch), fast if place else [*sides])
+        for place, batch in enumerate(work.batches)
     ]
     compared: list[Rates] = []
-    for what, words, measure in plan:
+    for what, words, measure, names in plan:
         progress(f"  {what}")
-        rates: dict[str, list[float]] = {name: [] for name in sides}
+        rates: dict[str, list[float]] = {name: [] for name in names}
         for repetition in range(work.repetitions):
             prompt = prompts.take(words)
             # Alternate the order: the second side runs on caches and clocks that the first has changed.
-            for name in list(sides)[:: 1 if repetition % 2 else -1]:
-                rates[name].append(measure(sides[name], prompt))
+            for name in names[:: 1 if repetition % 2 else -1]:
+                if name in fast or repetition < work.slow_repetitions:
+                    rates[name].append(measure(sides[name], prompt))
         ours = rates.pop(OURS)
         compared += [Rates(what, ours, name, theirs) for name, theirs in rates.items()]
     return compared

@@ -111,7 +111,7 @@ class Endpoint:
         total_s, answered = time.perf_counter() - since, int(usage.get("completion_tokens", 0))
         if answered != request.max_tokens:
             raise self.error(f"answered {answered} of {request.max_tokens} tokens")
-        # A call in bare JSON has no part before its end.
+        # An answer that was held back until its end has no part before it.
         first_s = total_s if first_s is None else first_s
         return Answer(request, int(usage["prompt_tokens"]), answered, first_s, total_s, total_s - first_s)
 

@@ -29,14 +29,18 @@ _LOOP_ROUNDS: Final = 16
 class OpenVINOGenAIServer:
     """The pipeline with its prefix cache, and a server on a thread that answers streamed chat requests."""
 
-    def __init__(self, model: str) -> None:
-        """Load ``model`` and listen on a free port of the loopback interface."""
+    def __init__(self, model: str, *, default_groups: bool = False) -> None:
+        """Load ``model`` and listen on a free port of the loopback interface.
+
+        Activations are quantised in the groups that agentrt chooses for ``model``, or in OpenVINO's default.
+        """
         import openvino_genai
 
         self._genai = openvino_genai
         scheduler = continuous_batching(_CACHE_GIB)
         scheduler.enable_prefix_caching = True
-        self._pipeline = openvino_genai.ContinuousBatchingPipeline(model, scheduler, "CPU")
+        groups = {} if default_groups else _groups_of_agentrt(model)
+        self._pipeline = openvino_genai.ContinuousBatchingPipeline(model, scheduler, "CPU", groups)
         self._tokenizer = self._pipeline.get_tokenizer()
         self._ids = itertools.count()
         self._unread: dict[int, tuple[Any, asyncio.Queue[_Made]]] = {}
@@ -108,6 +112,15 @@ class OpenVINOGenAIServer:
             yield _event(choices=[{"index": 0, "delta": {"content": self._tokenizer.decode(new)}}])
         yield _event(choices=[], usage={"prompt_tokens": tokens.shape[1], "completion_tokens": answered})
         yield "data: [DONE]\n\n"
+
+
+def _groups_of_agentrt(model: str) -> dict[str, Any]:
+    from agentrt.runtime.model.directory import open_model_directory
+    from agentrt.runtime.model.dynamic_quantization import quantization_properties
+    from agentrt.runtime.model.openvino_core import openvino_core
+
+    graph = openvino_core().read_model(open_model_directory(model).graph)
+    return dict(quantization_properties([graph], "CPU", {}))
 
 
 def _event(**fields: Any) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import socket
-import statistics
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from typing import Any, Final
 
 from agentrt.errors import BenchProcessError, ConfigurationError
 
+from ..common.estimates import Estimate, median
 from ..common.machine import describe_machine
 from ..common.process import without_settings
 from ..common.report import BenchReport
@@ -53,25 +53,27 @@ def run(*, quick: bool, workloads: Path | None, progress: Callable[[str], None])
         upstream = f"http://127.0.0.1:{engine.port}"
         with _gateway_before(upstream) as gateway:
             progress(f"{PAIRS[quick]} answers with and without a gateway")
-            first_s, end_s = added_s(Endpoint("gateway", gateway), Endpoint("engine", upstream), PAIRS[quick])
+            first_ms, end_ms = added_ms(
+                Endpoint("gateway", gateway), Endpoint("engine", upstream), PAIRS[quick]
+            )
     return BenchReport(
         bench="gateway",
         machine=machine,
-        figures={"added_ms_p50": 1000 * first_s, "added_ms_at_the_end_p50": 1000 * end_s},
+        figures={"added_ms_p50": first_ms, "added_ms_at_the_end_p50": end_ms},
         method=METHOD,
     )
 
 
-def added_s(gateway: Endpoint, engine: Endpoint, pairs: int) -> tuple[float, float]:
-    """Return the median seconds by which a gateway delays the first token of an answer, and its end."""
+def added_ms(gateway: Endpoint, engine: Endpoint, pairs: int) -> tuple[Estimate, Estimate]:
+    """Return the median milliseconds by which a gateway delays the first token of an answer, and its end."""
     first, end = [], []
     for number in range(pairs + 1):
         tools = [{"type": "function", "function": _FUNCTION}]
         question = Request(f"What is the weather in Oslo on day {number}?", _ANSWER_TOKENS, tools)
         behind, without = gateway.generate(question), engine.generate(question)
-        first.append(behind.first_s - without.first_s)
-        end.append(behind.total_s - without.total_s)
-    return statistics.median(first[1:]), statistics.median(end[1:])  # the first opens connections
+        first.append(1e3 * (behind.first_s - without.first_s))
+        end.append(1e3 * (behind.total_s - without.total_s))
+    return median(first[1:]), median(end[1:])  # the first opens connections
 
 
 def _serve() -> RuntimeService:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from statistics import median
+from tempfile import TemporaryDirectory
 
+from ..common.estimates import Estimate, median
 from ..common.machine import peak_memory_bytes
 from ..common.process import SideProcess
 from ..engines.local import AgentRT
@@ -34,22 +35,21 @@ class Opening:
     """Size of the converted weights."""
 
 
-def opening_figures(
-    model: str, cache: str, repeats: int, progress: Callable[[str], None]
-) -> dict[str, float]:
-    """Open ``model`` with the empty folder ``cache``, then ``repeats`` times with what is in it by then."""
-    progress(f"opening {model} for the first time")
-    first, again = _in_process(model, cache), []
-    for number in range(1, repeats + 1):
-        progress(f"opening {model} again, {number} of {repeats}")
-        again.append(_in_process(model, cache))
+def opening_figures(model: str, repetitions: int, progress: Callable[[str], None]) -> dict[str, Estimate]:
+    """Open ``model`` with an empty cache folder and again with what is in it by then, in each repetition."""
+    firsts, seconds = [], []
+    for number in range(1, repetitions + 1):
+        progress(f"opening {model} for the first time and again, {number} of {repetitions}")
+        with TemporaryDirectory(ignore_cleanup_errors=True) as cache:
+            firsts.append(_in_process(model, cache))
+            seconds.append(_in_process(model, cache))
     return {
-        "first_open_peak_ratio_vs_weights": first.peak_mib / first.weights_mib,
-        "first_open_s": first.seconds,
-        "second_open_s": median(each.seconds for each in again),
-        "first_open_profile_s": first.profile_s,
-        "first_open_peak_mib": first.peak_mib,
-        "second_open_peak_mib": median(each.peak_mib for each in again),
+        "first_open_peak_ratio_vs_weights": median([each.peak_mib / each.weights_mib for each in firsts]),
+        "first_open_s": median([each.seconds for each in firsts]),
+        "second_open_s": median([each.seconds for each in seconds]),
+        "first_open_profile_s": median([each.profile_s for each in firsts]),
+        "first_open_peak_mib": median([each.peak_mib for each in firsts]),
+        "second_open_peak_mib": median([each.peak_mib for each in seconds]),
     }
 
 

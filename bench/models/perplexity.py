@@ -11,11 +11,13 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
+from ..common.estimates import Estimate, bootstrap
 from ..common.pieces import Pieces, open_whole
 from ..common.process import SideProcess
 from ..common.workloads import read_records
 from ..engines.llama_cpp import LlamaCpp
 from ..engines.side import EngineProcess, with_cache
+from .bfcl import is_held_back
 
 FILE: Final = "spec_bench.jsonl"
 """Its records have news articles and passages of an encyclopedia as their contexts."""
@@ -24,23 +26,28 @@ _FORCED: Final = 1000.0
 
 
 class _Record(BaseModel):
+    id: str
     context: str = ""
 
 
-def load_texts(folder: Path, count: int) -> list[str]:
-    """Return ``count`` texts of a page each, spread evenly over those in ``folder``.
+def load_texts(folder: Path, count: int, *, held_back: bool) -> list[str]:
+    """Return ``count`` texts of a page each, spread evenly over those in ``folder``, held back or not.
 
     Raises:
         WorkloadNotFoundError: the file is not there.
         WorkloadFormatError: a line cannot be read.
     """
-    texts = [record.context for record in read_records(folder / FILE, _Record) if record.context]
+    texts = [
+        record.context
+        for record in read_records(folder / FILE, _Record)
+        if record.context and is_held_back(record.id) is held_back
+    ]
     return texts[:: max(1, len(texts) // count)][:count]
 
 
 def perplexity_figures(
     model: str, cache: str, texts: Sequence[str], window: int, progress: Callable[[str], None]
-) -> dict[str, float]:
+) -> dict[str, Estimate]:
     """Predict every token of the first ``window`` tokens of each text but its first.
 
     A perplexity is the exponential of the mean negative log-probability of a token after those before it.
@@ -48,12 +55,21 @@ def perplexity_figures(
     progress(f"perplexity of {len(texts)} texts")
     with SideProcess(with_cache, cache, Scorer, model, window) as scorer:
         windows: list[list[int]] = [scorer.call("tokens", text) for text in texts]
-        ours = [value for each in windows for value in scorer.call("log_probabilities", each)]
+        ours: list[list[float]] = [scorer.call("log_probabilities", each) for each in windows]
     progress(f"perplexity of {len(texts)} texts in llama.cpp")
     with EngineProcess(_LlamaCpp, model, (window + 1) * len(windows), len(windows)) as peer:
-        theirs = [value for each in peer.call("log_probabilities", windows) for value in each]
-    perplexity = exp(-fmean(ours))
-    return {"ppl": perplexity, "ppl_ratio_vs_llama_cpp": perplexity / exp(-fmean(theirs))}
+        theirs: list[list[float]] = peer.call("log_probabilities", windows)
+    return {
+        "ppl": bootstrap(ours, _perplexity),
+        "ppl_ratio_vs_llama_cpp": bootstrap(
+            list(zip(ours, theirs, strict=True)),
+            lambda pairs: _perplexity([own for own, _ in pairs]) / _perplexity([their for _, their in pairs]),
+        ),
+    }
+
+
+def _perplexity(windows: Sequence[Sequence[float]]) -> float:
+    return exp(-fmean(value for window in windows for value in window))
 
 
 class Scorer:

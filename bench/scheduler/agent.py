@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import statistics
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,18 +13,19 @@ from importlib import resources
 from typing import Any, Final
 
 from ..common.bench_model import BenchModel, TokenPrompts
-from ..common.report import Cell, Table, spread_cells, spread_columns
+from ..common.estimates import Estimate, median
+from ..common.report import Cell, Table
 from ..engines.endpoint import Endpoint
 from ..engines.local import OURS
 from ..engines.side import Answer, Request
-from .engines import Arrival, Engine
+from .engines import GENAI, Arrival, Engine
 
 CALL_TOKENS: Final = 32
 """Of the answers before the last one: as long as a call."""
 ANSWER_TOKENS: Final = 64
 """Of the last answer."""
 _DIGESTED: Final = 3
-"""Texts of the digest that are with the server at once: with the agent's as many as llama.cpp has slots."""
+"""Texts of the digest that are with the server at once."""
 _DIGESTED_TOKENS: Final = 256
 _DIGEST_TOKENS: Final = 48
 """Of what is said about each text."""
@@ -92,8 +92,8 @@ Runs = Mapping[str, Mapping[str, Sequence[AgentRun]]]
 
 def measure_agent_turns(
     engines: Mapping[str, Engine], repetitions: int, progress: Callable[[str], None]
-) -> tuple[dict[str, float], Table]:
-    """Return the figure and the table of conversations on each of ``engines``.
+) -> tuple[dict[str, Estimate], Table]:
+    """Return the figures and the table of conversations on each of ``engines``.
 
     Raises:
         BenchPeerError: a server does not answer in full.
@@ -110,8 +110,11 @@ def measure_agent_turns(
             with _digesting(engines[name]):
                 found["digest"][name].append(converse(server, 2 * repetition))
             found["none"][name].append(converse(server, 2 * repetition + 1))
-    ratios = _ratios(found["digest"])
-    return {"agent_turn_ratio_vs_best_peer": statistics.median(ratios)}, agent_table(found)
+    figures = {
+        f"agent_time_ratio_vs_{GENAI}_{where}": time_ratio(found[background], GENAI)
+        for background, where in (("digest", "beside_digest"), ("none", "alone"))
+    }
+    return figures, agent_table(found)
 
 
 def converse(server: Endpoint, number: int) -> AgentRun:
@@ -154,13 +157,10 @@ def _digesting(engine: Engine) -> Iterator[None]:
             done.result()
 
 
-def _ratios(runs: Mapping[str, Sequence[AgentRun]]) -> list[float]:
-    """Return our time over that of the fastest peer, for each repetition."""
-    peers = [of_peer for name, of_peer in runs.items() if name != OURS]
-    return [
-        ours.total_s / min(each.total_s for each in theirs)
-        for ours, *theirs in zip(runs[OURS], *peers, strict=True)
-    ]
+def time_ratio(runs: Mapping[str, Sequence[AgentRun]], peer: str) -> Estimate:
+    """Return the median over the repetitions of our time over that of ``peer``."""
+    pairs = zip(runs[OURS], runs[peer], strict=True)
+    return median([ours.total_s / theirs.total_s for ours, theirs in pairs])
 
 
 def agent_table(found: Runs) -> Table:
@@ -168,10 +168,13 @@ def agent_table(found: Runs) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for background, of_background in found.items():
         for name, runs in of_background.items():
-            ratio = None if name != OURS else statistics.median(_ratios(of_background))
-            rows.append((background, name, *spread_cells([run.total_s for run in runs], 3), ratio))
+            turns = zip(*(run.turns for run in runs), strict=True)
+            firsts = (median([turn.first_s for turn in repetitions]) for repetitions in turns)
+            ratio = None if name == OURS else time_ratio(of_background, name)
+            rows.append((background, name, median([run.total_s for run in runs]), ratio, *firsts))
+    first_s = (f"first token s, turn {number}" for number, _ in enumerate(conversation(0), 1))
     return Table(
         title="an agent's conversation over HTTP",
-        columns=("background", "engine", *spread_columns("total s"), "ratio to the fastest peer"),
+        columns=("background", "engine", "total s", "agentrt's by it", *first_s),
         rows=tuple(rows),
     )

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from ..common.bench_model import BenchModel, Texts
 from ..common.process import SideProcess
 from ..common.served_runtime import RuntimeService, ServedRuntime
 from ..engines.endpoint import Endpoint, open_vllm
-from ..engines.llama_cpp import SHARED_CACHE, LlamaCpp
+from ..engines.llama_cpp import SHARED_CACHE, llama_cpp_builds
 from ..engines.local import OURS
 from ..engines.openvino_server import OpenVINOGenAIServer
 from ..engines.side import Answer, EngineProcess, Request
 
+GENAI, GENAI_DEFAULT = "openvino_genai", "openvino_genai_default_groups"
+"""Names in tables: OpenVINO GenAI with activations in agentrt's groups, and in OpenVINO's default."""
 _SLOTS, _SLOT_TOKENS = 16, 4096
 """Requests at once of llama.cpp's server, and their tokens in its one cache."""
 
@@ -49,7 +52,7 @@ class Engine:
 
 @contextmanager
 def open_engines(model: BenchModel, peers: Sequence[str] = ()) -> Iterator[dict[str, Engine]]:
-    """Yield servers of ``model`` by name: agentrt, OpenVINO GenAI, and llama.cpp for a GGUF file.
+    """Yield servers of ``model`` by name: agentrt, OpenVINO GenAI, and llama.cpp's builds for a GGUF file.
 
     ``peers`` are the addresses of vLLM servers.
 
@@ -60,11 +63,13 @@ def open_engines(model: BenchModel, peers: Sequence[str] = ()) -> Iterator[dict[
     path = str(model.path)
     with ExitStack() as stack:
         own = stack.enter_context(ServedRuntime(_serve_runtime, path))
-        genai = stack.enter_context(SideProcess(OpenVINOGenAIServer, path))
-        urls = {OURS: f"http://127.0.0.1:{own.port}", "openvino_genai": str(genai.call("url"))}
-        if model.gguf is not None:
+        urls = {OURS: f"http://127.0.0.1:{own.port}"}
+        for name, default_groups in ((GENAI, False), (GENAI_DEFAULT, True)):
+            make = partial(OpenVINOGenAIServer, default_groups=default_groups)
+            urls[name] = str(stack.enter_context(SideProcess(make, path)).call("url"))
+        for name, build in llama_cpp_builds().items() if model.gguf is not None else ():
             opened = (str(model.gguf), _SLOTS * _SLOT_TOKENS, _SLOTS, SHARED_CACHE)
-            urls["llama_cpp"] = str(stack.enter_context(EngineProcess(LlamaCpp, *opened)).call("url"))
+            urls[name] = str(stack.enter_context(EngineProcess(build, *opened)).call("url"))
         servers = [*(Endpoint(name, url) for name, url in urls.items()), *beside]
         yield {server.name: Engine(server, model) for server in servers}
 

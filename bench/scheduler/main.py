@@ -17,6 +17,7 @@ from ..common.bench_model import open_given_models
 from ..common.estimates import Estimate, exact
 from ..common.machine import describe_machine
 from ..common.report import BenchReport, Seeds, Table
+from ..engines.llama_cpp import describe_builds, llama_cpp_builds
 from .agent import has_agent_turns, measure_agent_turns
 from .engines import open_engines
 from .figures import (
@@ -48,16 +49,21 @@ of the questions that both were asked (a user who waits longer asks less), at th
 the highest (saturated). Waits: until a question's first kernel, at arrivals spread over all that four \
 background prompts of one length do; they are computed alike in each run, and so is Fig. 4."""
 GIVEN_METHOD: Final = """\
-All engines are servers on this machine, and are asked over HTTP, which is in their times: `agentrt \
-serve`, OpenVINO GenAI's continuous batching (256 tokens a step, split prompts, at most 16 sequences, \
-prefix cache), for a GGUF file llama.cpp's server (f16 cache), and the vLLM of --peer. They take turns, \
-and a figure is the median of the ratios within a repetition. A question of 32 tokens before the chat \
-template is sent alone, into a background prefill of 2,048 tokens (less where the context is shorter), and \
-beside eight background answers that have all begun: reactive_ttft_* compares the time to the first token, \
+All engines are servers on this machine, and are asked over HTTP, which is in their times: `agentrt serve`, \
+OpenVINO GenAI's continuous batching (256 tokens a step, split prompts, at most 16 sequences, prefix cache) \
+with activations quantised in the groups that agentrt chooses and in OpenVINO's default ones, for a GGUF \
+file llama.cpp's server (16 slots in one f16 cache), and the vLLM of --peer. They take turns, and a figure \
+is the median of the ratios within a repetition, to OpenVINO GenAI with agentrt's groups and to the faster \
+build of llama.cpp. agentrt has its defaults. A question of 32 tokens before the chat template is sent \
+alone, into a background prefill of 2,048 tokens (less where the context is shorter), and beside eight \
+background answers that have all begun: reactive_ttft_* compares the time to the first token, \
 reactive_ms_per_token_* that of a token of the question's answer. An agent's conversation is three model \
 requests with ten tools, beside a digest of three texts at all times or alone; calls and results were \
-written beforehand, so that all servers compute the same messages. agentrt is told the background by \
-service_tier flex, vLLM by priorities; the others know none."""
+written beforehand, so that all servers compute the same messages; llama.cpp, several times slower, has \
+none. agent_time_ratio_* is our time of all turns by that of OpenVINO GenAI. The first token of a turn is \
+what a client sees first: agentrt hands over a call once its name is written and its grammar allows nothing \
+else; OpenVINO GenAI's server here sends the text as it comes and reads no calls. agentrt is told the \
+background by service_tier flex, vLLM by priorities; the others know none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +89,7 @@ class GivenSize:
 _QUICK: Final = SimulatedSize(Sweep(range(2), 6, (0.1, 0.8), (10.0,), 4, 2), FEW_WAIT_LENGTHS, 16)
 _FULL: Final = SimulatedSize(Sweep(range(5), 30, (0.1, 0.3, 0.8), (10.0, 30.0), 20, 6), WAIT_LENGTHS, 60)
 SIMULATED: dict[bool, SimulatedSize] = {True: _QUICK, False: _FULL}
-GIVEN: dict[bool, GivenSize] = {True: GivenSize(2, 1), False: GivenSize(5, 3)}
+GIVEN: dict[bool, GivenSize] = {True: GivenSize(2, 1), False: GivenSize(5, 5)}
 """Sizes of the quick run, and of the full one."""
 
 
@@ -133,15 +139,16 @@ def _run_given(
         figures, table = measure_reactive(engines, model.context_length, size.reactive, progress)
         tables = [table]
         if model.gguf is not None and has_agent_turns(model):
-            ratio, table = measure_agent_turns(engines, size.agents, progress)
-            figures |= ratio
+            agents = {name: each for name, each in engines.items() if name not in llama_cpp_builds()}
+            ratios, table = measure_agent_turns(agents, size.agents, progress)
+            figures |= ratios
             tables.append(table)
     return BenchReport(
         bench="scheduler",
         machine=describe_machine(),
         figures=figures,
         tables=tuple(tables),
-        method=GIVEN_METHOD,
+        method=GIVEN_METHOD if model.gguf is None else f"{GIVEN_METHOD} {describe_builds()}",
     )
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ..common.report import Cell, Table, spread_cells, spread_columns
+from ..common.estimates import Estimate, median
+from ..common.report import Cell, Table
+from ..engines.llama_cpp import LLAMA_CPP, LLAMA_CPP_NATIVE
 from ..engines.local import OURS
 from ..engines.side import Answer
-from .engines import Arrival, Engine
+from .engines import GENAI_DEFAULT, Arrival, Engine
 
 PREFILL_TOKENS: Final = 2048
 _PROMPT_SHARE: Final = 0.8
@@ -41,7 +42,7 @@ class Answered:
 
 def measure_reactive(
     engines: Mapping[str, Engine], context_length: int, repetitions: int, progress: Callable[[str], None]
-) -> tuple[dict[str, float], Table]:
+) -> tuple[dict[str, Estimate], Table]:
     """Return the figures, and the table of all ``engines`` by name, of which one is :data:`OURS`."""
     prefill_tokens = min(PREFILL_TOKENS, int(_PROMPT_SHARE * context_length))
     # The second time, when the engine is warm.
@@ -74,28 +75,36 @@ def _first_tokens_s(engine: Engine) -> float:
     return _BEGUN_SHARE * max(each.total_s for each in begun)
 
 
-def reactive_figures(found: Mapping[str, Sequence[Answered]]) -> dict[str, float]:
-    """Return the figures: medians over the repetitions of the ratios within one."""
+def reactive_figures(found: Mapping[str, Sequence[Answered]]) -> dict[str, Estimate]:
+    """Return the figures: medians over the repetitions of the ratios within one.
+
+    Of llama.cpp's builds it is the faster one.
+    """
     ours = found[OURS]
-    figures = {
-        f"reactive_ttft_beside_prefill_ratio_vs_{name}": statistics.median(
-            their.beside_prefill.first_s / our.beside_prefill.first_s
-            for our, their in zip(ours, theirs, strict=True)
+    ratios = {
+        name: median(
+            [
+                their.beside_prefill.first_s / our.beside_prefill.first_s
+                for our, their in zip(ours, theirs, strict=True)
+            ]
         )
         for name, theirs in found.items()
-        if name != OURS
+        if name not in (OURS, GENAI_DEFAULT)
     }
-    figures["reactive_ttft_over_alone"] = statistics.median(
-        each.beside_prefill.first_s / each.alone.first_s for each in ours
+    if (native := ratios.pop(LLAMA_CPP_NATIVE, None)) is not None:
+        ratios[LLAMA_CPP] = min(ratios[LLAMA_CPP], native, key=lambda ratio: ratio.value)
+    figures = {f"reactive_ttft_beside_prefill_ratio_vs_{name}": ratio for name, ratio in ratios.items()}
+    figures["reactive_ttft_over_alone"] = median(
+        [each.beside_prefill.first_s / each.alone.first_s for each in ours]
     )
-    figures[f"reactive_ms_per_token_beside_{ANSWERS}_ratio"] = statistics.median(
-        each.beside_answers.token_s / each.alone.token_s for each in ours
+    figures[f"reactive_ms_per_token_beside_{ANSWERS}_ratio"] = median(
+        [each.beside_answers.token_s / each.alone.token_s for each in ours]
     )
     return figures
 
 
 def reactive_table(found: Mapping[str, Sequence[Answered]], prefill_tokens: int) -> Table:
-    """Return times to the first token and of one token, in milliseconds, with their spread."""
+    """Return times to the first token and of one token, in milliseconds."""
     rows: list[tuple[Cell, ...]] = []
     for name, repetitions in found.items():
         times = (
@@ -104,16 +113,13 @@ def reactive_table(found: Mapping[str, Sequence[Answered]], prefill_tokens: int)
             [each.alone.token_s for each in repetitions],
             [each.beside_answers.token_s for each in repetitions],
         )
-        cells = (cell for seconds in times for cell in spread_cells([1e3 * each for each in seconds], 2))
+        cells = (median([1e3 * each for each in seconds]) for seconds in times)
         rows.append((name, repetitions[0].alone.prompt_tokens, *cells))
     return Table(
         title=f"a short question beside a prefill of {prefill_tokens} tokens, and beside {ANSWERS} answers",
         columns=(
-            *("engine", "prompt tokens"),
-            *spread_columns("TTFT ms alone"),
-            *spread_columns("beside the prefill"),
-            *spread_columns("ms a token alone"),
-            *spread_columns(f"beside {ANSWERS}"),
+            *("engine", "prompt tokens", "TTFT ms alone", "beside the prefill", "ms a token alone"),
+            f"beside {ANSWERS}",
         ),
         rows=tuple(rows),
     )

@@ -161,7 +161,7 @@ class InputProcessor:
             grammar_matcher=grammar_matcher,
             call_format=None if choice is None else self._call_format,
             tool_choice=choice,
-            calls_held_to_grammar=choice is not None and self.call_token is not None,
+            held_formats=self._structured_output.held_formats(choice, schema),
         )
 
     def _public_tokens(

@@ -63,15 +63,15 @@ class Request:
     """Format of the answer's tool calls; None if it can have none."""
     tool_choice: ToolChoice | None = None
     """Which tools the answer may or must call; None if it can call none."""
-    calls_held_to_grammar: bool = False
-    """Whether the grammar makes every call of :attr:`call_format` valid."""
+    held_formats: tuple[ToolCallFormat, ...] = ()
+    """The formats whose calls the grammar makes valid, :data:`JSON_MESSAGE` for messages of calls in JSON."""
 
     def calls_in(self, text: str) -> tuple[ToolCall, ...]:
         """Return the calls in the whole text of a turn, as they are reported to the caller."""
         if self.call_format is None or self.tool_choice is None:
             return ()
         tools = ToolDefinitions(self.tool_choice.tools, trusted=self.call_format)
-        parser = MessageParser(self.call_format, tools, held_to_grammar=self.calls_held_to_grammar)
+        parser = MessageParser(self.call_format, tools, held_to_grammar=self.held_formats)
         events = parser.feed(text) + parser.close()
         return tuple(event.call for event in events if isinstance(event, CallFinished))
 

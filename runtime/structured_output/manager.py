@@ -8,6 +8,7 @@ from typing import Any
 from llguidance import LLMatcher
 
 from agentrt.calls import CallShape, ToolCallFormat
+from agentrt.calls.json_formats import JSON_MESSAGE
 from agentrt.errors import InvalidRequestError
 
 from .grammar_compiler import GrammarCompiler
@@ -34,6 +35,7 @@ class StructuredOutputManager:
         from their opening token on, if their format has a shape and the vocabulary has a token for its
         opening tag, and in answers that begin like a call in JSON.
         """
+        self._call_format = call_format
         self._end_tokens = end_tokens
         self._token_bytes = token_bytes or ()
         self._vocabulary_size = len(self._token_bytes)
@@ -50,6 +52,18 @@ class StructuredOutputManager:
     def call_token(self) -> int | None:
         """The token that opens a call; None if calls have none, or are not held to a grammar."""
         return self._call_token
+
+    def held_formats(
+        self, tool_choice: ToolChoice | None, schema: Mapping[str, Any] | None
+    ) -> tuple[ToolCallFormat, ...]:
+        """Return the formats whose calls :meth:`matcher` makes valid for the same arguments.
+
+        An answer that may also be JSON of ``schema`` can begin like a call and be none.
+        """
+        if tool_choice is None or not self._constrains or self._call_format is None:
+            return ()
+        own = () if self._call_token is None else (self._call_format,)
+        return (*own, JSON_MESSAGE) if schema is None or tool_choice.required else own
 
     def matcher(
         self,

@@ -1,18 +1,19 @@
-"""Writes ``docs/figures/frameworks.json``: claims and tool runs of one agent in every framework, and guards.
+"""Claims and tool runs of one agent in every framework, and guards, as the report of a bench.
 
-``python -m tests.adapters.frameworks_report`` in a clone; what is not installed has an empty row.
+``python -m tests.adapters.frameworks_report --json FILE`` in a clone; what is not installed has an empty row.
 """
 
 from __future__ import annotations
 
+import argparse
 import itertools
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
+from agentrt.bench.common.estimates import exact, share
 from agentrt.bench.common.machine import describe_machine
 from agentrt.bench.common.report import BenchReport, Cell, Table
-from agentrt.bench.documentation import Measured, clean_commit, now
 from agentrt.testing import free_prediction
 from tests.adapters import agent_frameworks
 from tests.adapters.adapter_agents import adapter_agents
@@ -44,11 +45,11 @@ def measure() -> BenchReport:
         bench="frameworks",
         machine=describe_machine(),
         figures={
-            "frameworks_tried": len(tried),
-            "frameworks_claiming": sum(map(_are_equal, tried)),
-            "double_runs": sum(each.double_runs for each in tried),
-            "claims_of_right_drafts": claims / right,
-            "guard_bypasses": sum(guard_bypasses().values()),
+            "frameworks_tried": exact(len(tried)),
+            "frameworks_claiming": exact(sum(map(_are_equal, tried))),
+            "double_runs": exact(sum(each.double_runs for each in tried)),
+            "claims_of_right_drafts": share(claims, right),
+            "guard_bypasses": exact(sum(guard_bypasses().values())),
         },
         tables=(Table(title="tool runs by framework", columns=_COLUMNS, rows=_rows(outcomes)),),
         method=_METHOD,
@@ -90,11 +91,6 @@ def _are_equal(outcome: Outcome) -> bool:
 
 
 if __name__ == "__main__":
-    measured = Measured(
-        date=now(),
-        commit=clean_commit(),
-        quick=False,
-        report=measure(),
-        measured_by="python -m tests.adapters.frameworks_report",
-    )
-    measured.write(Path("docs") / "figures" / "frameworks.json")
+    parser = argparse.ArgumentParser(prog="python -m tests.adapters.frameworks_report")
+    parser.add_argument("--json", type=Path, required=True, help="where the report is written")
+    measure().write(parser.parse_args().json)

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
+from agentrt.bench.common.estimates import Estimate
 from agentrt.bench.common.report import Cell, Table
 from tests.attack.server_process import Resources, ServerProcess
 from tests.attack.wire import Answer, Request
@@ -44,6 +45,8 @@ class Campaign:
     full: bool
     counts: Counter[str] = field(default_factory=Counter)
     figures: dict[str, float] = field(default_factory=dict)
+    estimates: dict[str, Estimate] = field(default_factory=dict)
+    """Figures with an interval."""
     tables: list[Table] = field(default_factory=list)
     problems: list[tuple[str, str]] = field(default_factory=list)
     """What was tried and what was wrong, of the first problems."""

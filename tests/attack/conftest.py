@@ -1,7 +1,6 @@
 """The campaign: each test tries a part of it on little work, or with ``--full`` in full (``make attack``).
 
-In full it ends with a table of problems, writes all figures and tables into ``attack.json``, and draws
-``soak.svg``.
+In full it ends with a table of problems, and writes all figures and tables into the file of ``--json``.
 """
 
 from __future__ import annotations
@@ -13,10 +12,9 @@ from pathlib import Path
 import pytest
 from _pytest.terminal import TerminalReporter
 
-from agentrt.bench.common.figures import draw
+from agentrt.bench.common.estimates import exact
 from agentrt.bench.common.machine import describe_machine
 from agentrt.bench.common.report import BenchReport
-from agentrt.bench.documentation import Measured, describe_commit, now
 from tests.attack.campaign import COUNTS, Campaign
 
 _METHOD = (
@@ -30,6 +28,7 @@ _campaign = pytest.StashKey[Campaign]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="attack in full: an hour on an idle machine")
+    parser.addoption("--json", type=Path, help="where the report of a campaign in full is written")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -54,28 +53,20 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.C
     campaign = config.stash.get(_campaign, None)
     if campaign is None or not campaign.full:
         return
-    only = config.getoption("-k")
     campaign.add_table("problems", ("try", "problem"), campaign.problems)
+    counted = {**dict.fromkeys(COUNTS, 0), **campaign.counts, **campaign.figures}
     report = BenchReport(
         bench="attack",
         machine=describe_machine(),
-        figures={**dict.fromkeys(COUNTS, 0), **campaign.counts, **campaign.figures},
+        figures={name: exact(value) for name, value in counted.items()} | campaign.estimates,
         tables=tuple(campaign.tables),
         method=_METHOD,
     )
-    measured = Measured(
-        date=now(),
-        commit=describe_commit(),
-        quick=False,
-        report=report,
-        measured_by=f'make attack PARTS="{only}"' if only else "make attack",
-    )
-    measured.write(Path("attack.json"))
-    if any(table.title == "soak" for table in report.tables):
-        draw(report, Path())
-    terminalreporter.section("the campaign, also in attack.json")
-    for name, value in report.figures.items():
-        terminalreporter.write_line(f"{name:30} {value:,.10g}")
+    if file := config.getoption("--json"):
+        report.write(file)
+    terminalreporter.section("the campaign")
+    for name, found in report.figures.items():
+        terminalreporter.write_line(f"{name:30} {found.value:,.10g}")
     terminalreporter.section("problems")
     for name, problem in campaign.problems:
         terminalreporter.write_line(f"{name}: {problem}")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from agentrt.bench.common.estimates import bootstrap
 from tests.attack.campaign import Campaign
 from tests.attack.server_process import ServerProcess
 from tests.attack.wire import CHAT, connect, exchange, post, send
@@ -49,7 +50,9 @@ def test_mixed_load_leaves_no_descriptor_and_no_block(campaign: Campaign) -> Non
     campaign.add_table("soak", _COLUMNS, samples)
     assert len(samples) > 2
     if campaign.full:  # seconds say nothing about an hour
-        campaign.figures["rss_growth_mb_per_hour"] = round(growth_per_hour(samples), 2)
+        campaign.estimates["rss_growth_mb_per_hour"] = bootstrap(
+            samples, lambda drawn: growth_per_hour(sorted(drawn))
+        )
 
 
 def growth_per_hour(samples: list[Sample]) -> float:

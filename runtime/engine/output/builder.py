@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -32,13 +32,13 @@ class GenerationBuilder:
         call_format: ToolCallFormat | None,
         tools: Sequence[Mapping[str, Any]] = (),
         *,
-        held_to_grammar: bool = False,
+        held_to_grammar: Collection[ToolCallFormat] = (),
         calls_only: bool = False,
         prediction: Sequence[int] = (),
     ) -> None:
         """``call_format`` is the format of calls of ``tools``; None if no tools are offered.
 
-        ``held_to_grammar`` says that a grammar makes the calls of this format valid. ``calls_only`` says that
+        A grammar makes the calls of the formats ``held_to_grammar`` valid. ``calls_only`` says that
         the answer must call a tool: it has no text, and what is left of an unfinished call is none.
         ``prediction`` are the tokens that the caller predicted.
         """

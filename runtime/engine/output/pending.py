@@ -38,7 +38,7 @@ class PendingGeneration(AbstractContextManager["PendingGeneration"]):
         self._builder = GenerationBuilder(
             request.call_format,
             () if request.tool_choice is None else request.tool_choice.tools,
-            held_to_grammar=request.calls_held_to_grammar,
+            held_to_grammar=request.held_formats,
             calls_only=request.tool_choice is not None and request.tool_choice.required,
             prediction=request.predicted_token_ids,
         )

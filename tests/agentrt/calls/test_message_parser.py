@@ -17,6 +17,7 @@ from agentrt.calls import (
     ToolDefinitions,
     find_tool_call_format,
 )
+from agentrt.calls.json_formats import JSON_MESSAGE
 from tests.agentrt.calls.recorded_answers import (
     RECORDED_ANSWERS,
     TOOLS,
@@ -32,7 +33,7 @@ NO_CALLS = tuple(answers_without_calls())
 
 def parse(pieces: list[str], format: str = "hermes", *, held: bool = False) -> list[ParserEvent]:
     own = find_tool_call_format(format)
-    parser = MessageParser(own, ToolDefinitions(TOOLS, trusted=own), held_to_grammar=held)
+    parser = MessageParser(own, ToolDefinitions(TOOLS, trusted=own), held_to_grammar=[own] if held else [])
     events = [event for piece in pieces for event in parser.feed(piece)]
     return merged(events + parser.close())
 
@@ -87,9 +88,53 @@ def test_text_that_is_certainly_no_call_is_not_held_back() -> None:
 
 
 def test_calls_that_a_grammar_holds_are_reported_before_they_end() -> None:
-    parser = MessageParser(HERMES, ToolDefinitions(TOOLS, trusted=HERMES), held_to_grammar=True)
+    parser = MessageParser(HERMES, ToolDefinitions(TOOLS, trusted=HERMES), held_to_grammar=[HERMES])
     events = parser.feed('<tool_call>\n{"name": "get_weather", "arguments": {"city"')
     assert CallStarted(0, "get_weather") in events
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        OSLO,
+        f"[{OSLO}, {OSLO}]",
+        f"{OSLO}\n{OSLO}",
+        f"```json\n{OSLO}\n```",
+        f"```\n[{OSLO}]\n```\n",
+        f"{{{OSLO}}}",
+        OSLO.replace("arguments", "parameters").replace(" ", "\n  "),
+    ],
+)
+def test_messages_of_calls_that_a_grammar_holds_are_reported_while_they_are_written(message: str) -> None:
+    parser = MessageParser(HERMES, ToolDefinitions(TOOLS), held_to_grammar=[JSON_MESSAGE])
+    written, events = message.index("city"), list[ParserEvent]()
+    for character in message[:written]:
+        events += parser.feed(character)
+    assert [type(event) for event in events[:1]] == [CallStarted]
+    for character in message[written:]:
+        events += parser.feed(character)
+    assert merged(events + parser.close()) == parse([message])
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        '{"name": "delete_all", "arguments": {"city"',  # no tool of the request
+        '{"arguments": {"city": "Oslo"}, "name": "get_weather"',
+        '{"id": 1, "name": "get_weather", "arguments": {"city"',
+        '\n{"name": "get_weather", "arguments": {"city"',
+        '```python\n{"name": "get_weather", "arguments": {"city"',
+    ],
+)
+def test_messages_that_no_grammar_holds_are_not_reported_before_they_end(message: str) -> None:
+    parser = MessageParser(HERMES, ToolDefinitions(TOOLS), held_to_grammar=[JSON_MESSAGE])
+    assert not any(isinstance(event, CallStarted) for event in parser.feed(message))
+
+
+def test_a_call_that_is_cut_off_is_none() -> None:
+    parser = MessageParser(HERMES, ToolDefinitions(TOOLS), held_to_grammar=[JSON_MESSAGE])
+    assert CallStarted(0, "get_weather") in parser.feed(OSLO[:-5])
+    assert parser.close(cut=True) == []
 
 
 def test_a_wrong_call_in_the_models_own_format_is_the_agents_to_answer() -> None:

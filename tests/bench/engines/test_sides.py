@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
 from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
 from agentrt.bench.common.served_runtime import EXACT
-from agentrt.bench.engines.llama_cpp import LlamaCpp
+from agentrt.bench.engines.build_llama_server import build
+from agentrt.bench.engines.llama_cpp import (
+    EXECUTABLE,
+    LLAMA_CPP,
+    LLAMA_CPP_NATIVE,
+    SHARED_CACHE,
+    LlamaCpp,
+    describe_builds,
+    llama_cpp_builds,
+)
 from agentrt.bench.engines.local import AgentRT
 from agentrt.bench.engines.openvino_genai import OpenVINOGenAI, device_properties
+from agentrt.bench.engines.openvino_server import _groups_of_agentrt
 from agentrt.bench.engines.side import EngineProcess, Request
-from agentrt.errors import ModelNotFoundError
+from agentrt.errors import BenchProcessError, ConfigurationError, ModelNotFoundError
 from agentrt.runtime.nano import MODEL_DIRECTORY
 
 pytestmark = pytest.mark.bench
@@ -59,6 +71,87 @@ def test_llama_cpp_answers_messages_and_tokens(tmp_path: Path) -> None:
     assert 0 < answer.decode_s < answer.total_s
     assert len(from_tokens.token_ids) == from_tokens.new_tokens
     assert [one.new_tokens for one in run.answers] == [3, 3]
+
+
+EXECUTABLE_OF_TESTS = """#!{python}
+import json, sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+if "/dev/null" in sys.argv:
+    sys.exit("0.1 I system_info: n_threads = 2 / 2 | CPU : AVX2 = 1 | AVX512 = 1 | AMX_INT8 = 0 | ")
+if "no.gguf" in sys.argv:
+    sys.exit("failed to load the model")
+
+
+class Server(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+
+    def do_POST(self):
+        self.do_GET()
+        made = {{"tokens": [7] * 5, "timings": {{"predicted_ms": 40, "prompt_ms": 10}}}}
+        self.wfile.write(json.dumps(made).encode())
+
+    def log_message(self, *arguments):
+        pass
+
+
+assert sys.argv[sys.argv.index("--cache-ram") + 1] == "0"
+assert "--jinja" in sys.argv and "--kv-unified" in sys.argv
+HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Server).serve_forever()
+"""
+
+
+@pytest.fixture
+def llama_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An executable that serves as llama.cpp's does."""
+    executable = tmp_path / "llama-server"
+    executable.write_text(EXECUTABLE_OF_TESTS.format(python=sys.executable), encoding="utf-8")
+    executable.chmod(0o700)
+    monkeypatch.setenv(EXECUTABLE, str(executable))
+
+
+@pytest.mark.usefixtures("llama_server")
+def test_an_executable_serves_beside_the_wheel() -> None:
+    builds = llama_cpp_builds()
+    assert [*builds] == [LLAMA_CPP, LLAMA_CPP_NATIVE]
+    parameters = {**SHARED_CACHE, "cache_ram_mib": 0}
+    with EngineProcess(builds[LLAMA_CPP_NATIVE], "model.gguf", 1024, 2, parameters) as side:
+        assert side.context_length == 512
+        answer = side.generate(Request([5, 6, 7], 5))
+        url, peak = side.call("url"), side.call("peak_memory")
+    assert (answer.token_ids, answer.decode_s, answer.total_s) == ((7,) * 5, 0.04, 0.05)
+    assert peak is None or peak > 2**20, "of the executable"
+    with pytest.raises(OSError, match="refused"):
+        urlopen(url)  # it has ended with its side
+    with pytest.raises(BenchProcessError, match="failed to load the model"):
+        EngineProcess(builds[LLAMA_CPP_NATIVE], "no.gguf", 1024)
+
+
+def test_a_report_says_what_llama_cpp_is_compiled_for(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("xllamacpp")
+    monkeypatch.delenv(EXECUTABLE, raising=False)
+    assert [*llama_cpp_builds()] == [LLAMA_CPP]
+    assert "only the wheel ran" in describe_builds()
+    request.getfixturevalue("llama_server")
+    assert describe_builds().endswith("llama_cpp_native a build for this processor (AVX2 AVX512).")
+    monkeypatch.setenv(EXECUTABLE, str(tmp_path))
+    with pytest.raises(ConfigurationError, match=EXECUTABLE):
+        llama_cpp_builds()
+
+
+def test_a_build_needs_its_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ConfigurationError, match=r"cmake and c\+\+ not found"):
+        build(tmp_path)
+
+
+def test_openvino_genai_computes_in_the_groups_of_agentrt(tmp_path: Path) -> None:
+    write_random_gguf(tmp_path / "tiny.gguf", ModelShape("qwen2", 1, 512, 512, 4, 2, 512))
+    assert _groups_of_agentrt(str(tmp_path / "tiny.gguf")) == {"DYNAMIC_QUANTIZATION_GROUP_SIZE": 128}
 
 
 def test_settings_are_the_same_for_both_sides() -> None:

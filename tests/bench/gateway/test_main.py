@@ -32,7 +32,7 @@ def test_what_is_added_is_the_median_of_the_differences_behind_the_first() -> No
 
     behind: Any = Server(9.0, 1.5, 2.5, 4.0)
     without: Any = Server(1.0, 1.0, 1.5, 1.5)
-    assert gateway.added_s(behind, without, 3) == (1.0, 2.0)
+    assert [each.value for each in gateway.added_ms(behind, without, 3)] == [1000.0, 2000.0]
 
 
 def test_without_a_redis_server_it_does_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,17 +12,18 @@ import jsonschema
 import pytest
 
 from agentrt.bench.common.bench_model import BenchModel, RandomWords
+from agentrt.bench.common.estimates import median
 from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
 from agentrt.bench.engines.endpoint import Endpoint
 from agentrt.bench.engines.side import Answer, Request
 from agentrt.bench.scheduler.agent import (
     AgentRun,
-    _ratios,
     agent_table,
     conversation,
     converse,
     has_agent_turns,
     measure_agent_turns,
+    time_ratio,
 )
 from agentrt.bench.scheduler.engines import Arrival, open_engines
 from agentrt.bench.scheduler.reactive import (
@@ -41,19 +42,21 @@ def run(*seconds: float) -> AgentRun:
     return AgentRun(tuple(Answer(Request("", 32), 2000, 32, each / 2, each) for each in seconds))
 
 
-def test_the_figure_is_to_the_fastest_peer_of_each_repetition() -> None:
+def test_a_ratio_is_within_a_repetition() -> None:
     beside = {
-        "agentrt": [run(1, 2), run(2, 4), run(1, 2)],
-        "openvino_genai": [run(2, 4), run(12, 12), run(4, 5)],
-        "llama_cpp": [run(4, 5), run(6, 6), run(2, 2)],
+        "agentrt": [run(1, 1, 1), run(2, 2, 2), run(1, 1, 1)],
+        "openvino_genai": [run(2, 2, 2), run(8, 8, 8), run(2, 1, 1)],
     }
-    alone = {name: [run(1, 1)] * 3 for name in beside}
-    assert _ratios(beside) == [0.5, 0.5, 0.75]
+    ratio = time_ratio(beside, "openvino_genai")
+    assert (ratio.value, ratio.low, ratio.high, ratio.samples) == (0.5, 0.25, 0.75, 3)
+    alone = {name: [run(1, 2, 3)] * 3 for name in beside}
     table = agent_table({"digest": beside, "none": alone})
-    rows = {(row[0], row[1]): row[2:] for row in table.rows}
-    assert rows["digest", "agentrt"] == (3, 3, 6, 0.5)
-    assert rows["none", "agentrt"] == (2, 2, 2, 1)
-    assert rows["digest", "llama_cpp"] == (9, 4, 12, None)
+    rows = {(row[0], row[1]): dict(zip(table.columns, row, strict=True)) for row in table.rows}
+    ours, theirs = rows["digest", "agentrt"], rows["digest", "openvino_genai"]
+    assert (ours["total s"], ours["agentrt's by it"]) == (median([3, 6, 3]), None)
+    assert (theirs["total s"], theirs["agentrt's by it"]) == (median([6, 24, 4]), ratio)
+    of_turns = [rows["none", "agentrt"][f"first token s, turn {turn}"] for turn in (1, 2, 3)]
+    assert of_turns == [median([0.5 * turn] * 3) for turn in (1, 2, 3)]
 
 
 def test_a_conversation_goes_on_with_calls_of_its_tools_and_their_results() -> None:
@@ -86,9 +89,12 @@ def test_a_server_that_does_not_answer_is_named() -> None:
 def test_all_servers_answer_the_same_conversations(tiny: BenchModel) -> None:
     pytest.importorskip("xllamacpp")
     with open_engines(tiny) as engines:
-        figures, table = measure_agent_turns(engines, 1, lambda line: None)
-    assert figures["agent_turn_ratio_vs_best_peer"] > 0
-    names = ["agentrt", "openvino_genai", "llama_cpp"]
+        figures, table = measure_agent_turns(engines, 2, lambda line: None)
+    assert figures.keys() == {
+        f"agent_time_ratio_vs_openvino_genai_{each}" for each in ("beside_digest", "alone")
+    }
+    assert all(figure.has_interval and figure.value > 0 for figure in figures.values())
+    names = ["agentrt", "openvino_genai", "openvino_genai_default_groups", "llama_cpp"]
     assert [row[:2] for row in table.rows] == [(each, name) for each in ("digest", "none") for name in names]
 
 
@@ -115,22 +121,22 @@ def test_figures_are_medians_of_the_ratios_within_a_repetition() -> None:
     found = {
         "agentrt": [answered((50, 10), 60, 12), answered((100, 20), 110, 24), answered((50, 10), 50, 15)],
         "openvino_genai": [answered((1, 1), first, 1) for first in (1200, 2200, 500)],
+        "openvino_genai_default_groups": [answered((1, 1), first, 1) for first in (1, 1, 1)],
         "llama_cpp": [answered((1, 1), first, 1) for first in (600, 11000, 5000)],
+        "llama_cpp_native": [answered((1, 1), first, 1) for first in (3000, 550, 2500)],
     }
-    assert reactive_figures(found) == pytest.approx(
+    figures = reactive_figures(found)
+    assert {name: figure.value for name, figure in figures.items()} == pytest.approx(
         {
             "reactive_ttft_beside_prefill_ratio_vs_openvino_genai": 20,
-            "reactive_ttft_beside_prefill_ratio_vs_llama_cpp": 100,
+            "reactive_ttft_beside_prefill_ratio_vs_llama_cpp": 50,  # of its build that is faster
             "reactive_ttft_over_alone": 1.1,
             "reactive_ms_per_token_beside_8_ratio": 1.2,
         }
     )
     table = reactive_table(found, 2048)
     ours = dict(zip(table.columns, table.rows[0], strict=True))
-    assert (ours["beside the prefill"], ours["beside the prefill min"], ours["beside the prefill max"]) == (
-        *(60, 50),
-        110,
-    )
+    assert ours["beside the prefill"] == median([60, 110, 50])
     assert [row[0] for row in table.rows] == list(found)
 
 
@@ -164,6 +170,6 @@ def test_both_sides_answer_a_question_beside_their_background() -> None:
     nano = BenchModel.of("nano", "nano", RandomWords)
     with open_engines(nano) as engines:
         figures, table = measure_reactive(engines, nano.context_length, 1, lambda line: None)
-    assert min(figures.values()) > 0
-    assert [row[0] for row in table.rows] == ["agentrt", "openvino_genai"]
+    assert min(figure.value for figure in figures.values()) > 0
+    assert [row[0] for row in table.rows] == ["agentrt", "openvino_genai", "openvino_genai_default_groups"]
     assert "1638 tokens" in table.title, "nano's context has no room for 2,048"

@@ -189,7 +189,8 @@ def test_a_gguf_file_is_measured_beside_llama_cpp(tmp_path: Path, monkeypatch: p
         *(f"reactive_ttft_beside_prefill_ratio_vs_{name}" for name in peers),
         *("reactive_ttft_over_alone", "reactive_ms_per_token_beside_8_ratio"),
     }
-    assert {row[0] for row in report.tables[0].rows} == {"agentrt", *peers}
+    assert {row[0] for row in report.tables[0].rows} == {"agentrt", "openvino_genai_default_groups", *peers}
+    assert "AVX2" in report.method, "what llama.cpp is compiled for"
 
 
 def test_simulated_machines_on_next_to_no_work(monkeypatch: pytest.MonkeyPatch) -> None:

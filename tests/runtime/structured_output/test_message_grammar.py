@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from agentrt.calls import ToolCallFormat
+from agentrt.calls import CallStarted, MessageParser, ToolCallFormat, ToolDefinitions
+from agentrt.calls.json_formats import JSON_MESSAGE
 from agentrt.runtime.structured_output.manager import StructuredOutputManager
 from agentrt.runtime.structured_output.tool_choice import ToolChoice
 from tests.runtime.structured_output.conftest import TOOLS
@@ -99,6 +102,42 @@ def test_an_answer_that_has_begun_like_a_call_is_held_to_one(
     manager: StructuredOutputManager, text: str, allowed: str
 ) -> None:
     assert follow(manager, text, AUTO) == allowed
+
+
+_space = st.sampled_from(["", " ", "\n", "\t", "\r\n", 33 * " "])
+_beginnings = st.tuples(
+    st.sampled_from(["", "", "```json\n", "```\n", "```python\n", "```json", "\n", "<x>"]),
+    st.sampled_from(["", "", "[", "[[", "{"]),
+    *([_space] * 4),
+    st.sampled_from(["search", "set.light", "delete", 'se"arch']),
+    st.sampled_from(["arguments", "parameters", "args"]),
+).map(lambda drawn: '{}{}{}{{{}"name"{}:{}"{}", "{}": {{"'.format(*drawn))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(_beginnings)
+def test_calls_are_reported_before_they_end_only_where_nothing_else_may_follow(
+    manager: StructuredOutputManager, text: str
+) -> None:
+    matcher = manager.matcher(AUTO, None)
+    assert matcher is not None
+    parser = MessageParser(
+        ToolCallFormat.HERMES, ToolDefinitions(TOOLS), held_to_grammar=manager.held_formats(AUTO, None)
+    )
+    for character in text:
+        for token in character.encode():
+            if matcher.active and not matcher.allows(token):
+                return
+            matcher.accept_token(token)
+        if any(isinstance(event, CallStarted) for event in parser.feed(character)):
+            assert matcher.active
+
+
+def test_an_answer_that_may_be_json_is_not_held_to_calls(manager: StructuredOutputManager) -> None:
+    assert JSON_MESSAGE in manager.held_formats(AUTO, None)
+    assert JSON_MESSAGE in manager.held_formats(REQUIRED, SCHEMA)
+    assert JSON_MESSAGE not in manager.held_formats(AUTO, SCHEMA)
+    assert manager.held_formats(None, None) == ()
 
 
 def test_a_required_call_is_forced_from_the_first_token(manager: StructuredOutputManager) -> None:

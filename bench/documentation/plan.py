@@ -1,0 +1,178 @@
+"""The measurements behind the documentation, each kept as one report: what runs, on what, of which source."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+SMALL: Final = "qwen2.5-coder-0.5b-q4_k_m.gguf"
+LARGE: Final = "qwen2.5-coder-1.5b-q4_k_m.gguf"
+
+_SHARED: Final = ("bench/common",)
+_ENGINE: Final = (
+    *("runtime/engine", "runtime/heg", "runtime/kv", "runtime/local", "runtime/model", "runtime/request"),
+    *("runtime/scheduler", "runtime/structured_output", "runtime/xpu"),
+)
+_SERVER: Final = (*_ENGINE, "runtime/serving/http", "runtime/serving/server")
+_CONTEXTS: Final = ("runtime/contexts", "runtime/files")
+_SPECULATION: Final = ("agentrt/calls", "agentrt/lookahead", "agentrt/tools", "agentrt/turns", "speculators")
+_NANO: Final = ("runtime/nano",)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One measurement, whose report is kept as ``NAME.json``."""
+
+    name: str
+    arguments: tuple[str, ...]
+    """Of ``python -m``; the report is written where ``--json`` says."""
+    rooms: tuple[str, ...]
+    """Source whose change makes the report one of the past."""
+    models: tuple[str, ...] = ()
+    """Names of GGUF files, each behind the option before it in ``arguments``."""
+    workloads: bool = False
+    """Whether recorded workloads are used."""
+    minutes: int = 10
+    """On an idle machine of two cores. A part that takes four times as long is ended."""
+    has_quick: bool = True
+    shown: str = ""
+    """The command that a reader types, where it is not that of ``arguments``."""
+
+    def command(self, *, quick: bool = False) -> str:
+        """Return the command line that a reader repeats it with."""
+        line = self.shown or shlex.join(self.arguments)
+        if not self.shown and self.arguments[0] != "agentrt":
+            line = f"python -m {line}"
+        return f"{line}{' --workloads DIR' if self.workloads else ''}{' --quick' if quick else ''}"
+
+    def process(self, models: Path | None, workloads: Path | None, report: Path, *, quick: bool) -> list[str]:
+        """Return the command line of the process that measures it and writes ``report``."""
+        given = [str(models / each) if models and each in self.models else each for each in self.arguments]
+        found = [sys.executable, "-m", *given, "--json", str(report)]
+        if self.workloads and workloads:
+            found += ["--workloads", str(workloads)]
+        return [*found, "--quick"] if quick else found
+
+
+def _bench(name: str, *options: str) -> tuple[str, ...]:
+    return ("agentrt", "bench", name, *options)
+
+
+def _attack(name: str, only: str, minutes: int) -> Part:
+    arguments = ("pytest", "tests/attack", "--full", "--timeout=0", "--override-ini=faulthandler_timeout=0")
+    return Part(
+        f"attack_{name}",
+        (*arguments, "--capture=no", "-k", only),
+        (*_SERVER, "tests/attack", "runtime/serving/gateway", "runtime/contexts"),
+        minutes=minutes,
+        has_quick=False,
+        shown=f'make attack PARTS="{only}"',
+    )
+
+
+PLAN: Final[Sequence[Part]] = (
+    Part("frameworks", ("tests.adapters.frameworks_report",), (*_SPECULATION, "adapters"), has_quick=False),
+    Part(
+        "speculation",
+        _bench("speculation"),
+        (*_SHARED, *_SPECULATION, "bench/speculation"),
+        workloads=True,
+        minutes=12,
+    ),
+    Part(
+        "scheduler",
+        _bench("scheduler"),
+        (*_SHARED, *_ENGINE, "bench/scheduler", "bench/simulation"),
+        workloads=True,
+    ),
+    Part(
+        "engine_models",
+        _bench("engine", "--model", SMALL),
+        (*_SHARED, *_ENGINE, "bench/engine", "bench/engines"),
+        models=(SMALL,),
+    ),
+    Part(
+        "engine_large",
+        _bench("engine", "--model", LARGE),
+        (*_SHARED, *_ENGINE, "bench/engine", "bench/engines"),
+        models=(LARGE,),
+        minutes=15,
+    ),
+    Part(
+        "scheduler_models",
+        _bench("scheduler", "--model", SMALL),
+        (*_SHARED, *_SERVER, "bench/scheduler", "bench/engines"),
+        models=(SMALL,),
+    ),
+    Part(
+        "context_traces",
+        _bench("context", "--model", SMALL, "--part", "traces"),
+        (*_SHARED, *_ENGINE, *_CONTEXTS, "bench/context"),
+        models=(SMALL,),
+        workloads=True,
+    ),
+    Part(
+        "context_restarts",
+        _bench("context", "--model", LARGE, "--part", "restarts"),
+        (*_SHARED, *_ENGINE, *_CONTEXTS, "bench/context", "bench/engines"),
+        models=(LARGE,),
+        workloads=True,
+    ),
+    Part(
+        "context",
+        _bench("context", "--model", SMALL, "--part", "storage", "--part", "compression"),
+        (*_SHARED, *_ENGINE, *_CONTEXTS, "bench/context"),
+        models=(SMALL,),
+        workloads=True,
+    ),
+    Part(
+        "drafting",
+        _bench("drafting", "--model", LARGE, "--draft", SMALL),
+        (*_SHARED, *_ENGINE, "runtime/drafting", "bench/drafting", "bench/engines"),
+        models=(LARGE, SMALL),
+        workloads=True,
+        minutes=15,
+    ),
+    Part(
+        "toolcache",
+        _bench("toolcache"),
+        (*_SHARED, *_SERVER, *_SPECULATION, *_NANO, "runtime/toolcache", "bench/toolcache"),
+        workloads=True,
+    ),
+    Part(
+        "speculation_models",
+        _bench("speculation", "--model", SMALL, "--draft", "nano-draft"),
+        (*_SHARED, *_ENGINE, *_SPECULATION, *_NANO, "runtime/toolcache", "bench/speculation"),
+        models=(SMALL,),
+        workloads=True,
+        minutes=25,
+    ),
+    Part(
+        "models",
+        _bench("models", "--model", SMALL, "--model", LARGE),
+        (*_SHARED, *_ENGINE, "bench/models", "bench/engines"),
+        models=(SMALL, LARGE),
+        workloads=True,
+        minutes=12,
+    ),
+    Part(
+        "gateway",
+        _bench("gateway"),
+        (*_SHARED, *_NANO, "bench/gateway", "runtime/serving/gateway", "runtime/serving/http"),
+        minutes=3,
+    ),
+    Part(
+        "page",
+        _bench("page"),
+        (*_SHARED, *_SERVER, *_NANO, "bench/page", "runtime/serving/live"),
+        minutes=4,
+    ),
+    _attack("requests_costly_connections", "requests or costly or connections", 10),
+    _attack("kills_disk_exits", "kills or disk or exits", 10),
+    _attack("engines_drain", "engines or drain", 10),
+    _attack("soak", "soak", 65),
+)

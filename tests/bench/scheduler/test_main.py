@@ -55,7 +55,9 @@ def test_records_of_a_group_are_held_back_together(tmp_path: Path) -> None:
     event = {"event": "x"}
     groups = {str(number): number for number in range(20)}  # the number of its events tells the group
     records = [
-        {"id": f"{g}-{n}", "group": g, "events": [event] * (100 * groups[g])} for g in groups for n in "ab"
+        {"id": f"{g}-{n}", "group": g, "events": [event] * (100 * groups[g])}
+        for g in groups
+        for n in ("first", "second")
     ]
     calls = [{"id": str(n), "tools": [], "messages": []} for n in range(20)]
     for name, lines in {"proactive_reward": records, "bfcl_single": calls}.items():

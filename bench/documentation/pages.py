@@ -37,6 +37,7 @@ _INLINE = re.compile(
 )
 _SEVERAL = "reports"
 _INTERVAL = "90 % interval"
+_NOT_MEASURED = "not measured yet"
 _SMALL = 0.0005
 """Numbers below it would be rounded to 0."""
 _NEARLY_ALL = 0.99
@@ -55,21 +56,38 @@ def render(text: str, reports: Mapping[str, Measured], root: Path) -> str:
         if region["report"] == _SEVERAL:
             body = _of_several(lines, reports, root)
         else:
-            measured = _report(reports, region["report"])
-            body = f"{_body(lines, measured.report)}\n\n{measured.source(root)}"
+            body = _of_one(lines, region["report"], reports, root)
         return f"{region['head']}\n{body}\n\n{region['foot']}"
 
     def inline(found: re.Match[str]) -> str:
-        figure = _figure(_report(reports, found["report"]).report, found["figure"])
-        return f"{found['head']}{_cell(figure)}{found['foot']}"
+        figure = _current_figure(reports, found["report"], found["figure"], root)
+        return f"{found['head']}{_NOT_MEASURED if figure is None else _cell(figure)}{found['foot']}"
 
     return _INLINE.sub(inline, _REGION.sub(filled, text))
 
 
-def _report(reports: Mapping[str, Measured], name: str) -> Measured:
-    if name not in reports:
-        raise InvalidRequestError("report", f"no report {name!r} in {FIGURES}.")
-    return reports[name]
+def _of_one(lines: Sequence[str], name: str, reports: Mapping[str, Measured], root: Path) -> str:
+    if (measured := reports.get(name)) is None:
+        return f"{_NOT_MEASURED}."
+    try:
+        body = _body(lines, measured.report)
+    except InvalidRequestError:
+        if measured.is_current(root):
+            raise
+        body = f"{_NOT_MEASURED} in this form."  # an older report has other figures
+    return f"{body}\n\n{measured.source(root)}"
+
+
+def _current_figure(reports: Mapping[str, Measured], name: str, figure: str, root: Path) -> Estimate | None:
+    """Return a figure; None if it is not measured yet.
+
+    Raises:
+        InvalidRequestError: a current report has no such figure.
+    """
+    measured = reports.get(name)
+    if measured is None or (figure not in measured.report.figures and not measured.is_current(root)):
+        return None
+    return _figure(measured.report, figure)
 
 
 def documents(root: Path) -> list[Path]:
@@ -108,8 +126,10 @@ def _of_several(lines: Sequence[str], reports: Mapping[str, Measured], root: Pat
     for line in lines:
         name, _, rest = line.partition(" ")
         figure, _, meaning = (part.strip() for part in rest.partition("|"))
-        measured = _report(reports, name)
-        found = _figure(measured.report, figure)
+        found, measured = _current_figure(reports, name, figure, root), reports.get(name)
+        if found is None or measured is None:
+            rows.append((meaning, _NOT_MEASURED, "", ""))
+            continue
         machines.add(measured.machine())
         when = measured.date[:10] if measured.is_current(root) else f"{measured.date[:10]}, older source"
         rows.append((meaning, found.value, _interval(found), f"`{measured.command}`, {when}"))
@@ -172,7 +192,7 @@ class Checked:
 
     regions: int
     stale: int
-    """Regions of reports whose source has changed since."""
+    """Regions that are not measured yet, or of which the source has changed since."""
     without_interval: int
     """Regions that show a figure without an interval."""
     not_in_history: int
@@ -196,10 +216,16 @@ def check(root: Path) -> Checked:
         ConfigurationError: the history is not here.
     """
     reports = read_reports(root / FIGURES)
-    shown = [each for page in documents(root) for each in _shown(page.read_text(encoding="utf-8"), reports)]
+    shown = [
+        each for page in documents(root) for each in _shown(page.read_text(encoding="utf-8"), reports, root)
+    ]
     gone = not_in_history({measured.commit for measured in reports.values()})
     stale = {name for name, measured in reports.items() if not measured.is_current(root)}
-    lines = [f"{name}: {reports[name].source(root)}" for name in sorted(stale)]
+    stale |= {name for found in shown for name in found} - reports.keys()
+    lines = [
+        f"{name}: {reports[name].source(root) if name in reports else _NOT_MEASURED}"
+        for name in sorted(stale)
+    ]
     lines += [
         f"{name}: {each.commit} is not in the history"
         for name, each in reports.items()
@@ -214,25 +240,24 @@ def check(root: Path) -> Checked:
     )
 
 
-def _have_intervals(figures: Sequence[Estimate]) -> bool:
-    return all(figure.has_interval for figure in figures)
+def _have_intervals(figures: Sequence[Estimate | None]) -> bool:
+    return all(figure is not None and figure.has_interval for figure in figures)
 
 
-def _shown(text: str, reports: Mapping[str, Measured]) -> list[dict[str, list[Estimate]]]:
-    """Return the figures of each region of a page, by report."""
-    regions: list[dict[str, list[Estimate]]] = []
+def _shown(text: str, reports: Mapping[str, Measured], root: Path) -> list[dict[str, list[Estimate | None]]]:
+    """Return the figures of each region of a page, by report; None for those that are not measured yet."""
+    regions: list[dict[str, list[Estimate | None]]] = []
     for region in _REGION.finditer(text):
-        found: dict[str, list[Estimate]] = {}
+        found: dict[str, list[Estimate | None]] = {}
         for line in filter(str.strip, region["lines"].splitlines()):
             name, rest = line.split(" ", 1) if region["report"] == _SEVERAL else (region["report"], line)
             figures = found.setdefault(name, [])
-            report = _report(reports, name).report
-            if rest == "figures":
-                figures += report.figures.values()
+            if rest == "figures" and name in reports:
+                figures += reports[name].report.figures.values()
             elif not rest.startswith("table "):
-                figures.append(_figure(report, rest.partition("|")[0].strip()))
+                figures.append(_current_figure(reports, name, rest.partition("|")[0].strip(), root))
         regions.append(found)
     for inline in _INLINE.finditer(text):
-        report = _report(reports, inline["report"]).report
-        regions.append({inline["report"]: [_figure(report, inline["figure"])]})
+        figure = _current_figure(reports, inline["report"], inline["figure"], root)
+        regions.append({inline["report"]: [figure]})
     return regions

@@ -56,8 +56,8 @@ intervals are over texts. *_held_back is the same of tasks and texts that nothin
 id has a SHA-256 that begins with an odd byte. first_open_s is the time from an empty cache folder to the \
 first token, with conversion and profile (first_open_profile_s of it), second_open_s that of the next \
 process; first_open_peak_ratio_vs_weights is the first one's peak memory, after a prompt of about 400 \
-tokens and an answer of 16, by the size of the converted weights, with a KV cache of 1 GiB. Every side runs \
-in a process of its own."""
+tokens and an answer of 16, by the size of the converted weights, with a KV cache of 1 GiB. Every side \
+runs in a process of its own."""
 _NO_WORKLOADS: Final = "Exact tool calls (BFCL) and perplexity were left out: they need --workloads."
 _NO_PEER: Final = "Perplexity and llama.cpp's tool calls were left out: they need a GGUF file."
 

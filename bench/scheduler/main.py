@@ -54,16 +54,16 @@ OpenVINO GenAI's continuous batching (256 tokens a step, split prompts, at most 
 with activations quantised in the groups that agentrt chooses and in OpenVINO's default ones, for a GGUF \
 file llama.cpp's server (16 slots in one f16 cache), and the vLLM of --peer. They take turns, and a figure \
 is the median of the ratios within a repetition, to OpenVINO GenAI with agentrt's groups and to the faster \
-build of llama.cpp. agentrt has its defaults. A question of 32 tokens before the chat template is sent \
-alone, into a background prefill of 2,048 tokens (less where the context is shorter), and beside eight \
-background answers that have all begun: reactive_ttft_* compares the time to the first token, \
-reactive_ms_per_token_* that of a token of the question's answer. An agent's conversation is three model \
-requests with ten tools, beside a digest of three texts at all times or alone; calls and results were \
-written beforehand, so that all servers compute the same messages; llama.cpp, several times slower, has \
-none. agent_time_ratio_* is our time of all turns by that of OpenVINO GenAI. The first token of a turn is \
-what a client sees first: agentrt hands over a call once its name is written and its grammar allows nothing \
-else; OpenVINO GenAI's server here sends the text as it comes and reads no calls. agentrt is told the \
-background by service_tier flex, vLLM by priorities; the others know none."""
+build of llama.cpp. agentrt has its defaults, of which no faster ones are known. A question of 32 tokens \
+before the chat template is sent alone, into a background prefill of 2,048 tokens (less where the context \
+is shorter), and beside eight background answers that have all begun: reactive_ttft_* compares the time to \
+the first token, reactive_ms_per_token_* that of a token of the question's answer. An agent's conversation \
+is three model requests with ten tools, beside a digest of three texts at all times or alone; calls and \
+results were written beforehand, so that all servers compute the same messages; llama.cpp, several times \
+slower, has none. agent_time_ratio_* is our time of all turns by that of OpenVINO GenAI. The first token of \
+a turn is what a client sees first: agentrt hands over a call once its name is written and its grammar \
+allows nothing else; OpenVINO GenAI's server here sends the text as it comes and reads no calls. agentrt is \
+told the background by service_tier flex, vLLM by priorities; the others know none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,7 +66,8 @@ QUICK = Size(2, (_T,), (1, 3))
 class _Setting:
     """How an agent speculates: by which drafts, with how many samples, and where speculation ends."""
 
-    drafts: LocalSpeculator
+    drafts: str
+    """The draft model, by its title."""
     samples: int = 1
     engine_side: bool = False
 
@@ -77,7 +78,8 @@ class ModelsBench:
 
     main: Any
     engine_side_main: Any
-    drafts: Sequence[LocalSpeculator]
+    drafts: Mapping[str, LocalSpeculator]
+    """By the titles of their models."""
     tasks: Sequence[ModelTask]
     size: Size
     progress: Callable[[str], None]
@@ -101,15 +103,15 @@ class ModelsBench:
         replayed = await self._on_replayed(recording.replay())
         client_side, engine_side = await self._on_same_machine()
         by_latency = [
-            (f"{setting.drafts.name}, main model {_REPLAYED}", ratio, found)
+            (f"{setting.drafts}, main model {_REPLAYED}", ratio, found)
             for (ratio, setting), found in replayed.items()
             if setting.samples == 1
         ]
         by_latency += [
-            (f"{setting.drafts.name}, main model {_SAME_MACHINE}", _T, found)
+            (f"{setting.drafts}, main model {_SAME_MACHINE}", _T, found)
             for setting, found in client_side.items()
         ]
-        first = _Setting(self.drafts[0])
+        first = _Setting(next(iter(self.drafts)))
         self._figures_of("_replayed_main", replayed[_T, first])
         self._figures_of("", client_side[first])
         self._table(
@@ -124,7 +126,7 @@ class ModelsBench:
             f"samples a turn, tools of {self._seconds(_T):g} s, real drafts (Figures 5 and 7)",
             SAMPLE_COLUMNS,
             [
-                (f"{setting.drafts.name}, main model {_REPLAYED}", setting.samples, *sample_cells(found))
+                (f"{setting.drafts}, main model {_REPLAYED}", setting.samples, *sample_cells(found))
                 for (ratio, setting), found in replayed.items()
                 if ratio == _T
             ],
@@ -133,7 +135,7 @@ class ModelsBench:
             "time saved by where speculation ends, real drafts (Figure 8)",
             ("tool s", "side", "drafts", "saved %"),
             [
-                (self._seconds(_T), side, setting.drafts.name, saved(found))
+                (self._seconds(_T), side, setting.drafts, saved(found))
                 for side, measured in (("client-side", client_side), ("engine-side", engine_side))
                 for setting, found in measured.items()
             ],
@@ -188,7 +190,7 @@ class ModelsBench:
     async def _on_same_machine(self) -> tuple[dict[_Setting, list[Asked]], dict[_Setting, list[Asked]]]:
         """Return what is saved on the client's side by each draft model, and on the engine's by the first."""
         self._latency.seconds = _T * self._generation_s
-        settings = [*map(_Setting, self.drafts), _Setting(self.drafts[0], engine_side=True)]
+        settings = [*map(_Setting, self.drafts), _Setting(next(iter(self.drafts)), engine_side=True)]
         models = [
             self._speculating(self.engine_side_main if each.engine_side else self.main, each)
             for each in settings
@@ -208,7 +210,7 @@ class ModelsBench:
     def _speculating(self, main: Any, setting: _Setting) -> Any:
         from agentrt.adapters.langchain import speculate
 
-        return speculate(main, setting.drafts, samples=setting.samples, config=_CONFIG)
+        return speculate(main, self.drafts[setting.drafts], samples=setting.samples, config=_CONFIG)
 
     def _note(
         self, task: ModelTask, plain: AgentRun, fast: AgentRun, setting: _Setting, *counted: Counts
@@ -263,7 +265,7 @@ def run_models(
     threads = max(1, machine.usable_cores - 1)  # one core for the drafts
     tasks = model_tasks(workloads, size.requests * len(taken), seed=taken[0])
     given = open_given_models({model, *drafts}, progress)
-    predictors = [LocalSpeculator(given[draft].path, threads=1) for draft in drafts]
+    predictors = {title_of(draft): LocalSpeculator(given[draft].path, threads=1) for draft in drafts}
     with LocalRuntime.open(given[model].path, RuntimeConfig(threads=threads)) as runtime:
         options: dict[str, Any] = {"runtime": runtime, "max_tokens": _MAX_TOKENS, "temperature": 0}
         main, engine_side_main = ChatAgentRT(**options), ChatAgentRT(**options, tool_cache=True)

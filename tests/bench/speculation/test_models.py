@@ -40,7 +40,7 @@ def test_the_figures_of_given_models(tmp_path: Path) -> None:
         for row in table.rows:
             cells = dict(zip(table.columns, row, strict=True))
             assert cells["saved %"].low <= cells["saved %"].value <= cells["saved %"].high  # type: ignore[union-attr, operator]
-            assert "requests" in cells or str(cells["drafts"]).startswith("local ")
+            assert "requests" in cells or str(cells["drafts"]).startswith("nano-draft")
     by_latency = next(table for table in report.tables if "Figure 6" in table.title)
     assert {str(row[0]).rpartition(", ")[2] for row in by_latency.rows} == {
         "main model replayed",

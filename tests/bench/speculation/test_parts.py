@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from agentrt.bench.common.estimates import exact
 from agentrt.bench.common.figures import draw
 from agentrt.bench.common.machine import describe_machine
-from agentrt.bench.common.report import BenchReport
+from agentrt.bench.common.report import BenchReport, Table
 from agentrt.bench.speculation import controlled, turn_overhead
 from agentrt.bench.speculation.agent_tasks import Task, agent_tasks
 from agentrt.bench.speculation.like_for_like import PEERS, SPREAD, compare
@@ -170,10 +171,20 @@ def test_the_figures_are_drawn_from_the_report(tmp_path: Path) -> None:
         await bench._samples()
 
     run_in_virtual_time(some)
+    patterns = Table(
+        title="time saved by tool latency, drafts from patterns (Figure 6)",
+        columns=("drafts", "tool s", "saved %"),
+        rows=(("patterns, held back", 1.5, exact(12.0)),),
+    )
     report = BenchReport(
-        bench="speculation", machine=describe_machine(), figures={}, tables=tuple(bench.tables), method=""
+        bench="speculation",
+        machine=describe_machine(),
+        figures={},
+        tables=(*bench.tables, patterns),
+        method="",
     )
     files = draw(report, tmp_path)
+    assert [b"patterns, held back" in file.read_bytes() for file in files] == [False, True, False]
     drawn = [file.read_bytes() for file in files]
     assert all(b"SpecTools, Fig. " in each for each in drawn)
     draw(report, tmp_path)

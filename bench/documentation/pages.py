@@ -26,6 +26,7 @@ from pathlib import Path
 from agentrt.errors import InvalidRequestError
 
 from ..common.estimates import Estimate
+from ..common.prose import prose_numbers
 from ..common.report import BenchReport, Cell, Table
 from .reports import FIGURES, Measured, not_in_history, read_reports
 
@@ -91,8 +92,9 @@ def _current_figure(reports: Mapping[str, Measured], name: str, figure: str, roo
 
 
 def documents(root: Path) -> list[Path]:
-    """Return the pages of a clone that can have regions."""
-    return [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+    """Return the pages of a clone that can have regions: all but the records of decisions."""
+    pages = (root / "docs").rglob("*.md")
+    return [root / "README.md", *sorted(page for page in pages if "decisions" not in page.parts)]
 
 
 def _body(lines: Sequence[str], report: BenchReport) -> str:
@@ -197,6 +199,8 @@ class Checked:
     """Regions that show a figure without an interval."""
     not_in_history: int
     """Reports of commits that are no ancestors of HEAD."""
+    by_hand: int
+    """Sentences with a measured number that no report has."""
     lines: tuple[str, ...]
     """What is wrong with which report."""
 
@@ -206,6 +210,7 @@ class Checked:
             "regions_stale": self.stale,
             "regions_without_interval": self.without_interval,
             "reports_not_in_history": self.not_in_history,
+            "prose_numbers_by_hand": self.by_hand,
         }
 
 
@@ -216,16 +221,13 @@ def check(root: Path) -> Checked:
         ConfigurationError: the history is not here.
     """
     reports = read_reports(root / FIGURES)
-    shown = [
-        each for page in documents(root) for each in _shown(page.read_text(encoding="utf-8"), reports, root)
-    ]
+    texts = [page.read_text(encoding="utf-8") for page in documents(root)]
+    shown = [each for text in texts for each in _shown(text, reports, root)]
     gone = not_in_history({measured.commit for measured in reports.values()})
     stale = {name for name, measured in reports.items() if not measured.is_current(root)}
     stale |= {name for found in shown for name in found} - reports.keys()
-    lines = [
-        f"{name}: {reports[name].source(root) if name in reports else _NOT_MEASURED}"
-        for name in sorted(stale)
-    ]
+    lines = [f"{name}: {_NOT_MEASURED}" for name in sorted(stale - reports.keys())]
+    lines += [f"{name}: {reports[name].source(root)}" for name in sorted(stale & reports.keys())]
     lines += [
         f"{name}: {each.commit} is not in the history"
         for name, each in reports.items()
@@ -236,6 +238,7 @@ def check(root: Path) -> Checked:
         stale=sum(bool(stale & found.keys()) for found in shown),
         without_interval=sum(not all(map(_have_intervals, found.values())) for found in shown),
         not_in_history=sum(measured.commit in gone for measured in reports.values()),
+        by_hand=sum(len(prose_numbers(text)) for text in texts),
         lines=tuple(lines),
     )
 

@@ -146,7 +146,7 @@ PLAN: Final[Sequence[Part]] = (
     ),
     Part(
         "speculation_models",
-        _bench("speculation", "--model", SMALL, "--draft", "nano-draft"),
+        _bench("speculation", "--model", SMALL, "--draft", "nano"),
         (*_SHARED, *_ENGINE, *_SPECULATION, *_NANO, "runtime/toolcache", "bench/speculation"),
         models=(SMALL,),
         workloads=True,

@@ -133,7 +133,7 @@ def run(
         tables += [accuracy_table(accuracies)] if accuracies else []
     method = METHOD
     if ContextPart.RESTARTS in parts and model.endswith(".gguf"):
-        method += f" Restarts are of the last of its builds. {describe_builds()}"
+        method += f" llama.cpp is its build for this processor where there is one. {describe_builds()}"
     return BenchReport(bench="context", machine=machine, figures=figures, tables=tuple(tables), method=method)
 
 

@@ -72,9 +72,10 @@ bench: $(VENV)/.installed-bench $(VENV)/.installed-redis $(VENV)/.installed-brow
 
 # What is current is left as it is, so that a run that was ended goes on. WORKLOADS=FOLDER has recorded workloads,
 # MODELS=FOLDER the GGUF files of the plan, without which parts are left out; PARTS="engine_models page" measures
-# these anew.
+# these anew. llama.cpp is built for this processor once, unless AGENTRT_LLAMA_SERVER names a build, or none.
 figures: $(VENV)/.installed-bench $(VENV)/.installed-dev $(VENV)/.installed-redis $(VENV)/.installed-browser
-	$(RUN) -m agentrt.bench.documentation $(PARTS) \
+	AGENTRT_LLAMA_SERVER=$${AGENTRT_LLAMA_SERVER-$$($(RUN) -m agentrt.bench.engines.build_llama_server)} \
+	  $(RUN) -m agentrt.bench.documentation $(PARTS) \
 	  $(if $(WORKLOADS),--workloads $(WORKLOADS)) $(if $(MODELS),--models $(MODELS))
 
 # What the reports in docs/figures say, written into the pages again; what is stale there.

@@ -31,6 +31,7 @@ class BenchName(enum.StrEnum):
     ENGINE = "engine"
     GATEWAY = "gateway"
     MODELS = "models"
+    OUTSIDE = "outside"
     PAGE = "page"
     SCHEDULER = "scheduler"
     SPECULATION = "speculation"
@@ -43,6 +44,7 @@ NEEDED_EXTRAS: dict[BenchName, tuple[str, ...]] = {
     BenchName.ENGINE: ("runtime",),
     BenchName.GATEWAY: ("serve", "redis"),
     BenchName.MODELS: ("bench",),
+    BenchName.OUTSIDE: ("bench",),
     BenchName.PAGE: ("serve", "browser"),
     BenchName.SCHEDULER: ("runtime",),
     BenchName.SPECULATION: ("bench",),
@@ -51,10 +53,11 @@ NEEDED_EXTRAS: dict[BenchName, tuple[str, ...]] = {
 """What a bench imports. It is asked for before the bench begins its work."""
 
 _BENCHES_WITH: dict[str, set[BenchName]] = {
+    "--agentperf": {BenchName.OUTSIDE},
     "--draft": {BenchName.DRAFTING, BenchName.SPECULATION},
     "--model": {
         *(BenchName.CONTEXT, BenchName.DRAFTING, BenchName.ENGINE),
-        *(BenchName.MODELS, BenchName.SCHEDULER, BenchName.SPECULATION),
+        *(BenchName.MODELS, BenchName.OUTSIDE, BenchName.SCHEDULER, BenchName.SPECULATION),
     },
     "--part": {BenchName.CONTEXT, BenchName.SPECULATION},
     "--peer": {BenchName.SCHEDULER},
@@ -91,7 +94,7 @@ def bench(
         list[str] | None,
         typer.Option(
             help="The model to measure: a GGUF file, an OpenVINO directory, a pulled name, or nano. Figures "
-            "that do not depend on it are left out. Bench models takes several."
+            "that do not depend on it are left out. Bench models takes several, and context for compression."
         ),
     ] = None,
     draft: Annotated[
@@ -103,6 +106,14 @@ def bench(
         typer.Option(
             help="A part of bench context or speculation to measure alone, such as restarts. Can be given "
             "several times."
+        ),
+    ] = None,
+    agentperf: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PYTHON",
+            help="Install agentperf-local for bench outside, from PyPI and npm in the user's cache folder, "
+            "with this Python 3.12 or later: a path, or a name such as python3.12.",
         ),
     ] = None,
     seeds: Annotated[
@@ -119,6 +130,7 @@ def bench(
     The bench NAME is agentrt.bench.NAME.main.
     """
     given = {
+        "--agentperf": agentperf,
         "--draft": draft,
         "--model": model,
         "--part": part,
@@ -143,12 +155,15 @@ def bench(
         from agentrt.bench.common.report import Seeds
 
         options["seeds"] = Seeds(seeds, seed or 0)
-    if model and model[1:] and name is not BenchName.MODELS:
-        raise typer.BadParameter("several are for bench models only", param_hint="--model")
+    several = name in (BenchName.CONTEXT, BenchName.MODELS)
+    if model and model[1:] and not several:
+        raise typer.BadParameter("several are for benches context and models only", param_hint="--model")
     if model:
-        options |= {"models": model} if name is BenchName.MODELS else {"model": model[0]}
+        options |= {"models": model} if several else {"model": model[0]}
     if draft is not None:
         options["drafts"] = draft
+    if agentperf is not None:
+        options["agentperf"] = agentperf
     if part:
         options["parts"] = _parts(name, part)
     with needs_extra("bench"):

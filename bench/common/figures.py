@@ -122,6 +122,10 @@ def _annotate_samples(axes: Any, rows: Sequence[Mapping[str, Any]], x: str, y: s
         axes.annotate(f"{row['samples']}x", place, textcoords="offset points", xytext=(3, 4), fontsize=7)
 
 
+_BY_LATENCY: Final = "time saved by tool latency"
+"""What the titles of all tables of Figure 6 begin with: drafts are simulated, of patterns, or of models."""
+
+
 def _throughput(axes: Any, report: BenchReport) -> None:
     for drafts, rows in _series(find_table(report, "samples a turn")).items():
         _line(axes, rows, "claim rate", "more tokens/s", drafts)
@@ -132,10 +136,13 @@ def _throughput(axes: Any, report: BenchReport) -> None:
 
 
 def _time_saved(axes: Any, report: BenchReport) -> None:
-    for drafts, rows in _series(find_table(report, "time saved by tool latency")).items():
-        _line(axes, rows, "tool s", "saved %", drafts)
+    find_table(report, _BY_LATENCY)
+    for table in report.tables:
+        if table.title.startswith(_BY_LATENCY):
+            for drafts, rows in _series(table).items():
+                _line(axes, rows, "tool s", "saved %", drafts)
     axes.set(xlabel="mean tool latency, s", ylabel="time saved, %")
-    axes.set_title("Time saved by tool latency, one sample a turn (SpecTools, Fig. 6)", fontsize=9)
+    axes.set_title("Time saved by tool latency (SpecTools, Fig. 6)", fontsize=9)
     axes.legend(title="drafts", fontsize=7)
 
 
@@ -180,9 +187,10 @@ def _sides(axes: Any, report: BenchReport) -> None:
 
 def _drafting_latency(axes: Any, report: BenchReport) -> None:
     table = find_table(report, "ms a token by set")
-    sides = [side for side in table.columns[1:] if not side.startswith("ours without")]
+    sides = table.columns[2:-1]
     for place, side in enumerate(sides):
-        _bars(axes, place, len(sides), [row[side] for row in _rows(table)], side, total=0.85)
+        values = [_value(row[side]) for row in _rows(table)]
+        _bars(axes, place, len(sides), values, side, total=0.85)
     axes.set_xticks(range(len(table.rows)), [str(row[0]) for row in table.rows], rotation=45, fontsize=7)
     axes.set(ylabel="ms a token")
     axes.set_title("Decoding by set and drafts (sd.npu, Fig. 10)", fontsize=9)
@@ -193,8 +201,8 @@ def _drafting_breakdown(axes: Any, report: BenchReport) -> None:
     table = find_table(report, "a request's time in ms")
     labels = [f"{row[0]}, {row[1]}" for row in table.rows]
     begins = [0.0] * len(labels)
-    for part in table.columns[2:]:
-        values: list[Any] = [row[table.columns.index(part)] for row in table.rows]
+    for part in ("prefill", "decode", "drafting"):
+        values: list[Any] = [_value(row[table.columns.index(part)]) for row in table.rows]
         axes.barh(labels, values, left=begins, label=part)
         begins = [begin + value for begin, value in zip(begins, values, strict=True)]
     axes.invert_yaxis()
@@ -208,8 +216,7 @@ def _switching_latency(axes: Any, report: BenchReport) -> None:
     rows = _rows(find_table(report, "switching latency in ms (LLMS, Fig. 9)"))
     for side in dict.fromkeys(str(row["side"]) for row in rows):
         points = [row for row in rows if (row["side"], row["pattern"]) == (side, "random")]
-        contexts, means = [row["contexts"] for row in points], [row["mean"] for row in points]
-        axes.plot(contexts, means, "o-", markersize=4, label=side)
+        _line(axes, points, "contexts", "mean", side)
     axes.set_yscale("symlog", linthresh=1)
     axes.set(xlabel="active contexts", ylabel="mean switching latency, ms")
     axes.set_title("Switching latency of random traces (LLMS, Fig. 9)", fontsize=9)
@@ -217,11 +224,17 @@ def _switching_latency(axes: Any, report: BenchReport) -> None:
 
 
 def _restart(axes: Any, report: BenchReport) -> None:
-    rows = _rows(find_table(report, "time to the first token after a restart"))
-    ways = ("restored", "computed", "llama.cpp restored")
+    table = find_table(report, "time to the first token after a restart")
+    rows = _rows(table)
+    ways = [
+        column for column in table.columns[2:] if column.startswith(("restored", "computed", "llama.cpp"))
+    ]
+    ways.remove("restored tokens")
     for place, way in enumerate(ways):
-        axes.bar_label(_bars(axes, place, len(ways), [row[way] for row in rows], way), fontsize=7)
-    axes.set_xticks(range(len(rows)), [f"{row['tokens']} tokens" for row in rows])
+        bars = _bars(axes, place, len(ways), [_value(row[way]) for row in rows], way)
+        axes.bar_label(bars, fmt="%.2g", fontsize=6)
+    axes.set_xticks(range(len(rows)), [f"{row['tokens']} tokens,\nfrom {row['from']}" for row in rows])
+    axes.tick_params(axis="x", labelsize=7)
     axes.set_yscale("log")
     axes.set(ylabel="s to the first token")
     axes.set_title("After a restart", fontsize=9)

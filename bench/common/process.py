@@ -52,6 +52,12 @@ class SideProcess:
             self.__exit__(type(error), error, error.__traceback__)
             raise
 
+    def cpu_s(self) -> float | None:
+        """Return the CPU seconds of the process so far, with those of its children; None outside of Linux."""
+        if sys.platform != "linux" or self._process.pid is None:
+            return None
+        return _cpu_ticks(self._process.pid) / os.sysconf("SC_CLK_TCK")
+
     def call(self, method: str, *arguments: object) -> Any:
         """Call a method of the object and return its result, or read an attribute; raise what it raises."""
         try:
@@ -117,6 +123,15 @@ def _interrupts_blocked() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _cpu_ticks(process: int) -> int:
+    """Return the clock ticks of a process and of its children that run."""
+    folder = Path(f"/proc/{process}")
+    # Behind the name, which may have spaces: state, and from the 12th on user and system time.
+    fields = (folder / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    children = (each for file in folder.glob("task/*/children") for each in file.read_text().split())
+    return int(fields[11]) + int(fields[12]) + sum(_cpu_ticks(int(child)) for child in children)
 
 
 def _serve(

@@ -43,6 +43,8 @@ class Conversation:
     tools: list[dict[str, Any]]
     read_only: frozenset[str]
     """The tools that change nothing and are worth to be run early."""
+    group: str = ""
+    """What the conversation shares with others: a user, a task, a repository issue. Its id if nothing."""
     turns: list[RecordedTurn] = field(default_factory=list)
 
 
@@ -112,6 +114,7 @@ class _Trace(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     id: str
+    group: str | None = None
     query: str | None = None
     task: str | None = None
     steps: list[_Step]
@@ -204,7 +207,7 @@ def _conversation(trace: _Trace, tools: list[dict[str, Any]], read_only: frozens
     Text before a call without a user message in between belongs to the same answer. A screen recorded
     before a step is the result of the previous step; the first one is the result of looking at the screen.
     """
-    found = Conversation(trace.id, [], tools, read_only)
+    found = Conversation(trace.id, [], tools, read_only, trace.group or trace.id)
     messages = found.messages
     asked = trace.query or trace.task
     if asked:

@@ -1,32 +1,32 @@
-"""What contexts in fewer bits cost a model: perplexity, likeliest tokens (LLMS, Fig. 12), tool calls."""
+"""What contexts in fewer bits cost a model: perplexity and likeliest tokens (LLMS, Fig. 12)."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, sqrt
+from math import exp
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
+from ..common.bench_model import title_of
+from ..common.estimates import Estimate, bootstrap
 from ..common.process import SideProcess
 from ..common.report import Table
 from ..engines.local import wait_until_stored
-from ..models.bfcl import Task
 
 if TYPE_CHECKING:
-    from agentrt.runtime import LocalRuntime
     from agentrt.runtime.kv.store.chunk_files import Chunk
 
+NEWS, HELD_BACK = "news", "encyclopedia, held back"
+"""Kinds of texts; with the latter no setting was chosen."""
 AS_IS: Final = "as in the arena"
 COMPRESSED: Final = "by density, half the bytes"
-STATIC: Final = {8: "8 bits", 4: "4 bits", 2: "2 bits"}
+STATIC: Final = {4: "4 bits", 2: "2 bits"}
 RATIO: Final = 0.5
 """Bytes of compressed contexts over those at 8 bits (LLMS §4)."""
-_ANSWER_TOKENS: Final = 256
-"""Of an answer with tool calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,70 +42,94 @@ class Predicted:
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """All texts with the keys and values of their first halves stored in one way."""
+    """All texts of a kind with the keys and values of their first halves stored in one way."""
 
-    name: str
+    model: str
+    texts: str
+    """Their kind."""
+    stored: str
     bytes_share: float
     """Of the bytes in the arena."""
     perplexity: float
-    increase_pct: float
+    increase_pct: Estimate
     """Of the perplexity over that with the arena's own keys and values."""
-    standard_error_pct: float
-    """Of ``increase_pct``, from the increases of the texts; 0 for a single one."""
-    agreement: float
-    """Share of places where the likeliest token is the same."""
+    agreement_pct: Estimate
+    """Of the places, those where the likeliest token is the same."""
 
 
 def measure_accuracy(
-    model: str, texts: Sequence[str], window: int, progress: Callable[[str], None]
+    model: str, texts: Mapping[str, Sequence[str]], window: int, progress: Callable[[str], None]
 ) -> list[Accuracy]:
     """Predict the second half of each text, of ``window`` tokens in all, after a first half that was stored.
 
-    It is stored as it is, at each static level, and as the runtime compresses contexts. Texts that are
-    shorter are left out.
+    ``texts`` are by kind. A first half is stored as it is, at each static level, and as the runtime
+    compresses contexts. Texts that are shorter are left out.
     """
+    found: list[Accuracy] = []
     with SideProcess(_Scorer, model, window) as scorer:
-        windows = [found for text in texts if (found := scorer.call("window", text)) is not None]
-        ways: dict[str, list[Predicted]] = {}
-        for level, name in ((0, AS_IS), *STATIC.items()):
-            progress(f"perplexity with contexts stored: {name}")
-            ways[name] = [scorer.call("predict", index, level) for index in windows]
-        progress(f"perplexity with contexts stored: {COMPRESSED}")
-        ways[COMPRESSED] = [scorer.call("predict_compressed", index) for index in windows]
-    if not windows:
-        return []
-    return [accuracy_of(name, predicted, ways[AS_IS]) for name, predicted in ways.items()]
+        for kind, of_kind in texts.items():
+            windows = [index for text in of_kind if (index := scorer.call("window", text)) is not None]
+            ways: dict[str, list[Predicted]] = {}
+            for level, name in ((0, AS_IS), *STATIC.items()) if windows else ():
+                progress(f"perplexity of {kind} with contexts stored: {name}")
+                ways[name] = [scorer.call("predict", index, level) for index in windows]
+            if windows:
+                progress(f"perplexity of {kind} with contexts stored: {COMPRESSED}")
+                ways[COMPRESSED] = [scorer.call("predict_compressed", index) for index in windows]
+            found += [accuracy_of(model, kind, name, each, ways[AS_IS]) for name, each in ways.items()]
+    return found
 
 
-def accuracy_of(name: str, predicted: Sequence[Predicted], plain: Sequence[Predicted]) -> Accuracy:
-    """Compare predictions after stored first halves with those after ``plain`` ones."""
-
-    def perplexity(of: Sequence[Predicted]) -> float:
-        return exp(-fmean(value for each in of for value in each.log_probabilities))
-
-    equal = [
-        ours == theirs
-        for each, other in zip(predicted, plain, strict=True)
-        for ours, theirs in zip(each.likeliest, other.likeliest, strict=True)
-    ]
-    increases = [
-        fmean(other.log_probabilities) - fmean(each.log_probabilities)
-        for each, other in zip(predicted, plain, strict=True)
-    ]
+def accuracy_of(
+    model: str, texts: str, stored: str, predicted: Sequence[Predicted], plain: Sequence[Predicted]
+) -> Accuracy:
+    """Compare predictions after stored first halves with those after ``plain`` ones, text by text."""
+    pairs = [_TextPair.of(each, other) for each, other in zip(predicted, plain, strict=True)]
     return Accuracy(
-        name,
+        model,
+        texts,
+        stored,
         sum(each.stored_bytes for each in predicted) / sum(each.stored_bytes for each in plain),
-        perplexity(predicted),
-        100 * (perplexity(predicted) / perplexity(plain) - 1),
-        100 * stdev(increases) / sqrt(len(increases)) if len(increases) > 1 else 0.0,
-        fmean(equal),
+        exp(-fmean(value for each in predicted for value in each.log_probabilities)),
+        bootstrap(pairs, _increase_pct),
+        bootstrap(pairs, _agreement_pct),
     )
 
 
-def accuracy_figures(accuracies: Sequence[Accuracy]) -> dict[str, float]:
-    """Return the figure of contexts that are compressed as the runtime does it."""
-    increases = [each.increase_pct for each in accuracies if each.name == COMPRESSED]
-    return {"compressed_ppl_increase_pct": increases[0]} if increases else {}
+@dataclass(frozen=True, slots=True)
+class _TextPair:
+    """One text, predicted after a stored first half and after a plain one."""
+
+    tokens: int
+    lost: float
+    """By how much the log-probabilities of all its tokens together are lower."""
+    equal: int
+    """Places where the likeliest token is the same."""
+
+    @classmethod
+    def of(cls, each: Predicted, plain: Predicted) -> _TextPair:
+        return cls(
+            len(each.likeliest),
+            sum(plain.log_probabilities) - sum(each.log_probabilities),
+            sum(ours == theirs for ours, theirs in zip(each.likeliest, plain.likeliest, strict=True)),
+        )
+
+
+def _increase_pct(pairs: Sequence[_TextPair]) -> float:
+    return 100 * (exp(sum(each.lost for each in pairs) / sum(each.tokens for each in pairs)) - 1)
+
+
+def _agreement_pct(pairs: Sequence[_TextPair]) -> float:
+    return 100 * sum(each.equal for each in pairs) / sum(each.tokens for each in pairs)
+
+
+def accuracy_figures(accuracies: Sequence[Accuracy], model: str) -> dict[str, Estimate]:
+    """Return the figures of ``model``, of contexts that are compressed as the runtime does it."""
+    return {
+        f"compressed_ppl_increase_pct{'_held_back' if each.texts == HELD_BACK else ''}": each.increase_pct
+        for each in accuracies
+        if (each.model, each.stored) == (model, COMPRESSED)
+    }
 
 
 def accuracy_table(accuracies: Sequence[Accuracy]) -> Table:
@@ -113,17 +137,13 @@ def accuracy_table(accuracies: Sequence[Accuracy]) -> Table:
     return Table(
         title="accuracy by stored bits (LLMS, Fig. 12)",
         columns=(
-            *("stored", "share of the bytes", "perplexity", "increase, %", "standard error, points"),
+            *("model", "texts", "stored", "share of the bytes", "perplexity", "increase, %"),
             "equal likeliest tokens, %",
         ),
         rows=tuple(
             (
-                each.name,
-                round(each.bytes_share, 3),
-                round(each.perplexity, 3),
-                round(each.increase_pct, 2),
-                round(each.standard_error_pct, 2),
-                round(100 * each.agreement, 1),
+                *(title_of(each.model), each.texts, each.stored, round(each.bytes_share, 3)),
+                *(round(each.perplexity, 3), each.increase_pct, each.agreement_pct),
             )
             for each in accuracies
         ),
@@ -180,7 +200,7 @@ class _Scorer:
         return len(self._windows) - 1
 
     def predict(self, index: int, level: int) -> Predicted:
-        """The tokens behind the first half, which is stored at ``level`` and loaded again."""
+        """The tokens behind the first half, which is stored at ``level`` and loaded again; 0 is as it is."""
         window = self._windows[index]
         self._model.forward(list(window.stored), 0, rows=1)
         rows = self._rows(window)
@@ -228,36 +248,3 @@ class _Scorer:
             cache.data.view(np.uint8).reshape(cache.shape[0], -1)[: len(window.chunks)]
             for _, cache in sorted(self._model.caches.items())
         ]
-
-
-def measure_tool_calls(
-    model: str, tasks: Mapping[str, Sequence[Task]], progress: Callable[[str], None]
-) -> float:
-    """Return by how many percentage points fewer of BFCL's tasks are solved with compressed prompts.
-
-    Every task is answered twice: with a prompt that is computed, and with one that is stored first and
-    loaded.
-    """
-    from .swappers import forget_cached, open_loading
-
-    everything = [task for group in tasks.values() for task in group]
-    plain = compressed = 0
-    with (
-        TemporaryDirectory(ignore_cleanup_errors=True) as folder,
-        open_loading(model, Path(folder), context_compression=RATIO) as runtime,
-    ):
-        for number, task in enumerate(everything, 1):
-            progress(f"tool calls with compressed prompts, task {number} of {len(everything)}")
-            plain += _solved(runtime, task, "")
-            app = f"task {number}"
-            runtime.generate(task.messages, tools=task.tools, app=app, max_tokens=1)
-            wait_until_stored(runtime)
-            forget_cached(runtime)
-            compressed += _solved(runtime, task, app)
-    return 100 * (plain - compressed) / len(everything)
-
-
-def _solved(runtime: LocalRuntime, task: Task, app: str) -> bool:
-    options: dict[str, Any] = {"tools": task.tools, "app": app, "max_tokens": _ANSWER_TOKENS}
-    made = runtime.generate(task.messages, temperature=0, **options)
-    return task.solved_by(made.tool_calls)

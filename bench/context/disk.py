@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -49,23 +48,6 @@ def read_speed(folder: Path) -> float | None:
                 read += len(piece)
     seconds = time.perf_counter() - begun
     return read / seconds if read >= _PIECE else None
-
-
-@dataclass(frozen=True, slots=True)
-class DiskSpeed:
-    """A disk by its sequential speed."""
-
-    name: str
-    bytes_a_second: float
-
-
-DISKS: Final = (
-    DiskSpeed("UFS 4.0", 4.2e9),
-    DiskSpeed("NVMe SSD, PCIe 3", 3.0e9),
-    DiskSpeed("SATA SSD", 5.5e8),
-    DiskSpeed("SATA hard disk", 1.5e8),
-)
-"""The disks of LLMS, Table 2, by the sequential speeds that their makers state, and a SATA SSD."""
 
 
 @contextmanager

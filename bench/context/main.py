@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from ..common.bench_model import BenchModel, open_given_models
+from ..common.estimates import Estimate
 from ..common.machine import describe_machine
 from ..common.parts import ContextPart
 from ..common.report import BenchReport, Table
-from ..models.bfcl import FILE as BFCL
-from ..models.bfcl import load_tasks
-from .accuracy import accuracy_figures, accuracy_table, measure_accuracy, measure_tool_calls
-from .restart import Restart, measure_restart, restart_table
+from ..engines.llama_cpp import describe_builds
+from .accuracy import HELD_BACK, NEWS, Accuracy, accuracy_figures, accuracy_table, measure_accuracy
+from .restart import measure_restart, restart_figures, restart_table
 from .storage import measure_density_overhead, measure_slowdown
-from .sweeps import Texts, Traces, TraceSize, latency_table, switch_figures
+from .sweeps import (
+    Texts,
+    Traces,
+    TraceSize,
+    latency_table,
+    slow_disk_figures,
+    slow_disk_table,
+    switch_figures,
+)
 from .traces import TASKS, load_texts, own_texts
 
 Progress = Callable[[str], None]
@@ -34,21 +42,16 @@ class Size:
     batches: int
     """Of requests with and without stored contexts, and prompts with and without density."""
     texts: int
-    """Of which the second half is predicted after a stored first half."""
+    """Of each kind, of which the second half is predicted after a stored first half."""
     window: int
     """Tokens of each."""
     prompt_tokens: int
     """Of prompts for which contexts are stored."""
-    tasks: Mapping[str, int]
-    """Of BFCL, by group."""
 
 
-_TASKS: Final = {"simple": 16, "multiple": 8, "parallel": 8}
-_TRACES: Final = TraceSize((2, 4, 8, 16), 6, 2048, 2.25, sweeps=True)
-FULL: Final = Size(_TRACES, (1000, 8000), 3, 7, 24, 1024, 512, _TASKS)
-_FEW_TASKS: Final = {"simple": 2, "multiple": 2}
-_FEW_TRACES: Final = TraceSize((3, 8), 3, 512, 2.5, sweeps=False)
-QUICK: Final = Size(_FEW_TRACES, (1000,), 1, 2, 2, 512, 128, _FEW_TASKS)
+_TRACES: Final = TraceSize((4, 12), 3, 2048, 2.25, slow_disk=(4, 8, 16), patterns=True)
+FULL: Final = Size(_TRACES, (1000, 4000), 5, 11, 20, 1024, 512)
+QUICK: Final = Size(TraceSize((3, 8), 3, 512, 2.5), (1000,), 1, 2, 2, 512, 128)
 SIZES: dict[bool, Size] = {False: FULL, True: QUICK}
 
 _MARGIN_TOKENS: Final = 512
@@ -60,14 +63,20 @@ submission of a call until the first token that is new could be computed; first 
 count. All sides run on this engine with the same memory, all of it KV arena; where ours compresses in \
 memory, 1.25 contexts are arena and the rest stored chunks. VLLM-SQ keeps 8 bits, VLLM-S, Swapping and LMK \
 keep float16; VLLM-S and VLLM-SQ write blocks when their memory is needed, Swapping whole contexts, and \
-LMK drops them. The ratios compare each side's mean over the switches of all traces with ours. \
-active_contexts_ratio_at_25ms compares how many contexts of random traces have a mean latency of 25 ms at \
-most, interpolated, with the best baseline's. restart_ttft_ratio_vs_recompute_* continue a context in a \
-new process and compare the median time to the first token with that of the same prompt computed; \
-restart_ttft_ratio_vs_llama_cpp_restore is llama.cpp's, from its restored slot, over ours, the least of \
-all lengths. compressed_ppl_increase_pct is that of the second halves of texts, after first halves that \
-were stored with context_compression=0.5. compressed_bfcl_loss_points compares the exact calls of BFCL's \
-tasks with prompts that are computed, and with prompts that were stored so and loaded."""
+LMK drops them. The ratios compare each side's mean over the switches of all traces that it has replayed \
+with ours of the same calls; intervals are over switches. active_contexts_ratio_vs_vllm_sq_at_25ms \
+compares how many contexts of random traces have a mean latency of 25 ms at most, interpolated, on a disk \
+that takes 50 MB/s. After a restart a context is continued in a new process by its first request. Times \
+are to the first token, from that request or from the start of the process, in which the model is opened; \
+its own file is in the page cache, what was stored is not. Computed is the same prompt of no app, the \
+process's second request, and counts as if it had been the first. \
+restart_ttft_ratio_vs_llama_cpp_restore is llama.cpp's time, from its restored slot, over ours, the least \
+of all lengths and of both precisions of its cache: its default, 16 bits, and 8 as ours. \
+inference_slowdown_pct is of batches of requests whose contexts are stored, density_overhead_pct of times \
+to the first token of prompts whose density is measured, each the median over pairs. \
+compressed_ppl_increase_pct is that of the second halves of texts, after first halves that were stored \
+with context_compression=0.5: of news articles, and (…_held_back) of passages of an encyclopedia, with \
+which no setting was chosen; intervals are over texts."""
 
 
 def run(
@@ -75,33 +84,33 @@ def run(
     quick: bool,
     workloads: Path | None,
     progress: Progress,
-    model: str = "nano",
+    models: Sequence[str] = ("nano",),
     parts: Collection[ContextPart] = tuple(ContextPart),
 ) -> BenchReport:
-    """Measure ``parts`` with ``model``.
+    """Measure ``parts`` with the first of ``models``, compression with all of them.
 
     Prompts come from the folder ``workloads``, with Spec-Bench and MTRAG; without it the bench has its own.
 
     Raises:
-        ModelNotFoundError, ModelFormatError: the model cannot be opened.
+        ModelNotFoundError, ModelFormatError: a model cannot be opened.
         WorkloadError: a workload is missing or damaged.
     """
     from agentrt.runtime import LocalRuntime, RuntimeConfig
 
-    machine, size = describe_machine(), SIZES[quick]
-    found = open_given_models([model], progress)[model]
+    machine, size, model = describe_machine(), SIZES[quick], models[0]
+    found = open_given_models(models, progress)[model]
     texts_of = _texts(found, workloads)
     with LocalRuntime.open(model, RuntimeConfig(kv_cache_precision="u8")) as runtime:
         texts = texts_of(runtime.count_tokens)
         bytes_a_token = runtime._arena.memory_bytes / runtime._arena.capacity_tokens
-    figures: dict[str, float] = {}
+    figures: dict[str, Estimate] = {}
     tables: list[Table] = []
     length = min(size.traces.max_tokens, found.context_length - _MARGIN_TOKENS)
     if ContextPart.TRACES in parts:
         traces = Traces(model, bytes_a_token, texts_of, replace(size.traces, max_tokens=length), progress)
-        replayed = traces.sides()
-        figures |= switch_figures(replayed)
-        tables += [latency_table(replayed), *traces.sweeps()]
+        replayed, slow = traces.sides(), traces.on_slow_disk()
+        figures |= switch_figures(replayed) | slow_disk_figures(slow)
+        tables += [latency_table(replayed), *([slow_disk_table(slow)] if slow else [])]
     if ContextPart.RESTARTS in parts:
         fitting = [each for each in size.restarts if each + _MARGIN_TOKENS <= found.context_length]
         restarts = [measure_restart(model, tokens, texts, size.repeats, progress) for tokens in fitting]
@@ -113,23 +122,19 @@ def run(
         figures["density_overhead_pct"] = measure_density_overhead(*work)
     if ContextPart.COMPRESSION in parts:
         # Longer than a window, as their tokens are only estimated.
-        long = [texts.take(TASKS[1], round(1.5 * size.window)) for _ in range(size.texts)]
-        accuracies = measure_accuracy(model, long, size.window, progress)
-        figures |= accuracy_figures(accuracies)
+        long = {
+            kind: [texts.take(task, round(1.5 * size.window)) for _ in range(size.texts)]
+            for kind, task in ((NEWS, TASKS[1]), (HELD_BACK, TASKS[3]))
+        }
+        accuracies: list[Accuracy] = []
+        for each in models:
+            accuracies += measure_accuracy(each, long, size.window, progress)
+        figures |= accuracy_figures(accuracies, model)
         tables += [accuracy_table(accuracies)] if accuracies else []
-        if workloads is not None and (workloads / BFCL).is_file():
-            tasks = load_tasks(workloads, size.tasks)
-            figures["compressed_bfcl_loss_points"] = measure_tool_calls(model, tasks, progress)
-    return BenchReport(bench="context", machine=machine, figures=figures, tables=tuple(tables), method=METHOD)
-
-
-def restart_figures(restarts: Collection[Restart]) -> dict[str, float]:
-    """Return the ratios by length, and the least ratio to llama.cpp."""
-    found: dict[str, float] = {}
-    for restart in restarts:
-        found |= restart.figures()
-    against = [ratio for each in restarts if (ratio := each.ratio_vs_llama_cpp) is not None]
-    return found | ({"restart_ttft_ratio_vs_llama_cpp_restore": min(against)} if against else {})
+    method = METHOD
+    if ContextPart.RESTARTS in parts and model.endswith(".gguf"):
+        method += f" llama.cpp is its build for this processor where there is one. {describe_builds()}"
+    return BenchReport(bench="context", machine=machine, figures=figures, tables=tuple(tables), method=method)
 
 
 def _texts(model: BenchModel, workloads: Path | None) -> Texts:

@@ -46,6 +46,8 @@ class Setting:
 class Switch:
     """One call of a context that had been called before."""
 
+    call: int
+    """Its place in the trace, the same on all sides."""
     tokens: int
     """Of the context before the call."""
     seconds: float
@@ -78,8 +80,8 @@ def replay(
     """
     with _open(model, policy, setting, folder) as runtime:
         replayed = _Replay(runtime, setting, texts(runtime.count_tokens), folder)
-        for call in trace:
-            replayed.call(call)
+        for place, call in enumerate(trace):
+            replayed.call(place, call)
         return replayed.switches
 
 
@@ -108,7 +110,7 @@ class _Replay:
         self.switches: list[Switch] = []
         self._runtime.generate([{"role": "user", "content": "Hello!"}], max_tokens=2)  # so that it is warm
 
-    def call(self, call: Call) -> None:
+    def call(self, place: int, call: Call) -> None:
         called = self._called_by(call)
         prompt = self._texts.take(call.task, max(1, call.tokens - _ANSWER_TOKENS))
         wait_until_stored(self._runtime)
@@ -119,7 +121,7 @@ class _Replay:
         made, seconds = self._measured(called, prompt)
         if called.tokens:
             first_s = freeing_s + made.timing.time_to_first_token_s
-            switch = Switch(called.tokens, freeing_s + seconds, first_s, made.usage.cached_tokens)
+            switch = Switch(place, called.tokens, freeing_s + seconds, first_s, made.usage.cached_tokens)
             self.switches.append(switch)
         called.tokens = made.usage.prompt_tokens
 

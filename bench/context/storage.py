@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+from ..common.estimates import Estimate, median
 from ..engines.local import AgentRT
 from ..engines.side import EngineProcess, Request
 from .accuracy import RATIO
@@ -21,7 +21,7 @@ _BATCH: Final = 3
 
 def measure_slowdown(
     model: str, tokens: int, repeats: int, texts: TaskTexts, progress: Callable[[str], None]
-) -> float:
+) -> Estimate:
     """Return by how many percent requests take longer where contexts are stored in a folder.
 
     Batches of new prompts of ``tokens`` tokens are served by turns with and without.
@@ -42,7 +42,7 @@ def measure_slowdown(
 
 def measure_density_overhead(
     model: str, tokens: int, repeats: int, texts: TaskTexts, progress: Callable[[str], None]
-) -> float:
+) -> Estimate:
     """Return by how many percent prompts of ``tokens`` tokens take longer to their first token.
 
     New prompts are computed by turns with contexts that are compressed by density, and with contexts that are
@@ -67,17 +67,20 @@ def _percent_slower(
     plain: Mapping[str, Any],
     measure: Callable[[EngineProcess], float],
     repeats: int,
-) -> float:
-    """Return how much longer the medians are with the ``changed`` settings; the first times warm up."""
-    seconds: tuple[list[float], list[float]] = ([], [])
+) -> Estimate:
+    """Return how much longer it takes with the ``changed`` settings; the first times warm up.
+
+    The sides go first by turns.
+    """
+    seconds: dict[EngineProcess, list[float]] = {}
     with EngineProcess(AgentRT, model, changed) as slower, EngineProcess(AgentRT, model, plain) as other:
-        for _ in range(repeats + 1):
-            for side, into in zip((slower, other), seconds, strict=True):
-                into.append(measure(side))
+        for number in range(repeats + 1):
+            for side in (slower, other) if number % 2 else (other, slower):
+                seconds.setdefault(side, []).append(measure(side))
                 side.call("wait_until_stored")
-    return percent_slower(seconds[0][1:], seconds[1][1:])
+    return percent_slower(seconds[slower][1:], seconds[other][1:])
 
 
-def percent_slower(seconds: list[float], plain_s: list[float]) -> float:
-    """Return by how many percent the median of ``seconds`` is above that of ``plain_s``."""
-    return 100 * (median(seconds) / median(plain_s) - 1)
+def percent_slower(seconds: Sequence[float], plain_s: Sequence[float]) -> Estimate:
+    """Return by how many percent ``seconds`` is above ``plain_s`` of the same repetition, the median."""
+    return median([100 * (one / plain - 1) for one, plain in zip(seconds, plain_s, strict=True)])

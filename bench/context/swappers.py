@@ -1,5 +1,5 @@
-"""The sides of the bench, how contexts are kept on one engine (LLMS §4, baselines and ablation): their
-swappers, and runtimes that are opened with them."""
+"""The sides of the bench, how contexts are kept on one engine (LLMS §4): their swappers, and runtimes that
+are opened with them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from unittest.mock import patch
 
@@ -72,13 +70,8 @@ LMK: Final = replace(SWAPPING, name="LMK", stores=False)
 
 BASELINES: Final = (VLLM_SQ, VLLM_S, SWAPPING, LMK)
 
-WITHOUT_RECOMPUTE: Final = replace(OURS, name="ours without recompute", recompute=False)
-ON_DEMAND: Final = replace(OURS, name="ours without life cycle", ahead_of_time=False)
-COMPRESSED: Final = replace(OURS, name="ours, compressed on disk", compression=0.5)
-IN_MEMORY: Final = replace(COMPRESSED, name="ours, compressed in memory", arena=1.25)
+IN_MEMORY: Final = replace(OURS, name="ours, compressed in memory", compression=0.5, arena=1.25)
 """The arena holds the context that runs; the others are compressed in the rest of the memory."""
-
-ABLATION: Final = (WITHOUT_RECOMPUTE, ON_DEMAND, COMPRESSED, IN_MEMORY)
 
 
 Key: TypeAlias = tuple[str, str]
@@ -206,20 +199,3 @@ def open_with_swapper(
         with patch.object(opening, "Swapper", swapper):
             runtime = LocalRuntime.open(model, RuntimeConfig(**settings), context_store=store)
         yield stack.enter_context(runtime)
-
-
-@contextmanager
-def open_loading(
-    model: str, folder: Path | None, store: ContextStore | None = None, **settings: Any
-) -> Iterator[LocalRuntime]:
-    """Open ``model`` with contexts in ``folder`` or ``store``; all that is stored of a prompt is loaded."""
-    if folder is not None:
-        settings["context_folder"] = folder
-    with open_with_swapper(model, partial(PolicySwapper, WITHOUT_RECOMPUTE), store, **settings) as runtime:
-        yield runtime
-
-
-def forget_cached(runtime: LocalRuntime) -> None:
-    """Free all cached blocks, as if other contexts had needed the memory."""
-    pool = runtime._pool
-    run_on_engine(runtime, lambda: free_blocks(pool, list(pool._idle)))

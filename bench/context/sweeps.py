@@ -1,25 +1,31 @@
-"""Traces on every side: switching latencies (LLMS, Fig. 9), by technique (Fig. 13), and by disk."""
+"""Traces on every side: switching latencies on the disk of the machine (LLMS, Fig. 9) and on a slow one, and
+how many contexts can be active there (Fig. 10)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from ..common.estimates import Estimate, bootstrap, mean, median, quantile
 from ..common.report import Cell, Table
-from .disk import DISKS, fast_folder
+from .disk import fast_folder
 from .replay import Setting, Switch, replay
-from .swappers import ABLATION, BASELINES, IN_MEMORY, OURS, VLLM_SQ, SwapPolicy
+from .swappers import BASELINES, IN_MEMORY, OURS, VLLM_SQ, SwapPolicy
 from .traces import PATTERNS, TaskTexts, draw_trace
 
 Texts = Callable[[Callable[[str], int]], TaskTexts]
 Progress = Callable[[str], None]
 
-LATENCY_LIMIT_S: Final = 0.025
-"""Switching latency up to which contexts count as active (LLMS, Fig. 10)."""
+LATENCY_LIMIT_MS: Final = 25.0
+"""Mean switching latency up to which contexts count as active (LLMS, Fig. 10)."""
+SLOW_DISK: Final = 5e7
+"""Bytes a second of the slow disk. On faster ones a whole context of a small model with grouped-query
+attention is read within the limit, however many contexts there are. This speed is to their keys and values
+what UFS 3.1 is to those of a model of 7 B parameters without grouped queries."""
 _FULL_LENGTH: Final = 2048
 """Tokens of a context for which the deltas of Table 3 are taken as they are."""
 _MARGIN_TOKENS: Final = 64
@@ -32,20 +38,17 @@ class TraceSize:
     """How much of each trace is replayed."""
 
     contexts: tuple[int, ...]
-    """Numbers of active contexts; the patterns and the sweeps have the one in the middle."""
+    """Numbers of active contexts on the disk of the machine."""
     calls: int
     """For each context, in the mean."""
     max_tokens: int
     """Of one context."""
     budget: float
     """Memory, in contexts of that many tokens at 8 bits."""
-    sweeps: bool
-    """Whether the other patterns, disks and the ablation are measured."""
-
-    @property
-    def middle(self) -> int:
-        """The number of contexts at which other parameters are changed."""
-        return self.contexts[len(self.contexts) // 2]
+    slow_disk: tuple[int, ...] = ()
+    """Numbers of active contexts on the slow disk."""
+    patterns: bool = False
+    """Whether the other patterns are replayed, too, with the most contexts, on ours and VLLM-SQ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +61,8 @@ class Replayed:
     switches: tuple[Switch, ...]
 
     @property
-    def seconds(self) -> list[float]:
-        return [each.seconds for each in self.switches]
-
-    @property
-    def mean_s(self) -> float:
-        return fmean(self.seconds)
+    def ms(self) -> list[float]:
+        return [_MS * each.seconds for each in self.switches]
 
 
 class Traces:
@@ -81,38 +80,30 @@ class Traces:
         self._setting = Setting(int(size.budget * context_bytes), context_bytes, size.max_tokens)
 
     def sides(self) -> list[Replayed]:
-        """Return every side on random traces by number of contexts, and on the other patterns (Fig. 9)."""
+        """Return every side on random traces by number of contexts, and two on other patterns (Fig. 9)."""
         size = self._size
-        kinds = [("random", contexts) for contexts in size.contexts]
-        if size.sweeps:
-            kinds += [(pattern, size.middle) for pattern in PATTERNS if pattern != "random"]
+        kinds: list[tuple[str, int, tuple[SwapPolicy, ...]]]
+        kinds = [("random", contexts, (OURS, *BASELINES)) for contexts in size.contexts]
+        if size.patterns:
+            others = (pattern for pattern in PATTERNS if pattern != "random")
+            kinds += [(pattern, max(size.contexts), (OURS, VLLM_SQ)) for pattern in others]
         return [
             self._replay(policy, pattern, contexts, self._setting)
-            for pattern, contexts in kinds
-            for policy in (OURS, *BASELINES)
-        ]
-
-    def sweeps(self) -> list[Table]:
-        """Return the mean latencies of the ablation, and by disk."""
-        if not self._size.sweeps:
-            return []
-        techniques = {"this one": self._means((OURS, *ABLATION), self._setting)}
-        disks = {
-            f"{disk.name}, {disk.bytes_a_second / 1e6:.0f} MB/s": self._means(
-                (OURS, IN_MEMORY, VLLM_SQ), replace(self._setting, disk=disk.bytes_a_second)
-            )
-            for disk in DISKS
-        }
-        return [
-            _means_table("switching latency in ms by technique (LLMS, Fig. 13)", techniques),
-            _means_table("switching latency in ms by disk", disks),
-        ]
-
-    def _means(self, policies: Sequence[SwapPolicy], setting: Setting) -> dict[str, float]:
-        return {
-            policy.name: self._replay(policy, "random", self._size.middle, setting).mean_s
+            for pattern, contexts, policies in kinds
             for policy in policies
-        }
+        ]
+
+    def on_slow_disk(self) -> list[Replayed]:
+        """Return the sides that keep 8 bits on random traces, with the slow disk (Fig. 10).
+
+        Ours that compresses in memory has the most contexts only.
+        """
+        setting, most = replace(self._setting, disk=SLOW_DISK), max(self._size.slow_disk, default=0)
+        return [
+            self._replay(policy, "random", contexts, setting)
+            for contexts in self._size.slow_disk
+            for policy in (OURS, VLLM_SQ, *([IN_MEMORY] if contexts == most else []))
+        ]
 
     def _replay(self, policy: SwapPolicy, pattern: str, contexts: int, setting: Setting) -> Replayed:
         self._progress(f"{policy.name}, {pattern}, {contexts} contexts")
@@ -124,21 +115,12 @@ class Traces:
         return Replayed(policy.name, pattern, contexts, tuple(switches))
 
 
-def _means_table(title: str, means_s: Mapping[str, Mapping[str, float]]) -> Table:
-    """Return the mean switching latency of several sides, in milliseconds, by disk."""
-    sides = list(next(iter(means_s.values())))
-    rows: list[tuple[Cell, ...]] = [
-        (disk, *(round(_MS * of_disk[side], 2) for side in sides)) for disk, of_disk in means_s.items()
-    ]
-    return Table(title=title, columns=("disk", *sides), rows=tuple(rows))
-
-
 def latency_table(replayed: Sequence[Replayed]) -> Table:
     """Figure 9: the switching latency of every side by pattern and number of contexts."""
     return Table(
         title="switching latency in ms (LLMS, Fig. 9)",
         columns=(
-            *("pattern", "contexts", "side", "mean", "median", "p95"),
+            *("pattern", "contexts", "side", "mean", "median"),
             *("switches", "tokens", "cached tokens"),
         ),
         rows=tuple(
@@ -146,60 +128,120 @@ def latency_table(replayed: Sequence[Replayed]) -> Table:
                 each.pattern,
                 each.contexts,
                 each.side,
-                round(_MS * each.mean_s, 2),
-                round(_MS * median(each.seconds), 2),
-                round(_MS * _p95(each.seconds), 2),
+                mean(each.ms),
+                median(each.ms),
                 len(each.switches),
                 sum(switch.tokens for switch in each.switches),
                 sum(switch.cached_tokens for switch in each.switches),
             )
             for each in replayed
+            if each.switches
         ),
     )
 
 
-def switch_figures(replayed: Sequence[Replayed]) -> dict[str, float]:
-    """Return the figures of switching latencies; those that were not measured are left out."""
-    found: dict[str, float] = {}
-    ours = {(each.pattern, each.contexts): each for each in replayed if each.side == OURS.name}
-    for baseline in BASELINES:
-        pairs = [(each, ours[each.pattern, each.contexts]) for each in replayed if each.side == baseline.name]
-        if pairs:
-            name = baseline.name.lower().replace("-", "_")
-            theirs, own = (sum(sum(each.seconds) for each in side) for side in zip(*pairs, strict=True))
-            found[f"switch_latency_ratio_vs_{name}_mean"] = theirs / own
-    if ours:
-        found["switch_p95_ms"] = _MS * _p95([seconds for each in ours.values() for seconds in each.seconds])
-    means: dict[str, dict[int, float]] = {}
+@dataclass(frozen=True, slots=True)
+class SwitchPair:
+    """One switch on two sides."""
+
+    contexts: int
+    """Of the trace."""
+    ours: float
+    theirs: float
+    """Milliseconds."""
+
+
+def pairs(replayed: Iterable[Replayed], side: str) -> list[SwitchPair]:
+    """Return the switches of the traces that ours and ``side`` have replayed, call by call."""
+    found: dict[tuple[str, int, int], dict[str, float]] = {}
     for each in replayed:
-        if each.pattern == "random":
-            means.setdefault(each.side, {})[each.contexts] = each.mean_s
-    active = {side: active_contexts(of_side) for side, of_side in means.items()}
-    others = [active[each.name] for each in BASELINES if each.name in active]
-    if OURS.name in active and others:
-        found["active_contexts_ratio_at_25ms"] = active[OURS.name] / max(1.0, *others)
+        for switch, ms in zip(each.switches, each.ms, strict=True):
+            found.setdefault((each.pattern, each.contexts, switch.call), {})[each.side] = ms
+    return [
+        SwitchPair(contexts, of_call[OURS.name], of_call[side])
+        for (_, contexts, _), of_call in found.items()
+        if OURS.name in of_call and side in of_call
+    ]
+
+
+def switch_figures(replayed: Sequence[Replayed]) -> dict[str, Estimate]:
+    """Return the figures of switches on the machine's disk; those that were not measured are left out."""
+    found: dict[str, Estimate] = {}
+    for baseline in BASELINES:
+        if both := pairs(replayed, baseline.name):
+            name = baseline.name.lower().replace("-", "_")
+            found[f"switch_latency_ratio_vs_{name}_mean"] = bootstrap(both, _ratio_of_means)
+    ours = [ms for each in replayed if each.side == OURS.name for ms in each.ms]
+    if (p95 := quantile(ours, 0.95)) is not None:
+        found["switch_p95_ms"] = p95
     return found
 
 
-def active_contexts(means: Mapping[int, float]) -> float:
-    """Return how many contexts can be active at a mean latency of :data:`LATENCY_LIMIT_S` (LLMS, Fig. 10).
+def _ratio_of_means(drawn: Sequence[SwitchPair]) -> float:
+    return sum(each.theirs for each in drawn) / sum(each.ours for each in drawn)
 
-    ``means`` has the latency in seconds by number of contexts, between which it is interpolated. The result
-    is at most the largest of them, and 0 if already the smallest is too many.
+
+def slow_disk_figures(replayed: Sequence[Replayed]) -> dict[str, Estimate]:
+    """Return the figure of contexts on the slow disk.
+
+    It is left out where ours stays below the limit with the most contexts: the ratio is not known then.
+    """
+    both = pairs(replayed, VLLM_SQ.name)
+    if not _is_crossed([(each.contexts, each.ours) for each in both]):
+        return {}
+    return {"active_contexts_ratio_vs_vllm_sq_at_25ms": bootstrap(both, _ratio_of_active)}
+
+
+def _ratio_of_active(drawn: Sequence[SwitchPair]) -> float:
+    theirs = active_contexts([(each.contexts, each.theirs) for each in drawn])
+    return active_contexts([(each.contexts, each.ours) for each in drawn]) / max(1.0, theirs)
+
+
+def slow_disk_table(replayed: Sequence[Replayed]) -> Table:
+    """Return the mean latency of every side by number of contexts, and how many can be active (Fig. 10)."""
+    found = {(each.side, each.contexts): each for each in replayed if each.switches}
+    counts = sorted({contexts for _, contexts in found})
+
+    def row(side: str) -> tuple[Cell, ...]:
+        of_side = [found.get((side, contexts)) for contexts in counts]
+        switches = [(each.contexts, ms) for each in of_side if each for ms in each.ms]
+        active: Cell = f"over {max(counts)}"
+        if _is_crossed(switches):
+            active = bootstrap(switches, active_contexts)
+        return side, *(mean(each.ms) if each else None for each in of_side), active if all(of_side) else None
+
+    return Table(
+        title="switching latency in ms on a slow disk (LLMS, Fig. 10)",
+        columns=("side", *(f"{contexts} contexts" for contexts in counts), "active contexts at 25 ms"),
+        rows=tuple(row(side) for side in dict.fromkeys(side for side, _ in found)),
+    )
+
+
+def _means(switches: Iterable[tuple[int, float]]) -> dict[int, float]:
+    """Return the mean latency by number of contexts, the least first, of switches with both."""
+    found: dict[int, list[float]] = {}
+    for contexts, ms in switches:
+        found.setdefault(contexts, []).append(ms)
+    return {contexts: fmean(found[contexts]) for contexts in sorted(found)}
+
+
+def _is_crossed(switches: Iterable[tuple[int, float]]) -> bool:
+    return max(_means(switches).values(), default=0.0) > LATENCY_LIMIT_MS
+
+
+def active_contexts(switches: Iterable[tuple[int, float]]) -> float:
+    """Return how many contexts can be active at a mean latency of :data:`LATENCY_LIMIT_MS` (LLMS, Fig. 10).
+
+    Each of the ``switches`` is a number of contexts and a latency in milliseconds; between the means of two
+    numbers is interpolated. The result is at most the largest number, and 0 if the smallest is too many.
     """
     below = 0.0
     before: tuple[int, float] | None = None
-    for contexts, mean in sorted(means.items()):
-        if mean > LATENCY_LIMIT_S:
+    for contexts, ms in _means(switches).items():
+        if ms > LATENCY_LIMIT_MS:
             if before is not None:
-                share = (LATENCY_LIMIT_S - before[1]) / (mean - before[1])
+                share = (LATENCY_LIMIT_MS - before[1]) / (ms - before[1])
                 below = before[0] + share * (contexts - before[0])
             break
-        before, below = (contexts, mean), float(contexts)
+        before, below = (contexts, ms), float(contexts)
     return below
-
-
-def _p95(values: Sequence[float]) -> float:
-    import numpy as np
-
-    return float(np.quantile(values, 0.95))

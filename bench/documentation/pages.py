@@ -26,6 +26,7 @@ from pathlib import Path
 from agentrt.errors import InvalidRequestError
 
 from ..common.estimates import Estimate
+from ..common.prose import prose_numbers
 from ..common.report import BenchReport, Cell, Table
 from .reports import FIGURES, Measured, not_in_history, read_reports
 
@@ -37,6 +38,7 @@ _INLINE = re.compile(
 )
 _SEVERAL = "reports"
 _INTERVAL = "90 % interval"
+_NOT_MEASURED = "not measured yet"
 _SMALL = 0.0005
 """Numbers below it would be rounded to 0."""
 _NEARLY_ALL = 0.99
@@ -55,26 +57,44 @@ def render(text: str, reports: Mapping[str, Measured], root: Path) -> str:
         if region["report"] == _SEVERAL:
             body = _of_several(lines, reports, root)
         else:
-            measured = _report(reports, region["report"])
-            body = f"{_body(lines, measured.report)}\n\n{measured.source(root)}"
+            body = _of_one(lines, region["report"], reports, root)
         return f"{region['head']}\n{body}\n\n{region['foot']}"
 
     def inline(found: re.Match[str]) -> str:
-        figure = _figure(_report(reports, found["report"]).report, found["figure"])
-        return f"{found['head']}{_cell(figure)}{found['foot']}"
+        figure = _current_figure(reports, found["report"], found["figure"], root)
+        return f"{found['head']}{_NOT_MEASURED if figure is None else _cell(figure)}{found['foot']}"
 
     return _INLINE.sub(inline, _REGION.sub(filled, text))
 
 
-def _report(reports: Mapping[str, Measured], name: str) -> Measured:
-    if name not in reports:
-        raise InvalidRequestError("report", f"no report {name!r} in {FIGURES}.")
-    return reports[name]
+def _of_one(lines: Sequence[str], name: str, reports: Mapping[str, Measured], root: Path) -> str:
+    if (measured := reports.get(name)) is None:
+        return f"{_NOT_MEASURED}."
+    try:
+        body = _body(lines, measured.report)
+    except InvalidRequestError:
+        if measured.is_current(root):
+            raise
+        body = f"{_NOT_MEASURED} in this form."  # an older report has other figures
+    return f"{body}\n\n{measured.source(root)}"
+
+
+def _current_figure(reports: Mapping[str, Measured], name: str, figure: str, root: Path) -> Estimate | None:
+    """Return a figure; None if it is not measured yet.
+
+    Raises:
+        InvalidRequestError: a current report has no such figure.
+    """
+    measured = reports.get(name)
+    if measured is None or (figure not in measured.report.figures and not measured.is_current(root)):
+        return None
+    return _figure(measured.report, figure)
 
 
 def documents(root: Path) -> list[Path]:
-    """Return the pages of a clone that can have regions."""
-    return [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+    """Return the pages of a clone that can have regions: all but the records of decisions."""
+    pages = (root / "docs").rglob("*.md")
+    return [root / "README.md", *sorted(page for page in pages if "decisions" not in page.parts)]
 
 
 def _body(lines: Sequence[str], report: BenchReport) -> str:
@@ -108,8 +128,10 @@ def _of_several(lines: Sequence[str], reports: Mapping[str, Measured], root: Pat
     for line in lines:
         name, _, rest = line.partition(" ")
         figure, _, meaning = (part.strip() for part in rest.partition("|"))
-        measured = _report(reports, name)
-        found = _figure(measured.report, figure)
+        found, measured = _current_figure(reports, name, figure, root), reports.get(name)
+        if found is None or measured is None:
+            rows.append((meaning, _NOT_MEASURED, "", ""))
+            continue
         machines.add(measured.machine())
         when = measured.date[:10] if measured.is_current(root) else f"{measured.date[:10]}, older source"
         rows.append((meaning, found.value, _interval(found), f"`{measured.command}`, {when}"))
@@ -172,11 +194,13 @@ class Checked:
 
     regions: int
     stale: int
-    """Regions of reports whose source has changed since."""
+    """Regions that are not measured yet, or of which the source has changed since."""
     without_interval: int
     """Regions that show a figure without an interval."""
     not_in_history: int
     """Reports of commits that are no ancestors of HEAD."""
+    by_hand: int
+    """Sentences with a measured number that no report has."""
     lines: tuple[str, ...]
     """What is wrong with which report."""
 
@@ -186,6 +210,7 @@ class Checked:
             "regions_stale": self.stale,
             "regions_without_interval": self.without_interval,
             "reports_not_in_history": self.not_in_history,
+            "prose_numbers_by_hand": self.by_hand,
         }
 
 
@@ -196,10 +221,13 @@ def check(root: Path) -> Checked:
         ConfigurationError: the history is not here.
     """
     reports = read_reports(root / FIGURES)
-    shown = [each for page in documents(root) for each in _shown(page.read_text(encoding="utf-8"), reports)]
+    texts = [page.read_text(encoding="utf-8") for page in documents(root)]
+    shown = [each for text in texts for each in _shown(text, reports, root)]
     gone = not_in_history({measured.commit for measured in reports.values()})
     stale = {name for name, measured in reports.items() if not measured.is_current(root)}
-    lines = [f"{name}: {reports[name].source(root)}" for name in sorted(stale)]
+    stale |= {name for found in shown for name in found} - reports.keys()
+    lines = [f"{name}: {_NOT_MEASURED}" for name in sorted(stale - reports.keys())]
+    lines += [f"{name}: {reports[name].source(root)}" for name in sorted(stale & reports.keys())]
     lines += [
         f"{name}: {each.commit} is not in the history"
         for name, each in reports.items()
@@ -210,29 +238,29 @@ def check(root: Path) -> Checked:
         stale=sum(bool(stale & found.keys()) for found in shown),
         without_interval=sum(not all(map(_have_intervals, found.values())) for found in shown),
         not_in_history=sum(measured.commit in gone for measured in reports.values()),
+        by_hand=sum(len(prose_numbers(text)) for text in texts),
         lines=tuple(lines),
     )
 
 
-def _have_intervals(figures: Sequence[Estimate]) -> bool:
-    return all(figure.has_interval for figure in figures)
+def _have_intervals(figures: Sequence[Estimate | None]) -> bool:
+    return all(figure is not None and figure.has_interval for figure in figures)
 
 
-def _shown(text: str, reports: Mapping[str, Measured]) -> list[dict[str, list[Estimate]]]:
-    """Return the figures of each region of a page, by report."""
-    regions: list[dict[str, list[Estimate]]] = []
+def _shown(text: str, reports: Mapping[str, Measured], root: Path) -> list[dict[str, list[Estimate | None]]]:
+    """Return the figures of each region of a page, by report; None for those that are not measured yet."""
+    regions: list[dict[str, list[Estimate | None]]] = []
     for region in _REGION.finditer(text):
-        found: dict[str, list[Estimate]] = {}
+        found: dict[str, list[Estimate | None]] = {}
         for line in filter(str.strip, region["lines"].splitlines()):
             name, rest = line.split(" ", 1) if region["report"] == _SEVERAL else (region["report"], line)
             figures = found.setdefault(name, [])
-            report = _report(reports, name).report
-            if rest == "figures":
-                figures += report.figures.values()
+            if rest == "figures" and name in reports:
+                figures += reports[name].report.figures.values()
             elif not rest.startswith("table "):
-                figures.append(_figure(report, rest.partition("|")[0].strip()))
+                figures.append(_current_figure(reports, name, rest.partition("|")[0].strip(), root))
         regions.append(found)
     for inline in _INLINE.finditer(text):
-        report = _report(reports, inline["report"]).report
-        regions.append({inline["report"]: [_figure(report, inline["figure"])]})
+        figure = _current_figure(reports, inline["report"], inline["figure"], root)
+        regions.append({inline["report"]: [figure]})
     return regions

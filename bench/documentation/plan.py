@@ -11,6 +11,7 @@ from typing import Final
 
 SMALL: Final = "qwen2.5-coder-0.5b-q4_k_m.gguf"
 LARGE: Final = "qwen2.5-coder-1.5b-q4_k_m.gguf"
+TINY: Final = "smollm2-135m-q4_1.gguf"
 
 _SHARED: Final = ("bench/common",)
 _ENGINE: Final = (
@@ -124,9 +125,9 @@ PLAN: Final[Sequence[Part]] = (
     ),
     Part(
         "context",
-        _bench("context", "--model", SMALL, "--part", "storage", "--part", "compression"),
+        _bench("context", "--model", SMALL, "--model", TINY, "--part", "storage", "--part", "compression"),
         (*_SHARED, *_ENGINE, *_CONTEXTS, "bench/context"),
-        models=(SMALL,),
+        models=(SMALL, TINY),
         workloads=True,
     ),
     Part(
@@ -145,7 +146,7 @@ PLAN: Final[Sequence[Part]] = (
     ),
     Part(
         "speculation_models",
-        _bench("speculation", "--model", SMALL, "--draft", "nano-draft"),
+        _bench("speculation", "--model", SMALL, "--draft", "nano"),
         (*_SHARED, *_ENGINE, *_SPECULATION, *_NANO, "runtime/toolcache", "bench/speculation"),
         models=(SMALL,),
         workloads=True,
@@ -158,6 +159,14 @@ PLAN: Final[Sequence[Part]] = (
         models=(SMALL, LARGE),
         workloads=True,
         minutes=12,
+    ),
+    Part(
+        "outside",
+        _bench("outside", "--model", SMALL, "--agentperf", "python3.12"),
+        (*_SHARED, *_SERVER, "bench/outside", "bench/engines"),
+        models=(SMALL,),
+        workloads=True,
+        minutes=25,
     ),
     Part(
         "gateway",

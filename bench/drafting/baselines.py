@@ -41,34 +41,6 @@ class FixedWidthDrafter:
         return self._draft(tokens, (1.0,) * len(tokens))
 
 
-_ORDERS: Final = (3, 2, 1)
-_LOOKUP_WIDTH: Final = 10
-
-
-class PromptLookup:
-    """Drafts of ten tokens behind the first occurrence of the longest n-gram, of at most three tokens."""
-
-    def __init__(self, prompt: Sequence[int]) -> None:
-        self._tokens: list[int] = []
-        self._behind: dict[tuple[int, ...], int] = {}
-        for token in prompt:
-            self.append(token)
-
-    def append(self, token: int) -> None:
-        # The n-grams before this token: those that end with it have no continuation yet.
-        for order in _ORDERS:
-            if len(ngram := tuple(self._tokens[-order:])) == order:
-                self._behind.setdefault(ngram, len(self._tokens))
-        self._tokens.append(token)
-
-    def predict(self) -> Sequence[int]:
-        for order in _ORDERS:
-            begin = self._behind.get(tuple(self._tokens[-order:]))
-            if begin is not None:
-                return self._tokens[begin : begin + _LOOKUP_WIDTH]
-        return ()
-
-
 _SAM_WIDTH: Final = 15
 _SHORTEST_MATCH: Final = 2
 """SAM leaves shorter matches to another drafter, which this side does not have."""

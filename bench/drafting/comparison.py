@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
+from ..common.estimates import Estimate, bootstrap, mean, median, share
 from ..common.report import Cell, Table
 from ..engines import side as engines
-from ..engines.llama_cpp import LlamaCpp
-from ..engines.openvino_genai import OpenVINOGenAI
+from ..engines.llama_cpp import LLAMA_CPP, LLAMA_CPP_NATIVE, llama_cpp_builds
+from ..engines.openvino_genai import OpenVINOGenAI, groups_of_agentrt
 from .answering import Answer, AnsweringRuntime
-from .prompt_sets import PromptSet
-from .sides import OURS, SAM, SUFFIX_DECODING, VANILLA, BaselineSide, Vanilla
+from .prompt_sets import PromptSet, Source
+from .sides import OURS, SUFFIX_DECODING, VANILLA, BaselineSide, Ours, Vanilla
 
 GENAI_LOOKUP: Final = "OpenVINO GenAI prompt lookup"
+"""At its default activation groups."""
+GENAI_LOOKUP_EQUAL: Final = "OpenVINO GenAI prompt lookup, our groups"
+"""At the activation groups that agentrt chooses for the model, where they are others."""
 GENAI_DRAFT_MODEL: Final = "OpenVINO GenAI draft model"
-LLAMA_CPP_NGRAM: Final = "llama.cpp n-gram map"
+LLAMA_CPP_NGRAM: Final = {LLAMA_CPP: "llama.cpp n-gram map", LLAMA_CPP_NATIVE: "llama.cpp n-gram map, native"}
 _LLAMA_CPP_CONTEXT: Final = 4096
 _MOST_DRAFT_TOKENS: Final = 32
 """The longest drafts of any side, nearly always."""
@@ -33,18 +36,24 @@ class SetResult:
     """The answers to one set."""
 
     name: str
+    source: Source
     context_heavy: bool
     calls: bool
     answers: dict[str, list[Answer]] = field(default_factory=dict)
     """By side, one for each prompt, in the same order for all."""
+    again: list[Answer] = field(default_factory=list)
+    """Ours to the same prompts a second time, when all first answers are history."""
     prefill_s: float = 0.0
     """Time to compute all prompts."""
 
-    def ms_per_token(self, side: str) -> float:
+    def ms_per_token(self, side: str) -> Estimate:
         """Return the mean decode time of a token."""
-        answers = self.answers[side]
-        decoded = sum(each.decoded for each in answers)
-        return 1e3 * sum(each.decode_s for each in answers) / max(1, decoded)
+        return bootstrap(self.answers[side], _ms_per_token)
+
+
+def _ms_per_token(answers: Iterable[Answer]) -> float:
+    found = list(answers)
+    return 1e3 * sum(each.decode_s for each in found) / max(1, sum(each.decoded for each in found))
 
 
 @contextmanager
@@ -56,13 +65,14 @@ def open_peers(
     ``draft`` is the directory of a draft model with the same vocabulary, ``gguf`` the model's GGUF file for
     llama.cpp; without them these peers are left out.
     """
-    opened: dict[str, tuple[Any, ...]] = {
-        GENAI_LOOKUP: (partial(OpenVINOGenAI, prompt_lookup=True), directory)
-    }
+    lookup = partial(OpenVINOGenAI, prompt_lookup=True)
+    opened: dict[str, tuple[Any, ...]] = {GENAI_LOOKUP: (lookup, directory)}
+    for group in groups_of_agentrt(directory).values():
+        opened[GENAI_LOOKUP_EQUAL] = (lookup, directory, {"dynamic_quantization_group_size": group})
     if draft is not None:
         opened[GENAI_DRAFT_MODEL] = (partial(OpenVINOGenAI, draft=draft), directory)
-    if gguf is not None:
-        opened[LLAMA_CPP_NGRAM] = (partial(LlamaCpp, ngram_map=True), gguf, _LLAMA_CPP_CONTEXT)
+    for build, make in llama_cpp_builds().items() if gguf is not None else ():
+        opened[LLAMA_CPP_NGRAM[build]] = (partial(make, ngram_map=True), gguf, _LLAMA_CPP_CONTEXT)
     with ExitStack() as stack:
         yield {name: stack.enter_context(engines.EngineProcess(*each)) for name, each in opened.items()}
 
@@ -80,7 +90,7 @@ def compare_sides(
         _warm_up(runtime, sets[0], sides)
     results = []
     for each in sets:
-        result = SetResult(each.name, each.context_heavy, each.calls)
+        result = SetResult(each.name, each.source, each.context_heavy, each.calls)
         for side in sides:
             side.begin_app()
         for number, prompt in enumerate(each.prompts):
@@ -94,6 +104,8 @@ def compare_sides(
             for name, peer in ({} if each.calls else peers).items():
                 asked = engines.Request(tokens, max_tokens, ignore_eos=False)
                 result.answers.setdefault(name, []).append(Answer.of_peer(peer.generate(asked)))
+        ours = [side for side in sides if isinstance(side, Ours)]
+        result.again = [runtime.answer(side, prompt, max_tokens) for side in ours for prompt in each.prompts]
         results.append(result)
     return results
 
@@ -126,29 +138,43 @@ class Measured:
     """All that was measured of one model."""
 
     results: list[SetResult]
-    identical: float = 0.0
-    no_match_slowdowns: list[float] = field(default_factory=list)
+    identical: Estimate | None = None
+    undrafted_slowdowns: list[float] = field(default_factory=list)
     batch_ratios: list[float] = field(default_factory=list)
-    agent_turn_ratio: float | None = None
+    agent_turns: list[tuple[float, float]] = field(default_factory=list)
+    """Seconds of the turns of each conversation, without drafts and with them."""
 
-    def figures(self) -> dict[str, float]:
+    def figures(self) -> dict[str, Estimate]:
         """Return the figures; those that were not measured are left out."""
-        heavy = [each for each in self.results if each.context_heavy]
-        calls = [each for each in self.results if each.calls]
-        found = {"tokens_identical": self.identical, "speedup_vs_vanilla": _ratio(heavy, VANILLA)}
-        if calls:
-            found["tool_call_speedup"] = _ratio(calls, VANILLA)
-        if all(GENAI_LOOKUP in each.answers for each in heavy):
-            found["ratio_vs_openvino_prompt_lookup"] = _ratio(heavy, GENAI_LOOKUP)
-        found["tokens_a_pass_vs_sam"] = _tokens_a_pass(heavy, OURS) / _tokens_a_pass(heavy, SAM)
-        found["speed_vs_suffix_rule"] = _ratio(heavy, SUFFIX_DECODING)
-        found["slowest_set_vs_vanilla"] = min(
-            each.ms_per_token(VANILLA) / each.ms_per_token(OURS) for each in self.results
+        found: dict[str, Estimate] = {}
+        if self.identical is not None:
+            found["tokens_identical"] = self.identical
+        answers = [pair for each in self.results for pair in _pairs(each, VANILLA)]
+        found["tokens_identical_at_default_precision"] = share(
+            sum(ours.token_ids == plain.token_ids for ours, plain in answers), len(answers)
         )
-        found["no_match_slowdown_pct"] = statistics.median(self.no_match_slowdowns)
-        found["batch8_drafting_ratio"] = statistics.median(self.batch_ratios)
-        if self.agent_turn_ratio is not None:
-            found["agent_turn_end_to_end_ratio"] = self.agent_turn_ratio
+        heavy = [each for each in self.results if each.context_heavy]
+        for source in Source:
+            if of_source := [each for each in heavy if each.source is source]:
+                name = f"speedup_vs_vanilla_{source.replace(' ', '_')}_sets"
+                found[name] = _speed_ratio(of_source, VANILLA)
+        public = [each for each in heavy if each.source is not Source.OWN]
+        if public:
+            found["speed_vs_suffix_rule"] = _speed_ratio(public, SUFFIX_DECODING)
+            if lookups := [each for each in (GENAI_LOOKUP, GENAI_LOOKUP_EQUAL) if each in public[0].answers]:
+                found["ratio_vs_openvino_prompt_lookup"] = _speed_ratio(public, *lookups)
+        if calls := [each for each in self.results if each.calls]:
+            found["tool_call_speedup"] = _speed_ratio(calls, VANILLA)
+        found["slowest_set_vs_vanilla"] = min(
+            (_speed_ratio([each], VANILLA) for each in self.results), key=lambda ratio: ratio.value
+        )
+        found["recurring_request_speedup"] = _recurring_speedup(self.results)
+        if self.undrafted_slowdowns:
+            found["undrafted_slowdown_pct"] = median(self.undrafted_slowdowns)
+        if self.batch_ratios:
+            found["batch8_drafting_ratio"] = median(self.batch_ratios)
+        if self.agent_turns:
+            found["agent_turn_end_to_end_ratio"] = bootstrap(self.agent_turns, _ratio_of_sums)
         return found
 
     def tables(self) -> tuple[Table, ...]:
@@ -156,30 +182,73 @@ class Measured:
         return latency_table(self.results), breakdown_table(self.results)
 
 
-def _ratio(results: Sequence[SetResult], side: str) -> float:
-    """Return our speed over that of a side: the decode times of a token, of which every set counts alike."""
-    ours = sum(each.ms_per_token(OURS) for each in results)
-    return sum(each.ms_per_token(side) for each in results) / ours
+def _pairs(result: SetResult, side: str) -> list[tuple[Answer, Answer]]:
+    """Return our answers and those of a side to the same prompts."""
+    return list(zip(result.answers[OURS], result.answers[side], strict=True))
 
 
-def _tokens_a_pass(results: Sequence[SetResult], side: str) -> float:
-    answers = [answer for each in results for answer in each.answers[side]]
-    return sum(each.decoded for each in answers) / max(1, sum(each.passes for each in answers))
+@dataclass(frozen=True, slots=True)
+class _OfPrompt:
+    """The answers to one prompt of a set."""
+
+    set: str
+    ours: Answer
+    others: tuple[Answer, ...]
+    """Those of the sides that ours is compared with."""
+
+
+def _speed_ratio(results: Sequence[SetResult], *sides: str) -> Estimate:
+    """Return our speed over that of the fastest of ``sides``, by decode times of a token.
+
+    Every set counts alike; the interval is over prompts.
+    """
+    prompts = [
+        _OfPrompt(each.name, ours, tuple(others))
+        for each in results
+        for ours, *others in zip(*(each.answers[side] for side in (OURS, *sides)), strict=True)
+    ]
+    return bootstrap(prompts, _fastest_over_ours)
+
+
+def _fastest_over_ours(prompts: Sequence[_OfPrompt]) -> float:
+    by_set: dict[str, list[_OfPrompt]] = {}
+    for each in prompts:
+        by_set.setdefault(each.set, []).append(each)
+    ours = sum(_ms_per_token(each.ours for each in of_set) for of_set in by_set.values())
+    others = (
+        sum(_ms_per_token(each.others[side] for each in of_set) for of_set in by_set.values())
+        for side in range(len(prompts[0].others))
+    )
+    return min(others) / ours
+
+
+def _recurring_speedup(results: Sequence[SetResult]) -> Estimate:
+    """Return our speed on requests that come a second time over that on their first time."""
+    answers = [pair for each in results for pair in zip(each.answers[OURS], each.again, strict=True)]
+
+    def first_over_again(pairs: Sequence[tuple[Answer, Answer]]) -> float:
+        return _ms_per_token(first for first, _ in pairs) / _ms_per_token(again for _, again in pairs)
+
+    return bootstrap(answers, first_over_again)
+
+
+def _ratio_of_sums(pairs: Sequence[tuple[float, float]]) -> float:
+    return sum(first for first, _ in pairs) / sum(second for _, second in pairs)
 
 
 def latency_table(results: Sequence[SetResult]) -> Table:
-    """Figure 10: the decode time of a token by set, in milliseconds."""
+    """Figure 10: the decode time of a token by set, in milliseconds, and the side with the least."""
     sides = list(dict.fromkeys(side for result in results for side in result.answers))
+
+    def row(result: SetResult) -> tuple[Cell, ...]:
+        times = {side: result.ms_per_token(side) for side in sides if side in result.answers}
+        fastest = min(times, key=lambda side: times[side].value)
+        return result.name, result.source, *(times.get(side) for side in sides), fastest
+
     return Table(
         title="ms a token by set (sd.npu, Fig. 10)",
-        columns=("set", *sides),
-        rows=tuple(
-            (
-                result.name,
-                *(round(result.ms_per_token(side), 2) if side in result.answers else None for side in sides),
-            )
-            for result in results
-        ),
+        columns=("set", "texts", *sides, "fastest"),
+        rows=tuple(map(row, results)),
     )
 
 
@@ -189,12 +258,13 @@ def breakdown_table(results: Sequence[SetResult]) -> Table:
     for result in results:
         for side in (VANILLA, OURS):
             answers = result.answers[side]
-            drafting = 1e3 * sum(each.drafting_s for each in answers) / len(answers)
-            decoding = 1e3 * sum(each.decode_s for each in answers) / len(answers)
-            prefill = 1e3 * result.prefill_s / len(answers)
-            rows.append((result.name, side, round(prefill), round(decoding - drafting), round(drafting, 1)))
+            prefill = round(1e3 * result.prefill_s / len(answers))
+            decode = mean([1e3 * (each.decode_s - each.drafting_s) for each in answers])
+            drafting = mean([1e3 * each.drafting_s for each in answers])
+            passes = sum(each.decoded for each in answers) / max(1, sum(each.passes for each in answers))
+            rows.append((result.name, side, prefill, decode, drafting, round(passes, 2)))
     return Table(
         title="a request's time in ms (sd.npu, Fig. 13)",
-        columns=("set", "side", "prefill", "decode", "drafting"),
+        columns=("set", "side", "prefill", "decode", "drafting", "tokens a pass"),
         rows=tuple(rows),
     )

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Final
 
 from ..common.bench_model import RandomWords
+from ..common.estimates import Estimate, exact, quantile, share
 from ..common.served_runtime import EXACT
 from ..common.workloads import traced
 from .answering import DRAFTS, AnsweringRuntime
-from .prompt_sets import Prompt, PromptSet
+from .prompt_sets import Prompt
 from .sides import OURS, VANILLA, Ours, Vanilla
 
 BATCH: Final = 8
@@ -28,10 +29,10 @@ def _in_turn(number: int) -> tuple[Vanilla, Vanilla]:
     return (Vanilla(), Ours()) if number % 2 else (Ours(), Vanilla())
 
 
-def no_match_slowdowns(
+def undrafted_slowdowns(
     runtime: AnsweringRuntime, repetitions: int, tokens: int, progress: Callable[[str], None]
 ) -> list[float]:
-    """Return by how many percent drafting slows the answer of each repetition, whose text never repeats."""
+    """Return by how many percent drafters slow the answer of each repetition, in which nothing is drafted."""
     prompts, found = RandomWords(0), []
     for seed in range(repetitions):
         progress(f"text in which nothing matches, repetition {seed + 1} of {repetitions}")
@@ -71,23 +72,24 @@ def batch_ratios(
     return found
 
 
-def agent_turn_ratio(
+def agent_turns(
     runtime: AnsweringRuntime,
     folder: Path,
     conversations: int,
     max_tokens: int,
     progress: Callable[[str], None],
-) -> float:
-    """Return the time of recorded agents' turns without drafts over that with drafts, prefill included.
+) -> list[tuple[float, float]]:
+    """Return the seconds of all turns of each recorded agent without drafts and with them, with prefill.
 
     Each side is an app of its own, with its own prefix cache and history: a turn computes what the turns
     before it have not. The conversation goes on as it was recorded, whatever the answer.
     """
     sides: tuple[Vanilla, Vanilla] = (Vanilla(), Ours())
-    seconds, turns = dict.fromkeys((VANILLA, OURS), 0.0), 0
+    found, turns = list[tuple[float, float]](), 0
     several = [each for each in traced(folder)[_AGENTS] if len(each.turns) > 1]
     for chosen in several[:: max(1, len(several) // conversations)][:conversations]:
         progress(f"an agent's turns, {chosen.id}")
+        seconds = dict.fromkeys((VANILLA, OURS), 0.0)
         for turn in chosen.turns:
             prompt = Prompt(tuple(chosen.messages[: turn.history]), tuple(chosen.tools))
             for side in sides if turns % 2 else sides[::-1]:
@@ -95,32 +97,33 @@ def agent_turn_ratio(
                 answer = runtime.answer(side, prompt, max_tokens, tool_choice="auto", app=app)
                 seconds[side.name] += answer.total_s
             turns += 1
-    return seconds[VANILLA] / seconds[OURS]
+        found.append((seconds[VANILLA], seconds[OURS]))
+    return found
 
 
 def share_of_identical_answers(
     model: str,
-    sets: Sequence[PromptSet],
-    sides: Sequence[Vanilla],
+    prompts: Sequence[Prompt],
+    side: Vanilla,
     max_tokens: int,
     memory_bytes: int,
     progress: Callable[[str], None],
-) -> float:
-    """Return the share of greedy answers to the first prompt of each set with vanilla's tokens, in f32."""
+) -> Estimate:
+    """Return the share of greedy answers of ``side`` with vanilla's tokens, in f32.
+
+    All prompts are of one app, whose history grows.
+    """
     from agentrt.runtime import LocalRuntime, RuntimeConfig
 
-    equal: list[bool] = []
+    equal = 0
     config = RuntimeConfig(memory_bytes=memory_bytes, **EXACT, **DRAFTS)
     with LocalRuntime.open(model, config) as opened:
         runtime = AnsweringRuntime(opened)
-        for each in sets:
-            progress(f"{each.name}, in float32")
-            prompt = each.prompts[0]
+        for number, prompt in enumerate(prompts, 1):
+            progress(f"in float32, prompt {number} of {len(prompts)}")
             expected = runtime.answer(Vanilla(), prompt, max_tokens).token_ids
-            for side in sides:
-                side.begin_app()
-                equal.append(runtime.answer(side, prompt, max_tokens).token_ids == expected)
-    return sum(equal) / max(1, len(equal))
+            equal += runtime.answer(side, prompt, max_tokens).token_ids == expected
+    return share(equal, len(prompts))
 
 
 _MACHINE: Final = "simulated:core-ultra-5-125h"
@@ -155,14 +158,12 @@ _PASSAGES: Final = 64
 _PASSAGE_TOKENS: Final = 100
 
 
-def index_costs(prompt_tokens: int = _INDEXED_TOKENS, passes: int = _PASSES) -> dict[str, float]:
+def index_costs(prompt_tokens: int = _INDEXED_TOKENS, passes: int = _PASSES) -> dict[str, Estimate]:
     """Draft ``passes`` times behind a text that repeats passages, as prompts with documents and tools do.
 
     Returns the figures: the 99th percentile of the CPU times, in milliseconds, of appending a token and
     drafting, and the MB of the index of the request and of its app's history.
     """
-    import numpy as np
-
     from agentrt.runtime.drafting.app_history import AppHistory
     from agentrt.runtime.drafting.history_store import MAX_TOKENS
     from agentrt.runtime.drafting.retrieval import RetrievalDrafter
@@ -180,10 +181,11 @@ def index_costs(prompt_tokens: int = _INDEXED_TOKENS, passes: int = _PASSES) -> 
         drafter.append(token)
         drafter.draft()
         milliseconds.append((time.thread_time() - began) * 1000)
-    return {
-        "draft_ms_p99_at_32k": float(np.percentile(milliseconds, 99)),
-        "memory_overhead_mb": sum(each.index.memory_bytes for each in (drafter._own, *history.sources)) / 1e6,
-    }
+    memory = sum(each.index.memory_bytes for each in (drafter._own, *history.sources)) / 1e6
+    found = {"memory_overhead_mb": exact(memory)}
+    if (p99 := quantile(milliseconds, 0.99)) is not None:
+        found["draft_ms_p99_at_32k"] = p99
+    return found
 
 
 class _Text:

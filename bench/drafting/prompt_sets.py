@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,9 +18,10 @@ from ..models.bfcl import load_tasks
 
 _SPEC_BENCH: Final = "spec_bench.jsonl"
 _MTRAG: Final = "mtrag_human_subset.jsonl"
+_MTRAG_UN: Final = "mtrag_un.jsonl"
 _AUTODROID: Final = "autodroid_tasks.jsonl"
-_MOST_CHARACTERS: Final = 7000
-"""Of one prompt: about 2,000 tokens. Longer ones are left out."""
+_MOST_CHARACTERS: Final = 3000
+"""Of one prompt: about 750 tokens. Longer ones are left out."""
 _UI: Final = (
     "You operate a phone. Answer with one line: the word tap, input or finish, then the element of the "
     "screen, copied as it stands there, then the text to input, if any."
@@ -38,11 +40,22 @@ class Prompt:
     """Tools of which one must be called; without any the answer is text."""
 
 
+class Source(enum.StrEnum):
+    """Where the prompts of a set come from."""
+
+    PUBLIC = "public"
+    HELD_BACK = "held back"
+    """Public, but what drafts was never chosen or tried with them."""
+    OWN = "own"
+    """Texts of the bench itself."""
+
+
 @dataclass(frozen=True, slots=True)
 class PromptSet:
     """Prompts of one kind, requests of one app."""
 
     name: str
+    source: Source
     prompts: tuple[Prompt, ...]
     context_heavy: bool
     """Whether the answers are expected to repeat their contexts: the sets of the paper, and edits of code."""
@@ -64,14 +77,14 @@ def load_sets(
         WorkloadFormatError: a file cannot be read.
     """
     found: list[PromptSet] = []
-    for name, (file, heavy, load) in _FILES.items():
+    for name, (source, file, heavy, load) in _FILES.items():
         if folder is None or not (folder / file).is_file():
             progress(f"{name} is left out: {file} is not in --workloads")
             continue
-        prompts = load(folder, context_heavy if heavy else others)
-        found.append(PromptSet(name, tuple(prompts), heavy))
+        prompts = load(folder / file, context_heavy if heavy else others)
+        found.append(PromptSet(name, source, tuple(prompts), heavy))
     for name, texts in _own_texts().items():
-        found.append(PromptSet(name, tuple(_of_user(texts[:context_heavy])), True))
+        found.append(PromptSet(name, Source.OWN, tuple(_of_user(texts[:context_heavy])), True))
     return [each for each in found if each.prompts]
 
 
@@ -110,8 +123,8 @@ class _Question(BaseModel):
 def _spec_bench(category: str) -> Callable[[Path, int], list[Prompt]]:
     """Return the loader of Spec-Bench's questions whose category begins so, with upstream's wordings."""
 
-    def load(folder: Path, count: int) -> list[Prompt]:
-        records = read_records(folder / _SPEC_BENCH, _Question)
+    def load(file: Path, count: int) -> list[Prompt]:
+        records = read_records(file, _Question)
         texts = [_worded(each) for each in records if each.category.startswith(category)]
         return _of_user(_spread([text for text in texts if len(text) <= _MOST_CHARACTERS], count))
 
@@ -139,8 +152,8 @@ class _Conversation(BaseModel):
         return Prompt((system, *said))
 
 
-def _mtrag(folder: Path, count: int) -> list[Prompt]:
-    prompts = [each.prompt() for each in read_records(folder / _MTRAG, _Conversation) if each.context]
+def _mtrag(file: Path, count: int) -> list[Prompt]:
+    prompts = [each.prompt() for each in read_records(file, _Conversation) if each.context]
     return _spread([each for each in prompts if _length(each) <= _MOST_CHARACTERS], count)
 
 
@@ -167,11 +180,19 @@ class _Task(BaseModel):
     steps: list[_Step]
 
 
-def _ui(folder: Path, count: int) -> list[Prompt]:
-    """Return steps of AutoDroid's tasks, those of one task one after the other."""
-    tasks = list(read_records(folder / _AUTODROID, _Task))
-    chosen = _spread([task for task in tasks if len(task.steps) > 2], max(1, count // 3))
-    return [prompt for task in chosen for prompt in _ui_steps(task)][:count]
+def _ui(*, held_back: bool) -> Callable[[Path, int], list[Prompt]]:
+    """Return the loader of steps of AutoDroid's tasks, those of one task one after the other.
+
+    Held back are those of the apps that come last.
+    """
+
+    def load(file: Path, count: int) -> list[Prompt]:
+        tasks = [task for task in read_records(file, _Task) if len(task.steps) > 2]
+        wanted = max(1, count // 3)
+        chosen = tasks[::-1][:wanted] if held_back else _spread(tasks[: len(tasks) // 2], wanted)
+        return [prompt for task in chosen for prompt in _ui_steps(task)][:count]
+
+    return load
 
 
 def _ui_steps(task: _Task) -> list[Prompt]:
@@ -184,20 +205,23 @@ def _ui_steps(task: _Task) -> list[Prompt]:
     return _of_user(texts)
 
 
-def _calls(folder: Path, count: int) -> list[Prompt]:
+def _calls(file: Path, count: int) -> list[Prompt]:
     kinds = ("simple", "multiple", "parallel")
-    groups = load_tasks(folder, {kind: -(-count // len(kinds)) for kind in kinds})
+    groups = load_tasks(file.parent, {kind: -(-count // len(kinds)) for kind in kinds})
     tasks = [task for place in zip(*groups.values(), strict=False) for task in place]
     return [Prompt(tuple(task.messages), tuple(task.tools)) for task in tasks[:count]]
 
 
-_FILES: Final[dict[str, tuple[str, bool, Callable[[Path, int], list[Prompt]]]]] = {
-    "summary": (_SPEC_BENCH, True, _spec_bench("summarization")),
-    "rag": (_SPEC_BENCH, True, _spec_bench("rag")),
-    "mtrag": (_MTRAG, True, _mtrag),
-    "ui": (_AUTODROID, True, _ui),
-    "math": (_SPEC_BENCH, False, _spec_bench("math_reasoning")),
-    "chat": (_SPEC_BENCH, False, _spec_bench("mt_bench/")),
-    "translation": (_SPEC_BENCH, False, _spec_bench("translation")),
-    "calls": (BFCL, False, _calls),
+_FILES: Final[dict[str, tuple[Source, str, bool, Callable[[Path, int], list[Prompt]]]]] = {
+    "summary": (Source.PUBLIC, _SPEC_BENCH, True, _spec_bench("summarization")),
+    "rag": (Source.PUBLIC, _SPEC_BENCH, True, _spec_bench("rag")),
+    "mtrag": (Source.PUBLIC, _MTRAG, True, _mtrag),
+    "ui": (Source.PUBLIC, _AUTODROID, True, _ui(held_back=False)),
+    "mtrag-un": (Source.HELD_BACK, _MTRAG_UN, True, _mtrag),
+    "ui of other apps": (Source.HELD_BACK, _AUTODROID, True, _ui(held_back=True)),
+    "math": (Source.PUBLIC, _SPEC_BENCH, False, _spec_bench("math_reasoning")),
+    "chat": (Source.PUBLIC, _SPEC_BENCH, False, _spec_bench("mt_bench/")),
+    "translation": (Source.PUBLIC, _SPEC_BENCH, False, _spec_bench("translation")),
+    "qa": (Source.HELD_BACK, _SPEC_BENCH, False, _spec_bench("qa")),
+    "calls": (Source.PUBLIC, BFCL, False, _calls),
 }

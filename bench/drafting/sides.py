@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from .baselines import Baseline, FixedWidthDrafter, PromptLookup, SuffixAutomatonDecoding, SuffixDecoding
+from .baselines import Baseline, FixedWidthDrafter, SuffixAutomatonDecoding, SuffixDecoding
 
 if TYPE_CHECKING:
     from agentrt.runtime.drafting.drafter import Drafter
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 OURS: Final = "ours"
 VANILLA: Final = "vanilla"
-PROMPT_LOOKUP: Final = "PLD"
 SAM: Final = "SAM"
 SUFFIX_DECODING: Final = "SuffixDecoding"
 
@@ -77,7 +76,6 @@ class Ours(Vanilla):
 def baselines() -> list[Vanilla]:
     """Return a new side for each baseline."""
     return [
-        BaselineSide(PROMPT_LOOKUP, lambda: PromptLookup),
         BaselineSide(SAM, SuffixAutomatonDecoding),
         BaselineSide(SUFFIX_DECODING, SuffixDecoding),
     ]

@@ -42,6 +42,19 @@ def device_properties(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in properties.items() if name != "PERFORMANCE_HINT"}
 
 
+def groups_of_agentrt(model: str) -> dict[str, Any]:
+    """Return the property by which OpenVINO has the activation groups that agentrt chooses for ``model``.
+
+    It is empty where agentrt leaves OpenVINO's default alone.
+    """
+    from agentrt.runtime.model.directory import open_model_directory
+    from agentrt.runtime.model.dynamic_quantization import quantization_properties
+    from agentrt.runtime.model.openvino_core import openvino_core
+
+    graph = openvino_core().read_model(open_model_directory(model).graph)
+    return dict(quantization_properties([graph], "CPU", {}))
+
+
 class OpenVINOGenAI:
     """``LLMPipeline``; a :class:`Side` that answers all requests at once, whenever they arrive."""
 

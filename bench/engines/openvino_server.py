@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from .openvino_genai import continuous_batching, encode, generation_config
+from .openvino_genai import continuous_batching, encode, generation_config, groups_of_agentrt
 from .side import Request as Asked
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ _Made: TypeAlias = list[int] | RuntimeError | None
 _CACHE_GIB: Final = 1
 _LOOP_ROUNDS: Final = 16
 """Rounds of the event loop between two steps: a request that has arrived is read in fewer."""
+_SAMPLING: Final = frozenset({"temperature", "top_p", "top_k"})
+"""Fields of a request that the pipeline knows by the same names."""
 
 
 class OpenVINOGenAIServer:
@@ -39,7 +41,7 @@ class OpenVINOGenAIServer:
         self._genai = openvino_genai
         scheduler = continuous_batching(_CACHE_GIB)
         scheduler.enable_prefix_caching = True
-        groups = {} if default_groups else _groups_of_agentrt(model)
+        groups = {} if default_groups else groups_of_agentrt(model)
         self._pipeline = openvino_genai.ContinuousBatchingPipeline(model, scheduler, "CPU", groups)
         self._tokenizer = self._pipeline.get_tokenizer()
         self._ids = itertools.count()
@@ -97,11 +99,12 @@ class OpenVINOGenAIServer:
                 await asyncio.sleep(0)
 
     async def _answer(self, body: Mapping[str, Any]) -> AsyncIterator[str]:
-        asked = Asked(body["messages"], body["max_tokens"], body.get("tools"), body["ignore_eos"])
+        ignore_eos = body.get("ignore_eos", False)
+        asked = Asked(body["messages"], body["max_tokens"], body.get("tools"), ignore_eos)
         tokens = encode(self._tokenizer, asked).input_ids
         made: asyncio.Queue[_Made] = asyncio.Queue()
         number = next(self._ids)
-        handle = self._pipeline.add_request(number, tokens, generation_config(asked))
+        handle = self._pipeline.add_request(number, tokens, self._config(asked, body))
         self._unread[number] = handle, made
         self._wanted.set()
         answered = 0
@@ -110,17 +113,20 @@ class OpenVINOGenAIServer:
                 raise new
             answered += len(new)
             yield _event(choices=[{"index": 0, "delta": {"content": self._tokenizer.decode(new)}}])
+        reason = "length" if answered == asked.max_tokens else "stop"
+        yield _event(choices=[{"index": 0, "delta": {}, "finish_reason": reason}])
         yield _event(choices=[], usage={"prompt_tokens": tokens.shape[1], "completion_tokens": answered})
         yield "data: [DONE]\n\n"
 
-
-def _groups_of_agentrt(model: str) -> dict[str, Any]:
-    from agentrt.runtime.model.directory import open_model_directory
-    from agentrt.runtime.model.dynamic_quantization import quantization_properties
-    from agentrt.runtime.model.openvino_core import openvino_core
-
-    graph = openvino_core().read_model(open_model_directory(model).graph)
-    return dict(quantization_properties([graph], "CPU", {}))
+    def _config(self, asked: Asked, body: Mapping[str, Any]) -> Any:
+        config = generation_config(asked)
+        if not asked.ignore_eos:
+            config.set_eos_token_id(self._tokenizer.get_eos_token_id())
+        if body.get("temperature"):
+            config.do_sample = True
+            for name in _SAMPLING & body.keys():
+                setattr(config, name, body[name])
+        return config
 
 
 def _event(**fields: Any) -> str:

@@ -1,10 +1,11 @@
-"""Simulated machines: runs under load, Agent.xpu's Figure 4, waits of questions."""
+"""Simulated machines: runs under load, the highest rates, Agent.xpu's Figure 4, waits of questions."""
 
 from __future__ import annotations
 
 import random
+import statistics
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -12,7 +13,7 @@ from .load import LengthPairs
 
 if TYPE_CHECKING:
     from agentrt.bench.simulation.simulation import Simulation
-    from agentrt.runtime.engine.trace import Trace, TracedKernel
+    from agentrt.runtime.engine.trace import TracedKernel
 
 OURS: Final = "agentrt on NPU and GPU"
 SAME_XPUS: Final = "order of arrival on NPU and GPU"
@@ -28,6 +29,14 @@ SYSTEMS: Final = {
 }
 """What is compared: a machine and a policy. The second differs from the first in nothing but priorities. The
 last stands for llama.cpp, the paper's baseline."""
+
+RATES: Final = tuple(0.02 * 1.05**step for step in range(100))
+"""Requests a second among which the highest rates are looked for, 5 % apart."""
+_FIRST_TRIED: Final = 45
+_IDLE_RATE: Final = 1e-4
+"""Requests a second that never meet each other."""
+_SUSTAINED: Final = 2.0
+"""A rate is sustained while the mean latency is at most this many times that of requests without others."""
 
 WAIT_LENGTHS: Final = (
     *(1, 8, 32, 64, 96, 100, 127, 128, 129, 160, 192, 224, 240, 255, 256, 257, 288, 320, 384, 448),
@@ -58,14 +67,15 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedRun:
-    """Results of one run. Normalized latency: time to the first token by prompt length (§8.1), in ms."""
+    """Results of one run. Normalized latency: time to the first token by prompt length (§8.1), in ms.
+
+    In the order in which the requests arrived.
+    """
 
     reactive_ms: tuple[float, ...]
     proactive_ms: tuple[float, ...]
     overlap: float | None
     """Share of the NPU's busy time in which the GPU decodes; None if the NPU does nothing."""
-    busiest: float
-    """Share of the time in which the busiest XPU is busy while requests arrive."""
 
 
 def simulation(machine: str, policy: str) -> Simulation:
@@ -105,16 +115,76 @@ def run_load(system: str, load: Load, seed: int) -> SimulatedRun:
     simulated.run()
 
     def latencies(priority: Priority) -> tuple[float, ...]:
-        outputs = (output for output in simulated.outputs if output.request.priority is priority)
-        return tuple(1e3 * output.normalized_latency_s for output in outputs)
+        outputs = sorted(simulated.outputs, key=lambda output: output.arrived)
+        return tuple(1e3 * each.normalized_latency_s for each in outputs if each.request.priority is priority)
 
-    kernels = simulated.trace.kernels
     return SimulatedRun(
         latencies(Priority.REACTIVE),
         latencies(Priority.PROACTIVE),
-        overlap_fraction(kernels),
-        _busiest(kernels, load.seconds),
+        overlap_fraction(simulated.trace.kernels),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class HighestRates:
+    """The highest rates (requests a second) that the systems sustain, all with the same requests."""
+
+    limit_ms: float
+    """The latency that is allowed, the same for all."""
+    rates: dict[str, float]
+    """By system; without those that sustain none of :data:`RATES`, or all."""
+    overlap: float | None
+    """:attr:`SimulatedRun.overlap` of our system at its highest rate."""
+
+
+def find_highest_rates(proactive: LengthPairs, requests: int, seed: int) -> HighestRates:
+    """Find what each system sustains of about ``requests`` proactive requests.
+
+    The latency is the mean over the second half of the requests, when queues have formed.
+    """
+
+    def run_at(system: str, rate: float) -> SimulatedRun:
+        return run_load(system, Load(proactive, rate, requests / rate), seed)
+
+    def latency_ms(run: SimulatedRun) -> float:
+        return statistics.fmean(run.proactive_ms[len(run.proactive_ms) // 2 :])
+
+    limit = _SUSTAINED * latency_ms(run_at(OURS, _IDLE_RATE))
+    rates, overlap, near = {}, None, _FIRST_TRIED
+    for system in SYSTEMS:
+        runs: dict[int, SimulatedRun] = {}
+
+        def sustains(place: int, system: str = system, runs: dict[int, SimulatedRun] = runs) -> bool:
+            runs[place] = run_at(system, RATES[place])
+            return latency_ms(runs[place]) <= limit
+
+        highest = last_place(sustains, len(RATES), near)
+        if highest in runs and highest < len(RATES) - 1:
+            rates[system] = RATES[highest]
+            if system == OURS:
+                overlap, near = runs[highest].overlap, highest
+    return HighestRates(limit, rates, overlap)
+
+
+def last_place(holds: Callable[[int], bool], places: int, near: int) -> int:
+    """Return the last of ``places`` for which ``holds``, -1 if there is none; ``near`` is tried first.
+
+    ``holds`` is true up to some place and false from there on; it is called about 2 log2 times of how far
+    that is from ``near``.
+    """
+    low, high, at, step = -1, places, near, 1
+    while high - low > 1:
+        at = min(max(at, low + 1), high - 1)
+        if holds(at):
+            low = at
+        else:
+            high = at
+        if low >= 0 and high < places:
+            at = (low + high) // 2
+        else:
+            at += step if low >= 0 else -step
+            step *= 2
+    return low
 
 
 def overlap_fraction(kernels: Iterable[TracedKernel]) -> float | None:
@@ -139,52 +209,42 @@ def overlap_fraction(kernels: Iterable[TracedKernel]) -> float | None:
     return both / busy if busy else None
 
 
-def _busiest(kernels: Iterable[TracedKernel], seconds: float) -> float:
-    busy: dict[object, float] = {}
-    for kernel in kernels:
-        within = min(kernel.ended, seconds) - min(kernel.started, seconds)
-        busy[kernel.role] = busy.get(kernel.role, 0.0) + within
-    return max(busy.values(), default=0.0) / seconds
-
-
-def figure4() -> dict[str, Trace]:
-    """Simulate a background request preempted in its prefill, under each policy of Fig. 4."""
+def figure4() -> dict[str, Simulation]:
+    """Simulate a background request preempted in its prefill, under each policy of Fig. 4, to the end."""
     from agentrt.bench.simulation.simulation import SimulatedRequest
     from agentrt.priority import Priority
 
-    traces = {}
+    found = {}
     for policy in ("preempt-restart", "time-share", "iteration-level", "agent-xpu"):
         simulated = simulation(_MACHINE, policy)
         simulated.submit(SimulatedRequest(1024, 8, Priority.PROACTIVE), 0.0)
         simulated.submit(SimulatedRequest(300, 8, Priority.REACTIVE), 0.7)
         simulated.run()
-        traces[policy] = simulated.trace
-    return traces
+        found[policy] = simulated
+    return found
 
 
 @dataclass(frozen=True, slots=True)
 class Waits:
     """The waits of questions for their first kernel beside background prompts of one length."""
 
-    prompt_tokens: int
     seconds: tuple[float, ...]
     """For each arrival of a question."""
     longest_kernel_s: float
     """Of the background."""
 
 
-def measure_waits(lengths: Iterable[int], arrivals: int) -> Iterator[Waits]:
+def measure_waits(tokens: int, arrivals: int) -> Waits:
     """Let a question arrive at ``arrivals`` times, evenly spread over all that the background does."""
-    for tokens in lengths:
-        alone = _background(tokens)
-        alone.run()
-        total = alone.clock.now
-        waits = tuple(
-            _wait(tokens, total * (number + 0.5) / arrivals, _QUESTIONS[number % len(_QUESTIONS)])
-            for number in range(arrivals)
-        )
-        longest = max(kernel.ended - kernel.started for kernel in alone.trace.kernels)
-        yield Waits(tokens, waits, longest)
+    alone = _background(tokens)
+    alone.run()
+    total = alone.clock.now
+    waits = tuple(
+        _wait(tokens, total * (number + 0.5) / arrivals, _QUESTIONS[number % len(_QUESTIONS)])
+        for number in range(arrivals)
+    )
+    longest = max(kernel.ended - kernel.started for kernel in alone.trace.kernels)
+    return Waits(waits, longest)
 
 
 def _background(tokens: int) -> Simulation:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from agentrt.errors import AgentRTError
 
+from ..common.estimates import Estimate
 from ..common.figures import drawn, find_table
 from ..common.report import BenchReport
 
@@ -74,55 +75,77 @@ def draw_trace(trace: Mapping[str, Any], picture: Path) -> None:
 def draw_figures(report: BenchReport, folder: Path) -> list[Path]:
     """Draw Figures 6 and 7 of Agent.xpu from a report of the scheduler bench; return the files.
 
-    Lines are medians over all answers, dotted ones means; bars reach from the lowest to the highest median of
-    a seed.
+    Fig. 6 has the highest rates, Fig. 7 median latencies, dotted their means; bars are 90 % intervals.
 
     Raises:
         InvalidRequestError: the report is another bench's.
         MissingExtraError: matplotlib is not installed.
     """
-    written = []
-    for name, title, column in (
-        ("agent-xpu-figure-6.svg", "Fig. 6", "proactive ms a token p50"),
-        ("agent-xpu-figure-7.svg", "Fig. 7", "reactive ms a token p50"),
-    ):
-        table = find_table(report, title)
-        panels: dict[Any, list[Sequence[Any]]] = {}
-        for row in table.rows:
-            panels.setdefault(row[0], []).append(row)
-        with drawn(folder / name, (3.3 * len(panels), 3.3)) as figure:
-            for number, (panel, rows) in enumerate(panels.items(), 1):
-                axes = figure.add_subplot(1, len(panels), number)
-                _panel(axes, rows, table.columns.index(column))  # mean, lowest and highest follow it
-                axes.set_title(str(panel), fontsize=9)
-                axes.set_xlabel("proactive requests a second")
-                if number == 1:
-                    axes.set_ylabel("time to first token, ms a prompt token")
-                    axes.legend(fontsize=6)
-        written.append(folder / name)
+    highest, latencies = find_table(report, "Fig. 6"), find_table(report, "Fig. 7")
+    written = [folder / "agent-xpu-figure-6.svg", folder / "agent-xpu-figure-7.svg"]
+    with drawn(written[0], (9, 3.3)) as figure:
+        _draw_rates(figure.add_subplot(), highest.rows)
+    panels = _by(latencies.rows, 0)
+    with drawn(written[1], (3.3 * len(panels), 3.3)) as figure:
+        for number, (panel, rows) in enumerate(panels.items(), 1):
+            axes = figure.add_subplot(1, len(panels), number)
+            _draw_latencies(axes, rows, latencies.columns.index("reactive ms a token p50"))
+            axes.set_title(panel, fontsize=9)
+            axes.set_xlabel("proactive requests a second")
+            if number == 1:
+                axes.set_ylabel("time to first token, ms a prompt token")
+                axes.legend(fontsize=6)
     return written
 
 
-def _panel(axes: Any, rows: Sequence[Sequence[Any]], value: int) -> None:
-    systems: dict[str, list[Sequence[Any]]] = {}
+def _by(rows: Sequence[Sequence[Any]], column: int) -> dict[str, list[Sequence[Any]]]:
+    found: dict[str, list[Sequence[Any]]] = {}
     for row in rows:
-        systems.setdefault(str(row[1]), []).append(row)
-    for system, own in systems.items():
-        points = [row for row in own if row[value] is not None]
-        rates, medians = [row[2] for row in points], [row[value] for row in points]
-        # The median over all answers may lie outside of those of the seeds.
-        below = [max(0.0, row[value] - row[value + 2]) for row in points]
-        above = [max(0.0, row[value + 3] - row[value]) for row in points]
+        found.setdefault(str(row[column]), []).append(row)
+    return found
+
+
+def _draw_rates(axes: Any, rows: Sequence[Sequence[Any]]) -> None:
+    """Draw a group of bars for each kind of work of each set; ``rows`` have sets, work, system and rate."""
+    kinds = list(dict.fromkeys((row[0], row[1]) for row in rows))
+    systems = _by(rows, 2)
+    width = 0.8 / len(systems)
+    for number, (system, own) in enumerate(systems.items()):
+        # Where a system has no rate there is no bar.
+        shown = [(kinds.index((row[0], row[1])), row[3]) for row in own if row[3] is not None]
+        lefts = [at - 0.4 + (number + 0.5) * width for at, _ in shown]
+        rates = [rate for _, rate in shown]
+        heights = [rate.value for rate in rates]
+        colour = f"C{number}"  # also in the legend of a system without bars
+        axes.bar(lefts, heights, 0.95 * width, yerr=_reach(rates), capsize=2, label=system, color=colour)
+    axes.set_xticks(range(len(kinds)), [f"{work}\n{sets}" for sets, work in kinds], fontsize=6)
+    axes.set_ylabel("proactive requests a second")
+    axes.legend(fontsize=6)
+
+
+def _draw_latencies(axes: Any, rows: Sequence[Sequence[Any]], median: int) -> None:
+    """Draw a line for each system; the column behind that of the ``median`` has the mean."""
+    for system, own in _by(rows, 1).items():
+        points = [row for row in own if row[median] is not None]
+        rates, medians = [row[2] for row in points], [row[median] for row in points]
+        values = [each.value for each in medians]
         (line, *_) = axes.errorbar(
-            rates, medians, yerr=[below, above], fmt="o-", markersize=3, capsize=2, label=system
+            rates, values, yerr=_reach(medians), fmt="o-", markersize=3, capsize=2, label=system
         )
-        means = [row[value + 1] for row in points]
+        means = [row[median + 1].value for row in points]
         axes.plot(rates, means, ":", color=line.get_color(), linewidth=1)
     axes.set_xscale("log")
     axes.set_yscale("log")
     rates = sorted({row[2] for row in rows})
     axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
     axes.minorticks_off()
+
+
+def _reach(cells: Sequence[Estimate]) -> tuple[list[float], list[float]]:
+    """Return how far the intervals reach below and above the values; 0 without one."""
+    below = [0.0 if each.low is None else each.value - each.low for each in cells]
+    above = [0.0 if each.high is None else each.high - each.value for each in cells]
+    return below, above
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -146,8 +169,8 @@ def _draw(source: str, target: Path) -> None:
     if source == "figure-4":
         from .simulated import figure4
 
-        for policy, trace in figure4().items():
-            draw_trace(trace.to_chrome(), target / f"agent-xpu-figure-4-{policy}.svg")
+        for policy, simulated in figure4().items():
+            draw_trace(simulated.trace.to_chrome(), target / f"agent-xpu-figure-4-{policy}.svg")
         return
     content = json.loads(Path(source).read_text(encoding="utf-8"))
     if "traceEvents" in content:

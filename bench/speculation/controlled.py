@@ -7,14 +7,14 @@ the numbers of agents and samples are those of SpecTools §4.3 and §5.
 from __future__ import annotations
 
 import operator
-import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from agentrt.config import SpeculationConfig, TurnAhead
 from agentrt.perfmodel import TurnTimes
 
-from ..common.report import Cell, Table, spread_cells, spread_columns
+from ..common.estimates import Estimate, median
+from ..common.report import Cell, Table
 from .agent_tasks import Task
 from .timed_agents import Pair, Setup, Times, hands, is_right, run_fleet
 
@@ -24,13 +24,14 @@ RATIOS = (0.5, 0.75, 1.0, 1.5, 2.0)
 CHANCES = (0.35, 0.6, 0.8)  # of one sample: as of a 1B, a 3B and an 8B draft model
 SAMPLES = (1, 3, 5, 7, 9)
 LATENCIES = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0)
-AGENTS = (1, 8, 32)
 _MAIN_TOKENS = (1200, 400)  # of a turn of the main model, reasoning included
 METHOD = """\
 Simulated drafts: tasks as looping agents with one call a turn, on a model and tools that take set times \
 (G 2 s, g 0.2 s, T 0 to 3 s, scaled; G and T normally distributed with a spread of 0 or 20 %), and a \
-predictor that knows the tasks and each of whose samples is right with a set chance. Measurements are \
-repeated with each seed, interleaved; figures are medians. Time saved and tokens per second are means over \
+predictor that knows the tasks and each of whose samples is right with a set chance: they check the \
+machinery against Eqs. 1 and 2 and say nothing about how good drafts are. Measurements are repeated with \
+each seed, interleaved; values are medians over the seeds with their 90 % intervals. The figures run in \
+scaled time, the tables of Figures 5 to 7 in virtual time. Time saved and tokens per second are means over \
 the agents of those of each (SpecTools §5). model_attainment is the seconds saved by those that Eq. 2 \
 would save at the measured G and T if all right drafts were claimed, over T/G of 0.5 to 2. \
 throughput_mN_ratio is tokens per second with N agents at once, speculative by plain. Costs take 1200 \
@@ -50,18 +51,20 @@ _ALL = SpeculationConfig(max_speculations=16)
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Amount of work: what the seconds of the paper are scaled by, and tasks an agent."""
+    """Amount of work: what the seconds of the paper are scaled by in scaled time, and tasks an agent."""
 
     scale: float
     each: int
-    fleet_each: int
+    never_right_each: int
+    fleets: Mapping[int, int]
+    """Tasks an agent, by how many agents there are at once."""
     ratios: tuple[float, ...]
     latencies: tuple[float, ...]
     samples: tuple[int, ...]
 
 
-FULL = Size(0.1, 2, 4, RATIOS, LATENCIES, SAMPLES)
-QUICK = Size(0.04, 1, 1, RATIOS[::2], LATENCIES[::3], SAMPLES[::4])
+FULL = Size(0.1, 1, 2, {1: 3, 8: 2, 32: 1}, RATIOS[::2], LATENCIES, SAMPLES)
+QUICK = Size(0.04, 1, 1, {1: 1, 8: 1, 32: 1}, RATIOS[::2], LATENCIES[::3], SAMPLES[::4])
 
 
 @dataclass(slots=True)
@@ -72,16 +75,20 @@ class Controlled:
     size: Size
     seeds: Sequence[int]
     progress: Callable[[str], None]
-    figures: dict[str, float] = field(default_factory=dict)
+    figures: dict[str, Estimate] = field(default_factory=dict)
     tables: list[Table] = field(default_factory=list)
     pairs: int = 0
     equal: int = 0
 
     async def measure(self) -> None:
+        """Measure the figures; they hold what the SDK itself takes in scaled time."""
         await self._attainment()
         await self._never_right()
         await self._ahead()
         await self._agents_at_once()
+
+    async def sweep(self) -> None:
+        """Fill the tables of Figures 5 to 7; for virtual time, in which seeds repeat exactly."""
         await self._latencies()
         await self._samples()
 
@@ -115,30 +122,30 @@ class Controlled:
                 for seed, pair in zip(self.seeds, pairs, strict=True)
             ]
             sums = [(a + c, b + d) for (a, b), (c, d) in zip(sums, savings, strict=True)]
-        self.figures["model_attainment"] = statistics.median(saved / optimum for saved, optimum in sums)
+        self.figures["model_attainment"] = median([saved / optimum for saved, optimum in sums])
 
     async def _never_right(self) -> None:
         self.progress("drafts that are never right")
         # A few agents on a slow clock: what counts is what speculation costs, not how agents queue for it.
         generation, draft = _NEVER_RIGHT_SCALE * GENERATION, _NEVER_RIGHT_SCALE * DRAFT
         times = Times(generation, draft, generation)
-        (pairs,) = await self._pairs(times, 2, self.size.fleet_each, [Setup(chance=0.0, config=_ALL)])
+        (pairs,) = await self._pairs(times, 2, self.size.never_right_each, [Setup(chance=0.0, config=_ALL)])
         slowdowns = [100 * (1 / pair.speedup - 1) for pair in pairs]
-        self.figures["alpha0_slowdown_pct"] = statistics.median(slowdowns)
+        self.figures["alpha0_slowdown_pct"] = median(slowdowns)
 
     async def _ahead(self) -> None:
         self.progress("turn-ahead, tools as slow as the model")
         config = SpeculationConfig(turn_ahead=TurnAhead(depth=4))
         setup = Setup(config=config, looks_ahead=True)
         (pairs,) = await self._pairs(self._times(GENERATION), 8, self.size.each, [setup])
-        self.figures["turn_ahead_speedup"] = statistics.median(pair.speedup for pair in pairs)
+        self.figures["turn_ahead_speedup"] = median([pair.speedup for pair in pairs])
 
     async def _agents_at_once(self) -> None:
-        for agents in AGENTS:
+        for agents, each in self.size.fleets.items():
             self.progress(f"{agents} agents at once")
             setups, times = [Setup(chance=_CHANCE, config=_ALL)], self._times(1.5, spread=0.2)
-            (pairs,) = await self._pairs(times, agents, self.size.fleet_each, setups)
-            ratio = statistics.median(pair.throughput_ratio for pair in pairs)
+            (pairs,) = await self._pairs(times, agents, each, setups)
+            ratio = median([pair.throughput_ratio for pair in pairs])
             self.figures[f"throughput_m{agents}_ratio"] = ratio
 
     async def _latencies(self) -> None:
@@ -146,18 +153,19 @@ class Controlled:
         setups = [Setup(chance=chance, config=_ALL) for chance in CHANCES]
         for latency in self.size.latencies:
             self.progress(f"simulated drafts, tools of {latency:g} s")
-            measured = await self._pairs(self._times(latency, spread=0.2), 16, 1, setups)
+            measured = await self._pairs(Times(GENERATION, DRAFT, latency, 0.2), 16, 1, setups)
             for chance, pairs in zip(CHANCES, measured, strict=True):
-                rows.append((_drafts(chance), latency, *spread_cells([pair.saved_pct for pair in pairs], 2)))
-        columns = ("drafts", "tool s", *spread_columns("saved %"))
-        self._table("time saved by tool latency, one sample a turn (Figure 6)", columns, rows)
+                rows.append((_drafts(chance), latency, median([pair.saved_pct for pair in pairs])))
+        self._table(
+            "time saved by tool latency, one sample a turn (Figure 6)", ("drafts", "tool s", "saved %"), rows
+        )
 
     async def _samples(self) -> None:
         rows: list[tuple[Cell, ...]] = []
         for chance in CHANCES:
             self.progress(f"simulated drafts, right {chance:.0%} a sample, by samples a turn")
             setups = [Setup(chance=chance, samples=samples, config=_ALL) for samples in self.size.samples]
-            measured = await self._pairs(self._times(1.5, spread=0.2), 16, 1, setups)
+            measured = await self._pairs(Times(GENERATION, DRAFT, 1.5, 0.2), 16, 1, setups)
             for samples, pairs in zip(self.size.samples, measured, strict=True):
                 rows.append((_drafts(chance), samples, *_sample_cells(pairs)))
         self._table("samples a turn, tools of 1.5 s (Figures 5 and 7)", SAMPLE_COLUMNS, rows)
@@ -167,25 +175,15 @@ class Controlled:
 
 
 SAMPLE_COLUMNS = (
-    *("drafts", "samples"),
-    *spread_columns("claim rate"),
-    *spread_columns("more tokens/s"),
-    *spread_columns("saved %"),
+    *("drafts", "samples", "claim rate", "more tokens/s", "saved %"),
     *("dollars per 100 turns", "added cost %"),
 )
 
 
-def sample_cells(
-    rates: Sequence[float], more: Sequence[float], saved: Sequence[float], draft: Tokens, main: Tokens
-) -> tuple[Cell, ...]:
-    """Return the measurements of :data:`SAMPLE_COLUMNS`; ``draft`` and ``main`` are of one turn."""
-    return (
-        *spread_cells(rates, 3),
-        *spread_cells(more, 2),
-        *spread_cells(saved, 2),
-        round(100 * _dollars(draft, _DRAFT_PRICE), 5),
-        round(100 * _dollars(draft, _DRAFT_PRICE) / _dollars(main, _MAIN_PRICE), 3),
-    )
+def cost_cells(draft: Tokens, main: Tokens) -> tuple[float, float]:
+    """Return the last two cells of :data:`SAMPLE_COLUMNS`; ``draft`` and ``main`` are of one turn."""
+    dollars = _dollars(draft, _DRAFT_PRICE)
+    return round(100 * dollars, 5), round(100 * dollars / _dollars(main, _MAIN_PRICE), 3)
 
 
 def _dollars(tokens: Tokens, price: tuple[float, float]) -> float:
@@ -195,12 +193,11 @@ def _dollars(tokens: Tokens, price: tuple[float, float]) -> float:
 def _sample_cells(pairs: Sequence[Pair]) -> tuple[Cell, ...]:
     turns = sum(sum(pair.fast.turns) for pair in pairs)
     read, written = map(sum, zip(*(pair.fast.draft_tokens for pair in pairs), strict=True))
-    return sample_cells(
-        [pair.fast.claim_rate for pair in pairs],
-        [pair.more_tokens_per_second for pair in pairs],
-        [pair.saved_pct for pair in pairs],
-        (read / turns, written / turns),
-        _MAIN_TOKENS,
+    return (
+        median([pair.fast.claim_rate for pair in pairs]),
+        median([pair.more_tokens_per_second for pair in pairs]),
+        median([pair.saved_pct for pair in pairs]),
+        *cost_cells((read / turns, written / turns), _MAIN_TOKENS),
     )
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from agentrt.errors import WorkloadNotFoundError
+from agentrt.testing import free_prediction, run_in_virtual_time
 
+from ..common.estimates import Estimate, share
 from ..common.machine import describe_machine
 from ..common.parts import SpeculationPart
 from ..common.report import BenchReport, Seeds, Table
@@ -17,14 +20,18 @@ from . import (
     controlled,
     like_for_like,
     models,
+    pattern_agents,
     patterns,
     turn_overhead,
 )
 from .agent_tasks import Task, agent_tasks
+from .timed_agents import hands
 
 _TASKS = 64
 _SEEDS = 5  # SpecTools §4.3 runs each experiment five times
 _QUICK_SEEDS = 2
+_PEER_TASKS = 2
+"""Tasks of each seed on which the peers are measured."""
 _METHOD = "transcripts_equal is the share of all runs whose messages are those of the plain run but for ids."
 
 
@@ -32,7 +39,7 @@ _METHOD = "transcripts_equal is the share of all runs whose messages are those o
 class _Measured:
     """What a part found."""
 
-    figures: Mapping[str, float]
+    figures: Mapping[str, Estimate]
     tables: Sequence[Table]
     method: str
     equal: int = 0
@@ -86,7 +93,7 @@ def run(
     figures = {name: value for each in found for name, value in each.figures.items()}
     methods = [each.method for each in found if each.method]
     if pairs := sum(each.pairs for each in found):
-        figures["transcripts_equal"] = sum(each.equal for each in found) / pairs
+        figures["transcripts_equal"] = share(sum(each.equal for each in found), pairs)
         methods.append(_METHOD)
     return BenchReport(
         bench="speculation",
@@ -101,33 +108,41 @@ def _simulated(work: _Work) -> _Measured:
     size = controlled.QUICK if work.quick else controlled.FULL
     simulated = controlled.Controlled(work.tasks, size, work.seeds, work.progress)
     asyncio.run(simulated.measure())
+    with free_prediction():
+        run_in_virtual_time(simulated.sweep)
     tables = simulated.tables
     return _Measured(simulated.figures, tables, controlled.METHOD, simulated.equal, simulated.pairs)
 
 
 def _overhead(work: _Work) -> _Measured:
     work.progress("the cost of speculating at all")
-    figures = turn_overhead.overhead_figures(200 if work.quick else 1000)
+    figures = turn_overhead.overhead_figures(200 if work.quick else 500)
     return _Measured(figures, (), turn_overhead.METHOD)
 
 
 def _peers(work: _Work) -> _Measured:
-    generation_s = 0.1 if work.quick else 0.4
+    generation_s = 0.1 if work.quick else 0.25
     calls = like_for_like.QUICK_CALLS_A_TURN if work.quick else like_for_like.CALLS_A_TURN
-    tasks = work.tasks[: 1 if work.quick else 6]
-    figures, equal = like_for_like.measure_peers(tasks, generation_s, calls, work.seeds, work.progress)
+    dealt = hands(work.tasks, len(work.seeds), 1 if work.quick else _PEER_TASKS)
+    figures, equal = like_for_like.measure_peers(dealt, generation_s, calls, work.seeds, work.progress)
     return _Measured(figures, (), like_for_like.METHOD, sum(equal), len(equal))
 
 
 def _patterns(work: _Work) -> _Measured:
     if work.workloads is None:
         return _Measured({}, (), "")
-    try:
-        drafted = patterns.measure(work.workloads, quick=work.quick, progress=work.progress)
-    except WorkloadNotFoundError as error:
-        work.progress(str(error))
-        return _Measured({}, (), "")
-    return _Measured(patterns.figures(drafted), (patterns.table(drafted),), patterns.METHOD)
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            replayed = patterns.replay(work.workloads, Path(folder), quick=work.quick, progress=work.progress)
+        except WorkloadNotFoundError as error:
+            work.progress(str(error))
+            return _Measured({}, (), "")
+        figures, table = patterns.figures_and_table(replayed)
+        work.progress("pattern drafts: latencies, numbers of drafts, and agents at once")
+        latencies = controlled.QUICK.latencies if work.quick else controlled.FULL.latencies
+        tables = pattern_agents.sweep_tables(replayed, latencies)
+        figures |= pattern_agents.throughput_figures(replayed, Path(folder))
+    return _Measured(figures, (table, *tables), f"{patterns.METHOD} {pattern_agents.METHOD}")
 
 
 _PARTS: Final[Mapping[SpeculationPart, Callable[[_Work], _Measured]]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import random
 import re
@@ -73,6 +74,8 @@ class ModelTask:
 
     request: str
     schemas: tuple[Mapping[str, Any], ...]
+    source: str
+    """What it is from: BFCL, or the requests with ten tools."""
 
     def tools(self, latency: ToolLatency) -> list[BaseTool]:
         """Return the task's tools, which take the set time and have made-up results."""
@@ -90,27 +93,32 @@ class _Record(BaseModel):
 def model_tasks(workloads: Path | None, count: int, *, seed: int = 0) -> list[ModelTask]:
     """Return ``count`` tasks.
 
-    With the folder ``workloads`` they are BFCL's single-turn tasks that offer two to four tools and need one
-    call, drawn by ``seed``; without it, requests with the ten tools.
+    With the folder ``workloads`` every second one is of BFCL's single-turn tasks that offer two to four tools
+    and need one call; the others, or all without a folder, are requests with the ten tools. There are 16 of
+    these; ``seed`` draws of both.
 
     Raises:
         WorkloadNotFoundError: the folder has no such tasks, or too few.
         WorkloadFormatError: a line cannot be read.
     """
+    drawn, schemas = random.Random(seed), tuple(_schema(name, *each) for name, each in _TOOLS.items())
+    own = [ModelTask(request, schemas, "ten tools") for request in drawn.sample(REQUESTS, len(REQUESTS))]
     if workloads is None:
-        schemas = tuple(_schema(name, *each) for name, each in _TOOLS.items())
-        return [ModelTask(request, schemas) for request in REQUESTS[:count]]
+        return own[:count]
+    own = own[: count // 2]
     fitting = [
-        ModelTask(str(record.messages[0]["content"]), tuple(record.tools))
+        ModelTask(str(record.messages[0]["content"]), tuple(record.tools), "BFCL")
         for record in read_records(workloads / _FILE, _Record)
         if len(record.messages) == 1 and len(record.ground_truth) == 1 and _fits(record.tools)
     ]
-    if len(fitting) < count:
+    needed = count - len(own)
+    if len(fitting) < needed:
         raise WorkloadNotFoundError(
-            f"{workloads / _FILE} has {len(fitting)} fitting tasks, and {count} are needed. "
+            f"{workloads / _FILE} has {len(fitting)} fitting tasks, and {needed} are needed. "
             "Name the folder in which the whole file lies."
         )
-    return random.Random(seed).sample(fitting, count)
+    found = drawn.sample(fitting, needed)
+    return [task for pair in itertools.zip_longest(found, own) for task in pair if task is not None]
 
 
 def _fits(schemas: Sequence[Mapping[str, Any]]) -> bool:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import random
-import statistics
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentrt.config import SpeculationConfig
-from agentrt.reports.report import SpeculationReport
 
 from ..common.bench_model import open_given_models, title_of
+from ..common.estimates import Estimate, exact, median, share
 from ..common.machine import describe_machine
-from ..common.report import BenchReport, Cell, Seeds, Table, spread_cells, spread_columns
+from ..common.report import BenchReport, Cell, Seeds, Table
 from .agent_runs import AgentRun, agent_on, ask
-from .controlled import SAMPLE_COLUMNS, sample_cells
+from .compared_runs import Asked, Counts, claim_rate, counts_of, right_drafts, sample_cells, saved
+from .controlled import SAMPLE_COLUMNS
 from .model_tasks import ModelTask, ToolLatency, model_tasks
 from .replayed_chat import Recording
 
@@ -26,69 +26,50 @@ if TYPE_CHECKING:
 
 METHOD = """\
 Real models: a LangGraph agent (langchain create_agent) on {model} in the local runtime, greedy, answers \
-requests; the drafts are of {drafts}, on one thread, right or wrong as they come. Tools take a set time, a \
-multiple of the median time G of the main model's turns. 'on the same machine': main model and draft \
-compute at one time and slow each other down. 'replayed': the main model's time is waited and not \
-computed, as if it were remote: its own recorded answers, each after the time that it took alone. Each \
-request runs plain and under each setting in rotation; a value is the mean over the requests (SpecTools \
-§5). Figures 5 to 7 vary samples and tool latency with the replayed main model. claim_rate, SpecTools' \
-alpha, is the share of calls of speculable tools that were claimed, over Figure 6. transcripts_equal \
-compares messages but for ids; where the engine answers calls itself, the last one. Costs are at list \
-prices of gpt-5 and gpt-5-nano of November 2025."""
+requests: half of them BFCL's single-turn tasks, half with ten tools as the embedded models were trained \
+on (all of these without a folder of workloads); the drafts are of {drafts}, on one thread, right or wrong \
+as they come. Each seed has requests of its own. Tools take a set time, a multiple of the median time G of \
+the main model's turns. 'on the same machine': main model and draft compute at one time and slow each \
+other down; each request runs plain and under each setting in rotation. 'replayed': the main model's time \
+is waited and not computed, as if it were remote: its own recorded answers, each after the time that it \
+took alone; three agents share the requests and one draft model. A value is the mean over the requests of \
+all seeds (SpecTools §5), its 90 % interval is over the requests. Figures 5 and 7 vary the samples a turn \
+with the replayed main model. claim_rate, SpecTools' alpha, is the share of calls of speculable tools that \
+were claimed; it and time_saved_pct are with the first draft model, one sample a turn and tools that take \
+G. transcripts_equal compares messages but for ids; where the engine answers calls itself, the last one. \
+Costs are at list prices of gpt-5 and gpt-5-nano of November 2025."""
 _CONFIG = SpeculationConfig(max_speculations=16)
-_MAX_TOKENS = 256
-_SEEDS = 1  # greedy models say the same in each repetition: more requests say more
-_SAMPLES_LATENCY = 0.75  # as 1.5 s for a model that takes 2 s
+_MAX_TOKENS = 96
+_SEEDS, _QUICK_SEEDS = 3, 1
 _SAME_MACHINE, _REPLAYED = "on the same machine", "replayed"
+_T = 1.0
+"""The tool's time in multiples of G where something else varies: where speculation can save most."""
+_AGENTS = 3
+"""That share the requests where nothing but drafts is computed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Amount of work: requests, tool latencies in multiples of G, and numbers of samples."""
+    """Amount of work: requests of each seed, tool latencies in multiples of G, and numbers of samples."""
 
     requests: int
     latencies: tuple[float, ...]
     """With the replayed main model."""
-    local_latencies: tuple[float, ...]
-    """With the main model on the same machine."""
-    figure_8_latencies: tuple[float, ...]
     samples: tuple[int, ...]
 
 
-FULL = Size(10, (0.25, 0.5, 1.0, 1.5), (0.5, 1.0), (1.0,), (1, 3, 5))
-QUICK = Size(2, (0.5, 1.0), (1.0,), (1.0,), (1, 3))
+FULL = Size(10, (0.5, _T), (1, 3, 5))
+QUICK = Size(2, (_T,), (1, 3))
 
 
 @dataclass(frozen=True, slots=True)
 class _Setting:
     """How an agent speculates: by which drafts, with how many samples, and where speculation ends."""
 
-    drafts: LocalSpeculator
+    drafts: str
+    """The draft model, by its title."""
     samples: int = 1
     engine_side: bool = False
-
-
-@dataclass(slots=True)
-class _Round:
-    """All requests once with one seed, plain and under one setting."""
-
-    runs: list[tuple[AgentRun, AgentRun]]
-    report: SpeculationReport
-    engine_side: bool
-
-    @property
-    def saved_pct(self) -> float:
-        return statistics.fmean(100 * (1 - fast.seconds / plain.seconds) for plain, fast in self.runs)
-
-    @property
-    def more_tokens_per_second(self) -> float:
-        return statistics.fmean(fast.tokens_per_second - plain.tokens_per_second for plain, fast in self.runs)
-
-    @property
-    def equal(self) -> int:
-        if self.engine_side:
-            return sum(plain.answer == fast.answer for plain, fast in self.runs)
-        return sum(plain.transcript == fast.transcript for plain, fast in self.runs)
 
 
 @dataclass(slots=True)
@@ -97,121 +78,149 @@ class ModelsBench:
 
     main: Any
     engine_side_main: Any
-    drafts: Sequence[LocalSpeculator]
+    drafts: Mapping[str, LocalSpeculator]
+    """By the titles of their models."""
     tasks: Sequence[ModelTask]
     size: Size
-    seeds: Sequence[int]
     progress: Callable[[str], None]
-    figures: dict[str, float] = field(default_factory=dict)
+    figures: dict[str, Estimate] = field(default_factory=dict)
     tables: list[Table] = field(default_factory=list)
     _latency: ToolLatency = field(default_factory=ToolLatency)
-    _rounds: list[_Round] = field(default_factory=list)
-    _replayed: Any = None
+    _asked: list[Asked] = field(default_factory=list)
     _generation_s: float = 0.0
 
     async def measure(self) -> None:
         self.progress("the main model by itself")
         recording = Recording()
-        self._replayed = recording.replay()
         warm = [
             await ask(agent_on(self.main, task.tools(self._latency)), task.request, recording)
             for task in self.tasks
         ]
         generations = [seconds for run in warm for seconds in run.generations]
-        self.figures["requests_with_calls"] = float(sum(run.tool_calls > 0 for run in warm))
-        self._generation_s = statistics.median(generations or [run.seconds for run in warm])
-        self.figures["generation_s"] = self._generation_s
-        await self._by_latency()
-        await self._by_samples()
-        await self._by_side()
-        runs = sum(len(each.runs) for each in self._rounds)
-        self.figures["transcripts_equal"] = sum(each.equal for each in self._rounds) / runs
+        self.figures["requests_with_calls"] = exact(sum(run.tool_calls > 0 for run in warm))
+        generation = median(generations or [run.seconds for run in warm])
+        self._generation_s, self.figures["generation_s"] = generation.value, generation
+        replayed = await self._on_replayed(recording.replay())
+        client_side, engine_side = await self._on_same_machine()
+        by_latency = [
+            (f"{setting.drafts}, main model {_REPLAYED}", ratio, found)
+            for (ratio, setting), found in replayed.items()
+            if setting.samples == 1
+        ]
+        by_latency += [
+            (f"{setting.drafts}, main model {_SAME_MACHINE}", _T, found)
+            for setting, found in client_side.items()
+        ]
+        first = _Setting(next(iter(self.drafts)))
+        self._figures_of("_replayed_main", replayed[_T, first])
+        self._figures_of("", client_side[first])
+        self._table(
+            "time saved by tool latency, one sample a turn, real drafts (Figure 6)",
+            ("drafts", "T/G", "tool s", "saved %", "claim rate", "right drafts"),
+            [
+                (name, ratio, self._seconds(ratio), saved(found), claim_rate(found), right_drafts(found))
+                for name, ratio, found in by_latency
+            ],
+        )
+        self._table(
+            f"samples a turn, tools of {self._seconds(_T):g} s, real drafts (Figures 5 and 7)",
+            SAMPLE_COLUMNS,
+            [
+                (f"{setting.drafts}, main model {_REPLAYED}", setting.samples, *sample_cells(found))
+                for (ratio, setting), found in replayed.items()
+                if ratio == _T
+            ],
+        )
+        self._table(
+            "time saved by where speculation ends, real drafts (Figure 8)",
+            ("tool s", "side", "drafts", "saved %"),
+            [
+                (self._seconds(_T), side, setting.drafts, saved(found))
+                for side, measured in (("client-side", client_side), ("engine-side", engine_side))
+                for setting, found in measured.items()
+            ],
+        )
+        by_source: dict[str, list[Asked]] = {}
+        for one in replayed[_T, first]:
+            by_source.setdefault(one.source, []).append(one)
+        self._table(
+            f"claims by requests, main model {_REPLAYED}, one sample a turn",
+            ("requests", "runs", "claim rate", "saved %"),
+            [(source, len(found), claim_rate(found), saved(found)) for source, found in by_source.items()],
+        )
+        equal = sum(one.is_equal for one in self._asked)
+        self.figures["transcripts_equal"] = share(equal, len(self._asked))
 
-    async def _by_latency(self) -> None:
-        rows: list[tuple[Cell, ...]] = []
-        for place, main, latencies in (
-            (_REPLAYED, self._replayed, self.size.latencies),
-            (_SAME_MACHINE, self.main, self.size.local_latencies),
-        ):
-            measured: list[_Round] = []
-            for ratio in latencies:
-                settings = [_Setting(drafts) for drafts in self.drafts]
-                found = await self._measured(ratio, settings, main)
-                for setting, rounds in zip(settings, found, strict=True):
-                    measured += rounds
-                    name = f"{setting.drafts.name}, main model {place}"
-                    saved = spread_cells([one.saved_pct for one in rounds], 2)
-                    shares = _share(rounds, "claims"), _share(rounds, "correct")
-                    rows.append((name, ratio, self._seconds(ratio), *saved, *shares))
-            self._figures_of(place, measured)
-        columns = ("drafts", "T/G", "tool s", *spread_columns("saved %"), "claim rate", "right drafts")
-        self._table("time saved by tool latency, one sample a turn, real drafts (Figure 6)", columns, rows)
-
-    def _figures_of(self, place: str, rounds: Sequence[_Round]) -> None:
-        name = "_replayed_main" if place == _REPLAYED else ""
-        claimed = _share(rounds, "claims")
+    def _figures_of(self, suffix: str, asked: Sequence[Asked]) -> None:
+        claimed = claim_rate(asked)
         if claimed is None:  # without any there was nothing to speculate on, and differences are noise
             self.progress("the main model has called no speculable tool: nothing could be saved")
             return
-        self.figures[f"time_saved_pct{name}"] = statistics.fmean(one.saved_pct for one in rounds)
-        self.figures[f"claim_rate{name}"] = claimed
+        self.figures[f"time_saved_pct{suffix}"] = saved(asked)
+        self.figures[f"claim_rate{suffix}"] = claimed
 
-    async def _by_samples(self) -> None:
-        rows: list[tuple[Cell, ...]] = []
-        settings = [_Setting(drafts, samples) for drafts in self.drafts for samples in self.size.samples]
-        measured = await self._measured(_SAMPLES_LATENCY, settings, self._replayed)
-        for setting, rounds in zip(settings, measured, strict=True):
-            label = f"{setting.drafts.name}, main model {_REPLAYED}"
-            rows.append((label, setting.samples, *_sample_cells(rounds)))
-        seconds = self._seconds(_SAMPLES_LATENCY)
-        self._table(
-            f"samples a turn, tools of {seconds:g} s, real drafts (Figures 5 and 7)", SAMPLE_COLUMNS, rows
-        )
-
-    async def _by_side(self) -> None:
-        rows: list[tuple[Cell, ...]] = []
-        for ratio in self.size.figure_8_latencies:
-            settings = [_Setting(self.drafts[0], engine_side=engine_side) for engine_side in (False, True)]
-            for setting, rounds in zip(
-                settings, await self._measured(ratio, settings, self.main), strict=True
-            ):
-                saved = spread_cells([one.saved_pct for one in rounds], 2)
-                side = "engine-side" if setting.engine_side else "client-side"
-                rows.append((self._seconds(ratio), side, setting.drafts.name, *saved))
-        columns = ("tool s", "side", "drafts", *spread_columns("saved %"))
-        self._table("time saved by where speculation ends, real drafts (Figure 8)", columns, rows)
-
-    async def _measured(self, ratio: float, settings: Sequence[_Setting], main: Any) -> list[list[_Round]]:
-        """Run every request plain and under every setting, with each seed; return the rounds by setting."""
-        from agentrt.adapters.langchain import report_of, speculate
-
-        self._latency.seconds = ratio * self._generation_s
-        measured: list[list[_Round]] = [[] for _ in settings]
-        for seed in self.seeds:
-            models = [
-                speculate(
-                    self.engine_side_main if setting.engine_side else main,
-                    setting.drafts,
-                    samples=setting.samples,
-                    config=_CONFIG,
-                )
-                for setting in settings
-            ]
-            runs: list[list[tuple[AgentRun, AgentRun]]] = [[] for _ in settings]
-            for place, task in enumerate(self._in_order(seed)):
-                self.progress(f"tools of {self._latency.seconds:.2f} s, seed {seed}: {task.request}")
-                tools = task.tools(self._latency)
-                agents = [agent_on(model, tools) for model in (main, *models)]
-                base, *fast = await _in_rotation(agents, task.request, place + seed)
-                for own, run in zip(runs, fast, strict=True):
-                    own.append((base, run))
-            for setting, model, own, rounds in zip(settings, models, runs, measured, strict=True):
-                rounds.append(_Round(own, report_of(model), setting.engine_side))
-        self._rounds += [one for rounds in measured for one in rounds]
+    async def _on_replayed(self, main: Any) -> dict[tuple[float, _Setting], list[Asked]]:
+        """Return what each setting saves a replayed main model, by the tools' time."""
+        measured: dict[tuple[float, _Setting], list[Asked]] = {}
+        for ratio in self.size.latencies:
+            self._latency.seconds = ratio * self._generation_s
+            # Nothing is computed in these: they may run at one time.
+            plain = await asyncio.gather(
+                *(ask(agent_on(main, task.tools(self._latency)), task.request) for task in self.tasks)
+            )
+            for samples in self.size.samples if ratio == _T else self.size.samples[:1]:
+                for drafts in self.drafts:
+                    setting = _Setting(drafts, samples)
+                    self.progress(f"main model {_REPLAYED}, tools of {ratio:g} G, {samples} sample(s)")
+                    of_agents = await asyncio.gather(
+                        *(self._work(agent, main, setting, plain) for agent in range(_AGENTS))
+                    )
+                    measured[ratio, setting] = [one for found in of_agents for one in found]
         return measured
 
-    def _in_order(self, seed: int) -> list[ModelTask]:
-        return random.Random(seed).sample(list(self.tasks), len(self.tasks))
+    async def _work(self, agent: int, main: Any, setting: _Setting, plain: Sequence[AgentRun]) -> list[Asked]:
+        """Do one agent's share of the requests."""
+        model, found = self._speculating(main, setting), list[Asked]()
+        for task, base in list(zip(self.tasks, plain, strict=True))[agent::_AGENTS]:
+            before = counts_of(model)
+            run = await ask(agent_on(model, task.tools(self._latency)), task.request)
+            found.append(self._note(task, base, run, setting, before, counts_of(model)))
+        return found
+
+    async def _on_same_machine(self) -> tuple[dict[_Setting, list[Asked]], dict[_Setting, list[Asked]]]:
+        """Return what is saved on the client's side by each draft model, and on the engine's by the first."""
+        self._latency.seconds = _T * self._generation_s
+        settings = [*map(_Setting, self.drafts), _Setting(next(iter(self.drafts)), engine_side=True)]
+        models = [
+            self._speculating(self.engine_side_main if each.engine_side else self.main, each)
+            for each in settings
+        ]
+        found: dict[_Setting, list[Asked]] = {setting: [] for setting in settings}
+        for number, task in enumerate(self.tasks):
+            self.progress(f"main model {_SAME_MACHINE}: {task.request[:60]}")
+            tools = task.tools(self._latency)
+            agents = [agent_on(model, tools) for model in (self.main, *models)]
+            before = [counts_of(model) for model in models]
+            plain, *fast = await _in_rotation(agents, task.request, number)
+            for setting, model, run, counted in zip(settings, models, fast, before, strict=True):
+                found[setting].append(self._note(task, plain, run, setting, counted, counts_of(model)))
+        client_side = {setting: each for setting, each in found.items() if not setting.engine_side}
+        return client_side, {setting: each for setting, each in found.items() if setting.engine_side}
+
+    def _speculating(self, main: Any, setting: _Setting) -> Any:
+        from agentrt.adapters.langchain import speculate
+
+        return speculate(main, self.drafts[setting.drafts], samples=setting.samples, config=_CONFIG)
+
+    def _note(
+        self, task: ModelTask, plain: AgentRun, fast: AgentRun, setting: _Setting, *counted: Counts
+    ) -> Asked:
+        before, after = counted
+        asked = Asked(
+            task.source, plain, fast, setting.engine_side, Counts(*map(operator.sub, after, before))
+        )
+        self._asked.append(asked)
+        return asked
 
     def _seconds(self, ratio: float) -> float:
         return round(ratio * self._generation_s, 3)
@@ -251,15 +260,16 @@ def run_models(
     from agentrt.runtime import LocalRuntime, RuntimeConfig
     from agentrt.speculators import LocalSpeculator
 
-    size, machine, taken = QUICK if quick else FULL, describe_machine(), seeds.take(_SEEDS)
+    size, machine = QUICK if quick else FULL, describe_machine()
+    taken = seeds.take(_QUICK_SEEDS if quick else _SEEDS)
     threads = max(1, machine.usable_cores - 1)  # one core for the drafts
-    tasks = model_tasks(workloads, size.requests)
+    tasks = model_tasks(workloads, size.requests * len(taken), seed=taken[0])
     given = open_given_models({model, *drafts}, progress)
-    predictors = [LocalSpeculator(given[draft].path, threads=1) for draft in drafts]
+    predictors = {title_of(draft): LocalSpeculator(given[draft].path, threads=1) for draft in drafts}
     with LocalRuntime.open(given[model].path, RuntimeConfig(threads=threads)) as runtime:
         options: dict[str, Any] = {"runtime": runtime, "max_tokens": _MAX_TOKENS, "temperature": 0}
         main, engine_side_main = ChatAgentRT(**options), ChatAgentRT(**options, tool_cache=True)
-        bench = ModelsBench(main, engine_side_main, predictors, tasks, size, taken, progress)
+        bench = ModelsBench(main, engine_side_main, predictors, tasks, size, progress)
         asyncio.run(bench.measure())
     return BenchReport(
         bench="speculation_models",
@@ -267,28 +277,4 @@ def run_models(
         figures=bench.figures,
         tables=tuple(bench.tables),
         method=METHOD.format(model=title_of(model), drafts=", ".join(map(title_of, drafts))),
-    )
-
-
-def _share(rounds: Sequence[_Round], what: str) -> float | None:
-    """Return claimed by all calls of speculable tools, or correct by all drafts; None without any."""
-    if what == "claims":
-        totals = [one.report.total for one in rounds]
-        part, whole = sum(one.claims for one in totals), sum(one.claims + one.misses for one in totals)
-    else:
-        used = [each for one in rounds for each in one.report.predictors.values()]
-        part, whole = sum(each.correct for each in used), sum(each.drafts for each in used)
-    return round(part / whole, 3) if whole else None
-
-
-def _sample_cells(rounds: Sequence[_Round]) -> tuple[Cell, ...]:
-    turns = sum(len(fast.generations) + 1 for one in rounds for _, fast in one.runs)
-    used = [each for one in rounds for each in one.report.predictors.values()]
-    plain = [run for one in rounds for run, _ in one.runs]
-    return sample_cells(
-        [one.report.total.claim_rate for one in rounds],
-        [one.more_tokens_per_second for one in rounds],
-        [one.saved_pct for one in rounds],
-        (sum(each.input_tokens for each in used) / turns, sum(each.output_tokens for each in used) / turns),
-        (sum(run.tokens[0] for run in plain) / turns, sum(run.tokens[1] for run in plain) / turns),
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import statistics
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
@@ -19,6 +18,7 @@ from agentrt.testing import free_prediction
 from agentrt.tools.speculable import speculable
 from agentrt.turns.session import SpeculationSession
 
+from ..common.estimates import Estimate, median, share
 from ..common.process import SideProcess
 from .replayed_chat import AwaitedChat
 
@@ -130,30 +130,31 @@ _COLLECT_EVERY = 50  # turns
 _LOOP_STEPS = 8  # until the tasks of a turn have ended
 METHOD = f"""\
 sdk_overhead_claimed_turn_ms_p50: CPU time of the process in a turn whose one call claims its speculation, \
-less that of the same turn without speculation, median of the turns, on the path that costs more. The model \
+less that of the turn without speculation that was run before it, median of the turns with its 90 % \
+interval, on the path that costs more. The model \
 awaits {1000 * MODEL_S:g} ms, and the end of its call's speculation if there is one, the tool \
 {1000 * TOOL_S:g} ms, the history has {HISTORY} messages, prediction counts as free, the sides are \
 interleaved, garbage is collected between turns, and turns that did not claim are left out \
 (sdk_overhead_turns_claimed is the share that claimed)."""
 
 
-def overhead_figures(turns: int) -> dict[str, float]:
+def overhead_figures(turns: int) -> dict[str, Estimate]:
     """Measure ``turns`` turns of each kind on each path; return the figures of the path that costs more.
 
     In a process of its own: threads that earlier parts of a bench have left behind take CPU time, too.
     """
     with SideProcess(_Process) as side:
-        figures: dict[str, float] = side.call("measure", turns)
+        figures: dict[str, Estimate] = side.call("measure", turns)
         return figures
 
 
 class _Process:
-    def measure(self, turns: int) -> dict[str, float]:
+    def measure(self, turns: int) -> dict[str, Estimate]:
         with free_prediction():
             return asyncio.run(_measure(turns))
 
 
-async def _measure(turns: int) -> dict[str, float]:
+async def _measure(turns: int) -> dict[str, Estimate]:
     langchain, own = ([Side(speculates=each) for each in (False, True)] for _ in range(2))
     async with SpeculationSession([own[1].speculable_find()], [own[1]], observers=[own[1]]) as session:
         runs = [
@@ -161,15 +162,23 @@ async def _measure(turns: int) -> dict[str, float]:
             (own[0], plain_turn(own[0])),
             (own[1], session_turn(own[1], session)),
         ]
-        plain, claimed, plain_own, claimed_own = await _cpu_ms(runs, turns)
+        spent = await _cpu_ms(runs, turns)
+    paths = [_added(spent[0], spent[1]), _added(spent[2], spent[3])]
+    claimed = [share(side.claimed, side.turns) for side in (langchain[1], own[1])]
     return {
-        "sdk_overhead_claimed_turn_ms_p50": max(claimed - plain, claimed_own - plain_own),
-        "sdk_overhead_turns_claimed": min(side.claimed / side.turns for side in (langchain[1], own[1])),
+        "sdk_overhead_claimed_turn_ms_p50": max(paths, key=lambda each: each.value),
+        "sdk_overhead_turns_claimed": min(claimed, key=lambda each: each.value),
     }
 
 
-async def _cpu_ms(sides: Sequence[tuple[Side, Turn]], turns: int) -> list[float]:
-    spent: list[list[float]] = [[] for _ in sides]
+def _added(plain: Sequence[float | None], claimed: Sequence[float | None]) -> Estimate:
+    """Return what a claim adds to the turn that was measured beside it."""
+    return median([b - a for a, b in zip(plain, claimed, strict=True) if a is not None and b is not None])
+
+
+async def _cpu_ms(sides: Sequence[tuple[Side, Turn]], turns: int) -> list[list[float | None]]:
+    """Return the milliseconds of each turn of each side; None of one that did not claim."""
+    spent: list[list[float | None]] = [[] for _ in sides]
     gc.collect()
     gc.disable()
     try:
@@ -181,10 +190,10 @@ async def _cpu_ms(sides: Sequence[tuple[Side, Turn]], turns: int) -> list[float]
                 for _ in range(_LOOP_STEPS):
                     await asyncio.sleep(0)
                 ms = (time.process_time_ns() - began) / 1e6
-                if turn >= _WARM and side.counted > before:
-                    milliseconds.append(ms)
+                if turn >= _WARM:
+                    milliseconds.append(ms if side.counted > before else None)
             if turn % _COLLECT_EVERY == 0:
                 gc.collect()
     finally:
         gc.enable()
-    return [statistics.median(each) for each in spent]
+    return spent

@@ -1,14 +1,15 @@
-"""The figures and tables of the tool cache bench, from its repetitions."""
+"""The figures and tables of the tool cache bench, from its tasks, each of which all sides have done."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from agentrt.perfmodel import EngineTimes, EngineTurn
 
-from ..common.report import Table, spread_cells, spread_columns
+from ..common.estimates import Estimate, bootstrap, mean, median, share
+from ..common.report import Table
 from . import tasks
 from .agents import Done
 from .sides import (
@@ -24,7 +25,6 @@ from .sides import (
 )
 from .tasks import Task
 
-Figures = Mapping[str, float]
 _O2 = [(UNUSED, O2_ONLY), (O3_ONLY, ENGINE_SIDE)]
 _O3 = [(UNUSED, O3_ONLY), (O2_ONLY, ENGINE_SIDE)]
 """Pairs of sides without and with the optimization."""
@@ -36,22 +36,6 @@ class Case:
 
     side: Side
     alpha: float = 1.0
-
-
-@dataclass(slots=True)
-class Repetition:
-    """What one repetition has measured: of each case, the results of the tasks, in their order."""
-
-    tasks: Sequence[Task]
-    done: dict[Case, list[Done]] = field(default_factory=dict)
-
-    def of(self, side: Side, alpha: float = 1.0) -> list[Done]:
-        """Return the results of a case; of a side that does not speculate, those at alpha 1."""
-        return self.done[Case(side, alpha if side.speculates else 1.0)]
-
-    def seconds(self, side: Side, alpha: float = 1.0) -> float:
-        """Return the seconds of all tasks of a case."""
-        return sum(one.elapsed_s for one in self.of(side, alpha))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,128 +88,137 @@ class Prediction:
         return times.cached() - times.speculative(1.0)
 
 
-def predictions(measured: Repetition, round_trip_s: float) -> list[Prediction]:
-    """Return the prediction for each task."""
-    cached = measured.of(PREFIX_CACHED)
-    return [Prediction(task, done, round_trip_s) for task, done in zip(measured.tasks, cached, strict=True)]
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One task, done in all cases one after the other; ``round_trip_s`` is SpecTools' 2o at that time."""
+
+    task: Task
+    of_cases: Mapping[Case, Done]
+    round_trip_s: float
+
+    def done(self, side: Side, alpha: float = 1.0) -> Done:
+        """Return the result of a case; of a side that does not speculate, that at alpha 1."""
+        return self.of_cases[Case(side, alpha if side.speculates else 1.0)]
+
+    def share_saved(self, side: Side, faster: Side) -> float:
+        """Return what one side saves of another's time, in percent of vanilla's."""
+        return 100 * (self.done(side).elapsed_s - self.done(faster).elapsed_s) / self.done(VANILLA).elapsed_s
+
+    @property
+    def predicted(self) -> Prediction:
+        """What Eqs. 5 and 6 say of it."""
+        return Prediction(self.task, self.done(PREFIX_CACHED), self.round_trip_s)
 
 
-def attainments(measured: Repetition, predicted: Sequence[Prediction]) -> dict[str, float]:
+def attainments(pairs: Sequence[Compared]) -> dict[str, Estimate]:
     """Return measured by predicted savings of the engine side with right drafts.
 
     They are sums over the tasks whose tool is done while the model reasons; whether the engine has answered
     the call does not matter: a saving that is predicted and does not come is a loss. What is compared begins
     with the last word before the call, since the same was done up to there.
     """
-    fitting = [number for number, each in enumerate(predicted) if each.fits]
+    fitting = [pair for pair in pairs if pair.predicted.fits]
     if not fitting:
         return {}
 
-    def seconds(done: Sequence[Done]) -> float:
-        return sum(done[number].after_reasoning_s for number in fitting)
+    def attained(side: Side, saved_s: Callable[[Prediction], float]) -> Estimate:
+        samples = [
+            (
+                pair.done(side).after_reasoning_s - pair.done(ENGINE_SIDE).after_reasoning_s,
+                saved_s(pair.predicted),
+            )
+            for pair in fitting
+        ]
+        return bootstrap(samples, lambda drawn: sum(a for a, _ in drawn) / sum(b for _, b in drawn))
 
-    engine = seconds(measured.of(ENGINE_SIDE))
-    all_saved = sum(predicted[number].saved_s for number in fitting)
-    engine_saved = sum(predicted[number].saved_by_engine_s for number in fitting)
     return {
-        "eq6_attainment": (seconds(measured.of(PREFIX_CACHED)) - engine) / all_saved,
-        "eq6_attainment_over_client_side": (seconds(measured.of(CLIENT_SIDE)) - engine) / engine_saved,
+        "eq6_attainment": attained(PREFIX_CACHED, lambda each: each.saved_s),
+        "eq6_attainment_over_client_side": attained(CLIENT_SIDE, lambda each: each.saved_by_engine_s),
     }
 
 
-def task_figures(short: Repetition, round_trip_s: float) -> dict[str, float]:
-    """Return the figures of one repetition with short tools; ``round_trip_s`` is SpecTools' 2o."""
-    predicted = predictions(short, round_trip_s)
-    fitting = [number for number, each in enumerate(predicted) if each.fits]
-    cached, engine = short.of(PREFIX_CACHED), short.of(ENGINE_SIDE)
-    reasoning = [
-        sum(one.reasoned_s for one, each in zip(done, predicted, strict=True) if each.reasons)
-        for done in (cached, engine)
-    ]
-    cached_s = short.seconds(PREFIX_CACHED)
-    extra = short.seconds(CLIENT_SIDE) - short.seconds(ENGINE_SIDE)
-    return {
-        **attainments(short, predicted),
-        "extra_time_saved_pct_over_client_side": 100 * extra / short.seconds(VANILLA),
-        "engine_alpha0_slowdown_pct": 100 * (short.seconds(ENGINE_SIDE, 0.0) / cached_s - 1),
-        **({"reasoning_slowdown_pct": 100 * (reasoning[1] / reasoning[0] - 1)} if reasoning[0] else {}),
-        **_milliseconds("o2_call_ms_saved", short, fitting, _O2, lambda done: done.call_s),
-        **_milliseconds("o3_reentry_ms_saved", short, fitting, _O3, lambda done: done.reentry_s),
-    }
-
-
-def _milliseconds(
-    name: str,
-    measured: Repetition,
-    numbers: Sequence[int],
-    pairs: Sequence[tuple[Side, Side]],
-    seconds: Callable[[Done], float],
-) -> dict[str, float]:
-    """Return the median of what the second side of each pair saves, over these tasks; nothing of none."""
-    saved = [
-        seconds(measured.of(without)[task]) - seconds(measured.of(with_it)[task])
-        for without, with_it in pairs
-        for task in numbers
-    ]
-    return {name: 1000 * statistics.median(saved)} if saved else {}
-
-
-def medians(repetitions: Sequence[Figures]) -> dict[str, float]:
-    """Return the median of each figure over the repetitions that have it."""
-    return {name: statistics.median(values) for name, values in _by_name(repetitions).items()}
-
-
-def spread_table(repetitions: Sequence[Figures]) -> Table:
-    """Return the spread of the figures over the repetitions."""
-    return Table(
-        title="figures over the repetitions",
-        columns=("figure", "median", "min", "max", "repetitions"),
-        rows=tuple(
-            (name, *spread_cells(values, 4), len(values)) for name, values in _by_name(repetitions).items()
+def task_figures(short: Sequence[Compared]) -> dict[str, Estimate]:
+    """Return the figures of the tasks with short tools; intervals are over the tasks."""
+    fitting = [pair for pair in short if pair.predicted.fits]
+    reasoning = [pair for pair in short if pair.predicted.reasons]
+    extra = [pair.share_saved(CLIENT_SIDE, ENGINE_SIDE) for pair in short]
+    figures = {
+        **attainments(short),
+        "extra_time_saved_pct_over_client_side": median(extra),
+        "engine_alpha0_slowdown_pct": median(
+            [
+                _slower(pair.done(ENGINE_SIDE, 0.0).elapsed_s, pair.done(PREFIX_CACHED).elapsed_s)
+                for pair in short
+            ]
         ),
+    }
+    if reasoning:
+        figures["reasoning_slowdown_pct"] = median(
+            [
+                _slower(pair.done(ENGINE_SIDE).reasoned_s, pair.done(PREFIX_CACHED).reasoned_s)
+                for pair in reasoning
+            ]
+        )
+    if fitting:
+        figures["extra_ms_saved_over_client_side"] = _ms_saved(
+            fitting, [(CLIENT_SIDE, ENGINE_SIDE)], lambda done: done.after_reasoning_s
+        )
+        figures["o2_call_ms_saved"] = _ms_saved(fitting, _O2, lambda done: done.call_s)
+        figures["o3_reentry_ms_saved"] = _ms_saved(fitting, _O3, lambda done: done.reentry_s)
+    return figures
+
+
+def _slower(seconds: float, than: float) -> float:
+    return 100 * (seconds / than - 1)
+
+
+def _ms_saved(
+    compared: Sequence[Compared], pairs: Sequence[tuple[Side, Side]], seconds: Callable[[Done], float]
+) -> Estimate:
+    """Return the median over the tasks of what the second side of a pair saves, the mean of the pairs."""
+    return median(
+        [
+            1000 * statistics.fmean(seconds(task.done(a)) - seconds(task.done(b)) for a, b in pairs)
+            for task in compared
+        ]
     )
 
 
-def _by_name(repetitions: Sequence[Figures]) -> dict[str, list[float]]:
-    names = dict.fromkeys(name for figures in repetitions for name in figures)
-    return {name: [figures[name] for figures in repetitions if name in figures] for name in names}
-
-
-def tokens_identical(repetitions: Sequence[Repetition]) -> bool:
-    """Whether the model has said the same on all sides, in every task."""
-    return all(
-        len({done.transcript for done in of_a_task}) == 1
-        for measured in repetitions
-        for of_a_task in zip(*measured.done.values(), strict=True)
+def verdicts_table(figures: Mapping[str, Estimate]) -> Table:
+    """Return whether the engine side pays: shown only where the whole interval is on one side of 0."""
+    return Table(
+        title="what the engine side adds to the client side",
+        columns=("figure", "measured", "verdict"),
+        rows=tuple((name, each, _verdict(each)) for name, each in figures.items() if "_saved" in name),
     )
 
 
-def sides_table(repetitions: Mapping[str, Sequence[Repetition]]) -> Table:
+def _verdict(saved: Estimate) -> str:
+    if saved.low is None or saved.high is None or saved.low <= 0 <= saved.high:
+        return "not shown"
+    return "saves" if saved.low > 0 else "costs"
+
+
+def tokens_identical(compared: Sequence[Compared]) -> Estimate:
+    """Return the share of tasks in which the model has said the same on all sides."""
+    equal = [len({done.transcript for done in each.of_cases.values()}) == 1 for each in compared]
+    return share(sum(equal), len(equal))
+
+
+def sides_table(compared: Mapping[str, Sequence[Compared]]) -> Table:
     """Return the time a task of each side with right drafts, by the latency of the tools."""
     return Table(
         title="time a task (Figure 8)",
-        columns=(
-            *("tools", "side", *spread_columns("seconds a task")),
-            *spread_columns("time saved, % of vanilla"),
-            "answered in the engine",
-        ),
+        columns=("tools", "side", "seconds a task", "time saved, % of vanilla", "answered in the engine"),
         rows=tuple(
             (
                 tools,
                 side.name,
-                *_seconds_a_task(each, side),
-                *_saved(each, side),
-                statistics.fmean(one.in_engine for repetition in each for one in repetition.of(side)),
+                mean([each.done(side).elapsed_s for each in tasks_done]),
+                mean([each.share_saved(VANILLA, side) for each in tasks_done]),
+                share(sum(each.done(side).in_engine for each in tasks_done), len(tasks_done)),
             )
-            for tools, each in repetitions.items()
+            for tools, tasks_done in compared.items()
             for side in SIDES
         ),
     )
-
-
-def _seconds_a_task(repetitions: Sequence[Repetition], side: Side) -> tuple[float, float, float]:
-    return spread_cells([statistics.fmean(one.elapsed_s for one in each.of(side)) for each in repetitions], 4)
-
-
-def _saved(repetitions: Sequence[Repetition], side: Side) -> tuple[float, float, float]:
-    return spread_cells([100 * (1 - each.seconds(side) / each.seconds(VANILLA)) for each in repetitions], 2)

@@ -6,9 +6,9 @@ import json
 import statistics
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
+from ..common.estimates import Estimate, median
 from .agents import Clients
 from .server import BenchServer
 
@@ -31,19 +31,12 @@ async def round_trip_s(server: BenchServer, clients: Clients, count: int) -> flo
         await clients.plain.chat.completions.create(model=clients.model, **options)
         return time.perf_counter() - began
 
-    return max(0.0, await _median_difference(request, lambda: server.generate_s(options), count))
+    differences = await _differences(request, lambda: server.generate_s(options), count)
+    return max(0.0, statistics.median(differences))
 
 
-@dataclass(frozen=True, slots=True)
-class Overhead:
-    """Median seconds that HTTP adds to a whole answer, and to the first text of a streamed one."""
-
-    whole_s: float
-    first_text_s: float
-
-
-async def overhead(server: BenchServer, clients: Clients, count: int) -> Overhead:
-    """Return what HTTP adds to an answer of 24 tokens, over ``count`` pairs of each kind.
+async def overhead_figures(server: BenchServer, clients: Clients, count: int) -> dict[str, Estimate]:
+    """Return what HTTP adds to an answer of 24 tokens and to its first text, over ``count`` pairs each.
 
     A pair is one answer over HTTP, by httpx on a connection that is kept, because OpenAI's client adds
     milliseconds of its own, and one inside the process of the server, on the same engine. Either comes first
@@ -70,10 +63,13 @@ async def overhead(server: BenchServer, clients: Clients, count: int) -> Overhea
                     seconds = time.perf_counter() - began
         return seconds
 
-    return Overhead(
-        await _median_difference(whole, lambda: server.generate_s(options), count),
-        await _median_difference(first_text, lambda: server.first_text_s(options), count),
-    )
+    added = {
+        "server_overhead_ms_p50": await _differences(whole, lambda: server.generate_s(options), count),
+        "stream_ttft_overhead_ms_p50": await _differences(
+            first_text, lambda: server.first_text_s(options), count
+        ),
+    }
+    return {name: median([1000 * each for each in seconds]) for name, seconds in added.items()}
 
 
 def _has_text(line: str) -> bool:
@@ -83,12 +79,12 @@ def _has_text(line: str) -> bool:
     return bool(choices and choices[0]["delta"].get("content"))
 
 
-async def _median_difference(
+async def _differences(
     over_http: Callable[[], Awaitable[float]], within: Callable[[], float], count: int
-) -> float:
+) -> list[float]:
     differences = []
     for number in range(_WARM + count):
         inside = within() if number % 2 else None
         outside = await over_http()
         differences.append(outside - (within() if inside is None else inside))
-    return statistics.median(differences[_WARM:])
+    return differences[_WARM:]

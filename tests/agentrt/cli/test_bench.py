@@ -52,6 +52,7 @@ def bench(*arguments: str) -> Result:
         (["engine", "--peer", "http://127.0.0.1:8000"], "bench scheduler only"),
         (["scheduler", "--model", "nano", "--peer", "h:1"], "is not the address of a server"),
         (["scheduler", "--model", "nano", "--peer", "http://127.0.0.1:9"], "cannot be reached"),
+        (["engine", "--model", "nano", "--model", "other.gguf"], "benches context and models only"),
         (["engine", "--json", "FOLDER/nowhere/report.json"], "there is no folder"),
         (["engine", "--workloads", "FOLDER"], "holds no *.jsonl file"),
         (["engine", "--workloads", "FOLDER/nowhere"], "does not exist"),
@@ -86,10 +87,11 @@ def test_it_runs_the_bench_and_shows_its_figures(given: dict[str, Any], tmp_path
     assert json.loads(file.read_text()) == json.loads(REPORT.to_json())
 
 
-@pytest.mark.parametrize("name", ["engine", "context"])
-def test_a_model_is_passed_to_the_bench(given: dict[str, Any], name: str) -> None:
-    bench(name, "--model", "some.gguf")
+def test_models_are_passed_to_the_bench(given: dict[str, Any]) -> None:
+    bench("engine", "--model", "some.gguf")
     assert given["model"] == "some.gguf"
+    bench("context", "--model", "some.gguf", "--model", "other.gguf")
+    assert given["models"] == ["some.gguf", "other.gguf"]
 
 
 def test_parts_are_passed_to_the_bench(given: dict[str, Any]) -> None:

@@ -26,6 +26,13 @@ class Side:
         print("doubling", file=sys.stderr)
         return 2 * number
 
+    def start_child(self) -> None:
+        self._child = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+
+    def stop_child(self) -> None:
+        self._child.kill()
+        self._child.wait()
+
     def refuse(self) -> None:
         raise AgentRTError("refused. Ask again.")
 
@@ -35,6 +42,16 @@ class Side:
 
     def abort(self) -> None:
         os.abort()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_the_time_of_its_children_is_the_processes() -> None:
+    with SideProcess(Side) as side:
+        before = side.cpu_s()
+        side.call("start_child")
+        while (found := side.cpu_s()) is not None and before is not None and found < before + 0.3:
+            pass  # which times out if the child does not count
+        side.call("stop_child")
 
 
 def test_calls_reach_the_object_and_its_errors_the_caller(capfd: pytest.CaptureFixture[str]) -> None:

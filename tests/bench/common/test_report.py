@@ -12,6 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from agentrt.bench.common import figures
+from agentrt.bench.common.estimates import exact, median
 from agentrt.bench.common.machine import describe_machine
 from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
 from agentrt.bench.common.report import BenchReport, Table
@@ -23,7 +24,7 @@ def report() -> BenchReport:
     return BenchReport(
         bench="engine",
         machine=describe_machine(),
-        figures={"greedy_equal_prompts": 50, "transcripts_equal": True, "decode_ratio": 1.0625},
+        figures={"greedy_equal_prompts": exact(50), "decode_ratio": median([1.0, 1.125])},
         tables=(table,),
         method="Interleaved runs, medians of five. Ä, 漢.",
     )
@@ -33,7 +34,8 @@ def test_the_json_has_the_public_shape(report: BenchReport) -> None:
     written = json.loads(report.to_json())
 
     assert list(written) == ["bench", "machine", "figures", "tables", "method"]
-    assert written["figures"] == {"greedy_equal_prompts": 50, "transcripts_equal": 1, "decode_ratio": 1.0625}
+    assert written["figures"]["greedy_equal_prompts"] == {"value": 50, "low": 50, "high": 50, "samples": 0}
+    assert written["figures"]["decode_ratio"] == {"value": 1.0625, "low": 1.0, "high": 1.125, "samples": 2}
     assert written["tables"] == [
         {"title": "turns", "columns": ["turn", "seconds", "hit"], "rows": [[1, 0.25, True], [2, 0.5, None]]}
     ]

@@ -13,6 +13,8 @@ from agentrt.bench.context import accuracy
 from agentrt.bench.context.accuracy import (
     AS_IS,
     COMPRESSED,
+    HELD_BACK,
+    NEWS,
     STATIC,
     Predicted,
     accuracy_figures,
@@ -25,14 +27,18 @@ from agentrt.runtime.kv.block_hashes import BlockHashes, PrefixSalts
 def test_perplexities_are_compared_over_all_texts() -> None:
     plain = [Predicted((log(0.5), log(0.5)), (7, 8), 100), Predicted((log(0.5),), (9,), 50)]
     halved = [Predicted((log(0.25), log(0.5)), (7, 1), 50), Predicted((log(0.5),), (9,), 25)]
-    found = accuracy_of("half", halved, plain)
+    found = accuracy_of("m", NEWS, "half", halved, plain)
     assert found.bytes_share == 0.5
     assert found.perplexity == pytest.approx(2 * 2 ** (1 / 3))
-    assert found.increase_pct == pytest.approx(100 * (2 ** (1 / 3) - 1))
-    assert found.agreement == pytest.approx(2 / 3)
-    assert found.standard_error_pct == pytest.approx(100 * log(2) / 4)  # log(2) / 2 and 0, over two texts
-    figures = accuracy_figures([found, accuracy_of(COMPRESSED, plain, plain)])
-    assert figures == {"compressed_ppl_increase_pct": 0.0}
+    assert found.increase_pct.value == pytest.approx(100 * (2 ** (1 / 3) - 1))
+    assert found.increase_pct.low == pytest.approx(0), "of the second text alone"
+    assert found.increase_pct.high == pytest.approx(100 * (2**0.5 - 1)), "of the first text alone"
+    assert found.agreement_pct.value == pytest.approx(100 * 2 / 3)
+    same = [accuracy_of(model, HELD_BACK, COMPRESSED, plain, plain) for model in "mn"]
+    figures = accuracy_figures([found, *same], "m")
+    assert {name: each.value for name, each in figures.items()} == {
+        "compressed_ppl_increase_pct_held_back": 0
+    }
 
 
 def test_chunks_are_those_of_the_first_blocks_in_order() -> None:
@@ -55,12 +61,11 @@ def test_chunks_are_those_of_the_first_blocks_in_order() -> None:
 def test_every_way_to_store_is_measured() -> None:
     texts = [RandomWords(seed).take(120) for seed in range(2)]
     lines: list[str] = []
-    found = {each.name: each for each in measure_accuracy("nano", [*texts, "too short"], 128, lines.append)}
+    kinds = {NEWS: [*texts, "too short"], HELD_BACK: ["too short"]}
+    found = {each.stored: each for each in measure_accuracy("nano", kinds, 128, lines.append)}
     assert list(found) == [AS_IS, *STATIC.values(), COMPRESSED]
-    for same in (AS_IS, "8 bits"):  # 8 bits are those of the arena
-        assert (found[same].increase_pct, found[same].agreement) == (0, 1)
-    assert 1 == found[AS_IS].bytes_share < found["8 bits"].bytes_share < 1.001, "a header for each block"
+    same = found[AS_IS]
+    assert (same.increase_pct.value, same.agreement_pct.value, same.bytes_share) == (0, 100, 1)
     assert found["2 bits"].bytes_share < found["4 bits"].bytes_share < 1, "the first block stays whole"
-    assert found["2 bits"].perplexity != found[AS_IS].perplexity, "what was stored is what is read"
+    assert found["2 bits"].perplexity != same.perplexity, "what was stored is what is read"
     assert len(lines) == len(found)
-    assert measure_accuracy("nano", ["too short"], 128, lines.append) == []

@@ -8,59 +8,96 @@ from pathlib import Path
 import pytest
 
 from agentrt.bench.context.disk import SlowDisk, drop_page_cache, fast_folder, read_speed
-from agentrt.bench.context.main import restart_figures
 from agentrt.bench.context.replay import Switch, switch_seconds
-from agentrt.bench.context.restart import Restart
+from agentrt.bench.context.restart import (
+    COMPUTED,
+    LLAMA_CPP,
+    LLAMA_CPP_8_BITS,
+    RESTORED,
+    FirstToken,
+    Restart,
+    restart_figures,
+)
 from agentrt.bench.context.storage import percent_slower
-from agentrt.bench.context.sweeps import Replayed, active_contexts, switch_figures
+from agentrt.bench.context.sweeps import (
+    Replayed,
+    active_contexts,
+    slow_disk_figures,
+    slow_disk_table,
+    switch_figures,
+)
 from agentrt.runtime.engine.trace import TracedKernel
 from agentrt.runtime.heg.kernel import Role
 
 
 def replayed(side: str, contexts: int, *ms: float, pattern: str = "random") -> Replayed:
-    return Replayed(side, pattern, contexts, tuple(Switch(100, each / 1e3, 1.0, 96) for each in ms))
+    switches = tuple(Switch(place, 100, each / 1e3, 1.0, 96) for place, each in enumerate(ms))
+    return Replayed(side, pattern, contexts, switches)
 
 
-def test_ratios_compare_the_means_over_all_switches() -> None:
+def test_ratios_compare_the_means_over_all_switches_of_both_sides() -> None:
     figures = switch_figures(
         [
             replayed("ours", 4, 1, 3),
             replayed("VLLM-SQ", 4, 8, 8),
             replayed("LMK", 4, 100, 300),  # the only trace of this side
-            replayed("ours", 8, 20, 20),
-            replayed("VLLM-SQ", 8, 40, 40),
-            replayed("ours", 8, 10, pattern="markov"),
+            replayed("ours", 8, 10, *[20] * 19, pattern="markov"),
             replayed("VLLM-SQ", 8, 60, pattern="markov"),
         ]
     )
-    assert figures["switch_latency_ratio_vs_vllm_sq_mean"] == pytest.approx((16 + 80 + 60) / (4 + 40 + 10))
-    assert figures["switch_latency_ratio_vs_lmk_mean"] == pytest.approx(100)
+    against = figures["switch_latency_ratio_vs_vllm_sq_mean"]
+    assert against.value == pytest.approx((16 + 60) / (4 + 10))
+    assert against.samples == 3
+    assert against.has_interval
+    assert figures["switch_latency_ratio_vs_lmk_mean"].value == pytest.approx(100)
     assert "switch_latency_ratio_vs_swapping_mean" not in figures
-    assert figures["switch_p95_ms"] == pytest.approx(20)
-    # VLLM-SQ crosses 25 ms between 4 contexts (8 ms) and 8 (40 ms).
-    assert figures["active_contexts_ratio_at_25ms"] == pytest.approx(8 / (4 + 4 * 17 / 32))
+    assert figures["switch_p95_ms"].value == pytest.approx(20)
+    assert "switch_p95_ms" not in switch_figures([replayed("ours", 4, *[1] * 19)]), "19 switches have no p95"
     assert switch_figures([]) == {}
 
 
 @pytest.mark.parametrize(
     ("means_ms", "active"),
-    [({2: 1.0, 4: 5.0}, 4), ({2: 30.0, 4: 50.0}, 0), ({2: 5.0, 4: 45.0}, 3), ({2: 5.0, 4: 45.0, 8: 1.0}, 3)],
+    [({2: 1, 4: 5}, 4), ({2: 30, 4: 50}, 0), ({2: 5, 4: 45}, 3), ({2: 5, 4: 45, 8: 1}, 3)],
 )
 def test_active_contexts_end_where_the_limit_is_crossed(means_ms: dict[int, float], active: float) -> None:
-    assert active_contexts({contexts: ms / 1e3 for contexts, ms in means_ms.items()}) == pytest.approx(active)
+    assert active_contexts(means_ms.items()) == pytest.approx(active)
 
 
-def test_medians_are_compared() -> None:
-    restarts = [
-        Restart(1000, [1.0, 2.0, 1.0], [40.0, 30.0, 50.0], [2.0, 2.0, 9.0]),
-        Restart(8000, [2.0], [400.0], [3.0]),
-    ]
-    assert restart_figures(restarts) == {
-        "restart_ttft_ratio_vs_recompute_1k": 40.0,
-        "restart_ttft_ratio_vs_recompute_8k": 200.0,
-        "restart_ttft_ratio_vs_llama_cpp_restore": 1.5,
-    }
-    assert percent_slower([1.1, 1.2, 9.0], [1.0, 1.0, 1.0]) == pytest.approx(20.0)
+def test_active_contexts_are_compared_where_ours_crosses_the_limit() -> None:
+    theirs = [replayed("VLLM-SQ", 4, 8, 8), replayed("VLLM-SQ", 8, 40, 40)]  # 25 ms at 4 + 4 * 17 / 32
+    slower = [replayed("ours", 4, 5, 5), replayed("ours", 8, 30, 50), *theirs]
+    figures = slow_disk_figures(slower)
+    assert figures["active_contexts_ratio_vs_vllm_sq_at_25ms"].value == pytest.approx(
+        (4 + 4 * 20 / 35) / (4 + 4 * 17 / 32)
+    )
+    table = slow_disk_table(slower)
+    assert [row[0] for row in table.rows] == ["ours", "VLLM-SQ"]
+    faster = [replayed("ours", 4, 5, 5), replayed("ours", 8, 20, 20), *theirs]
+    assert slow_disk_figures(faster) == {}, "how many more is not known"
+    assert slow_disk_table(faster).rows[0][-1] == "over 8"
+
+
+def test_restarts_are_compared_within_a_repetition() -> None:
+    def times(*seconds: float) -> list[FirstToken]:
+        return [FirstToken(each, each + 3) for each in seconds]
+
+    short = Restart(1000, {RESTORED: times(1, 2, 1), COMPUTED: times(40, 30, 50), LLAMA_CPP: times(2, 2, 9)})
+    long = Restart(8000, {RESTORED: times(2), COMPUTED: times(400), LLAMA_CPP_8_BITS: times(3)})
+    found = restart_figures([short, long])
+    assert {name: each.value for name, each in found.items()} == pytest.approx(
+        {
+            "restart_ttft_ratio_vs_recompute_1k": 40.0,
+            "restart_ttft_ratio_vs_recompute_8k": 200.0,
+            "restart_ttft_ratio_vs_llama_cpp_restore": 1.5,
+            "restart_ttft_ratio_vs_recompute_1k_from_process_start": 43 / 4,
+            "restart_ttft_ratio_vs_recompute_8k_from_process_start": 403 / 5,
+            "restart_ttft_ratio_vs_llama_cpp_restore_from_process_start": 6 / 5,
+        }
+    )
+    slower = percent_slower([1.1, 1.2, 9.0], [1.0, 1.0, 3.0])
+    assert slower.value == pytest.approx(20.0)
+    assert slower.has_interval
 
 
 def kernel(batch: int, started: float, ended: float, tokens: int) -> TracedKernel:

@@ -18,7 +18,7 @@ from tests.fixed_costs import make_with_fixed_costs
 
 pytestmark = [pytest.mark.bench, pytest.mark.real_model]
 
-SMALL = Size(TraceSize((3,), 3, 160, 2.5, False), (200,), 1, 1, 2, 128, 96, {"simple": 1})
+SMALL = Size(TraceSize((3,), 3, 160, 2.5, slow_disk=(3,)), (200,), 2, 2, 2, 128, 96)
 
 
 @pytest.fixture
@@ -40,16 +40,23 @@ def test_every_figure_of_a_small_run(tmp_path: Path, monkeypatch: pytest.MonkeyP
     figures = report.figures
     assert figures.keys() >= {
         "switch_latency_ratio_vs_vllm_sq_mean", "switch_latency_ratio_vs_vllm_s_mean",
-        "switch_latency_ratio_vs_swapping_mean", "switch_latency_ratio_vs_lmk_mean", "switch_p95_ms",
-        "active_contexts_ratio_at_25ms", "inference_slowdown_pct",
+        "switch_latency_ratio_vs_swapping_mean", "switch_latency_ratio_vs_lmk_mean",
+        "restart_ttft_ratio_vs_recompute_0k_from_process_start", "inference_slowdown_pct",
+        "compressed_ppl_increase_pct", "compressed_ppl_increase_pct_held_back",
     }  # fmt: skip
+    assert [name for name, each in figures.items() if not each.has_interval] == []
     tables = {table.title: table for table in report.tables}
     latency = tables["switching latency in ms (LLMS, Fig. 9)"]
     assert {row[:3] for row in latency.rows} >= {("random", 3, "ours"), ("random", 3, "LMK")}
-    (restart,) = tables["time to the first token after a restart, in s"].rows
-    assert restart[4] >= 96, "tokens that were restored"
-    assert [row[0] for row in tables["accuracy by stored bits (LLMS, Fig. 12)"].rows] == [
-        "as in the arena", "8 bits", "4 bits", "2 bits", "by density, half the bytes",
+    assert [row[0] for row in tables["switching latency in ms on a slow disk (LLMS, Fig. 10)"].rows] == [
+        "ours", "VLLM-SQ", "ours, compressed in memory"
+    ]  # fmt: skip
+    restart, from_process = tables["time to the first token after a restart, in s"].rows
+    assert (restart[1], from_process[1]) == ("request", "process")
+    assert restart[6] >= 96, "tokens that were restored"
+    accuracy = tables["accuracy by stored bits (LLMS, Fig. 12)"]
+    assert [row[2] for row in accuracy.rows] == 2 * [
+        "as in the arena", "4 bits", "2 bits", "by density, half the bytes",
     ]  # fmt: skip
     assert "ours, random, 3 contexts" in lines
     drawn = draw(report, tmp_path)
@@ -61,9 +68,16 @@ def test_one_part_is_measured_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(context, "SIZES", {True: SMALL})
     report = run(quick=True, workloads=None, progress=lambda line: None, parts=[ContextPart.RESTARTS])
     assert [table.title for table in report.tables] == ["time to the first token after a restart, in s"]
-    assert set(report.figures) == {"restart_ttft_ratio_vs_recompute_0k"}
+    assert set(report.figures) == {
+        "restart_ttft_ratio_vs_recompute_0k", "restart_ttft_ratio_vs_recompute_0k_from_process_start"
+    }  # fmt: skip
 
 
 def test_a_wrong_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelNotFoundError):
-        run(quick=True, workloads=None, progress=lambda line: None, model=str(tmp_path / "none.gguf"))
+        run(
+            quick=True,
+            workloads=None,
+            progress=lambda line: None,
+            models=["nano", str(tmp_path / "none.gguf")],
+        )

@@ -12,7 +12,6 @@ from agentrt.bench.context import replay as module
 from agentrt.bench.context.replay import Setting, Switch, replay
 from agentrt.bench.context.swappers import (
     BASELINES,
-    COMPRESSED,
     IN_MEMORY,
     LMK,
     OURS,
@@ -45,7 +44,7 @@ def run(
 
 
 @pytest.mark.parametrize(
-    "policy", [OURS, COMPRESSED, IN_MEMORY, VLLM_SQ, VLLM_S, SWAPPING], ids=lambda policy: policy.name
+    "policy", [OURS, IN_MEMORY, VLLM_SQ, VLLM_S, SWAPPING], ids=lambda policy: policy.name
 )
 def test_what_is_stored_is_found(policy: SwapPolicy, tmp_path: Path) -> None:
     switches = run(policy, tmp_path)

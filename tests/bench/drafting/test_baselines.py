@@ -8,21 +8,10 @@ from collections import abc
 import pytest
 
 from agentrt.bench.drafting.baselines import (
-    PromptLookup,
     SuffixAutomaton,
     SuffixAutomatonDecoding,
     SuffixDecoding,
 )
-
-
-def test_prompt_lookup_takes_the_first_place_of_the_longest_n_gram() -> None:
-    lookup = PromptLookup([1, 2, 3, 4, 5, 9, 2, 3, 6, 1, 2, 3])
-    assert list(lookup.predict()) == [4, 5, 9, 2, 3, 6, 1, 2, 3]  # behind the first 1 2 3, not behind 9 2 3
-    lookup.append(7)
-    assert list(lookup.predict()) == []
-    lookup.append(9)
-    assert list(lookup.predict())[:3] == [2, 3, 6]
-    assert len(PromptLookup([1, *range(2, 30), 1]).predict()) == 10
 
 
 def longest_repeated_suffix(tokens: abc.Sequence[int]) -> tuple[int, int]:
@@ -98,6 +87,6 @@ def test_suffix_decoding_takes_the_most_frequent_continuation_as_long_as_its_mat
 
 @pytest.mark.parametrize("prompt", [[1], [1] * 400])
 def test_short_and_repetitive_prompts(prompt: list[int]) -> None:
-    for baseline in (PromptLookup, SuffixAutomatonDecoding(), SuffixDecoding()):
+    for baseline in (SuffixAutomatonDecoding(), SuffixDecoding()):
         predicted = list(baseline(prompt).predict())
         assert predicted == [1] * len(predicted)

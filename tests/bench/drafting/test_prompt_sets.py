@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentrt.bench.drafting.prompt_sets import load_sets
+from agentrt.bench.drafting.prompt_sets import Source, load_sets
 from agentrt.errors import WorkloadFormatError
 from tests.bench.workload_folder import WORKLOADS, has_workloads
 
@@ -18,7 +18,7 @@ def test_sets_that_are_not_there_are_named() -> None:
     assert [each.name for each in sets] == ["reply", "edit"]
     assert all(len(each.prompts) == 2 and each.context_heavy for each in sets)
     assert [line.split(" ")[0] for line in said] == [
-        "summary", "rag", "mtrag", "ui", "math", "chat", "translation", "calls"
+        "summary", "rag", "mtrag", "ui", "mtrag-un", "ui", "math", "chat", "translation", "qa", "calls"
     ]  # fmt: skip
 
 
@@ -44,8 +44,8 @@ def test_steps_of_a_task_follow_each_other(tmp_path: Path) -> None:
     button = "<button id=2 text='More'></button>"
     step = {"tool": "tap", "arguments": {"id": 2, "element": button}, "state": button}
     task = {"task": "Show more", "steps": [step, step, {"tool": "finish", "arguments": {}, "state": "done"}]}
-    (tmp_path / "autodroid_tasks.jsonl").write_text(json.dumps(task), encoding="utf-8")
-    (ui,) = (each for each in load_sets(tmp_path, 3, 1, print) if each.name == "ui")
+    (tmp_path / "autodroid_tasks.jsonl").write_text(f"{json.dumps(task)}\n" * 2, encoding="utf-8")
+    (ui,) = (each for each in load_sets(tmp_path, 3, 1, print) if each.source is Source.PUBLIC)
     first, second, third = (prompt.messages[0]["content"] for prompt in ui.prompts)
     assert "Done: nothing yet" in first
     assert f"Done: tap {button}\nScreen" in second
@@ -65,6 +65,8 @@ def test_the_public_workloads_have_all_sets() -> None:
     assert said == []
     assert {each.name: len(each.prompts) for each in sets} == {
         "summary": 4, "rag": 4, "mtrag": 4, "ui": 4, "reply": 4, "edit": 4,
-        "math": 2, "chat": 2, "translation": 2, "calls": 2,
+        "mtrag-un": 4, "ui of other apps": 4, "math": 2, "chat": 2, "translation": 2, "qa": 2, "calls": 2,
     }  # fmt: skip
+    prompts = [prompt for each in sets for prompt in each.prompts]
+    assert all(prompts.count(each) == 1 for each in prompts), "nothing that is held back is in another set"
     assert [each.name for each in sets if each.calls] == ["calls"]

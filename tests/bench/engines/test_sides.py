@@ -21,8 +21,7 @@ from agentrt.bench.engines.llama_cpp import (
     llama_cpp_builds,
 )
 from agentrt.bench.engines.local import AgentRT
-from agentrt.bench.engines.openvino_genai import OpenVINOGenAI, device_properties
-from agentrt.bench.engines.openvino_server import _groups_of_agentrt
+from agentrt.bench.engines.openvino_genai import OpenVINOGenAI, device_properties, groups_of_agentrt
 from agentrt.bench.engines.side import EngineProcess, Request
 from agentrt.errors import BenchProcessError, ConfigurationError, ModelNotFoundError
 from agentrt.runtime.nano import MODEL_DIRECTORY
@@ -151,7 +150,7 @@ def test_a_build_needs_its_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_openvino_genai_computes_in_the_groups_of_agentrt(tmp_path: Path) -> None:
     write_random_gguf(tmp_path / "tiny.gguf", ModelShape("qwen2", 1, 512, 512, 4, 2, 512))
-    assert _groups_of_agentrt(str(tmp_path / "tiny.gguf")) == {"DYNAMIC_QUANTIZATION_GROUP_SIZE": 128}
+    assert groups_of_agentrt(str(tmp_path / "tiny.gguf")) == {"DYNAMIC_QUANTIZATION_GROUP_SIZE": 128}
 
 
 def test_settings_are_the_same_for_both_sides() -> None:

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
+import json
+import statistics
 from pathlib import Path
 
 import pytest
 
+from agentrt.bench.common.estimates import Estimate
 from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
 from agentrt.bench.common.report import Seeds
 from agentrt.bench.scheduler import main as _scheduler_main
-from agentrt.bench.scheduler.figures import (
-    Point,
-    Sweep,
-    figure7,
-    figures_of,
-    find_knee,
-    latency_ratios,
-    sustained_ratio,
-)
-from agentrt.bench.scheduler.load import Lengths, recorded_lengths
+from agentrt.bench.scheduler.figures import Found, Point, Sweep, figures_of, latency_ratio, rates_table
+from agentrt.bench.scheduler.load import DEVELOPMENT, HELD_BACK, Lengths, recorded_lengths
 from agentrt.bench.scheduler.simulated import (
     CPU,
     GPU_ALONE,
     OURS,
+    RATES,
     SAME_XPUS,
     SYSTEMS,
+    HighestRates,
     Load,
     SimulatedRun,
+    find_highest_rates,
+    last_place,
     measure_waits,
     overlap_fraction,
     run_load,
@@ -37,66 +36,103 @@ from tests.bench.workload_folder import WORKLOADS, has_workloads
 
 pytestmark = pytest.mark.bench
 
-LENGTHS = Lengths(((40, 6),), {"short": ((60, 4), (90, 4))})
+LENGTHS = Lengths(((40, 6),), {"short": ((300, 30), (520, 40))})
+SWEEP = Sweep(range(1), 4, (0.2, 0.4), (10.0,), 3, 3)
 
 
 @pytest.mark.skipif(not has_workloads(), reason="the public workload sets are not here")
 def test_lengths_of_the_public_sets() -> None:
-    lengths = recorded_lengths(WORKLOADS)
-    assert len(lengths.proactive) == 3
-    assert all(
-        prompt >= 8 and answer >= 1 for prompt, answer in (*lengths.reactive, *lengths.any_proactive())
+    found = recorded_lengths(WORKLOADS)
+    assert [*found] == [DEVELOPMENT, HELD_BACK]
+    for lengths in found.values():
+        pairs = (*lengths.reactive, *lengths.any_proactive())
+        assert len(lengths.proactive) == 3
+        assert all(prompt >= 8 and answer >= 1 for prompt, answer in pairs)
+
+
+def test_records_of_a_group_are_held_back_together(tmp_path: Path) -> None:
+    assert [*recorded_lengths(None)] == [*recorded_lengths(tmp_path)] == [DEVELOPMENT]
+    event = {"event": "x"}
+    groups = {str(number): number for number in range(20)}  # the number of its events tells the group
+    records = [
+        {"id": f"{g}-{n}", "group": g, "events": [event] * (100 * groups[g])}
+        for g in groups
+        for n in ("first", "second")
+    ]
+    calls = [{"id": str(n), "tools": [], "messages": []} for n in range(20)]
+    for name, lines in {"proactive_reward": records, "bfcl_single": calls}.items():
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    tuned, held_back = (set(each.any_proactive()) for each in recorded_lengths(tmp_path).values())
+    assert tuned
+    assert held_back
+    assert not tuned & held_back
+
+
+@pytest.mark.parametrize("last", [-1, 0, 3, 41, 98, 99])
+@pytest.mark.parametrize("near", [0, 41, 99])
+def test_the_last_place_is_found_from_anywhere(last: int, near: int) -> None:
+    tried: list[int] = []
+
+    def holds(place: int) -> bool:
+        tried.append(place)
+        return place <= last
+
+    assert last_place(holds, 100, near) == last
+    assert len(tried) == len(set(tried)) <= 14
+
+
+def test_the_highest_rate_is_the_last_at_which_requests_do_not_wait_long() -> None:
+    lengths, requests, seed = ((300, 4), (90, 4)), 6, 3
+    found = find_highest_rates(lengths, requests, seed)
+    assert found.rates.keys() >= {OURS, SAME_XPUS, GPU_ALONE}
+    assert found.overlap is not None
+
+    def latency_ms(system: str, rate: float) -> float:
+        latencies = run_load(system, Load(lengths, rate, requests / rate), seed).proactive_ms
+        return statistics.fmean(latencies[len(latencies) // 2 :])
+
+    for system, rate in found.rates.items():
+        above = RATES[RATES.index(rate) + 1]
+        assert latency_ms(system, rate) <= found.limit_ms < latency_ms(system, above)
+
+
+def test_rate_ratios_are_within_a_seed_and_tell_the_sets_apart() -> None:
+    def rates(ours: float, theirs: float) -> HighestRates:
+        return HighestRates(4.0, {OURS: ours, SAME_XPUS: theirs}, 0.5)
+
+    seeds = (rates(2.0, 1.0), rates(8.0, 4.0))  # what differs between the seeds is no interval of the ratio
+    found = [
+        Found(DEVELOPMENT, "mail", seeds),
+        Found(DEVELOPMENT, "news", (rates(8.0, 1.0),) * 2),
+        Found(HELD_BACK, "mail", (rates(1.0, 1.0), rates(1.0, 2.0))),
+    ]
+    figures = figures_of(found, [], SWEEP)
+    assert figures["sim_proactive_rate_ratio_same_machine"] == Estimate(
+        value=4.0, low=4.0, high=4.0, samples=2
     )
+    held_back = figures["sim_proactive_rate_ratio_same_machine_held_back"]
+    assert (held_back.low, held_back.high) == (0.5, 1.0)
+    assert figures["sim_overlap_fraction"].value == 0.5
+    assert "sim_proactive_rate_ratio_gpu_alone" not in figures, "what cannot be measured is left out"
+    rows = {(row[0], row[1], row[2]): row[3:5] for row in rates_table("Fig. 6", found).rows}
+    assert rows[DEVELOPMENT, "mail", CPU] == (None, None)
+    assert rows[HELD_BACK, "mail", SAME_XPUS][1] == Estimate(value=0.75, low=0.5, high=1.0, samples=2)
 
 
-def point(
-    system: str,
-    rate: float,
-    *,
-    reactive: tuple[float, ...] = (),
-    proactive: tuple[float, ...] = (),
-    interval: float | None = None,
-    busiest: float = 0.5,
-    overlap: float | None = None,
-) -> Point:
-    run = SimulatedRun(reactive, proactive, overlap, busiest)
-    return Point(system, "work", rate, interval, (run,))
+def test_latency_ratios_are_of_the_same_seeds() -> None:
+    def point(system: str, interval: float, *by_seed: tuple[float, ...]) -> Point:
+        return Point(DEVELOPMENT, system, 0.1, interval, tuple(SimulatedRun(ms, (), None) for ms in by_seed))
 
-
-def test_sustained_rates_and_latency_ratios() -> None:
     points = [
-        point(system, rate, proactive=(float(ms),))
-        for system, latencies in ((OURS, (1, 2, 3, 50)), (CPU, (4, 7, 9, 10)))
-        for rate, ms in zip((1.0, 2.0, 4.0, 8.0), latencies, strict=True)
+        *(point(OURS, 10.0, (1.0, 1.0, 7.0), (100.0,)), point(SAME_XPUS, 10.0, (2.0, 2.0, 70.0), (200.0,))),
+        *(point(OURS, 30.0, (1.0, 500.0, 500.0), (1.0,)), point(SAME_XPUS, 30.0, (8.0,), (8.0,))),
     ]
-    # The baseline is at 8 ms at most up to a rate of 2, we are up to 4.
-    assert sustained_ratio(points, CPU, "work") == 2.0
-    assert sustained_ratio(points, CPU, "other work") == 0.0
-    user = [
-        point(OURS, 1.0, reactive=(2.0, 2.0, 5.0), interval=5.0),
-        point(CPU, 1.0, reactive=(9.0, 9.0, 90.0), interval=5.0),
-    ]
-    assert list(latency_ratios(user, CPU)) == [(4.5, 12.0)]
-    assert list(latency_ratios(user, SAME_XPUS)) == []
-
-
-def test_the_knee_is_the_highest_rate_at_which_nothing_is_saturated() -> None:
-    def loads(latencies: tuple[float, ...], busy: tuple[float, ...]) -> list[Point]:
-        return [
-            point(OURS, rate, reactive=(ms,), interval=5.0, busiest=share, overlap=rate / 10)
-            for rate, ms, share in zip((1.0, 2.0, 4.0, 8.0), latencies, busy, strict=True)
-        ]
-
-    def knee(points: list[Point]) -> list[float]:
-        return [each.rate for each in find_knee(points)]
-
-    assert knee(loads((2.0, 2.1, 2.2, 2.3), (0.2, 0.5, 0.9, 0.99))) == [4.0], "no XPU has time left"
-    assert knee(loads((2.0, 2.1, 2.6, 2.2), (0.2, 0.5, 0.9, 0.9))) == [2.0], "questions take longer"
-    assert knee(loads((2.0, 2.1, 2.2, 2.3), (0.99, 0.99, 0.99, 0.99))) == []
-    found = figures_of(LENGTHS, [], loads((2.0, 2.1, 2.2, 2.3), (0.2, 0.5, 0.9, 0.99)))
-    assert (found["sim_knee_requests_per_s"], found["sim_overlap_fraction"]) == (4.0, 0.4)
-    saturated = figures_of(LENGTHS, [], loads((2.0, 2.1, 2.2, 2.3), (0.99,) * 4))
-    assert "sim_overlap_fraction" not in saturated, "what cannot be measured is left out"
+    ratio = latency_ratio(points, SAME_XPUS, "reactive_ms", statistics.median)
+    assert ratio is not None
+    assert (ratio.value, ratio.low) == pytest.approx((72**0.5, 4.0)), (
+        "9 times 8; of either seed alone 2 times 8"
+    )
+    assert latency_ratio(points, SAME_XPUS, "proactive_ms", statistics.median) is None
 
 
 def test_overlap_counts_only_decodes() -> None:
@@ -133,15 +169,13 @@ def test_prefill_overlaps_decoding_on_the_papers_machine() -> None:
 
 
 def test_the_simulated_user_is_served_sooner_than_in_order_of_arrival() -> None:
-    points = figure7(LENGTHS, Sweep((4.0,), (0.5,), range(7, 9), 30, 10), lambda line: None)
-    assert {len(each.runs) for each in points} == {2}
-    assert [medians for medians, _ in latency_ratios(points, SAME_XPUS) if medians > 1]
+    load = Load(((400, 20),), 4.0, 8.0, ((60, 4),), 0.5)
+    ours, theirs = (run_load(system, load, 7).reactive_ms for system in (OURS, SAME_XPUS))
+    assert 2 * statistics.median(ours) < statistics.median(theirs)
 
 
 def test_questions_wait_for_one_kernel_at_most() -> None:
-    waits = list(measure_waits((64, 240), 6))
-    assert [each.prompt_tokens for each in waits] == [64, 240]
-    for each in waits:
+    for each in (measure_waits(64, 6), measure_waits(240, 6)):
         assert 0 < each.longest_kernel_s <= 0.1
         assert 0 <= max(each.seconds) <= 0.035
 
@@ -162,10 +196,14 @@ def test_a_gguf_file_is_measured_beside_llama_cpp(tmp_path: Path, monkeypatch: p
 
 
 def test_simulated_machines_on_next_to_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    sweep = Sweep((0.2, 0.4), (10.0,), range(1), 3, 3)
-    monkeypatch.setattr(_scheduler_main, "SIMULATED", {True: _scheduler_main.SimulatedSize(sweep, (64,), 2)})
-    monkeypatch.setattr(_scheduler_main, "recorded_lengths", lambda folder: LENGTHS)
+    monkeypatch.setattr(_scheduler_main, "SIMULATED", {True: _scheduler_main.SimulatedSize(SWEEP, (64,), 2)})
+    monkeypatch.setattr(
+        _scheduler_main, "recorded_lengths", lambda folder: {DEVELOPMENT: LENGTHS, HELD_BACK: LENGTHS}
+    )
     report = _scheduler_main.run(quick=True, workloads=None, progress=lambda line: None, seeds=Seeds(2, 5))
-    wanted = {"sim_reactive_latency_ratio", "sim_proactive_kernel_max_ms", "sim_reactive_wait_max_ms"}
-    assert wanted <= report.figures.keys()
-    assert [len(table.rows) for table in report.tables] == [8, 8]
+    assert {f"sim_overlap_fraction{sets}" for sets in ("", "_held_back")} <= report.figures.keys()
+    assert all(each.has_interval for each in report.figures.values())
+    assert report.figures["sim_proactive_kernel_max_ms"].is_exact
+    schemes, rates, points, ratios = report.tables
+    assert [len(each.rows) for each in (schemes, rates, points, ratios)] == [4, 8, 16, 12]
+    assert 0 < schemes.rows[-1][1].value < schemes.rows[-1][2].value

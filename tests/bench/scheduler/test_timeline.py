@@ -6,22 +6,24 @@ from typing import Any
 
 import pytest
 
+from agentrt.bench.common.estimates import Estimate
 from agentrt.bench.common.machine import describe_machine
 from agentrt.bench.common.report import BenchReport, Table
 from agentrt.bench.scheduler import timeline
-from agentrt.bench.scheduler.figures import POINT_COLUMNS
+from agentrt.bench.scheduler.figures import POINT_COLUMNS, RATE_COLUMNS
 from agentrt.errors import InvalidRequestError
 
-COLUMNS = ("load", *POINT_COLUMNS)
+
+def near(value: float) -> Estimate:
+    return Estimate(value=value, low=0.9 * value, high=1.1 * value, samples=3)
 
 
-def row(system: str, rate: float, reactive: float | None, proactive: float) -> tuple[Any, ...]:
-    """A row of one point whose seeds differ by a tenth each way."""
-    spreads = [(ms, ms, 0.9 * ms, 1.1 * ms) if ms else (None,) * 4 for ms in (reactive, proactive)]
-    return ("news", system, rate, 30, *spreads[0], *spreads[1], 0.6, 0.8)
-
-
-ROWS = (row("ours", 0.5, 2.0, 3.0), row("ours", 1.0, 2.5, 4.0), row("theirs", 0.5, None, 9.0))
+RATES = (("kept", "news", "ours", near(0.5)), ("kept", "news", "theirs", None))
+LATENCIES = (
+    ("every 10 s", "ours", 0.5, 30, near(2.0), near(2.5)),
+    ("every 10 s", "ours", 1.0, 30, near(2.5), near(3.5)),
+    ("every 10 s", "theirs", 0.5, 0, None, None),
+)
 
 
 def event(track: int, name: str, start: float) -> dict[str, Any]:
@@ -70,13 +72,16 @@ def report(*tables: Table) -> BenchReport:
 
 
 def test_a_report_becomes_figures_6_and_7(tmp_path: Path) -> None:
-    tables = [Table(title=f"Fig. {number} of it", columns=COLUMNS, rows=ROWS) for number in (6, 7)]
+    tables = [
+        Table(title="Fig. 6 of it", columns=RATE_COLUMNS[:4], rows=RATES),
+        Table(title="Fig. 7 of it", columns=POINT_COLUMNS[:6], rows=LATENCIES),
+    ]
     source = tmp_path / "report.json"
     report(*tables).write(source)
     timeline.main([str(source), str(tmp_path)])
-    for number in (6, 7):
+    for number, panel in ((6, "news"), (7, "every 10 s")):
         drawn = (tmp_path / f"agent-xpu-figure-{number}.svg").read_text()
-        assert "news" in drawn
+        assert panel in drawn
         assert "ours" in drawn
     with pytest.raises(InvalidRequestError, match="agentrt bench scheduler"):
         timeline.draw_figures(report(), tmp_path)

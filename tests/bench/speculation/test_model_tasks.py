@@ -42,6 +42,14 @@ def test_a_bfcl_task_has_its_own_tools(tmp_path: Path) -> None:
     assert json.loads(asyncio.run(look.ainvoke(call)).content) == {"done": "look", "q": "a"}
 
 
+def test_every_second_request_has_the_ten_tools_and_seeds_draw_others(tmp_path: Path) -> None:
+    tasks = model_tasks(folder(tmp_path, "look", "find"), 2)
+    assert [task.source for task in tasks] == ["BFCL", "ten tools"]
+    first, second = ([task.request for task in model_tasks(None, 8, seed=seed)] for seed in (0, 1))
+    assert first != second
+    assert len(set(first)) == 8
+
+
 def test_of_the_ten_tools_those_that_write_are_not_speculable() -> None:
     tools = model_tasks(None, 1)[0].tools(latency := ToolLatency())
     assert {tool.name for tool in tools if speculable_tool(tool) is None} == {"create_note", "add_event"}

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from agentrt.bench.common.estimates import exact
 from agentrt.bench.common.figures import draw
 from agentrt.bench.common.machine import describe_machine
-from agentrt.bench.common.report import BenchReport
+from agentrt.bench.common.report import BenchReport, Table
 from agentrt.bench.speculation import controlled, turn_overhead
 from agentrt.bench.speculation.agent_tasks import Task, agent_tasks
 from agentrt.bench.speculation.like_for_like import PEERS, SPREAD, compare
@@ -69,14 +70,15 @@ def simulated(seeds: Sequence[int] = (0,)) -> controlled.Controlled:
 def test_in_virtual_time_all_of_the_optimum_is_attained() -> None:
     bench = simulated()
     run_in_virtual_time(bench.measure)
-    figures = bench.figures
+    run_in_virtual_time(bench.sweep)
+    figures = {name: each.value for name, each in bench.figures.items()}
     assert figures["model_attainment"] == pytest.approx(1.0)
     assert figures["alpha0_slowdown_pct"] == pytest.approx(0.0, abs=1e-9)
     assert figures["turn_ahead_speedup"] > 3.5
     assert figures["throughput_m32_ratio"] > 1.2
     assert bench.equal == bench.pairs
     samples = next(table for table in bench.tables if table.title.startswith("samples"))
-    rates = [row[2] for row in samples.rows if row[0] == samples.rows[0][0]]
+    rates = [row[2].value for row in samples.rows if row[0] == samples.rows[0][0]]
     assert rates == sorted(rates)  # more samples, more claims
     assert rates[0] < rates[-1]
     assert all("simulated" in str(row[0]) for row in samples.rows)
@@ -93,7 +95,7 @@ def test_drafts_that_come_late_show_in_the_attainment(monkeypatch: pytest.Monkey
     monkeypatch.setattr(SimulatedPredictor, "drafts", late)
     bench = simulated()
     run_in_virtual_time(bench._attainment)
-    assert bench.figures["model_attainment"] < 0.7
+    assert bench.figures["model_attainment"].value < 0.7
 
 
 def test_a_seed_draws_anew_and_the_same_seed_the_same() -> None:
@@ -103,8 +105,7 @@ def test_a_seed_draws_anew_and_the_same_seed_the_same() -> None:
         return bench.tables[0].rows
 
     assert measured([0]) == measured([0]) != measured([1])
-    for row in measured([0, 1, 2]):
-        assert row[3] <= row[2] <= row[4]  # type: ignore[index]
+    assert all(row[2].samples == 3 for row in measured([0, 1, 2]))  # type: ignore[index]
 
 
 def test_throughput_is_the_mean_over_the_agents() -> None:
@@ -157,7 +158,8 @@ def test_on_the_same_information_the_peers_are_no_faster(
 def test_the_overhead_of_turns_is_that_of_turns_that_claimed() -> None:
     figures = turn_overhead.overhead_figures(20)
     assert figures.keys() == {"sdk_overhead_claimed_turn_ms_p50", "sdk_overhead_turns_claimed"}
-    assert figures["sdk_overhead_turns_claimed"] == 1
+    assert figures["sdk_overhead_turns_claimed"].value == 1
+    assert figures["sdk_overhead_claimed_turn_ms_p50"].has_interval
 
 
 @pytest.mark.bench
@@ -169,10 +171,20 @@ def test_the_figures_are_drawn_from_the_report(tmp_path: Path) -> None:
         await bench._samples()
 
     run_in_virtual_time(some)
+    patterns = Table(
+        title="time saved by tool latency, drafts from patterns (Figure 6)",
+        columns=("drafts", "tool s", "saved %"),
+        rows=(("patterns, held back", 1.5, exact(12.0)),),
+    )
     report = BenchReport(
-        bench="speculation", machine=describe_machine(), figures={}, tables=tuple(bench.tables), method=""
+        bench="speculation",
+        machine=describe_machine(),
+        figures={},
+        tables=(*bench.tables, patterns),
+        method="",
     )
     files = draw(report, tmp_path)
+    assert [b"patterns, held back" in file.read_bytes() for file in files] == [False, True, False]
     drawn = [file.read_bytes() for file in files]
     assert all(b"SpecTools, Fig. " in each for each in drawn)
     draw(report, tmp_path)

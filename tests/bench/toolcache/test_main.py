@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from agentrt.bench.common.estimates import Estimate, exact
 from agentrt.bench.common.figures import draw
 from agentrt.bench.common.report import Seeds
 from agentrt.bench.toolcache import main as toolcache
 from agentrt.bench.toolcache import tasks
 from agentrt.bench.toolcache.agents import Done
-from agentrt.bench.toolcache.figures import Case, Repetition, attainments, predictions
-from agentrt.bench.toolcache.sides import CLIENT_SIDE, ENGINE_SIDE, ENGINE_SIDES, O3_ONLY, PREFIX_CACHED
+from agentrt.bench.toolcache.figures import Case, Compared, attainments, task_figures, verdicts_table
+from agentrt.bench.toolcache.sides import (
+    CLIENT_SIDE,
+    ENGINE_SIDE,
+    ENGINE_SIDES,
+    O2_ONLY,
+    O3_ONLY,
+    PREFIX_CACHED,
+    UNUSED,
+    VANILLA,
+)
 from agentrt.bench.toolcache.tasks import Task
 from agentrt.calls import ToolCall
 
@@ -47,10 +58,37 @@ ENGINE = done(DECODE_S, 0.0, 0.0, in_engine=True)
 
 
 def attained(engine: Done, tool_s: float = TOOL_S, reasoning: int = REASONING) -> dict[str, float]:
+    return {name: each.value for name, each in attainments([compared(engine, tool_s, reasoning)]).items()}
+
+
+def compared(engine: Done, tool_s: float = TOOL_S, reasoning: int = REASONING) -> Compared:
     task = Task("go", ToolCall("cd", {}), "there", tool_s, [], reasoning)
-    sides = {PREFIX_CACHED: CACHED, CLIENT_SIDE: CLIENT, ENGINE_SIDE: engine}
-    measured = Repetition([task], {Case(side): [one] for side, one in sides.items()})
-    return attainments(measured, predictions(measured, ROUND_TRIP_S))
+    sides = {VANILLA: CACHED, PREFIX_CACHED: CACHED, CLIENT_SIDE: CLIENT, UNUSED: CLIENT, O2_ONLY: CLIENT}
+    of_cases = {Case(side): done for side, done in {**sides, O3_ONLY: CLIENT, ENGINE_SIDE: engine}.items()}
+    return Compared(task, {**of_cases, Case(ENGINE_SIDE, 0.0): CACHED}, ROUND_TRIP_S)
+
+
+def test_a_saving_is_shown_only_where_its_interval_leaves_0() -> None:
+    def verdict(*engine: Done) -> dict[object, object]:
+        table = verdicts_table(task_figures([compared(each) for each in engine]))
+        return {row[0]: row[-1] for row in table.rows}
+
+    name = "extra_time_saved_pct_over_client_side"
+    slow = done(CALL_S, 0.0, 3 * ROUND_TRIP_S)
+    assert verdict(*[ENGINE] * 8)[name] == "saves"
+    assert verdict(*[slow] * 8)[name] == "costs"
+    assert verdict(*[ENGINE, slow] * 4)[name] == "not shown"
+    assert verdict(ENGINE)[name] == "not shown", "one task has no interval"
+
+
+def test_time_saved_is_compared_within_a_task() -> None:
+    figures = task_figures([compared(ENGINE)] * 4)
+    saved_s = CLIENT.elapsed_s - ENGINE.elapsed_s
+    assert figures["extra_time_saved_pct_over_client_side"].value == pytest.approx(
+        100 * saved_s / CACHED.elapsed_s
+    )
+    assert figures["extra_ms_saved_over_client_side"].value == pytest.approx(1000 * saved_s)
+    assert figures["engine_alpha0_slowdown_pct"] == exact(0).model_copy(update={"samples": 4})
 
 
 def test_an_engine_that_does_what_eq_6_says_attains_all_of_it() -> None:
@@ -87,12 +125,12 @@ def test_tools_that_outlast_the_reasoning_are_left_out(tool_s: float, reasoning:
 @pytest.mark.usefixtures("prediction_is_free")
 def test_the_bench_on_next_to_no_work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     write_bfcl(tmp_path, 2)
-    measured: list[Repetition] = []
-    of_repetition = toolcache.task_figures
+    measured: list[Compared] = []
+    of_tasks = toolcache.task_figures
 
-    def noted(repetition: Repetition, round_trip_s: float) -> dict[str, float]:
-        measured.append(repetition)
-        return dict(of_repetition(repetition, round_trip_s))
+    def noted(short: Sequence[Compared]) -> dict[str, Estimate]:
+        measured.extend(short)
+        return of_tasks(short)
 
     monkeypatch.setattr(toolcache, "task_figures", noted)
     size = toolcache.Size(1, {"short": 2, "long": 1}, requests=2, throughput_tasks=2)
@@ -102,13 +140,15 @@ def test_the_bench_on_next_to_no_work(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setattr(tasks, "DRAFT_S", 0.0)
     told: list[str] = []
     report = toolcache.run(quick=True, workloads=tmp_path, progress=told.append, seeds=Seeds(2, 3))
-    assert [line.split(",")[0] for line in told] == ["repetition with seed 3", "repetition with seed 4"]
+    assert [line.split(",")[0] for line in told] == ["tasks of seed 3", "tasks of seed 4", "what HTTP adds"]
     figures = report.figures
-    assert figures["tokens_identical"] == 1
+    assert figures["tokens_identical"].value == 1
+    assert all(each.has_interval for each in figures.values())
     assert {
         "eq6_attainment",
         "eq6_attainment_over_client_side",
         "extra_time_saved_pct_over_client_side",
+        "extra_ms_saved_over_client_side",
         "engine_alpha0_slowdown_pct",
         "reasoning_slowdown_pct",
         "o2_call_ms_saved",
@@ -117,14 +157,15 @@ def test_the_bench_on_next_to_no_work(monkeypatch: pytest.MonkeyPatch, tmp_path:
         "server_overhead_ms_p50",
         "stream_ttft_overhead_ms_p50",
     } <= set(figures)
-    sides, spread = report.tables
+    sides, verdicts = report.tables
     assert [row[:2] for row in sides.rows[:4]] == [
         ("short", side) for side in ("vanilla", "prefix-cached", "client-side", "engine-side")
     ]
-    assert [row[-1] for row in sides.rows[:4]] == [0, 0, 0, 1], "only the engine side is answered there"
-    assert {row[-1] for row in spread.rows} == {2}  # repetitions
-    for repetition in measured:
-        answering = {side for side in ENGINE_SIDES if all(one.in_engine for one in repetition.of(side))}
+    assert [row[-1].value for row in sides.rows[:4]] == [0, 0, 0, 1], "only the engine side is answered there"
+    assert {row[-1] for row in verdicts.rows} <= {"saves", "costs", "not shown"}
+    assert len(measured) == 4, "two tasks of each seed"
+    for each in measured:
+        answering = {side for side in ENGINE_SIDES if each.done(side).in_engine}
         assert answering == {O3_ONLY, ENGINE_SIDE}, "the switch of O3 works"
     (drawn,) = draw(report, tmp_path)
     picture = drawn.read_text(encoding="utf-8")

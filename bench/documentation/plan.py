@@ -163,7 +163,7 @@ PLAN: Final[Sequence[Part]] = (
     Part(
         "outside",
         _bench("outside", "--model", SMALL, "--agentperf", "python3.12"),
-        (*_SHARED, *_SERVER, "bench/outside", "bench/engines"),
+        (*_SHARED, *_SERVER, "bench/outside", "bench/engines", "bench/models"),
         models=(SMALL,),
         workloads=True,
         minutes=25,

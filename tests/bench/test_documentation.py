@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import subprocess
+import sys
+import time
 from datetime import datetime
 from pathlib import Path
 
@@ -13,10 +15,11 @@ from agentrt.bench.common.machine import describe_machine
 from agentrt.bench.common.prose import prose_numbers
 from agentrt.bench.common.report import BenchReport, Table
 from agentrt.bench.documentation import main as documentation
+from agentrt.bench.documentation.main import run_group
 from agentrt.bench.documentation.pages import check, documents, render
 from agentrt.bench.documentation.plan import PLAN, Part
 from agentrt.bench.documentation.reports import Measured, not_in_history, read_reports
-from agentrt.bench.documentation.sources import _digest_of_room, digests_of
+from agentrt.bench.documentation.sources import digests_of
 from agentrt.errors import ConfigurationError, InvalidRequestError
 from tests.house.project import ROOT
 
@@ -185,7 +188,6 @@ def run_git(*arguments: str) -> None:
 def commit_all() -> None:
     run_git("add", ".")
     run_git("commit", "-qm", "One")
-    _digest_of_room.cache_clear()
 
 
 PARTS = (
@@ -217,18 +219,31 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The processes that parts have run, each of which writes a report, unless it names ``fails``."""
     processes: list[list[str]] = []
 
-    def run(process: list[str], **options: object) -> object:
+    def run(process: list[str], timeout_s: float) -> int:
         processes.append(process[2:])
         if "fails" not in process:
             REPORT.write(Path(process[process.index("--json") + 1]))
-        return subprocess.CompletedProcess(process, int("fails" in process))
+        return int("fails" in process)
 
-    class Subprocess:
-        TimeoutExpired = subprocess.TimeoutExpired
-
-    Subprocess.run = staticmethod(run)  # type: ignore[attr-defined]
-    monkeypatch.setattr(documentation, "subprocess", Subprocess)
+    monkeypatch.setattr(documentation, "run_group", run)
     return processes
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+def test_a_part_leaves_no_process_behind(tmp_path: Path, hangs: bool) -> None:
+    file = tmp_path / "pid"
+    child = [sys.executable, "-c", "import time; time.sleep(600)"]
+    code = f"import subprocess, time; process = subprocess.Popen({child})\n"
+    code += f"open({str(file)!r}, 'w').write(str(process.pid)); time.sleep({600 * hangs})"
+    # It has written by then, however busy the machine is, or is tried again.
+    for patience_s in (5, 60, 300):
+        ended = run_group([sys.executable, "-c", code], patience_s)
+        if file.is_file():
+            break
+    assert ended == (None if hangs else 0)
+    status = Path("/proc", file.read_text(), "stat")
+    while status.exists() and status.read_text().split()[2] != "Z":
+        time.sleep(0.01)
 
 
 MODELS, WORKLOADS = ["--models", "models"], ["--workloads", "workloads"]
@@ -338,7 +353,6 @@ def test_digests_are_of_code_and_weights(tmp_path: Path) -> None:
     (room / "__pycache__" / "a.pyc").write_bytes(b"1")
 
     def digest() -> str:
-        _digest_of_room.cache_clear()
         return digests_of(tmp_path, ["room"])["room"]
 
     first = digest()

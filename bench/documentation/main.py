@@ -139,7 +139,7 @@ def _measure(part: Part, commit: str, given: argparse.Namespace, root: Path) -> 
         sources=sources,
         models=models,
     )
-    measured.write(root / FIGURES / f"{part.name}.json")
+    measured.signed().write(root / FIGURES / f"{part.name}.json")
     _draw(report, root / FIGURES)
     fill(root)
     return ended == 0

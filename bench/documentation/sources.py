@@ -18,6 +18,11 @@ def digests_of(root: Path, rooms: Iterable[str]) -> dict[str, str]:
     return {room: _digest_of_room(root / room) for room in sorted(rooms)}
 
 
+def digest_of(content: bytes) -> str:
+    """Return the first digits of the SHA-256 of ``content``."""
+    return hashlib.sha256(content).hexdigest()[:_DIGITS]
+
+
 def digest_of_file(path: Path) -> str:
     """Return the first digits of a file's SHA-256."""
     with path.open("rb") as file:

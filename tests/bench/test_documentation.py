@@ -53,11 +53,11 @@ REPORT = BenchReport(
 MEASURED = Measured(
     date="2026-11-22 01:00",
     commit="abc1234",
-    quick=True,
-    command="agentrt bench engine --quick",
+    quick=False,
+    command="agentrt bench engine",
     report=REPORT,
     sources=digests_of(ROOT, ["bench/documentation"]),
-)
+).signed()
 
 
 def page(lines: str, inside: str = "") -> str:
@@ -78,6 +78,7 @@ def test_no_measured_number_stands_outside_the_regions(path: Path) -> None:
 def test_a_report_says_when_it_was_measured_and_at_a_commit_of_the_history() -> None:
     for name, measured in REPORTS.items():
         assert measured.report.bench == name
+        assert not measured.was_edited, f"measure it: make figures PARTS={name}"
         datetime.strptime(measured.date, "%Y-%m-%d %H:%M")
     try:
         gone = not_in_history({measured.commit for measured in REPORTS.values()})
@@ -97,7 +98,7 @@ def test_figures_fill_a_region() -> None:
     assert "| `ratio` | 0.99 | 0.97 to 0.99 | ours by theirs |" in filled
     assert "| `ms` | 1,234 | one run | a step |" in filled
     assert "| `equal` | 50 | exact | of 50 |" in filled
-    assert "`agentrt bench engine --quick` on 2026-11-22 01:00 (UTC) at commit abc1234" in filled
+    assert "`agentrt bench engine` on 2026-11-22 01:00 (UTC) at commit abc1234" in filled
     assert filled.startswith("Before.")
     assert filled.endswith("After.\n")
     assert render(filled, {"engine": MEASURED}, ROOT) == filled
@@ -113,7 +114,7 @@ def test_a_region_shows_figures_of_several_reports() -> None:
         {"engine": MEASURED, "larger": large},
         ROOT,
     )
-    assert "| ours by theirs | 0.99 | 0.97 to 0.99 | `agentrt bench engine --quick`, 2026-11-22 |" in filled
+    assert "| ours by theirs | 0.99 | 0.97 to 0.99 | `agentrt bench engine`, 2026-11-22 |" in filled
     command = "`agentrt bench engine --model large.gguf`, 2026-11-23"
     assert f"| of 50, with a large model | 50 | exact | {command} |" in filled
     assert filled.count(MEASURED.machine()) == 1
@@ -284,6 +285,28 @@ def test_a_page_says_what_has_changed_since(clone: Path, ran: list[list[str]]) -
     documentation.main(["--fill"])
     assert "**Measured before `room` changed.**" in (clone / "README.md").read_text()
     assert check(clone).stale == 1
+
+
+def test_a_number_that_is_changed_by_hand_is_shown_as_such(clone: Path, ran: list[list[str]]) -> None:
+    (clone / "README.md").write_text(page("ratio | ours by theirs"))
+    documentation.main(MODELS)
+    file = clone / "docs" / "figures" / "engine.json"
+    file.write_text(file.read_text().replace("0.98765", "1.98765"))
+    documentation.main(["--fill"])
+    assert "**Numbers were edited since.**" in (clone / "README.md").read_text()
+    assert check(clone).stale == 1
+    documentation.main(MODELS)
+    assert "edited" not in (clone / "README.md").read_text()
+    assert len(ran) == 2
+
+
+def test_little_work_is_not_current(clone: Path, ran: list[list[str]]) -> None:
+    (clone / "README.md").write_text(page("ratio | ours by theirs"))
+    documentation.main([*MODELS, "--quick"])
+    assert "**Measured on little work.**" in (clone / "README.md").read_text()
+    documentation.main(MODELS)
+    assert [process[-1] == "--quick" for process in ran] == [True, False]
+    assert "little work" not in (clone / "README.md").read_text()
 
 
 def test_a_part_that_fails_does_not_stop_the_others(

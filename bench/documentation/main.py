@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -116,17 +119,15 @@ def _measure(part: Part, commit: str, given: argparse.Namespace, root: Path) -> 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "report.json"
         process = part.process(given.models, given.workloads, file, quick=given.quick)
-        try:
-            ended = subprocess.run(process, timeout=60 * _PATIENCE * part.minutes, check=False).returncode
-        except subprocess.TimeoutExpired:
+        ended = run_group(process, 60 * _PATIENCE * part.minutes)
+        if ended is None:
             _say(f"{part.name}: FAILED, it took more than {_PATIENCE * part.minutes} minutes")
-            return False
-        if ended != 0:
+        elif ended != 0:
             _say(f"{part.name}: FAILED with exit code {ended}")
         if not file.is_file():
             return False
         report = BenchReport.model_validate_json(file.read_bytes()).model_copy(update={"bench": part.name})
-    if clean_commit() != commit:
+    if digests_of(root, part.rooms) != sources:
         raise ConfigurationError(f"the source changed while {part.name} was measured. Measure it again.")
     models = {name: digest_of_file(given.models / name) for name in part.models}
     measured = Measured(
@@ -138,10 +139,26 @@ def _measure(part: Part, commit: str, given: argparse.Namespace, root: Path) -> 
         sources=sources,
         models=models,
     )
-    measured.write(root / FIGURES / f"{part.name}.json")
+    measured.signed().write(root / FIGURES / f"{part.name}.json")
     _draw(report, root / FIGURES)
     fill(root)
     return ended == 0
+
+
+def run_group(command: Sequence[str], timeout_s: float) -> int | None:
+    """Run a process and return its exit code, or None if it took longer.
+
+    When it ends, in whatever way, so do the processes that it has started: they would disturb the next part.
+    """
+    process = subprocess.Popen(command, start_new_session=True)
+    try:
+        return process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def _draw(report: BenchReport, folder: Path) -> None:

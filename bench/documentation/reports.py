@@ -6,14 +6,14 @@ import subprocess
 from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from pydantic import BaseModel, ConfigDict
 
 from agentrt.errors import ConfigurationError
 
 from ..common.report import BenchReport
-from .sources import digests_of
+from .sources import digest_of, digests_of
 
 FIGURES: Final = Path("docs") / "figures"
 _WRITTEN: Final = (":!docs", ":!README.md")
@@ -35,9 +35,23 @@ class Measured(BaseModel):
     """Digest of each room of source that the figures depend on, weights of embedded models included."""
     models: dict[str, str] = {}
     """Digest of each model file that was given."""
+    digest: str = ""
+    """Of the report, so that no number in it is changed later."""
 
     def write(self, file: Path) -> None:
         file.write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
+
+    def signed(self) -> Self:
+        """Return the same with the digest of its report."""
+        return self.model_copy(update={"digest": self._digest()})
+
+    def _digest(self) -> str:
+        return digest_of(self.report.model_dump_json().encode())
+
+    @property
+    def was_edited(self) -> bool:
+        """Whether the report is another one than was measured."""
+        return bool(self.sources) and self.digest != self._digest()
 
     def machine(self) -> str:
         """Return the cores and the operating system of the measurement."""
@@ -50,8 +64,9 @@ class Measured(BaseModel):
         return [room for room, digest in self.sources.items() if now[room] != digest]
 
     def is_current(self, root: Path) -> bool:
-        """Whether nothing has changed of what was measured."""
-        return bool(self.sources) and not self.changed_since(root)
+        """Whether it was measured in full, and nothing has changed of it or of what was measured."""
+        whole = bool(self.sources) and not self.quick and not self.was_edited
+        return whole and not self.changed_since(root)
 
     def source(self, root: Path) -> str:
         """Return sentences with the command, date, commit and machine, and what has changed since."""
@@ -62,6 +77,10 @@ class Measured(BaseModel):
         )
         if not self.sources:
             return f"{sentence} **Measured before reports said of which source.**"
+        if self.quick:
+            sentence += " **Measured on little work.**"
+        if self.was_edited:
+            sentence += " **Numbers were edited since.**"
         if changed := self.changed_since(root):
             return f"{sentence} **Measured before {', '.join(f'`{room}`' for room in changed)} changed.**"
         return sentence

@@ -18,13 +18,17 @@ def digests_of(root: Path, rooms: Iterable[str]) -> dict[str, str]:
     return {room: _digest_of_room(root / room) for room in sorted(rooms)}
 
 
+def digest_of(content: bytes) -> str:
+    """Return the first digits of the SHA-256 of ``content``."""
+    return hashlib.sha256(content).hexdigest()[:_DIGITS]
+
+
 def digest_of_file(path: Path) -> str:
     """Return the first digits of a file's SHA-256."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:_DIGITS]
 
 
-@cache
 def _digest_of_room(room: Path) -> str:
     files = [room] if room.is_file() else sorted(each for each in room.rglob("*") if each.is_file())
     if not files:
@@ -33,15 +37,20 @@ def _digest_of_room(room: Path) -> str:
     for file in files:
         if not _IGNORED & {file.suffix, *file.parts}:
             digest.update(file.relative_to(room.parent).as_posix().encode())
-            digest.update(_content(file))
+            digest.update(_content(file, file.stat().st_mtime_ns))
     return digest.hexdigest()[:_DIGITS]
 
 
-def _content(file: Path) -> bytes:
-    """Return a file's bytes; of Python its syntax tree without docstrings, so that prose does not count."""
-    if file.suffix != ".py":
-        return file.read_bytes()
-    return repr(_tree(ast.parse(file.read_bytes()))).encode()
+@cache
+def _content(file: Path, changed_ns: int) -> bytes:
+    """Return the digest of a file; of Python that of its syntax tree without docstrings, which do not count.
+
+    It is computed once for a file that was last changed at ``changed_ns``.
+    """
+    content = file.read_bytes()
+    if file.suffix == ".py":
+        content = repr(_tree(ast.parse(content))).encode()
+    return hashlib.sha256(content).digest()
 
 
 def _tree(node: Any) -> Any:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import subprocess
+import sys
+import time
 from datetime import datetime
 from pathlib import Path
 
@@ -13,10 +15,11 @@ from agentrt.bench.common.machine import describe_machine
 from agentrt.bench.common.prose import prose_numbers
 from agentrt.bench.common.report import BenchReport, Table
 from agentrt.bench.documentation import main as documentation
+from agentrt.bench.documentation.main import run_group
 from agentrt.bench.documentation.pages import check, documents, render
 from agentrt.bench.documentation.plan import PLAN, Part
 from agentrt.bench.documentation.reports import Measured, not_in_history, read_reports
-from agentrt.bench.documentation.sources import _digest_of_room, digests_of
+from agentrt.bench.documentation.sources import digests_of
 from agentrt.errors import ConfigurationError, InvalidRequestError
 from tests.house.project import ROOT
 
@@ -50,11 +53,11 @@ REPORT = BenchReport(
 MEASURED = Measured(
     date="2026-11-22 01:00",
     commit="abc1234",
-    quick=True,
-    command="agentrt bench engine --quick",
+    quick=False,
+    command="agentrt bench engine",
     report=REPORT,
     sources=digests_of(ROOT, ["bench/documentation"]),
-)
+).signed()
 
 
 def page(lines: str, inside: str = "") -> str:
@@ -75,6 +78,7 @@ def test_no_measured_number_stands_outside_the_regions(path: Path) -> None:
 def test_a_report_says_when_it_was_measured_and_at_a_commit_of_the_history() -> None:
     for name, measured in REPORTS.items():
         assert measured.report.bench == name
+        assert not measured.was_edited, f"measure it: make figures PARTS={name}"
         datetime.strptime(measured.date, "%Y-%m-%d %H:%M")
     try:
         gone = not_in_history({measured.commit for measured in REPORTS.values()})
@@ -94,7 +98,7 @@ def test_figures_fill_a_region() -> None:
     assert "| `ratio` | 0.99 | 0.97 to 0.99 | ours by theirs |" in filled
     assert "| `ms` | 1,234 | one run | a step |" in filled
     assert "| `equal` | 50 | exact | of 50 |" in filled
-    assert "`agentrt bench engine --quick` on 2026-11-22 01:00 (UTC) at commit abc1234" in filled
+    assert "`agentrt bench engine` on 2026-11-22 01:00 (UTC) at commit abc1234" in filled
     assert filled.startswith("Before.")
     assert filled.endswith("After.\n")
     assert render(filled, {"engine": MEASURED}, ROOT) == filled
@@ -110,7 +114,7 @@ def test_a_region_shows_figures_of_several_reports() -> None:
         {"engine": MEASURED, "larger": large},
         ROOT,
     )
-    assert "| ours by theirs | 0.99 | 0.97 to 0.99 | `agentrt bench engine --quick`, 2026-11-22 |" in filled
+    assert "| ours by theirs | 0.99 | 0.97 to 0.99 | `agentrt bench engine`, 2026-11-22 |" in filled
     command = "`agentrt bench engine --model large.gguf`, 2026-11-23"
     assert f"| of 50, with a large model | 50 | exact | {command} |" in filled
     assert filled.count(MEASURED.machine()) == 1
@@ -185,7 +189,6 @@ def run_git(*arguments: str) -> None:
 def commit_all() -> None:
     run_git("add", ".")
     run_git("commit", "-qm", "One")
-    _digest_of_room.cache_clear()
 
 
 PARTS = (
@@ -217,18 +220,31 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The processes that parts have run, each of which writes a report, unless it names ``fails``."""
     processes: list[list[str]] = []
 
-    def run(process: list[str], **options: object) -> object:
+    def run(process: list[str], timeout_s: float) -> int:
         processes.append(process[2:])
         if "fails" not in process:
             REPORT.write(Path(process[process.index("--json") + 1]))
-        return subprocess.CompletedProcess(process, int("fails" in process))
+        return int("fails" in process)
 
-    class Subprocess:
-        TimeoutExpired = subprocess.TimeoutExpired
-
-    Subprocess.run = staticmethod(run)  # type: ignore[attr-defined]
-    monkeypatch.setattr(documentation, "subprocess", Subprocess)
+    monkeypatch.setattr(documentation, "run_group", run)
     return processes
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+def test_a_part_leaves_no_process_behind(tmp_path: Path, hangs: bool) -> None:
+    file = tmp_path / "pid"
+    child = [sys.executable, "-c", "import time; time.sleep(600)"]
+    code = f"import subprocess, time; process = subprocess.Popen({child})\n"
+    code += f"open({str(file)!r}, 'w').write(str(process.pid)); time.sleep({600 * hangs})"
+    # It has written by then, however busy the machine is, or is tried again.
+    for patience_s in (5, 60, 300):
+        ended = run_group([sys.executable, "-c", code], patience_s)
+        if file.is_file():
+            break
+    assert ended == (None if hangs else 0)
+    status = Path("/proc", file.read_text(), "stat")
+    while status.exists() and status.read_text().split()[2] != "Z":
+        time.sleep(0.01)
 
 
 MODELS, WORKLOADS = ["--models", "models"], ["--workloads", "workloads"]
@@ -269,6 +285,28 @@ def test_a_page_says_what_has_changed_since(clone: Path, ran: list[list[str]]) -
     documentation.main(["--fill"])
     assert "**Measured before `room` changed.**" in (clone / "README.md").read_text()
     assert check(clone).stale == 1
+
+
+def test_a_number_that_is_changed_by_hand_is_shown_as_such(clone: Path, ran: list[list[str]]) -> None:
+    (clone / "README.md").write_text(page("ratio | ours by theirs"))
+    documentation.main(MODELS)
+    file = clone / "docs" / "figures" / "engine.json"
+    file.write_text(file.read_text().replace("0.98765", "1.98765"))
+    documentation.main(["--fill"])
+    assert "**Numbers were edited since.**" in (clone / "README.md").read_text()
+    assert check(clone).stale == 1
+    documentation.main(MODELS)
+    assert "edited" not in (clone / "README.md").read_text()
+    assert len(ran) == 2
+
+
+def test_little_work_is_not_current(clone: Path, ran: list[list[str]]) -> None:
+    (clone / "README.md").write_text(page("ratio | ours by theirs"))
+    documentation.main([*MODELS, "--quick"])
+    assert "**Measured on little work.**" in (clone / "README.md").read_text()
+    documentation.main(MODELS)
+    assert [process[-1] == "--quick" for process in ran] == [True, False]
+    assert "little work" not in (clone / "README.md").read_text()
 
 
 def test_a_part_that_fails_does_not_stop_the_others(
@@ -338,7 +376,6 @@ def test_digests_are_of_code_and_weights(tmp_path: Path) -> None:
     (room / "__pycache__" / "a.pyc").write_bytes(b"1")
 
     def digest() -> str:
-        _digest_of_room.cache_clear()
         return digests_of(tmp_path, ["room"])["room"]
 
     first = digest()

@@ -116,7 +116,8 @@ def test_a_failed_installation_is_tried_again(checkout: Path, python: Path) -> N
         ("attack", ["dev"]),
         ("docs", ["docs"]),
         ("bench", ["bench", "redis", "browser"]),
-        ("figures", ["bench", "redis", "browser"]),
+        ("figures", ["bench", "dev", "redis", "browser"]),
+        ("pages", ["dev"]),
     ],
 )
 def test_each_command_installs_what_it_needs(checkout: Path, command: str, extras: list[str]) -> None:

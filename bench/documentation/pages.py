@@ -93,8 +93,8 @@ def _current_figure(reports: Mapping[str, Measured], name: str, figure: str, roo
 
 def documents(root: Path) -> list[Path]:
     """Return the pages of a clone that can have regions: all but the records of decisions."""
-    pages = (root / "docs").rglob("*.md")
-    return [root / "README.md", *sorted(page for page in pages if "decisions" not in page.parts)]
+    docs = root / "docs"
+    return [root / "README.md", *sorted({*docs.rglob("*.md")} - {*(docs / "decisions").glob("*")})]
 
 
 def _body(lines: Sequence[str], report: BenchReport) -> str:

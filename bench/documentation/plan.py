@@ -15,12 +15,17 @@ TINY: Final = "smollm2-135m-q4_1.gguf"
 
 _SHARED: Final = ("bench/common",)
 _ENGINE: Final = (
-    *("runtime/engine", "runtime/heg", "runtime/kv", "runtime/local", "runtime/model", "runtime/request"),
-    *("runtime/scheduler", "runtime/structured_output", "runtime/xpu"),
+    *("agentrt/calls", "agentrt/priority.py", "runtime/config.py", "runtime/drafting", "runtime/engine"),
+    *("runtime/heg", "runtime/kv", "runtime/local", "runtime/model", "runtime/request", "runtime/scheduler"),
+    *("runtime/structured_output", "runtime/toolcache", "runtime/xpu"),
 )
 _SERVER: Final = (*_ENGINE, "runtime/serving/http", "runtime/serving/server")
 _CONTEXTS: Final = ("runtime/contexts", "runtime/files")
-_SPECULATION: Final = ("agentrt/calls", "agentrt/lookahead", "agentrt/tools", "agentrt/turns", "speculators")
+_SPECULATION: Final = (
+    *("adapters", "agentrt/calls", "agentrt/concurrency", "agentrt/config.py", "agentrt/drafts.py"),
+    *("agentrt/lookahead", "agentrt/perfmodel.py", "agentrt/reports", "agentrt/testing", "agentrt/tools"),
+    *("agentrt/turns", "speculators"),
+)
 _NANO: Final = ("runtime/nano",)
 
 
@@ -76,7 +81,7 @@ def _attack(name: str, only: str, minutes: int) -> Part:
 
 
 PLAN: Final[Sequence[Part]] = (
-    Part("frameworks", ("tests.adapters.frameworks_report",), (*_SPECULATION, "adapters"), has_quick=False),
+    Part("frameworks", ("tests.adapters.frameworks_report",), _SPECULATION, has_quick=False),
     Part(
         "speculation",
         _bench("speculation"),
@@ -133,7 +138,7 @@ PLAN: Final[Sequence[Part]] = (
     Part(
         "drafting",
         _bench("drafting", "--model", LARGE, "--draft", SMALL),
-        (*_SHARED, *_ENGINE, "runtime/drafting", "bench/drafting", "bench/engines"),
+        (*_SHARED, *_ENGINE, "bench/drafting", "bench/engines"),
         models=(LARGE, SMALL),
         workloads=True,
         minutes=15,
@@ -141,13 +146,13 @@ PLAN: Final[Sequence[Part]] = (
     Part(
         "toolcache",
         _bench("toolcache"),
-        (*_SHARED, *_SERVER, *_SPECULATION, *_NANO, "runtime/toolcache", "bench/toolcache"),
+        (*_SHARED, *_SERVER, *_SPECULATION, *_NANO, "bench/toolcache"),
         workloads=True,
     ),
     Part(
         "speculation_models",
         _bench("speculation", "--model", SMALL, "--draft", "nano"),
-        (*_SHARED, *_ENGINE, *_SPECULATION, *_NANO, "runtime/toolcache", "bench/speculation"),
+        (*_SHARED, *_ENGINE, *_SPECULATION, *_NANO, "bench/speculation"),
         models=(SMALL,),
         workloads=True,
         minutes=25,
@@ -171,13 +176,13 @@ PLAN: Final[Sequence[Part]] = (
     Part(
         "gateway",
         _bench("gateway"),
-        (*_SHARED, *_NANO, "bench/gateway", "runtime/serving/gateway", "runtime/serving/http"),
+        (*_SHARED, *_SERVER, *_NANO, "bench/engines", "bench/gateway", "runtime/serving/gateway"),
         minutes=3,
     ),
     Part(
         "page",
         _bench("page"),
-        (*_SHARED, *_SERVER, *_NANO, "bench/page", "runtime/serving/live"),
+        (*_SHARED, *_SERVER, *_NANO, "bench/engines", "bench/page", "runtime/serving/live"),
         minutes=4,
     ),
     _attack("requests_costly_connections", "requests or costly or connections", 10),

@@ -1,8 +1,9 @@
 """Builds llama.cpp's ``llama-server`` for the processor of this machine, and prints where it lies.
 
 ``python -m agentrt.bench.engines.build_llama_server`` takes llama.cpp's source from the package
-``llama-cpp-python`` on PyPI, which has the whole of it, and compiles for half an hour on two cores. It needs
-CMake, a C++ compiler and Ninja or Make. What is built lies in the user's cache folder, and is built once.
+``llama-cpp-python`` on PyPI, which has the whole of it, and compiles it, which takes long on two cores. It
+needs CMake, a C++ compiler and Ninja or Make. What is built lies in the user's cache folder, and is built
+once.
 """
 
 from __future__ import annotations

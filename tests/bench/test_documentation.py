@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -23,13 +24,8 @@ from agentrt.bench.documentation.sources import digests_of
 from agentrt.errors import ConfigurationError, InvalidRequestError
 from tests.house.project import ROOT
 
+IMPORTED = re.compile(r"^\s*from (agentrt\.(?!bench)[\w.]+) import", re.MULTILINE)
 REPORTS = read_reports(ROOT / "docs" / "figures")
-# Decisions say what was measured when they were made.
-PAGES = [
-    ROOT / "README.md",
-    *sorted({*(ROOT / "docs").rglob("*.md")} - {*(ROOT / "docs/decisions").glob("*")}),
-]
-
 TWELVE = Estimate(value=12.25, low=12, high=13, samples=5)
 REPORT = BenchReport(
     bench="engine",
@@ -70,7 +66,7 @@ def test_the_regions_are_what_the_reports_say(path: Path) -> None:
     assert render(text, REPORTS, ROOT) == text, "run: make pages"
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", documents(ROOT), ids=lambda path: path.name)
 def test_no_measured_number_stands_outside_the_regions(path: Path) -> None:
     assert prose_numbers(path.read_text(encoding="utf-8")) == []
 
@@ -91,6 +87,33 @@ def test_every_report_is_of_the_plan_and_every_room_of_it_exists() -> None:
     assert REPORTS.keys() <= {part.name for part in PLAN}
     rooms = {room for part in PLAN for room in part.rooms}
     assert [room for room in sorted(rooms) if not (ROOT / room).exists()] == []
+
+
+@pytest.mark.parametrize(
+    "part", [part for part in PLAN if "bench" in part.arguments], ids=lambda part: part.name
+)
+def test_a_part_depends_on_all_that_its_bench_imports(part: Part) -> None:
+    covered = [ROOT / room for room in part.rooms]
+    bench = ROOT / "bench" / part.arguments[part.arguments.index("bench") + 1]
+    imported = {name for file in bench.glob("*.py") for name in IMPORTED.findall(file.read_text("utf-8"))}
+    paths = {name: [path for path in paths_of(name) if path.exists()] for name in imported}
+    beside = {"agentrt.errors", "agentrt.extras", "agentrt.finite"}  # nothing of them is measured
+    if part.name in ("scheduler", "speculation"):  # whose bench serves models only where one is given
+        beside |= {"agentrt.runtime", "agentrt.runtime.serving.server"}
+    assert [
+        name
+        for name, found in sorted(paths.items())
+        if name not in beside and not any({path, *path.parents} & {*covered} for path in found)
+    ] == []
+
+
+def paths_of(module: str) -> list[Path]:
+    """Where the folder or the file of a module may be; of a whole part, its room of what users call."""
+    first, *rest = module.removeprefix("agentrt.").split(".")
+    root = ROOT / first if (ROOT / first).is_dir() else ROOT / "agentrt" / first
+    whole = {"runtime": ["local"]}.get(first, []) if not rest else []
+    path = root.joinpath(*rest, *whole)
+    return [path, path.with_suffix(".py")]
 
 
 def test_figures_fill_a_region() -> None:

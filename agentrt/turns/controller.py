@@ -236,7 +236,7 @@ class Controller:
             self._predictors[predictor].cost.ran_s.add(ran_s)
             # The first turn also loads and compiles what the others use.
             if event.overhead_s is not None and self._predictors[predictor].turns > 1:
-                self._predictors[predictor].cost.overhead_s.add(event.overhead_s / len(opened))
+                self._predictors[predictor].cost.add_overhead(event.overhead_s / len(opened))
         for predictor, known in self._predictors.items():
             known.cost.note_answer(predicted=predictor in opened)
         if event.tools:

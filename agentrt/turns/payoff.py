@@ -53,6 +53,8 @@ class Rate(Mean):
 
 _FIRST_OVERHEAD_S = 0.001
 """Assumed before the first measurement: about what a claimed turn takes on one core of a laptop."""
+_MOST_OVERHEAD_GROWTH = 8
+"""One turn's work counts at most as so many times the mean: a collection of the process's garbage takes a second."""
 _MOST_PROBE_SHARE = 0.005
 """Probes of a predictor that does not pay may cost this share of the model's time."""
 _LONGEST_INTERVAL = 256
@@ -93,6 +95,11 @@ class PredictionCost:
         self._turns_with = 0
         self._differences = 0
         self._awaited = 0
+
+    def add_overhead(self, seconds: float) -> None:
+        """Add the SDK's CPU time in a turn with this predictor."""
+        known = self.overhead_s.value or 0.0
+        self.overhead_s.add(min(seconds, _MOST_OVERHEAD_GROWTH * known))
 
     def begin_turn_without(self) -> None:
         """Note that a turn begins to measure the model without the predictor: one at a time suffices."""

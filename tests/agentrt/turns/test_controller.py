@@ -31,6 +31,7 @@ class Workload:
     shares_cores: bool = True
     ends: bool = False
     """Whether the predictor ends with its drafts, rather than with the answer."""
+    overhead_s: float | None = None
     turns: int = 0
     samples_drawn: list[int] = field(default_factory=list)
     """The number of samples of each turn; 0 where the predictor was skipped."""
@@ -75,7 +76,8 @@ class Workload:
                 note(ev.DraftJudged(number, "p", tool, is_right, self.draft_s))
             if self.ends:
                 note(ev.PredictorEnded(number, "p", self.draft_s))
-        note(ev.TurnAnswered(number, self.generation_s, () if right_up_to == 0 else (tool,)))
+        tools = () if right_up_to == 0 else (tool,)
+        note(ev.TurnAnswered(number, self.generation_s, tools, self.overhead_s))
         if right_up_to == 0:
             return
         if claimed:
@@ -282,6 +284,22 @@ def test_tools_quicker_than_the_overhead_are_probed_only(tool_s: float, right: f
         served.turn(1 if chance.random() < right else None)
     assert served.samples_drawn[0] == 1
     assert sum(served.samples_drawn) >= 190 if pays else sum(served.samples_drawn) <= 10
+
+
+def test_one_turn_in_which_garbage_was_collected_ends_no_speculation() -> None:
+    served = workload(tool_s=0.2, generation_s=0.3, shares_cores=False, overhead_s=0.002)
+    served.turn(1, times=4)
+    served.overhead_s = 2.0
+    served.turn(1)
+    served.overhead_s = 0.002
+    served.turn(1, times=20)
+    assert served.samples_drawn == [1] * 25
+
+
+def test_work_that_takes_more_than_is_saved_is_noticed_within_ten_turns() -> None:
+    served = workload(tool_s=0.2, generation_s=0.3, shares_cores=False, overhead_s=0.5)
+    served.turn(1, times=40)
+    assert sum(served.samples_drawn[10:]) <= 5
 
 
 @pytest.mark.parametrize("samples", [1, 5])

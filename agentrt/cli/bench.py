@@ -211,11 +211,8 @@ def _shown(cell: str | float | Estimate) -> str:
 
 
 def _interval(found: Estimate) -> str:
-    if found.is_exact:
-        return "exact"
-    if found.low is None or found.high is None:
-        return "one sample"
-    return f"{_number(found.low)} to {_number(found.high)}, n = {found.samples}"
+    interval = found.interval(_number)
+    return interval if found.samples < 2 else f"{interval}, n = {found.samples}"
 
 
 def _number(cell: str | float) -> str:

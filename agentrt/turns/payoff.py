@@ -54,7 +54,7 @@ class Rate(Mean):
 _FIRST_OVERHEAD_S = 0.001
 """Assumed before the first measurement: about what a claimed turn takes on one core of a laptop."""
 _MOST_OVERHEAD_GROWTH = 8
-"""One turn's work counts at most as so many times the mean: a collection of the process's garbage takes a second."""
+"""A turn's work counts at most as so many means: it takes a second where a large process collects garbage."""
 _MOST_PROBE_SHARE = 0.005
 """Probes of a predictor that does not pay may cost this share of the model's time."""
 _LONGEST_INTERVAL = 256

@@ -6,9 +6,9 @@ import math
 import random
 import statistics
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
-from pydantic import BaseModel, ConfigDict, FiniteFloat, model_validator
+from pydantic import BaseModel, ConfigDict, FiniteFloat
 
 T = TypeVar("T")
 
@@ -35,12 +35,6 @@ class Estimate(BaseModel):
     samples: int = 1
     """How many were measured; 0 for what was counted or computed and is the same in each run."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _of_a_number(cls, given: Any) -> Any:
-        # Reports from before intervals have plain numbers.
-        return {"value": given} if isinstance(given, int | float) else given
-
     @property
     def is_exact(self) -> bool:
         return self.samples == 0
@@ -48,6 +42,14 @@ class Estimate(BaseModel):
     @property
     def has_interval(self) -> bool:
         return self.is_exact or self.low is not None
+
+    def interval(self, shown: Callable[[float], str]) -> str:
+        """Return the interval in words; ``shown`` writes a number."""
+        if self.is_exact:
+            return "exact"
+        if self.low is None or self.high is None:
+            return "one run"
+        return f"{shown(self.low)} to {shown(self.high)}"
 
 
 def exact(value: float) -> Estimate:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from agentrt.errors import AgentRTError, ConfigurationError
 
-from ..common import figures
 from ..common.report import BenchReport
+from . import drawings, timeline
 from .pages import check, documents, render
 from .plan import PLAN, Part
 from .reports import FIGURES, Measured, clean_commit, now, read_reports
@@ -163,12 +163,10 @@ def run_group(command: Sequence[str], timeout_s: float) -> int | None:
 
 def _draw(report: BenchReport, folder: Path) -> None:
     if report.bench == "scheduler":
-        from ..scheduler import timeline
-
         timeline.draw_figures(report, folder)
         timeline.main(["figure-4", str(folder)])
-    elif report.bench in figures.DRAWN:
-        figures.draw(report, folder)
+    elif report.bench in drawings.DRAWN:
+        drawings.draw(report, folder)
 
 
 def _say(line: str) -> None:

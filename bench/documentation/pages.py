@@ -26,8 +26,8 @@ from pathlib import Path
 from agentrt.errors import InvalidRequestError
 
 from ..common.estimates import Estimate
-from ..common.prose import prose_numbers
 from ..common.report import BenchReport, Cell, Table
+from .prose import prose_numbers
 from .reports import FIGURES, Measured, not_in_history, read_reports
 
 _REGION = re.compile(
@@ -112,13 +112,13 @@ def _named_table(line: str, report: BenchReport) -> str:
 
 def _figures(lines: Sequence[str], report: BenchReport) -> str:
     if lines == ["figures"]:
-        named = [(f"`{name}`", found.value, _interval(found)) for name, found in report.figures.items()]
+        named = [(f"`{name}`", found.value, found.interval(_cell)) for name, found in report.figures.items()]
         return _markdown(("figure", "measured", _INTERVAL), named)
     rows: list[Sequence[Cell]] = []
     for line in lines:
         figure, _, meaning = (part.strip() for part in line.partition("|"))
         found = _figure(report, figure)
-        rows.append((f"`{figure}`", found.value, _interval(found), meaning))
+        rows.append((f"`{figure}`", found.value, found.interval(_cell), meaning))
     return _markdown(("figure", "measured", _INTERVAL, ""), rows)
 
 
@@ -134,7 +134,7 @@ def _of_several(lines: Sequence[str], reports: Mapping[str, Measured], root: Pat
             continue
         machines.add(measured.machine())
         when = measured.date[:10] if measured.is_current(root) else f"{measured.date[:10]}, older source"
-        rows.append((meaning, found.value, _interval(found), f"`{measured.command}`, {when}"))
+        rows.append((meaning, found.value, found.interval(_cell), f"`{measured.command}`, {when}"))
     table = _markdown(("", "measured", _INTERVAL, "by"), rows)
     return f"{table}\n\nMeasured on {'; '.join(sorted(machines))}."
 
@@ -167,7 +167,7 @@ def _cell(cell: Cell) -> str:
     if cell is None:
         return ""
     if isinstance(cell, Estimate):
-        interval = f" ({_interval(cell)})" if cell.low is not None and not cell.is_exact else ""
+        interval = f" ({cell.interval(_cell)})" if cell.low is not None and not cell.is_exact else ""
         return f"{_cell(cell.value)}{interval}"
     if not isinstance(cell, float):
         return str(cell)
@@ -178,14 +178,6 @@ def _cell(cell: Cell) -> str:
         digits = 3  # a share of nearly all is not all
     shown = f"{cell:,.{digits}f}"
     return shown.rstrip("0").rstrip(".") if "." in shown else shown
-
-
-def _interval(found: Estimate) -> str:
-    if found.is_exact:
-        return "exact"
-    if found.low is None or found.high is None:
-        return "one run"
-    return f"{_cell(found.low)} to {_cell(found.high)}"
 
 
 @dataclass(frozen=True, slots=True)

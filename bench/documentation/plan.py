@@ -188,5 +188,5 @@ PLAN: Final[Sequence[Part]] = (
     _attack("requests_costly_connections", "requests or costly or connections", 10),
     _attack("kills_disk_exits", "kills or disk or exits", 10),
     _attack("engines_drain", "engines or drain", 10),
-    _attack("soak", "soak", 65),
+    _attack("soak", "soak", 22),
 )

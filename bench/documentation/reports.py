@@ -6,9 +6,9 @@ import subprocess
 from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
 
 from agentrt.errors import ConfigurationError
 
@@ -37,6 +37,18 @@ class Measured(BaseModel):
     """Digest of each model file that was given."""
     digest: str = ""
     """Of the report, so that no number in it is changed later."""
+
+    @field_validator("report", mode="before")
+    @classmethod
+    def _with_estimates(cls, given: Any) -> Any:
+        # Reports from before intervals have plain numbers.
+        if not isinstance(given, dict):
+            return given
+        figures = {
+            name: {"value": each} if isinstance(each, int | float) else each
+            for name, each in given["figures"].items()
+        }
+        return {**given, "figures": figures}
 
     def write(self, file: Path) -> None:
         file.write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")

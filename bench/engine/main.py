@@ -83,7 +83,7 @@ class Size:
     batch_tokens: int
 
 
-SIZES: dict[bool, Size] = {False: Size(11, 5, 64, 32), True: Size(3, 1, 32, 16)}
+SIZES: dict[bool, Size] = {False: Size(9, 3, 64, 32), True: Size(3, 1, 32, 16)}
 
 
 def run(

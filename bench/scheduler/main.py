@@ -53,17 +53,18 @@ All engines are servers on this machine, and are asked over HTTP, which is in th
 OpenVINO GenAI's continuous batching (256 tokens a step, split prompts, at most 16 sequences, prefix cache) \
 with activations quantised in the groups that agentrt chooses and in OpenVINO's default ones, for a GGUF \
 file llama.cpp's server (16 slots in one f16 cache), and the vLLM of --peer. They take turns, and a figure \
-is the median of the ratios within a repetition, to OpenVINO GenAI with agentrt's groups and to the faster \
-build of llama.cpp. agentrt has its defaults, of which no faster ones are known. A question of 32 tokens \
-before the chat template is sent alone, into a background prefill of 2,048 tokens (less where the context \
-is shorter), and beside eight background answers that have all begun: reactive_ttft_* compares the time to \
-the first token, reactive_ms_per_token_* that of a token of the question's answer. An agent's conversation \
-is three model requests with ten tools, beside a digest of three texts at all times or alone; calls and \
-results were written beforehand, so that all servers compute the same messages; llama.cpp, several times \
-slower, has none. agent_time_ratio_* is our time of all turns by that of OpenVINO GenAI. The first token of \
-a turn is what a client sees first: agentrt hands over a call once its name is written and its grammar \
-allows nothing else; OpenVINO GenAI's server here sends the text as it comes and reads no calls. agentrt is \
-told the background by service_tier flex, vLLM by priorities; the others know none."""
+is the median of the ratios within a repetition, of which llama.cpp takes part in the first ones only, to \
+OpenVINO GenAI with agentrt's groups and to the faster build of llama.cpp. agentrt has its defaults, of \
+which no faster ones are known. A question of 32 tokens before the chat template is sent alone, into a \
+background prefill of 2,048 tokens (less where the context is shorter), and beside eight background \
+answers that have all begun: reactive_ttft_* compares the time to the first token, reactive_ms_per_token_* \
+that of a token of the question's answer. An agent's conversation is three model requests with ten tools, \
+beside a digest of three texts at all times or alone; calls and results were written beforehand, so that \
+all servers compute the same messages; llama.cpp, several times slower, has none. agent_time_ratio_* is \
+our time of all turns by that of OpenVINO GenAI. The first token of a turn is what a client sees first: \
+agentrt hands over a call once its name is written and its grammar allows nothing else; OpenVINO GenAI's \
+server here sends the text as it comes and reads no calls. agentrt is told the background by service_tier \
+flex, vLLM by priorities; the others know none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,8 @@ class GivenSize:
 
     reactive: int
     """Repetitions of a question beside a prefill and beside answers."""
+    slow: int
+    """Those of llama.cpp."""
     agents: int
     """Repetitions of an agent's conversation."""
 
@@ -89,7 +92,7 @@ class GivenSize:
 _QUICK: Final = SimulatedSize(Sweep(range(2), 6, (0.1, 0.8), (10.0,), 4, 2), FEW_WAIT_LENGTHS, 16)
 _FULL: Final = SimulatedSize(Sweep(range(5), 30, (0.1, 0.3, 0.8), (10.0, 30.0), 20, 6), WAIT_LENGTHS, 60)
 SIMULATED: dict[bool, SimulatedSize] = {True: _QUICK, False: _FULL}
-GIVEN: dict[bool, GivenSize] = {True: GivenSize(2, 1), False: GivenSize(5, 5)}
+GIVEN: dict[bool, GivenSize] = {True: GivenSize(2, 1, 1), False: GivenSize(5, 2, 5)}
 """Sizes of the quick run, and of the full one."""
 
 
@@ -136,7 +139,7 @@ def _run_given(
     model = open_given_models([name], progress)[name]
     progress(f"{model.title}: loading all sides")
     with open_engines(model, peers) as engines:
-        figures, table = measure_reactive(engines, model.context_length, size.reactive, progress)
+        figures, table = measure_reactive(engines, model.context_length, size.reactive, size.slow, progress)
         tables = [table]
         if model.gguf is not None and has_agent_turns(model):
             agents = {name: each for name, each in engines.items() if name not in llama_cpp_builds()}

@@ -41,9 +41,16 @@ class Answered:
 
 
 def measure_reactive(
-    engines: Mapping[str, Engine], context_length: int, repetitions: int, progress: Callable[[str], None]
+    engines: Mapping[str, Engine],
+    context_length: int,
+    repetitions: int,
+    slow_repetitions: int,
+    progress: Callable[[str], None],
 ) -> tuple[dict[str, Estimate], Table]:
-    """Return the figures, and the table of all ``engines`` by name, of which one is :data:`OURS`."""
+    """Return the figures, and the table of all ``engines`` by name, of which one is :data:`OURS`.
+
+    llama.cpp's builds, several times as slow, take part in the first ``slow_repetitions`` only.
+    """
     prefill_tokens = min(PREFILL_TOKENS, int(_PROMPT_SHARE * context_length))
     # The second time, when the engine is warm.
     begin = {name: [_first_tokens_s(engine) for _ in range(2)][1] for name, engine in engines.items()}
@@ -52,6 +59,8 @@ def measure_reactive(
     answers = [Arrival(0.0, _ANSWERED_PROMPT_TOKENS, _ANSWERED_TOKENS, False)] * ANSWERS
     for repetition in range(repetitions):
         for name in list(engines)[:: 1 if repetition % 2 == 0 else -1]:
+            if name in (LLAMA_CPP, LLAMA_CPP_NATIVE) and repetition >= slow_repetitions:
+                continue
             progress(f"{name}: a question beside a prefill and beside answers, {repetition + 1}")
             at_s, engine = _BEGUN_S + _QUANTUM_S * repetition / repetitions, engines[name]
             schedules: tuple[tuple[list[Arrival], float], ...] = (
@@ -85,7 +94,7 @@ def reactive_figures(found: Mapping[str, Sequence[Answered]]) -> dict[str, Estim
         name: median(
             [
                 their.beside_prefill.first_s / our.beside_prefill.first_s
-                for our, their in zip(ours, theirs, strict=True)
+                for our, their in zip(ours, theirs, strict=False)
             ]
         )
         for name, theirs in found.items()

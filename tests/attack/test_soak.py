@@ -15,7 +15,7 @@ from tests.attack.campaign import Campaign
 from tests.attack.server_process import ServerProcess
 from tests.attack.wire import CHAT, connect, exchange, post, send
 
-_SAMPLES = 720
+_SAMPLES = 480
 _WORDS = ("mail", "note", "plan", "garden", "roof", "dentist", "friday", "invoice", "oslo", "weather")
 _COLUMNS = ("s", "resident MB", "descriptors", "threads", "KV blocks in use")
 
@@ -23,7 +23,7 @@ Sample = tuple[float, float, int, int, int]
 
 
 def test_mixed_load_leaves_no_descriptor_and_no_block(campaign: Campaign) -> None:
-    seconds = campaign.size(3600.0, 5.0)
+    seconds = campaign.size(1200.0, 5.0)
     samples: list[Sample] = []
     with ServerProcess("serve", "--memory-mib", "16") as server:
         server.get("/health")
@@ -49,7 +49,7 @@ def test_mixed_load_leaves_no_descriptor_and_no_block(campaign: Campaign) -> Non
         campaign.add_faults(server)
     campaign.add_table("soak", _COLUMNS, samples)
     assert len(samples) > 2
-    if campaign.full:  # seconds say nothing about an hour
+    if campaign.full:  # seconds say nothing about hours
         campaign.estimates["rss_growth_mb_per_hour"] = bootstrap(
             samples, lambda drawn: growth_per_hour(sorted(drawn))
         )

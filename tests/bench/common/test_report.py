@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from agentrt.bench.common import figures
 from agentrt.bench.common.estimates import exact, median
 from agentrt.bench.common.machine import describe_machine
 from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
 from agentrt.bench.common.report import BenchReport, Table
+from agentrt.bench.documentation import drawings
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_what_cannot_be_drawn_is_a_usage_error(
 ) -> None:
     report.write(tmp_path / "engine.json")
     with pytest.raises(SystemExit, match="2"):
-        figures.main([each.format(folder=tmp_path) for each in arguments])
+        drawings.main([each.format(folder=tmp_path) for each in arguments])
     assert problem in capsys.readouterr().err
 
 

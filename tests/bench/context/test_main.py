@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from agentrt.bench.common.figures import draw
 from agentrt.bench.common.parts import ContextPart
 from agentrt.bench.common.process import SideProcess
 from agentrt.bench.context import main as context
 from agentrt.bench.context.main import Size, run
 from agentrt.bench.context.sweeps import TraceSize
+from agentrt.bench.documentation.drawings import draw
 from agentrt.errors import ModelNotFoundError
 from tests.fixed_costs import make_with_fixed_costs
 

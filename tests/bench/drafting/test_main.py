@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentrt.bench.common import figures as pictures
+from agentrt.bench.documentation import drawings as pictures
 from agentrt.bench.drafting import main as drafting
 from agentrt.bench.drafting.comparison import GENAI_LOOKUP
 from agentrt.bench.drafting.extremes import share_of_identical_answers

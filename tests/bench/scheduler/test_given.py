@@ -150,7 +150,7 @@ def test_a_question_comes_into_a_prefill_and_after_all_answers_have_begun() -> N
             return (Answer(Request("", 2), 60, 2, 0.1, 2.0),) * len(arrivals)
 
     engines: dict[str, Any] = {"agentrt": Engine(), "openvino_genai": Engine()}
-    measure_reactive(engines, 10_000, 2, lambda line: None)
+    measure_reactive(engines, 10_000, 2, 1, lambda line: None)
     first, _, alone, prefill, answers, *_ = engines["agentrt"].runs
     assert [(each.reactive, each.answer_tokens) for each in first] == [(False, 2)] * ANSWERS
     (question,) = alone
@@ -169,7 +169,7 @@ def test_a_question_comes_into_a_prefill_and_after_all_answers_have_begun() -> N
 def test_both_sides_answer_a_question_beside_their_background() -> None:
     nano = BenchModel.of("nano", "nano", RandomWords)
     with open_engines(nano) as engines:
-        figures, table = measure_reactive(engines, nano.context_length, 1, lambda line: None)
+        figures, table = measure_reactive(engines, nano.context_length, 1, 1, lambda line: None)
     assert min(figure.value for figure in figures.values()) > 0
     assert [row[0] for row in table.rows] == ["agentrt", "openvino_genai", "openvino_genai_default_groups"]
     assert "1638 tokens" in table.title, "nano's context has no room for 2,048"

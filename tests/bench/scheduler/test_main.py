@@ -182,7 +182,7 @@ def test_questions_wait_for_one_kernel_at_most() -> None:
 
 def test_a_gguf_file_is_measured_beside_llama_cpp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("xllamacpp")
-    monkeypatch.setattr(_scheduler_main, "GIVEN", {True: _scheduler_main.GivenSize(1, 1)})
+    monkeypatch.setattr(_scheduler_main, "GIVEN", {True: _scheduler_main.GivenSize(1, 1, 1)})
     file = tmp_path / "tiny.gguf"
     write_random_gguf(file, ModelShape("qwen2", 3, 64, 128, 2, 1, 512))
     report = _scheduler_main.run(quick=True, workloads=None, progress=lambda line: None, model=str(file))

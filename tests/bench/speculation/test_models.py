@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from agentrt.bench.common.figures import draw
 from agentrt.bench.common.parts import SpeculationPart
 from agentrt.bench.common.report import Seeds
+from agentrt.bench.documentation.drawings import draw
 from agentrt.bench.speculation import one_run
 from agentrt.bench.speculation.main import run
 

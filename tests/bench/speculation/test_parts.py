@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from agentrt.bench.common.estimates import exact
-from agentrt.bench.common.figures import draw
 from agentrt.bench.common.machine import describe_machine
 from agentrt.bench.common.report import BenchReport, Table
+from agentrt.bench.documentation.drawings import draw
 from agentrt.bench.speculation import controlled, turn_overhead
 from agentrt.bench.speculation.agent_tasks import Task, agent_tasks
 from agentrt.bench.speculation.like_for_like import PEERS, SPREAD, compare

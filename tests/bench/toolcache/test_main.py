@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from agentrt.bench.common.estimates import Estimate, exact
-from agentrt.bench.common.figures import draw
 from agentrt.bench.common.report import Seeds
+from agentrt.bench.documentation.drawings import draw
 from agentrt.bench.toolcache import main as toolcache
 from agentrt.bench.toolcache import tasks
 from agentrt.bench.toolcache.agents import Done

@@ -1,6 +1,6 @@
 """Figures of SpecTools (5 to 8), sd.npu (10, 13) and LLMS (9), drawn again from reports of the benches.
 
-``python -m agentrt.bench.common.figures REPORT.json FOLDER`` writes them as SVG.
+``python -m agentrt.bench.documentation.drawings REPORT.json FOLDER`` writes them as SVG.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from agentrt.errors import AgentRTError, InvalidRequestError, MissingExtraError
 
-from .estimates import Estimate
-from .report import BenchReport, Table
+from ..common.estimates import Estimate
+from ..common.report import BenchReport, Table
 
 
 @contextmanager
@@ -97,7 +97,7 @@ def _line(axes: Any, rows: Sequence[Mapping[str, Any]], x: str, y: str, label: s
     xs = [_value(row[x]) for row in rows]
     values = [_value(row[y]) for row in rows]
     axes.errorbar(
-        xs, values, yerr=_spread([row[y] for row in rows]), fmt="o-", markersize=4, capsize=2, label=label
+        xs, values, yerr=reach([row[y] for row in rows]), fmt="o-", markersize=4, capsize=2, label=label
     )
 
 
@@ -105,15 +105,15 @@ def _value(cell: Any) -> Any:
     return cell.value if isinstance(cell, Estimate) else cell
 
 
-def _spread(cells: Sequence[Any]) -> tuple[list[float], list[float]]:
+def reach(cells: Sequence[Any]) -> tuple[list[float], list[float]]:
     """Return how far the intervals reach below and above the values; 0 without one."""
-    below = [_value(each) - (each.low if _has_interval(each) else _value(each)) for each in cells]
-    above = [(each.high if _has_interval(each) else _value(each)) - _value(each) for each in cells]
-    return below, above
-
-
-def _has_interval(cell: Any) -> bool:
-    return isinstance(cell, Estimate) and cell.low is not None
+    ends = [
+        (0.0, 0.0)
+        if not isinstance(each, Estimate) or each.low is None or each.high is None
+        else (each.value - each.low, each.high - each.value)
+        for each in cells
+    ]
+    return [below for below, _ in ends], [above for _, above in ends]
 
 
 def _annotate_samples(axes: Any, rows: Sequence[Mapping[str, Any]], x: str, y: str) -> None:
@@ -164,7 +164,7 @@ def _engine_side(axes: Any, report: BenchReport) -> None:
     for place, side in enumerate(sides):
         of_side: list[Any] = [found[tool, side] for tool in tools]
         cells = [row[saved] for row in of_side]
-        bars = _bars(axes, place, len(sides), list(map(_value, cells)), side, _spread(cells))
+        bars = _bars(axes, place, len(sides), list(map(_value, cells)), side, reach(cells))
         axes.bar_label(bars, fmt="%.1f", fontsize=7, label_type="center")
     axes.set_xticks(range(len(tools)), tools)
     axes.set(xlabel="tool latency", ylabel="time saved, % of vanilla")
@@ -290,7 +290,7 @@ def main(arguments: Sequence[str]) -> None:
         SystemExit: an argument is missing, or the report cannot be read or drawn; the reason is on standard
             error.
     """
-    parser = argparse.ArgumentParser(prog="python -m agentrt.bench.common.figures")
+    parser = argparse.ArgumentParser(prog="python -m agentrt.bench.documentation.drawings")
     parser.add_argument("report", type=Path, help="REPORT.json as `agentrt bench NAME --json` writes it")
     parser.add_argument("folder", type=Path, help="where the pictures are written")
     given = parser.parse_args(arguments)

@@ -1,6 +1,6 @@
 """Draws a trace like Fig. 4 of Agent.xpu, and its Figures 6 and 7 from a report.
 
-``python -m agentrt.bench.scheduler.timeline TRACE.json PICTURE`` draws a trace, as ``.svg`` or ``.png``,
+``python -m agentrt.bench.documentation.timeline TRACE.json PICTURE`` draws a trace, as ``.svg`` or ``.png``,
 ``… REPORT.json FOLDER`` Figures 6 and 7, and ``… figure-4 FOLDER`` a simulated Fig. 4.
 """
 
@@ -16,9 +16,9 @@ from typing import Any, Final
 
 from agentrt.errors import AgentRTError
 
-from ..common.estimates import Estimate
-from ..common.figures import drawn, find_table
 from ..common.report import BenchReport
+from ..scheduler.simulated import figure4
+from .drawings import drawn, find_table, reach
 
 _COLOURS: Final = {
     ("reactive", "prefill"): "#c0392b",
@@ -117,7 +117,7 @@ def _draw_rates(axes: Any, rows: Sequence[Sequence[Any]]) -> None:
         rates = [rate for _, rate in shown]
         heights = [rate.value for rate in rates]
         colour = f"C{number}"  # also in the legend of a system without bars
-        axes.bar(lefts, heights, 0.95 * width, yerr=_reach(rates), capsize=2, label=system, color=colour)
+        axes.bar(lefts, heights, 0.95 * width, yerr=reach(rates), capsize=2, label=system, color=colour)
     axes.set_xticks(range(len(kinds)), [f"{work}\n{sets}" for sets, work in kinds], fontsize=6)
     axes.set_ylabel("proactive requests a second")
     axes.legend(fontsize=6)
@@ -130,7 +130,7 @@ def _draw_latencies(axes: Any, rows: Sequence[Sequence[Any]], median: int) -> No
         rates, medians = [row[2] for row in points], [row[median] for row in points]
         values = [each.value for each in medians]
         (line, *_) = axes.errorbar(
-            rates, values, yerr=_reach(medians), fmt="o-", markersize=3, capsize=2, label=system
+            rates, values, yerr=reach(medians), fmt="o-", markersize=3, capsize=2, label=system
         )
         means = [row[median + 1].value for row in points]
         axes.plot(rates, means, ":", color=line.get_color(), linewidth=1)
@@ -141,13 +141,6 @@ def _draw_latencies(axes: Any, rows: Sequence[Sequence[Any]], median: int) -> No
     axes.minorticks_off()
 
 
-def _reach(cells: Sequence[Estimate]) -> tuple[list[float], list[float]]:
-    """Return how far the intervals reach below and above the values; 0 without one."""
-    below = [0.0 if each.low is None else each.value - each.low for each in cells]
-    above = [0.0 if each.high is None else each.high - each.value for each in cells]
-    return below, above
-
-
 def main(arguments: Sequence[str]) -> None:
     """Draw the first argument (a trace, a report, or ``figure-4``) into the path of the second.
 
@@ -155,7 +148,7 @@ def main(arguments: Sequence[str]) -> None:
         SystemExit: an argument is missing, or the file cannot be read or drawn; the reason is on standard
             error.
     """
-    parser = argparse.ArgumentParser(prog="python -m agentrt.bench.scheduler.timeline")
+    parser = argparse.ArgumentParser(prog="python -m agentrt.bench.documentation.timeline")
     parser.add_argument("source", help="TRACE.json, REPORT.json, or figure-4 for a simulated Fig. 4")
     parser.add_argument("target", type=Path, help="a picture for a trace, a folder for everything else")
     given = parser.parse_args(arguments)
@@ -167,8 +160,6 @@ def main(arguments: Sequence[str]) -> None:
 
 def _draw(source: str, target: Path) -> None:
     if source == "figure-4":
-        from .simulated import figure4
-
         for policy, simulated in figure4().items():
             draw_trace(simulated.trace.to_chrome(), target / f"agent-xpu-figure-4-{policy}.svg")
         return

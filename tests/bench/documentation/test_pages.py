@@ -13,12 +13,12 @@ import pytest
 
 from agentrt.bench.common.estimates import Estimate, exact, median
 from agentrt.bench.common.machine import describe_machine
-from agentrt.bench.common.prose import prose_numbers
 from agentrt.bench.common.report import BenchReport, Table
 from agentrt.bench.documentation import main as documentation
 from agentrt.bench.documentation.main import run_group
 from agentrt.bench.documentation.pages import check, documents, render
 from agentrt.bench.documentation.plan import PLAN, Part
+from agentrt.bench.documentation.prose import prose_numbers
 from agentrt.bench.documentation.reports import Measured, not_in_history, read_reports
 from agentrt.bench.documentation.sources import digests_of
 from agentrt.errors import ConfigurationError, InvalidRequestError

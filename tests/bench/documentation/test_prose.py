@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentrt.bench.common.prose import prose_numbers
+from agentrt.bench.documentation.prose import prose_numbers
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from agentrt.bench.common.estimates import Estimate
 from agentrt.bench.common.machine import describe_machine
 from agentrt.bench.common.report import BenchReport, Table
-from agentrt.bench.scheduler import timeline
+from agentrt.bench.documentation import timeline
 from agentrt.bench.scheduler.figures import POINT_COLUMNS, RATE_COLUMNS
 from agentrt.errors import InvalidRequestError
 

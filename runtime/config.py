@@ -54,10 +54,17 @@ class RuntimeConfig(Settings, strict=True):
     dynamic_quantization_group_size: int | None = Field(default=None, ge=0)
     """Activations per int8 scale where weights are int8. 0 disables it; larger is faster, less accurate."""
 
+    weight_format: Literal["auto", "file", "int8"] = "auto"
+    """How the weights of a GGUF file are held and multiplied. ``file``: as they are in it, on a CPU, by code
+    that is compiled on this machine once (:mod:`agentrt.runtime.model.native.library`); up to 32 rows of a
+    batch are then computed alike, however many they are. ``int8``: by OpenVINO on any device, rounded to 8
+    bits in groups of 128. ``auto`` is ``file`` where that is possible, the platform has a CPU only, and
+    :attr:`dynamic_quantization_group_size` is None."""
+
     max_batch_size: int = Field(default=16, ge=1, le=1024)
     """Maximum number of sequences in one batch. Further running sequences keep their KV blocks and wait."""
 
-    prefill_chunk_tokens: int = Field(default=1024, ge=1, le=8192)
+    prefill_chunk_tokens: int = Field(default=256, ge=1, le=8192)
     """Maximum number of prompt tokens in one batch (chunked prefill), rounded up to whole KV blocks. The
     model's profile may set fewer, to stay within :attr:`quantum_s`. Each batch has a fixed cost as well.
 

@@ -22,6 +22,7 @@ from _pytest.terminal import TerminalReporter
 COMMANDS: Final = {
     "chromium": (("chromium", "chromium-browser", "google-chrome"), "apt-get install chromium"),
     "curl": (("curl",), "apt-get install curl"),
+    "c++": (("g++", "clang++", "c++"), "apt-get install g++"),
     "docker": (("docker",), "apt-get install docker.io"),
     "git": (("git",), "apt-get install git"),
     "make": (("make",), "apt-get install make"),

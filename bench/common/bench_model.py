@@ -34,6 +34,11 @@ class BenchModel:
     gguf: Path | None = None
     """The GGUF file that the directory was converted from, if it was."""
 
+    @property
+    def opened(self) -> str:
+        """What agentrt opens, as its users do: the GGUF file, if there is one. Others read :attr:`path`."""
+        return str(self.gguf or self.path)
+
     @classmethod
     def of(cls, title: str, name: str | Path, prompts: Callable[[int], Prompts]) -> BenchModel:
         """Return the model of this name, which is converted first if it is a GGUF file.

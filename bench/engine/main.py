@@ -58,18 +58,18 @@ _TOOL: Final[dict[str, Any]] = {
     },
 }
 METHOD: Final = """\
-All sides have the same OpenVINO directory, quantise activations in groups of 128, which agentrt and \
-OpenVINO GenAI are told, and keep keys and values in 8 bits; llama.cpp's server has the GGUF file itself, \
-its own groups and an f16 cache, as it is by default. They take turns at going first, each in a process of \
-its own, with as many threads as there are cores. Else agentrt has its defaults, which choose by the \
-model's weights and by a profile of the machine; no faster setting is known. OpenVINO GenAI runs as \
-LLMPipeline with its defaults, and over continuous batching (256 tokens a step, split prompts, at most 16 \
-sequences, no prefix cache). llama.cpp's builds take part in the first repetitions only, and answer eight \
-requests at once at most. A figure is the median of the ratios within a repetition, to whichever does \
-best. greedy_equal_share is of prompts whose greedy tokens in f32 are OpenVINO GenAI's. Peak memory is \
-VmHWM of a process of its own, after a prompt of 512 tokens and an answer. decode_bandwidth_fraction is \
-what a decode step reads times our steps a second, over the machine's read bandwidth, measured right \
-behind them."""
+OpenVINO GenAI has the OpenVINO directory that agentrt converts a GGUF file to for any device (8 bits, and \
+activations in groups of 128, which it is told), agentrt's and llama.cpp's servers have the file itself. \
+Keys and values have 8 bits, with llama.cpp 16, as it is by default. They take turns at going first, each \
+in a process of its own, with as many threads as there are cores. Else agentrt has its defaults, which \
+choose by the model's weights and by a profile of the machine; no faster setting is known. OpenVINO GenAI \
+runs as LLMPipeline with its defaults, and over continuous batching (256 tokens a step, split prompts, at \
+most 16 sequences, no prefix cache). llama.cpp's builds take part in the first repetitions only, and \
+answer eight requests at once at most. A figure is the median of the ratios within a repetition, to \
+whichever does best. greedy_equal_share is of prompts whose greedy tokens in f32 are OpenVINO GenAI's. \
+Peak memory is VmHWM of a process of its own, after a prompt of 512 tokens and an answer. \
+decode_bandwidth_fraction is what a decode step reads times our steps a second, over the machine's read \
+bandwidth, measured right behind them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def _sides(
     path = str(model.path)
     parameters = {**SHARED_CACHE, "cache_ram_mib": 0}  # no prompt occurs twice
     opened: dict[str, tuple[Any, ...]] = {
-        OURS: (AgentRT, path, settings),
+        OURS: (AgentRT, model.opened, settings),
         _GENAI: (OpenVINOGenAI, path, settings),
         _BATCHING: (OpenVINOGenAI, path, settings, CACHE_TOKENS),
     }
@@ -157,7 +157,7 @@ def _measure(
     settings = {**_SETTINGS, "profile_folder": profiles, "dynamic_quantization_group_size": GROUP}
     progress(f"{name}: profile")
     # First: a side that had to measure the profile itself would count the memory for that.
-    step_bytes, cache_bytes = step_and_cache_bytes(model.path, settings)
+    step_bytes, cache_bytes = step_and_cache_bytes(model.opened, settings)
     settings["memory_bytes"] = cache_bytes
     builds = [] if model.gguf is None else [*llama_cpp_builds()]
     progress(f"{name}: speed with dynamic quantization groups of {GROUP}")
@@ -200,19 +200,20 @@ def _peak_memory(
     return peaks
 
 
-def step_and_cache_bytes(path: Path, settings: Mapping[str, Any]) -> tuple[int, int]:
+def step_and_cache_bytes(model: str, settings: Mapping[str, Any]) -> tuple[int, int]:
     """Return the bytes that a decode step reads, and those of a KV cache of :data:`CACHE_TOKENS` tokens.
 
     ``settings`` are those of :class:`RuntimeConfig`. Measures the model's profile where their
     ``profile_folder`` has none yet.
     """
     from agentrt.runtime import RuntimeConfig
+    from agentrt.runtime.local.assembly import keeps_weights
     from agentrt.runtime.model.directory import open_model_directory
     from agentrt.runtime.xpu.loading import load_model
 
     config = RuntimeConfig(**settings)
     loaded = load_model(
-        open_model_directory(path),
+        open_model_directory(model, native=keeps_weights(config)),
         platform=config.platform,
         properties=config.device_properties(),
         max_chunk_tokens=config.prefill_chunk_tokens,

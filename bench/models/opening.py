@@ -76,5 +76,5 @@ class _Opener:
             for (name, began), end in zip(side.steps, ends, strict=True)
             if name.startswith("measuring")
         )
-        weights = open_model_directory(model).graph.with_suffix(".bin").stat().st_size
+        weights = open_model_directory(model, native=True).graph.with_suffix(".bin").stat().st_size
         return Opening(seconds, (peak_memory_bytes() or 0) / _MIB, sum(measured), weights / _MIB)

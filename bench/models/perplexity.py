@@ -81,7 +81,7 @@ class Scorer:
         from agentrt.runtime.model.directory import open_model_directory
         from agentrt.runtime.model.tokenizer import Tokenizer
 
-        directory = open_model_directory(model)
+        directory = open_model_directory(model, native=True)
         self._window = window
         self._model: Pieces = open_whole(directory, RuntimeConfig().device_properties(), window)
         self._tokenizer = Tokenizer(directory, self._model.vocabulary_size)

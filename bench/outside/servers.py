@@ -57,7 +57,7 @@ def open_servers(model: BenchModel) -> Iterator[dict[str, Server]]:
     """
     *_, build = llama_cpp_builds().values()
     with ExitStack() as stack:
-        ours = stack.enter_context(ServedRuntime(_Service, str(model.path)))
+        ours = stack.enter_context(ServedRuntime(_Service, model.opened))
         opened = (str(model.gguf), _CONTEXT, _SLOTS, SHARED_CACHE)
         llama = stack.enter_context(EngineProcess(build, *opened))
         genai = stack.enter_context(SideProcess(OpenVINOGenAIServer, str(model.path)))

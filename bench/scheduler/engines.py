@@ -62,7 +62,7 @@ def open_engines(model: BenchModel, peers: Sequence[str] = ()) -> Iterator[dict[
     beside = [open_vllm(url) for url in peers]
     path = str(model.path)
     with ExitStack() as stack:
-        own = stack.enter_context(ServedRuntime(_serve_runtime, path))
+        own = stack.enter_context(ServedRuntime(_serve_runtime, model.opened))
         urls = {OURS: f"http://127.0.0.1:{own.port}"}
         for name, default_groups in ((GENAI, False), (GENAI_DEFAULT, True)):
             make = partial(OpenVINOGenAIServer, default_groups=default_groups)

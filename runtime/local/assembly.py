@@ -37,7 +37,7 @@ from ..scheduler.scheduler import Scheduler
 from ..toolcache.renderer import ToolTurnRenderer
 from ..xpu.kv_arena import KVArena
 from ..xpu.loading import load_model
-from ..xpu.platforms import OpenVINOPlatform
+from ..xpu.platforms import OpenVINOPlatform, find_platform
 from ..xpu.warm_up import warm_up, warm_up_attention
 
 _log: Final = logging.getLogger(__name__)
@@ -75,6 +75,15 @@ class RuntimeParts:
     engine: Engine
 
 
+def keeps_weights(config: RuntimeConfig) -> bool:
+    """Return whether weights are to stay as they are in their file; see ``weight_format``."""
+    if config.weight_format != "auto":
+        return config.weight_format == "file"
+    _, devices = find_platform(config.platform)
+    is_exact = config.dynamic_quantization_group_size is not None
+    return not is_exact and all(device.name == "CPU" for device in devices.values())
+
+
 def assemble_runtime(
     model: str | os.PathLike[str],
     config: RuntimeConfig,
@@ -87,7 +96,11 @@ def assemble_runtime(
     """Load ``model`` and start its engine; see :meth:`LocalRuntime.open`, whose errors it raises."""
     check_config(config)
     usual = RuntimeConfig()
-    directory = open_model_directory(model, progress=lambda share: on_step(OpeningStep("converting", share)))
+    directory = open_model_directory(
+        model,
+        progress=lambda share: on_step(OpeningStep("converting", share)),
+        native=keeps_weights(config),
+    )
     with conversion_errors(directory.conversion):
         loaded = load_model(
             directory,

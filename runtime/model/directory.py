@@ -47,6 +47,8 @@ class ModelDirectory:
     """Where the directory comes from, if a GGUF file was opened."""
     opened_as: str | None = None
     """The name or path by which it was opened; None if it was not opened by name."""
+    native: bool = False
+    """Whether its graph has operations of :mod:`agentrt.runtime.model.native.library`."""
 
     @property
     def graph(self) -> Path:
@@ -91,6 +93,8 @@ def open_model_directory(
     model: str | os.PathLike[str],
     cache_folder: Path | None = None,
     progress: Callable[[float], None] = lambda share: None,
+    *,
+    native: bool = False,
 ) -> ModelDirectory:
     """Find a model and check that all of its files exist and are complete.
 
@@ -98,6 +102,8 @@ def open_model_directory(
     :mod:`agentrt.runtime.model.hub`), the path of a directory as ``optimum-cli export openvino`` writes it,
     or the path of a GGUF file. A GGUF file is converted when it is first opened; see
     :func:`agentrt.runtime.model.gguf.cache.convert_gguf`, also for ``cache_folder`` and ``progress``.
+    With ``native`` its weights stay as they are where this machine can multiply them so (see
+    :mod:`agentrt.runtime.model.native.library`); else OpenVINO can read the directory by itself.
 
     Raises:
         ModelNotFoundError: there is no such name or path, or ``model`` is neither a name nor a path.
@@ -107,21 +113,24 @@ def open_model_directory(
     path = find_model(name)
     with explain_unreadable(path):
         if path.is_file() and _is_gguf(path):
-            directory = _open_gguf(path, cache_folder, progress)
+            directory = _open_gguf(path, cache_folder, progress, native)
         else:
             directory = _open_exported(name, path)
     return dataclasses.replace(directory, opened_as=name)
 
 
-def _open_gguf(file: Path, cache_folder: Path | None, progress: Callable[[float], None]) -> ModelDirectory:
+def _open_gguf(
+    file: Path, cache_folder: Path | None, progress: Callable[[float], None], native: bool
+) -> ModelDirectory:
     # Imported here, as they load packages that other models do not need.
     from .chat_template import check_gguf_template
     from .gguf.cache import convert_gguf
     from .gguf.file_format import read_source
+    from .native.library import native_library
 
     source = read_source(file)
     check_gguf_template(file, source.metadata)
-    path = convert_gguf(source, cache_folder, progress)
+    path = convert_gguf(source, cache_folder, progress, native_library() if native else None)
     conversion = Conversion(file, str(read_json(path / "config.json").get("converted_from")))
     with conversion_errors(conversion):
         directory = _open_exported(source.name, path)
@@ -150,6 +159,7 @@ def _open_exported(name: str, path: Path) -> ModelDirectory:
         path=path,
         model_id=_model_id(name, path, config),
         context_length=length,
+        native=config.get("native") is True,
         end_token_ids=frozenset(id for id in ids if isinstance(id, int) and not isinstance(id, bool)),
     )
 

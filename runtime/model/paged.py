@@ -38,6 +38,7 @@ from .directory import ModelDirectory
 from .fuse_matmuls import fuse_matmuls
 from .gather_sampled_rows import ATTENTION, DELTA_RULE, SAMPLED_ROWS, gather_sampled_rows
 from .gguf.sliding_windows import apply_sliding_windows
+from .native.library import load_operations
 from .openvino_core import openvino_core, openvino_message
 
 INPUTS: Final = (
@@ -86,6 +87,8 @@ def read_paged_graph(directory: ModelDirectory) -> ov.Model:
 
 def _paged_graph(directory: ModelDirectory) -> ov.Model:
     # Not as a Path: the bindings replace what an interrupt raises in its __fspath__ by a RuntimeError.
+    if directory.native:
+        load_operations()
     model = openvino_core().read_model(str(directory.graph))
     try:
         paged_attention_transformation(model)

@@ -11,6 +11,7 @@ from typing import Final, Self
 import openvino as ov
 
 from ..heg.partition import Partition, spread
+from ..model.native.library import FEED_FORWARD, MATMUL
 
 _COLD_BYTES: Final = 64 * 2**20
 """Weights of a sample, more than most CPU caches hold: a decode step of a large model reads its weights from
@@ -110,6 +111,14 @@ def _count(model: ov.Model) -> tuple[int, int, int]:
         kind = node.get_type_name()
         if kind == "Constant":
             weights += int(node.get_byte_size())
+        elif kind in (MATMUL, FEED_FORWARD):
+            columns = node.get_input_partial_shape(0)[-1].get_length()
+            rows = node.get_attributes()["rows"]
+            products = [columns * each for each in rows]
+            if kind == FEED_FORWARD:
+                products[2] = rows[1] * rows[2]
+            flops += 2 * sum(products)
+            activations += 4 * (columns + sum(rows))
         elif kind == "MatMul":
             matrix = node.input_value(1).get_partial_shape()
             width = list(node.get_output_partial_shape(0))[-1]

@@ -18,6 +18,7 @@ from agentrt.errors import ModelFormatError
 from ...files.checksums import CHECKSUMS
 from ...files.file_lock import file_lock
 from ..hub.pulled import models_folder
+from ..native.library import NativeLibrary
 from .file_format import Header, Source
 
 Progress = Callable[[float], None]
@@ -31,6 +32,8 @@ _CONTENT: Final = "content"
 """Entry of the config: a digest of what was converted."""
 _NUMBER: Final = "conversion"
 """Entry of the config: the :data:`_CONVERSION` of then."""
+NATIVE: Final = "native"
+"""Entry of the config: whether the graph has operations of the native library."""
 _SAMPLES: Final = 64
 _SAMPLE_BYTES: Final = 64 * 2**10
 _UNFINISHED: Final = ".converting-"
@@ -51,13 +54,16 @@ class CachedModel:
 
 
 def convert_gguf(
-    source: Source, cache_folder: Path | None = None, progress: Progress = lambda share: None
+    source: Source,
+    cache_folder: Path | None = None,
+    progress: Progress = lambda share: None,
+    library: NativeLibrary | None = None,
 ) -> Path:
     """Return the model directory of a GGUF model, converting the model unless that was done before.
 
     The directory is kept in ``cache_folder``, by default the user's cache folder. It is found by the content
     of the model's files, whatever their names and folders; its name begins with the name that the model had
-    when it was converted.
+    when it was converted. With ``library`` the model has its operations, and is kept beside the other.
 
     Other processes find a complete directory or none. A second process that opens the same model waits for
     the first and uses its result. A directory with a file that is missing or has another size than when it
@@ -71,7 +77,7 @@ def convert_gguf(
     cache = cache_folder or models_folder()
     try:
         content = _content(source.headers)
-        fingerprint = _fingerprint(content)
+        fingerprint = _fingerprint(content, library)
         remove_interrupted(cache)
         directory = _complete_directory(cache, fingerprint)
         if directory is None:
@@ -79,7 +85,7 @@ def convert_gguf(
             with file_lock(cache / f"{_LOCK}{fingerprint}"):
                 directory = _complete_directory(cache, fingerprint)
                 if directory is None:
-                    directory = _convert(source, cache, content, progress)
+                    directory = _convert(source, cache, content, progress, library)
                     _remove_superseded(cache, content)
         with contextlib.suppress(OSError):
             os.utime(directory)
@@ -152,9 +158,11 @@ def _remove_superseded(cache: Path, content: str) -> None:
                 _remove(config.parent, wait=False)
 
 
-def _convert(source: Source, cache: Path, content: str, progress: Progress) -> Path:
+def _convert(
+    source: Source, cache: Path, content: str, progress: Progress, library: NativeLibrary | None
+) -> Path:
     """Write and return the directory of ``source``. The caller holds the lock of its fingerprint."""
-    fingerprint = _fingerprint(content)
+    fingerprint = _fingerprint(content, library)
     directory = cache / f"{source.name}-{fingerprint}"
     unfinished = cache / f"{_UNFINISHED}{fingerprint}"
     # Of a process that was interrupted, of an older version of this package, or damaged.
@@ -167,9 +175,8 @@ def _convert(source: Source, cache: Path, content: str, progress: Progress) -> P
 
     unfinished.mkdir()
     try:
-        write_model(
-            source, unfinished, unfinished / _CONFIG, progress, {_CONTENT: content, _NUMBER: _CONVERSION}
-        )
+        entries = {_CONTENT: content, _NUMBER: _CONVERSION, NATIVE: library is not None}
+        write_model(source, unfinished, unfinished / _CONFIG, progress, entries, library)
         unfinished.rename(directory)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -209,10 +216,11 @@ def _cached(cache: Path) -> Iterator[CachedModel]:
             continue  # being removed by another process
 
 
-def _fingerprint(content: str) -> str:
+def _fingerprint(content: str, library: NativeLibrary | None) -> str:
     """Hash ``content`` and the versions of what converts it."""
     tokenizers = importlib.metadata.version("openvino-tokenizers")
-    return hashlib.sha256(f"{_CONVERSION} {tokenizers} {content}".encode()).hexdigest()[:32]
+    panels = "" if library is None else f" panels {library.panels_version}"
+    return hashlib.sha256(f"{_CONVERSION} {tokenizers} {content}{panels}".encode()).hexdigest()[:32]
 
 
 def _content(headers: Sequence[Header]) -> str:

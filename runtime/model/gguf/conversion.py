@@ -13,6 +13,7 @@ import openvino as ov
 
 from ...files.checksums import write_checksums
 from ...files.graph_files import check_graph
+from ..native.library import NativeLibrary
 from .file_format import Source, Tensor
 from .graph import GraphBuilder
 from .hyperparameters import read_hyperparameters
@@ -27,12 +28,14 @@ def write_model(
     config: Path,
     progress: Callable[[float], None],
     entries: Mapping[str, object],
+    library: NativeLibrary | None = None,
 ) -> None:
     """Write the model directory of ``source`` to the empty folder ``target``, ``config`` of it at last.
 
     ``config`` has ``entries``, and states the size of each other file, by which an incomplete directory is
     found; the digests of the graphs are in ``SHA256SUMS``. At no time is more than a piece of one tensor in
-    memory. Everything is on disk when this returns.
+    memory. With ``library`` weights stay as they are where it multiplies them, and the graph has its
+    operations. Everything is on disk when this returns.
 
     Raises:
         ModelFormatError: the model is damaged or of a kind that cannot be converted. The message says what is
@@ -51,6 +54,7 @@ def write_model(
     with graph_file.with_suffix(".bin").open("w+b") as stream:
         weights = WeightsFile(
             stream,
+            library=library,
             keep_four_bits=keeps_four_bits(tensors.values()),
             advance=lambda done: progress(min(done / total, 1.0)),
         )

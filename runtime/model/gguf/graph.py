@@ -23,7 +23,7 @@ from .file_format import Tensor
 from .hyperparameters import Hyperparameters, Layer, Rope
 from .quantisation import QUANTISED
 from .sliding_windows import state_sliding_windows
-from .weights_file import Matrix, Rows, WeightsFile
+from .weights_file import Matrix, Panels, Rows, WeightsFile, feed_forward_panels, project_panels
 
 _UNUSED: Final = ("rope_factors_long.weight", "rope_factors_short.weight", "rope_freqs.weight")
 """Tensors that need not be used."""
@@ -77,14 +77,14 @@ class GraphBuilder:
                 "another conversion of the model."
             )
         shape = (vocabulary, model.hidden)
-        embedding = self._weights.matrix(Rows(self._weight("token_embd.weight", shape)))
+        embedding = self._matrix(Rows(self._weight("token_embd.weight", shape)))
         state = self._embed(embedding)
         for index, layer in enumerate(model.layers):
             state = self._layer(state, index, layer)
         state = self._norm(state, "output_norm.weight", model.hidden)
         head = embedding
         if "output.weight" in self._tensors:
-            head = self._weights.matrix(Rows(self._weight("output.weight", shape)))
+            head = self._matrix(Rows(self._weight("output.weight", shape)))
         logits = self._logits(project(state, head))
         self._refuse_unknown_tensors()
         logits.set_names({"logits"})
@@ -95,9 +95,15 @@ class GraphBuilder:
         state_sliding_windows(graph, [layer.sliding_window for layer in model.layers])
         return graph
 
-    def _embed(self, embedding: Matrix) -> ov.Output:
+    def _matrix(self, rows: Rows) -> Matrix | Panels:
+        weights = self._weights
+        return weights.panels(rows) if weights.keeps(rows.tensor) else weights.matrix(rows)
+
+    def _embed(self, embedding: Matrix | Panels) -> ov.Output:
         axis = opset.constant(0, ov.Type.i32)
         ids = opset.convert(self._input_ids, ov.Type.i32)
+        if isinstance(embedding, Panels):
+            return _scaled(embedding.gather(ids.output(0)), self._model.embedding_scale)
         state = opset.gather(embedding.values, ids, axis).output(0)
         if embedding.offsets is not None:
             groups = embedding.offsets.get_partial_shape()[1].get_length()
@@ -124,12 +130,31 @@ class GraphBuilder:
         width = self._tensor(f"{block}.ffn_down.weight", (self._model.hidden, None)).shape[1]
         if f"{block}.ffn_gate.weight" in self._tensors:
             gates = [_Linear(f"{block}.ffn_gate", width), _Linear(f"{block}.ffn_up", width)]
+            whole = self._whole_feed_forward(state, block, width)
+            if whole is not None:
+                return whole
             gate, up = self._linears(state, gates)
         else:
             gate, up = _split(self._linear(state, _Linear(f"{block}.ffn_up", 2 * width)), [width, width])
         gate = opset.swish(gate) if self._model.activation == "silu" else opset.gelu(gate, "TANH")
         activated = opset.multiply(gate, up).output(0)
         return self._linear(activated, _Linear(f"{block}.ffn_down", self._model.hidden))
+
+    def _whole_feed_forward(self, state: ov.Output, block: str, width: int) -> ov.Output | None:
+        """Return one operation for it; None where its weights are not multiplied as they are."""
+        hidden = self._model.hidden
+        shapes = {"gate": (width, hidden), "up": (width, hidden), "down": (hidden, width)}
+        names = {f"{block}.ffn_{name}": shape for name, shape in shapes.items()}
+        if any(f"{name}.bias" in self._tensors for name in names):
+            return None
+        if not all(
+            self._weights.keeps(self._tensor(f"{name}.weight", shape)) for name, shape in names.items()
+        ):
+            return None
+        panels = [
+            self._weights.panels(Rows(self._weight(f"{name}.weight", shape))) for name, shape in names.items()
+        ]
+        return feed_forward_panels(state, panels, self._model.activation)
 
     def _attention(self, state: ov.Output, index: int, layer: Layer) -> ov.Output:
         model, block = self._model, f"blk.{index}"
@@ -268,6 +293,9 @@ class GraphBuilder:
             Rows(self._weight(f"{each.name}.weight", (each.width, columns)), each.order) for each in linears
         ]
         biases = [self._bias(each) for each in linears]
+        if all(self._weights.keeps(each.tensor) for each in rows):
+            products = project_panels(state, [self._weights.panels(each) for each in rows])
+            return [_biased(each, bias) for each, bias in zip(products, biases, strict=True)]
         widths = [each.width for each in linears]
         layouts = {self._weights.layout(part.tensor) for part in rows}
         if len(layouts) > 1 or len({bias is None for bias in biases}) > 1 or sum(widths) > MAX_FUSED_COLUMNS:
@@ -278,9 +306,8 @@ class GraphBuilder:
     def _project(
         self, state: ov.Output, rows: Sequence[Rows], biases: Sequence[NDArray[np.float32] | None]
     ) -> ov.Output:
-        projected = project(state, self._weights.matrix(*rows))
         added = [bias for bias in biases if bias is not None]
-        return opset.add(projected, opset.constant(np.concatenate(added))).output(0) if added else projected
+        return _biased(project(state, self._weights.matrix(*rows)), np.concatenate(added) if added else None)
 
     def _bias(self, linear: _Linear) -> NDArray[np.float32] | None:
         name = f"{linear.name}.bias"
@@ -358,11 +385,18 @@ def _scaled(value: ov.Output, factor: float) -> ov.Output:
     return value if factor == 1.0 else opset.multiply(value, opset.constant(np.float32(factor))).output(0)
 
 
-def project(state: ov.Output, matrix: Matrix) -> ov.Output:
+def _biased(value: ov.Output, bias: NDArray[np.float32] | None) -> ov.Output:
+    return value if bias is None else opset.add(value, opset.constant(bias)).output(0)
+
+
+def project(state: ov.Output, matrix: Matrix | Panels) -> ov.Output:
     """Return ``state`` times the transposed matrix.
 
     The offset of a group of weights multiplies the sum of the activations of the group's columns.
     """
+    if isinstance(matrix, Panels):
+        (product,) = project_panels(state, [matrix])
+        return product
     product = opset.matmul(state, matrix.values, False, True)
     if matrix.offsets is None:
         return product.output(0)

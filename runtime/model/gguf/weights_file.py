@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from agentrt.errors import ModelFormatError
 
 from ...files.graph_files import constants_end
+from ..native.library import PANEL_ROWS, NativeLibrary
 from .file_format import Tensor
 from .quantisation import (
     FOUR_BIT_GROUP,
@@ -62,6 +63,34 @@ class Matrix:
     """``[rows, groups]`` float32: what each group of columns adds to all of its weights."""
 
 
+@dataclass(frozen=True, slots=True)
+class Panels:
+    """A matrix ``[rows, columns]`` in the types of the file, for operations of the native library."""
+
+    library: NativeLibrary
+    values: ov.Output
+    """``[bytes]``"""
+    type: Type
+    rows: int
+    columns: int
+
+    def gather(self, ids: ov.Output) -> ov.Output:
+        """Return the rows of these ids, as float32."""
+        return self.library.gather(self.values, ids, self.type, self.columns)
+
+
+def feed_forward_panels(state: ov.Output, matrices: Sequence[Panels], activation: str) -> ov.Output:
+    """Return what a feed-forward of gates, values and down makes of ``state``."""
+    values, types, rows = zip(*((each.values, each.type, each.rows) for each in matrices), strict=True)
+    return matrices[0].library.feed_forward(state, values, types, rows, activation)
+
+
+def project_panels(state: ov.Output, matrices: Sequence[Panels]) -> list[ov.Output]:
+    """Return ``state`` times each transposed matrix."""
+    values, types, rows = zip(*((each.values, each.type, each.rows) for each in matrices), strict=True)
+    return matrices[0].library.matmul(state, values, types, rows)
+
+
 class WeightsFile:
     """The weights file of a graph that is being built."""
 
@@ -69,15 +98,18 @@ class WeightsFile:
         self,
         stream: BinaryIO,
         *,
+        library: NativeLibrary | None = None,
         keep_four_bits: bool = False,
         advance: Callable[[int], None] = lambda done: None,
     ) -> None:
         """Write to ``stream``.
 
-        With ``keep_four_bits`` codes of 4 bits stay as they are; all others are rounded to 8 bits.
+        With ``library`` weights stay as they are where it multiplies them. Else with ``keep_four_bits`` codes
+        of 4 bits stay as they are; all others are rounded to 8 bits.
         ``advance`` is called with how many bytes of tensors have been converted.
         """
         self._stream = stream
+        self._library = library
         self._keep_four_bits = keep_four_bits
         self._advance = advance
         self._done = 0
@@ -89,6 +121,20 @@ class WeightsFile:
         values = np.asarray(dequantize(_rows(tensor), tensor.type), np.float32).reshape(-1)
         self._count(tensor.size)
         return values
+
+    def keeps(self, tensor: Tensor) -> bool:
+        """Return whether the weights of ``tensor`` stay as they are, by :meth:`panels`."""
+        return self._library is not None and self._library.multiplies(tensor.type, tensor.shape[-1])
+
+    def panels(self, part: Rows) -> Panels:
+        """Write a matrix as it is in the file, and return it."""
+        tensor, library = part.tensor, self._library
+        assert library is not None
+        rows, columns = tensor.shape
+        values = self._part((library.panel_bytes(tensor.type, rows, columns),), ov.Type.u8)
+        for piece in self._pieces(part):
+            values.append(library.pack(tensor.type, piece, columns))
+        return Panels(library, values.values, tensor.type, rows, columns)
 
     def matrix(self, *parts: Rows) -> Matrix:
         """Write a matrix that consists of the rows of ``parts``, and return it as nodes.
@@ -149,7 +195,7 @@ class WeightsFile:
         """Yield the rows of ``part``, some at a time, as bytes of its tensor's type."""
         tensor, order = part.tensor, part.order
         rows = math.prod(tensor.shape[:-1])
-        step = max(1, _PIECE_WEIGHTS // tensor.shape[-1])
+        step = max(1, _PIECE_WEIGHTS // tensor.shape[-1] // PANEL_ROWS) * PANEL_ROWS
         for begin in range(0, rows, step):
             data = _rows(tensor)  # mapped anew: pages of pieces that are done do not stay in memory
             yield data[begin : begin + step] if order is None else data[order[begin : begin + step]]

@@ -1,0 +1,1 @@
+"""Native code for the CPU: products with weights in the precision of a GGUF file."""

@@ -1,0 +1,220 @@
+"""Compiles ``matmul.cpp`` once for a machine, and loads it: operations for OpenVINO, and their weights.
+
+An OpenVINO wheel brings the headers and libraries that it is compiled against. Where there is no compiler, or
+the system is not Linux, there is no library, and models are computed by OpenVINO's own operations.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import logging
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import openvino as ov
+import platformdirs
+from gguf.constants import GGML_QUANT_SIZES
+from gguf.constants import GGMLQuantizationType as Type
+from numpy.typing import NDArray
+from openvino.utils.node_factory import NodeFactory
+
+from agentrt.errors import ModelFormatError
+
+from ...files.file_lock import file_lock
+from ..openvino_core import openvino_core
+
+logger = logging.getLogger("agentrt")
+
+TYPES: Final = frozenset(
+    {Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1, Type.Q8_0, Type.Q4_K, Type.Q5_K, Type.Q6_K}
+)
+"""The types of weights that are multiplied as they are."""
+PANEL_ROWS: Final = 16
+"""Rows of a panel."""
+MATMUL: Final = "QuantisedMatMul"
+FEED_FORWARD: Final = "QuantisedFeedForward"
+GATHER: Final = "QuantisedGather"
+"""Names of the operations."""
+COMPILER: Final = "CXX"
+"""The variable that names the compiler; else it is the first of :data:`_COMPILERS` that is found."""
+_COMPILERS: Final = ("g++", "clang++", "c++")
+_SOURCE: Final = Path(__file__).with_name("matmul.cpp")
+_FLAGS: Final = ("-std=c++17", "-O3", "-fPIC", "-shared", "-w")
+_TIMEOUT_S: Final = 300
+
+
+class NativeLibrary:
+    """The library, loaded into this process."""
+
+    def __init__(self, path: Path) -> None:
+        """Load the library at ``path``.
+
+        Raises:
+            OSError: it cannot be loaded.
+        """
+        self.path: Final = path
+        self._factory = NodeFactory()
+        self._factory.add_extension(str(path))
+        self._functions = ctypes.CDLL(str(path))
+        size, address = ctypes.c_size_t, ctypes.c_void_p
+        self._functions.agentrt_panel_bytes.restype = size
+        self._functions.agentrt_panel_bytes.argtypes = [ctypes.c_int64, size, size]
+        self._functions.agentrt_pack.argtypes = [ctypes.c_int64, address, size, size, address]
+        self._functions.agentrt_multiply.argtypes = [
+            *(ctypes.c_char_p, address, size, size),
+            *(ctypes.c_int64, address, size, address),
+        ]
+        self._functions.agentrt_instructions.restype = ctypes.c_char_p
+
+    panels_version: Final = 1
+    """Increase it when :meth:`pack` writes something else."""
+
+    @property
+    def instructions(self) -> str:
+        """The instruction set that products are computed with on this processor."""
+        name: bytes = self._functions.agentrt_instructions()
+        return name.decode()
+
+    def multiplies(self, type: Type, columns: int) -> bool:
+        """Return whether rows of ``columns`` weights of ``type`` are multiplied as they are."""
+        return type in TYPES and columns % max(GGML_QUANT_SIZES[type][0], 32) == 0
+
+    def panel_bytes(self, type: Type, rows: int, columns: int) -> int:
+        """Return how many bytes a matrix has as panels."""
+        found: int = self._functions.agentrt_panel_bytes(int(type), rows, columns)
+        return found
+
+    def pack(self, type: Type, blocks: NDArray[np.uint8], columns: int) -> NDArray[np.uint8]:
+        """Return ``[rows, bytes of a row]`` as panels; beyond a multiple of 16 rows there are zeros."""
+        blocks = np.ascontiguousarray(blocks)
+        panels = np.empty(self.panel_bytes(type, len(blocks), columns), np.uint8)
+        self._functions.agentrt_pack(int(type), blocks.ctypes.data, len(blocks), columns, panels.ctypes.data)
+        return panels
+
+    def multiply(
+        self,
+        values: NDArray[np.float32],
+        type: Type,
+        panels: NDArray[np.uint8],
+        rows: int,
+        instructions: str | None = None,
+    ) -> NDArray[np.float32] | None:
+        """Return ``values`` times the transposed matrix; None where the processor lacks ``instructions``."""
+        values = np.ascontiguousarray(values, np.float32)
+        product = np.empty((len(values), rows), np.float32)
+        failed = self._functions.agentrt_multiply(
+            None if instructions is None else instructions.encode(),
+            *(values.ctypes.data, *values.shape, int(type), panels.ctypes.data, rows, product.ctypes.data),
+        )
+        return None if failed else product
+
+    def matmul(
+        self, state: ov.Output, panels: Sequence[ov.Output], types: Sequence[Type], rows: Sequence[int]
+    ) -> list[ov.Output]:
+        """Return the node's products of ``state`` with each matrix, transposed."""
+        attributes: dict[str, Any] = {"types": list(map(int, types)), "rows": list(rows)}
+        products: list[ov.Output] = self._factory.create(MATMUL, [state, *panels], attributes).outputs()
+        return products
+
+    def feed_forward(
+        self,
+        state: ov.Output,
+        panels: Sequence[ov.Output],
+        types: Sequence[Type],
+        rows: Sequence[int],
+        activation: str,
+    ) -> ov.Output:
+        """Return the node's product of ``down`` and of the activated gates times the values of ``state``.
+
+        ``panels`` are those of gates, values and down; ``activation`` is ``silu`` or ``gelu``.
+        """
+        attributes = {"types": list(map(int, types)), "rows": list(rows), "activation": activation}
+        return self._factory.create(FEED_FORWARD, [state, *panels], attributes).output(0)
+
+    def gather(self, panels: ov.Output, ids: ov.Output, type: Type, columns: int) -> ov.Output:
+        """Return the rows of a matrix of these ids, int32, as float32."""
+        attributes = {"type": int(type), "columns": columns}
+        return self._factory.create(GATHER, [panels, ids], attributes).output(0)
+
+
+@functools.cache
+def native_library() -> NativeLibrary | None:
+    """Return the library, which is compiled first if this machine has none; None where that is impossible."""
+    compiler = _compiler()
+    if os.name != "posix" or compiler is None:
+        return None
+    try:
+        return NativeLibrary(_compiled(compiler))
+    except (OSError, RuntimeError, subprocess.SubprocessError) as error:
+        logger.warning(
+            "products with weights as they are in GGUF files could not be compiled by %s (%s). They are "
+            "rounded to 8 bits instead. Name another compiler: %s=…",
+            compiler,
+            _reason(error),
+            COMPILER,
+        )
+        return None
+
+
+@functools.cache
+def load_operations() -> None:
+    """Let this process's OpenVINO read graphs that have the library's operations.
+
+    Raises:
+        ModelFormatError: there is no library any more.
+    """
+    library = native_library()
+    if library is None:
+        raise ModelFormatError(
+            "it was converted for products that are compiled on this machine, and there is no compiler any "
+            f"more. Install g++, or name one: {COMPILER}=…"
+        )
+    openvino_core().add_extension(str(library.path))
+
+
+def _compiler() -> str | None:
+    named = os.environ.get(COMPILER)
+    return shutil.which(named) if named else next(filter(None, map(shutil.which, _COMPILERS)), None)
+
+
+def _compiled(compiler: str) -> Path:
+    """Return the library in the user's cache folder; it is named after all that it depends on."""
+    openvino = Path(ov.__file__).parent
+    told = " ".join([compiler, *_FLAGS, ov.__version__])
+    digest = hashlib.sha256(_SOURCE.read_bytes() + told.encode()).hexdigest()[:16]
+    folder = platformdirs.user_cache_path("agentrt") / "native"
+    library = folder / f"matmul-{digest}.so"
+    if library.is_file():
+        return library
+    folder.mkdir(parents=True, exist_ok=True)
+    with file_lock(folder / f".lock-{digest}"):
+        if not library.is_file():
+            _compile(compiler, openvino, library)
+    return library
+
+
+def _compile(compiler: str, openvino: Path, library: Path) -> None:
+    libraries = openvino / "libs"
+    linked = [next(libraries.glob(f"{name}.so.*")) for name in ("libopenvino", "libtbb")]
+    with tempfile.TemporaryDirectory(dir=library.parent) as folder:
+        built = Path(folder) / library.name
+        command = [
+            *(compiler, *_FLAGS, str(_SOURCE), "-o", str(built), f"-I{openvino / 'include'}"),
+            *(*map(str, linked), f"-Wl,-rpath,{libraries}"),
+        ]
+        subprocess.run(command, check=True, capture_output=True, text=True, timeout=_TIMEOUT_S)
+        built.replace(library)
+
+
+def _reason(error: Exception) -> str:
+    """Return the last line of what the compiler or loader said."""
+    said = error.stderr if isinstance(error, subprocess.CalledProcessError) else str(error)
+    return ((said or str(error)).strip().splitlines() or ["no reason given"])[-1]

@@ -69,6 +69,7 @@ def examine() -> Iterator[Finding]:
         yield _extra_finding(extra)
     if not missing_modules("runtime"):
         yield from _openvino_findings()
+        yield _products_finding()
         yield _nano_model_finding()
 
 
@@ -94,6 +95,16 @@ def _openvino_findings() -> Iterator[Finding]:
         name = core.get_property(device, "FULL_DEVICE_NAME")
         abilities = ", ".join(core.get_property(device, "OPTIMIZATION_CAPABILITIES"))
         yield Finding(f"device {device}", f"{name} ({abilities})")
+
+
+def _products_finding() -> Finding:
+    from agentrt.runtime.model.native.library import COMPILER, describe_library
+
+    found = describe_library()
+    if found is not None:
+        return Finding("GGUF weights", f"multiplied as they are, {found}")
+    advice = f"GGUF files are read faster with a compiler: apt-get install g++, or name yours: {COMPILER}=…"
+    return Finding("GGUF weights", "rounded to 8 bits: there is no C++ compiler", advice)
 
 
 def _nano_model_finding() -> Finding:

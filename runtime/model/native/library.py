@@ -13,6 +13,7 @@ import logging
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -149,7 +150,7 @@ class NativeLibrary:
 def native_library() -> NativeLibrary | None:
     """Return the library, which is compiled first if this machine has none; None where that is impossible."""
     compiler = _compiler()
-    if os.name != "posix" or compiler is None:
+    if compiler is None:
         return None
     try:
         return NativeLibrary(_compiled(compiler))
@@ -162,6 +163,17 @@ def native_library() -> NativeLibrary | None:
             COMPILER,
         )
         return None
+
+
+def describe_library() -> str | None:
+    """Return how products are or will be computed, in a few words; None where nothing compiles them."""
+    compiler = _compiler()
+    if compiler is None:
+        return None
+    if not _path(compiler).is_file():
+        return f"to be compiled by {compiler} when a GGUF file is first opened"
+    library = native_library()
+    return None if library is None else f"compiled by {compiler}, with {library.instructions}"
 
 
 @functools.cache
@@ -181,27 +193,32 @@ def load_operations() -> None:
 
 
 def _compiler() -> str | None:
+    if sys.platform != "linux":
+        return None
     named = os.environ.get(COMPILER)
     return shutil.which(named) if named else next(filter(None, map(shutil.which, _COMPILERS)), None)
 
 
-def _compiled(compiler: str) -> Path:
-    """Return the library in the user's cache folder; it is named after all that it depends on."""
-    openvino = Path(ov.__file__).parent
+def _path(compiler: str) -> Path:
+    """Return where the library is, or will be, in the user's cache folder: named after all it depends on."""
     told = " ".join([compiler, *_FLAGS, ov.__version__])
     digest = hashlib.sha256(_SOURCE.read_bytes() + told.encode()).hexdigest()[:16]
-    folder = platformdirs.user_cache_path("agentrt") / "native"
-    library = folder / f"matmul-{digest}.so"
+    return platformdirs.user_cache_path("agentrt") / "native" / f"matmul-{digest}.so"
+
+
+def _compiled(compiler: str) -> Path:
+    library = _path(compiler)
     if library.is_file():
         return library
-    folder.mkdir(parents=True, exist_ok=True)
-    with file_lock(folder / f".lock-{digest}"):
+    library.parent.mkdir(parents=True, exist_ok=True)
+    with file_lock(library.with_suffix(".lock")):
         if not library.is_file():
-            _compile(compiler, openvino, library)
+            _compile(compiler, library)
     return library
 
 
-def _compile(compiler: str, openvino: Path, library: Path) -> None:
+def _compile(compiler: str, library: Path) -> None:
+    openvino = Path(ov.__file__).parent
     libraries = openvino / "libs"
     linked = [next(libraries.glob(f"{name}.so.*")) for name in ("libopenvino", "libtbb")]
     with tempfile.TemporaryDirectory(dir=library.parent) as folder:

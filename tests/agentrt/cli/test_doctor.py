@@ -1,4 +1,5 @@
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -53,3 +54,22 @@ def test_a_broken_model_is_reported_with_its_reason(monkeypatch: pytest.MonkeyPa
     result = CliRunner().invoke(app, ["doctor"])
     assert result.exit_code == 1
     assert "the weights are cut short. Install agentrt again." in result.output
+
+
+def test_it_says_how_weights_of_gguf_files_are_multiplied(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def found() -> doctor.Finding:
+        return next(each for each in doctor.examine() if each.subject == "GGUF weights")
+
+    compiler = tmp_path / "g++"
+    compiler.write_text("")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CXX", str(compiler))
+    assert (
+        found().found
+        == f"multiplied as they are, to be compiled by {compiler} when a GGUF file is first opened"
+    )
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert "apt-get install g++" in found().advice

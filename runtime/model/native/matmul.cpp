@@ -911,7 +911,7 @@ void to_batch(const uint8_t* panel, size_t columns, int lane, uint8_t* to) {
         std::memcpy(to + 4 * lane, &scale, sizeof scale);
         uint8_t* codes = to + 4 * ROWS + 4 * lane;
         for (int i = 0; i < groups; i++) {
-            const Floats factor = found[i].scale * inverse, offset = found[i].minimum * inverse + all(magic + To::zero);
+            const Floats factor = found[i].scale * inverse, offset = found[i].minimum * inverse;
             for (int four = 0; four < Type::group / 4; four += 2) {
                 Codes both[2];
                 take_apart<Type>(found[i], four, both[0], both[1]);
@@ -919,7 +919,8 @@ void to_batch(const uint8_t* panel, size_t columns, int lane, uint8_t* to) {
                     Ints rounded = Ints{};
                     for (int byte = 0; byte < 4; byte++) {
                         const Ints code = (Ints)each >> 8 * byte & 255;
-                        const Floats value = __builtin_convertvector(code, Floats) * factor + offset;
+                        // The last addition rounds: what is added before must not.
+                        const Floats value = __builtin_convertvector(code, Floats) * factor + offset + all(magic + To::zero);
                         rounded |= ((Ints)value & 255) << 8 * byte;
                     }
                     std::memcpy(codes, &rounded, sizeof rounded);

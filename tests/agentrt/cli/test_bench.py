@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from agentrt.bench.common.estimates import Estimate
 from agentrt.bench.common.machine import describe_machine
 from agentrt.bench.common.parts import ContextPart
 from agentrt.bench.common.report import BenchReport, Table
@@ -17,7 +18,7 @@ from agentrt.errors import AgentRTError
 REPORT = BenchReport(
     bench="engine",
     machine=describe_machine(),
-    figures={"greedy_equal_prompts": 50, "decode_ratio": 0.987654},
+    figures={"greedy_equal_prompts": Estimate(value=50), "decode_ratio": Estimate(value=0.987654)},
     tables=(Table(title="prompts", columns=("prompt", "equal"), rows=(("hello", True), ("bye", None))),),
     method="It was measured so.",
 )

@@ -102,6 +102,19 @@ def test_many_rows_lose_little_by_8_bits_of_weights(
     assert np.sqrt(np.mean((product - expected) ** 2) / np.mean(expected**2)) < 0.02
 
 
+@pytest.mark.parametrize("columns", [768, 768 + 64])
+@pytest.mark.parametrize("type", [Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1, Type.Q8_0], ids=str)
+def test_rounding_weights_for_many_rows_is_not_biased(
+    library: NativeLibrary, type: Type, columns: int
+) -> None:
+    """Activations of one sign would add up what all weights of a group are off by."""
+    weights, panels = moderate(library, type, 53, columns)
+    values = np.abs(np.random.default_rng(0).standard_normal((FEW + 19, columns))).astype(np.float32)
+    product = library.multiply(values, type, panels, 53)
+    off = np.abs(product - values @ weights.T) / (values @ np.abs(weights).T)
+    assert off.max() < 0.0028
+
+
 def test_rows_of_zeros_are_zeros(library: NativeLibrary) -> None:
     _, panels = matrix(library, Type.Q4_K, 16, 256)
     product = library.multiply(np.zeros((3, 256), np.float32), Type.Q4_K, panels, 16)

@@ -578,7 +578,9 @@ public:
             const auto panels = static_cast<const uint8_t*>(inputs[i + 1].data());
             matrices.push_back({panels, m_types[i], shape.back(), outputs[i].data<float>()});
         }
-        if (rows) multiply(inputs[0].data<float>(), rows, columns, matrices);
+        // Isolated: this thread must not begin another operation, with the same memory, while it waits in this one.
+        if (rows)
+            tbb::this_task_arena::isolate([&] { multiply(inputs[0].data<float>(), rows, columns, matrices); });
         return true;
     }
 
@@ -620,7 +622,10 @@ public:
         for (size_t i = 0; i < 3; i++)
             matrices[i] = {static_cast<const uint8_t*>(inputs[i + 1].data()), m_types[i], size_t(m_rows[i]), nullptr};
         matrices[2].out = outputs[0].data<float>();
-        feed_forward(inputs[0].data<float>(), rows, columns, matrices[0], matrices[1], matrices[2], m_activation == "silu");
+        tbb::this_task_arena::isolate([&] {
+            feed_forward(inputs[0].data<float>(), rows, columns, matrices[0], matrices[1], matrices[2],
+                         m_activation == "silu");
+        });
         return true;
     }
 

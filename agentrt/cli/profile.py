@@ -55,7 +55,7 @@ def _measure(model: str, platform: str, stored: bool) -> tuple[Profile, Executio
         from agentrt.runtime.heg.granularity import QUANTUM_S, choose_granularity
         from agentrt.runtime.heg.partition import Partition
         from agentrt.runtime.heg.store import ProfileStore
-        from agentrt.runtime.local.assembly import keeps_weights
+        from agentrt.runtime.local.assembly import library_for
         from agentrt.runtime.model.directory import open_model_directory
         from agentrt.runtime.model.paged import read_paged_graph
         from agentrt.runtime.xpu.loading import load_profile
@@ -67,7 +67,7 @@ def _measure(model: str, platform: str, stored: bool) -> tuple[Profile, Executio
     if platform.startswith(PREFIX):
         _, graph = simulate(platform, max_chunk_tokens=longest, quantum_s=QUANTUM_S)
         return simulated_profile(platform.removeprefix(PREFIX)), graph
-    directory = open_model_directory(model, native=keeps_weights(config))
+    directory = open_model_directory(model, native=library_for(config))
     _, devices = find_platform(platform)
     bar = Progress(TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), transient=True)
     with bar:

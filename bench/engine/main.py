@@ -207,13 +207,13 @@ def step_and_cache_bytes(model: str, settings: Mapping[str, Any]) -> tuple[int, 
     ``profile_folder`` has none yet.
     """
     from agentrt.runtime import RuntimeConfig
-    from agentrt.runtime.local.assembly import keeps_weights
+    from agentrt.runtime.local.assembly import library_for
     from agentrt.runtime.model.directory import open_model_directory
     from agentrt.runtime.xpu.loading import load_model
 
     config = RuntimeConfig(**settings)
     loaded = load_model(
-        open_model_directory(model, native=keeps_weights(config)),
+        open_model_directory(model, native=library_for(config)),
         platform=config.platform,
         properties=config.device_properties(),
         max_chunk_tokens=config.prefill_chunk_tokens,

@@ -64,6 +64,7 @@ class _Opener:
 
     def open(self, model: str) -> Opening:
         from agentrt.runtime.model.directory import open_model_directory
+        from agentrt.runtime.model.native.library import native_library
 
         begun = time.perf_counter()
         side = AgentRT(model, {"memory_bytes": _CACHE_BYTES})
@@ -76,5 +77,5 @@ class _Opener:
             for (name, began), end in zip(side.steps, ends, strict=True)
             if name.startswith("measuring")
         )
-        weights = open_model_directory(model, native=True).graph.with_suffix(".bin").stat().st_size
+        weights = open_model_directory(model, native=native_library).graph.with_suffix(".bin").stat().st_size
         return Opening(seconds, (peak_memory_bytes() or 0) / _MIB, sum(measured), weights / _MIB)

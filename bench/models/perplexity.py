@@ -79,9 +79,10 @@ class Scorer:
         """Open ``model`` for ``window`` tokens."""
         from agentrt.runtime import RuntimeConfig
         from agentrt.runtime.model.directory import open_model_directory
+        from agentrt.runtime.model.native.library import native_library
         from agentrt.runtime.model.tokenizer import Tokenizer
 
-        directory = open_model_directory(model, native=True)
+        directory = open_model_directory(model, native=native_library)
         self._window = window
         self._model: Pieces = open_whole(directory, RuntimeConfig().device_properties(), window)
         self._tokenizer = Tokenizer(directory, self._model.vocabulary_size)

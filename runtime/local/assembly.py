@@ -12,7 +12,7 @@ from typing import Final
 
 from agentrt.calls import ToolCallFormat, detect_tool_call_format
 from agentrt.concurrency.native_calls import native_calls
-from agentrt.errors import ModelFormatError
+from agentrt.errors import ConfigurationError, ModelFormatError
 
 from ..config import RuntimeConfig, check_config
 from ..contexts.opening import SCORED_LAYERS, KeptContexts, open_contexts
@@ -28,7 +28,8 @@ from ..kv.saved_contexts import SavedContexts
 from ..kv.store.store import ContextStore
 from ..kv.swap.chunks import NO_SWAPPER
 from ..model.directory import ModelDirectory, conversion_errors, open_model_directory
-from ..model.opening import OnOpeningStep, OpeningStep
+from ..model.native.library import NativeLibrary, is_to_be_compiled, native_library
+from ..model.opening import OnOpeningStep, OpeningStep, ignore_step
 from ..model.tokenizer import Tokenizer
 from ..model.weights_check import WeightsCheck
 from ..request.processor import InputProcessor
@@ -75,13 +76,32 @@ class RuntimeParts:
     engine: Engine
 
 
-def keeps_weights(config: RuntimeConfig) -> bool:
-    """Return whether weights are to stay as they are in their file; see ``weight_format``."""
-    if config.weight_format != "auto":
-        return config.weight_format == "file"
+def library_for(
+    config: RuntimeConfig, on_step: OnOpeningStep = ignore_step
+) -> Callable[[], NativeLibrary | None] | None:
+    """Return what loads the library for weights that stay as they are; None if they do not stay so.
+
+    What is returned raises ConfigurationError where there is no library and the configuration insists on it.
+    """
+    if config.weight_format == "int8":
+        return None
     _, devices = find_platform(config.platform)
-    is_exact = config.dynamic_quantization_group_size is not None
-    return not is_exact and all(device.name == "CPU" for device in devices.values())
+    on_cpu = all(device.name == "CPU" for device in devices.values())
+    if config.weight_format == "auto" and not (on_cpu and config.dynamic_quantization_group_size is None):
+        return None
+
+    def load() -> NativeLibrary | None:
+        if is_to_be_compiled():
+            on_step(OpeningStep("compiling"))
+        library = native_library()
+        if library is None and config.weight_format == "file":
+            raise ConfigurationError(
+                "weight_format is 'file', but products with weights as they are cannot be compiled here. "
+                "Install g++ (apt-get install g++), or leave weight_format at 'auto'."
+            )
+        return library
+
+    return load
 
 
 def assemble_runtime(
@@ -99,7 +119,7 @@ def assemble_runtime(
     directory = open_model_directory(
         model,
         progress=lambda share: on_step(OpeningStep("converting", share)),
-        native=keeps_weights(config),
+        native=library_for(config, on_step),
     )
     with conversion_errors(directory.conversion):
         loaded = load_model(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentrt.errors import AgentRTError, ModelFormatError, ModelNotFoundError
 
@@ -22,6 +22,9 @@ from ..files.graph_files import EXPORT_HINT, check_graph
 from ..nano import DRAFT_DIRECTORY, MODEL_DIRECTORY
 from .hub.names import WebAddress, parse_name
 from .hub.pulled import find_pulled
+
+if TYPE_CHECKING:
+    from .native.library import NativeLibrary
 
 _EMBEDDED = {"nano": MODEL_DIRECTORY, "nano-draft": DRAFT_DIRECTORY}
 _KNOWN = ", ".join(map(repr, _EMBEDDED))
@@ -94,7 +97,7 @@ def open_model_directory(
     cache_folder: Path | None = None,
     progress: Callable[[float], None] = lambda share: None,
     *,
-    native: bool = False,
+    native: Callable[[], NativeLibrary | None] | None = None,
 ) -> ModelDirectory:
     """Find a model and check that all of its files exist and are complete.
 
@@ -102,8 +105,8 @@ def open_model_directory(
     :mod:`agentrt.runtime.model.hub`), the path of a directory as ``optimum-cli export openvino`` writes it,
     or the path of a GGUF file. A GGUF file is converted when it is first opened; see
     :func:`agentrt.runtime.model.gguf.cache.convert_gguf`, also for ``cache_folder`` and ``progress``.
-    With ``native`` its weights stay as they are where this machine can multiply them so (see
-    :mod:`agentrt.runtime.model.native.library`); else OpenVINO can read the directory by itself.
+    Its weights stay as they are where the library that ``native`` returns multiplies them (see
+    :func:`agentrt.runtime.model.native.library.native_library`); else OpenVINO reads the directory by itself.
 
     Raises:
         ModelNotFoundError: there is no such name or path, or ``model`` is neither a name nor a path.
@@ -120,17 +123,19 @@ def open_model_directory(
 
 
 def _open_gguf(
-    file: Path, cache_folder: Path | None, progress: Callable[[float], None], native: bool
+    file: Path,
+    cache_folder: Path | None,
+    progress: Callable[[float], None],
+    native: Callable[[], NativeLibrary | None] | None,
 ) -> ModelDirectory:
     # Imported here, as they load packages that other models do not need.
     from .chat_template import check_gguf_template
     from .gguf.cache import convert_gguf
     from .gguf.file_format import read_source
-    from .native.library import native_library
 
     source = read_source(file)
     check_gguf_template(file, source.metadata)
-    path = convert_gguf(source, cache_folder, progress, native_library() if native else None)
+    path = convert_gguf(source, cache_folder, progress, None if native is None else native())
     conversion = Conversion(file, str(read_json(path / "config.json").get("converted_from")))
     with conversion_errors(conversion):
         directory = _open_exported(source.name, path)

@@ -11,7 +11,8 @@ class OpeningStep:
     """What is being done while a model opens."""
 
     name: str
-    """``converting`` a GGUF file, ``measuring`` the profile, with what is measured, or ``loading``."""
+    """``compiling`` products of the weights of GGUF files, once for a machine; ``converting`` such a file,
+    ``measuring`` the profile, with what is measured, or ``loading``."""
     share: float | None = None
     """How much of the step is done, from 0 to 1; None where that is not known."""
 

@@ -5,14 +5,20 @@ from typing import Any
 import pytest
 
 from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
+from agentrt.errors import ConfigurationError
 from agentrt.runtime import LocalRuntime, OpeningStep, RuntimeConfig
+from agentrt.runtime.local import assembly
 from agentrt.runtime.model.gguf import cache
 from agentrt.runtime.model.opening import ignore_step
 
 pytestmark = pytest.mark.real_model
 
 
-def test_each_step_of_opening_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("compiles", [False, True])
+def test_each_step_of_opening_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiles: bool
+) -> None:
+    monkeypatch.setattr(assembly, "is_to_be_compiled", lambda: compiles)
     monkeypatch.setattr(cache, "models_folder", lambda: tmp_path / "models")
     file = tmp_path / "model.gguf"
     write_random_gguf(file, ModelShape("qwen2", 1, 64, 64, 2, 1, 512, 1024))
@@ -20,12 +26,38 @@ def test_each_step_of_opening_is_reported(tmp_path: Path, monkeypatch: pytest.Mo
     steps: list[OpeningStep] = []
     LocalRuntime.open(file, config, on_step=steps.append).close()
     names = [step.name.partition(":")[0] for step in steps]
-    assert list(dict.fromkeys(names)) == ["converting", "measuring", "loading"]
+    assert list(dict.fromkeys(names)) == [*["compiling"] * compiles, "converting", "measuring", "loading"]
     assert steps[names.index("measuring") - 1].share == 1.0
     assert len(set(steps)) > 5
     steps.clear()
     LocalRuntime.open(file, config, on_step=steps.append).close()
-    assert steps == [OpeningStep("loading")]
+    assert steps == [*[OpeningStep("compiling")] * compiles, OpeningStep("loading")]
+
+
+def test_weights_that_are_to_stay_as_they_are_need_a_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(assembly, "native_library", lambda: None)
+    file = tmp_path / "model.gguf"
+    write_random_gguf(file, ModelShape("qwen2", 1, 64, 64, 2, 1, 512, 1024))
+    with pytest.raises(ConfigurationError, match="Install g\\+\\+"):
+        LocalRuntime.open(file, RuntimeConfig(weight_format="file"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "stay"),
+    [
+        ({}, True),
+        ({"weight_format": "int8"}, False),
+        ({"dynamic_quantization_group_size": 0}, False),
+        ({"dynamic_quantization_group_size": 0, "weight_format": "file"}, True),
+        ({"platform": "emulated"}, True),
+    ],
+)
+def test_weights_stay_as_they_are_unless_the_configuration_says_otherwise(
+    settings: dict[str, Any], stay: bool
+) -> None:
+    assert (assembly.library_for(RuntimeConfig(**settings)) is not None) == stay
 
 
 def test_ctrl_c_while_converting_reaches_the_caller_and_leaves_nothing(

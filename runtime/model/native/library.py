@@ -146,6 +146,12 @@ class NativeLibrary:
         return self._factory.create(GATHER, [panels, ids], attributes).output(0)
 
 
+def is_to_be_compiled() -> bool:
+    """Return whether :func:`native_library` is going to compile the library, which takes half a minute."""
+    compiler = _compiler()
+    return compiler is not None and not _path(compiler).is_file()
+
+
 @functools.cache
 def native_library() -> NativeLibrary | None:
     """Return the library, which is compiled first if this machine has none; None where that is impossible."""

@@ -20,6 +20,7 @@ from agentrt.bench.common.random_gguf import write_gguf
 from agentrt.errors import ModelFormatError
 from agentrt.runtime.model.directory import ModelDirectory, open_model_directory
 from agentrt.runtime.model.fuse_matmuls import fuse_matmuls
+from agentrt.runtime.model.native.library import native_library
 from agentrt.runtime.model.openvino_core import openvino_core
 from tests.hypothesis_profiles import first_of
 from tests.runtime.model.gguf.families import (
@@ -103,6 +104,27 @@ def test_a_file_answers_as_one_of_its_dequantised_weights(type: Type, tmp_path: 
         loaded = uncut(open_model_directory(file, tmp_path), properties=UNQUANTISED)
         answers.append(forward(loaded, Piece(PROMPT)).reshape(-1))
     assert np.corrcoef(answers)[0, 1] > 0.99, "but for the rounding to 8 bits"
+
+
+@pytest.mark.needs("c++")
+@pytest.mark.parametrize(("name", "type"), [("llama", Type.Q4_0), ("gemma2", Type.Q5_1), ("phi3", Type.Q8_0)])
+def test_weights_as_they_are_give_the_answers_of_dequantised_ones(
+    type: Type, name: str, tmp_path: Path
+) -> None:
+    stored = {
+        name: quantize(values, type).view(np.uint8) if values.ndim == 2 else values
+        for name, values in weights(name).items()
+    }
+    file = write_gguf(tmp_path / "model.gguf", metadata(name), stored, type)
+    answers = []
+    for native in (native_library, None):
+        directory = open_model_directory(file, tmp_path, native=native)
+        assert directory.native == (native is not None)
+        loaded = (load if native else uncut)(directory, properties=UNQUANTISED)
+        logits = [forward(loaded, Piece(PROMPT)).reshape(-1)]
+        logits.append(forward(loaded, Piece(PROMPT[:1], len(PROMPT))).reshape(-1))
+        answers.append(np.concatenate(logits))
+    assert np.corrcoef(answers)[0, 1] > 0.99, "but for the rounding of activations to 8 bits"
 
 
 def test_left_padding_is_not_attended_to(tmp_path: Path) -> None:

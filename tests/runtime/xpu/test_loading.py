@@ -21,7 +21,9 @@ from agentrt.runtime.heg.kernel import BatchInputs, BatchShape, Kernel, Role
 from agentrt.runtime.heg.partition import Partition
 from agentrt.runtime.heg.profile import LayerCosts, Profile
 from agentrt.runtime.heg.store import ProfileStore
+from agentrt.runtime.local.assembly import library_for
 from agentrt.runtime.model.directory import ModelDirectory, open_model_directory
+from agentrt.runtime.model.native.library import native_library
 from agentrt.runtime.model.paged import read_paged_graph
 from agentrt.runtime.xpu import kernel_bench, layer_sample, loading
 from agentrt.runtime.xpu.compiled import CompiledKernels
@@ -227,12 +229,13 @@ def test_a_profile_has_what_beginning_a_tile_costs(measure: Measure, timed: Time
 def test_the_advice_after_a_busy_machine_is_a_command_that_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    native_library()  # which is not compiled anew in the other cache folder
     monkeypatch.setattr(loading, "_BUSY_SPREAD", -1.0)
     monkeypatch.setattr("platformdirs.user_cache_path", lambda name: tmp_path / name)
     file = tmp_path / "a model.gguf"
     write_random_gguf(file, ModelShape("qwen2", 2, 64, 128, 2, 1, 512, 1024))
     load_model(
-        open_model_directory(file),
+        open_model_directory(file, native=library_for(RuntimeConfig())),
         platform="cpu",
         properties=RuntimeConfig().device_properties(),
         max_chunk_tokens=RuntimeConfig().prefill_chunk_tokens,

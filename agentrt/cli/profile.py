@@ -67,10 +67,9 @@ def _measure(model: str, platform: str, stored: bool) -> tuple[Profile, Executio
     if platform.startswith(PREFIX):
         _, graph = simulate(platform, max_chunk_tokens=longest, quantum_s=QUANTUM_S)
         return simulated_profile(platform.removeprefix(PREFIX)), graph
-    directory = open_model_directory(
-        model, native=library_for(config.model_copy(update={"platform": platform}))
-    )
     _, devices = find_platform(platform)
+    native = library_for(config.model_copy(update={"platform": platform}))
+    directory = open_model_directory(model, native=native)
     bar = Progress(TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), transient=True)
     with bar:
         task = bar.add_task("reading the model", total=1 + count_steps(devices, longest))

@@ -40,6 +40,7 @@ _LLAMA_CPP_SEQUENCES: Final = 16
 GROUP: Final = 128
 """The dynamic quantization group of all sides on OpenVINO: agentrt chooses it for models that bear it, and
 OpenVINO's default is another one. A comparison of engines has to have the same work on both sides."""
+_GROUPS: Final = "dynamic_quantization_group_size"
 PREFILL_TOKENS: Final = 512
 DECODE_PROMPT_TOKENS: Final = 128
 BATCH_PROMPT_TOKENS: Final = 64
@@ -114,6 +115,13 @@ def run(
     )
 
 
+def own_settings(model: BenchModel, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return agentrt's settings: with groups of activations it would round the weights of a GGUF file."""
+    if model.gguf is None or settings.get(_GROUPS) == 0:
+        return settings
+    return {name: value for name, value in settings.items() if name != _GROUPS}
+
+
 @contextmanager
 def _sides(
     model: BenchModel, names: Iterable[str], settings: Mapping[str, Any]
@@ -122,7 +130,7 @@ def _sides(
     path = str(model.path)
     parameters = {**SHARED_CACHE, "cache_ram_mib": 0}  # no prompt occurs twice
     opened: dict[str, tuple[Any, ...]] = {
-        OURS: (AgentRT, model.opened, settings),
+        OURS: (AgentRT, model.opened, own_settings(model, settings)),
         _GENAI: (OpenVINOGenAI, path, settings),
         _BATCHING: (OpenVINOGenAI, path, settings, CACHE_TOKENS),
     }
@@ -154,10 +162,10 @@ def _measure(
 ) -> tuple[dict[str, Estimate], Table]:
     """Return the figures of speed and memory, and the speeds; profiles are kept in ``profiles``."""
     name = model.title
-    settings = {**_SETTINGS, "profile_folder": profiles, "dynamic_quantization_group_size": GROUP}
+    settings = {**_SETTINGS, "profile_folder": profiles, _GROUPS: GROUP}
     progress(f"{name}: profile")
     # First: a side that had to measure the profile itself would count the memory for that.
-    step_bytes, cache_bytes = step_and_cache_bytes(model.opened, settings)
+    step_bytes, cache_bytes = step_and_cache_bytes(model.opened, own_settings(model, settings))
     settings["memory_bytes"] = cache_bytes
     builds = [] if model.gguf is None else [*llama_cpp_builds()]
     progress(f"{name}: speed with dynamic quantization groups of {GROUP}")

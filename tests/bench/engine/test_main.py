@@ -16,8 +16,10 @@ from agentrt.bench.engine.main import bandwidth_fractions, rest_between_steps, s
 from agentrt.bench.engine.speeds import DECODE, PREFILL, Rates, Work, answers_of, least_ratio, words_for
 from agentrt.bench.engines.local import AgentRT
 from agentrt.bench.engines.side import Answer, EngineProcess, Request
+from agentrt.runtime import RuntimeConfig
 from agentrt.runtime.engine.trace import TracedKernel
 from agentrt.runtime.heg.kernel import Role
+from agentrt.runtime.local.assembly import library_for
 from agentrt.runtime.nano import MODEL_DIRECTORY
 from agentrt.runtime.xpu import machine
 
@@ -162,3 +164,13 @@ def test_peak_memory_is_kept_when_memory_is_freed() -> None:
     grown, after = map(int, said.stdout.split())
     assert grown > 0.9 * 2**28
     assert after > -0.1 * 2**28, "the kernel counts pages a little late"
+
+
+@pytest.mark.parametrize("gguf", [None, Path("a.gguf")])
+def test_what_is_measured_of_a_gguf_file_is_what_its_users_get(gguf: Path | None) -> None:
+    model = BenchModel("a", MODEL_DIRECTORY, 2048, RandomWords, gguf)
+    group = {"dynamic_quantization_group_size": engine.GROUP, "platform": "cpu"}
+    own = RuntimeConfig(**engine.own_settings(model, group))
+    assert (library_for(own) is not None) == (gguf is not None)
+    exact = RuntimeConfig(**engine.own_settings(model, {**group, "dynamic_quantization_group_size": 0}))
+    assert library_for(exact) is None

@@ -3,7 +3,9 @@ import dataclasses
 import io
 import itertools
 import signal
+import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 from langchain.agents import create_agent
@@ -13,7 +15,7 @@ from agentrt import SpeculationReport
 from agentrt.cli.chat.session import ChatSession
 from agentrt.reports.report import ToolReport
 from tests.agentrt.cli.chat.echo import LONG, Echo, Streaming, echo_assistant
-from tests.patience import until
+from tests.patience import PATIENCE_S, until
 
 
 class Chat:
@@ -175,15 +177,34 @@ def test_an_interrupt_frees_the_memory_of_the_generation() -> None:
     from agentrt.adapters.langchain import ChatAgentRT
     from agentrt.cli.chat.conversation import Conversation, SilentView
     from agentrt.runtime import LocalRuntime
+    from agentrt.runtime.drafting.drafter import Drafter
+    from agentrt.runtime.drafting.drafter_selector import RequestDrafters
+    from agentrt.runtime.scheduler.draft import NO_DRAFT, Draft
+
+    interrupted = threading.Event()
 
     class InterruptingView(SilentView):
         def token(self, text: str) -> None:
             signal.raise_signal(signal.SIGINT)
 
+    class HoldsTheAnswer(Drafter):  # on the engine's thread, so that no answer ends before its interrupt
+        tokens = 0
+
+        def append(self, token: int) -> None:
+            self.tokens += 1
+            assert self.tokens < 4 or interrupted.wait(PATIENCE_S)
+
+        def draft(self) -> Draft:
+            return NO_DRAFT
+
     with LocalRuntime.open("nano") as runtime, asyncio.Runner() as runner:
+        runtime.drafter_selector = SimpleNamespace(
+            select=lambda *_: RequestDrafters([HoldsTheAnswer()]), close=lambda: None
+        )
         agent = create_agent(ChatAgentRT(runtime=runtime, max_tokens=1000), [])
         with pytest.raises(KeyboardInterrupt):
             runner.run(Conversation(agent, runtime.context_length).ask("Hello!", InterruptingView()))
+        interrupted.set()
         until(lambda: not runtime.statistics().engine.running)
         statistics = runtime.statistics()
         assert statistics.engine.cancelled == 1

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from agentrt.runtime.serving.live import feed
+from tests.patience import until
 from tests.runtime.serving.http.serving import Running, Start
 from tests.runtime.serving.live.conftest import HOSTILE
 from tests.runtime.serving.live.page_driver import TOKEN, apply, asking, frame, open_live, replayed, wait
@@ -43,13 +44,19 @@ def test_what_memory_is_held_for_adds_up(page: Any, server: Running) -> None:
     open_live(page, server)
     tool = {"name": "look", "description": "Look", "parameters": {"type": "object", "properties": {}}}
     more = {"tools": [{"type": "function", "function": tool}], "tool_choice": "required"}
+
+    def some_is_held() -> bool:
+        held = page.evaluate(
+            """() => live.state.models.map(({ kv }) => [
+                kv.bytes - kv.free_bytes - kv.cached_bytes,
+                kv.held.reduce((sum, row) => sum + row.bytes, 0)])"""
+        )
+        assert all(whole == rows for whole, rows in held), held
+        return bool(held) and all(rows > 0 for _, rows in held)
+
     with asking(server, **more):
         wait(page, "document.querySelector('#memory tbody').innerText.includes('the next turn')")
-    held = page.evaluate(
-        """() => live.state.models.map(({ kv }) => [
-            kv.bytes - kv.free_bytes - kv.cached_bytes, kv.held.reduce((sum, row) => sum + row.bytes, 0)])"""
-    )
-    assert all(whole == rows > 0 for whole, rows in held)
+        until(some_is_held)
 
 
 def test_the_bar_of_memory_is_as_long_as_what_is_held(blank: Any) -> None:

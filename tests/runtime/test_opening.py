@@ -68,7 +68,8 @@ def test_ctrl_c_while_converting_reaches_the_caller_and_leaves_nothing(
     write_random_gguf(file, ModelShape("qwen2", 1, 64, 64, 2, 1, 512, 1024))
 
     def interrupt(step: OpeningStep) -> None:
-        raise KeyboardInterrupt
+        if step.name == "converting":  # the library may have to be compiled before
+            raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         LocalRuntime.open(file, on_step=interrupt)

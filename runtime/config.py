@@ -46,19 +46,22 @@ class RuntimeConfig(Settings, strict=True):
     Other platforms have no static shapes and ignore it. The graphs are kept in :attr:`profile_folder`."""
 
     inference_precision: Literal["f32", "bf16", "f16"] | None = None
-    """Precision of the arithmetic. ``f32`` is the reference; OpenVINO prefers bf16 where the CPU has it."""
+    """Precision of the arithmetic. ``f32`` is the reference; OpenVINO prefers bf16 where the CPU has it. With
+    weights as they are in a GGUF file the default is ``f32``."""
 
     kv_cache_precision: Literal["f32", "bf16", "f16", "u8"] | None = None
-    """Precision of the stored keys and values. OpenVINO's own choice on CPU is ``u8``."""
+    """Precision of the stored keys and values. OpenVINO's own choice on CPU is ``u8``. With weights as they
+    are in a GGUF file and arithmetic by default it is ``bf16`` where the CPU has it, which attention then
+    computes in, else ``f16``: in ``u8`` a key depends on which others were written with it."""
 
     dynamic_quantization_group_size: int | None = Field(default=None, ge=0)
     """Activations per int8 scale where weights are int8. 0 disables it; larger is faster, less accurate."""
 
     weight_format: Literal["auto", "file", "int8"] = "auto"
     """How the weights of a GGUF file are held and multiplied. ``file``: as they are in it, on a CPU, by code
-    that is compiled on this machine once (:mod:`agentrt.runtime.model.native.library`); up to 32 rows of a
-    batch are then computed alike, however many they are. ``int8``: by OpenVINO on any device, rounded to 8
-    bits in groups of 128. ``auto`` is ``file`` where that is possible, the platform has a CPU only, and
+    that is compiled on this machine once (:mod:`agentrt.runtime.model.native.library`); a token is then
+    computed alike whatever is computed with it. ``int8``: by OpenVINO on any device, rounded to 8 bits in
+    groups of 128. ``auto`` is ``file`` where that is possible, the platform has a CPU only, and
     :attr:`dynamic_quantization_group_size` is None."""
 
     max_batch_size: int = Field(default=16, ge=1, le=1024)
@@ -103,11 +106,12 @@ class RuntimeConfig(Settings, strict=True):
     """Hold tool calls to the names and JSON schemas of the request's tools: from their opening tag on, if
     that is one token of the vocabulary, and in answers that begin like a call in JSON."""
 
-    drafts: bool = False
+    drafts: bool | None = None
     """Draft tokens from the request's own text, from what its app has generated before, and from the grammar
-    that an answer is held to, and verify several in one forward pass where that is expected to save time. In
-    float32 without quantised activations the tokens of the answer are the same; otherwise a near tie of two
-    tokens may be decided the other way."""
+    that an answer is held to, and verify several in one forward pass where that is expected to save time.
+    None drafts where that changes no token: with weights as they are in a GGUF file (:attr:`weight_format`),
+    at precisions of None. In float32 without quantised activations the tokens are the same as well;
+    otherwise a near tie of two tokens may be decided the other way."""
 
     history_folder: _Path | None = None
     """Folder in which the answers of each named app (``app=``) are kept, as token ids that only the user can
@@ -151,7 +155,7 @@ class RuntimeConfig(Settings, strict=True):
     def _settings_have_what_they_need(self) -> Self:
         if self.context_key is not None and self.context_folder is None:
             raise ValueError("context_key encrypts a context_folder. Set it, too, or leave it out.")
-        if self.history_folder is not None and not self.drafts:
+        if self.history_folder is not None and self.drafts is False:
             raise ValueError("history_folder keeps answers to draft from. Set drafts=True, or leave it out.")
         return self
 
@@ -174,12 +178,22 @@ class RuntimeConfig(Settings, strict=True):
             chosen = replace(chosen, promote_after_s=self.promote_after_s)
         return chosen
 
-    def device_properties(self) -> dict[str, Any]:
-        """Return the OpenVINO properties of these settings."""
+    def device_properties(self, *, keeps_weights: bool = False) -> dict[str, Any]:
+        """Return the OpenVINO properties of these settings.
+
+        ``keeps_weights`` is that of the model's directory. With it the default is arithmetic in f32, keys and
+        values in f16, and both in bf16 for attention where the CPU has it: by that a token is computed alike
+        whatever is computed with it.
+        """
+        precision, of_cache = self.inference_precision, self.kv_cache_precision
+        if keeps_weights and precision is None:
+            from .model.openvino_core import has_bf16
+
+            precision, of_cache = "f32", of_cache or ("bf16" if has_bf16("CPU") else "f16")
         chosen = {
             "INFERENCE_NUM_THREADS": self.threads,
-            "INFERENCE_PRECISION_HINT": self.inference_precision,
-            "KV_CACHE_PRECISION": self.kv_cache_precision,
+            "INFERENCE_PRECISION_HINT": precision,
+            "KV_CACHE_PRECISION": of_cache,
             "DYNAMIC_QUANTIZATION_GROUP_SIZE": self.dynamic_quantization_group_size,
         }
         return {"PERFORMANCE_HINT": "LATENCY"} | {

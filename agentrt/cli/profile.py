@@ -80,7 +80,7 @@ def _measure(model: str, platform: str, stored: bool) -> tuple[Profile, Executio
         measured = load_profile(
             directory,
             platform,
-            config.device_properties(),
+            config.device_properties(keeps_weights=directory.keeps_weights),
             max_chunk_tokens=longest,
             store=ProfileStore(),
             fresh=not stored,

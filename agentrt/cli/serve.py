@@ -99,7 +99,8 @@ def serve(
         _of_drafts(
             "--drafts/--no-drafts",
             help="Draft tokens from prompts, earlier answers and grammars, and verify several in one forward "
-            "pass. --no-drafts also leaves the history folder of the config file alone.",
+            "pass. By default where that changes no token. --no-drafts also leaves the history folder of the "
+            "config file alone.",
         ),
     ] = None,
     history_folder: Annotated[
@@ -222,7 +223,7 @@ def serve(
     )
     runtime_config = RuntimeConfig(
         memory_bytes=memory_mib * 2**20,
-        drafts=bool(drafts),
+        drafts=drafts,
         history_folder=history_folder if drafts else None,
         context_folder=context_folder,
         context_disk_bytes=None if context_disk_mib is None else context_disk_mib * 2**20,

@@ -220,10 +220,11 @@ def step_and_cache_bytes(model: str, settings: Mapping[str, Any]) -> tuple[int, 
     from agentrt.runtime.xpu.loading import load_model
 
     config = RuntimeConfig(**settings)
+    directory = open_model_directory(model, native=library_for(config))
     loaded = load_model(
-        open_model_directory(model, native=library_for(config)),
+        directory,
         platform=config.platform,
-        properties=config.device_properties(),
+        properties=config.device_properties(keeps_weights=directory.keeps_weights),
         max_chunk_tokens=config.prefill_chunk_tokens,
         quantum_s=config.quantum_s,
         profile_folder=config.profile_folder,

@@ -84,7 +84,9 @@ class Scorer:
 
         directory = open_model_directory(model, native=native_library)
         self._window = window
-        self._model: Pieces = open_whole(directory, RuntimeConfig().device_properties(), window)
+        self._model: Pieces = open_whole(
+            directory, RuntimeConfig().device_properties(keeps_weights=directory.keeps_weights), window
+        )
         self._tokenizer = Tokenizer(directory, self._model.vocabulary_size)
 
     def tokens(self, text: str) -> list[int]:

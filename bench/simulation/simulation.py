@@ -76,7 +76,7 @@ class Simulation:
         self.graph_loads: list[GraphLoaded] = []
         """The loads of graphs, in the order in which they ended."""
         self.scheduler = Scheduler(
-            BlockPool(blocks), graph, policy, max_batch_size=max_batch_size, share_sampled=False
+            BlockPool(blocks), graph, policy, max_batch_size=max_batch_size, quantised_keys=True
         )
         self._platform = platform
         self._sequence_ids = itertools.count()

@@ -104,7 +104,7 @@ def open_contexts(
     compression = None if hybrid else _open_compression(config, loaded, arena, tokenizer, on_step)
 
     def of_kv() -> bytes:
-        properties = config.device_properties()
+        properties = config.device_properties(keeps_weights=directory.keeps_weights)
         return kv_fingerprint(
             [directory.graph, directory.graph.with_suffix(".bin")],
             tokenizer=tokenizer.fingerprint(),

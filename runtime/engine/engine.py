@@ -318,7 +318,8 @@ class Engine:
         if not self._member.alone:
             self._member.note_kernel(background=batch.is_background)
         if context.inputs is None:
-            context.inputs = inputs_of(batch.chunks)
+            alone = not self._scheduler.block_manager.quantised_keys
+            context.inputs = inputs_of(batch.chunks, drafts_alone=alone)
             if batch.stage is not Stage.DECODE:  # its sequences started with their prompts
                 self._outputs.mark_started(batch, now)
         kernel, role = scheduled.kernel, scheduled.role
@@ -401,11 +402,12 @@ def note_attention(context: BatchContext, chunks: list[ScheduledChunk]) -> None:
     """Add the attention scores of a completed batch of ``chunks``, if it has any, to its sequences."""
     if not context.scores or context.inputs is None:
         return
-    ends = context.inputs.subsequence_begins[1:]
+    inputs = context.inputs
+    alone = len(inputs.past_lens) > len(chunks)  # draft tokens are sequences of their own
+    sequences = [chunk.sequence for chunk in chunks for _ in range(1 + len(chunk.draft) * alone)]
     begin = row = 0
-    for chunk, past, end in zip(chunks, context.inputs.past_lens, ends, strict=True):
+    for sequence, past, end in zip(sequences, inputs.past_lens, inputs.subsequence_begins[1:], strict=True):
         tokens = past + end - row
-        sequence = chunk.sequence
         if sequence.attention is None:
             sequence.attention = AttentionMass()
         sequence.attention.add([layer[begin : begin + tokens] for layer in context.scores], past)

@@ -125,7 +125,7 @@ def assemble_runtime(
         loaded = load_model(
             directory,
             platform=config.platform,
-            properties=config.device_properties(),
+            properties=config.device_properties(keeps_weights=directory.keeps_weights),
             max_chunk_tokens=config.prefill_chunk_tokens,
             quantum_s=config.quantum_s,
             kv_bytes=config.cache_bytes,
@@ -179,15 +179,18 @@ def assemble_runtime(
             loaded.graph,
             config.scheduling(),
             max_batch_size=config.max_batch_size,
-            share_sampled=not arena.quantised_keys,
+            quantised_keys=arena.quantised_keys,
             state_pool=state_pool,
             swapper=kept.swapper or NO_SWAPPER,
+        )
+        keeps_tokens = (
+            directory.keeps_weights and config.inference_precision is None and not arena.quantised_keys
         )
         selector = AppDrafterSelector.open(
             tokenizer,
             # The state of a hybrid model behind a rejected token could not be taken back.
             verifies_drafts=state_pool is None,
-            drafts=config.drafts,
+            drafts=keeps_tokens if config.drafts is None else config.drafts,
             history_folder=config.history_folder,
         )
         opened.callback(selector.close)

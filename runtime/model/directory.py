@@ -51,7 +51,9 @@ class ModelDirectory:
     opened_as: str | None = None
     """The name or path by which it was opened; None if it was not opened by name."""
     native: bool = False
-    """Whether its graph has operations of :mod:`agentrt.runtime.model.native.library`."""
+    """Whether its graph may have operations of :mod:`agentrt.runtime.model.native.library`."""
+    keeps_weights: bool = False
+    """Whether all its matrices are as they are in a GGUF file, so that these operations multiply them all."""
 
     @property
     def graph(self) -> Path:
@@ -165,6 +167,7 @@ def _open_exported(name: str, path: Path) -> ModelDirectory:
         model_id=_model_id(name, path, config),
         context_length=length,
         native=config.get("native") is True,
+        keeps_weights=config.get("keeps_weights") is True,
         end_token_ids=frozenset(id for id in ids if isinstance(id, int) and not isinstance(id, bool)),
     )
 

@@ -33,6 +33,11 @@ def openvino_core() -> ov.Core:
     return _loaded()[0]
 
 
+def has_bf16(device: str) -> bool:
+    """Return whether ``device`` has instructions for bf16."""
+    return "BF16" in openvino_core().get_property(device, "OPTIMIZATION_CAPABILITIES")
+
+
 def piece_properties(device: str) -> Mapping[str, Any]:
     """Return the properties with which each piece of a model is compiled for ``device``, such as ``CPU``."""
     return _loaded()[1] if device.partition(".")[0] == "CPU" else {}

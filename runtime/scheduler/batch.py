@@ -88,24 +88,31 @@ class Batch:
         return True
 
 
-def shape_of(chunks: list[ScheduledChunk]) -> BatchShape:
-    """Return the shape that the cost of a batch of ``chunks`` depends on."""
-    tokens = past = rows = 0
+def shape_of(chunks: list[ScheduledChunk], *, drafts_alone: bool) -> BatchShape:
+    """Return the shape that the cost of a batch of ``chunks`` depends on; see :func:`inputs_of`."""
+    tokens = sequences = past = rows = 0
     for chunk in chunks:
         tokens += chunk.length + len(chunk.draft)
-        past += chunk.sequence.computed_tokens
+        subsequences = 1 + len(chunk.draft) * drafts_alone
+        sequences += subsequences
+        past += chunk.sequence.computed_tokens * subsequences
         rows += chunk.logits_rows
-    return BatchShape(tokens, len(chunks), past, rows)
+    return BatchShape(tokens, sequences, past, rows)
 
 
-def inputs_of(chunks: list[ScheduledChunk]) -> BatchInputs:
-    """Return the inputs of the forward pass over ``chunks``. Call it before the first kernel is submitted."""
+def inputs_of(chunks: list[ScheduledChunk], *, drafts_alone: bool) -> BatchInputs:
+    """Return the inputs of the forward pass over ``chunks``. Call it before the first kernel is submitted.
+
+    With ``drafts_alone`` each draft token is a sequence of one token, so that it is computed as without a
+    draft. Blocks of keys that are quantised by channel cannot be written so.
+    """
     tokens: list[int] = []
     positions: list[int] = []
     past: list[int] = []
     begins = [0]
     rows: list[int] = []
     longest = 0
+    tables: list[list[int]] = []
     for sequence, length, samples, draft in chunks:
         start = sequence.computed_tokens
         end = start + length
@@ -115,17 +122,21 @@ def inputs_of(chunks: list[ScheduledChunk]) -> BatchInputs:
         else:
             tokens += sequence.tokens[start:end]
             positions += range(start, end)
+        past.append(start)
+        tables.append(sequence.blocks)
         if draft:
+            if drafts_alone:
+                begins += range(len(tokens), len(tokens) + len(draft))
+                past += range(end, end + len(draft))
+                tables += [sequence.blocks] * len(draft)
             tokens += draft
             positions += range(end, end + len(draft))
             end += len(draft)
-        past.append(start)
         begins.append(len(tokens))
         if samples:
             rows += range(len(tokens) - 1 - len(draft), len(tokens))
         if end > longest:
             longest = end
-    tables = [chunk.sequence.blocks for chunk in chunks]
     held = [chunk.sequence.states for chunk in chunks]
     states = [states.access for states in held if states is not None and states.access is not None]
     return BatchInputs(tokens, positions, past, begins, tables, longest, rows, states)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..heg.graph import ExecutionGraph
+from ..heg.kernel import BatchShape
 from .batch import Batch, ScheduledChunk, Stage, shape_of
 from .batches_in_progress import BatchesInProgress
 from .block_manager import BlockManager
@@ -43,7 +44,9 @@ class BatchBuilder:
 
     def __post_init__(self) -> None:
         """Take the present costs of the graph."""
-        self._draft_lengths = DraftLengths(self.graph.cost_model.reshape_s)
+        self._draft_lengths = DraftLengths(
+            self.graph.cost_model.reshape_s, drafts_alone=not self.block_manager.quantised_keys
+        )
 
     def update_costs(self) -> None:
         """Take what a change of shape takes from the present costs of the graph."""
@@ -73,7 +76,7 @@ class BatchBuilder:
         self._trim(chunks, self.kernel_limit_s(stage, level) if longer_s is None else longer_s)
         if not chunks:
             return None
-        shape = shape_of(chunks)
+        shape = self._shape_of(chunks)
         self._draft_lengths.note(shape.tokens)
         interruptible = self._may_interrupt(chunk.sequence for chunk in chunks) and (
             self._is_calm() or self.graph.longest_kernel_s(shape) > self.graph.quantum_s
@@ -245,6 +248,9 @@ class BatchBuilder:
         pass_s = self.policy.reactive_pass_s / len(self.graph.bounds)
         return max(self.graph.quantum_s, self.policy.reactive_kernel_s, pass_s)
 
+    def _shape_of(self, chunks: list[ScheduledChunk]) -> BatchShape:
+        return shape_of(chunks, drafts_alone=not self.block_manager.quantised_keys)
+
     def _trim(self, chunks: list[ScheduledChunk], limit_s: float) -> None:
         """Shorten a batch until no kernel takes longer than ``limit_s``: drafts first, then its last chunks.
 
@@ -254,7 +260,7 @@ class BatchBuilder:
         if limit_s == float("inf"):
             return
         drafted = [place for place, chunk in enumerate(chunks) if chunk.draft]
-        while (drafted or len(chunks) > 1) and self.graph.longest_kernel_s(shape_of(chunks)) > limit_s:
+        while (drafted or len(chunks) > 1) and self.graph.longest_kernel_s(self._shape_of(chunks)) > limit_s:
             if drafted:
                 place = drafted.pop()
                 chunks[place] = chunks[place]._replace(draft=())
@@ -281,13 +287,22 @@ class BatchBuilder:
         return max(within_quantum, min(longer, policy.reactive_chunk_tokens))
 
     def _chunk_length(self, sequence: Sequence, budget: int) -> int:
-        """Length of the next chunk of a prompt: the rest, or up to a block boundary within the budget."""
+        """Length of the next chunk of a prompt: the rest, or up to a block boundary within the budget.
+
+        Where keys are not quantised, a chunk of one token is avoided, also by an end inside a block: devices
+        compute one token by other kernels than several, so that the answer would depend on the division.
+        """
         left = sequence.prefill_end - sequence.computed_tokens
         if left <= budget:
             return left
         # Given tokens follow sampled ones, so that their first chunk may begin inside a block.
         end = (sequence.computed_tokens + budget) // self.graph.block_tokens * self.graph.block_tokens
-        return max(0, end - sequence.computed_tokens)
+        length = max(0, end - sequence.computed_tokens)
+        if self.block_manager.quantised_keys or self.block_manager.keeps_states:
+            return length
+        if length == 1:
+            length = budget
+        return length - 1 if length == left - 1 > 2 else length
 
     def _draft_that_fits(self, sequence: Sequence) -> tuple[int, ...]:
         """The sequence's draft if free blocks can hold it, else (): no sequence is evicted for a draft.

@@ -43,8 +43,9 @@ class BlockManager:
     block_tokens: int
     share: bool
     """Whether there is a prefix cache."""
-    share_sampled: bool
-    """Whether blocks with sampled tokens may be shared: keys are not quantised."""
+    quantised_keys: bool
+    """Whether a block of keys depends on which of its tokens were written together. Then blocks with sampled
+    tokens are not shared."""
     loads: ChunkLoads
     swap_outs: SwapOuts
     stores_chunks: bool
@@ -90,13 +91,12 @@ class BlockManager:
     def attach_cached_prefix(self, sequence: Sequence) -> None:
         """Give a sequence without blocks those of its longest prefix that its app has in the prefix cache.
 
-        Their tokens then count as computed. At least the last token is left to compute: its logits are
-        needed.
+        Their tokens then count as computed. See :meth:`_reusable_blocks`.
         """
         checkpoint = None
         if sequence.block_hashes is not None and self.share:
-            tokens = len(sequence.tokens) if self.share_sampled else sequence.prompt_tokens
-            hashes = sequence.block_hashes.compute(sequence.tokens, (tokens - 1) // self.block_tokens)
+            tokens = sequence.prompt_tokens if self.quantised_keys else len(sequence.tokens)
+            hashes = sequence.block_hashes.compute(sequence.tokens, self._reusable_blocks(tokens))
             sequence.blocks, checkpoint = self._acquire_cached(hashes)
             sequence.computed_tokens = len(sequence.blocks) * self.block_tokens
         if self.states is not None:
@@ -173,7 +173,7 @@ class BlockManager:
         end = sequence.computed_tokens + length
         shared = 0
         if sequence.block_hashes is not None and self.share:
-            shared = end if self.share_sampled else min(end, sequence.prompt_tokens)
+            shared = min(end, sequence.prompt_tokens) if self.quantised_keys else end
         prompt_ends = sequence.needs_prefill and end == sequence.prefill_end
         self.states.start(
             sequence.states, sequence.computed_tokens, length, prompt_ends=prompt_ends, shared=shared
@@ -248,7 +248,7 @@ class BlockManager:
         partial = sequence.computed_tokens % self.block_tokens
         if self.states is None:
             sequence.computed_tokens -= partial
-        elif self.share_sampled:
+        elif not self.quantised_keys:
             return False
         elif partial:
             self.release(sequence)
@@ -317,14 +317,23 @@ class BlockManager:
     def _shared_tokens(self, sequence: Sequence) -> int:
         """The computed tokens whose blocks may be shared."""
         computed = sequence.computed_tokens
-        return computed if self.share_sampled else min(computed, sequence.prompt_tokens)
+        return min(computed, sequence.prompt_tokens) if self.quantised_keys else computed
 
     def _loadable(self, sequence: Sequence) -> list[bytes]:
-        """The hashes of the prompt's blocks that need not be computed: all but that of its last token."""
+        """The hashes of the prompt's blocks that need not be computed."""
         if not self._stores(sequence) or sequence.block_hashes is None:
             return []
-        tokens = min(sequence.prompt_tokens, len(sequence.tokens) - 1)
-        return sequence.block_hashes.compute(sequence.tokens, tokens // self.block_tokens)
+        tokens = min(sequence.prompt_tokens + 1, len(sequence.tokens))
+        return sequence.block_hashes.compute(sequence.tokens, self._reusable_blocks(tokens))
+
+    def _reusable_blocks(self, tokens: int) -> int:
+        """Blocks of ``tokens`` tokens that need not be computed.
+
+        The last token is, for its logits, and where keys are not quantised, except in a hybrid model, the one
+        before it: devices compute one token by other kernels than several.
+        """
+        last = 1 if self.quantised_keys or self.keeps_states else 2
+        return max(0, tokens - last) // self.block_tokens
 
     def _acquire_cached(self, hashes: list[bytes]) -> tuple[list[int], int | None]:
         """Take the cached blocks of the longest prefix that can be reused, and the checkpoint behind it."""

@@ -26,9 +26,13 @@ class DraftLengths:
     worse than twice the best that can be known afterwards (the ski rental problem).
     """
 
-    def __init__(self, reshape_s: float) -> None:
-        """``reshape_s`` is how much longer a forward pass with another number of tokens takes."""
+    def __init__(self, reshape_s: float, *, drafts_alone: bool) -> None:
+        """``reshape_s`` is how much longer a forward pass with another number of tokens takes.
+
+        With ``drafts_alone`` each draft token attends to its sequence by itself.
+        """
         self.reshape_s = reshape_s
+        self._drafts_alone = drafts_alone
         self._tokens = 0
         self._lost_s = 0.0
 
@@ -46,13 +50,15 @@ class DraftLengths:
         order = sorted(_likelihoods(chunks), key=lambda each: -each[0])  # stable: a draft keeps its own order
         if not order:
             return
-        bare = shape_of([chunk._replace(draft=()) for chunk in chunks])
+        bare = shape_of([chunk._replace(draft=()) for chunk in chunks], drafts_alone=self._drafts_alone)
         sampled = sum(chunk.samples for chunk in chunks)
         expected = list(itertools.accumulate((likely for likely, _ in order), initial=float(sampled)))
 
         def time_of(tokens: int) -> float:
             drafted = tokens - bare.tokens
-            return seconds(BatchShape(tokens, bare.sequences, bare.past_tokens, bare.logits_rows + drafted))
+            sequences = bare.sequences + drafted * self._drafts_alone
+            past = bare.past_tokens * sequences // bare.sequences
+            return seconds(BatchShape(tokens, sequences, past, bare.logits_rows + drafted))
 
         def rate(tokens: int) -> float:
             return expected[tokens - bare.tokens] / time_of(tokens)

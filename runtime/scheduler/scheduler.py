@@ -86,7 +86,7 @@ class Scheduler:
         policy: Policy,
         *,
         max_batch_size: int,
-        share_sampled: bool,
+        quantised_keys: bool,
         state_pool: BlockPool | None = None,
         swapper: ChunkSwapper = NO_SWAPPER,
     ) -> None:
@@ -105,7 +105,7 @@ class Scheduler:
             states=None if state_pool is None else StateManager(state_pool, graph.block_tokens),
             block_tokens=graph.block_tokens,
             share=policy.prefix_reuse,
-            share_sampled=share_sampled,
+            quantised_keys=quantised_keys,
             loads=self.loads,
             swap_outs=self.swap_outs,
             stores_chunks=swapper is not NO_SWAPPER,

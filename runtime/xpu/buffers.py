@@ -20,6 +20,8 @@ from ..model.paged import STATE_INPUTS
 
 _I32_INPUTS: Final = ("past_lens", "subsequence_begins", "block_indices", "block_indices_begins")
 _FIRST_LENGTH: Final = 64
+_NO_BLOCKS: Final[list[int]] = []
+"""The block table of an empty sequence."""
 _KEPT_TENSORS: Final = 64
 """Tensors of one buffer that are kept, for lengths that may recur."""
 
@@ -91,14 +93,16 @@ class BatchBuffers:
     when a batch pauses and nothing is copied when it resumes, on whichever XPU.
     """
 
-    def __init__(self, row_multiple: int = 1, *, scored: bool = False) -> None:
+    def __init__(self, row_multiple: int = 1, *, scored: bool = False, least_sequences: int = 0) -> None:
         """Allocate small buffers; they grow with the batches that use them.
 
         Each has memory for a multiple of ``row_multiple`` rows: the longest static shape, so that the rows
         that pad a batch to a multiple of it are there. ``scored`` is whether some layers put out scores.
+        Batches of fewer than ``least_sequences`` sequences get empty ones, except in a hybrid model.
         """
         self._row_multiple = row_multiple
         self._scored = scored
+        self._least_sequences = least_sequences
         self.tokens = 0
         """Tokens of the loaded batch."""
         self.current = 0
@@ -130,19 +134,23 @@ class BatchBuffers:
         if self.tokens != len(inputs.token_ids):
             self.tokens = len(inputs.token_ids)
             self.version += 1
+        past, begins, tables = inputs.past_lens, inputs.subsequence_begins, inputs.block_tables
+        empty = 0 if inputs.states else self._least_sequences - len(past)
+        if empty > 0:
+            past, begins = [*past, *[0] * empty], [*begins, *begins[-1:] * empty]
+            tables = [*tables, *[_NO_BLOCKS] * empty]
         for name, values in (
             ("input_ids", inputs.token_ids),
             ("position_ids", inputs.position_ids),
-            ("past_lens", inputs.past_lens),
-            ("subsequence_begins", inputs.subsequence_begins),
+            ("past_lens", past),
+            ("subsequence_begins", begins),
             (SAMPLED_ROWS, inputs.sampled_rows),
         ):
             self._write(name, values)
         if self._scored:
-            begins = inputs.subsequence_begins
             self._write(SCORE_WINDOWS, [end - begin for begin, end in itertools.pairwise(begins)])
         self._longest[()] = inputs.max_context_len
-        self._write_tables(inputs.block_tables)
+        self._write_tables(tables)
         if inputs.states:
             self._write_states(inputs.states)
 
@@ -228,9 +236,11 @@ class BatchBuffers:
 class BufferPool:
     """Buffers that no batch uses now. Not thread-safe: it belongs to the engine thread."""
 
-    def __init__(self, row_multiple: int = 1, *, scored: bool = False) -> None:
+    def __init__(self, row_multiple: int = 1, *, scored: bool = False, least_sequences: int = 0) -> None:
         """Create an empty pool; for the parameters see :class:`BatchBuffers`."""
-        self._new = functools.partial(BatchBuffers, row_multiple, scored=scored)
+        self._new = functools.partial(
+            BatchBuffers, row_multiple, scored=scored, least_sequences=least_sequences
+        )
         self._free: list[BatchBuffers] = []
         self._all = weakref.WeakSet[BatchBuffers]()
         self._closed = False

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import openvino as ov
+import openvino.opset15 as opset
 from numpy.typing import NDArray
 
 from agentrt.errors import ConfigurationError
@@ -16,8 +18,9 @@ from agentrt.errors import ConfigurationError
 from ..heg.kernel import Kernel, KernelKind
 from ..heg.partition import ATTENDED, HIDDEN, KEYS, QUERIES, VALUES
 from ..model.dynamic_quantization import quantization_properties
-from ..model.gather_sampled_rows import SAMPLED_ROWS
-from ..model.openvino_core import openvino_core, openvino_message, piece_properties
+from ..model.gather_sampled_rows import ATTENTION, SAMPLED_ROWS
+from ..model.native.library import has_native_products
+from ..model.openvino_core import has_bf16, openvino_core, openvino_message, piece_properties
 from ..model.paged import CACHES, STATE_TABLES
 from .buffers import BatchBuffers
 
@@ -86,6 +89,14 @@ Piece: TypeAlias = tuple[KernelKind, int]
 """A compiled piece: its kind, and its place among those of the kind."""
 
 
+def least_sequences(models: Iterable[ov.Model]) -> int:
+    """Return how many sequences a batch must have for its tokens to be computed alike in any batch.
+
+    OpenVINO's attention has other kernels for batches of fewer sequences than the CPU has threads.
+    """
+    return os.cpu_count() or 1 if has_native_products(models) else 0
+
+
 class PieceCompiler:
     """Compiles the pieces of a model for one device."""
 
@@ -101,8 +112,9 @@ class PieceCompiler:
             **piece_properties(device),
         }
         precision = self.properties.get(_PRECISION) or core.get_property(device, _PRECISION)
-        in_bf16 = str(precision) in ("bf16", str(ov.Type.bf16))
-        self._bf16 = in_bf16 and "BF16" in core.get_property(device, "OPTIMIZATION_CAPABILITIES")
+        self._bf16 = _is_bf16(precision) and has_bf16(device)
+        keys_in_bf16 = _is_bf16(self.properties.get("KV_CACHE_PRECISION")) and has_bf16(device)
+        self._attends_in_bf16 = keys_in_bf16 and not self._bf16
 
     def compile(self, model: ov.Model, piece: Piece, count: int) -> ov.CompiledModel:
         """Compile ``model``, which is ``piece`` of ``count`` pieces of its kind.
@@ -112,6 +124,8 @@ class PieceCompiler:
         """
         if self._bf16:
             model = _with_bf16_activations(model, len(activations_of(*piece, count)))
+        if self._attends_in_bf16:
+            model = _with_bf16_attention(model)
         try:
             return openvino_core().compile_model(model, self._device, self.properties)
         except (RuntimeError, TypeError) as error:
@@ -224,6 +238,28 @@ def activations_of(kind: KernelKind, index: int, count: int) -> tuple[str, ...]:
     if index == count - 1:
         return (HIDDEN,) if kind is KernelKind.TOKENS else ()
     return (QUERIES, KEYS, VALUES, HIDDEN) if kind is KernelKind.TOKENS else (HIDDEN,)
+
+
+def _is_bf16(precision: object) -> bool:
+    return str(precision) in ("bf16", str(ov.Type.bf16))
+
+
+def _with_bf16_attention(piece: ov.Model) -> ov.Model:
+    """Return a copy of ``piece`` whose attention alone is in bf16, as OpenVINO needs it for keys in bf16."""
+    piece = piece.clone()
+    for node in piece.get_ordered_ops():
+        if node.get_type_name() == ATTENTION:
+            readers = node.output(0).get_target_inputs()
+            for place in range(3):  # queries, keys and values
+                node.input(place).replace_source_output(
+                    opset.convert(node.input_value(place), "bf16").output(0)
+                )
+            node.validate_and_infer_types()
+            attended = opset.convert(node.output(0), "f32").output(0)
+            for reader in readers:
+                reader.replace_source_output(attended)
+    piece.validate_nodes_and_infer_types()
+    return piece
 
 
 def _with_bf16_activations(piece: ov.Model, outputs: int) -> ov.Model:

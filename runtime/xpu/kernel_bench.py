@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ import openvino as ov
 from ..heg.kernel import BatchContext, BatchInputs, Kernel, KernelKind, Role, StateAccess
 from ..model.kv_layout import KVLayout
 from .buffers import BufferPool
-from .compiled import CompiledKernels, Piece
+from .compiled import CompiledKernels, Piece, least_sequences
 from .device import OpenVINOXPU
 from .machine import release_file_pages
 from .platforms import Device
@@ -56,7 +57,7 @@ class KernelBench:
         """Of each measured point, by how much its median run took longer than the quickest, as a share."""
         self._counts = {kind: len(models) for kind, models in pieces.items()}
         kernels = CompiledKernels(pieces, device.name, {**properties, **device.properties})
-        self._pool = BufferPool()
+        self._pool = BufferPool(least_sequences=least_sequences(itertools.chain(*pieces.values())))
         self._xpu = OpenVINOXPU(Role.DECODE, self._pool, kernels, lambda: kernels)
         if KernelKind.LAYERS in pieces:
             layout = KVLayout.of(kernels.models)

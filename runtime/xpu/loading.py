@@ -28,7 +28,7 @@ from ..model.opening import OnOpeningStep, OpeningStep, ignore_step
 from ..model.openvino_core import openvino_core
 from ..model.paged import STATE_TABLES, read_paged_graph
 from .buffers import BufferPool
-from .compiled import CompiledKernels
+from .compiled import CompiledKernels, least_sequences
 from .device import OpenVINOXPU
 from .graph_loader import export_graphs
 from .machine import available_memory, measure_read_bandwidth, usable_cores
@@ -159,7 +159,11 @@ def build_model(
             f"{kv_bytes / 2**30:.1f} GiB, but {available / 2**30:.1f} GiB of memory are available. Choose a "
             "smaller or further quantised model or a smaller memory_bytes, or end other programs."
         )
-    pool = BufferPool(math.lcm(graph.static_tokens or 1, graph.decode_tokens or 1), scored=scored_layers > 0)
+    pool = BufferPool(
+        math.lcm(graph.static_tokens or 1, graph.decode_tokens or 1),
+        scored=scored_layers > 0,
+        least_sequences=least_sequences([model]),
+    )
 
     def open_xpu(role: Role, device: Device) -> OpenVINOXPU:
         kernels = _compile(role, device, graph, partition, properties)

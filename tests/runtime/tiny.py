@@ -196,7 +196,7 @@ def inputs_of(*pieces: Piece) -> BatchInputs:
             None if piece.states is None else StateRows(piece.states.rows[0], access=piece.states)
         )
         chunks.append(ScheduledChunk(sequence, len(piece.tokens), piece.samples))
-    return batch.inputs_of(chunks)
+    return batch.inputs_of(chunks, drafts_alone=False)
 
 
 def begin(loaded: LoadedModel, *pieces: Piece, avoid: Role | None = None) -> BatchContext:

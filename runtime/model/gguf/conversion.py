@@ -68,6 +68,7 @@ def write_model(
         "max_position_embeddings": model.context_length,
         "eos_token_id": sorted({token for token in roles if token is not None}),
         "converted_from": source.name,
+        "keeps_weights": weights.keeps_all,
         **entries,
     }
     description["files"] = {file.name: file.stat().st_size for file in sorted(target.iterdir())}

@@ -115,6 +115,8 @@ class WeightsFile:
         self._done = 0
         self.parameters: list[ov.op.Parameter] = []
         """They stand for constants of the file in the graph; named after their place in the file."""
+        self.keeps_all = library is not None
+        """Whether all matrices that have been written are as they are."""
 
     def vector(self, tensor: Tensor) -> NDArray[np.float32]:
         """Return a tensor of few elements, such as the weights of a norm, as float32."""
@@ -141,6 +143,7 @@ class WeightsFile:
 
         The parts have the same number of columns and the same :meth:`layout`.
         """
+        self.keeps_all = False
         layout = self.layout(parts[0].tensor)
         if layout == ov.Type.i8:
             return self._eight_bits(parts)

@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -144,6 +144,11 @@ class NativeLibrary:
         """Return the rows of a matrix of these ids, int32, as float32."""
         attributes = {"type": int(type), "columns": columns}
         return self._factory.create(GATHER, [panels, ids], attributes).output(0)
+
+
+def has_native_products(models: Iterable[ov.Model]) -> bool:
+    """Return whether any of ``models`` has products of the library."""
+    return any(node.get_type_name() == MATMUL for model in models for node in model.get_ops())
 
 
 def is_to_be_compiled() -> bool:

@@ -22,8 +22,6 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 #endif
 #include <openvino/core/extension.hpp>
 #include <openvino/core/op_extension.hpp>
@@ -35,9 +33,9 @@
 namespace {
 
 constexpr int ROWS = 16;   // of a panel
-constexpr int GROUP = 32;  // activations that share a scale, unless the batch is large
+constexpr int GROUP = 32;  // activations that share a scale
 constexpr int CODES = 4 * ROWS;  // bytes of the codes of four columns at 8 bits
-constexpr size_t FEW = 32;       // the most rows of activations that are multiplied with the weights as they are
+constexpr size_t FEW = 16;       // the most rows of activations for which the codes of a panel are not taken apart first
 constexpr size_t TILE = 512;     // rows of activations that stay in a core's cache
 
 using Half = uint16_t;
@@ -58,14 +56,13 @@ inline float to_float(Half half) {
 // The units, by llama.cpp's name. `bits`: of a code. `group`: columns that share a scale. `zero`: what is
 // taken off a code. `has_minima`: each group has an offset besides. Scales of K types are integers times
 // those of the unit.
-template <int Bits, int Group, int Zero, bool HasMinima, bool IsK>
+template <int Bits, int Group, int Zero, bool HasMinima, bool IsK, bool IsApart = false>
 struct UnitType {
     static constexpr int bits = Bits, group = Group, zero = Zero, columns = IsK ? 256 : Group;
-    static constexpr int activations = Group < 32 ? 32 : Group;  // that share a scale
-    static constexpr bool has_minima = HasMinima, is_k = IsK, is_batch = Group > 32;
-    static constexpr int low_bytes = (Bits == 8 ? 1 : 0) * 16 * Group + (Bits < 8 ? 8 * Group : 0);
-    static constexpr int high_bytes = Bits == 5 || Bits == 6 ? (Bits - 4) * ROWS * Group / 8 : 0;
-    static constexpr int scale_bytes = IsK ? 1 : is_batch ? 4 : 2;
+    static constexpr bool has_minima = HasMinima, is_k = IsK, is_apart = IsApart, has_bytes = IsApart || Bits == 8;
+    static constexpr int low_bytes = (has_bytes ? 16 : 8) * Group;
+    static constexpr int high_bytes = has_bytes || Bits == 4 ? 0 : (Bits - 4) * ROWS * Group / 8;
+    static constexpr int scale_bytes = IsApart ? 4 : IsK ? 1 : 2;
     static constexpr int head = IsK ? ROWS * 2 * (1 + HasMinima) : 0;
     static constexpr int group_bytes = ROWS * scale_bytes * (1 + HasMinima) + high_bytes + low_bytes;
     static constexpr int bytes = head + columns / Group * group_bytes;
@@ -78,9 +75,9 @@ using Q8_0 = UnitType<8, 32, 128, false, false>;
 using Q4_K = UnitType<4, 32, 0, true, true>;
 using Q5_K = UnitType<5, 32, 0, true, true>;
 using Q6_K = UnitType<6, 16, 32, false, true>;
-// Not of a file: what weights become for batches of many rows, with float32 scales.
-template <int Group>
-using Batch = UnitType<8, Group, 128, false, false>;
+// Not of a file: the same numbers with a byte for each code, and with float32 scales.
+template <class Type>
+using Apart = UnitType<Type::bits, Type::group, Type::zero, Type::has_minima, false, true>;
 
 template <class Function>
 void with_type(int64_t type, Function function) {
@@ -99,20 +96,18 @@ void with_type(int64_t type, Function function) {
 
 // Rows of activations in 8 bits.
 struct Activations {
-    size_t columns = 0, group = GROUP;
+    size_t columns = 0;
     std::vector<int8_t> codes;   // [rows, columns]
-    std::vector<float> scales;   // [rows, columns / group]
+    std::vector<float> scales;   // [rows, columns / GROUP]
     std::vector<int32_t> sums;   // [rows, columns / 16] of codes
-    std::vector<float> offsets;  // [rows, columns / group] sum of codes times scale
+    std::vector<float> offsets;  // [rows, columns / GROUP] sum of codes times scale
 
-    void resize(size_t rows, size_t width, size_t sharing) {
-        rows = (rows + 15) / 16 * 16;  // whole tiles are read
+    void resize(size_t rows, size_t width) {
         columns = width;
-        group = sharing;
         codes.resize(rows * width);
-        scales.resize(rows * width / group);
+        scales.resize(rows * width / GROUP);
         sums.resize(rows * width / 16);
-        offsets.resize(rows * width / group);
+        offsets.resize(rows * width / GROUP);
     }
 };
 
@@ -164,108 +159,22 @@ struct Matrix {
 #undef WIDTH
 #undef SET
 #pragma GCC pop_options
-
-// Batches on processors with tiles: a tile of 16 rows of activations times a tile of a panel.
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,fma,f16c")
-namespace {
-namespace amx_int8 {
-
-using namespace avx512_vnni;
-
-// As instructions, since GCC's intrinsics for tiles do not say that they read and write memory.
-#define LOAD_TILE(tile, from, stride) \
-    __asm__ volatile("tileloadd (%0,%1,1), %%" tile ::"r"(from), "r"(size_t(stride)) : "memory")
-#define MULTIPLY_TILES __asm__ volatile("tdpbsud %%tmm2, %%tmm1, %%tmm0" ::: "memory")
-#define STORE_TILE(to) __asm__ volatile("tilestored %%tmm0, (%0,%1,1)" ::"r"(to), "r"(size_t(64)) : "memory")
-
-struct alignas(64) Shapes {
-    uint8_t palette = 0, start = 0, reserved[14] = {};
-    uint16_t bytes[16] = {};
-    uint8_t rows[16] = {};
-};
-
-// The shapes of this thread's tiles in its lifetime; OpenVINO's, which has others, before and after it.
-struct Tiles {
-    Shapes before;
-
-    Tiles() {
-        Shapes own;
-        own.palette = 1;
-        for (int tile = 0; tile < 3; tile++) own.rows[tile] = 16, own.bytes[tile] = 64;
-        __asm__ volatile("sttilecfg %0" : "=m"(before)::"memory");
-        __asm__ volatile("ldtilecfg %0" ::"m"(own) : "memory");
-    }
-    ~Tiles() {
-        if (before.palette) __asm__ volatile("ldtilecfg %0" ::"m"(before) : "memory");
-        else __asm__ volatile("tilerelease" ::: "memory");
-    }
-};
-
-// Writes the products of 16 rows of activations, as far as they are before `end`, with a panel for batches.
-template <class Type>
-void block(const Matrix& matrix, const uint8_t* panel, size_t number, const Activations& x, size_t row, size_t end) {
-    alignas(64) int32_t products[2][16][16];
-    Floats result[16] = {};
-    int turn = 0;
-    for (size_t column = 0; column < x.columns; column += Type::group) {
-        const Group group = read_group<Type>(panel, 0, Floats{}, Floats{});
-        __asm__ volatile("tilezero %%tmm0" :::);
-        for (int part = 0; part < Type::group; part += 64) {
-            LOAD_TILE("tmm1", &x.codes[row * x.columns + column + part], x.columns);
-            LOAD_TILE("tmm2", group.low + part * ROWS, CODES);
-            MULTIPLY_TILES;
-        }
-        STORE_TILE(products[turn]);
-        for (size_t t = 0; t < 16; t++) {
-            const Ints sum = load<Ints>(products[turn][t]) + start<Type>(&x.sums[((row + t) * x.columns + column) / 16]);
-            add_group<Type>(result[t], sum, group, x.scales[((row + t) * x.columns + column) / Type::group], 0);
-        }
-        turn ^= 1;
-    }
-    const size_t first = number * ROWS, count = std::min<size_t>(ROWS, matrix.rows - first);
-    for (size_t t = 0; t < 16 && row + t < end; t++) {
-        const Floats values = result[t];
-        std::memcpy(matrix.out + (row + t) * matrix.rows + first, &values, 4 * count);
-    }
-}
-
-void multiply(const Matrix& matrix, size_t first, size_t last, const Activations& x, size_t rows) {
-    if (x.group == GROUP) return avx512_vnni::multiply(matrix, first, last, x, rows);
-    const Tiles tiles;
-    with_type(matrix.type, [&](auto t) {
-        for (size_t tile = 0; tile < rows; tile += TILE)
-            for (size_t number = first; number < last; number++)
-                with_panel<decltype(t)>(matrix, number, x, [&](auto found, const uint8_t* panel) {
-                    using Type = decltype(found);
-                    const size_t end = std::min(rows, tile + TILE);
-                    if constexpr (Type::is_batch)
-                        for (size_t row = tile; row < end; row += 16) block<Type>(matrix, panel, number, x, row, end);
-                });
-    });
-}
-
-}  // namespace amx_int8
-}  // namespace
-#pragma GCC pop_options
 #endif
 
 namespace {
 
 struct Kernels {
     const char* name;
-    bool has_batches;
     void (*quantise)(const float* values, size_t row, Activations& into);
     void (*gate)(float* gates, const float* values, size_t count, bool is_silu);
     void (*multiply)(const Matrix& matrix, size_t first, size_t last, const Activations& x, size_t rows);
 };
 
-const Kernels PORTABLE = {"portable", false, portable::quantise, portable::gate, portable::multiply};
+const Kernels PORTABLE = {"portable", portable::quantise, portable::gate, portable::multiply};
 #if defined(__x86_64__)
-const Kernels AVX2 = {"avx2", false, avx2::quantise, avx2::gate, avx2::multiply};
-const Kernels AVX_VNNI = {"avx_vnni", true, avx_vnni::quantise, avx_vnni::gate, avx_vnni::multiply};
-const Kernels AVX512_VNNI = {"avx512_vnni", true, avx512_vnni::quantise, avx512_vnni::gate, avx512_vnni::multiply};
-const Kernels AMX_INT8 = {"amx_int8", true, avx512_vnni::quantise, avx512_vnni::gate, amx_int8::multiply};
+const Kernels AVX2 = {"avx2", avx2::quantise, avx2::gate, avx2::multiply};
+const Kernels AVX_VNNI = {"avx_vnni", avx_vnni::quantise, avx_vnni::gate, avx_vnni::multiply};
+const Kernels AVX512_VNNI = {"avx512_vnni", avx512_vnni::quantise, avx512_vnni::gate, avx512_vnni::multiply};
 #endif
 
 bool has(const std::string& name) {
@@ -277,12 +186,6 @@ bool has(const std::string& name) {
         __asm__("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
         return has_avx2 && (a >> 4 & 1);
     }
-    if (name == "amx_int8") {
-        unsigned a = 7, b = 0, c = 0, d = 0;
-        __asm__("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
-        constexpr int request = 0x1023, tiles = 18;  // of Linux, for this process
-        return (d >> 24 & 3) == 3 && has("avx512_vnni") && !syscall(SYS_arch_prctl, request, tiles);
-    }
     if (name == "avx512_vnni")
         return __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
@@ -292,7 +195,7 @@ bool has(const std::string& name) {
 
 const Kernels* best() {
 #if defined(__x86_64__)
-    for (const Kernels* each : {&AMX_INT8, &AVX512_VNNI, &AVX_VNNI, &AVX2})
+    for (const Kernels* each : {&AVX512_VNNI, &AVX_VNNI, &AVX2})
         if (has(each->name)) return each;
 #endif
     return &PORTABLE;
@@ -306,17 +209,11 @@ size_t panel_bytes(int64_t type, size_t columns) {
     return bytes;
 }
 
-// Activations that share a scale.
-size_t sharing(size_t rows, size_t columns) {
-    if (rows <= FEW || !chosen->has_batches || columns % 64) return GROUP;
-    return columns % 128 ? 64 : 128;
-}
-
 // Multiplies rows of activations with all matrices.
 void multiply(const float* x, size_t rows, size_t columns, const std::vector<Matrix>& matrices) {
     static thread_local Activations of_thread;
     Activations& activations = of_thread;  // other threads read this one's
-    activations.resize(rows, columns, sharing(rows, columns));
+    activations.resize(rows, columns);
     if (rows < 8) {
         for (size_t row = 0; row < rows; row++) chosen->quantise(x, row, activations);
     } else {
@@ -527,7 +424,7 @@ int agentrt_multiply(const char* instructions, const float* x, size_t rows, size
         if (!has(instructions)) return 1;
         for (const Kernels* each : {&PORTABLE,
 #if defined(__x86_64__)
-                                    &AVX2, &AVX_VNNI, &AVX512_VNNI, &AMX_INT8
+                                    &AVX2, &AVX_VNNI, &AVX512_VNNI
 #endif
              })
             if (std::string(each->name) == instructions) chosen = each;
@@ -773,11 +670,12 @@ struct Group {
 template <class Type>
 inline __attribute__((always_inline)) Group read_group(const uint8_t*& panel, int lane, Floats d, Floats m) {
     Group group;
-    if (Type::is_k) {
+    if (Type::is_apart) {
+        group.scale = load<Floats>(panel + 4 * lane);
+        if (Type::has_minima) group.minimum = load<Floats>(panel + 4 * (ROWS + lane));
+    } else if (Type::is_k) {
         group.scale = d * bytes<Type>(panel + lane);
         if (Type::has_minima) group.minimum = m * bytes<Type>(panel + ROWS + lane);
-    } else if (Type::is_batch) {
-        group.scale = load<Floats>(panel + 4 * lane);
     } else {
         group.scale = halves(panel + 2 * lane);
         if (Type::has_minima) group.minimum = -halves(panel + 2 * (ROWS + lane));
@@ -791,7 +689,7 @@ inline __attribute__((always_inline)) Group read_group(const uint8_t*& panel, in
 // Takes apart the codes of columns 4 `four` to 4 `four` + 8 of a group.
 template <class Type>
 inline __attribute__((always_inline)) void take_apart(const Group& group, int four, Codes& first, Codes& second) {
-    if (Type::bits == 8) {
+    if (Type::has_bytes) {
         first = load<Codes>(group.low + four * CODES);
         second = load<Codes>(group.low + (four + 1) * CODES);
         return;
@@ -839,8 +737,8 @@ inline __attribute__((always_inline)) void part(const Matrix& matrix, const uint
     for (int i = 0; i < Count; i++) {
         const size_t at = std::min(row + i, end - 1);  // rows that are not there are computed as the last one
         codes[i] = &x.codes[at * columns];
-        scales[i] = &x.scales[at * (columns / Type::activations)];
-        offsets[i] = &x.offsets[at * (columns / Type::activations)];
+        scales[i] = &x.scales[at * (columns / GROUP)];
+        offsets[i] = &x.offsets[at * (columns / GROUP)];
         sums[i] = &x.sums[at * (columns / 16)];
         result[i] = Floats{};
     }
@@ -864,8 +762,7 @@ inline __attribute__((always_inline)) void part(const Matrix& matrix, const uint
                 }
             }
             for (int i = 0; i < Count; i++)
-                add_group<Type>(result[i], sum[i], group, scales[i][column / Type::activations],
-                                offsets[i][column / Type::activations]);
+                add_group<Type>(result[i], sum[i], group, scales[i][column / GROUP], offsets[i][column / GROUP]);
         }
     }
     const size_t first = number * ROWS + size_t(lane);
@@ -889,78 +786,48 @@ void some_rows(const Matrix& matrix, const uint8_t* panel, size_t number, const 
     else if (row < end) rows_of_panel<Type, 1>(matrix, panel, number, x, row, end);
 }
 
-// Writes WIDTH rows of a panel as those of a panel for batches: rounded to 8 bits, with a scale for each
-// `To::group` columns of a row.
-template <class Type, class To>
-void to_batch(const uint8_t* panel, size_t columns, int lane, uint8_t* to) {
-    constexpr int groups = To::group / Type::group;
-    constexpr float magic = 12582912;  // added to a small number, it leaves the nearest integer in the lowest bits
+// Takes apart WIDTH rows of a panel.
+template <class Type>
+void take_panel_apart(const uint8_t* panel, size_t columns, int lane, uint8_t* to) {
+    using To = Apart<Type>;
     Floats d = Floats{}, m = Floats{};
     for (size_t column = 0; column < columns; column += To::group, to += To::bytes) {
-        Group found[groups];
-        Floats most = Floats{};
-        for (int i = 0; i < groups; i++) {
-            if (Type::is_k && (column + size_t(i * Type::group)) % Type::columns == 0) {
-                d = halves(panel + 2 * lane);
-                if (Type::has_minima) m = halves(panel + 2 * (ROWS + lane));
-                panel += Type::head;
-            }
-            found[i] = read_group<Type>(panel, lane, d, m);
-            Floats low = found[i].scale * all(-Type::zero);
-            if (Type::has_minima) low -= found[i].minimum;
-            const Floats high = low + found[i].scale * all((1 << Type::bits) - 1);
-            found[i].minimum = low;
-            for (const Floats& each : {low, -low, high, -high}) most = each > most ? each : most;
+        if (Type::is_k && column % Type::columns == 0) {
+            d = halves(panel + 2 * lane);
+            if (Type::has_minima) m = halves(panel + 2 * (ROWS + lane));
+            panel += Type::head;
         }
-        const Floats scale = most * all(1.0f / 127), inverse = most > 0 ? all(127) / most : Floats{};
-        std::memcpy(to + 4 * lane, &scale, sizeof scale);
-        uint8_t* codes = to + 4 * ROWS + 4 * lane;
-        for (int i = 0; i < groups; i++) {
-            const Floats factor = found[i].scale * inverse, offset = found[i].minimum * inverse;
-            for (int four = 0; four < Type::group / 4; four += 2) {
-                Codes both[2];
-                take_apart<Type>(found[i], four, both[0], both[1]);
-                for (const Codes& each : both) {
-                    Ints rounded = Ints{};
-                    for (int byte = 0; byte < 4; byte++) {
-                        const Ints code = (Ints)each >> 8 * byte & 255;
-                        // The last addition rounds: what is added before must not.
-                        const Floats value = __builtin_convertvector(code, Floats) * factor + offset + all(magic + To::zero);
-                        rounded |= ((Ints)value & 255) << 8 * byte;
-                    }
-                    std::memcpy(codes, &rounded, sizeof rounded);
-                    codes += CODES;
-                }
-            }
+        const Group group = read_group<Type>(panel, lane, d, m);
+        std::memcpy(to + 4 * lane, &group.scale, sizeof group.scale);
+        if (Type::has_minima) std::memcpy(to + 4 * (ROWS + lane), &group.minimum, sizeof group.minimum);
+        uint8_t* codes = to + ROWS * To::scale_bytes * (1 + To::has_minima) + 4 * lane;
+        for (int four = 0; four < Type::group / 4; four += 2, codes += 2 * CODES) {
+            Codes both[2];
+            take_apart<Type>(group, four, both[0], both[1]);
+            std::memcpy(codes, &both[0], sizeof both[0]);
+            std::memcpy(codes + CODES, &both[1], sizeof both[1]);
         }
     }
 }
 
-// Calls `function` with the type and the panel that rows of activations are multiplied with.
-template <class Type, class Function>
-inline __attribute__((always_inline)) void with_panel(const Matrix& matrix, size_t number, const Activations& x,
-                                                      Function function) {
-    const uint8_t* panel = matrix.panels + number * (x.columns / Type::columns * Type::bytes);
-    if (x.group == GROUP) return function(Type(), panel);
-    static thread_local std::vector<uint8_t> batch;
-    auto converted = [&](auto t) {
-        using To = decltype(t);
-        batch.resize(x.columns / To::columns * To::bytes);
-        for (int lane = 0; lane < ROWS; lane += WIDTH) to_batch<Type, To>(panel, x.columns, lane, batch.data());
-        function(t, batch.data());
-    };
-    if (x.group == 64) converted(Batch<64>());
-    else converted(Batch<128>());
-}
-
 // Multiplies all rows of activations with panels `first` to `last`.
 void multiply(const Matrix& matrix, size_t first, size_t last, const Activations& x, size_t rows) {
+    static thread_local std::vector<uint8_t> apart;
     with_type(matrix.type, [&](auto t) {
+        using Type = decltype(t);
+        using To = Apart<Type>;
         for (size_t tile = 0; tile < rows; tile += TILE)
-            for (size_t number = first; number < last; number++)
-                with_panel<decltype(t)>(matrix, number, x, [&](auto found, const uint8_t* panel) {
-                    some_rows<decltype(found)>(matrix, panel, number, x, tile, std::min(rows, tile + TILE));
-                });
+            for (size_t number = first; number < last; number++) {
+                const uint8_t* panel = matrix.panels + number * (x.columns / Type::columns * Type::bytes);
+                const size_t end = std::min(rows, tile + TILE);
+                if (Type::has_bytes || end - tile <= FEW) {
+                    some_rows<Type>(matrix, panel, number, x, tile, end);
+                    continue;
+                }
+                apart.resize(x.columns / To::columns * To::bytes);
+                for (int lane = 0; lane < ROWS; lane += WIDTH) take_panel_apart<Type>(panel, x.columns, lane, apart.data());
+                some_rows<To>(matrix, apart.data(), number, x, tile, end);
+            }
     });
 }
 
@@ -991,9 +858,9 @@ void quantise(const float* values, size_t row, Activations& into) {
     values += row * columns;
     int8_t* codes = &into.codes[row * columns];
     int32_t* sums = &into.sums[row * columns / 16];
-    for (size_t begin = 0; begin < columns; begin += into.group) {
+    for (size_t begin = 0; begin < columns; begin += GROUP) {
         int32_t most_bits = 0;  // of a positive number, which are in the order of the numbers
-        for (size_t i = begin; i < begin + into.group; i++) {
+        for (size_t i = begin; i < begin + GROUP; i++) {
             int32_t bits;
             std::memcpy(&bits, values + i, 4);
             most_bits = std::max(most_bits, bits & 0x7fffffff);
@@ -1002,7 +869,7 @@ void quantise(const float* values, size_t row, Activations& into) {
         std::memcpy(&most, &most_bits, 4);
         const float scale = most / 127, inverse = most > 0 ? 127 / most : 0;
         int32_t total = 0;
-        for (size_t part = begin; part < begin + into.group; part += 16) {
+        for (size_t part = begin; part < begin + GROUP; part += 16) {
             int32_t sum = 0, found[16];
             for (int i = 0; i < 16; i++) {
                 const float shifted = values[part + i] * inverse + 12582912;  // leaves the nearest integer lowest
@@ -1014,8 +881,8 @@ void quantise(const float* values, size_t row, Activations& into) {
             sums[part / 16] = sum;
             total += sum;
         }
-        into.scales[(row * columns + begin) / into.group] = scale;
-        into.offsets[(row * columns + begin) / into.group] = scale * float(total);
+        into.scales[(row * columns + begin) / GROUP] = scale;
+        into.offsets[(row * columns + begin) / GROUP] = scale * float(total);
     }
 }
 

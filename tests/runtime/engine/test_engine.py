@@ -183,14 +183,16 @@ def test_closing_frees_the_arena(open_runtime: OpenRuntime) -> None:
     assert mapped() - before < 0.5 * size
 
 
-def batch(*lengths: tuple[int, int, int]) -> tuple[BatchContext, list[ScheduledChunk]]:
+def batch(
+    *lengths: tuple[int, int, int], drafts_alone: bool = False
+) -> tuple[BatchContext, list[ScheduledChunk]]:
     """Return a batch of one chunk for each of ``lengths``: tokens computed before, in it, and drafted."""
     chunks = []
     for number, (past, length, drafted) in enumerate(lengths):
         sequence = Sequence(number, Priority.REACTIVE, list(range(past + length)))
         sequence.computed_tokens = past
         chunks.append(ScheduledChunk(sequence, length, True, tuple(range(drafted))))
-    inputs = inputs_of(chunks)
+    inputs = inputs_of(chunks, drafts_alone=drafts_alone)
     return BatchContext(0, inputs, inputs.shape, ()), chunks
 
 
@@ -210,3 +212,15 @@ def test_drafted_tokens_count_as_new_ones() -> None:
     note_attention(context, chunks)
     attention = chunks[0].sequence.attention
     assert attention.densities(3, 1) == [pytest.approx(0.5 / 3)]
+
+
+def test_a_drafted_token_that_is_a_sequence_of_its_own_has_its_own_scores() -> None:
+    context, chunks = batch((1, 1, 1), (0, 1, 0), drafts_alone=True)
+    assert context.inputs is not None
+    assert context.inputs.past_lens == [1, 2, 0]
+    assert context.inputs.subsequence_begins == [0, 1, 2, 3]
+    context.scores = [np.array([0.5, 0.5, 0.2, 0.3, 0.5, 1.0], np.float32)]
+    note_attention(context, chunks)
+    first, second = (chunk.sequence.attention for chunk in chunks)
+    assert first.densities(1, 3) == [pytest.approx(0.35), pytest.approx(0.4), pytest.approx(0.5)]
+    assert second.densities(1, 1) == [1.0]

@@ -116,7 +116,7 @@ def test_a_damaged_graph_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "properties", [{"KV_CACHE_PRECISION": "bf16"}, {"INFERENCE_PRECISION_HINT": "nonsense"}]
+    "properties", [{"KV_CACHE_PRECISION": "f64"}, {"INFERENCE_PRECISION_HINT": "nonsense"}]
 )
 def test_properties_that_the_device_refuses_are_an_error(
     load: Callable[..., LoadedModel], properties: dict[str, Any]

@@ -86,7 +86,7 @@ class Machine:
     batch: int = 8
     xpus: int = 1
     policy: Policy = field(default_factory=Policy)
-    share_sampled: bool = False
+    quantised_keys: bool = True
     decode_share: float = 0.8
     read_s: float = 0.0
     quantum_s: float = QUANTUM
@@ -127,7 +127,7 @@ class Machine:
             self.graph,
             self.policy,
             max_batch_size=self.batch,
-            share_sampled=self.share_sampled,
+            quantised_keys=self.quantised_keys,
             state_pool=self.state_pool,
             **options,
         )

@@ -36,7 +36,7 @@ def lengths(drafts: list[tuple[float, ...]], token_s: float) -> list[int]:
         assert shape.logits_rows == shape.tokens
         return 0.01 + token_s * (shape.tokens - bare)
 
-    DraftLengths(reshape_s=0.0).shorten(chunks, seconds)
+    DraftLengths(reshape_s=0.0, drafts_alone=False).shorten(chunks, seconds)
     return [len(chunk.draft) for chunk in chunks]
 
 
@@ -86,7 +86,7 @@ UNLIKELY = (0.01, 0.01, 0.01)
 
 
 def test_the_number_of_tokens_stays_until_a_change_has_paid() -> None:
-    lengths = DraftLengths(reshape_s=0.010)
+    lengths = DraftLengths(reshape_s=0.010, drafts_alone=False)
     assert chosen(lengths, LIKELY) == 4, "the first batch has no other one before it"
     tokens = [chosen(lengths, UNLIKELY) for _ in range(10)]
     assert tokens == [4, 4, 4, 1, 1, 1, 1, 1, 1, 1], "each pass with three tokens too many loses 3 ms"
@@ -95,13 +95,13 @@ def test_the_number_of_tokens_stays_until_a_change_has_paid() -> None:
 
 
 def test_a_draft_that_is_certain_takes_one_pass_whatever_it_costs() -> None:
-    lengths = DraftLengths(reshape_s=10.0)
+    lengths = DraftLengths(reshape_s=10.0, drafts_alone=False)
     assert chosen(lengths, LIKELY[:1]) == 2
     assert chosen(lengths, CERTAIN) == 4
 
 
 def test_a_prompt_chunk_between_two_batches_changes_the_shape_in_any_case() -> None:
-    lengths = DraftLengths(reshape_s=10.0)
+    lengths = DraftLengths(reshape_s=10.0, drafts_alone=False)
     assert chosen(lengths, LIKELY) == 4
     lengths.note(512)
     assert chosen(lengths, UNLIKELY) == 1
@@ -111,7 +111,7 @@ def test_a_prompt_chunk_between_two_batches_changes_the_shape_in_any_case() -> N
 def test_staying_loses_at_most_one_change_for_each_change(
     drafts: list[tuple[float, ...]], reshape_s: float
 ) -> None:
-    lengths = DraftLengths(reshape_s)
+    lengths = DraftLengths(reshape_s, drafts_alone=False)
     lost = 0.0
     last = 0
     for draft in drafts:

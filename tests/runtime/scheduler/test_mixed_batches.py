@@ -114,9 +114,9 @@ def test_preempted_mixed_batch_resumes_before_other_work_of_its_level() -> None:
     assert machine.schedule()[0].batch is preempted
 
 
-def paused_mixed_batch(*, share_sampled: bool) -> tuple[Machine, list[Sequence]]:
+def paused_mixed_batch(*, quantised_keys: bool) -> tuple[Machine, list[Sequence]]:
     """Return a machine between two kernels of two background decodes, inside a block, and a prompt."""
-    machine = Machine(blocks=16, state_rows=9, share_sampled=share_sampled)
+    machine = Machine(blocks=16, state_rows=9, quantised_keys=quantised_keys)
     sequences = [machine.add(5, PROACTIVE, answer=9) for _ in range(2)]
     while any(sequence.needs_prefill for sequence in sequences):
         machine.step()
@@ -128,16 +128,16 @@ def paused_mixed_batch(*, share_sampled: bool) -> tuple[Machine, list[Sequence]]
     return machine, sequences
 
 
-@pytest.mark.parametrize("share_sampled", [False, True])
-def test_a_reactive_prompt_takes_the_blocks_of_two_of_them(share_sampled: bool) -> None:
+@pytest.mark.parametrize("quantised_keys", [True, False])
+def test_a_reactive_prompt_takes_the_blocks_of_two_of_them(quantised_keys: bool) -> None:
     """It evicts the prompt, which drops the batch, and one of the decodes."""
-    machine, (first, second, prompt) = paused_mixed_batch(share_sampled=share_sampled)
+    machine, (first, second, prompt) = paused_mixed_batch(quantised_keys=quantised_keys)
     urgent = machine.add(52)
     machine.schedule()
     assert urgent.state is SequenceState.PREFILL
     assert (second.state, prompt.state) == (SequenceState.WAITING, SequenceState.WAITING)
     # Quantised keys of the block it was in must be written again from its first token, whose state is lost.
-    assert (first.state is SequenceState.WAITING) == (not share_sampled)
+    assert (first.state is SequenceState.WAITING) == quantised_keys
     for sequence in (urgent, first, second, prompt):
         machine.until(sequence)
     assert machine.scheduler.statistics().waiting == machine.scheduler.statistics().running == 0

@@ -119,12 +119,24 @@ def test_weights_as_they_are_give_the_answers_of_dequantised_ones(
     answers = []
     for native in (native_library, None):
         directory = open_model_directory(file, tmp_path, native=native)
-        assert directory.native == (native is not None)
+        assert directory.native == directory.keeps_weights == (native is not None)
         loaded = (load if native else uncut)(directory, properties=UNQUANTISED)
         logits = [forward(loaded, Piece(PROMPT)).reshape(-1)]
         logits.append(forward(loaded, Piece(PROMPT[:1], len(PROMPT))).reshape(-1))
         answers.append(np.concatenate(logits))
     assert np.corrcoef(answers)[0, 1] > 0.99, "but for the rounding of activations to 8 bits"
+
+
+@pytest.mark.needs("c++")
+def test_one_matrix_that_is_not_multiplied_as_it_is_is_told(tmp_path: Path) -> None:
+    stored = {
+        name: quantize(values, Type.Q8_0) if values.ndim == 2 and "attn_output" not in name else values
+        for name, values in weights("llama").items()
+    }
+    file = write_gguf(tmp_path / "model.gguf", metadata("llama"), stored, Type.Q8_0)
+    directory = open_model_directory(file, tmp_path, native=native_library)
+    assert directory.native
+    assert not directory.keeps_weights
 
 
 def test_left_padding_is_not_attended_to(tmp_path: Path) -> None:

@@ -61,9 +61,10 @@ _TOOL: Final[dict[str, Any]] = {
 METHOD: Final = """\
 OpenVINO GenAI has the OpenVINO directory that agentrt converts a GGUF file to for any device (8 bits, and \
 activations in groups of 128, which it is told), agentrt's and llama.cpp's servers have the file itself. \
-Keys and values have 8 bits, with llama.cpp 16, as it is by default. They take turns at going first, each \
-in a process of its own, with as many threads as there are cores. Else agentrt has its defaults, which \
-choose by the model's weights and by a profile of the machine; no faster setting is known. OpenVINO GenAI \
+Keys and values have 8 bits, in agentrt's and llama.cpp's servers of a GGUF file 16, as by default. They \
+take turns at going first, each in a process of its own, with as many threads as there are cores. Else \
+agentrt has its defaults, which choose by the model's weights and by a profile of the machine; no faster \
+setting is known. OpenVINO GenAI \
 runs as LLMPipeline with its defaults, and over continuous batching (256 tokens a step, split prompts, at \
 most 16 sequences, no prefix cache). llama.cpp's builds take part in the first repetitions only, and \
 answer eight requests at once at most. A figure is the median of the ratios within a repetition, to \

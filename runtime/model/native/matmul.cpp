@@ -725,56 +725,68 @@ inline __attribute__((always_inline)) void add_group(Floats& result, Ints sum, c
     if (Type::has_minima) result -= group.minimum * all(offset);
 }
 
-// Writes the products of up to `Count` rows of activations, from `row` on and before `end`, with a panel.
-template <class Type, int Count>
-inline __attribute__((always_inline)) void part(const Matrix& matrix, const uint8_t* panel, size_t number, int lane,
+// Writes the products of up to `Count` rows of activations, from `row` on and before `end`, with WIDTH rows of
+// `Panels` panels, which follow each other in the matrix from panel `number` on.
+template <class Type, int Count, int Panels>
+inline __attribute__((always_inline)) void part(const Matrix& matrix, const uint8_t* first_panel, size_t number, int lane,
                                                 const Activations& x, size_t row, size_t end) {
     const size_t columns = x.columns;
     const int8_t* codes[Count];
     const float *scales[Count], *offsets[Count];
     const int32_t* sums[Count];
-    Floats result[Count];
+    const uint8_t* panel[Panels];
+    Floats result[Panels][Count];
+    for (int p = 0; p < Panels; p++) panel[p] = first_panel + p * (columns / Type::columns * Type::bytes);
     for (int i = 0; i < Count; i++) {
         const size_t at = std::min(row + i, end - 1);  // rows that are not there are computed as the last one
         codes[i] = &x.codes[at * columns];
         scales[i] = &x.scales[at * (columns / GROUP)];
         offsets[i] = &x.offsets[at * (columns / GROUP)];
         sums[i] = &x.sums[at * (columns / 16)];
-        result[i] = Floats{};
+        for (int p = 0; p < Panels; p++) result[p][i] = Floats{};
     }
     for (size_t begin = 0; begin < columns; begin += Type::columns) {
-        Floats d = Floats{}, m = Floats{};
-        if (Type::is_k) d = halves(panel + 2 * lane);
-        if (Type::is_k && Type::has_minima) m = halves(panel + 2 * (ROWS + lane));
-        panel += Type::head;
+        Floats d[Panels], m[Panels];
+        for (int p = 0; p < Panels; p++) {
+            d[p] = m[p] = Floats{};
+            if (Type::is_k) d[p] = halves(panel[p] + 2 * lane);
+            if (Type::is_k && Type::has_minima) m[p] = halves(panel[p] + 2 * (ROWS + lane));
+            panel[p] += Type::head;
+        }
         for (int number_of_group = 0; number_of_group < Type::columns / Type::group; number_of_group++) {
             const size_t column = begin + size_t(number_of_group * Type::group);
-            const Group group = read_group<Type>(panel, lane, d, m);
-            Ints sum[Count];
-            for (int i = 0; i < Count; i++) sum[i] = start<Type>(sums[i] + column / 16) - Ints{};
+            Group group[Panels];
+            Ints sum[Panels][Count];
+            for (int p = 0; p < Panels; p++) {
+                group[p] = read_group<Type>(panel[p], lane, d[p], m[p]);
+                for (int i = 0; i < Count; i++) sum[p][i] = start<Type>(sums[i] + column / 16) - Ints{};
+            }
 #pragma GCC unroll 8
             for (int four = 0; four < Type::group / 4; four += 2) {
-                Codes first, second;
-                take_apart<Type>(group, four, first, second);
-                for (int i = 0; i < Count; i++) {
-                    sum[i] = dot<Type::bits>(sum[i], first, codes[i] + column + 4 * four);
-                    sum[i] = dot<Type::bits>(sum[i], second, codes[i] + column + 4 * four + 4);
-                }
+                Codes both[2][Panels];
+                for (int p = 0; p < Panels; p++) take_apart<Type>(group[p], four, both[0][p], both[1][p]);
+                for (int half = 0; half < 2; half++)
+                    for (int i = 0; i < Count; i++)
+                        for (int p = 0; p < Panels; p++)
+                            sum[p][i] = dot<Type::bits>(sum[p][i], both[half][p], codes[i] + column + 4 * (four + half));
             }
             for (int i = 0; i < Count; i++)
-                add_group<Type>(result[i], sum[i], group, scales[i][column / GROUP], offsets[i][column / GROUP]);
+                for (int p = 0; p < Panels; p++)
+                    add_group<Type>(result[p][i], sum[p][i], group[p], scales[i][column / GROUP], offsets[i][column / GROUP]);
         }
     }
-    const size_t first = number * ROWS + size_t(lane);
-    const size_t count = first < matrix.rows ? std::min<size_t>(WIDTH, matrix.rows - first) : 0;
-    for (int i = 0; i < Count && row + i < end; i++)
-        std::memcpy(matrix.out + (row + i) * matrix.rows + first, &result[i], 4 * count);
+    for (int p = 0; p < Panels; p++) {
+        const size_t first = (number + p) * ROWS + size_t(lane);
+        const size_t count = first < matrix.rows ? std::min<size_t>(WIDTH, matrix.rows - first) : 0;
+        for (int i = 0; i < Count && row + i < end; i++)
+            std::memcpy(matrix.out + (row + i) * matrix.rows + first, &result[p][i], 4 * count);
+    }
 }
 
-template <class Type, int Count>
+template <class Type, int Count, int Panels = 1>
 void rows_of_panel(const Matrix& matrix, const uint8_t* panel, size_t number, const Activations& x, size_t row,
                    size_t end) {
-    for (int lane = 0; lane < ROWS; lane += WIDTH) part<Type, Count>(matrix, panel, number, lane, x, row, end);
+    for (int lane = 0; lane < ROWS; lane += WIDTH) part<Type, Count, Panels>(matrix, panel, number, lane, x, row, end);
 }
 
 // Multiplies rows of activations from `row` on and before `end` with a panel, panel `number` of its matrix.
@@ -784,6 +796,13 @@ void some_rows(const Matrix& matrix, const uint8_t* panel, size_t number, const 
     for (; row + some < end; row += most) rows_of_panel<Type, most>(matrix, panel, number, x, row, end);
     if (row + 1 < end) rows_of_panel<Type, some>(matrix, panel, number, x, row, end);
     else if (row < end) rows_of_panel<Type, 1>(matrix, panel, number, x, row, end);
+}
+
+// The same for many rows and a pair of panels: where registers suffice, each activation is read once for both.
+template <class Type>
+void many_rows(const Matrix& matrix, const uint8_t* pair, size_t number, const Activations& x, size_t row, size_t end) {
+    constexpr size_t together = 6;
+    for (; row < end; row += together) rows_of_panel<Type, together, 2>(matrix, pair, number, x, row, end);
 }
 
 // Takes apart WIDTH rows of a panel.
@@ -816,18 +835,24 @@ void multiply(const Matrix& matrix, size_t first, size_t last, const Activations
     with_type(matrix.type, [&](auto t) {
         using Type = decltype(t);
         using To = Apart<Type>;
-        for (size_t tile = 0; tile < rows; tile += TILE)
-            for (size_t number = first; number < last; number++) {
-                const uint8_t* panel = matrix.panels + number * (x.columns / Type::columns * Type::bytes);
-                const size_t end = std::min(rows, tile + TILE);
-                if (Type::has_bytes || end - tile <= FEW) {
+        const size_t bytes = x.columns / Type::columns * Type::bytes, bytes_apart = x.columns / To::columns * To::bytes;
+        for (size_t tile = 0; tile < rows; tile += TILE) {
+            const size_t end = std::min(rows, tile + TILE), together = end - tile > FEW && SET == 3 ? 2 : 1;
+            for (size_t number = first; number < last; number += together) {
+                const size_t panels = std::min(together, last - number);
+                const uint8_t* panel = matrix.panels + number * bytes;
+                if (end - tile <= FEW) {
                     some_rows<Type>(matrix, panel, number, x, tile, end);
                     continue;
                 }
-                apart.resize(x.columns / To::columns * To::bytes);
-                for (int lane = 0; lane < ROWS; lane += WIDTH) take_panel_apart<Type>(panel, x.columns, lane, apart.data());
-                some_rows<To>(matrix, apart.data(), number, x, tile, end);
+                apart.resize(panels * bytes_apart);
+                for (size_t p = 0; p < panels; p++)
+                    for (int lane = 0; lane < ROWS; lane += WIDTH)
+                        take_panel_apart<Type>(panel + p * bytes, x.columns, lane, apart.data() + p * bytes_apart);
+                if (panels == 2) many_rows<To>(matrix, apart.data(), number, x, tile, end);
+                else some_rows<To>(matrix, apart.data(), number, x, tile, end);
             }
+        }
     });
 }
 

@@ -14,8 +14,8 @@ from .fair_queue import FairQueue, QueueKey
 from .policy import Policy
 from .sequence import REACTIVE_LEVEL, Sequence, SequenceState, by_order
 
-MAX_PROMOTIONS: Final = 16
-"""Sequences that one decision promotes at most."""
+MAX_CHANGES: Final = 16
+"""Sequences that one decision promotes at most, and that it ends for their deadlines."""
 
 
 class RequestQueues:
@@ -170,7 +170,7 @@ class RequestQueues:
         :attr:`Sequence.order` of its level. The kernel selector gives promoted work one kernel after every
         :attr:`Policy.promoted_stride` others.
         """
-        for _ in range(MAX_PROMOTIONS):
+        for _ in range(MAX_CHANGES):
             if not self._promotions or self._promotions[0][0] > now:
                 return
             sequence = heapq.heappop(self._promotions)[2]
@@ -187,9 +187,11 @@ class RequestQueues:
                 insort(self.running, sequence, key=by_order)
 
     def pop_expired(self, now: float) -> list[Sequence]:
-        """Return the unfinished sequences whose deadline has passed, each of them once."""
+        """Return the unfinished sequences whose deadline has passed, each of them once, a few in one call."""
         expired = []
-        while self._deadlines and self._deadlines[0][0] <= now:
+        for _ in range(MAX_CHANGES):
+            if not self._deadlines or self._deadlines[0][0] > now:
+                break
             sequence = heapq.heappop(self._deadlines)[2]
             if sequence.state is not SequenceState.FINISHED:
                 expired.append(sequence)

@@ -282,7 +282,7 @@ class Scheduler:
         return given_up
 
     def expire(self, now: float) -> list[Sequence]:
-        """Finish the sequences whose deadline has passed, and return them."""
+        """Finish sequences whose deadline has passed, a few in one call, and return them."""
         expired = self.queues.pop_expired(now)
         for sequence in expired:
             self.finish(sequence)

@@ -13,7 +13,7 @@ from agentrt.runtime.heg.profile import KernelCost
 from agentrt.runtime.scheduler.batch import Batch, Stage
 from agentrt.runtime.scheduler.launch_decision import LaunchDecision, ScheduledKernel, decide_launch
 from agentrt.runtime.scheduler.policy import POLICIES, Policy
-from agentrt.runtime.scheduler.queues import MAX_PROMOTIONS
+from agentrt.runtime.scheduler.queues import MAX_CHANGES
 from agentrt.runtime.scheduler.sequence import SequenceState
 from tests.runtime.scheduler.machine import QUANTUM, Machine, policy
 
@@ -135,7 +135,7 @@ def test_a_decision_promotes_a_few_of_many_that_came_together() -> None:
     machine = Machine(policy=policy(promote_after_s=1.0))
     came = [machine.add(20, PROACTIVE) for _ in range(1000)]
     queues = machine.scheduler.queues
-    for promoted in range(MAX_PROMOTIONS, 1000, MAX_PROMOTIONS):
+    for promoted in range(MAX_CHANGES, 1000, MAX_CHANGES):
         queues.promote_aged(2.0)
         assert queues.promoted == set(came[:promoted])
     queues.promote_aged(2.0)
@@ -168,6 +168,20 @@ def test_backfilled_promoted_decodes_do_not_delay_a_promoted_prompt() -> None:
     assert user not in machine.done
     others = [kernel.scheduled.batch.level for kernel in machine.log if kernel.start > 0.2]
     assert not any(one and two for one, two in itertools.pairwise(others)), "never two in a row"
+
+
+def test_a_decision_ends_a_few_of_many_with_one_deadline() -> None:
+    machine = Machine()
+    came = [machine.add(20, PROACTIVE, deadline=1.0) for _ in range(1000)]
+    scheduler, ended = machine.scheduler, []
+    while expired := scheduler.expire(2.0):
+        assert len(expired) <= MAX_CHANGES
+        assert len(ended) + len(expired) == 1000 or scheduler.next_timeout() <= 2.0, (
+            "the engine goes on at once"
+        )
+        ended += expired
+    assert ended == came
+    scheduler.check_integrity()
 
 
 def test_deadline_promotes_then_finishes_a_sequence() -> None:

@@ -91,13 +91,17 @@ class BlockManager:
     def attach_cached_prefix(self, sequence: Sequence) -> None:
         """Give a sequence without blocks those of its longest prefix that its app has in the prefix cache.
 
-        Their tokens then count as computed. See :meth:`_reusable_blocks`.
+        Their tokens then count as computed. At least the last token is left to compute: its logits are
+        needed.
         """
         checkpoint = None
         if sequence.block_hashes is not None and self.share:
             tokens = sequence.prompt_tokens if self.quantised_keys else len(sequence.tokens)
-            hashes = sequence.block_hashes.compute(sequence.tokens, self._reusable_blocks(tokens))
+            hashes = sequence.block_hashes.compute(sequence.tokens, (tokens - 1) // self.block_tokens)
             sequence.blocks, checkpoint = self._acquire_cached(hashes)
+            usable = self._usable_blocks(sequence, len(sequence.blocks))
+            self.pool.release(sequence.blocks[usable:])
+            sequence.blocks = sequence.blocks[:usable]
             sequence.computed_tokens = len(sequence.blocks) * self.block_tokens
         if self.states is not None:
             sequence.states = self.states.begin(checkpoint)
@@ -225,7 +229,7 @@ class BlockManager:
         hybrid model the state behind that token may be lost: the sequence then has no blocks left.
         """
         self.loads.abandon(sequence)
-        first = sequence.computed_tokens // self.block_tokens
+        first = self._usable_blocks(sequence, sequence.computed_tokens // self.block_tokens)
         touched = self.blocks_for(sequence.computed_tokens + length)
         if quarantine:
             self.pool.quarantine(sequence.blocks[first:touched])
@@ -242,14 +246,14 @@ class BlockManager:
     def rewind_to_block(self, sequence: Sequence) -> bool:
         """Recompute the block that is partly computed from its first token; return whether there is one.
 
-        The sequence keeps its blocks. In a hybrid model, where the state behind that token is lost, keys that
-        are not quantised are written again in place, and for others the sequence loses all its blocks.
+        The sequence keeps its blocks. Keys that are not quantised are written again in place. With others a
+        hybrid model, where the state behind that token is lost, loses all its blocks.
         """
+        if not self.quantised_keys:
+            return False
         partial = sequence.computed_tokens % self.block_tokens
         if self.states is None:
             sequence.computed_tokens -= partial
-        elif not self.quantised_keys:
-            return False
         elif partial:
             self.release(sequence)
         return partial > 0
@@ -320,20 +324,21 @@ class BlockManager:
         return min(computed, sequence.prompt_tokens) if self.quantised_keys else computed
 
     def _loadable(self, sequence: Sequence) -> list[bytes]:
-        """The hashes of the prompt's blocks that need not be computed."""
+        """The hashes of the prompt's blocks that need not be computed: not that of its last token."""
         if not self._stores(sequence) or sequence.block_hashes is None:
             return []
-        tokens = min(sequence.prompt_tokens + 1, len(sequence.tokens))
-        return sequence.block_hashes.compute(sequence.tokens, self._reusable_blocks(tokens))
+        blocks = min(sequence.prompt_tokens, len(sequence.tokens) - 1) // self.block_tokens
+        return sequence.block_hashes.compute(sequence.tokens, self._usable_blocks(sequence, blocks))
 
-    def _reusable_blocks(self, tokens: int) -> int:
-        """Blocks of ``tokens`` tokens that need not be computed.
+    def _usable_blocks(self, sequence: Sequence, blocks: int) -> int:
+        """The first ``blocks`` blocks of a sequence, or one less if that would leave one token of its prompt.
 
-        The last token is, for its logits, and where keys are not quantised, except in a hybrid model, the one
-        before it: devices compute one token by other kernels than several.
+        Devices compute one token by other kernels than several, which shows where keys are not quantised. A
+        hybrid model loses its checkpoint with a block.
         """
-        last = 1 if self.quantised_keys or self.keeps_states else 2
-        return max(0, tokens - last) // self.block_tokens
+        leaves_one = sequence.prompt_tokens - blocks * self.block_tokens == 1
+        may = not self.quantised_keys and not self.keeps_states
+        return blocks - 1 if leaves_one and may and blocks else blocks
 
     def _acquire_cached(self, hashes: list[bytes]) -> tuple[list[int], int | None]:
         """Take the cached blocks of the longest prefix that can be reused, and the checkpoint behind it."""

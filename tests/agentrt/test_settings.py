@@ -107,7 +107,7 @@ def test_an_error_in_settings_within_settings_is_one_sentence_with_its_path(
 
 def test_an_error_of_several_settings_is_one_sentence_without_a_path(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as raised:
-        RuntimeConfig(history_folder=tmp_path)
+        RuntimeConfig(history_folder=tmp_path, drafts=False)
 
     assert str(raised.value) == (
         "RuntimeConfig cannot be used as given: history_folder keeps answers to draft from. "

@@ -70,7 +70,7 @@ def test_nothing_is_written_without_a_folder_or_a_name(
 
 def test_a_folder_without_drafts_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="drafts=True"):
-        RuntimeConfig(history_folder=tmp_path)
+        RuntimeConfig(history_folder=tmp_path, drafts=False)
 
 
 @pytest.mark.check

@@ -76,7 +76,12 @@ class Simulation:
         self.graph_loads: list[GraphLoaded] = []
         """The loads of graphs, in the order in which they ended."""
         self.scheduler = Scheduler(
-            BlockPool(blocks), graph, policy, max_batch_size=max_batch_size, quantised_keys=True
+            BlockPool(blocks),
+            graph,
+            policy,
+            max_batch_size=max_batch_size,
+            quantised_keys=True,
+            share_sampled=False,
         )
         self._platform = platform
         self._sequence_ids = itertools.count()

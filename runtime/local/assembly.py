@@ -180,6 +180,7 @@ def assemble_runtime(
             config.scheduling(),
             max_batch_size=config.max_batch_size,
             quantised_keys=arena.quantised_keys,
+            share_sampled=not arena.quantised_keys and not directory.keeps_weights,
             state_pool=state_pool,
             swapper=kept.swapper or NO_SWAPPER,
         )

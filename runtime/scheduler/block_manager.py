@@ -44,8 +44,10 @@ class BlockManager:
     share: bool
     """Whether there is a prefix cache."""
     quantised_keys: bool
-    """Whether a block of keys depends on which of its tokens were written together. Then blocks with sampled
-    tokens are not shared."""
+    """Whether a block of keys depends on which of its tokens were written together."""
+    share_sampled: bool
+    """Whether blocks with sampled tokens may be shared. A sampled token has other bits than the same token in
+    a prompt, so that with them an answer depends on what the app was answered before."""
     loads: ChunkLoads
     swap_outs: SwapOuts
     stores_chunks: bool
@@ -96,7 +98,7 @@ class BlockManager:
         """
         checkpoint = None
         if sequence.block_hashes is not None and self.share:
-            tokens = sequence.prompt_tokens if self.quantised_keys else len(sequence.tokens)
+            tokens = len(sequence.tokens) if self.share_sampled else sequence.prompt_tokens
             hashes = sequence.block_hashes.compute(sequence.tokens, (tokens - 1) // self.block_tokens)
             sequence.blocks, checkpoint = self._acquire_cached(hashes)
             usable = self._usable_blocks(sequence, len(sequence.blocks))
@@ -177,7 +179,7 @@ class BlockManager:
         end = sequence.computed_tokens + length
         shared = 0
         if sequence.block_hashes is not None and self.share:
-            shared = min(end, sequence.prompt_tokens) if self.quantised_keys else end
+            shared = end if self.share_sampled else min(end, sequence.prompt_tokens)
         prompt_ends = sequence.needs_prefill and end == sequence.prefill_end
         self.states.start(
             sequence.states, sequence.computed_tokens, length, prompt_ends=prompt_ends, shared=shared
@@ -321,7 +323,7 @@ class BlockManager:
     def _shared_tokens(self, sequence: Sequence) -> int:
         """The computed tokens whose blocks may be shared."""
         computed = sequence.computed_tokens
-        return min(computed, sequence.prompt_tokens) if self.quantised_keys else computed
+        return computed if self.share_sampled else min(computed, sequence.prompt_tokens)
 
     def _loadable(self, sequence: Sequence) -> list[bytes]:
         """The hashes of the prompt's blocks that need not be computed: not that of its last token."""

@@ -87,10 +87,11 @@ class Scheduler:
         *,
         max_batch_size: int,
         quantised_keys: bool,
+        share_sampled: bool,
         state_pool: BlockPool | None = None,
         swapper: ChunkSwapper = NO_SWAPPER,
     ) -> None:
-        """``max_batch_size`` is in sequences. For the next two see :class:`BlockManager`.
+        """``max_batch_size`` is in sequences. For the next three see :class:`BlockManager`.
 
         ``swapper`` stores and loads the chunks of named apps; a hybrid model has none that are stored.
         """
@@ -106,6 +107,7 @@ class Scheduler:
             block_tokens=graph.block_tokens,
             share=policy.prefix_reuse,
             quantised_keys=quantised_keys,
+            share_sampled=share_sampled,
             loads=self.loads,
             swap_outs=self.swap_outs,
             stores_chunks=swapper is not NO_SWAPPER,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import openvino_genai
 import pytest
 
 from agentrt.calls import TextDelta
-from agentrt.runtime import LocalRuntime
+from agentrt.runtime import LocalRuntime, RuntimeConfig
 from agentrt.runtime.engine.output.generation import Finished
 from agentrt.runtime.model.gguf.cache import convert_gguf
 from agentrt.runtime.model.gguf.conversion import write_model
@@ -53,6 +54,23 @@ def test_a_stream_says_what_an_answer_says(runtime: LocalRuntime) -> None:
     again = runtime.generate(CONVERSATION, max_tokens=TOKENS, temperature=0)
     assert again.token_ids == last.generation.token_ids
     assert again.usage.cached_tokens > 0
+
+
+@pytest.mark.needs("c++")
+def test_neither_drafts_nor_other_requests_change_a_token(file: Path, tmp_path: Path) -> None:
+    text = "Repeat with the price of 12 euros: " + "A bolt of steel, 10 euros, in a red box. " * 4
+    questions = [[{"role": "user", "content": each}] for each in (text, *PROMPTS)]
+    answers = []
+    for drafts in (False, None):
+        config = RuntimeConfig(drafts=drafts, memory_bytes=2**28, profile_folder=tmp_path)
+        with LocalRuntime.open(file, config) as runtime, ThreadPoolExecutor(len(questions)) as pool:
+            alone = [runtime.generate(each, max_tokens=TOKENS, temperature=0) for each in questions]
+            assert (runtime.statistics().engine.accepted_tokens > 0) == (drafts is None)
+            together = pool.map(
+                lambda each: runtime.generate(each, max_tokens=TOKENS, temperature=0, app="new"), questions
+            )
+            answers += [[each.token_ids for each in alone], [each.token_ids for each in together]]
+    assert all(each == answers[0] for each in answers)
 
 
 def test_answers_follow_a_schema(runtime: LocalRuntime) -> None:

@@ -128,6 +128,7 @@ class Machine:
             self.policy,
             max_batch_size=self.batch,
             quantised_keys=self.quantised_keys,
+            share_sampled=not self.quantised_keys,
             state_pool=self.state_pool,
             **options,
         )

@@ -54,7 +54,9 @@ Request: TypeAlias = tuple[float, int, int, Priority, int]
 
 def run(graph: ExecutionGraph, requests: list[Request]) -> list[ScheduledKernel]:
     """Serve ``requests`` until all have ended; return all kernels."""
-    scheduler = Scheduler(BlockPool(4096), graph, Policy(), max_batch_size=8, quantised_keys=True)
+    scheduler = Scheduler(
+        BlockPool(4096), graph, Policy(), max_batch_size=8, quantised_keys=True, share_sampled=False
+    )
     kernels: list[ScheduledKernel] = []
     active: list[ScheduledKernel] = []
     now, wanted, coming = 0.0, {}, sorted(requests, key=lambda request: request[0])

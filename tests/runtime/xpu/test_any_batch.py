@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from agentrt.runtime import LocalRuntime, RuntimeConfig
 from agentrt.runtime.model.directory import open_model_directory
 from agentrt.runtime.model.native.library import native_library
+from agentrt.runtime.request.options import RawPrompt
 from agentrt.runtime.xpu.loading import LoadedModel
 from tests.hypothesis_profiles import examples
 from tests.runtime.tiny import LAYERS, VOCABULARY, Piece, forward, load, tiny_gguf
@@ -80,6 +81,21 @@ def test_a_draft_is_verified_as_its_tokens_are_decoded(
     rows = [Piece(TOKENS[at : at + 1], at, FIRST) for at in range(past, past + 1 + drafted)]
     others = [Piece(TOKENS[300 + length :][:1], 0, SECOND) for length in range(beside)]
     np.testing.assert_array_equal(forward(loaded, *rows, *others)[: 1 + drafted], expected)
+
+
+def test_a_next_turn_has_the_same_logits_whether_the_cache_has_its_answer_or_not(tiny_folder: Path) -> None:
+    config = RuntimeConfig(threads=2, profile_folder=tiny_folder)
+    with LocalRuntime.open(tiny_gguf(tiny_folder, "qwen2"), config) as runtime:
+        first = RawPrompt(tuple(TOKENS[:50]))
+        answer = runtime.generate(first, app="one", max_tokens=60, ignore_eos=True)
+        both = RawPrompt((*TOKENS[:50], *answer.token_ids, *TOKENS[50:60]))
+        cached, fresh = (
+            runtime.generate(both, app=app, max_tokens=20, ignore_eos=True, logprobs=1)
+            for app in ("one", "other")
+        )
+    assert (cached.usage.cached_tokens, fresh.usage.cached_tokens) == (32, 0)
+    assert len(cached.logprobs) == 20
+    assert cached.logprobs == fresh.logprobs
 
 
 def test_drafts_are_the_default_and_change_no_token(tiny_folder: Path) -> None:

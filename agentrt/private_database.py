@@ -36,7 +36,9 @@ def problem_of(error: sqlite3.Error) -> DatabaseProblem:
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF  # the rest are details
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return DatabaseProblem.LOCKED
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+    # The last is of a header with a schema format that no SQLite writes, and has no code of its own.
+    damaged = code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    if damaged or "unsupported file format" in str(error):
         return DatabaseProblem.DAMAGED
     return DatabaseProblem.FULL if code == sqlite3.SQLITE_FULL else DatabaseProblem.OTHER
 

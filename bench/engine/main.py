@@ -61,11 +61,10 @@ _TOOL: Final[dict[str, Any]] = {
 METHOD: Final = """\
 OpenVINO GenAI has the OpenVINO directory that agentrt converts a GGUF file to for any device (8 bits, and \
 activations in groups of 128, which it is told), agentrt's and llama.cpp's servers have the file itself. \
-Keys and values have 8 bits, in agentrt's and llama.cpp's servers of a GGUF file 16, as by default. They \
-take turns at going first, each in a process of its own, with as many threads as there are cores. Else \
-agentrt has its defaults, which choose by the model's weights and by a profile of the machine; no faster \
-setting is known. OpenVINO GenAI \
-runs as LLMPipeline with its defaults, and over continuous batching (256 tokens a step, split prompts, at \
+Keys and values have 8 bits, in agentrt's and llama.cpp's servers of a GGUF file 16, as by default. Nothing \
+is drafted. They take turns at going first, each in a process of its own, with as many threads as there are \
+cores. Else agentrt has its defaults, which choose by the model's weights and by a profile of the machine; \
+no faster setting is known. OpenVINO GenAI runs as LLMPipeline with its defaults, and over continuous batching (256 tokens a step, split prompts, at \
 most 16 sequences, no prefix cache). llama.cpp's builds take part in the first repetitions only, and \
 answer eight requests at once at most. A figure is the median of the ratios within a repetition, to \
 whichever does best. greedy_equal_share is of prompts whose greedy tokens in f32 are OpenVINO GenAI's. \
@@ -117,10 +116,14 @@ def run(
 
 
 def own_settings(model: BenchModel, settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return agentrt's settings: with groups of activations it would round the weights of a GGUF file."""
-    if model.gguf is None or settings.get(_GROUPS) == 0:
-        return settings
-    return {name: value for name, value in settings.items() if name != _GROUPS}
+    """Return agentrt's settings: what a kernel takes, without drafts.
+
+    With groups of activations it would round the weights of a GGUF file.
+    """
+    own = {**settings, "drafts": False}
+    if model.gguf is not None and settings.get(_GROUPS) != 0:
+        del own[_GROUPS]
+    return own
 
 
 @contextmanager

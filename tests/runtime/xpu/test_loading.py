@@ -234,10 +234,11 @@ def test_the_advice_after_a_busy_machine_is_a_command_that_works(
     monkeypatch.setattr("platformdirs.user_cache_path", lambda name: tmp_path / name)
     file = tmp_path / "a model.gguf"
     write_random_gguf(file, ModelShape("qwen2", 2, 64, 128, 2, 1, 512, 1024))
+    directory = open_model_directory(file, native=library_for(RuntimeConfig()))
     load_model(
-        open_model_directory(file, native=library_for(RuntimeConfig())),
+        directory,
         platform="cpu",
-        properties=RuntimeConfig().device_properties(),
+        properties=RuntimeConfig().device_properties(keeps_weights=directory.keeps_weights),
         max_chunk_tokens=RuntimeConfig().prefill_chunk_tokens,
         quantum_s=0.5,
         usual_settings=True,

@@ -171,6 +171,15 @@ def test_a_damaged_database_is_kept_and_what_can_be_read_is_used(
         assert store.statistics().refused_files == 0
 
 
+def test_a_schema_format_that_sqlite_does_not_know_is_damage(tmp_path: Path) -> None:
+    fill(tmp_path)
+    content = bytearray((tmp_path / DATABASE).read_bytes())
+    content[44:48] = (9).to_bytes(4, "big")
+    (tmp_path / DATABASE).write_bytes(content)
+    with ContextStore(tmp_path, FINGERPRINT) as store:
+        assert store.statistics().refused_files == 1
+
+
 @pytest.mark.parametrize("content", [b"no database " * 100, b"SQLite format 3\0" + bytes(3000)])
 def test_what_is_no_database_is_set_aside(tmp_path: Path, content: bytes) -> None:
     fill(tmp_path)

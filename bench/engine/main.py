@@ -64,10 +64,11 @@ activations in groups of 128, which it is told), agentrt's and llama.cpp's serve
 Keys and values have 8 bits, in agentrt's and llama.cpp's servers of a GGUF file 16, as by default. Nothing \
 is drafted. They take turns at going first, each in a process of its own, with as many threads as there are \
 cores. Else agentrt has its defaults, which choose by the model's weights and by a profile of the machine; \
-no faster setting is known. OpenVINO GenAI runs as LLMPipeline with its defaults, and over continuous batching (256 tokens a step, split prompts, at \
-most 16 sequences, no prefix cache). llama.cpp's builds take part in the first repetitions only, and \
-answer eight requests at once at most. A figure is the median of the ratios within a repetition, to \
-whichever does best. greedy_equal_share is of prompts whose greedy tokens in f32 are OpenVINO GenAI's. \
+no faster setting is known. OpenVINO GenAI runs as LLMPipeline with its defaults, and over continuous \
+batching (256 tokens a step, split prompts, at most 16 sequences, no prefix cache). llama.cpp's builds take \
+part in the first repetitions only, and answer eight requests at once at most. A figure is the median of the \
+ratios within a repetition, to whichever does best. greedy_equal_share is of prompts whose greedy tokens in \
+f32 are OpenVINO GenAI's. \
 Peak memory is VmHWM of a process of its own, after a prompt of 512 tokens and an answer. \
 decode_bandwidth_fraction is what a decode step reads times our steps a second, over the machine's read \
 bandwidth, measured right behind them."""

@@ -51,8 +51,8 @@ class RuntimeConfig(Settings, strict=True):
 
     kv_cache_precision: Literal["f32", "bf16", "f16", "u8"] | None = None
     """Precision of the stored keys and values. OpenVINO's own choice on CPU is ``u8``. With weights as they
-    are in a GGUF file and arithmetic by default it is ``bf16`` where the CPU has it, which attention then
-    computes in, else ``f16``: in ``u8`` a key depends on which others were written with it."""
+    are in a GGUF file and arithmetic by default it is ``bf16`` on a CPU that has it without AMX, which
+    attention then computes in, else ``f16``: in ``u8`` a key depends on which others were written with it."""
 
     dynamic_quantization_group_size: int | None = Field(default=None, ge=0)
     """Activations per int8 scale where weights are int8. 0 disables it; larger is faster, less accurate."""
@@ -182,14 +182,14 @@ class RuntimeConfig(Settings, strict=True):
         """Return the OpenVINO properties of these settings.
 
         ``keeps_weights`` is that of the model's directory. With it the default is arithmetic in f32, keys and
-        values in f16, and both in bf16 for attention where the CPU has it: by that a token is computed alike
-        whatever is computed with it.
+        values in f16, and both in bf16 for attention on a CPU that has it without AMX: by that a token is
+        computed alike whatever is computed with it.
         """
         precision, of_cache = self.inference_precision, self.kv_cache_precision
         if keeps_weights and precision is None:
-            from .model.openvino_core import has_bf16
+            from .model.openvino_core import attends_alike_in_bf16
 
-            precision, of_cache = "f32", of_cache or ("bf16" if has_bf16("CPU") else "f16")
+            precision, of_cache = "f32", of_cache or ("bf16" if attends_alike_in_bf16() else "f16")
         chosen = {
             "INFERENCE_NUM_THREADS": self.threads,
             "INFERENCE_PRECISION_HINT": precision,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -36,6 +37,15 @@ def openvino_core() -> ov.Core:
 def has_bf16(device: str) -> bool:
     """Return whether ``device`` has instructions for bf16."""
     return "BF16" in openvino_core().get_property(device, "OPTIMIZATION_CAPABILITIES")
+
+
+def attends_alike_in_bf16() -> bool:
+    """Return whether the CPU has bf16, and attention in it is known to compute each token alike in any batch.
+
+    Of processors with matrix tiles (AMX), on which OpenVINO has other kernels for it, that is not known.
+    """
+    flags = Path("/proc/cpuinfo")
+    return has_bf16("CPU") and flags.exists() and "amx_tile" not in flags.read_text()
 
 
 def piece_properties(device: str) -> Mapping[str, Any]:

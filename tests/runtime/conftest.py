@@ -13,6 +13,7 @@ from agentrt.runtime.model.directory import ModelDirectory, open_model_directory
 from agentrt.runtime.model.tokenizer import Tokenizer
 from agentrt.runtime.scheduler.batch import ScheduledChunk
 from agentrt.runtime.xpu.loading import LoadedModel, load_model
+from tests.patience import until
 
 OpenRuntime: TypeAlias = Callable[..., LocalRuntime]
 """Opens nano with other settings: :func:`open_runtime`."""
@@ -92,12 +93,18 @@ def runtime(shared_runtime: LocalRuntime) -> Iterator[LocalRuntime]:
     shared_runtime.generate(
         [{"role": "user", "content": "x"}], max_tokens=1
     )  # runs after all earlier commands
+    until(lambda: not _unfinished(shared_runtime))  # a server cancels when it sees that a client has left
     scheduler = shared_runtime._engine._scheduler
     scheduler.block_manager.release_expired(math.inf)  # blocks held for next turns
     scheduler.check_integrity()
     statistics = shared_runtime.statistics()
     assert statistics.free_blocks == statistics.blocks
     _delete_contexts(shared_runtime)
+
+
+def _unfinished(runtime: LocalRuntime) -> int:
+    engine = runtime.statistics().engine
+    return engine.running + engine.waiting
 
 
 def _delete_contexts(runtime: LocalRuntime) -> None:

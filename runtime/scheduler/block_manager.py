@@ -231,11 +231,12 @@ class BlockManager:
         hybrid model the state behind that token may be lost: the sequence then has no blocks left.
         """
         self.loads.abandon(sequence)
-        first = self._usable_blocks(sequence, sequence.computed_tokens // self.block_tokens)
+        written = sequence.computed_tokens // self.block_tokens
+        first = self._usable_blocks(sequence, written)
         touched = self.blocks_for(sequence.computed_tokens + length)
         if quarantine:
-            self.pool.quarantine(sequence.blocks[first:touched])
-            self.pool.release(sequence.blocks[touched:])
+            self.pool.quarantine(sequence.blocks[written:touched])
+            self.pool.release([*sequence.blocks[first:written], *sequence.blocks[touched:]])
             if self.states is not None and sequence.states is not None:
                 self.states.quarantine(sequence.states)
         else:

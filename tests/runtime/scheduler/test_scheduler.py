@@ -15,7 +15,7 @@ from agentrt.runtime.scheduler.launch_decision import LaunchDecision, ScheduledK
 from agentrt.runtime.scheduler.policy import POLICIES, Policy
 from agentrt.runtime.scheduler.queues import MAX_CHANGES
 from agentrt.runtime.scheduler.sequence import SequenceState
-from tests.runtime.scheduler.machine import QUANTUM, Machine, policy
+from tests.runtime.scheduler.machine import BLOCK, QUANTUM, Machine, policy
 
 PROACTIVE, REACTIVE = Priority.PROACTIVE, Priority.REACTIVE
 
@@ -182,6 +182,21 @@ def test_a_decision_ends_a_few_of_many_with_one_deadline() -> None:
         ended += expired
     assert ended == came
     scheduler.check_integrity()
+
+
+def test_a_hung_kernel_costs_only_the_blocks_that_it_was_writing() -> None:
+    """The block before them is computed again, so that no token of the prompt is left alone, and is sound."""
+    machine = Machine(quantised_keys=False)
+    sequence = machine.add(3 * BLOCK + 1, app=b"one")
+    machine.decode([sequence])
+    machine.schedule()
+    (kernel,) = machine.running.values()
+    assert (sequence.computed_tokens, kernel.chunks[0].length) == (3 * BLOCK + 1, 1)
+    machine.running.clear()
+    assert machine.scheduler.fail_kernel(Role.DECODE, hung=True) == []
+    assert machine.scheduler.usable_tokens == (machine.blocks - 1) * BLOCK
+    machine.scheduler.check_integrity()
+    machine.until(sequence)
 
 
 def test_deadline_promotes_then_finishes_a_sequence() -> None:

@@ -4,6 +4,9 @@ While the model writes an answer, results of finished speculations are submitted
 makes such a call, the engine answers it and goes on decoding, so that no further request is needed. A model
 that cannot take results never reads them, and everything works as without a cache (Algorithm 2).
 
+Calls are also submitted when they are predicted, before their results are known, to an engine that drafts
+their tokens: the model then writes the call faster.
+
 An adapter that speculates sets the source of results with :func:`offering_results`. A model that can take
 results reads it with :func:`current_result_source` and reports which calls were answered.
 """
@@ -21,7 +24,9 @@ from .calls import ToolCall
 
 __all__ = [
     "FinishedCall",
+    "PredictedCall",
     "ResultSource",
+    "TakePrediction",
     "TakeResult",
     "current_result_source",
     "offering_results",
@@ -30,16 +35,27 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class FinishedCall:
-    """A call that was run speculatively, and its result as text."""
+class PredictedCall:
+    """A call that the model is expected to make."""
 
     call: ToolCall
+    refused: Callable[[Exception], None] = field(
+        default=lambda error: None, compare=False, repr=False, kw_only=True
+    )
+    """Reports the error for which the engine did not take it. Called from any thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedCall(PredictedCall):
+    """A call that was run speculatively, and its result as text."""
+
     text: str
     keep_alive_s: float
     """For how many seconds the result may be used: the rest of the tool's ``ttl``."""
-    refused: Callable[[Exception], None] = field(default=lambda error: None, compare=False, repr=False)
-    """Reports the error for which the engine did not take the result. Called from any thread."""
 
+
+TakePrediction: TypeAlias = Callable[[PredictedCall], None]
+"""Takes a predicted call. Called from any thread; must not block."""
 
 TakeResult: TypeAlias = Callable[[FinishedCall], None]
 """Takes a result. Called from any thread; must not block."""
@@ -50,6 +66,9 @@ class ResultSource(Protocol):
 
     def take_results(self, take: TakeResult) -> None:
         """Call ``take`` with every result: those of speculations that have finished, and later ones."""
+
+    def take_predictions(self, take: TakePrediction) -> None:
+        """Call ``take`` once with every call that was predicted or will be."""
 
     def answered(self, calls: Sequence[tuple[ToolCall, str]]) -> None:
         """Record that the engine answered these calls of one turn, and that the next turn has begun."""

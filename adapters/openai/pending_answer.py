@@ -19,6 +19,7 @@ from agentrt.dialects import CHAT_COMPLETIONS, MODEL_PATHS
 from .client_state import ClientState
 from .openai_model_request import OpenAIModelRequest, Parser, draft_request, is_unread_response, parsed
 from .request_body import answered_ids, body_after_calls
+from .tool_cache import TAKES_PREDICTED_CALLS, prediction_submitter
 from .tool_call_reader import ChatCompletionReader, ResponseReader, ToolCallReader
 
 
@@ -38,6 +39,7 @@ class PendingAnswer:
     parser: Parser | None = None
     """The ``post_parser`` that the answer goes through."""
     response_id: str | None = None
+    _takes_predicted_calls: bool = False
 
     def lookahead_result_blocking(self) -> Any:
         """Return the result of the request that was sent ahead; None if there is none or it has failed."""
@@ -101,6 +103,7 @@ class PendingAnswer:
         with self.turn.reading():
             if self.response_id is None:
                 self.response_id = getattr(getattr(event, "response", event), "id", None)
+                self._takes_predicted_calls = getattr(event, TAKES_PREDICTED_CALLS, False) is True
                 self._submit_results()
             for seen in self.reader.read_event(event):
                 self.turn.observe(seen)
@@ -116,6 +119,8 @@ class PendingAnswer:
         endpoint = self.state.tool_cache
         if endpoint is not None and self.response_id is not None:
             self.turn.on_finished(endpoint.submitter(self.client, self.response_id))
+        if self.response_id is not None and self._takes_predicted_calls:
+            self.turn.on_predicted(prediction_submitter(self.client, self.response_id))
 
     def _start_next_turn(self, answered: Sequence[tuple[ToolCall, str]]) -> None:
         """End the turn, whose calls the endpoint has answered, and start one on the longer history."""

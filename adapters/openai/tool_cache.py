@@ -1,23 +1,29 @@
-"""Submitting speculated results to an endpoint with a tool cache (SpecTools, Algorithm 4)."""
+"""Submitting predicted calls and speculated results to an endpoint (SpecTools, Algorithm 4)."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Self
+from functools import partial
+from typing import Any, Self, TypeVar
 
 import openai
 
 from agentrt.adapting import start_in_thread
 from agentrt.errors import ConfigurationError
-from agentrt.toolcache import FinishedCall, TakeResult
+from agentrt.toolcache import FinishedCall, PredictedCall, TakePrediction, TakeResult
+
+T = TypeVar("T")
 
 logger = logging.getLogger("agentrt")
 
 CAPABILITY = "cache-tool-output"
 """Listed by an endpoint with a tool cache among the ``capabilities`` of a model."""
+
+TAKES_PREDICTED_CALLS = "takes_predicted_calls"
+"""True in the first event of a stream whose endpoint drafts predicted calls."""
 
 _TRANSIENT = (openai.APIConnectionError, openai.RateLimitError, openai.InternalServerError)
 _MAX_FAILURES = 3
@@ -59,22 +65,9 @@ class ToolCacheEndpoint:
         An error of the submission goes to :attr:`FinishedCall.refused`, and nowhere else.
         With an async client, this method must be called on the client's event loop.
         """
-        submit: Callable[[FinishedCall], object]
-        if isinstance(client, openai.AsyncOpenAI):
-            loop, tasks = asyncio.get_running_loop(), set[asyncio.Task[None]]()
-
-            def start(result: FinishedCall) -> None:
-                task = asyncio.create_task(self._asubmit(client, response_id, result))
-                tasks.add(task)  # the loop keeps weak references only
-                task.add_done_callback(tasks.discard)
-
-            def submit(result: FinishedCall) -> None:
-                with suppress(RuntimeError):  # the loop is closed
-                    loop.call_soon_threadsafe(start, result)
-        else:
-
-            def submit(result: FinishedCall) -> None:
-                start_in_thread(lambda: self._submit(client, response_id, result), name="agentrt tool cache")
+        submit = _in_background(
+            client, partial(self._submit, client, response_id), partial(self._asubmit, client, response_id)
+        )
 
         def take(result: FinishedCall) -> None:
             if self.may_have_cache and result.keep_alive_s > 0:
@@ -138,6 +131,59 @@ class ToolCacheEndpoint:
                 _MAX_FAILURES,
                 type(error).__name__,
             )
+
+
+def prediction_submitter(client: Any, response_id: str) -> TakePrediction:
+    """Return a function that submits a predicted call for a response that is being streamed.
+
+    An error of the submission goes to :attr:`PredictedCall.refused`, and nowhere else.
+    With an async client, this function must be called on the client's event loop.
+    """
+
+    def body(predicted: PredictedCall) -> list[dict[str, Any]]:
+        return [{"name": predicted.call.name, "params": dict(predicted.call.arguments)}]
+
+    def submit(predicted: PredictedCall) -> None:
+        with _reporting(predicted):
+            client.post(_path(response_id), cast_to=object, body=body(predicted))
+
+    async def asubmit(predicted: PredictedCall) -> None:
+        with _reporting(predicted):
+            await client.post(_path(response_id), cast_to=object, body=body(predicted))
+
+    return _in_background(client, submit, asubmit)
+
+
+@contextmanager
+def _reporting(predicted: PredictedCall) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - reported: it is no error of the turn
+        predicted.refused(error)
+
+
+def _in_background(
+    client: Any, submit: Callable[[T], object], asubmit: Callable[[T], Coroutine[Any, Any, None]]
+) -> Callable[[T], None]:
+    """Return a function that begins a submission in a task, or in a thread, and does not wait for it."""
+    if not isinstance(client, openai.AsyncOpenAI):
+
+        def begin_thread(each: T) -> None:
+            start_in_thread(lambda: submit(each), name="agentrt tool cache")
+
+        return begin_thread
+    loop, tasks = asyncio.get_running_loop(), set[asyncio.Task[None]]()
+
+    def start(each: T) -> None:
+        task = asyncio.create_task(asubmit(each))
+        tasks.add(task)  # the loop keeps weak references only
+        task.add_done_callback(tasks.discard)
+
+    def begin(each: T) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(start, each)
+
+    return begin
 
 
 def _names_capability(models: list[Any]) -> bool:

@@ -233,7 +233,7 @@ class WorkAbandoned(SpeculationEvent):
 
 @dataclass(frozen=True, slots=True)
 class SubmissionRefused(SpeculationEvent):
-    """The engine's tool cache did not take the submitted result of ``tool``; the turn is not affected.
+    """The engine did not take a submitted result or predicted call of ``tool``; the turn is not affected.
 
     ``reason`` is the error's type with its HTTP status, if it has one: the engine answered with an error,
     could not be reached, or the result cannot be sent.

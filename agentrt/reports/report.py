@@ -94,7 +94,7 @@ class ToolReport(_Report):
     right drafts whose speculation was not claimed; ``unseen`` those of them whose call did not reach the tool
     either, so that they are no misses. ``stopped`` says why the tool is not run speculatively any more.
     ``disclosures`` counts the wasted runs that passed new values to a tool declared ``discloses``.
-    ``refused_submissions`` counts the results that an engine's tool cache did not take.
+    ``refused_submissions`` counts the results and predicted calls that an engine did not take.
     """
 
     claims: int = 0

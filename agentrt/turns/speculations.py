@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
 from ..calls import ToolCall
@@ -22,7 +22,7 @@ from ..reports.events import (
     SubmissionRefused,
     error_kind,
 )
-from ..toolcache import FinishedCall, TakeResult, result_text
+from ..toolcache import FinishedCall, PredictedCall, TakePrediction, TakeResult, result_text
 from ..tools.claims import PendingClaim, TurnRecorder
 from ..tools.runner import SpeculativeRuns
 from ..tools.scopes import TurnMark
@@ -61,6 +61,8 @@ class TurnSpeculations:
         self.cache = FuturesCache(shared.config.max_speculations)
         self._started: list[tuple[ToolCall, Speculation]] = []
         self._takers: list[TakeResult] = []
+        self._predicted: dict[str, PredictedCall] = {}
+        self._prediction_takers: list[TakePrediction] = []
 
     async def offer(
         self,
@@ -123,6 +125,8 @@ class TurnSpeculations:
         if predicted and key in self._input.history().keys:
             return _MADE
         self._drafts.setdefault((draft.predictor, draft.key), draft)
+        if predicted:
+            self._hand_out_prediction(call, tool, key)
         refused = self._input.restrictions().refused
         if tool.name in refused:
             return refused[tool.name]
@@ -188,6 +192,24 @@ class TurnSpeculations:
         for call, speculation in tuple(self._started):
             self._hand_out_when_over(take, call, speculation)
 
+    def on_predicted(self, take: TakePrediction) -> None:
+        """Call ``take`` with every predicted call; see ``Turn.on_predicted``."""
+        self._prediction_takers.append(take)
+        for each in tuple(self._predicted.values()):
+            take(each)
+
+    def _hand_out_prediction(self, call: ToolCall, tool: SpeculableTool, key: str) -> None:
+        if key in self._predicted or not self._leaves_the_process(tool):
+            return
+        each = self._predicted[key] = PredictedCall(call, refused=self._refused_submission(call))
+        for take in tuple(self._prediction_takers):
+            take(each)
+
+    def _refused_submission(self, call: ToolCall) -> Callable[[Exception], None]:
+        return lambda error: self._reporter.note(
+            SubmissionRefused(self._input.number, call.name, error_kind(error))
+        )
+
     def _hand_out_when_over(self, take: TakeResult, call: ToolCall, speculation: Speculation) -> None:
         def hand_out() -> None:
             outcome = speculation.peek()
@@ -195,10 +217,8 @@ class TurnSpeculations:
                 return
             text = result_text(outcome.value)
             if text is not None:
-                take(FinishedCall(call, text, speculation.remaining_s, refused))
-
-        def refused(error: Exception) -> None:
-            self._reporter.note(SubmissionRefused(self._input.number, call.name, error_kind(error)))
+                refused = self._refused_submission(call)
+                take(FinishedCall(call, text, speculation.remaining_s, refused=refused))
 
         speculation.when_over(hand_out)
 

@@ -21,7 +21,7 @@ from ..errors import InvalidRequestError
 from ..lookahead.ahead import AheadRequest, AheadStarter
 from ..lookahead.model_request import ModelRequest, after_draft
 from ..reports.events import TurnAnswered, WorkAbandoned
-from ..toolcache import TakeResult
+from ..toolcache import TakePrediction, TakeResult
 from ..tools.runner import SpeculativeRuns
 from ..tools.scopes import TurnMark, begin_turn, disclosure_permitted, leave_run
 from ..tools.speculation import Speculation
@@ -226,6 +226,13 @@ class Turn:
         speculation ends. Preparations of two-phase tools are left out: they have no result yet.
         """
         self._speculations.on_finished(take)
+
+    def on_predicted(self, take: TakePrediction) -> None:
+        """Call ``take`` once with every call that was predicted or will be, whether or not its tool runs.
+
+        Calls whose results :meth:`on_finished` leaves out are left out.
+        """
+        self._speculations.on_predicted(take)
 
     def discard(self) -> None:
         """Drop the speculations that were not bound; stop reading an answer that was requested ahead."""

@@ -12,6 +12,7 @@ from .prompt_sets import Prompt
 from .sides import Vanilla
 
 if TYPE_CHECKING:
+    from agentrt.calls import ToolCall
     from agentrt.runtime import LocalRuntime
     from agentrt.runtime.drafting.drafter import DraftCompleter, Drafter
     from agentrt.runtime.drafting.drafter_selector import AppDrafterSelector, RequestDrafters
@@ -49,6 +50,7 @@ class Answer:
     """Draft tokens in them."""
     drafting_s: float
     """Time in the drafters, which is part of the decode time."""
+    calls: tuple[ToolCall, ...] = ()
 
     @classmethod
     def of_peer(cls, answer: engines.Answer) -> Answer:
@@ -101,6 +103,23 @@ class AnsweringRuntime:
         made = self._runtime.generate(prompt.messages, max_tokens=max_tokens, **{**_tools(prompt), **options})
         return self._answer_of(made)
 
+    def answer_predicted(
+        self, side: Vanilla, prompt: Prompt, max_tokens: int, predicted: Sequence[ToolCall]
+    ) -> Answer:
+        """Answer one prompt as :meth:`answer` does; the calls ``predicted`` are submitted when it begins."""
+        import asyncio
+
+        async def made() -> Generation:
+            stream = await self._runtime.start(prompt.messages, max_tokens=max_tokens, **_tools(prompt))
+            for call in predicted:
+                stream.tool_outputs.predict(call.name, call.arguments)
+            last: Any = [event async for event in stream.events()][-1]
+            generation: Generation = last.generation
+            return generation
+
+        self.use(side)
+        return self._answer_of(asyncio.run(made()))
+
     def answer_all(self, side: Vanilla, prompts: Sequence[Prompt], max_tokens: int) -> tuple[float, int]:
         """Answer all prompts at once; return the seconds until the last ended, and the number of tokens."""
         import asyncio
@@ -124,6 +143,7 @@ class AnsweringRuntime:
             counts.passes - 1 if counts.passes else decoded,  # without drafters each token is a pass
             counts.verified,
             counts.seconds,
+            made.tool_calls,
         )
 
 

@@ -6,7 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final
+
+from agentrt.calls import ToolCall
 
 from ..common.estimates import Estimate, bootstrap, mean, median, share
 from ..common.report import Cell, Table
@@ -14,7 +17,7 @@ from ..engines import side as engines
 from ..engines.llama_cpp import LLAMA_CPP, LLAMA_CPP_NATIVE, llama_cpp_builds
 from ..engines.openvino_genai import OpenVINOGenAI, groups_of_agentrt
 from .answering import Answer, AnsweringRuntime
-from .prompt_sets import PromptSet, Source
+from .prompt_sets import Prompt, PromptSet, Source
 from .sides import OURS, SUFFIX_DECODING, VANILLA, BaselineSide, Ours, Vanilla
 
 GENAI_LOOKUP: Final = "OpenVINO GenAI prompt lookup"
@@ -41,6 +44,10 @@ class SetResult:
     calls: bool
     answers: dict[str, list[Answer]] = field(default_factory=dict)
     """By side, one for each prompt, in the same order for all."""
+    predicted: list[Answer] = field(default_factory=list)
+    """Ours to prompts of calls, when the calls of plain decoding were submitted as predicted ones."""
+    mispredicted: list[Answer] = field(default_factory=list)
+    """The same with other arguments."""
     again: list[Answer] = field(default_factory=list)
     """Ours to the same prompts a second time, when all first answers are history."""
     prefill_s: float = 0.0
@@ -104,10 +111,31 @@ def compare_sides(
             for name, peer in ({} if each.calls else peers).items():
                 asked = engines.Request(tokens, max_tokens, ignore_eos=False)
                 result.answers.setdefault(name, []).append(Answer.of_peer(peer.generate(asked)))
+            if each.calls:
+                _answer_predicted(runtime, result, prompt, max_tokens)
         ours = [side for side in sides if isinstance(side, Ours)]
         result.again = [runtime.answer(side, prompt, max_tokens) for side in ours for prompt in each.prompts]
         results.append(result)
     return results
+
+
+def _answer_predicted(runtime: AnsweringRuntime, result: SetResult, prompt: Prompt, max_tokens: int) -> None:
+    """Answer a prompt of calls with the calls predicted that it is answered by, and with others."""
+    right = result.answers[VANILLA][-1].calls
+    wrong = [ToolCall(call.name, _other_value(call.arguments)) for call in right]
+    for answers, predicted in ((result.predicted, right), (result.mispredicted, wrong)):
+        answers.append(runtime.answer_predicted(Ours(), prompt, max_tokens, predicted))
+
+
+def _other_value(value: Any) -> Any:
+    """Return JSON of the same form with other values."""
+    if isinstance(value, Mapping):
+        return {name: _other_value(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_other_value(each) for each in value]
+    if isinstance(value, str):
+        return f"other {value}"
+    return value if value is None else not value if isinstance(value, bool) else value + 1
 
 
 def _warm_up(runtime: AnsweringRuntime, prompts: PromptSet, sides: Sequence[Vanilla]) -> None:
@@ -165,6 +193,14 @@ class Measured:
                 found["ratio_vs_openvino_prompt_lookup"] = _speed_ratio(public, *lookups)
         if calls := [each for each in self.results if each.calls]:
             found["tool_call_speedup"] = _speed_ratio(calls, VANILLA)
+            for name, of_set in _PREDICTED.items():
+                pairs = [
+                    pair for each in calls for pair in zip(of_set(each), each.answers[VANILLA], strict=True)
+                ]
+                found[f"{name}_call_speedup"] = bootstrap(pairs, _second_over_first)
+                found[f"{name}_call_tokens_identical"] = share(
+                    sum(ours.token_ids == plain.token_ids for ours, plain in pairs), len(pairs)
+                )
         found["slowest_set_vs_vanilla"] = min(
             (_speed_ratio([each], VANILLA) for each in self.results), key=lambda ratio: ratio.value
         )
@@ -180,6 +216,17 @@ class Measured:
     def tables(self) -> tuple[Table, ...]:
         """Return the decode times by set, and the parts of a request."""
         return latency_table(self.results), breakdown_table(self.results)
+
+
+_PREDICTED: Final[dict[str, Callable[[SetResult], list[Answer]]]] = {
+    "predicted": attrgetter("predicted"),
+    "mispredicted": attrgetter("mispredicted"),
+}
+
+
+def _second_over_first(pairs: Sequence[tuple[Answer, Answer]]) -> float:
+    """Return the speed of the first answers over that of the second ones."""
+    return _ms_per_token(second for _, second in pairs) / _ms_per_token(first for first, _ in pairs)
 
 
 def _pairs(result: SetResult, side: str) -> list[tuple[Answer, Answer]]:
@@ -226,10 +273,7 @@ def _recurring_speedup(results: Sequence[SetResult]) -> Estimate:
     """Return our speed on requests that come a second time over that on their first time."""
     answers = [pair for each in results for pair in zip(each.answers[OURS], each.again, strict=True)]
 
-    def first_over_again(pairs: Sequence[tuple[Answer, Answer]]) -> float:
-        return _ms_per_token(first for first, _ in pairs) / _ms_per_token(again for _, again in pairs)
-
-    return bootstrap(answers, first_over_again)
+    return bootstrap([(again, first) for first, again in answers], _second_over_first)
 
 
 def _ratio_of_sums(pairs: Sequence[tuple[float, float]]) -> float:

@@ -68,7 +68,9 @@ those of …_own_sets (reply, edit) are the bench's own texts; speed_vs_suffix_r
 ratio_vs_openvino_prompt_lookup are over the public and the held-back ones. The latter compares with the \
 faster of OpenVINO GenAI at its default activation groups and at ours. qa is held back as well. Baselines \
 draft with their own fixed width, and the engine verifies all of it, as a list. In calls a tool must be \
-called, held to a grammar. recurring_request_speedup is the speed on all prompts asked once more, when \
+called, held to a grammar; predicted_call_* is of the same prompts where the client submits the calls of \
+plain decoding as predicted ones when the answer begins, mispredicted_call_* where it submits the same with \
+other values. recurring_request_speedup is the speed on all prompts asked once more, when \
 the first answers are the app's history, over that on the first time. undrafted_slowdown_pct is the median \
 over answers sampled at temperature 2, in which nothing is drafted: what the drafters' own work costs; what \
 rejected drafts cost is in slowest_set_vs_vanilla. tokens_identical is the share of our greedy answers in \
@@ -103,7 +105,7 @@ def run(
     models = open_given_models([model, *drafts[:1]], progress)
     sets = load_sets(workloads, size.context_heavy, size.others, progress)
     config = RuntimeConfig(memory_bytes=_MEMORY_BYTES, **DRAFTS)
-    with LocalRuntime.open(models[model].path, config) as opened:
+    with LocalRuntime.open(models[model].opened, config) as opened:
         runtime = AnsweringRuntime(opened)
         sets = _fitting(sets, runtime, size, progress)
         measured = _measure(runtime, models, model, drafts, sets, size, progress)
@@ -114,7 +116,7 @@ def run(
         prompts = [prompt for each in sets for prompt in each.prompts]
         shortest = sorted(prompts, key=lambda prompt: len(runtime.prompt_tokens(prompt)))
     measured.identical = share_of_identical_answers(
-        str(models[model].path),
+        models[model].opened,
         shortest[: size.exact_prompts],
         Ours(),
         size.exact_tokens,

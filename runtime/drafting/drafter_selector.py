@@ -54,6 +54,11 @@ class AppDrafterSelector(DrafterSelector):
     token_texts: TokenTexts | None = None
     """The texts of tokens; None to draft from no grammar."""
 
+    @property
+    def drafts_unasked(self) -> bool:
+        """Whether it drafts for requests that do not ask for it."""
+        return self.histories is not None
+
     @classmethod
     def open(
         cls, tokenizer: Tokenizer, *, verifies_drafts: bool, drafts: bool, history_folder: Path | None

@@ -145,16 +145,22 @@ class GrammarDrafter(DraftCompleter):
         )
 
     def _allowed(self, draft: Draft, position: GrammarPosition) -> Draft:
-        """Return the first tokens of ``draft``, all allowed, and advance ``position`` along them."""
+        """Return the first tokens of ``draft``, all allowed, and advance ``position`` along them.
+
+        They are the tokens that the model is known to write their text in.
+        """
         forced = self._history.probability(_FORCED)
+        tokens: list[int] = []
         probabilities: list[float] = []
-        for token, probability in zip(draft.tokens, draft.probabilities, strict=True):
-            if not position.matcher.allows(token):
-                break
-            follows = position.forced.startswith(self._texts.token_bytes[token] or b"\0")
-            probabilities.append(max(probability, forced) if follows else probability)
-            position.advance(token)
-        return Draft(draft.tokens[: len(probabilities)], tuple(probabilities))
+        for whole, probability in zip(draft.tokens, draft.probabilities, strict=True):
+            for token in self._history.splits.get(whole, (whole,)):
+                if not position.matcher.allows(token):
+                    return Draft(tuple(tokens), tuple(probabilities))
+                follows = position.forced.startswith(self._texts.token_bytes[token] or b"\0")
+                tokens.append(token)
+                probabilities.append(max(probability, forced) if follows else probability)
+                position.advance(token)
+        return Draft(tuple(tokens), tuple(probabilities))
 
     def _continue(self, position: GrammarPosition, draft: Draft) -> list[tuple[int, list[_Step]]]:
         """Return the tokens that are likeliest to follow, each with itself and its rivals to learn from."""

@@ -108,6 +108,8 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
         """Format in which the model is expected to write tool calls; None if it takes no tools."""
         self.drafter_selector: DrafterSelector = parts.drafter_selector
         """What selects the drafters of each request. Another one may take its place at any time."""
+        self.drafts_unasked = parts.drafter_selector.drafts_unasked
+        """Whether answers are drafted that no request asks to draft; predicted calls are then taken."""
         self._vocabulary_size = parts.vocabulary_size
         self._tokenizer = parts.tokenizer
         self._renderer = parts.renderer
@@ -393,11 +395,13 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
         """Start one answer and return once the request is checked and accepted; read its events next."""
         with self._span(messages, options, stream=True) as span:
             request = await self._preparer.aprepare(messages, options)
-            tools = request.answerable_tools
+            tools = request.callable_tools
             tool_outputs = ToolOutputs(
                 tools,
                 tokenize=self._renderer.tokenize_call,
                 max_reply_tokens=self.context_length - len(request.prompt_token_ids),
+                answers=not request.must_call,
+                drafts_predicted=self.drafts_unasked,
             )
             tool_cache = (
                 ToolCacheDrafter(tool_outputs, self._renderer, request.calls_in, self.context_length)

@@ -76,15 +76,14 @@ class Request:
         return tuple(event.call for event in events if isinstance(event, CallFinished))
 
     @property
-    def answerable_tools(self) -> Sequence[Mapping[str, Any]]:
-        """The tools whose calls the tool cache may answer.
+    def callable_tools(self) -> Sequence[Mapping[str, Any]]:
+        """The tools that the answer may call."""
+        return () if self.call_format is None or self.tool_choice is None else self.tool_choice.tools
 
-        There are none if the request must return a call: behind an answered one the model would have to make
-        another.
-        """
-        if self.call_format is None or self.tool_choice is None or self.tool_choice.required:
-            return ()
-        return self.tool_choice.tools
+    @property
+    def must_call(self) -> bool:
+        """Whether the answer must be a call. An answered one would not do: the model would make another."""
+        return self.tool_choice is not None and self.tool_choice.required
 
     def grammar_error(self) -> InvalidRequestError | None:
         """Return the error of a grammar that became too complex before the answer was complete, else None."""

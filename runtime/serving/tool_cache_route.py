@@ -20,6 +20,9 @@ from .http.strict_json import StrictJsonRoute
 CAPABILITY = "cache-tool-output"
 """Listed in a model's ``capabilities`` where clients can submit tool outputs."""
 
+TAKES_PREDICTED_CALLS = "takes_predicted_calls"
+"""True in the first event of a stream for which clients can submit predicted calls."""
+
 MAX_ENTRIES = 64
 """Of one submission."""
 
@@ -27,19 +30,25 @@ router = APIRouter(route_class=StrictJsonRoute)
 
 
 class ToolOutputEntry(BaseModel):
-    """A tool call and its output."""
+    """A tool call and its output, or a predicted call."""
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
     name: str = Field(min_length=1, max_length=256)
     params: dict[str, Any] | None = None
     """The call's arguments; no arguments if left out."""
-    output: Any
-    """Text. Any other JSON value is stored as its JSON text."""
+    output: Any = None
+    """Text. Any other JSON value, also ``null``, is stored as its JSON text. Left out for a predicted call,
+    whose output is not known. Not in the paper."""
     keep_alive: float | None = Field(default=None, gt=0)
     """Seconds for which the output may be used."""
     reusable: bool = True
     """Whether the output answers any number of equal calls, as in the paper, or one. Not in the paper."""
+
+    @property
+    def is_predicted(self) -> bool:
+        """Whether it is a predicted call, without an output."""
+        return "output" not in self.model_fields_set
 
     @property
     def text(self) -> str:
@@ -66,11 +75,12 @@ async def cache_tool_output(
     body: Annotated[list[ToolOutputEntry], Field(max_length=MAX_ENTRIES)],
     request: Request,
 ) -> JSONResponse:
-    """Store tool outputs for a response in progress; ``cached`` is the number of accepted outputs.
+    """Store tool outputs for a response in progress; ``cached`` is the number of accepted entries.
 
     When the model makes such a call, the stream contains the output after the call, and the model continues.
     An output is not accepted if the response has ended, the request has no such tool or must return a call,
-    or the cache is full.
+    or the cache is full. An entry without ``output`` is a predicted call, which the engine drafts. It is not
+    accepted unless the first event of the stream has ``takes_predicted_calls``.
     """
     outputs = open_responses_of(request).outputs_of(response_id, app_of(request))
     if outputs is None:
@@ -86,4 +96,6 @@ async def cache_tool_output(
 
 def _put(outputs: ToolOutputs, entry: ToolOutputEntry, cancellation: Cancellation) -> bool:
     cancellation.check()
+    if entry.is_predicted:
+        return outputs.predict(entry.name, entry.params or {})
     return outputs.put(entry.name, entry.params or {}, entry.text, entry.keep_alive, reusable=entry.reusable)

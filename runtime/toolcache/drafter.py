@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -14,13 +15,17 @@ from ..drafting.drafter import Drafter
 from ..scheduler.draft import MAX_DRAFT_TOKENS, NO_DRAFT, Draft
 from .outputs import ToolOutput, ToolOutputs
 from .renderer import ToolTurnRenderer
-from .tool_turn import ToolReply, ToolTurn
+from .tool_turn import TokenizedCall, ToolReply, ToolTurn
 
 _MAX_CALL_TOKENS = 2048  # of a call that is drafted; what is longer is taken for text
+_PREDICTED = 0.98
+"""Probability that the model writes the next token of a predicted call that has been right so far: most wrong
+predictions have the right tool and the right names of its arguments. It is high enough for a call of usual
+length to be verified in one forward pass."""
 
 
 class ToolCacheDrafter(Drafter):
-    """Drafts the calls that outputs were submitted for (O2), and answers those the model makes (O3).
+    """Drafts the calls that outputs were submitted for or that are predicted (O2), and answers calls (O3).
 
     One difference from the paper: an output is not appended after its call but after the end of the turn
     that makes the call. Until that end the model may write a second call next to the first, with neither
@@ -68,34 +73,27 @@ class ToolCacheDrafter(Drafter):
     def draft(self) -> Draft:
         """Return the rest of the newest cached call that starts with what is written (Algorithm 5, line 15).
 
-        Directly after the opening of a call, that is the newest call of all. If the model then names another
-        tool, it is that tool's newest call, from the token on at which the names differ; if it writes another
-        argument, the newest call with that argument. Of a format without an opening tag, the first call of a
-        turn is drafted.
+        Calls with an output come before predicted ones. Directly after the opening of a call, that is the
+        newest call of all. If the model then names another tool, it is that tool's newest call, from the
+        token on at which the names differ; if it writes another argument, the newest call with that argument.
+        Of a format without an opening tag, the first call of a turn is drafted.
         """
-        if self._call is None or not len(self._outputs):
+        if self._call is None:
             return NO_DRAFT
-        rest = self._cached_call(self._call)[len(self._call) :][:MAX_DRAFT_TOKENS]
-        return Draft(rest, (1.0,) * len(rest))  # its output waits for it, so that it is verified as a whole
+        # The output of a call with an output waits for it, so that such a call is verified as a whole.
+        for calls, probability in zip(self._outputs.calls(), (1.0, _PREDICTED), strict=True):
+            rest = _rest_of_call(calls, self._call)[:MAX_DRAFT_TOKENS]
+            if rest:
+                return Draft(rest, (probability,) * len(rest))
+        return NO_DRAFT
 
     def _continues(self, token: int) -> bool:
         """Whether ``token``, the first of the opening tag, stands inside a tag or call that has begun."""
         if not self._call:
             return False
         written = (*self._call, token)
-        calls = (entry.tokenized.tokens for entry in self._outputs.newest_first() if entry.tokenized)
+        calls = (call.tokens for call in itertools.chain(*self._outputs.calls()))
         return any(tokens[: len(written)] == written for tokens in (self._opening.tag, *calls))
-
-    def _cached_call(self, written: Sequence[int]) -> tuple[int, ...]:
-        """Return the tokens of the newest cached call that begins with ``written``; empty if none does."""
-        prefix = tuple(written)
-        for entry in self._outputs.newest_first():
-            call = entry.tokenized
-            if call is None or not call.opening <= len(prefix) < len(call.tokens):
-                continue
-            if call.tokens[: len(prefix)] == prefix:
-                return call.tokens
-        return ()
 
     def answer_turn(self, end_token: int, text: str, total_tokens: int) -> ToolTurn | None:
         """Return the answered turn if the cache has an output for every call in ``text``, else None.
@@ -126,3 +124,12 @@ class ToolCacheDrafter(Drafter):
             return self._renderer.reply(calls, [entry.output for entry in entries])
         except InvalidRequestError:
             return None  # the template allows one call per turn: the client answers these
+
+
+def _rest_of_call(calls: Sequence[TokenizedCall], written: Sequence[int]) -> tuple[int, ...]:
+    """Return the tokens with which the first of ``calls`` goes on that begins with ``written``."""
+    prefix = tuple(written)
+    for call in calls:
+        if call.opening <= len(prefix) < len(call.tokens) and call.tokens[: len(prefix)] == prefix:
+            return call.tokens[len(prefix) :]
+    return ()

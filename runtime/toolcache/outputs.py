@@ -7,7 +7,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from agentrt.calls import ToolCall, canonical_key
 from agentrt.errors import InvalidRequestError
@@ -23,6 +23,10 @@ class OutputLimits:
     entries: int = 64
     entry_bytes: int = 256 * 2**10
     total_bytes: int = 2**20
+    predicted_calls: int = 16
+    """Predicted calls without an output; the oldest gives way to the newest."""
+    predicted_bytes: int = 16 * 2**10
+    """Of the canonical key of a predicted call."""
     keep_alive_s: float = 300.0
     """How long an entry is kept if the client does not say."""
     max_keep_alive_s: float = 3600.0
@@ -52,6 +56,9 @@ class ToolOutput:
 class ToolOutputs:
     """The tool cache of one response, looked up by call (O3) and by age (O2). Thread-safe.
 
+    Beside outputs it has predicted calls, whose output is not known yet: they are drafted as those with an
+    output are (O2), and never answered.
+
     Two calls are the same if their arguments are equal once defaults that the tool's JSON schema states have
     been filled in. The clock is :func:`time.monotonic` unless another one is given.
     """
@@ -63,13 +70,21 @@ class ToolOutputs:
         clock: Callable[[], float] = time.monotonic,
         tokenize: Callable[[ToolCall, str], TokenizedCall] | None = None,
         max_reply_tokens: int | None = None,
+        *,
+        answers: bool = True,
+        drafts_predicted: bool = False,
     ) -> None:
         """Create an empty cache.
 
         ``tools`` are the function definitions of the request; outputs of other tools are refused.
         ``tokenize`` turns an entry into the model's tokens, on the thread that calls :meth:`put` instead of
-        the engine thread. Entries whose reply has more than ``max_reply_tokens`` are refused.
+        the engine thread. Entries whose reply has more than ``max_reply_tokens`` are refused. ``answers`` is
+        False for a request that must return a call: all outputs are refused. ``drafts_predicted`` says that
+        predicted calls are taken.
         """
+        self._answers = answers
+        self.drafts_predicted: Final = drafts_predicted and tokenize is not None and bool(tools)
+        """Whether :meth:`predict` takes calls."""
         self._tokenize = tokenize
         self._max_reply_tokens = max_reply_tokens
         self.defaults = {tool["function"]["name"]: _defaults(tool["function"]) for tool in tools}
@@ -78,11 +93,12 @@ class ToolOutputs:
         self._clock = clock
         self._lock = threading.Lock()
         self._by_key: OrderedDict[str, ToolOutput] = OrderedDict()  # the newest last
+        self._predicted: OrderedDict[str, TokenizedCall] = OrderedDict()  # the newest last
         self._bytes = 0
         self._closed = False
 
     def __len__(self) -> int:
-        """Return the number of entries, expired ones included."""
+        """Return the number of outputs, expired ones included."""
         return len(self._by_key)
 
     def put(
@@ -114,7 +130,7 @@ class ToolOutputs:
                 "keep_alive",
                 f"{shown(keep_alive_s)} is not a positive number of seconds. Use one, or leave it out.",
             )
-        if name not in self.defaults:
+        if name not in self.defaults or not self._answers:
             return False
         key = call_key(self.defaults[name], name, arguments)
         size = len(output.encode("utf-8", "replace")) + len(key)
@@ -127,6 +143,33 @@ class ToolOutputs:
             return False
         expires = self._clock() + limits.seconds(keep_alive_s)
         return self._store(key, ToolOutput(name, arguments, output, size, expires, reusable, tokenized))
+
+    def predict(self, name: str, arguments: Mapping[str, Any]) -> bool:
+        """Store a call that the model is expected to make. A later output of the call takes its place.
+
+        Returns:
+            False if it is not stored: nothing drafts predicted calls here, the request has no such tool, the
+            call is too large, an output of it is stored, or the response has ended.
+
+        Raises:
+            InvalidRequestError: the arguments have no canonical key, or the model's chat template has no tool
+                turns.
+        """
+        if not self.drafts_predicted or name not in self.defaults:
+            return False
+        key = call_key(self.defaults[name], name, arguments)
+        if len(key) > self._limits.predicted_bytes:
+            return False
+        assert self._tokenize is not None
+        call = self._tokenize(ToolCall(name, arguments), "")
+        with self._lock:
+            if self._closed or key in self._by_key:
+                return False
+            self._predicted[key] = call
+            self._predicted.move_to_end(key)
+            while len(self._predicted) > self._limits.predicted_calls:
+                self._predicted.popitem(last=False)
+        return True
 
     def _has_room(self, key: str, size: int) -> bool:
         """Whether an entry of ``size`` bytes can be stored. The lock is held."""
@@ -141,6 +184,7 @@ class ToolOutputs:
             if not self._has_room(key, entry.size):  # it had, but others were stored meanwhile
                 return False
             self._drop(key)
+            self._predicted.pop(key, None)
             self._by_key[key] = entry
             self._bytes += entry.size
         return True
@@ -178,17 +222,19 @@ class ToolOutputs:
                 if not self._by_key[key].reusable:
                     self._drop(key)
 
-    def newest_first(self) -> list[ToolOutput]:
-        """Return all entries, the most recently stored first (Algorithm 5, line 14)."""
+    def calls(self) -> tuple[list[TokenizedCall], list[TokenizedCall]]:
+        """Return calls with an output, and predicted ones, each the newest first (Algorithm 5, line 14)."""
         with self._lock:
             self._drop_expired()
-            return list(reversed(self._by_key.values()))
+            stored = [entry.tokenized for entry in reversed(self._by_key.values()) if entry.tokenized]
+            return stored, list(reversed(self._predicted.values()))
 
     def close(self) -> None:
         """Remove all entries and refuse new ones: the response has ended."""
         with self._lock:
             self._closed = True
             self._by_key.clear()
+            self._predicted.clear()
             self._bytes = 0
 
     def _drop_expired(self) -> None:

@@ -52,6 +52,8 @@ class RecordingServer:
     """Whether a stream waits behind its first event until a tool output has been submitted."""
     events: list[Body] | None = None
     """The events of every streamed chat completion, in place of those of ``calls``."""
+    first_event: Body = field(default_factory=dict)
+    """Added to the first event of every stream."""
     submitted: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -92,7 +94,8 @@ class RecordingServer:
             return 200, "application/json", json.dumps({"cached": 1})
         calls, chat = self.calls(received.body), received.path.endswith("/chat/completions")
         if received.body.get("stream"):
-            events = self.events or (chat_events(calls) if chat else response_events(0, calls))
+            events = list(self.events or (chat_events(calls) if chat else response_events(0, calls)))
+            events = [{**events[0], **self.first_event}, *events[1:]]
             text = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
             return 200, "text/event-stream", text + "data: [DONE]\n\n" * chat
         answer = {**chat_completion(calls), **self.fields} if chat else response(0, calls)

@@ -21,7 +21,7 @@ from langchain_core.tools import tool
 from agentrt import SpeculationReport, ToolCall, speculable
 from agentrt.adapters import langchain
 from agentrt.adapters.langchain.chat_model.answers import AnswerFormat, ChunkConverter
-from agentrt.adapters.langchain.chat_model.runtime_answers import _submitter
+from agentrt.adapters.langchain.chat_model.runtime_answers import _in_thread, _put
 from agentrt.adapters.langchain.messages import openai_messages
 from agentrt.adapters.openai import arun_tool, report_of, run_tool, speculate
 from agentrt.adapters.openai.tool_cache import CAPABILITY
@@ -271,7 +271,8 @@ def test_a_runtime_s_refusal_is_reported() -> None:
             refused.append(error)
             loop.call_soon_threadsafe(done.set)
 
-        _submitter(put)(FinishedCall(DRAFT, "found", 1.0, note))
+        stream: Any = SimpleNamespace(tool_outputs=SimpleNamespace(put=put))
+        _in_thread(functools.partial(_put, stream))(FinishedCall(DRAFT, "found", 1.0, refused=note))
         await done.wait()
 
     asyncio.run(main())

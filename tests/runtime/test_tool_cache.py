@@ -120,6 +120,31 @@ def test_a_call_is_answered_and_the_answer_goes_on(
 
 
 @pytest.mark.usefixtures("whole_drafts")  # how long a pass takes on this machine decides otherwise
+@pytest.mark.parametrize("choice", ["auto", "required"])
+def test_a_predicted_call_is_drafted_and_left_to_the_client(
+    runtime: LocalRuntime, open_runtime: OpenRuntime, hold: Hold, options: dict[str, Any], choice: str
+) -> None:
+    options["tool_choice"] = choice
+    plain = runtime.generate(QUESTION, **options)
+    drafting = open_runtime(drafts=True)
+
+    async def answer_to(city: str) -> Generation:
+        gate = hold(drafting)
+        stream = await drafting.start(QUESTION, **options)
+        assert stream.tool_outputs.predict("get_weather", {"city": city})
+        gate.open()
+        return last([event async for event in stream.events()])
+
+    for city in ("Ljubljana", "Oslo"):
+        generation = asyncio.run(answer_to(city))
+        assert generation.token_ids == plain.token_ids
+        assert [call.arguments for call in generation.tool_calls] == [{"city": "Ljubljana"}]
+        assert generation.answered_calls == ()
+        # All of the call behind its opening in the first answer; later ones are drafted from it, too.
+        assert drafting.statistics().engine.accepted_tokens >= len(plain.token_ids) - 1
+
+
+@pytest.mark.usefixtures("whole_drafts")  # how long a pass takes on this machine decides otherwise
 def test_a_drafted_call_takes_one_forward_pass(
     open_runtime: OpenRuntime, answer: Answer, options: dict[str, Any]
 ) -> None:

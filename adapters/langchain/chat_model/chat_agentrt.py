@@ -377,8 +377,8 @@ class ChatAgentRT(BaseChatModel):
         return several or super()._streaming_disabled(**kwargs)
 
     def _answers(self, run_manager: Any) -> RuntimeAnswers:
-        results = current_result_source() if self.tool_cache else None
-        return RuntimeAnswers(self.runtime, self.max_retries, run_manager, results)
+        source = current_result_source() if self.tool_cache or self.runtime.drafts_unasked else None
+        return RuntimeAnswers(self.runtime, self.max_retries, run_manager, source, self.tool_cache)
 
     def _request_fields(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in _REQUEST_FIELDS}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Generator
+import functools
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import aclosing, closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,13 +14,16 @@ from langchain_core.language_models.llms import create_base_retry_decorator
 
 from agentrt import ToolCall
 from agentrt.errors import OverloadedError
-from agentrt.toolcache import FinishedCall, ResultSource, TakeResult
+from agentrt.toolcache import FinishedCall, PredictedCall, ResultSource
 
 from .answers import is_call_answered
 from .requests import GenerationRequest
 
 if TYPE_CHECKING:
-    from agentrt.runtime import Generation, GenerationEvent, LocalRuntime
+    from agentrt.runtime import Generation, GenerationEvent, GenerationStream, LocalRuntime
+
+
+Submitted = TypeVar("Submitted", bound=PredictedCall)
 
 
 @dataclass(frozen=True)
@@ -30,12 +34,16 @@ class RuntimeAnswers:
     max_retries: int
     run_manager: Any
     """LangChain's, which reports retries; None reports none."""
-    results: ResultSource | None
-    """Speculated results, which :meth:`stream` puts into the engine's tool cache."""
+    source: ResultSource | None
+    """Predicted calls, which the engine drafts, and speculated results; None for neither."""
+    tool_cache: bool
+    """Whether :meth:`stream` puts results into the engine's tool cache."""
 
     def generate(self, request: GenerationRequest) -> list[Generation]:
         """Return all answers."""
         if request.n == 1:
+            if self.source is not None:
+                return [_generation_of(list(self.stream(request)))]
             again = retrying(self.runtime.generate, self.max_retries, self.run_manager)
             return [again(request.messages, **request.options)]
         with start_blocking_portal() as portal:  # this thread may already run an event loop
@@ -49,6 +57,8 @@ class RuntimeAnswers:
 
         again = retrying(generate, self.max_retries, self.run_manager)
         if request.n == 1:
+            if self.source is not None:
+                return [_generation_of([event async for event in self.astream(request)])]
             return [await again(request)]
         try:
             async with asyncio.TaskGroup() as group:
@@ -61,7 +71,7 @@ class RuntimeAnswers:
         """Yield the events of one answer."""
 
         def start() -> Generator[GenerationEvent, None, None]:
-            if self.results is not None:
+            if self.source is not None:
                 return _blocking(self._events(request))
             return self.runtime.iter_stream(request.messages, **request.options)
 
@@ -73,17 +83,19 @@ class RuntimeAnswers:
 
     async def _events(self, request: GenerationRequest) -> AsyncGenerator[GenerationEvent, None]:
         running = await self.runtime.start(request.messages, **request.options)
-        results = self.results
-        if results is not None:
-            results.take_results(_submitter(running.tool_outputs.put))
+        source = self.source
+        if source is not None and running.tool_outputs.drafts_predicted:
+            source.take_predictions(_in_thread(functools.partial(_predict, running)))
+        if source is not None and self.tool_cache:
+            source.take_results(_in_thread(functools.partial(_put, running)))
         answered: list[tuple[ToolCall, str]] = []
         async with aclosing(running.events()) as events:
             async for event in events:
                 if is_call_answered(event):
                     answered.append((event.call, event.output))
                 elif answered:
-                    assert results is not None
-                    results.answered(answered)
+                    assert source is not None
+                    source.answered(answered)
                     answered = []
                 yield event
 
@@ -98,17 +110,32 @@ def _blocking(events: AsyncGenerator[GenerationEvent, None]) -> Generator[Genera
             portal.call(events.aclose)
 
 
-def _submitter(put: Callable[..., bool]) -> TakeResult:
-    """Return a function that puts results into the cache in a thread: tokenizing them takes time."""
+def _generation_of(events: Sequence[GenerationEvent]) -> Generation:
+    """Return the whole answer, which the last of its events has."""
+    last: Any = events[-1]
+    generation: Generation = last.generation
+    return generation
+
+
+def _predict(running: GenerationStream, predicted: PredictedCall) -> None:
+    running.tool_outputs.predict(predicted.call.name, predicted.call.arguments)
+
+
+def _put(running: GenerationStream, result: FinishedCall) -> None:
+    call = result.call
+    running.tool_outputs.put(call.name, call.arguments, result.text, result.keep_alive_s, reusable=False)
+
+
+def _in_thread(submit: Callable[[Submitted], object]) -> Callable[[Submitted], None]:
+    """Return a function that calls ``submit`` in a thread: making tokens of what is submitted takes time."""
     loop = asyncio.get_running_loop()
 
-    def take(result: FinishedCall) -> None:
+    def take(submitted: Submitted) -> None:
         def keep() -> None:
-            call = result.call
             try:
-                put(call.name, call.arguments, result.text, result.keep_alive_s, reusable=False)
-            except Exception as error:  # noqa: BLE001 - reported; the agent then makes the call itself
-                result.refused(error)
+                submit(submitted)
+            except Exception as error:  # noqa: BLE001 - reported; the turn goes on without it
+                submitted.refused(error)
 
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(loop.run_in_executor, None, keep)

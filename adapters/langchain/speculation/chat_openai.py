@@ -1,4 +1,4 @@
-"""ChatOpenAI in front of an endpoint that has a tool cache (SpecTools, Algorithm 4)."""
+"""ChatOpenAI in front of an endpoint with a tool cache or that drafts calls (SpecTools, Algorithm 4)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agentrt import ToolCall
 from agentrt.adapting import Turn
 from agentrt.toolcache import current_result_source
 
-from ...openai.tool_cache import ToolCacheEndpoint
+from ...openai.tool_cache import TAKES_PREDICTED_CALLS, ToolCacheEndpoint, prediction_submitter
 from ...openai.tool_call_reader import ChatCompletionReader
 from ..messages import answered_blocks, in_turns, text_block
 from .speculating_model import SpeculatingChatModel
@@ -31,15 +31,13 @@ else:
 
 
 class ToolCacheChatOpenAI(_Base):
-    """Mixin of a speculating ``ChatOpenAI`` that submits results and reads calls answered by the endpoint."""
+    """Mixin of a speculating ``ChatOpenAI`` that submits calls and results, and reads answered calls."""
 
     def _agentrt_turns(
         self, first: Turn, starter: TurnStarter, messages: Sequence[BaseMessage]
     ) -> TurnSequence:
-        endpoint = starter.state.tool_cache
-        assert endpoint is not None
         client = self.root_async_client if starter.method.is_async else self.root_client
-        return ChatCompletionTurns(endpoint, client, first, starter, messages)
+        return ChatCompletionTurns(starter.state.tool_cache, client, first, starter, messages)
 
     def _convert_chunk_to_generation_chunk(self, chunk: Any, *args: Any, **kwargs: Any) -> Any:
         plain = super()._convert_chunk_to_generation_chunk
@@ -63,9 +61,14 @@ class ChatCompletionTurns(TurnSequence):
     """
 
     def __init__(
-        self, endpoint: ToolCacheEndpoint, client: Any, first: Turn, starter: TurnStarter, messages: Any
+        self,
+        endpoint: ToolCacheEndpoint | None,
+        client: Any,
+        first: Turn,
+        starter: TurnStarter,
+        messages: Any,
     ) -> None:
-        """``client`` submits results to ``endpoint``; the other parameters are the base class's."""
+        """``client`` submits results to ``endpoint``, if there is one; the rest are the base class's."""
         super().__init__(first, starter, messages)
         self._endpoint = endpoint
         self._client = client
@@ -79,6 +82,8 @@ class ChatCompletionTurns(TurnSequence):
 
         Calls answered by the endpoint become ``server_tool_call`` and ``server_tool_result`` blocks.
         """
+        if chunk.get(TAKES_PREDICTED_CALLS):
+            self.take_predictions(prediction_submitter(self._client, chunk["id"]))
         reader = self._reader_from(chunk)
         choice = next(iter(chunk.get("choices") or ()), None)
         if reader is None or choice is None or choice["delta"] is None:
@@ -97,9 +102,10 @@ class ChatCompletionTurns(TurnSequence):
 
     def _reader_from(self, chunk: Mapping[str, Any]) -> ChatCompletionReader | None:
         """Read and submit results from the first chunk with an id on; None if there is no tool cache."""
-        if self._reader is None and chunk.get("id") and self._endpoint.may_have_cache:
+        endpoint = self._endpoint
+        if self._reader is None and chunk.get("id") and endpoint is not None and endpoint.may_have_cache:
             self._reader = ChatCompletionReader()
-            self.take_results(self._endpoint.submitter(self._client, chunk["id"]))
+            self.take_results(endpoint.submitter(self._client, chunk["id"]))
         return self._reader
 
     def _end_answered_turn(self) -> None:

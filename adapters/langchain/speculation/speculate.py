@@ -118,7 +118,7 @@ def _openai_part(
         if isinstance(client, openai.OpenAI | openai.AsyncOpenAI):
             clients[root] = prioritized_copy(client, endpoint)  # type: ignore[type-var]
             clients[resource] = clients[root].chat.completions
-    return () if cache is None else (ToolCacheChatOpenAI,), clients, cache
+    return (ToolCacheChatOpenAI,), clients, cache
 
 
 def report_of(model: Any) -> SpeculationReport:

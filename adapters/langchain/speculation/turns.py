@@ -16,7 +16,7 @@ from agentrt import DraftRequest
 from agentrt.adapting import Turn
 from agentrt.calls import ToolCall
 from agentrt.drafts import DraftCharge, Speculator, estimated_tokens, merge, run_in_thread
-from agentrt.toolcache import FinishedCall, TakeResult, offering_results
+from agentrt.toolcache import FinishedCall, TakePrediction, TakeResult, offering_results
 
 from ..guards.guards import guards_in_graph
 from ..messages import answered_ids, openai_messages
@@ -100,6 +100,7 @@ class TurnSequence(AbstractContextManager["TurnSequence"]):
         self._outside = copy_context()
         self._messages = list(messages)
         self._take: TakeResult | None = None
+        self._take_prediction: TakePrediction | None = None
 
     def __exit__(self, *_: object) -> None:
         """Discard the speculations of the current turn if it was not bound."""
@@ -120,6 +121,11 @@ class TurnSequence(AbstractContextManager["TurnSequence"]):
         self._take = take
         self.current.on_finished(self._submit)
 
+    def take_predictions(self, take: TakePrediction) -> None:
+        """Hand predicted calls to ``take``, in this turn and those that follow."""
+        self._take_prediction = take
+        self.current.on_predicted(take)
+
     def answered(self, calls: Sequence[tuple[ToolCall, str]]) -> None:
         """End the current turn, whose calls the server has answered, and start the next."""
         self.current.bind_answered([call for call, _ in calls])
@@ -129,6 +135,8 @@ class TurnSequence(AbstractContextManager["TurnSequence"]):
         # This runs in the model's own code, which starts no turns: the context before it does.
         self.current = self._outside.run(self._starter.start, list(self._messages))
         self.current.on_finished(self._submit)
+        if self._take_prediction is not None:
+            self.current.on_predicted(self._take_prediction)
 
     def _submit(self, result: FinishedCall) -> None:
         if self._take is not None and result.call.name in self._starter.tools.submittable:

@@ -118,7 +118,7 @@ class SharedOutputs:
             stored: list[tuple[object, ...]] = []
             for entry in submitted:
                 cancellation.check()
-                if entry.name not in defaults:
+                if entry.name not in defaults or entry.is_predicted:
                     continue
                 key = call_key(defaults[entry.name], entry.name, entry.params or {})
                 size = len(entry.text.encode("utf-8", "replace")) + len(key)

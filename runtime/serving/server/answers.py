@@ -28,6 +28,7 @@ from ..http.errors import ApiError, to_api_error
 from ..http.request_state import app_of, open_responses_of, priority_headers
 from ..http.streaming import ClosingStreamingResponse, cancel_on_disconnect
 from ..http.strict_json import compact_json, large_json_response
+from ..tool_cache_route import TAKES_PREDICTED_CALLS
 from .server_state import ServerState, loaded, server_state_of
 
 MAX_LOGPROBS: Final = 1 << 16
@@ -218,8 +219,12 @@ async def _stream(
     """Yield what a client receives of ``streams``, which are counted as answers of ``model``."""
     generations: dict[int, Generation] = {}
     try:
+        told = {}
+        if writer.takes_outputs and streams[0].tool_outputs.drafts_predicted:
+            told = {TAKES_PREDICTED_CALLS: True}
         for chunk in writer.opening():
-            yield await writer.encode(chunk)
+            yield await writer.encode({**chunk, **told})
+            told = {}
         async for index, event in merge([stream.events() for stream in streams]):
             chunks = list(writer.chunks(index, event))
             if isinstance(event, Finished):

@@ -31,6 +31,7 @@ def result(
     made = SetResult(name, source, heavy, calls)
     made.answers = {side: [answer(taken), answer(1.1 * taken)] for side, taken in seconds.items()}
     made.again = [answer(0.5), answer(0.5)]
+    made.predicted, made.mispredicted = [answer(0.5), answer(0.55)], [answer(2.0), answer(2.2)]
     return made
 
 
@@ -61,6 +62,9 @@ def test_what_each_figure_compares() -> None:
     assert figures["speedup_vs_vanilla_held_back_sets"] == pytest.approx(1.0)
     assert figures["speedup_vs_vanilla_own_sets"] == pytest.approx(8.0)
     assert figures["tool_call_speedup"] == pytest.approx(4.0)
+    assert figures["predicted_call_speedup"] == pytest.approx(8.0)
+    assert figures["mispredicted_call_speedup"] == pytest.approx(2.0)
+    assert figures["predicted_call_tokens_identical"] == figures["mispredicted_call_tokens_identical"] == 1.0
     assert figures["ratio_vs_openvino_prompt_lookup"] == pytest.approx(3 * 4.5 / 8), "the faster one of two"
     assert figures["speed_vs_suffix_rule"] == pytest.approx(9 / 8)
     assert figures["slowest_set_vs_vanilla"] == pytest.approx(1.0)
@@ -107,6 +111,8 @@ def test_other_answers_are_counted() -> None:
     made = measured()
     made.results[0].answers[OURS][0] = answer(2.0, TOKENS[:-1])
     assert made.figures()["tokens_identical_at_default_precision"].value == pytest.approx(11 / 12)
+    made.results[-1].mispredicted[0] = answer(2.0, TOKENS[:-1])
+    assert made.figures()["mispredicted_call_tokens_identical"].value == 0.5
 
 
 def test_the_table_names_the_fastest_side() -> None:

@@ -34,7 +34,7 @@ def renderer(tokenizer: Tokenizer) -> ToolTurnRenderer:
 
 @pytest.fixture
 def outputs(renderer: ToolTurnRenderer) -> ToolOutputs:
-    return ToolOutputs(TOOLS, tokenize=renderer.tokenize_call)
+    return ToolOutputs(TOOLS, tokenize=renderer.tokenize_call, drafts_predicted=True)
 
 
 @pytest.fixture
@@ -99,6 +99,24 @@ def test_an_output_that_arrives_during_the_call_is_drafted(
     outputs.put("weather", {"city": "Rome"}, "sun")
     drafter.append(call[4])
     assert drafter.draft().tokens == call[5:]
+
+
+def test_a_predicted_call_is_drafted_behind_those_with_an_output(
+    drafter: ToolCacheDrafter, outputs: ToolOutputs, renderer: ToolTurnRenderer, tokenizer: Tokenizer
+) -> None:
+    outputs.predict("weather", {"city": "Rome"})
+    predicted = tokenized(renderer, "weather", "Rome")
+    assert drafts(drafter, predicted) == {1: predicted[1:]}
+    (end,) = tokenizer.end_token_ids
+    assert drafter.answer_turn(end, call_text("weather", "Rome"), 100) is None
+    outputs.put("population", {"city": "Rome"}, "3M")
+    outputs.predict("weather", {"city": "Oslo"})
+    found = drafts(drafter, predicted)
+    assert found[1] == tokenized(renderer, "population", "Rome")[1:]
+    assert list(found.values())[1:] == [
+        tokenized(renderer, "weather", "Oslo")[list(found)[1] :],
+        predicted[max(found) :],
+    ]
 
 
 def call_text(name: str, city: str) -> str:

@@ -72,9 +72,9 @@ def test_entries_expire() -> None:
     outputs.put("find", {"query": "a"}, "A", keep_alive_s=1e9)
     clock.now = 10
     assert outputs.get("now", {}) is None
-    assert outputs.newest_first()
+    assert outputs.get("find", {"query": "a"}) is not None
     clock.now = 20
-    assert not outputs.newest_first()
+    assert outputs.get("find", {"query": "a"}) is None
     assert (len(outputs), outputs._bytes) == (0, 0)
 
 
@@ -105,22 +105,35 @@ def test_any_json_arguments_find_their_output(arguments: dict[str, Any], output:
     assert found.output == output
 
 
-class CacheMachine(RuleBasedStateMachine):
-    """Compares the cache with a dictionary of outputs that have not expired."""
+def in_letters(call: ToolCall, output: str) -> TokenizedCall:
+    return TokenizedCall(tuple(call.arguments.get("query", "").encode()), 1, ToolReply(0, ()))
 
-    limits = OutputLimits(entries=5, entry_bytes=200, total_bytes=500)
+
+class CacheMachine(RuleBasedStateMachine):
+    """Compares the cache with dictionaries of outputs that have not expired, and of predicted calls."""
+
+    limits = OutputLimits(entries=5, entry_bytes=200, total_bytes=500, predicted_calls=3)
 
     def __init__(self) -> None:
         super().__init__()
         self.clock = Clock()
-        self.outputs = ToolOutputs(TOOLS, self.limits, self.clock)
+        self.outputs = ToolOutputs(TOOLS, self.limits, self.clock, in_letters, drafts_predicted=True)
         self.model: dict[str, tuple[str, float]] = {}
+        self.predicted: list[str] = []
 
     @rule(query=st.sampled_from("abcdefgh"), output=st.text("x", max_size=250), keep=st.integers(1, 5))
     def put(self, query: str, output: str, keep: int) -> None:
         if self.outputs.put("find", {"query": query}, output, keep):
             self.model.pop(query, None)
             self.model[query] = (output, self.clock.now + keep)
+            self.predicted = [each for each in self.predicted if each != query]
+
+    @rule(query=st.sampled_from("abcdefgh"))
+    def predict(self, query: str) -> None:
+        assert self.outputs.predict("find", {"query": query}) is (query not in self.model)
+        if query not in self.model:
+            self.predicted = [*(each for each in self.predicted if each != query), query]
+            self.predicted = self.predicted[-self.limits.predicted_calls :]
 
     @rule(seconds=st.integers(1, 3))
     def wait(self, seconds: int) -> None:
@@ -132,13 +145,34 @@ class CacheMachine(RuleBasedStateMachine):
         for query in "abcdefgh":
             found = self.outputs.get("find", {"query": query})
             assert (found.output if found else None) == self.model.get(query, (None,))[0]
-        newest = [entry.arguments["query"] for entry in self.outputs.newest_first()]
-        assert newest == list(reversed(self.model))
+        drafted = [
+            "".join(map(chr, (t for call in calls for t in call.tokens))) for calls in self.outputs.calls()
+        ]
+        assert drafted == ["".join(reversed(self.model)), "".join(reversed(self.predicted))]
         assert len(self.outputs) == len(self.model) <= self.limits.entries
         assert self.outputs._bytes <= self.limits.total_bytes
 
 
 TestCacheMachine = CacheMachine.TestCase
+
+
+def test_predicted_calls_are_taken_where_they_are_drafted() -> None:
+    outputs = ToolOutputs(TOOLS, tokenize=in_letters, drafts_predicted=True)
+    assert not outputs.predict("other", {})
+    assert not outputs.predict("find", {"query": "a" * 20_000})
+    assert outputs.predict("find", {"query": "a"})
+    assert outputs.find([ToolCall("find", {"query": "a"})]) == []
+    outputs.close()
+    assert not outputs.predict("find", {"query": "a"})
+    assert outputs.calls() == ([], [])
+    for none in (ToolOutputs(TOOLS, tokenize=in_letters), ToolOutputs(TOOLS, drafts_predicted=True)):
+        assert not none.predict("find", {"query": "a"})
+
+
+def test_of_a_request_that_must_call_only_predicted_calls_are_taken() -> None:
+    outputs = ToolOutputs(TOOLS, tokenize=in_letters, answers=False, drafts_predicted=True)
+    assert not outputs.put("find", {"query": "a"}, "A")
+    assert outputs.predict("find", {"query": "a"})
 
 
 def test_what_does_not_fit_is_not_tokenized() -> None:

@@ -95,7 +95,7 @@ def test_invalid_bodies(http: httpx.Client) -> None:
     wrong = [("name", ""), ("name", 3), ("params", [1]), ("surprise", 1)]
     wrong += [("keep_alive", 0), ("keep_alive", -1), ("keep_alive", "soon")]
     entries = [[OUTPUT | {field: value}] for field, value in wrong]
-    for body in (OUTPUT, [3], [{}], [{"name": "x"}], *entries, [OUTPUT] * 65, None):
+    for body in (OUTPUT, [3], [{}], *entries, [OUTPUT] * 65, None):
         response = http.post("/v1/cache-tool-output/chatcmpl-0", json=body)
         assert response.status_code == 400, body
         assert response.json()["error"]["type"] == "invalid_request_error"

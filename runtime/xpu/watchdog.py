@@ -43,7 +43,11 @@ class Watchdog:
         self._watched: _Watched | None = None
         self._lock = threading.Lock()
         """Held while the watched inference is marked as ended, cancelled or lost."""
-        self._closed = threading.Event()
+        self._wake = threading.Event()
+        """Set when there is something to watch again, or the watchdog is closed."""
+        self._sleeps = False
+        """Whether the thread waits for that, as nothing was to be watched when it looked last."""
+        self._closed = False
         self._thread: threading.Thread | None = None
 
     def infer(
@@ -60,6 +64,8 @@ class Watchdog:
             self._thread = threading.Thread(target=self._watch, name="agentrt-watchdog", daemon=True)
             self._thread.start()
         watched = self._watched = _Watched(request, deadline, on_lost)
+        if self._sleeps:
+            self._wake.set()
         ended = True
         try:
             request.infer(share_inputs=True, share_outputs=True)
@@ -80,15 +86,30 @@ class Watchdog:
 
         The process would be aborted if the interpreter ended while a thread wakes up.
         """
-        self._closed.set()
+        self._closed = True
+        self._wake.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(GRACE_S)
 
+    def _wait(self, *, idle: bool) -> None:
+        """Wait until it is time to look again: ``idle`` for the next inference, else for a moment."""
+        if not idle:
+            self._wake.wait(_CHECK_EVERY_S)
+        else:
+            self._sleeps = True  # before it is looked whether one has begun, so that one that begins sees it
+            if self._watched is None and not self._closed:
+                self._wake.wait()
+            self._sleeps = False
+        self._wake.clear()
+
     def _watch(self) -> None:
-        while not self._closed.wait(_CHECK_EVERY_S):
+        idle = False
+        while not self._closed:
+            self._wait(idle=idle)
             on_lost = None
             with self._lock:
                 watched = self._watched
+                idle = watched is None
                 late_s = 0.0 if watched is None else time.perf_counter() - watched.deadline
                 if watched is None or late_s <= 0:
                     continue

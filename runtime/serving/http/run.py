@@ -9,12 +9,14 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from email.utils import formatdate
 from functools import partial
 from types import FrameType
 from typing import Final, cast
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.server import ServerState
 
 from .application import AnswerInterrupted
 from .config import ListenConfig
@@ -60,11 +62,24 @@ def _in_glibc(name: str, *arguments: int) -> None:
         getattr(ctypes.CDLL(None), name)(*arguments)
 
 
+class _DatedState(ServerState):
+    """What uvicorn's connections share. The date of an answer is that of its beginning, without a tick."""
+
+    @property
+    def default_headers(self) -> list[tuple[bytes, bytes]]:
+        return [(b"date", formatdate(usegmt=True).encode())]
+
+    @default_headers.setter
+    def default_headers(self, headers: list[tuple[bytes, bytes]]) -> None:
+        """Called by uvicorn with the headers of its configuration, of which there are none."""
+
+
 class DrainingServer(uvicorn.Server):
     """Stops at the first signal, once its requests have ended or ``drain_s`` is over, or at a second SIGINT.
 
     Requests that are in progress then are cancelled; :class:`AnswerInterrupted` answers them. Its ``run``
-    takes the listener; ``should_exit`` stops it, too.
+    takes the listener; ``should_exit``, which any thread may set, stops it, too. While nothing happens it
+    does not wake up, where uvicorn looks ten times a second whether it is to stop.
     """
 
     def __init__(
@@ -83,6 +98,8 @@ class DrainingServer(uvicorn.Server):
         self._table = ConnectionTable(connection_limit(config.max_connections), config.apps)
         of_server = {"config_of_server": config, "table": self._table}
         self._connections: type[Connection] = type("BoundConnection", (Connection,), of_server)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._exiting = asyncio.Event()
         super().__init__(
             uvicorn.Config(
                 AnswerInterrupted(app),
@@ -93,25 +110,42 @@ class DrainingServer(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 timeout_keep_alive=config.idle_timeout_s,
-                callback_notify=give_back_freed,
-                timeout_notify=TRIM_S,
             )
         )
+        self.server_state = _DatedState()
         self._drain_s = config.drain_s
         self._ready = ready
         self._waiting = waiting
         self._end_streams: Callable[[], int] = getattr(app.state, "end_streams", lambda: 0)
         self._stop_now = asyncio.Event()
 
+    @property
+    def should_exit(self) -> bool:
+        """Whether the server is to stop."""
+        return self._should_exit
+
+    @should_exit.setter
+    def should_exit(self, value: bool) -> None:
+        self._should_exit = value
+        if value:
+            self._set(self._exiting)
+
+    def _set(self, event: asyncio.Event) -> None:
+        """Set an event of the loop, from any thread and from signal handlers, which do not wake the loop."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # it is closed
+                self._loop.call_soon_threadsafe(event.set)
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to stop at the first signal, and end the requests in progress at a second SIGINT."""
         if self.should_exit and sig == signal.SIGINT and not self._stop_now.is_set():
-            self._stop_now.set()  # in the loop's thread, which uvicorn wakes ten times a second to look
+            self._set(self._stop_now)
         else:
             super().handle_exit(sig, frame)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to accept connections, and say so."""
+        self._loop = asyncio.get_running_loop()
         await super().startup([])
         self._accepting = [asyncio.create_task(self._accept_all(listener)) for listener in sockets or ()]
         self._ready()
@@ -127,7 +161,7 @@ class DrainingServer(uvicorn.Server):
         protocol = partial(self._connections, self.config, self.server_state, self.lifespan.state)
         while True:
             try:
-                connection, _ = await loop.sock_accept(listener)
+                connection = await _accept(listener)
             except ConnectionAbortedError:
                 continue
             except OSError as error:  # also network errors, which belong to one connection (accept(2))
@@ -142,6 +176,21 @@ class DrainingServer(uvicorn.Server):
                 continue
             with suppress(OSError):
                 await loop.connect_accepted_socket(protocol, connection)
+
+    async def main_loop(self) -> None:
+        """Wait for the end. Memory that requests have freed is given back meanwhile."""
+        giving_back = asyncio.create_task(self._give_back_freed())
+        if not self.should_exit:  # set before there was a loop
+            await self._exiting.wait()
+        giving_back.cancel()
+
+    async def _give_back_freed(self) -> None:
+        requests = 0
+        while True:
+            await asyncio.sleep(TRIM_S)
+            if requests != self.server_state.total_requests:
+                requests = self.server_state.total_requests
+                await give_back_freed()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept no more connections, and wait until the requests in progress have ended or were ended."""
@@ -168,6 +217,28 @@ class DrainingServer(uvicorn.Server):
             cast(Connection, connection).abort()
         await asyncio.sleep(_ENDED_S)
         self.force_exit = True
+
+
+async def _accept(listener: socket.socket) -> socket.socket:
+    """Accept a connection. If the task is cancelled, one that has just come stays in the system's queue.
+
+    asyncio's ``sock_accept`` would have accepted it, and lose it.
+    """
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    while True:
+        try:
+            connection, _ = listener.accept()
+        except BlockingIOError:
+            readable.clear()
+            loop.add_reader(listener, readable.set)
+            try:
+                await readable.wait()
+            finally:
+                loop.remove_reader(listener)
+        else:
+            connection.setblocking(False)
+            return connection
 
 
 def serve(

@@ -16,6 +16,7 @@ from agentrt.runtime.xpu import device, watchdog
 from agentrt.runtime.xpu.loading import LoadedModel
 from agentrt.runtime.xpu.protocol import KernelDone
 from agentrt.runtime.xpu.watchdog import Watchdog
+from tests.patience import until
 from tests.runtime.tiny import Piece, begin, finish, forward, load, step, tiny_model
 from tests.runtime.xpu.conftest import Hang
 
@@ -127,6 +128,35 @@ def test_hung_quick_kernel_is_cancelled_where_it_runs(
     assert hangs.get().waiting.is_set()
     xpu.rebuild()
     loaded.platform.release(hung)
+    np.testing.assert_array_equal(forward(loaded, Piece(TOKENS)), expected)
+
+
+def test_the_watchdog_sleeps_while_nothing_runs_and_wakes_for_the_next_inference(
+    loaded: LoadedModel, hang_next: Callable[..., SimpleQueue[Hang]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device, "_QUICK_S", 1e9)
+    monkeypatch.setattr(watchdog, "_CHECK_EVERY_S", 0.01)
+    xpu: Any = loaded.platform.xpus[Role.DECODE]
+    dog: Watchdog = xpu._watchdog
+    looks: list[bool] = []
+    wait = dog._wait
+
+    def noted(*, idle: bool) -> None:
+        looks.append(idle)
+        wait(idle=idle)
+
+    monkeypatch.setattr(dog, "_wait", noted)
+    expected = forward(loaded, Piece(TOKENS))
+    for _ in range(3):
+        hung = begin(loaded, Piece(TOKENS))
+        hang_next(heeds_cancel=True)
+        assert xpu.run(first_kernel(hung), hung, 0.01) is None
+        xpu.rebuild()
+        loaded.platform.release(hung)
+        until(lambda: dog._sleeps)
+        before = len(looks)
+        time.sleep(0.1)
+        assert len(looks) == before
     np.testing.assert_array_equal(forward(loaded, Piece(TOKENS)), expected)
 
 

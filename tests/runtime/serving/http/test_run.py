@@ -8,14 +8,19 @@ import platform
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import AsyncGenerator
+from email.utils import parsedate_to_datetime
+from typing import Any
 
+import httpx
 import pytest
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 
 from agentrt.runtime.serving.http.config import ListenConfig
 from agentrt.runtime.serving.http.run import give_back_freed, share_arenas
+from tests.patience import PATIENCE_S
 from tests.runtime.serving.http.serving import listening, read_all
 
 THREADS = """
@@ -89,8 +94,27 @@ def test_a_server_gives_freed_memory_back(monkeypatch: pytest.MonkeyPatch) -> No
         given_back.set()
 
     monkeypatch.setattr("agentrt.runtime.serving.http.run.give_back_freed", give_back)
-    with listening(FastAPI(), ListenConfig(port=0)):
-        assert given_back.wait(30)
+    monkeypatch.setattr("agentrt.runtime.serving.http.run.TRIM_S", 0.01)
+    with listening(FastAPI(), ListenConfig(port=0)) as server:
+        assert not given_back.wait(0.1), "nothing was freed"
+        httpx.get(server.url)
+        assert given_back.wait(PATIENCE_S)
+
+
+def test_an_idle_server_does_not_wake_up_within_a_second_and_its_answers_are_dated() -> None:
+    app = FastAPI()
+
+    @app.get("/timers")
+    async def timers() -> list[float]:
+        loop: Any = asyncio.get_running_loop()
+        return [timer.when() - loop.time() for timer in loop._scheduled if not timer.cancelled()]
+
+    with listening(app, ListenConfig(port=0)) as server:
+        answer = httpx.get(f"{server.url}/timers")
+    (date,) = answer.headers.get_list("date")
+    assert abs(parsedate_to_datetime(date).timestamp() - time.time()) < PATIENCE_S
+    assert answer.json()
+    assert all(seconds > 1 for seconds in answer.json())
 
 
 def interrupted(path: str, media_type: str, sent: str) -> str:

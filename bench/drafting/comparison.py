@@ -100,6 +100,7 @@ def compare_sides(
         result = SetResult(each.name, each.source, each.context_heavy, each.calls)
         for side in sides:
             side.begin_app()
+        predicting = (Ours(), Ours())
         for number, prompt in enumerate(each.prompts):
             progress(f"{each.name}, prompt {number + 1} of {len(each.prompts)}")
             tokens = runtime.prompt_tokens(prompt)
@@ -112,19 +113,29 @@ def compare_sides(
                 asked = engines.Request(tokens, max_tokens, ignore_eos=False)
                 result.answers.setdefault(name, []).append(Answer.of_peer(peer.generate(asked)))
             if each.calls:
-                _answer_predicted(runtime, result, prompt, max_tokens)
+                _answer_predicted(runtime, predicting, result, prompt, max_tokens)
         ours = [side for side in sides if isinstance(side, Ours)]
         result.again = [runtime.answer(side, prompt, max_tokens) for side in ours for prompt in each.prompts]
         results.append(result)
     return results
 
 
-def _answer_predicted(runtime: AnsweringRuntime, result: SetResult, prompt: Prompt, max_tokens: int) -> None:
-    """Answer a prompt of calls with the calls predicted that it is answered by, and with others."""
+def _answer_predicted(
+    runtime: AnsweringRuntime,
+    sides: tuple[Ours, Ours],
+    result: SetResult,
+    prompt: Prompt,
+    max_tokens: int,
+) -> None:
+    """Answer a prompt of calls with the calls predicted that it is answered by, and with others.
+
+    Each is done by one of the ``sides``, which are apps of their own.
+    """
     right = result.answers[VANILLA][-1].calls
     wrong = [ToolCall(call.name, _other_value(call.arguments)) for call in right]
-    for answers, predicted in ((result.predicted, right), (result.mispredicted, wrong)):
-        answers.append(runtime.answer_predicted(Ours(), prompt, max_tokens, predicted))
+    of_sides = ((result.predicted, right), (result.mispredicted, wrong))
+    for side, (answers, predicted) in zip(sides, of_sides, strict=True):
+        answers.append(runtime.answer_predicted(side, prompt, max_tokens, predicted))
 
 
 def _other_value(value: Any) -> Any:

@@ -52,7 +52,7 @@ class AppDrafterSelector(DrafterSelector):
     histories: AppHistories | None = None
     """The histories of apps; None to draft from neither text nor grammar, which learn in them."""
     token_texts: TokenTexts | None = None
-    """The texts of tokens; None to draft from no grammar."""
+    """The texts of tokens; None to draft from no grammar, and calls only in their chat template's style."""
 
     @property
     def drafts_unasked(self) -> bool:
@@ -64,14 +64,14 @@ class AppDrafterSelector(DrafterSelector):
         cls, tokenizer: Tokenizer, *, verifies_drafts: bool, drafts: bool, history_folder: Path | None
     ) -> Self:
         """Return a selector for a model; ``drafts`` and ``history_folder`` are settings of the runtime."""
-        if not (verifies_drafts and drafts):
-            return cls(tokenizer.end_token, verifies_drafts)
-        saver = None
-        if history_folder is not None:
-            saver = HistorySaver(HistoryStore(history_folder, tokenizer.fingerprint()))
         token_texts = None
         if tokenizer.token_bytes is not None:
             token_texts = TokenTexts(tokenizer.token_bytes, tokenizer.encode)
+        if not (verifies_drafts and drafts):
+            return cls(tokenizer.end_token, verifies_drafts, token_texts=token_texts)
+        saver = None
+        if history_folder is not None:
+            saver = HistorySaver(HistoryStore(history_folder, tokenizer.fingerprint()))
         return cls(tokenizer.end_token, verifies_drafts, AppHistories(saver), token_texts)
 
     def select(self, request: Request, tool_cache: Drafter | None) -> RequestDrafters:

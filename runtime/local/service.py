@@ -108,6 +108,7 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
         """Format in which the model is expected to write tool calls; None if it takes no tools."""
         self.drafter_selector: DrafterSelector = parts.drafter_selector
         """What selects the drafters of each request. Another one may take its place at any time."""
+        self._token_texts = parts.drafter_selector.token_texts
         self.drafts_unasked = parts.drafter_selector.drafts_unasked
         """Whether answers are drafted that no request asks to draft; predicted calls are then taken."""
         self._vocabulary_size = parts.vocabulary_size
@@ -404,7 +405,13 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
                 drafts_predicted=self.drafts_unasked,
             )
             tool_cache = (
-                ToolCacheDrafter(tool_outputs, self._renderer, request.calls_in, self.context_length)
+                ToolCacheDrafter(
+                    tool_outputs,
+                    self._renderer,
+                    request.calls_in,
+                    self.context_length,
+                    self._token_texts,
+                )
                 if tools
                 else None
             )

@@ -38,8 +38,8 @@ class ToolOutputEntry(BaseModel):
     params: dict[str, Any] | None = None
     """The call's arguments; no arguments if left out."""
     output: Any = None
-    """Text. Any other JSON value, also ``null``, is stored as its JSON text. Left out for a predicted call,
-    whose output is not known. Not in the paper."""
+    """Text. Any other JSON value is stored as its JSON text. Left out, or ``null``, for a predicted call, of
+    which no output is known: that is not in the paper."""
     keep_alive: float | None = Field(default=None, gt=0)
     """Seconds for which the output may be used."""
     reusable: bool = True
@@ -48,7 +48,7 @@ class ToolOutputEntry(BaseModel):
     @property
     def is_predicted(self) -> bool:
         """Whether it is a predicted call, without an output."""
-        return "output" not in self.model_fields_set
+        return self.output is None
 
     @property
     def text(self) -> str:

@@ -12,7 +12,9 @@ from agentrt.calls import ToolCall
 from agentrt.errors import InvalidRequestError
 
 from ..drafting.drafter import Drafter
+from ..drafting.grammar_history import TokenTexts
 from ..scheduler.draft import MAX_DRAFT_TOKENS, NO_DRAFT, Draft
+from .json_calls import begun_call
 from .outputs import ToolOutput, ToolOutputs
 from .renderer import ToolTurnRenderer
 from .tool_turn import TokenizedCall, ToolReply, ToolTurn
@@ -42,11 +44,14 @@ class ToolCacheDrafter(Drafter):
         renderer: ToolTurnRenderer,
         read_calls: Callable[[str], tuple[ToolCall, ...]],
         context_tokens: int,
+        texts: TokenTexts | None = None,
     ) -> None:
         """Draft and answer the calls of one sequence, which may have at most ``context_tokens`` tokens.
 
-        ``read_calls`` returns the calls in the text of a turn.
+        ``read_calls`` returns the calls in the text of a turn. ``texts`` are those of the tokens; without
+        them calls are drafted only as the chat template writes them.
         """
+        self._texts = texts
         self._context_tokens = context_tokens
         self._outputs = outputs
         self._renderer = renderer
@@ -57,12 +62,15 @@ class ToolCacheDrafter(Drafter):
     def _begin_turn(self) -> None:
         # Tokens since the last place at which a call may have begun; None before the first one.
         self._call: list[int] | None = [] if self._opening.at_start else None
+        self._turn = bytearray()
 
     def observe(self, verified: Sequence[int], logits: NDArray[np.float32]) -> None:
         """See :meth:`Drafter.observe`; it needs no logits."""
 
     def append(self, token: int) -> None:
         """See :meth:`Drafter.append`."""
+        if self._texts is not None:
+            self._turn += self._texts.token_bytes[token]
         if token in self._opening.tag[:1] and not self._continues(token):
             self._call = []
         if self._call is not None and len(self._call) < _MAX_CALL_TOKENS:
@@ -76,16 +84,30 @@ class ToolCacheDrafter(Drafter):
         Calls with an output come before predicted ones. Directly after the opening of a call, that is the
         newest call of all. If the model then names another tool, it is that tool's newest call, from the
         token on at which the names differ; if it writes another argument, the newest call with that argument.
-        Of a format without an opening tag, the first call of a turn is drafted.
+        Of a format without an opening tag, the first call of a turn is drafted. A call that the model writes
+        otherwise than its chat template is drafted as :mod:`.json_calls` says.
         """
-        if self._call is None:
-            return NO_DRAFT
         # The output of a call with an output waits for it, so that such a call is verified as a whole.
         for calls, probability in zip(self._outputs.calls(), (1.0, _PREDICTED), strict=True):
-            rest = _rest_of_call(calls, self._call)[:MAX_DRAFT_TOKENS]
+            rest = _rest_of_call(calls, self._call) if self._call is not None else ()
+            rest = (rest or self._rest_of_json_call(calls))[:MAX_DRAFT_TOKENS]
             if rest:
                 return Draft(rest, (probability,) * len(rest))
         return NO_DRAFT
+
+    def _rest_of_json_call(self, calls: Sequence[TokenizedCall]) -> tuple[int, ...]:
+        """Return the tokens with which the first of ``calls`` goes on that begins as the turn's last one."""
+        if self._texts is None or not calls:
+            return ()
+        begun = begun_call(bytes(self._turn), self._opening.tag_text, self._opening.closing)
+        if begun is None:
+            return ()
+        for call in calls:
+            for text in call.json_texts:
+                if len(text) > len(begun.text) and text.startswith(begun.text):
+                    rest = self._texts.tokenize(text[len(begun.text) :] + begun.ending)
+                    return (*rest, call.reply.end_token) if rest else ()
+        return ()
 
     def _continues(self, token: int) -> bool:
         """Whether ``token``, the first of the opening tag, stands inside a tag or call that has begun."""

@@ -13,6 +13,7 @@ from agentrt.calls import ToolCall, canonical_key
 from agentrt.errors import InvalidRequestError
 from agentrt.finite import is_finite, shown
 
+from .json_calls import json_texts
 from .tool_turn import TokenizedCall
 
 
@@ -89,6 +90,7 @@ class ToolOutputs:
         self._max_reply_tokens = max_reply_tokens
         self.defaults = {tool["function"]["name"]: _defaults(tool["function"]) for tool in tools}
         """The tools, each with the defaults that its JSON schema states."""
+        self._orders = {tool["function"]["name"]: tuple(_properties(tool["function"])) for tool in tools}
         self._limits = limits
         self._clock = clock
         self._lock = threading.Lock()
@@ -137,7 +139,7 @@ class ToolOutputs:
         with self._lock:
             if size > limits.entry_bytes or not self._has_room(key, size):
                 return False
-        tokenized = self._tokenize(ToolCall(name, arguments), output) if self._tokenize else None
+        tokenized = self._tokenized(name, arguments, output)
         most = self._max_reply_tokens
         if tokenized and most is not None and len(tokenized.reply.tokens) > most:
             return False
@@ -160,16 +162,21 @@ class ToolOutputs:
         key = call_key(self.defaults[name], name, arguments)
         if len(key) > self._limits.predicted_bytes:
             return False
-        assert self._tokenize is not None
-        call = self._tokenize(ToolCall(name, arguments), "")
+        call = self._tokenized(name, arguments, "")
         with self._lock:
-            if self._closed or key in self._by_key:
+            if call is None or self._closed or key in self._by_key:
                 return False
             self._predicted[key] = call
             self._predicted.move_to_end(key)
             while len(self._predicted) > self._limits.predicted_calls:
                 self._predicted.popitem(last=False)
         return True
+
+    def _tokenized(self, name: str, arguments: Mapping[str, Any], output: str) -> TokenizedCall | None:
+        if self._tokenize is None:
+            return None
+        call = ToolCall(name, arguments)
+        return self._tokenize(call, output)._replace(json_texts=json_texts(call, self._orders[name]))
 
     def _has_room(self, key: str, size: int) -> bool:
         """Whether an entry of ``size`` bytes can be stored. The lock is held."""
@@ -259,9 +266,13 @@ def call_key(defaults: Mapping[str, Any], name: str, arguments: Mapping[str, Any
 
 def _defaults(function: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters of a function definition that have a default, and their defaults."""
-    properties = (function.get("parameters") or {}).get("properties") or {}
     return {
         name: schema["default"]
-        for name, schema in properties.items()
+        for name, schema in _properties(function).items()
         if isinstance(schema, Mapping) and "default" in schema
     }
+
+
+def _properties(function: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the parameters of a function definition, with their schemas."""
+    return (function.get("parameters") or {}).get("properties") or {}

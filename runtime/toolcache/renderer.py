@@ -45,7 +45,12 @@ class ToolTurnRenderer:
         if format is None:
             return CallOpening((), at_start=False)
         tag = self._tokenizer.encode(format.opening_tag) if format.opening_tag else []
-        return CallOpening(tuple(tag), at_start=format.message_opening is not None)
+        return CallOpening(
+            tuple(tag),
+            at_start=format.message_opening is not None,
+            tag_text=(format.opening_tag or "").encode(),
+            closing=(format.closing or "").encode(),
+        )
 
     def tokenize_call(self, call: ToolCall, output: str) -> TokenizedCall:
         """Return the tokens of ``call`` and those of the reply with its ``output``.

@@ -34,6 +34,9 @@ class CallOpening(NamedTuple):
     """The tokens of the opening tag, the last of which a call may merge with what follows."""
     at_start: bool
     """Whether the first token of a turn may begin a call."""
+    tag_text: bytes = b""
+    closing: bytes = b""
+    """The tag behind calls, which is part of what a model writes."""
 
 
 class TokenizedCall(NamedTuple):
@@ -46,3 +49,5 @@ class TokenizedCall(NamedTuple):
     """How many of the tokens open the call: no fewer show that the model is writing one."""
     reply: ToolReply
     """What follows a turn that makes this call alone."""
+    json_texts: tuple[bytes, ...] = ()
+    """How the model may write it in JSON that the chat template does not show: see :mod:`.json_calls`."""

@@ -119,7 +119,8 @@ EXPORTS = {
     },
     "agentrt.terminal_text": {"printable"},
     "agentrt.toolcache": {
-        *("FinishedCall", "ResultSource", "TakeResult", "current_result_source", "offering_results"),
+        *("FinishedCall", "PredictedCall", "ResultSource", "TakePrediction", "TakeResult"),
+        *("current_result_source", "offering_results"),
         "result_text",
     },
 }

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agentrt.calls import (
     JsonCallScanner,
@@ -14,11 +17,13 @@ from agentrt.calls import (
     find_tool_call_format,
     parse_tool_calls,
 )
+from agentrt.runtime.drafting.grammar_history import TokenTexts
 from agentrt.runtime.model.tokenizer import Tokenizer
 from agentrt.runtime.toolcache.drafter import ToolCacheDrafter
+from agentrt.runtime.toolcache.json_calls import begun_call, json_texts
 from agentrt.runtime.toolcache.outputs import ToolOutputs
 from agentrt.runtime.toolcache.renderer import ToolTurnRenderer
-from agentrt.runtime.toolcache.tool_turn import ToolTurn
+from agentrt.runtime.toolcache.tool_turn import TokenizedCall, ToolTurn
 from tests.agentrt.calls.installed import ACME, InstallFormat
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -117,6 +122,61 @@ def test_a_predicted_call_is_drafted_behind_those_with_an_output(
         tokenized(renderer, "weather", "Oslo")[list(found)[1] :],
         predicted[max(found) :],
     ]
+
+
+@pytest.mark.parametrize(
+    ("opening", "indent", "ending"),
+    [
+        ("```json\n", 2, "\n```"),
+        ("I look.\n```\n", None, "\n```"),
+        ("", None, ""),
+        ("", 4, ""),
+        ("<tool_call>\n", 2, "\n</tool_call>"),
+    ],
+)
+@pytest.mark.parametrize("predicted", [{"city": "Rome", "day": 3}, {"day": 3, "city": "Rome"}])
+def test_a_call_is_drafted_in_the_json_that_the_model_writes(
+    renderer: ToolTurnRenderer,
+    tokenizer: Tokenizer,
+    opening: str,
+    indent: int | None,
+    ending: str,
+    predicted: dict[str, Any],
+) -> None:
+    assert tokenizer.token_bytes is not None
+    texts = TokenTexts(tokenizer.token_bytes, tokenizer.encode)
+    parameters = {"type": "object", "properties": {"city": {"type": "string"}, "day": {"type": "integer"}}}
+    tool = {"type": "function", "function": {"name": "weather", "parameters": parameters}}
+    outputs = ToolOutputs([tool], tokenize=renderer.tokenize_call, drafts_predicted=True)
+    drafter = ToolCacheDrafter(outputs, renderer, lambda text: (), 4096, texts)
+    assert outputs.predict("weather", predicted)
+    written = json.dumps({"name": "weather", "arguments": {"city": "Rome", "day": 3}}, indent=indent)
+    begun, rest = written[:20], written[20:] + ending
+    for token in tokenizer.encode(opening + begun):
+        drafter.append(token)
+    *drafted, end = drafter.draft().tokens
+    assert texts.of(drafted).decode() == rest
+    assert end in tokenizer.end_token_ids
+    for token in tokenizer.encode('"other"'):
+        drafter.append(token)
+    assert drafter.draft().tokens == (), "the model makes another call"
+
+
+@given(
+    st.dictionaries(
+        st.text(), st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists), max_size=4
+    ),
+    st.sampled_from([None, 2, 4]),
+    st.data(),
+)
+def test_any_call_as_json_goes_on_as_it_began(
+    arguments: dict[str, Any], indent: int | None, data: st.DataObject
+) -> None:
+    text = json.dumps({"name": "weather", "arguments": arguments}, indent=indent, ensure_ascii=False)
+    written = text.encode(errors="replace")
+    begun = begun_call(b"Look:\n```json\n" + written[: data.draw(st.integers(1, len(written)))], b"", b"")
+    assert begun is None or written.startswith(begun.text)
+    assert written in json_texts(ToolCall("weather", arguments), data.draw(st.permutations(list(arguments))))
 
 
 def call_text(name: str, city: str) -> str:
@@ -235,7 +295,9 @@ def test_a_call_is_what_the_template_writes_where_that_is_the_format(
 
 def test_without_a_format_a_call_has_a_reply_only(tokenizer: Tokenizer, renderer: ToolTurnRenderer) -> None:
     expected = renderer.tokenize_call(CALL, "12 C, rain").reply
-    assert ToolTurnRenderer(tokenizer, None).tokenize_call(CALL, "12 C, rain") == ((), 0, expected)
+    assert ToolTurnRenderer(tokenizer, None).tokenize_call(CALL, "12 C, rain") == TokenizedCall(
+        (), 0, expected
+    )
 
 
 def test_a_format_that_cannot_be_written_says_so_once(

@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 import sys
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
@@ -58,6 +59,18 @@ def peak_memory_bytes(process: int | str = "self") -> int | None:
     status = Path(f"/proc/{process}/status").read_text(encoding="utf-8")
     line = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
     return int(line.split()[1]) * 1024
+
+
+def wakeups(process: int | str = "self") -> dict[str, int]:
+    """Return how often each thread of this process, or of one with this id, has waited; {} without Linux."""
+    found: dict[str, int] = {}
+    for status in Path(f"/proc/{process}/task").glob("*/status"):
+        with suppress(ProcessLookupError, FileNotFoundError):  # a thread that has ended
+            lines = status.read_text(encoding="utf-8").splitlines()
+            found[status.parent.name] = next(
+                int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt")
+            )
+    return found
 
 
 def _cpu() -> str:

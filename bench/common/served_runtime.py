@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
+from .machine import wakeups
 from .process import SideProcess
 
 if TYPE_CHECKING:
@@ -67,6 +69,13 @@ class RuntimeService:
 
     def port(self) -> int:
         return int(self._listener.getsockname()[1])
+
+    def idle(self, seconds: float) -> tuple[float, float]:
+        """Return wake-ups a second and the share of a core while nothing is asked for so many ``seconds``."""
+        before, used = wakeups(), time.process_time()
+        time.sleep(seconds)
+        woken = sum(count - before.get(thread, 0) for thread, count in wakeups().items())
+        return woken / seconds, (time.process_time() - used) / seconds
 
     def close(self) -> None:
         self._server.should_exit = True

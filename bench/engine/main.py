@@ -6,6 +6,7 @@ import itertools
 import random
 import statistics
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -15,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 from agentrt.extras import require_extra
 
 from ..common.bench_model import BenchModel, Prompts, open_given_models
-from ..common.estimates import Estimate, median, share
+from ..common.estimates import Estimate, exact, median, share
 from ..common.machine import describe_machine
 from ..common.report import BenchReport, Table
-from ..common.served_runtime import EXACT
+from ..common.served_runtime import EXACT, RuntimeService, ServedRuntime
 from ..engines.llama_cpp import LLAMA_CPP, SHARED_CACHE, describe_builds, llama_cpp_builds
 from ..engines.local import OURS, AgentRT
 from ..engines.openvino_genai import OpenVINOGenAI
@@ -68,7 +69,7 @@ no faster setting is known. OpenVINO GenAI runs as LLMPipeline with its defaults
 batching (256 tokens a step, split prompts, at most 16 sequences, no prefix cache). llama.cpp's builds take \
 part in the first repetitions only, and answer eight requests at once at most. A figure is the median of the \
 ratios within a repetition, to whichever does best. greedy_equal_share is of prompts whose greedy tokens in \
-f32 are OpenVINO GenAI's. \
+f32 are OpenVINO GenAI's. An idle server has answered one request. \
 Peak memory is VmHWM of a process of its own, after a prompt of 512 tokens and an answer. \
 decode_bandwidth_fraction is what a decode step reads times our steps a second, over the machine's read \
 bandwidth, measured right behind them."""
@@ -83,9 +84,12 @@ class Size:
     """Of llama.cpp, and of what is measured in new processes."""
     decode_tokens: int
     batch_tokens: int
+    idle_s: float
 
 
-SIZES: dict[bool, Size] = {False: Size(9, 3, 64, 32), True: Size(3, 1, 32, 16)}
+_SETTLED_S: Final = 35.0
+"""What opening a model and an answer leave to do ends within it; freed memory is given back after 30 s."""
+SIZES: dict[bool, Size] = {False: Size(9, 3, 64, 32, 60.0), True: Size(3, 1, 32, 16, 10.0)}
 
 
 def run(
@@ -186,16 +190,41 @@ def _measure(
             for _ in range(size.repetitions)
         ]
         fractions = bandwidth_fractions(ours, step_bytes, model.prompts(6), work)
+    progress(f"{name}: an idle server")
+    wakeups, used = _idle(model, settings, size)
     progress(f"{name}: memory")
     peaks = _peak_memory(model, [OURS, _BATCHING, *builds[:1]], settings, work, size.slow_repetitions)
     figures = {
         **_ratios(rates),
         "decode_bandwidth_fraction": median(fractions),
         "rest_between_steps_ms": median([rest_s * 1e3 for rest_s in rests]),
+        "idle_wakeups_per_s": exact(wakeups),
+        "idle_cpu_s_in_5_min": exact(300 * used),
         **_memory_figures(peaks),
     }
     rows = tuple(each.row() for each in rates)
     return figures, Table(title=f"tokens per second, {name} model", columns=COLUMNS, rows=rows)
+
+
+def _idle(model: BenchModel, settings: Mapping[str, Any], size: Size) -> tuple[float, float]:
+    """Return wake-ups a second, and the share of a core, of a server that has answered once."""
+    import httpx
+
+    with ServedRuntime(_serve, model.opened, own_settings(model, settings)) as server:
+        asked = {"model": "x", "messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 4}
+        url = f"http://127.0.0.1:{server.port}/v1"
+        asked["model"] = httpx.get(f"{url}/models").json()["data"][0]["id"]
+        httpx.post(f"{url}/chat/completions", json=asked, timeout=None).raise_for_status()
+        time.sleep(_SETTLED_S)
+        wakeups, used = server.call("idle", size.idle_s)
+        return wakeups, used
+
+
+def _serve(model: str, settings: Mapping[str, Any]) -> RuntimeService:
+    from agentrt.runtime import RuntimeConfig
+    from agentrt.runtime.serving.server import ServerConfig
+
+    return RuntimeService(model, RuntimeConfig(**settings), ServerConfig(port=0))
 
 
 def _peak_memory(

@@ -32,7 +32,8 @@ RATIOS = ("decode", "prefill", "batch8", "batch16")
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "SIZES", {True: engine.Size(2, 1, 6, 3)})
+    monkeypatch.setattr(engine, "SIZES", {True: engine.Size(2, 1, 6, 3, 0.5)})
+    monkeypatch.setattr(engine, "_SETTLED_S", 0.0)
     monkeypatch.setattr(engine, "PREFILL_TOKENS", 100)
     monkeypatch.setattr(engine, "PROMPTS", 4)
 
@@ -45,11 +46,13 @@ def test_nano_is_measured_on_next_to_no_work() -> None:
         "greedy_equal_share",
         "decode_bandwidth_fraction",
         "rest_between_steps_ms",
+        "idle_wakeups_per_s",
+        "idle_cpu_s_in_5_min",
     }
     figures = report.figures
     assert (figures["greedy_equal_share"].value, figures["greedy_equal_share"].samples) == (1, 4)
     once = {name for name, figure in figures.items() if not figure.has_interval}
-    assert once <= {"peak_rss_ratio_vs_openvino_genai"}, "measured in one process"
+    assert once <= {"peak_rss_ratio_vs_openvino_genai", "idle_wakeups_per_s", "idle_cpu_s_in_5_min"}
     assert 0 < figures["decode_bandwidth_fraction"].value < 1
     if sys.platform == "linux":
         # An interpreter and OpenVINO are the most of either.

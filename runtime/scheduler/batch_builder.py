@@ -289,8 +289,8 @@ class BatchBuilder:
     def _chunk_length(self, sequence: Sequence, budget: int) -> int:
         """Length of the next chunk of a prompt: the rest, or up to a block boundary within the budget.
 
-        Where keys are not quantised, a chunk of one token is avoided, also by an end inside a block: devices
-        compute one token by other kernels than several, so that the answer would depend on the division.
+        Where keys are not quantised, no chunk has or leaves one token; it may end inside a block instead.
+        Devices compute one token by other kernels than several, so that the answer would depend on the division.
         """
         left = sequence.prefill_end - sequence.computed_tokens
         if left <= budget:
@@ -302,7 +302,9 @@ class BatchBuilder:
             return length
         if length == 1:
             length = budget
-        return length - 1 if length == left - 1 > 2 else length
+        if length == left - 1:
+            length -= 1
+        return length if length > 1 else 0  # it waits for a batch with more room
 
     def _draft_that_fits(self, sequence: Sequence) -> tuple[int, ...]:
         """The sequence's draft if free blocks can hold it, else (): no sequence is evicted for a draft.

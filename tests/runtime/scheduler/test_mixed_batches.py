@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -16,7 +17,7 @@ from agentrt.runtime.scheduler.policy import POLICIES
 from agentrt.runtime.scheduler.scheduler import Scheduler
 from agentrt.runtime.scheduler.sequence import Sequence, SequenceState
 from tests.hypothesis_profiles import examples
-from tests.runtime.scheduler.machine import Machine, policy
+from tests.runtime.scheduler.machine import BLOCK, Machine, policy
 
 PROACTIVE, REACTIVE = Priority.PROACTIVE, Priority.REACTIVE
 
@@ -239,3 +240,16 @@ def test_decodes_of_the_same_sequences_are_not_searched_for(monkeypatch: pytest.
     later = machine.add(2, answer=2)
     machine.until(later)
     assert len(searches) > before, "with a third sequence there is something to select"
+
+
+@given(st.integers(0, 40), st.integers(2, 60), st.integers(1, 40))
+def test_where_keys_are_not_quantised_no_chunk_has_or_leaves_one_token(
+    computed: int, left: int, budget: int
+) -> None:
+    builder = Machine(quantised_keys=False).scheduler._builder
+    prompt: Any = SimpleNamespace(computed_tokens=computed, prefill_end=computed + left)
+    length = builder._chunk_length(prompt, budget)
+    assert 0 <= length <= min(left, budget)
+    assert length != 1
+    assert left - length != 1
+    assert length or budget < BLOCK, "the first chunk of a batch, which has a block's budget, advances"

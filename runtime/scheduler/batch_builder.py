@@ -290,7 +290,7 @@ class BatchBuilder:
         """Length of the next chunk of a prompt: the rest, or up to a block boundary within the budget.
 
         Where keys are not quantised, no chunk has or leaves one token; it may end inside a block instead.
-        Devices compute one token by other kernels than several, so that the answer would depend on the division.
+        Devices compute one token by other kernels, so that the answer would depend on the division.
         """
         left = sequence.prefill_end - sequence.computed_tokens
         if left <= budget:

@@ -68,7 +68,7 @@ class ResultSource(Protocol):
         """Call ``take`` with every result: those of speculations that have finished, and later ones."""
 
     def take_predictions(self, take: TakePrediction) -> None:
-        """Call ``take`` once with every call that was predicted or will be."""
+        """Call ``take`` with every call that was predicted, and with later ones."""
 
     def answered(self, calls: Sequence[tuple[ToolCall, str]]) -> None:
         """Record that the engine answered these calls of one turn, and that the next turn has begun."""

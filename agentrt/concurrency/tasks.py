@@ -70,6 +70,11 @@ class TaskSet:
         self._forget(task)
 
     def _forget(self, task: asyncio.Task[None]) -> None:
+        error = task.exception() if task.done() and not task.cancelled() else None
+        # The loop has raised Ctrl-C to its caller: it is not reported a second time.
+        if error is not None and not isinstance(error, KeyboardInterrupt | SystemExit):
+            context = {"message": f"{task.get_name()} failed", "exception": error, "task": task}
+            self._loop.call_exception_handler(context)
         self._names.pop(task, None)
         limit = self._limits.pop(task, None)
         if limit is not None:

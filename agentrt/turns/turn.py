@@ -228,7 +228,7 @@ class Turn:
         self._speculations.on_finished(take)
 
     def on_predicted(self, take: TakePrediction) -> None:
-        """Call ``take`` once with every call that was predicted or will be, whether or not its tool runs.
+        """Call ``take`` with every call that was predicted, and with later ones, also if its tool never runs.
 
         Calls whose results :meth:`on_finished` leaves out are left out.
         """

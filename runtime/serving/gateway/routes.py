@@ -105,6 +105,9 @@ async def cache_tool_output(
         return await tool_cache_route.cache_tool_output(response_id, body, request)
     except ApiError as error:
         shared = gateway_state_of(request).shared
+        if error.status_code == 404 and all(entry.is_predicted for entry in body):
+            # The engine takes them for a stream that is relayed as it is; the gateway drafts nothing.
+            return JSONResponse({"cached": 0})
         if shared is None or error.status_code != 404:
             raise
         submission = shared.submit(app_of(request), response_id, body)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import signal
 import threading
 from collections.abc import AsyncIterator
@@ -129,6 +130,8 @@ def test_a_ctrl_c_of_the_user_during_a_speculation_ends_the_program() -> None:
             await one_turn(session, 1, call("b"))
 
     loop = asyncio.new_event_loop()  # asyncio.run() has a handler of its own, which cancels the main task
+    unretrieved: list[Any] = []
+    loop.set_exception_handler(lambda _, context: unretrieved.append(context))
     try:
         with pytest.raises(KeyboardInterrupt):
             loop.run_until_complete(main())
@@ -137,7 +140,10 @@ def test_a_ctrl_c_of_the_user_during_a_speculation_ends_the_program() -> None:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 loop.run_until_complete(task)
+            del task
         loop.close()
+    gc.collect()
+    assert unretrieved == [], "it has ended the program, and is not reported a second time"
 
 
 @in_virtual_time

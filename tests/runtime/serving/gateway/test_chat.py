@@ -136,6 +136,8 @@ def test_ids_belong_to_their_app(start: Start, engine: Running, gate: Any, weath
         path = f"{gateway.url}/cache-tool-output/{id}"
         refused = httpx.post(path, json=[OUTPUT], headers=NOTES)
         assert (refused.status_code, refused.json()["error"]["code"]) == (404, "response_not_found")
+        predicted = {name: value for name, value in OUTPUT.items() if name != "output"}
+        assert httpx.post(f"{path}0", json=[predicted], headers=MAIL).json() == {"cached": 0}
         assert httpx.post(path, json=[OUTPUT]).status_code == 401
         assert httpx.post(path, json=[OUTPUT], headers=MAIL).json() == {"cached": 1}
         gate.open()

@@ -41,7 +41,7 @@ class BenchName(enum.StrEnum):
 NEEDED_EXTRAS: dict[BenchName, tuple[str, ...]] = {
     BenchName.CONTEXT: ("bench",),
     BenchName.DRAFTING: ("bench",),
-    BenchName.ENGINE: ("runtime",),
+    BenchName.ENGINE: ("serve",),
     BenchName.GATEWAY: ("serve", "redis"),
     BenchName.MODELS: ("bench",),
     BenchName.OUTSIDE: ("bench",),

@@ -98,13 +98,13 @@ PLAN: Final[Sequence[Part]] = (
     Part(
         "engine_models",
         _bench("engine", "--model", SMALL),
-        (*_SHARED, *_ENGINE, "bench/engine", "bench/engines"),
+        (*_SHARED, *_SERVER, "bench/engine", "bench/engines"),
         models=(SMALL,),
     ),
     Part(
         "engine_large",
         _bench("engine", "--model", LARGE),
-        (*_SHARED, *_ENGINE, "bench/engine", "bench/engines"),
+        (*_SHARED, *_SERVER, "bench/engine", "bench/engines"),
         models=(LARGE,),
         minutes=15,
     ),

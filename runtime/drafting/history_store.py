@@ -80,10 +80,16 @@ class HistoryStore:
             return np.empty(0, np.int32)
         rows = self._use(
             lambda database: database.execute(
-                "SELECT checksum, tokens FROM answer WHERE app = ? ORDER BY id", (_digest(app.encode()),)
+                # In a damaged row they can be of other types.
+                "SELECT CAST(checksum AS BLOB), CAST(tokens AS BLOB) FROM answer WHERE app = ? ORDER BY id",
+                (_digest(app.encode()),),
             )
         )
-        whole = [tokens for checksum, tokens in rows if checksum == self._checksum(app, tokens)]
+        whole = [
+            tokens
+            for checksum, tokens in rows
+            if tokens is not None and checksum == self._checksum(app, tokens)
+        ]
         if len(whole) < len(rows):
             logger.warning("%d answers in %s are damaged and not used.", len(rows) - len(whole), self.file)
         ends = np.array([SEPARATOR], np.int32)
@@ -144,7 +150,8 @@ def _drop_oldest(change: sqlite3.Connection, app: bytes) -> None:
     """Drop what is too much of an app, and the apps that were saved longest ago."""
     left = MAX_TOKENS
     newest_first = change.execute(
-        "SELECT id, length(tokens) FROM answer WHERE app = ? ORDER BY id DESC", (app,)
+        "SELECT id, coalesce(length(CAST(tokens AS BLOB)), 0) FROM answer WHERE app = ? ORDER BY id DESC",
+        (app,),
     )
     for id, size in newest_first.fetchall():
         left -= size // 4 + 1

@@ -53,6 +53,8 @@ class ChecksumSeal:
         Raises:
             SealBrokenError: it was changed, or sealed for another place or file.
         """
+        if not isinstance(sealed, bytes | memoryview):  # of a damaged row
+            raise SealBrokenError
         content = sealed[:-_CHECKSUM_BYTES]
         if sealed[-_CHECKSUM_BYTES:] != checksum(self._number, place, content):
             raise SealBrokenError
@@ -85,7 +87,7 @@ class CipherSeal:
 
     def unseal(self, sealed: bytes | memoryview, place: bytes) -> bytes:
         """See :meth:`ChecksumSeal.unseal`."""
-        if len(sealed) < self.overhead:
+        if not isinstance(sealed, bytes | memoryview) or len(sealed) < self.overhead:
             raise SealBrokenError
         try:
             return self._cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], place)

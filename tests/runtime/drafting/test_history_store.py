@@ -89,6 +89,18 @@ def test_no_damaged_answer_is_loaded(answer: list[int], data: st.DataObject) -> 
         assert [each.read_bytes() for each in refused(Path(folder))] in ([], [damaged])
 
 
+@pytest.mark.parametrize("damage", ["tokens = CAST(tokens AS TEXT)", "tokens = zeroblob(0)", "checksum = 7"])
+def test_a_row_with_values_of_other_types_is_damaged_or_whole(tmp_path: Path, damage: str) -> None:
+    store = store_in(tmp_path)
+    store.add("notes", ended([7]))
+    with closing(sqlite3.connect(store.file)) as database, database:
+        database.execute(f"UPDATE answer SET {damage}")
+    expected = ended([7]) if "TEXT" in damage else []
+    assert loaded(store, "notes") == expected
+    store.add("notes", ended([8]))
+    assert loaded(store, "notes") == [*expected, *ended([8])]
+
+
 def test_a_refused_file_is_named_and_replaces_no_earlier_one(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

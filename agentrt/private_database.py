@@ -110,9 +110,11 @@ class PrivateDatabase:
                 execute("COMMIT")
                 if erase:  # which syncs the log, writes it to the file, and empties it
                     execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            except BaseException:
+            except BaseException as error:
                 if self._connection.in_transaction:
                     execute("ROLLBACK")
+                if _is_read_only(error) and os.access(self.path, os.W_OK):
+                    raise _damaged() from error  # its header has a version that SQLite only reads
                 raise
 
     def execute(self, statement: str, arguments: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
@@ -174,6 +176,10 @@ def _schema(tables: str) -> list[tuple[str, ...]]:
 
 def _schema_of(database: sqlite3.Connection) -> list[tuple[str, ...]]:
     return database.execute("SELECT name, sql FROM sqlite_master ORDER BY name").fetchall()
+
+
+def _is_read_only(error: BaseException) -> bool:
+    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_READONLY
 
 
 def _damaged() -> sqlite3.DatabaseError:

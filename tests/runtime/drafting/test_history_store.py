@@ -101,6 +101,17 @@ def test_a_row_with_values_of_other_types_is_damaged_or_whole(tmp_path: Path, da
     assert loaded(store, "notes") == [*expected, *ended([8])]
 
 
+def test_a_header_of_a_version_that_sqlite_only_reads_is_damage(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    store.add("notes", ended([7]))
+    content = bytearray(store.file.read_bytes())
+    content[18] = 3
+    store.file.write_bytes(content)
+    store.add("notes", ended([8]))
+    assert loaded(store, "notes") == ended([8])
+    assert [file.read_bytes() for file in refused(tmp_path)] == [content]
+
+
 def test_a_refused_file_is_named_and_replaces_no_earlier_one(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -63,7 +63,7 @@ def test_without_the_demo_extra_it_says_how_to_get_it(command: str) -> None:
 @pytest.mark.parametrize(
     ("name", "module", "extra"),
     [
-        ("engine", "numpy", "runtime"),
+        ("engine", "numpy", "serve"),
         ("scheduler", "numpy", "runtime"),
         ("speculation", "langchain_core", "bench"),
         ("toolcache", "openai", "openai"),

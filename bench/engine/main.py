@@ -211,9 +211,9 @@ def _idle(model: BenchModel, settings: Mapping[str, Any], size: Size) -> tuple[f
     import httpx
 
     with ServedRuntime(_serve, model.opened, own_settings(model, settings)) as server:
-        asked = {"model": "x", "messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 4}
         url = f"http://127.0.0.1:{server.port}/v1"
-        asked["model"] = httpx.get(f"{url}/models").json()["data"][0]["id"]
+        name = httpx.get(f"{url}/models").json()["data"][0]["id"]
+        asked = {"model": name, "messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 4}
         httpx.post(f"{url}/chat/completions", json=asked, timeout=None).raise_for_status()
         time.sleep(_SETTLED_S)
         wakeups, used = server.call("idle", size.idle_s)

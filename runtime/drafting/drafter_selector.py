@@ -55,7 +55,7 @@ class AppDrafterSelector(DrafterSelector):
     """The texts of tokens; None to draft from no grammar, and calls only in their chat template's style."""
 
     @property
-    def drafts_unasked(self) -> bool:
+    def drafts(self) -> bool:
         """Whether it drafts for requests that do not ask for it."""
         return self.histories is not None
 

@@ -109,7 +109,7 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
         self.drafter_selector: DrafterSelector = parts.drafter_selector
         """What selects the drafters of each request. Another one may take its place at any time."""
         self._token_texts = parts.drafter_selector.token_texts
-        self.drafts_unasked = parts.drafter_selector.drafts_unasked
+        self.drafts = parts.drafter_selector.drafts
         """Whether answers are drafted that no request asks to draft; predicted calls are then taken."""
         self._vocabulary_size = parts.vocabulary_size
         self._tokenizer = parts.tokenizer
@@ -402,7 +402,7 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
                 tokenize=self._renderer.tokenize_call,
                 max_reply_tokens=self.context_length - len(request.prompt_token_ids),
                 answers=not request.must_call,
-                drafts_predicted=self.drafts_unasked,
+                takes_predicted_calls=self.drafts,
             )
             tool_cache = (
                 ToolCacheDrafter(

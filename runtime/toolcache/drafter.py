@@ -99,7 +99,7 @@ class ToolCacheDrafter(Drafter):
         """Return the tokens with which the first of ``calls`` goes on that begins as the turn's last one."""
         if self._texts is None or not calls:
             return ()
-        begun = begun_call(bytes(self._turn), self._opening.tag_text, self._opening.closing)
+        begun = begun_call(self._turn, self._opening.tag_text, self._opening.closing)
         if begun is None:
             return ()
         for call in calls:

@@ -45,7 +45,7 @@ class BegunCall(NamedTuple):
     """What follows the call."""
 
 
-def begun_call(turn: bytes, tag: bytes, closing: bytes) -> BegunCall | None:
+def begun_call(turn: bytes | bytearray, tag: bytes, closing: bytes) -> BegunCall | None:
     """Return the call at the end of the text of a ``turn``; None if none has begun there.
 
     A call begins behind the last ``tag`` that opens calls, which ``closing`` ends, behind the last opening of
@@ -57,5 +57,5 @@ def begun_call(turn: bytes, tag: bytes, closing: bytes) -> BegunCall | None:
         begin, ending = tagged + len(tag), b"\n" + closing
     elif fenced >= 0:
         begin, ending = turn.find(b"\n", fenced), b"\n" + _FENCE
-    text = turn[begin:].lstrip() if begin >= 0 else b""
+    text = bytes(turn[begin:]).lstrip() if begin >= 0 else b""
     return BegunCall(text, ending) if text.startswith(b"{") else None

@@ -73,18 +73,18 @@ class ToolOutputs:
         max_reply_tokens: int | None = None,
         *,
         answers: bool = True,
-        drafts_predicted: bool = False,
+        takes_predicted_calls: bool = False,
     ) -> None:
         """Create an empty cache.
 
         ``tools`` are the function definitions of the request; outputs of other tools are refused.
         ``tokenize`` turns an entry into the model's tokens, on the thread that calls :meth:`put` instead of
         the engine thread. Entries whose reply has more than ``max_reply_tokens`` are refused. ``answers`` is
-        False for a request that must return a call: all outputs are refused. ``drafts_predicted`` says that
-        predicted calls are taken.
+        False for a request that must return a call: all outputs are refused. ``takes_predicted_calls`` says
+        whether the engine drafts.
         """
         self._answers = answers
-        self.drafts_predicted: Final = drafts_predicted and tokenize is not None and bool(tools)
+        self.takes_predicted_calls: Final = takes_predicted_calls and tokenize is not None and bool(tools)
         """Whether :meth:`predict` takes calls."""
         self._tokenize = tokenize
         self._max_reply_tokens = max_reply_tokens
@@ -157,7 +157,7 @@ class ToolOutputs:
             InvalidRequestError: the arguments have no canonical key, or the model's chat template has no tool
                 turns.
         """
-        if not self.drafts_predicted or name not in self.defaults:
+        if not self.takes_predicted_calls or name not in self.defaults:
             return False
         key = call_key(self.defaults[name], name, arguments)
         if len(key) > self._limits.predicted_bytes:

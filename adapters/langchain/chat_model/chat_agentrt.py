@@ -377,7 +377,7 @@ class ChatAgentRT(BaseChatModel):
         return several or super()._streaming_disabled(**kwargs)
 
     def _answers(self, run_manager: Any) -> RuntimeAnswers:
-        source = current_result_source() if self.tool_cache or self.runtime.drafts_unasked else None
+        source = current_result_source() if self.tool_cache or self.runtime.drafts else None
         return RuntimeAnswers(self.runtime, self.max_retries, run_manager, source, self.tool_cache)
 
     def _request_fields(self) -> dict[str, Any]:

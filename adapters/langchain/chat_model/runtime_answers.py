@@ -84,7 +84,7 @@ class RuntimeAnswers:
     async def _events(self, request: GenerationRequest) -> AsyncGenerator[GenerationEvent, None]:
         running = await self.runtime.start(request.messages, **request.options)
         source = self.source
-        if source is not None and running.tool_outputs.drafts_predicted:
+        if source is not None and running.tool_outputs.takes_predicted_calls:
             source.take_predictions(_in_thread(functools.partial(_predict, running)))
         if source is not None and self.tool_cache:
             source.take_results(_in_thread(functools.partial(_put, running)))

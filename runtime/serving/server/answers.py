@@ -220,7 +220,7 @@ async def _stream(
     generations: dict[int, Generation] = {}
     try:
         told = {}
-        if writer.takes_outputs and streams[0].tool_outputs.drafts_predicted:
+        if writer.takes_outputs and streams[0].tool_outputs.takes_predicted_calls:
             told = {TAKES_PREDICTED_CALLS: True}
         for chunk in writer.opening():
             yield await writer.encode({**chunk, **told})

@@ -39,7 +39,7 @@ def renderer(tokenizer: Tokenizer) -> ToolTurnRenderer:
 
 @pytest.fixture
 def outputs(renderer: ToolTurnRenderer) -> ToolOutputs:
-    return ToolOutputs(TOOLS, tokenize=renderer.tokenize_call, drafts_predicted=True)
+    return ToolOutputs(TOOLS, tokenize=renderer.tokenize_call, takes_predicted_calls=True)
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ def test_a_call_is_drafted_in_the_json_that_the_model_writes(
     texts = TokenTexts(tokenizer.token_bytes, tokenizer.encode)
     parameters = {"type": "object", "properties": {"city": {"type": "string"}, "day": {"type": "integer"}}}
     tool = {"type": "function", "function": {"name": "weather", "parameters": parameters}}
-    outputs = ToolOutputs([tool], tokenize=renderer.tokenize_call, drafts_predicted=True)
+    outputs = ToolOutputs([tool], tokenize=renderer.tokenize_call, takes_predicted_calls=True)
     drafter = ToolCacheDrafter(outputs, renderer, lambda text: (), 4096, texts)
     assert outputs.predict("weather", predicted)
     written = json.dumps({"name": "weather", "arguments": {"city": "Rome", "day": 3}}, indent=indent)

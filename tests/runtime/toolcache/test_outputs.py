@@ -117,7 +117,7 @@ class CacheMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.clock = Clock()
-        self.outputs = ToolOutputs(TOOLS, self.limits, self.clock, in_letters, drafts_predicted=True)
+        self.outputs = ToolOutputs(TOOLS, self.limits, self.clock, in_letters, takes_predicted_calls=True)
         self.model: dict[str, tuple[str, float]] = {}
         self.predicted: list[str] = []
 
@@ -157,7 +157,7 @@ TestCacheMachine = CacheMachine.TestCase
 
 
 def test_predicted_calls_are_taken_where_they_are_drafted() -> None:
-    outputs = ToolOutputs(TOOLS, tokenize=in_letters, drafts_predicted=True)
+    outputs = ToolOutputs(TOOLS, tokenize=in_letters, takes_predicted_calls=True)
     assert not outputs.predict("other", {})
     assert not outputs.predict("find", {"query": "a" * 20_000})
     assert outputs.predict("find", {"query": "a"})
@@ -165,12 +165,12 @@ def test_predicted_calls_are_taken_where_they_are_drafted() -> None:
     outputs.close()
     assert not outputs.predict("find", {"query": "a"})
     assert outputs.calls() == ([], [])
-    for none in (ToolOutputs(TOOLS, tokenize=in_letters), ToolOutputs(TOOLS, drafts_predicted=True)):
+    for none in (ToolOutputs(TOOLS, tokenize=in_letters), ToolOutputs(TOOLS, takes_predicted_calls=True)):
         assert not none.predict("find", {"query": "a"})
 
 
 def test_of_a_request_that_must_call_only_predicted_calls_are_taken() -> None:
-    outputs = ToolOutputs(TOOLS, tokenize=in_letters, answers=False, drafts_predicted=True)
+    outputs = ToolOutputs(TOOLS, tokenize=in_letters, answers=False, takes_predicted_calls=True)
     assert not outputs.put("find", {"query": "a"}, "A")
     assert outputs.predict("find", {"query": "a"})
 

@@ -46,6 +46,7 @@ from agentrt.examples.assistant.data import PersonalData, workspace
 from agentrt.examples.assistant.errors import ToolError
 from agentrt.examples.assistant.requests import requests_about
 from agentrt.examples.assistant.sample_data import write_sample_data
+from agentrt.examples.assistant.search import asks_for_list
 from agentrt.examples.assistant.services import Latencies, look_up, weather_in
 from agentrt.examples.assistant.view import TurnView, describe
 from agentrt.examples.gallery.script import Model, run_script
@@ -67,6 +68,7 @@ SYSTEM_PROMPT = (
 )
 TOOL_TIMEOUT = 15.0  # seconds
 _LONGEST_TEXT = 400  # characters of a note, mail or file that the model is shown
+_LATEST_MAILS = 5
 MOST_TOKENS = 256  # that the model may write at once; a small one does not always find the end
 MOST_MODEL_CALLS = 6  # in one turn
 
@@ -87,7 +89,9 @@ def assistant_tools(data: PersonalData, latencies: Latencies, *, web: bool = Fal
     @tool
     async def search_notes(query: str) -> str:
         """Search the user's notes."""
-        notes = await _in_thread(data.notes.search, query)
+        notes = await (
+            _in_thread(data.notes.all) if asks_for_list(query) else _in_thread(data.notes.search, query)
+        )
         return json.dumps([{"id": note.id, "title": note.title} for note in notes], ensure_ascii=False)
 
     @speculable
@@ -124,7 +128,10 @@ def assistant_tools(data: PersonalData, latencies: Latencies, *, web: bool = Fal
     @tool
     async def search_mail(query: str) -> str:
         """Search the mail."""
-        mails = await _in_thread(data.mail.search, query, after=2 * latencies.mail)
+        if asks_for_list(query):
+            mails = (await _in_thread(data.mail.all, after=latencies.mail))[: -1 - _LATEST_MAILS : -1]
+        else:
+            mails = await _in_thread(data.mail.search, query, after=2 * latencies.mail)
         return json.dumps(
             [{"id": mail.id, "from": mail.sender, "subject": mail.subject} for mail in mails],
             ensure_ascii=False,

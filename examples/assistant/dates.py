@@ -18,6 +18,7 @@ _PART_OF_DAY = re.compile(r"(?<=.) (?:morning|noon|afternoon|evening|night)$")
 _NUMBERS = {"a": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7}
 _FORMATS = ("%Y-%m-%d", "%d.%m.%Y", "%b %d %Y", "%d %b %Y")  # with slashes it is ambiguous
 _IN_DAYS = re.compile(r"in (?P<number>\d{1,3}|[a-z]+) (?P<unit>day|week)s?")
+_MOST_WORDS = 6  # of a day, such as "on Friday the 4th of December"
 _HOURS = [
     "twelve", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
 ]  # fmt: skip
@@ -41,6 +42,21 @@ def parse_days(text: str, today: dt.date) -> tuple[dt.date, dt.date]:
     monday = today - dt.timedelta(days=today.weekday()) + dt.timedelta(days=7 if match[1] == "next " else 0)
     first = monday + dt.timedelta(days=5 if match[2] == "weekend" else 0)
     return max(first, today), monday + dt.timedelta(days=6)
+
+
+def find_days(text: str, today: dt.date) -> str | None:
+    """The first and longest part of ``text`` that :func:`parse_days` reads; None if there is none."""
+    words = text.split()
+    for begin, word in enumerate(words):
+        if word.casefold() in ("on", "for", "at", "the"):
+            continue
+        for end in range(min(len(words), begin + _MOST_WORDS), begin, -1):
+            said = " ".join(words[begin:end]).strip(" .,;:!?")
+            with suppress(ToolError):
+                parse_days(said, today)
+                if said.casefold() not in ("this", "now"):  # which mean something else alone
+                    return said
+    return None
 
 
 def parse_date(text: str, today: dt.date) -> dt.date:

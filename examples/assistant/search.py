@@ -22,6 +22,9 @@ _STOP_WORDS = frozenset(
     says search show tell that the there this to was what when where which who with you your
     """.split()  # noqa: SIM905
 )
+_LISTED_WORDS = frozenset(
+    "mail mails email emails note notes new newest latest last recent unread inbox list every".split()  # noqa: SIM905
+)
 _SHORTEST_PREFIX = 4
 _SHORTEST_MISSPELLING = 5  # shorter words are all close to one another
 
@@ -46,6 +49,11 @@ class Index:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def asks_for_list(query: str) -> bool:
+    """Whether no word of ``query`` can be searched for: it asks for what there is."""
+    return not {*re.findall(r"\w+", query.casefold())} - _STOP_WORDS - _LISTED_WORDS
 
 
 def rank(connection: sqlite3.Connection, table: str, query: str, limit: int) -> list[int]:

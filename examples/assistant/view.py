@@ -23,19 +23,26 @@ class TurnView(Protocol):
 
 
 def describe(message: AnyMessage) -> list[str]:
-    """Return a message as short lines for a terminal: calls with arguments, results cut, text in one line.
-
-    Control characters of models and tools are shown, not obeyed.
-    """
+    """Return a message as short lines for a terminal: calls with arguments, results cut, text in one line."""
     if isinstance(message, ToolMessage):
-        result = " ".join(message.text.split())
-        shown = result if len(result) <= _LONGEST_RESULT else result[:_LONGEST_RESULT] + " ..."
-        return [printable(f"= {shown}")]
-    calls = message.tool_calls if isinstance(message, AIMessage) else []
-    lines = []
-    for call in calls:
-        arguments = (
-            f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in call["args"].items()
-        )
-        lines.append(printable(f"* {call['name']}({', '.join(arguments)})"))
+        return [describe_result(message)]
+    lines = describe_calls(message)
     return [*lines, printable(" ".join(message.text.split()))] if message.text else lines
+
+
+def describe_result(message: ToolMessage) -> str:
+    """Return a result in one line, cut. Control characters of tools are shown, not obeyed."""
+    result = " ".join(message.text.split())
+    return printable(f"= {result if len(result) <= _LONGEST_RESULT else result[:_LONGEST_RESULT] + ' ...'}")
+
+
+def describe_calls(message: AnyMessage) -> list[str]:
+    """Return a line for each call of a message. Control characters of models are shown, not obeyed."""
+    return [
+        printable(f"* {call['name']}({', '.join(_argument(*each) for each in call['args'].items())})")
+        for call in (message.tool_calls if isinstance(message, AIMessage) else ())
+    ]
+
+
+def _argument(name: str, value: object) -> str:
+    return f"{name}={json.dumps(value, ensure_ascii=False)}"

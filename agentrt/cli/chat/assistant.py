@@ -63,6 +63,7 @@ def open_assistant(
     from agentrt.examples.assistant.requests import requests_about
     from agentrt.examples.assistant.sample_data import write_sample_data
     from agentrt.examples.assistant.services import Latencies
+    from agentrt.examples.assistant.steering import StatedResults, Steering
     from agentrt.examples.personal_assistant import (
         MOST_TOKENS,
         assistant_agent,
@@ -82,12 +83,14 @@ def open_assistant(
         with opening_bar() as show:
             runtime = stack.enter_context(open_runtime(model, show))
         with_drafts = speculative(ChatAgentRT(runtime=runtime, max_tokens=max_tokens))
-        tools = assistant_tools(opened, Latencies(mail=0, weather=weather_delay))
+        plain = ChatAgentRT(runtime=runtime, max_tokens=max_tokens)
+        tools = assistant_tools(opened, Latencies(mail=0, weather=weather_delay, web=0), web=model != "nano")
+        around = [StatedResults() if model == "nano" else Steering(plain)]
         yield Assistant(
             agent=assistant_agent(
                 with_drafts,
                 tools,
-                [] if why_not is None else [ask_before_writes(why_not)],
+                [*around, *([] if why_not is None else [ask_before_writes(why_not)])],
                 system_prompt(runtime),
             ),
             tools=tools,

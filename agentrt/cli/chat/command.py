@@ -53,6 +53,9 @@ def chat(
             "--allow-writes", help="Run tools that change data, such as create_note, without asking."
         ),
     ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="In a conversation, print what tools return, too.")
+    ] = False,
     weather_delay: WeatherDelay = 0.2,
 ) -> None:
     """Ask the personal assistant one question, or talk with it.
@@ -91,7 +94,8 @@ def chat(
             if editor is None:
                 answer_once(assistant, asked, refused.calls, as_json=as_json)
             else:
-                session = ChatSession(assistant, Console(highlight=False, emoji=False), editor.read)
+                console = Console(highlight=False, emoji=False)
+                session = ChatSession(assistant, console, editor.read, verbose=verbose)
                 session.introduce()
                 session.run()
 

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from ...errors import PromptTooLongError
 from ...terminal_text import printable
@@ -47,7 +47,7 @@ class Totals:
 
 
 class Conversation:
-    """A conversation with an agent. A turn that fails or is stopped leaves no trace in it."""
+    """A conversation with an agent. A turn that fails, is stopped or has no answer leaves no trace in it."""
 
     def __init__(self, agent: Agent, context_tokens: int) -> None:
         """``context_tokens`` is the length of the model's context."""
@@ -72,7 +72,8 @@ class Conversation:
         except PromptTooLongError:
             self.forget()
             raise
-        self._turns.append([question, *messages])
+        if messages[-1].text.strip():  # what is silent once is silent again
+            self._turns.append([question, *messages])
         self.totals.add(time.perf_counter() - started, messages)
         return messages
 
@@ -122,7 +123,9 @@ class StreamView:
         self._streamed = self._streamed or bool(text)
 
     def message(self, message: AnyMessage) -> None:
-        """End the line of a text."""
+        """End the line of a text, or print one that was not streamed."""
+        if isinstance(message, AIMessage) and not self._streamed:
+            self.token(message.text)
         if self._streamed:
             self._file.write("\n")
             self._file.flush()
@@ -130,22 +133,23 @@ class StreamView:
 
 
 class ConversationView(StreamView):
-    """Prints text while it is generated, and tool calls and results when they are complete."""
+    """Prints text while it is generated, and tool calls when they are complete."""
 
-    def __init__(self, console: Console) -> None:
-        """Print on ``console``."""
+    def __init__(self, console: Console, *, verbose: bool = False) -> None:
+        """Print on ``console``; if ``verbose``, results of tools as well."""
         super().__init__(console.file)
         self._console = console
+        self._verbose = verbose
 
     def message(self, message: AnyMessage) -> None:
-        """Print calls and results, and the text of a message that was not streamed."""
+        """Print a text that was not streamed, calls, and perhaps a result."""
         from rich.text import Text
 
-        from agentrt.examples.assistant.view import describe
+        from agentrt.examples.assistant.view import describe_calls, describe_result
 
-        streamed = self._streamed
         super().message(message)
-        text = printable(" ".join(message.text.split()))
-        for line in describe(message):
-            if not streamed or line != text:
-                self._console.print(Text(f"  {line}", style="dim"), soft_wrap=True)
+        lines = describe_calls(message)
+        if self._verbose and isinstance(message, ToolMessage):
+            lines = [describe_result(message)]
+        for line in lines:
+            self._console.print(Text(f"  {line}", style="dim"), soft_wrap=True)

@@ -36,8 +36,19 @@ DESCRIPTIONS: Final = {
 class ChatSession:
     """Reads lines, and answers them or runs their commands: a slash and a name."""
 
-    def __init__(self, assistant: Assistant, console: Console, read_line: Callable[[], str]) -> None:
-        """``read_line`` raises EOFError at the end of the input, and KeyboardInterrupt on Ctrl-C."""
+    def __init__(
+        self,
+        assistant: Assistant,
+        console: Console,
+        read_line: Callable[[], str],
+        *,
+        verbose: bool = False,
+    ) -> None:
+        """``read_line`` raises EOFError at the end of the input, and KeyboardInterrupt on Ctrl-C.
+
+        If ``verbose``, what tools return is printed, too.
+        """
+        self._verbose = verbose
         self._assistant = assistant
         self._console = console
         self._read_line = read_line
@@ -90,10 +101,12 @@ class ChatSession:
 
     def _answer(self, line: str) -> None:
         remembered = len(self._conversation)
-        view = ConversationView(self._console)
+        view = ConversationView(self._console, verbose=self._verbose)
         try:
             # The runner turns Ctrl-C into a cancellation of the turn, which frees what it holds.
-            self._assistant.runner.run(self._conversation.ask(line, view))
+            messages = self._assistant.runner.run(self._conversation.ask(line, view))
+            if not messages[-1].text.strip():
+                self._print("The model has written no answer. Ask in other words, or choose another --model.")
         except KeyboardInterrupt:
             self._print("\n(stopped)")
         except PromptTooLongError as error:

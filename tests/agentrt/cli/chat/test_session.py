@@ -31,6 +31,7 @@ class Chat:
         *lines: str | type[BaseException],
         context_tokens: int = 20_000,
         interrupt_after: int | None = None,
+        verbose: bool = False,
     ) -> str:
         """Read these lines, or raise these exceptions in their place, and then end the input.
 
@@ -55,7 +56,7 @@ class Chat:
 
         assistant = dataclasses.replace(assistant, report=report)
         console = Console(file=self._printed, width=200, highlight=False, emoji=False)
-        ChatSession(assistant, console, read).run()
+        ChatSession(assistant, console, read, verbose=verbose).run()
         return self._printed.getvalue()
 
 
@@ -77,8 +78,15 @@ def test_it_answers_line_by_line_until_the_input_ends(chat: Chat) -> None:
 
 def test_it_shows_tool_calls(chat: Chat) -> None:
     printed = chat.say("look")
-    for line in ('* look_up(word="roof")', "= roof is a word", "you said roof is a word"):
+    for line in ('* look_up(word="roof")', "\nyou said roof is a word\n"):
         assert line in printed
+    assert "= roof is a word" not in printed
+    assert "= roof is a word" in chat.say("look", verbose=True)
+
+
+def test_silence_is_said_and_not_remembered(chat: Chat) -> None:
+    assert "The model has written no answer." in chat.say("silent", "bye")
+    assert [message.text for message in chat.model.requests[-1]] == ["bye"]
 
 
 def test_only_as_many_whole_turns_as_fit_are_remembered(chat: Chat) -> None:

@@ -93,7 +93,7 @@ def test_one_question_on_a_terminal_asks_before_it_writes() -> None:
     with terminal(*question) as shown:
         shown.expect('run create_note(text="buy milk")?')
         shown.type("y\r")
-        shown.expect("I saved the note as ")
+        shown.expect("Saved as a note: buy milk")
         assert shown.wait() == 0
     with terminal(*question) as shown:
         shown.expect('run create_note(text="buy milk")?')
@@ -105,7 +105,7 @@ def test_one_question_on_a_terminal_asks_before_it_writes() -> None:
         shown.type(CTRL_C)
         assert shown.wait() == 130
     with terminal(*question, "--allow-writes") as shown:
-        assert "[y/N]" not in shown.expect("I saved the note as ")
+        assert "[y/N]" not in shown.expect("Saved as a note: buy milk")
         assert shown.wait() == 0
 
 
@@ -116,7 +116,7 @@ def test_the_question_is_not_part_of_an_answer_that_is_piped_on(tmp_path: Path) 
         shown.expect('run create_note(text="buy milk")?')
         shown.type("y\r")
         assert shown.wait() == 0
-    assert (tmp_path / "answer").read_text().startswith("I saved the note as ")
+    assert (tmp_path / "answer").read_text().startswith("Saved as a note: buy milk")
 
 
 @pytest.mark.check

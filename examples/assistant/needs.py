@@ -1,0 +1,106 @@
+"""What one message of the user needs: a small model tells from examples."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final, Literal
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from pydantic import BaseModel, Field, ValidationError
+
+Need = Literal["notes", "calendar", "mail", "files", "weather", "web", "talk", "impossible"]
+
+_PROMPT: Final = """\
+Say what the user's message needs: notes (find, list, read or write the user's notes), calendar (see or \
+add events), mail (find or read mail), files (find or read files), weather (the weather somewhere), web \
+(search the web), talk (small talk or general knowledge) or impossible (something to be done that none of \
+these can do, such as to send, delete, move, order, book, pay, call, remind or switch something). Answer in \
+JSON."""
+_EXAMPLES: Final = """\
+hi there -> talk
+what's the plan for Monday? -> calendar
+Do I need an umbrella in Rome? -> weather
+find my note with the wifi password -> notes
+any mail from the bank? -> mail
+thank you very much -> talk
+write down that the rent is due on the 5th -> notes
+delete the note about the rent -> impossible
+what does report.txt say? -> files
+is there something on the internet about sourdough? -> web
+put lunch with Ben on Thursday at 12 -> calendar
+what is the capital of France? -> talk
+how warm is it in Paris, and what is on today? -> weather calendar
+who wrote to me today? -> mail
+send a message to Tom -> impossible
+what can you do for me? -> talk
+what did I write about the bike? -> notes
+order a pizza -> impossible
+open the document about the garden -> files
+am I free on Saturday afternoon? -> calendar
+cancel the lunch with Ben -> impossible
+tell me something funny -> talk
+read the mail about the invoice -> mail
+answer the mail from Lisa -> impossible
+list all my notes -> notes
+look up train times online -> web
+wake me at seven -> impossible
+when is the meeting with Lisa? -> calendar
+why do leaves fall in autumn? -> talk
+ring the dentist -> impossible
+what did Paul say about the party? -> mail
+who are you? -> talk
+ok, bye -> talk"""
+_POLITE: Final = (
+    r"(?:(?:please|kindly|now|can you|could you|would you|will you|i want you to|you should|and|then|ok)"
+    r"[, ]+)*"
+)
+_DEED: Final = re.compile(
+    rf"{_POLITE}(?:send|forward|reply|answer (?:the|that|this|him|her|them|it)|respond|delete|remove|erase|"
+    r"move|rename|cancel|order|buy me|book|reserve|pay|call (?:a|the|my|him|her)|play|turn (?:on|off)|switch|"
+    r"wake me|remind|set an? (?:alarm|timer|reminder)|write (?:an? )?(?:e-?mail|message)|email|mark)\b",
+    re.IGNORECASE,
+)
+"""How a message begins that wants what no tool can do: a model takes it for what its nouns say."""
+_CLOCK: Final = re.compile(
+    r"what(?:'s| is)? (?:the )?(?:time|day|date)(?: is it)?(?: today| now)?\W*$", re.IGNORECASE
+)
+_FOLLOW_UP: Final = re.compile(
+    r"^(?:and|or|what about|how about|also|then|another|again)\b"
+    r"|\b(?:it|that|this|them|those|one|first|last)\b",
+    re.IGNORECASE,
+)
+
+
+class _Needs(BaseModel):
+    needs: list[Need] = Field(min_length=1, max_length=2)
+
+
+_SCHEMA: Final = {"name": "needs", "schema": _Needs.model_json_schema()}
+
+
+async def needs_of(model: BaseChatModel, message: str, before: str = "") -> list[Need]:
+    """Return what the user's ``message`` needs, which may follow up the message ``before``."""
+    if _DEED.match(message):
+        return ["impossible"]
+    if _CLOCK.match(message):
+        return ["talk"]
+    messages: list[BaseMessage] = [SystemMessage(_PROMPT)]
+    for line in _EXAMPLES.splitlines():
+        said, _, needs = line.partition(" -> ")
+        messages += [HumanMessage(said), AIMessage(json.dumps({"needs": needs.split()}))]
+    if before and _FOLLOW_UP.search(message):
+        earlier = await needs_of(model, before)
+        messages += [HumanMessage(before), AIMessage(json.dumps({"needs": earlier}))]
+    answer = await model.ainvoke(
+        [*messages, HumanMessage(message)],
+        {"callbacks": []},  # which would show it as an answer
+        response_format={"type": "json_schema", "json_schema": _SCHEMA},
+        max_tokens=48,
+    )
+    try:
+        found = _Needs.model_validate_json(answer.text).needs
+    except ValidationError:  # it was cut off
+        return ["talk"]
+    return list(dict.fromkeys(found))

@@ -1,0 +1,277 @@
+"""What the assistant does around a small model: what a request needs, one call after the other, the answer.
+
+A model of one or two billion parameters that is shown all tools and a conversation calls all of them, or
+none, and says what it has not done. It tells well what one message needs, calls well what it has to call, and
+finds an answer in one text. So it is asked for these one by one. Results that are lists or numbers are stated
+in fixed words, short texts as they are, and an answer in the model's own words is checked.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self, TypeAlias
+
+from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolCall, ToolMessage
+
+from agentrt.adapters.langchain import allow_speculation
+
+from .arguments import QUESTIONS, settle
+from .checked_model import CheckedModel
+from .checks import claims_deed, is_grounded
+from .needs import Need, needs_of
+from .results import Made, state
+
+Handler: TypeAlias = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+
+_TOOLS: Final[Mapping[Need, Sequence[str]]] = {
+    "notes": ("search_notes", "read_note", "create_note"),
+    "calendar": ("list_events", "add_event"),
+    "mail": ("search_mail", "read_mail"),
+    "files": ("search_files", "read_file"),
+    "weather": ("get_weather",),
+    "web": ("search_web",),
+}
+_READERS: Final = {
+    "search_notes": "read_note",
+    "search_mail": "read_mail",
+    "search_files": "read_file",
+}
+"""What reads one of the things that a tool has found."""
+_READS: Final = re.compile(r"\b(?:read|open|says?|about|content|details?|summar\w+)\b", re.IGNORECASE)
+"""In a message that wants more than a list."""
+_NAMED: Final = {"read_note": r"\bn\d+\b", "read_mail": r"\bm\d+\b", "read_file": r"\w[./]\w"}
+"""How a message names what can be read without a search."""
+_ABLE: Final = (
+    "I can look things up in your notes, calendar, mail and files, tell the weather, search the web, write "
+    "notes and add events."
+)
+_NOT_DONE: Final = f"I cannot do that, and nothing was done. {_ABLE}"
+_NO_ANSWER: Final = f"I have no answer to that. {_ABLE}"
+_TALK: Final = (
+    "You are a friendly personal assistant. Answer in one or two sentences. You cannot do anything but talk "
+    f"here: never say that you did something, or that you will. {_ABLE} Today is {{:%A, %d %B %Y}}."
+)
+_CALL: Final = (
+    "You are a personal assistant. Call a tool for the user's message. Write dates as the user says them."
+)
+_ANSWER: Final = (
+    "You are a personal assistant. Answer the user's message in one or two sentences from what was found. "
+    "Say nothing else."
+)
+_SHORT_TEXT: Final = 300
+"""Characters of a text that is its own answer."""
+_MOST_TOKENS: Final = 400
+_MOST_ERRORS: Final = 2
+"""Calls for one need that fail, after which it is answered."""
+_MOST_CALLS: Final = 3
+"""Calls of one tool for one message."""
+_REMEMBERED: Final = 3
+"""Questions before this one, with their answers, that the model is shown."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The user's last message and what was called for it."""
+
+    past: Sequence[AnyMessage]
+    asked: HumanMessage
+    question: str
+    """What is asked; with the message before, if this one answers a question of the assistant."""
+    before: str
+    """The user's message before; empty if there is none."""
+    made: Sequence[Made]
+
+    @classmethod
+    def of(cls, messages: Sequence[AnyMessage]) -> Self:
+        """Return the last turn in ``messages``."""
+        place = max(place for place, message in enumerate(messages) if isinstance(message, HumanMessage))
+        past, asked = messages[:place], messages[place]
+        assert isinstance(asked, HumanMessage)
+        said = [message.text for message in past if isinstance(message, HumanMessage)]
+        question = str(asked.text)
+        if said and past[-1].text in QUESTIONS:
+            question = f"{said.pop()} {question}"
+        return cls(past, asked, question, said[-1] if said else "", _calls_in(messages[place:]))
+
+    @property
+    def conversation(self) -> list[AnyMessage]:
+        """The latest questions and answers, without calls, which a small model repeats, and this question."""
+        said = [
+            message
+            for message in self.past
+            if isinstance(message, HumanMessage)
+            or (isinstance(message, AIMessage) and not message.tool_calls)
+        ]
+        return [*said[-2 * _REMEMBERED :], self.asked]
+
+    def state(self, today: dt.date) -> str:
+        """Return the results in fixed words; errors only where there is nothing else."""
+        told = [call for call in self.made if not call.failed] or self.made[-1:]
+        read = {call.name for call in told}
+        return "\n".join(
+            state(call, today) for call in told if call.found_nothing or _READERS.get(call.name) not in read
+        )
+
+
+def _calls_in(turn: Sequence[AnyMessage]) -> list[Made]:
+    """Return the calls that have a result, in order."""
+    results = {message.tool_call_id: message.text for message in turn if isinstance(message, ToolMessage)}
+    return [
+        Made(call["name"], call["args"], results[call["id"] or ""])
+        for message in turn
+        if isinstance(message, AIMessage)
+        for call in message.tool_calls
+        if call["id"] in results
+    ]
+
+
+def next_tools(question: str, needs: Sequence[Need], made: Sequence[Made]) -> Sequence[str]:
+    """Return the names of the tools of which one must be called next; none where it is to be answered."""
+    for need in needs:
+        tools = _TOOLS.get(need, ())
+        own = [call for call in made if call.name in tools]
+        first = [name for name in tools if name not in _NAMED or re.search(_NAMED[name], question)]
+        if not own and first:
+            return first
+        if not own:
+            continue
+        last = own[-1]
+        if last.failed and sum(call.failed for call in own) < _MOST_ERRORS:
+            return first
+        if _is_to_be_read(last, question):
+            return (_READERS[last.name],)
+        if len(tools) == 1 and len(own) < _MOST_CALLS and re.search(r",| and ", question):
+            return tools  # another city
+    return ()
+
+
+def _is_to_be_read(call: Made, question: str) -> bool:
+    if call.name not in _READERS or call.failed or call.found_nothing:
+        return False
+    return not call.lists or _READS.search(question) is not None
+
+
+@allow_speculation
+class StatedResults(AgentMiddleware[Any, Any]):
+    """States results in fixed words, for a model that was trained on the tools and words results less well.
+
+    A call whose arguments the user has not said becomes a question to the user.
+    """
+
+    def __init__(self, today: Callable[[], dt.date] = dt.date.today) -> None:
+        """``today`` returns the day of relative dates."""
+        super().__init__()
+        self._today = today
+
+    async def awrap_model_call(self, request: ModelRequest[Any], handler: Handler) -> ModelResponse[Any]:
+        """Answer a turn that has results, unless what was found is to be read; else send the request."""
+        turn = Turn.of(request.messages)
+        if turn.made and not _is_to_be_read(turn.made[-1], turn.question):
+            return _said(turn.state(self._today()))
+        return self._settled(await handler(request), turn)
+
+    def _settled(self, response: ModelResponse[Any], turn: Turn) -> ModelResponse[Any]:
+        message = response.result[-1]
+        assert isinstance(message, AIMessage)
+        calls: list[ToolCall] = []
+        for call in message.tool_calls:
+            arguments = settle(call["name"], call["args"], turn.question, turn.before, self._today())
+            if isinstance(arguments, str):
+                return _said(arguments)
+            settled: ToolCall = {**call, "args": arguments}
+            if all((settled["name"], arguments) != (other["name"], other["args"]) for other in calls):
+                calls.append(settled)
+        return ModelResponse([message.model_copy(update={"tool_calls": calls})])
+
+
+@allow_speculation
+class Steering(StatedResults):
+    """Finds what a message needs, has tools for that called one after the other, and asks for the answer."""
+
+    def __init__(self, model: BaseChatModel, today: Callable[[], dt.date] = dt.date.today) -> None:
+        """``model`` says what a message needs, and answers."""
+        super().__init__(today)
+        self._model = model
+        self._known: dict[tuple[str, str], list[Need]] = {}
+
+    async def awrap_model_call(self, request: ModelRequest[Any], handler: Handler) -> ModelResponse[Any]:
+        """Send a request for the next call that the turn needs, or for its answer."""
+        turn = Turn.of(request.messages)
+        needs = await self._needs_of(turn)
+        if needs == ["impossible"]:
+            return _said(_NOT_DONE)
+        names = next_tools(turn.question, needs, turn.made)
+        if tools := [tool for tool in request.tools if getattr(tool, "name", "") in names]:
+            called = request.override(
+                messages=[*turn.conversation[:-1], *request.messages[len(turn.past) :]],
+                tools=tools,
+                tool_choice="required",
+                system_message=SystemMessage(_CALL),
+                model_settings={"parallel_tool_calls": False, "max_tokens": _MOST_TOKENS},
+            )
+            response = self._settled(await handler(called), turn)
+            if not _repeats(response, turn.made):
+                return response
+        if not turn.made:
+            return await handler(self._talk(request, turn))
+        found = turn.state(self._today())
+        if len(found) <= _SHORT_TEXT or not any(call.has_text for call in turn.made):
+            return _said(found)
+        return await handler(self._answer(request, turn, found))
+
+    async def _needs_of(self, turn: Turn) -> list[Need]:
+        key = turn.question, turn.before
+        if key not in self._known:  # else this turn has asked before
+            self._known = {key: await needs_of(self._model, *key)}
+        return self._known[key]
+
+    def _talk(self, request: ModelRequest[Any], turn: Turn) -> ModelRequest[Any]:
+        def may_say(sentence: str) -> bool:
+            return not claims_deed(sentence, (), looked=False)
+
+        prompt = _TALK.format(self._today())
+        return self._checked(request, prompt, turn.conversation, may_say, _NO_ANSWER)
+
+    def _answer(self, request: ModelRequest[Any], turn: Turn, found: str) -> ModelRequest[Any]:
+        done = [call.name for call in turn.made if not call.failed]
+        known = f"{turn.question} {found}"
+
+        def may_say(sentence: str) -> bool:
+            return not claims_deed(sentence, done, looked=True) and is_grounded(sentence, known)
+
+        asked = HumanMessage(f"{turn.question}\n\nWhat was found:\n{found}")
+        return self._checked(request, _ANSWER, [asked], may_say, found)
+
+    def _checked(
+        self,
+        request: ModelRequest[Any],
+        prompt: str,
+        messages: list[AnyMessage],
+        may_say: Callable[[str], bool],
+        otherwise: str,
+    ) -> ModelRequest[Any]:
+        return request.override(
+            model=CheckedModel(model=self._model, may_say=may_say, otherwise=otherwise),
+            messages=messages,
+            tools=[],
+            system_message=SystemMessage(prompt),
+            model_settings={"max_tokens": _MOST_TOKENS},
+        )
+
+
+def _said(text: str) -> ModelResponse[Any]:
+    return ModelResponse([AIMessage(text, response_metadata={"finish_reason": "stop"})])
+
+
+def _repeats(response: ModelResponse[Any], made: Sequence[Made]) -> bool:
+    """Return whether all calls of ``response`` were ``made`` before."""
+    calls = [
+        call for message in response.result if isinstance(message, AIMessage) for call in message.tool_calls
+    ]
+    known = [(one.name, one.arguments) for one in made]
+    return bool(calls) and all((call["name"], call["args"]) in known for call in calls)

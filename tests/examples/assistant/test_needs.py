@@ -1,0 +1,81 @@
+"""What a message needs, as the model says it in JSON, and what needs no model."""
+
+import json
+from typing import Any
+
+import pytest
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from pydantic import Field
+
+from agentrt.examples.assistant.needs import needs_of
+from tests.patience import in_event_loop
+
+
+class Says(BaseChatModel):
+    """Says the same to every request."""
+
+    said: str
+    seen: list[tuple[list[BaseMessage], dict[str, Any]]] = Field(default_factory=list)
+
+    @property
+    def _llm_type(self) -> str:
+        return "says"
+
+    def _generate(self, messages: list[BaseMessage], *args: Any, **options: Any) -> ChatResult:
+        self.seen.append((messages, options))
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(self.said))])
+
+
+@in_event_loop
+async def test_the_model_says_it() -> None:
+    model = Says(said='{"needs": ["weather", "calendar"]}')
+    assert await needs_of(model, "how warm is it, and what is on?") == ["weather", "calendar"]
+    ((messages, options),) = model.seen
+    assert messages[-1].text == "how warm is it, and what is on?"
+    enum = json.dumps(options["response_format"])
+    assert all(need in enum for need in ("notes", "calendar", "mail", "files", "weather", "web", "talk"))
+
+
+@in_event_loop
+async def test_what_is_cut_off_is_talk() -> None:
+    assert await needs_of(Says(said='{"needs": ["wea'), "hm") == ["talk"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["send a mail to Anna", "Could you delete that note?", "please book a table", "remind me to call mum",
+     "write an email to my boss", "Ok, please cancel the lunch", "call a taxi"],
+)  # fmt: skip
+def test_what_no_tool_can_do_needs_no_model(message: str) -> None:
+    @in_event_loop
+    async def ask() -> None:
+        model = Says(said="")
+        assert await needs_of(model, message) == ["impossible"]
+        assert not model.seen
+
+    ask()
+
+
+@pytest.mark.parametrize(
+    "message", ["write a note: call mum", "what does the order say?", "read the mail about the booking"]
+)
+def test_others_are_the_model_s(message: str) -> None:
+    @in_event_loop
+    async def ask() -> None:
+        model = Says(said='{"needs": ["notes"]}')
+        assert await needs_of(model, message) == ["notes"]
+        assert len(model.seen) == 1
+
+    ask()
+
+
+@in_event_loop
+async def test_a_follow_up_is_shown_what_was_before() -> None:
+    model = Says(said='{"needs": ["calendar"]}')
+    await needs_of(model, "and tomorrow?", "what is on today?")
+    shown = [message.text for message in model.seen[-1][0][-3:]]
+    assert shown == ["what is on today?", '{"needs": ["calendar"]}', "and tomorrow?"]
+    await needs_of(model, "good morning", "what is on today?")
+    assert model.seen[-1][0][-3].text != "what is on today?"

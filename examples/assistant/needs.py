@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Final, Literal
+from collections.abc import Mapping
+from typing import Final, Literal, TypeAlias
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from pydantic import BaseModel, Field, ValidationError
 
-Need = Literal["notes", "calendar", "mail", "files", "weather", "web", "talk", "impossible"]
+_Told: TypeAlias = Literal["notes", "calendar", "mail", "files", "weather", "web", "talk", "impossible"]
+"""What a model tells."""
+Need: TypeAlias = Literal[_Told, "clock", "abilities"]
 
 _PROMPT: Final = """\
 Say what the user's message needs: notes (find, list, read or write the user's notes), calendar (see or \
@@ -66,6 +69,7 @@ _DEED: Final = re.compile(
 _CLOCK: Final = re.compile(
     r"what(?:'s| is)? (?:the )?(?:time|day|date)(?: is it)?(?: today| now)?\W*$", re.IGNORECASE
 )
+_ABILITIES: Final = re.compile(r"what (?:all )?can (?:you|i) (?:do|ask)\b|what are you able\b", re.IGNORECASE)
 _FOLLOW_UP: Final = re.compile(
     r"^(?:and|or|what about|how about|also|then|another|again)\b"
     r"|\b(?:it|that|this|them|those|one|first|last)\b",
@@ -74,18 +78,22 @@ _FOLLOW_UP: Final = re.compile(
 
 
 class _Needs(BaseModel):
-    needs: list[Need] = Field(min_length=1, max_length=2)
+    needs: list[_Told] = Field(min_length=1, max_length=2)
 
 
 _SCHEMA: Final = {"name": "needs", "schema": _Needs.model_json_schema()}
 
 
+def needs_of_words(message: str) -> list[Need]:
+    """Return what ``message`` needs where its words say so; nothing where a model has to tell."""
+    patterns: Mapping[Need, re.Pattern[str]] = {"impossible": _DEED, "clock": _CLOCK, "abilities": _ABILITIES}
+    return [need for need, pattern in patterns.items() if pattern.match(message)][:1]
+
+
 async def needs_of(model: BaseChatModel, message: str, before: str = "") -> list[Need]:
     """Return what the user's ``message`` needs, which may follow up the message ``before``."""
-    if _DEED.match(message):
-        return ["impossible"]
-    if _CLOCK.match(message):
-        return ["talk"]
+    if found := needs_of_words(message):
+        return found
     messages: list[BaseMessage] = [SystemMessage(_PROMPT)]
     for line in _EXAMPLES.splitlines():
         said, _, needs = line.partition(" -> ")
@@ -100,7 +108,6 @@ async def needs_of(model: BaseChatModel, message: str, before: str = "") -> list
         max_tokens=48,
     )
     try:
-        found = _Needs.model_validate_json(answer.text).needs
+        return list(dict.fromkeys(_Needs.model_validate_json(answer.text).needs))
     except ValidationError:  # it was cut off
         return ["talk"]
-    return list(dict.fromkeys(found))

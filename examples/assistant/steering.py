@@ -23,7 +23,7 @@ from agentrt.adapters.langchain import allow_speculation
 from .arguments import QUESTIONS, settle
 from .checked_model import CheckedModel
 from .checks import claims_deed, is_grounded
-from .needs import Need, needs_of
+from .needs import Need, needs_of, needs_of_words
 from .results import Made, state
 
 Handler: TypeAlias = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
@@ -163,24 +163,39 @@ class StatedResults(AgentMiddleware[Any, Any]):
     A call whose arguments the user has not said becomes a question to the user.
     """
 
-    def __init__(self, today: Callable[[], dt.date] = dt.date.today) -> None:
-        """``today`` returns the day of relative dates."""
+    def __init__(self, now: Callable[[], dt.datetime] = dt.datetime.now) -> None:
+        """``now`` returns the local time."""
         super().__init__()
-        self._today = today
+        self._now = now
+
+    @property
+    def _today(self) -> dt.date:
+        return self._now().date()
 
     async def awrap_model_call(self, request: ModelRequest[Any], handler: Handler) -> ModelResponse[Any]:
         """Answer a turn that has results, unless what was found is to be read; else send the request."""
         turn = Turn.of(request.messages)
+        if fixed := self._fixed(needs_of_words(turn.question)):
+            return _said(fixed)
         if turn.made and not _is_to_be_read(turn.made[-1], turn.question):
-            return _said(turn.state(self._today()))
+            return _said(turn.state(self._today))
         return self._settled(await handler(request), turn)
+
+    def _fixed(self, needs: Sequence[Need]) -> str:
+        """Return what answers a message that needs neither a model nor a tool; empty if it does."""
+        fixed: dict[Need, str] = {
+            "impossible": _NOT_DONE,
+            "abilities": _ABLE,
+            "clock": f"It is {self._now():%A, %B %d, %Y, %H:%M}.",
+        }
+        return fixed.get(needs[0], "") if len(needs) == 1 else ""
 
     def _settled(self, response: ModelResponse[Any], turn: Turn) -> ModelResponse[Any]:
         message = response.result[-1]
         assert isinstance(message, AIMessage)
         calls: list[ToolCall] = []
         for call in message.tool_calls:
-            arguments = settle(call["name"], call["args"], turn.question, turn.before, self._today())
+            arguments = settle(call["name"], call["args"], turn.question, turn.before, self._today)
             if isinstance(arguments, str):
                 return _said(arguments)
             settled: ToolCall = {**call, "args": arguments}
@@ -193,9 +208,9 @@ class StatedResults(AgentMiddleware[Any, Any]):
 class Steering(StatedResults):
     """Finds what a message needs, has tools for that called one after the other, and asks for the answer."""
 
-    def __init__(self, model: BaseChatModel, today: Callable[[], dt.date] = dt.date.today) -> None:
+    def __init__(self, model: BaseChatModel, now: Callable[[], dt.datetime] = dt.datetime.now) -> None:
         """``model`` says what a message needs, and answers."""
-        super().__init__(today)
+        super().__init__(now)
         self._model = model
         self._known: dict[tuple[str, str], list[Need]] = {}
 
@@ -203,8 +218,8 @@ class Steering(StatedResults):
         """Send a request for the next call that the turn needs, or for its answer."""
         turn = Turn.of(request.messages)
         needs = await self._needs_of(turn)
-        if needs == ["impossible"]:
-            return _said(_NOT_DONE)
+        if fixed := self._fixed(needs):
+            return _said(fixed)
         names = next_tools(turn.question, needs, turn.made)
         if tools := [tool for tool in request.tools if getattr(tool, "name", "") in names]:
             called = request.override(
@@ -219,7 +234,7 @@ class Steering(StatedResults):
                 return response
         if not turn.made:
             return await handler(self._talk(request, turn))
-        found = turn.state(self._today())
+        found = turn.state(self._today)
         if len(found) <= _SHORT_TEXT or not any(call.has_text for call in turn.made):
             return _said(found)
         return await handler(self._answer(request, turn, found))
@@ -234,7 +249,7 @@ class Steering(StatedResults):
         def may_say(sentence: str) -> bool:
             return not claims_deed(sentence, (), looked=False)
 
-        prompt = _TALK.format(self._today())
+        prompt = _TALK.format(self._today)
         return self._checked(request, prompt, turn.conversation, may_say, _NO_ANSWER)
 
     def _answer(self, request: ModelRequest[Any], turn: Turn, found: str) -> ModelRequest[Any]:

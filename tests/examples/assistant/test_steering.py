@@ -28,6 +28,7 @@ from agentrt.examples.assistant.steering import StatedResults, Steering
 from agentrt.examples.personal_assistant import ask, assistant_agent, assistant_tools
 
 WEDNESDAY = dt.date(2026, 11, 18)
+NOON = dt.datetime.combine(WEDNESDAY, dt.time(12, 5))
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +105,7 @@ def take_turns(
     model: Scripted, data: PersonalData, *questions: str, around: Any = None
 ) -> tuple[list[AnyMessage], Shown]:
     """Ask one question after the other; return the messages of the last turn, and what was shown of all."""
-    around = around or Steering(model, today=lambda: WEDNESDAY)
+    around = around or Steering(model, lambda: NOON)
     agent = assistant_agent(model, assistant_tools(data, Latencies(0, 0, 0), web=True), [around])
     history: list[AnyMessage] = []
     added: list[AnyMessage] = []
@@ -156,10 +157,19 @@ def test_each_city_is_asked_for_and_equal_calls_end_it(data: PersonalData) -> No
     assert [line.split()[1] for line in messages[-1].text.splitlines()] == ["Oslo", "Rome"]
 
 
-def test_a_deed_that_no_tool_does_is_declined_without_the_model(data: PersonalData) -> None:
-    model = Scripted(needs=["talk"], script=[])
-    (answer,), _ = take_turns(model, data, "send a mail to Anna")
-    assert answer.text.startswith("I cannot do that, and nothing was done.")
+@pytest.mark.parametrize(
+    ("asked", "answered"),
+    [
+        ("send a mail to Anna", "I cannot do that, and nothing was done."),
+        ("What time is it?", "It is Wednesday, November 18, 2026, 12:05."),
+        ("what can you do for me?", "I can look things up"),
+    ],
+)
+@pytest.mark.parametrize("steered", [True, False])
+def test_what_needs_no_model(data: PersonalData, asked: str, answered: str, steered: bool) -> None:
+    around = None if steered else StatedResults(lambda: NOON)
+    (answer,), _ = take_turns(Scripted(needs=["talk"], script=[]), data, asked, around=around)
+    assert answer.text.startswith(answered)
 
 
 @pytest.mark.parametrize("said", ["Sure! I have booked a table for you. Enjoy!", "", '{"name": "book"}'])
@@ -222,6 +232,6 @@ def test_an_answer_from_a_long_text_is_checked(data: PersonalData) -> None:
 
 def test_a_model_that_knows_the_tools_is_offered_all_of_them(data: PersonalData) -> None:
     model = Scripted(needs=[], script=[("list_events", {"date": "today"})])
-    messages, _ = take_turns(model, data, "what is on today?", around=StatedResults(lambda: WEDNESDAY))
+    messages, _ = take_turns(model, data, "what is on today?", around=StatedResults(lambda: NOON))
     assert len(model.offered[0]) > 10
     assert messages[-1].text.startswith("On your calendar today")

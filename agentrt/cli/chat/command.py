@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from ...extras import require_extra
-from ..options import AssistantModel, WeatherDelay
+from ..options import WeatherDelay, complete_model
 
 if TYPE_CHECKING:
     from .approval import RefusedWrites, WhyNot
@@ -26,7 +26,15 @@ def chat(
             show_default=False,
         ),
     ] = None,
-    model: AssistantModel = "nano",
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="A folder with an OpenVINO model, a GGUF file, a pulled name, or nano, the demonstration "
+            "model. Without it, what you have chosen on the first start.",
+            autocompletion=complete_model,
+            show_default=False,
+        ),
+    ] = None,
     data: Annotated[
         Path | None,
         typer.Option(
@@ -70,6 +78,7 @@ def chat(
 
     from .approval import RefusedWrites
     from .assistant import open_assistant
+    from .first_model import model_of_chat
     from .line_editor import LineEditor
     from .one_shot import answer_once, read_question
     from .session import DESCRIPTIONS, ChatSession
@@ -80,6 +89,7 @@ def chat(
     if talk and as_json:
         raise typer.BadParameter("needs a question: agentrt chat --json QUESTION", param_hint="--json")
     asked = "" if talk else read_question(question, sys.stdin)
+    model = model or model_of_chat(asks=talk)
     refused = RefusedWrites()
     with asyncio.Runner() as runner:
         editor = LineEditor(runner, DESCRIPTIONS) if talk else None

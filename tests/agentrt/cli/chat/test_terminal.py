@@ -122,6 +122,8 @@ def test_the_question_is_not_part_of_an_answer_that_is_piped_on(tmp_path: Path) 
 @pytest.mark.check
 def test_a_chat_with_a_real_model() -> None:
     with terminal("-m", "agentrt", "chat", "--weather-delay", "30") as shown:
+        shown.expect("Download it? [y/N]")  # asked once: later chats of this user have nano
+        shown.type("n\r")
         shown.expect("Ctrl-D leaves.")
         shown.expect(PROMPT)
         shown.type("What is the weather in Oslo?\r")

@@ -48,6 +48,7 @@ from agentrt.examples.assistant.requests import requests_about
 from agentrt.examples.assistant.sample_data import write_sample_data
 from agentrt.examples.assistant.search import asks_for_list
 from agentrt.examples.assistant.services import Latencies, look_up, weather_in
+from agentrt.examples.assistant.steering import Steering
 from agentrt.examples.assistant.view import TurnView, describe
 from agentrt.examples.gallery.script import Model, run_script
 from agentrt.reports import SpeculationObserver
@@ -320,8 +321,9 @@ def run(model: str, questions: Sequence[str]) -> None:
         plain = ChatAgentRT(runtime=runtime, max_tokens=MOST_TOKENS)
         faster = speculative(plain)
         tools = assistant_tools(data, Latencies(), web=True)
+        around = [] if runtime.model_id == "nano" else [Steering(plain)]
         reader, agent = (
-            assistant_agent(each, tools, prompt=system_prompt(runtime)) for each in (plain, faster)
+            assistant_agent(each, tools, around, system_prompt(runtime)) for each in (plain, faster)
         )
         asyncio.run(_converse(reader, agent, data, questions or requests_about(data)))
     total = report_of(faster).total

@@ -22,6 +22,13 @@ QUESTIONS: Final = frozenset({_WHICH_DAY, *(asked for own in _OWN.values() for a
 """All that :func:`settle` asks."""
 _WORD: Final = re.compile(r"\w+")
 _ADDING: Final = re.compile(r"(?i)^(?:add|put|schedule|create|enter|set up|make)(?: an?| the)?(?: event)? ")
+_DICTATED: Final = re.compile(
+    r"(?:\bnotes?(?: down)?(?: that| to|:)?|\bwrite down(?: that|:)?|\bremember(?: that|:)?|\bsave this:?)"
+    r" (.+)",
+    re.IGNORECASE | re.DOTALL,
+)
+_CLAUSE_END: Final = re.compile(r"\s+and\s+|[,;.]\s+")
+_DIGIT: Final = re.compile(r"\d")
 _FILLING: Final = frozenset({"a", "an", "the", "to", "is", "0", "am", "pm", "event"})
 
 
@@ -36,9 +43,15 @@ def settle(
     settled = dict(arguments)
     if name == "add_event":
         settled["title"] = _ADDING.sub("", str(settled.get("title", ""))).strip() or settled.get("title", "")
-    for argument, question in _OWN.get(name, {}).items():
+        if (clause := _clause_with(settled["title"], question)) is not None:
+            said = clause
+    if name == "create_note" and not _has(said, str(settled.get("text", ""))):
+        # What a model words otherwise, it has often made up.
+        dictated = _DICTATED.search(question)
+        settled["text"] = dictated[1].strip() if dictated else ""
+    for argument, asked in _OWN.get(name, {}).items():
         if not _has(said, str(settled.get(argument, ""))):
-            return question
+            return asked
     if "query" in settled and not _has_any(said, str(settled["query"])):
         settled["query"] = question
     if "date" in settled and not (_has(said, str(settled["date"])) and _is_day(str(settled["date"]), today)):
@@ -47,6 +60,14 @@ def settle(
             return _WHICH_DAY
         settled["date"] = day
     return settled
+
+
+def _clause_with(title: str, question: str) -> str | None:
+    """Return the clause of ``title`` in a question that has several times; None in one that has not."""
+    clauses = _CLAUSE_END.split(question)
+    if sum(_DIGIT.search(clause) is not None for clause in clauses) < 2:
+        return None
+    return next((clause for clause in clauses if _has(clause, title)), "")
 
 
 def _has(said: str, value: str) -> bool:

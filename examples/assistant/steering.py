@@ -109,6 +109,18 @@ class Turn:
         ]
         return [*said[-2 * _REMEMBERED :], self.asked]
 
+    @property
+    def rest(self) -> list[AnyMessage]:
+        """What is left of a question about several cities; nothing of others.
+
+        A small model that is shown the call for one city repeats it.
+        """
+        cities = [str(call.arguments["city"]) for call in self.made if call.name == "get_weather"]
+        rest = re.sub("|".join(map(re.escape, cities)), "", self.question, flags=re.IGNORECASE)
+        return (
+            [HumanMessage(re.sub(r"(?:,| and)+ (?=and |,)|(?<=in ) *(?:,|and) ", "", rest))] if cities else []
+        )
+
     def state(self, today: dt.date) -> str:
         """Return the results in fixed words; errors only where there is nothing else."""
         told = [call for call in self.made if not call.failed] or self.made[-1:]
@@ -223,7 +235,7 @@ class Steering(StatedResults):
         names = next_tools(turn.question, needs, turn.made)
         if tools := [tool for tool in request.tools if getattr(tool, "name", "") in names]:
             called = request.override(
-                messages=[*turn.conversation[:-1], *request.messages[len(turn.past) :]],
+                messages=turn.rest or [*turn.conversation[:-1], *request.messages[len(turn.past) :]],
                 tools=tools,
                 tool_choice="required",
                 system_message=SystemMessage(_CALL),

@@ -26,6 +26,8 @@ TEXTS = st.lists(WORDS, min_size=1, max_size=6).map(" ".join)
         ("list_events", {"date": "today"}, "when do I meet Lisa?", "On which day?"),
         ("create_note", {"text": "buy candles"}, "write a note: buy candles", {"text": "buy candles"}),
         ("create_note", {"text": "Anna likes cats"}, "write a note", "What should the note say?"),
+        ("create_note", {"text": "Candles!"}, "Write a note: buy tea", {"text": "buy tea"}),
+        ("create_note", {"text": "x"}, "remember that the key is here", {"text": "the key is here"}),
         (
             "add_event",
             {"title": "Add dentist", "date": "Friday", "time": "09:00"},
@@ -37,6 +39,24 @@ TEXTS = st.lists(WORDS, min_size=1, max_size=6).map(" ".join)
             {"title": "dentist", "date": "Friday", "time": "10:00"},
             "add dentist on Friday",
             "At what time?",
+        ),
+        (
+            "add_event",
+            {"title": "swimming", "date": "Sunday", "time": "8:00"},
+            "swimming Friday 8:00 and sauna Sunday 17:00",
+            {"title": "swimming", "date": "Friday", "time": "8:00"},
+        ),
+        (
+            "add_event",
+            {"title": "swimming", "date": "Sunday", "time": "17:00"},
+            "swimming Friday 8:00 and sauna Sunday 17:00",
+            "At what time?",
+        ),
+        (
+            "add_event",
+            {"title": "swimming and sauna", "date": "Sunday", "time": "17:00"},
+            "swimming Friday 8:00 and sauna Sunday 17:00",
+            "What is the event?",
         ),
         ("search_mail", {"query": "assistant"}, "mail from Anna?", {"query": "mail from Anna?"}),
         ("search_mail", {"query": "Anna"}, "mail from Anna?", {"query": "Anna"}),

@@ -16,8 +16,6 @@ from typing import Final
 
 import icalendar
 
-from .notes import Notes
-
 _TEXTS: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 # (days from today, start, end, title)
 _EVENTS = (
@@ -35,17 +33,19 @@ _ALL_DAY = (9, 2, "Cabin weekend")  # days from today, length in days
 
 
 def write_sample_data(folder: Path, today: dt.date) -> None:
-    """Create ``folder`` with ``notes.db``, ``calendar.ics``, ``mail.mbox`` and ``files/``."""
+    """Create ``folder`` with notes, ``calendar.ics``, ``mail.mbox`` and text files."""
     folder.mkdir(parents=True)
-    notes = Notes(folder / "notes.db")
     for title, *lines in _paragraphs("notes"):
-        notes.create(" ".join(lines), title)
+        _write(folder / "notes" / f"{title}.md", f"# {title}\n\n{' '.join(lines)}\n")
     (folder / "calendar.ics").write_bytes(_calendar(today).to_ical())
     _write_mails(folder / "mail.mbox", today)
     for path, *lines in _paragraphs("files"):
-        file = folder / "files" / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(" ".join(lines) + "\n", encoding="utf-8")
+        _write(folder / path, " ".join(lines) + "\n")
+
+
+def _write(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
 
 
 def _calendar(today: dt.date) -> icalendar.Calendar:

@@ -18,7 +18,7 @@ import icalendar
 from dateutil import rrule  # type: ignore[import-untyped]
 
 from .dates import parse_date, parse_days, parse_time
-from .sources import Kind, Parsed, Source, Sources, leave_out, write_new
+from .sources import Parsed, Source, Sources, leave_out, write_new
 
 ALL_DAY = "all day"
 _DEFAULT_LENGTH = dt.timedelta(hours=1)
@@ -57,7 +57,7 @@ class Calendar:
     def __init__(self, sources: Sources, today: Callable[[], dt.date] = dt.date.today) -> None:
         self.today = today
         self._sources = sources
-        self._parsed = Parsed(sources, [Kind.CALENDAR], _read)
+        self._parsed = Parsed(sources, ["calendar"], _read)
         self._lock = threading.Lock()
         self.size()
 
@@ -112,16 +112,11 @@ class Calendar:
         """The calendars: files, and folders with files of one event each."""
         files = {source.path: series for source, series in self._parsed.read.items() if series is not None}
         neighbours = Counter(path.parent for path in files)
-        return list(
-            dict.fromkeys(
-                path.parent
-                if neighbours[path.parent] > 1
-                and len({one.uid for one in series}) < 2
-                and self._sources.holds(path.parent)
-                else path
-                for path, series in files.items()
-            )
-        )
+        places = []
+        for path, series in files.items():
+            whole = neighbours[path.parent] == 1 or len({one.uid for one in series}) > 1
+            places.append(path if whole or not self._sources.holds(path.parent) else path.parent)
+        return list(dict.fromkeys(places))
 
 
 def _events_of(
@@ -158,6 +153,7 @@ def _series(part: Any) -> _Series:
     rule = part.get("RRULE")
     if rule and (rule.get("INTERVAL", [1])[0] < 1 or rule["FREQ"][0] in ("SECONDLY", "MINUTELY")):
         raise ValueError("it recurs too often")  # counting would not end
+    skipped = part.get("EXDATE", [])
     uid = str(part.get("UID") or uuid.uuid4())
     replaces = None
     if "RECURRENCE-ID" in part:
@@ -169,7 +165,11 @@ def _series(part: Any) -> _Series:
         start,
         length,
         rrule.rrulestr(_naive_rule(rule, zone), dtstart=_wall(start, zone)) if rule else None,
-        frozenset(_wall(date.dt, zone) for dates in _listed(part.get("EXDATE")) for date in dates.dts),
+        frozenset(
+            _wall(date.dt, zone)
+            for dates in (skipped if isinstance(skipped, list) else [skipped])
+            for date in dates.dts
+        ),
         replaces,
         str(part.get("STATUS", "")).upper() == "CANCELLED",
     )
@@ -183,14 +183,13 @@ def _occurrences(
     if series.rule is None:
         yield _local(start), _local(start + length)
         return
+    zone = start.tzinfo if isinstance(start, dt.datetime) else None
     margin = dt.timedelta(days=2)  # more than any difference between two time zones
     midnight = dt.datetime.combine(day, dt.time())
     for occurrence in series.rule.between(midnight - length - margin, midnight + margin, inc=True):
         if occurrence in series.skipped or (series.uid, occurrence) in replaced:
             continue
-        begin = (
-            occurrence.replace(tzinfo=start.tzinfo) if isinstance(start, dt.datetime) else occurrence.date()
-        )
+        begin = occurrence.replace(tzinfo=zone) if isinstance(start, dt.datetime) else occurrence.date()
         yield _local(begin), _local(begin + length)
 
 
@@ -243,12 +242,6 @@ def _clock(start: dt.date | dt.datetime, day: dt.date) -> str:
     if not isinstance(start, dt.datetime) or start.date() < day:
         return ALL_DAY
     return f"{start:%H:%M}"
-
-
-def _listed(value: Any) -> list[Any]:
-    if value is None:
-        return []
-    return value if isinstance(value, list) else [value]
 
 
 def _replace(path: Path, content: bytes) -> None:

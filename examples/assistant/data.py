@@ -18,7 +18,7 @@ from .calendar import Calendar
 from .files import Folder
 from .mail import MailBox
 from .notes import Notes
-from .sources import Kind, Sources, enumerated
+from .sources import Sources, enumerated
 
 _LARGEST_COPY = 500_000_000
 _PREFIX = "agentrt-demo-"
@@ -44,7 +44,7 @@ class PersonalData:
     def description(self) -> str:
         """Say in one sentence what is read."""
         calendars, events = self.calendar.size()
-        others = "other text file" if len(self.sources.find(*Kind)) > len(self.files.all()) else "text file"
+        others = "other text file" if len(self.sources.find()) > len(self.files.all()) else "text file"
         parts = [
             _count(len(self.notes.all()), "note"),
             _count(calendars, "calendar")
@@ -66,7 +66,7 @@ def _count(number: int, noun: str) -> str:
 def copy_data(paths: Sequence[Path], target: Path) -> None:
     """Copy what is recognised, and nothing else, so that a run cannot change the original."""
     sources = Sources(paths)
-    found = sources.find(*Kind)
+    found = sources.find()
     size = sum(source.size for source in found)
     if size > _LARGEST_COPY:
         raise ConfigurationError(
@@ -77,7 +77,7 @@ def copy_data(paths: Sequence[Path], target: Path) -> None:
         for source in found:
             copy = target / source.place
             copy.parent.mkdir(parents=True, exist_ok=True)
-            if source.kind is Kind.MAIL:  # the folders that make a Maildir, even if one is empty
+            if source.kind == "mail":  # the folders that make a Maildir, even if one is empty
                 for name in ("cur", "new", "tmp"):
                     (copy.parent.parent / name).mkdir(exist_ok=True)
             shutil.copy2(source.path, copy, follow_symlinks=False)

@@ -6,7 +6,7 @@ import posixpath
 from dataclasses import dataclass
 
 from .errors import ToolError
-from .sources import Kind, Source, Sources, read_text
+from .sources import Source, Sources, read_text
 from .texts import Entry, Texts
 
 
@@ -25,7 +25,7 @@ class Folder(Texts[str]):
     """
 
     def __init__(self, sources: Sources) -> None:
-        super().__init__(sources, [Kind.TEXT], _read)
+        super().__init__(sources, ["text"], _read)
 
     def read(self, path: str) -> TextFile:
         """The file at ``path``; :class:`ToolError` if there is none."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from email.message import EmailMessage
 from email.utils import mktime_tz, parsedate_tz
 
-from .sources import Kind, Source, Sources, clean, leave_out
+from .sources import Source, Sources, clean, leave_out
 from .texts import Entry, Texts
 
 _HIDDEN = re.compile(
@@ -38,7 +38,7 @@ class MailBox(Texts[Mail]):
     """The mails among the files, by their date, each once. Their numbers follow that order at first."""
 
     def __init__(self, sources: Sources) -> None:
-        super().__init__(sources, [Kind.MAILBOX, Kind.MAIL], _read)
+        super().__init__(sources, ["mailbox", "mail"], _read)
 
     def read(self, mail_id: str) -> Mail:
         """The mail with that id, ``m12`` or ``12``; :class:`ToolError` if there is none."""
@@ -58,7 +58,7 @@ def _read(source: Source) -> list[Entry]:
     for number, content in enumerate(_messages(source), 1):
         try:
             message = email.message_from_bytes(content, policy=email.policy.default)
-            if source.kind is Kind.MAILBOX:
+            if source.kind == "mailbox":
                 unread = "R" not in str(message.get("Status", ""))
             else:
                 unread = source.path.parent.name == "new" or not _SEEN_IN_MAILDIR.search(source.path.name)
@@ -69,7 +69,7 @@ def _read(source: Source) -> list[Entry]:
 
 
 def _messages(source: Source) -> Iterator[bytes]:
-    if source.kind is Kind.MAIL:
+    if source.kind == "mail":
         yield source.path.read_bytes()
         return
     with source.path.open("rb") as file:

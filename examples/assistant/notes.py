@@ -6,7 +6,7 @@ import re
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from .sources import Kind, Source, Sources, clean, read_text, write_new
+from .sources import Source, Sources, clean, read_text, write_new
 from .texts import Entry, Texts
 
 _TITLE_WORDS = 6
@@ -28,7 +28,7 @@ class Notes(Texts[Note]):
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
-        super().__init__(sources, [Kind.NOTE], _read)
+        super().__init__(sources, ["note"], _read)
 
     def create(self, text: str) -> Note:
         """Save a note as a new file in the first folder with notes; its name is the title."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import enum
 import itertools
 import logging
 import os
@@ -13,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from email.parser import BytesParser
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeAlias, TypeVar, get_args
 
 from agentrt.errors import ConfigurationError
 from agentrt.terminal_text import printable
@@ -30,14 +29,8 @@ _MAIL_HEADERS = {"date", "from", "message-id", "received", "subject"}
 _log = logging.getLogger(__name__)
 
 
-class Kind(enum.Enum):
-    """What a file is."""
-
-    CALENDAR = ".ics"
-    MAILBOX = "mbox"
-    MAIL = "one mail of a Maildir"
-    NOTE = ".md"
-    TEXT = "another text"
+Kind: TypeAlias = Literal["calendar", "mailbox", "mail", "note", "text"]
+"""A ``.ics`` file, an mbox file, one mail of a Maildir, a Markdown file, another text file."""
 
 
 @dataclass(frozen=True)
@@ -65,14 +58,14 @@ class Sources:
             name = path.name.lstrip(".") or "data"
             self._roots[f"{number}-{name}" if name in self._roots else name] = path
         self._known: dict[str, Source] = {}
-        if not self.find(*Kind):
+        if not self.find():
             raise ConfigurationError(
                 f"nothing that can be read is in {self}. Give calendars (.ics), mail (a Maildir or an mbox "
                 "file), notes (.md) or other text files of at most 1 MB, or a folder with some."
             )
 
     def find(self, *kinds: Kind) -> list[Source]:
-        """The files of these kinds as they are now; those of a folder before those of its subfolders."""
+        """The files of these kinds, or all, as they are now; those of a folder before its subfolders'."""
         found: dict[str, Source] = {}
         for name, root in self._roots.items():
             for path, in_maildir in _walk(root):
@@ -82,23 +75,18 @@ class Sources:
                     continue
                 if path in found or not stat.S_ISREG(status.st_mode):
                     continue
+                version = (status.st_mtime_ns, status.st_size)
                 source = self._known.get(path)
-                if source is None or (source.modified_ns, source.size) != (
-                    status.st_mtime_ns,
-                    status.st_size,
-                ):
+                if source is None or (source.modified_ns, source.size) != version:
                     file = Path(path)
                     parts = file.relative_to(root).parts
                     place = "/".join(parts if parts and len(self._roots) == 1 else (name, *parts))
-                    kind = Kind.MAIL if in_maildir else _kind(file)
-                    source = Source(file, clean(place), kind, status.st_mtime_ns, status.st_size)
+                    source = Source(file, clean(place), "mail" if in_maildir else _kind(file), *version)
                 found[path] = source
                 if len(found) > _MOST_FILES:
-                    raise ConfigurationError(
-                        f"{self} holds more than {_MOST_FILES:,} files. Give a smaller folder."
-                    )
+                    raise ConfigurationError(f"{self} holds more than {_MOST_FILES:,} files. Give fewer.")
         self._known = found
-        return [source for source in found.values() if source.kind in kinds]
+        return [source for source in found.values() if source.kind in (kinds or get_args(Kind))]
 
     def holds(self, folder: Path) -> bool:
         """Whether the folder is one of the paths or below one."""
@@ -199,39 +187,40 @@ def _walk(root: Path) -> Iterator[tuple[str, bool]]:
         folder, in_maildir = pending.pop()
         try:
             with os.scandir(folder) as entries:
-                visible = sorted(
-                    (entry for entry in entries if not entry.name.startswith(".")),
-                    key=lambda entry: entry.name,
-                )
+                is_folder = {
+                    entry.name: entry.is_dir(follow_symlinks=False)
+                    for entry in entries
+                    if not entry.name.startswith(".")
+                }
         except OSError:  # removed meanwhile, or not the user's
             continue
-        folders = [entry.name for entry in visible if entry.is_dir(follow_symlinks=False)]
-        is_maildir = {"cur", "new"} <= {*folders}
-        if is_maildir:
-            folders = [name for name in folders if name != "tmp"]  # what is being delivered
-        else:  # beside the folders of a Maildir are only indexes of mail programs
-            yield from ((entry.path, in_maildir) for entry in visible if entry.name not in folders)
-        for name in reversed(folders):
-            pending.append((os.path.join(folder, name), is_maildir and name in ("cur", "new")))
+        is_maildir = is_folder.get("cur", False) and is_folder.get("new", False)
+        if is_maildir:  # besides mails it has mails in delivery, and indexes of mail programs
+            is_folder = {name: True for name, is_one in is_folder.items() if is_one and name != "tmp"}
+        names = sorted(is_folder)
+        yield from ((os.path.join(folder, name), in_maildir) for name in names if not is_folder[name])
+        for name in reversed(names):
+            if is_folder[name]:
+                pending.append((os.path.join(folder, name), is_maildir and name in ("cur", "new")))
 
 
 def _kind(path: Path) -> Kind | None:
     suffix = path.suffix.lower()
     if suffix == ".ics":
-        return Kind.CALENDAR
+        return "calendar"
     if suffix in (".md", ".markdown"):
-        return Kind.NOTE
+        return "note"
     if suffix == ".mbox" or path.name == "mbox":
-        return Kind.MAILBOX
+        return "mailbox"
     try:
         with path.open("rb") as file:
             head = file.read(_HEAD)
             if head.startswith(b"From ") and _has_headers(head.partition(b"\n")[2]):
-                return Kind.MAILBOX
+                return "mailbox"
             rest = b"\0" if b"\0" in head else file.read(LARGEST_TEXT)
     except OSError:
         return None
-    return None if b"\0" in rest or len(head) + len(rest) > LARGEST_TEXT else Kind.TEXT
+    return None if b"\0" in rest or len(head) + len(rest) > LARGEST_TEXT else "text"
 
 
 def _has_headers(mail: bytes) -> bool:

@@ -15,9 +15,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentrt.errors import AgentRTError, ConfigurationError
+from agentrt.examples.assistant import sources as sources_module
 from agentrt.examples.assistant.data import PersonalData, copy_data
 from agentrt.examples.assistant.errors import ToolError
-from agentrt.examples.assistant.sources import Kind, Sources
+from agentrt.examples.assistant.sources import Sources
 
 TODAY = dt.date(2026, 11, 18)
 
@@ -73,8 +74,8 @@ def home(tmp_path: Path) -> Path:
     return home
 
 
-def places(sources: Sources) -> dict[str, Kind | None]:
-    return {source.place: source.kind for source in sources.find(*Kind)}
+def places(sources: Sources) -> dict[str, str | None]:
+    return {source.place: source.kind for source in sources.find()}
 
 
 def test_each_file_is_recognised_by_what_it_is(home: Path) -> None:
@@ -82,14 +83,14 @@ def test_each_file_is_recognised_by_what_it_is(home: Path) -> None:
     (delivered,) = (name for name in found if name.startswith("Mail/"))
     assert delivered.startswith("Mail/new/")
     assert found == {
-        "plan.txt": Kind.TEXT,
-        "from.txt": Kind.TEXT,
-        "work.ics": Kind.CALENDAR,
-        "archive.mbox": Kind.MAILBOX,
-        "Inbox": Kind.MAILBOX,
-        delivered: Kind.MAIL,
-        "notes/Tea.md": Kind.NOTE,
-        "notes/deep/Cocoa.MARKDOWN": Kind.NOTE,
+        "plan.txt": "text",
+        "from.txt": "text",
+        "work.ics": "calendar",
+        "archive.mbox": "mailbox",
+        "Inbox": "mailbox",
+        delivered: "mail",
+        "notes/Tea.md": "note",
+        "notes/deep/Cocoa.MARKDOWN": "note",
     }
 
 
@@ -131,6 +132,12 @@ def test_each_kind_alone_is_enough_and_nothing_is_a_configuration_error(home: Pa
     for name in ("empty", "photo.jpg", "large.txt", "nowhere"):
         with pytest.raises(ConfigurationError, match=r"Give calendars \(.ics\), mail .* notes \(.md\) or"):
             PersonalData.open(home / name)
+
+
+def test_too_many_files_are_a_configuration_error(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources_module, "_MOST_FILES", 5)
+    with pytest.raises(ConfigurationError, match=r"holds more than 5 files\. Give fewer"):
+        PersonalData.open(home)
 
 
 def test_several_paths_are_told_apart_and_a_file_is_read_once(home: Path) -> None:

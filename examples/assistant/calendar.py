@@ -9,7 +9,7 @@ import tempfile
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,28 +85,20 @@ class Calendar:
         events, else into a new calendar. A file is replaced in one step, so that a crash cannot truncate it.
         """
         day, clock = parse_date(date, self.today()), parse_time(time)
-        event = icalendar.Event()
-        event.add("uid", str(uuid.uuid4()))
-        event.add("dtstamp", dt.datetime.now(dt.UTC))
-        event.add("summary", title)
-        event.add("dtstart", dt.datetime.combine(day, clock))
-        event.add("duration", _DEFAULT_LENGTH)
-        calendar = icalendar.Calendar()
-        calendar.add("prodid", "-//agentrt//assistant//EN")
-        calendar.add("version", "2.0")
-        calendar.add_component(event)
+        event = new_event(title, dt.datetime.combine(day, clock), _DEFAULT_LENGTH)
+        content = new_calendar([event]).to_ical()
         with self._lock:
             self._parsed.refresh()
             places = self._places()
             file = next((place for place in places if place.is_file()), None)
             if file is not None:
-                content = file.read_bytes()
-                end = content.upper().rindex(b"END:VCALENDAR")  # what is there already stays as it is
-                _replace(file, content[:end] + event.to_ical() + content[end:])
+                before = file.read_bytes()
+                end = before.upper().rindex(b"END:VCALENDAR")  # what is there already stays as it is
+                _replace(file, before[:end] + event.to_ical() + before[end:])
             elif places:
-                write_new(places[0], str(event["uid"]), ".ics", calendar.to_ical())
+                write_new(places[0], str(event["uid"]), ".ics", content)
             else:
-                write_new(self._sources.folder(), "calendar", ".ics", calendar.to_ical())
+                write_new(self._sources.folder(), "calendar", ".ics", content)
 
     def _places(self) -> list[Path]:
         """The calendars: files, and folders with files of one event each."""
@@ -117,6 +109,27 @@ class Calendar:
             whole = neighbours[path.parent] == 1 or len({one.uid for one in series}) > 1
             places.append(path if whole or not self._sources.holds(path.parent) else path.parent)
         return list(dict.fromkeys(places))
+
+
+def new_event(title: str, start: dt.date | dt.datetime, length: dt.timedelta) -> icalendar.Event:
+    """Return an event that no calendar has."""
+    event = icalendar.Event()
+    event.add("uid", str(uuid.uuid4()))
+    event.add("dtstamp", dt.datetime.now(dt.UTC))
+    event.add("summary", title)
+    event.add("dtstart", start)
+    event.add("duration", length)
+    return event
+
+
+def new_calendar(events: Iterable[icalendar.Event]) -> icalendar.Calendar:
+    """Return a calendar of these events."""
+    calendar = icalendar.Calendar()
+    calendar.add("prodid", "-//agentrt//assistant//EN")
+    calendar.add("version", "2.0")
+    for event in events:
+        calendar.add_component(event)
+    return calendar
 
 
 def _events_of(

@@ -21,6 +21,7 @@ from .dates import parse_date, parse_days, parse_time
 from .sources import Parsed, Source, Sources, leave_out, write_new
 
 ALL_DAY = "all day"
+_END = b"END:VCALENDAR"
 _DEFAULT_LENGTH = dt.timedelta(hours=1)
 
 
@@ -86,17 +87,17 @@ class Calendar:
         """
         day, clock = parse_date(date, self.today()), parse_time(time)
         event = new_event(title, dt.datetime.combine(day, clock), _DEFAULT_LENGTH)
-        content = new_calendar([event]).to_ical()
         with self._lock:
             self._parsed.refresh()
             places = self._places()
-            file = next((place for place in places if place.is_file()), None)
-            if file is not None:
-                before = file.read_bytes()
-                end = before.upper().rindex(b"END:VCALENDAR")  # what is there already stays as it is
-                _replace(file, before[:end] + event.to_ical() + before[end:])
-            elif places:
-                write_new(places[0], str(event["uid"]), ".ics", content)
+            for file in filter(Path.is_file, places):
+                if changed := _with_event(file.read_bytes(), event):
+                    _replace(file, changed)
+                    return
+            content = new_calendar([event]).to_ical()
+            folder = next(filter(Path.is_dir, places), None)
+            if folder:
+                write_new(folder, str(event["uid"]), ".ics", content)
             else:
                 write_new(self._sources.folder(), "calendar", ".ics", content)
 
@@ -132,6 +133,18 @@ def new_calendar(events: Iterable[icalendar.Event]) -> icalendar.Calendar:
     return calendar
 
 
+def _with_event(content: bytes, event: icalendar.Event) -> bytes:
+    """What a file has, unchanged, with the event before its end; empty if it could not be read then."""
+    end = content.upper().rindex(_END)
+    changed = content[:end] + event.to_ical() + content[end:]
+    try:
+        calendars = icalendar.Calendar.from_ical(changed, multiple=True)
+    except ValueError:
+        return b""
+    found = (part.get("UID") for calendar in calendars for part in calendar.walk("VEVENT"))
+    return changed if event["UID"] in found else b""
+
+
 def _events_of(
     day: dt.date, known: list[_Series], replaced: set[tuple[str, dt.datetime] | None]
 ) -> list[Event]:
@@ -148,9 +161,10 @@ def _events_of(
 
 def _read(source: Source) -> list[_Series]:
     known = []
-    calendars = icalendar.Calendar.from_ical(source.path.read_bytes(), multiple=True)
-    if not any(isinstance(calendar, icalendar.Calendar) for calendar in calendars):
-        raise ValueError("it has no calendar")
+    content = source.path.read_bytes()
+    calendars = icalendar.Calendar.from_ical(content, multiple=True)
+    if _END not in content.upper():
+        raise ValueError("it has no calendar, or not its end")
     for part in (part for calendar in calendars for part in calendar.walk("VEVENT")):
         try:
             known.append(_series(part))
@@ -164,8 +178,6 @@ def _series(part: Any) -> _Series:
     _local(start), _local(start + length)  # raises what would be raised later
     zone = start.tzinfo if isinstance(start, dt.datetime) else None
     rule = part.get("RRULE")
-    if rule and (rule.get("INTERVAL", [1])[0] < 1 or rule["FREQ"][0] in ("SECONDLY", "MINUTELY")):
-        raise ValueError("it recurs too often")  # counting would not end
     skipped = part.get("EXDATE", [])
     uid = str(part.get("UID") or uuid.uuid4())
     replaces = None
@@ -177,7 +189,7 @@ def _series(part: Any) -> _Series:
         str(part.get("SUMMARY", "untitled")),
         start,
         length,
-        rrule.rrulestr(_naive_rule(rule, zone), dtstart=_wall(start, zone)) if rule else None,
+        _rule(rule, start) if rule else None,
         frozenset(
             _wall(date.dt, zone)
             for dates in (skipped if isinstance(skipped, list) else [skipped])
@@ -215,18 +227,24 @@ def _length(part: Any) -> dt.timedelta:
     return dt.timedelta() if isinstance(start, dt.datetime) else dt.timedelta(days=1)
 
 
-def _naive_rule(rule: icalendar.vRecur, zone: dt.tzinfo | None) -> str:
-    """The rule as text with UNTIL, if any, in the wall-clock time of ``zone``."""
+def _rule(rule: icalendar.vRecur, start: dt.date | dt.datetime) -> Any:
+    """The rule in the wall-clock time of the event; ValueError if following it would not end."""
+    if rule.get("INTERVAL", [1])[0] < 1 or rule["FREQ"][0] in ("SECONDLY", "MINUTELY"):
+        raise ValueError("it recurs too often")
+    zone = start.tzinfo if isinstance(start, dt.datetime) else None
     naive = icalendar.vRecur(rule)
     naive.pop("UNTIL", None)
     text: str = naive.to_ical().decode()  # type: ignore[no-untyped-call]
+    probe = rrule.rrulestr(text, dtstart=dt.datetime(9980, 1, 1)).replace(count=None)  # it ends in 9999
+    if next(iter(probe), None) is None:
+        raise ValueError("it never recurs")
     until = rule.get("UNTIL")
     if until:
         last = until[0]
         if not isinstance(last, dt.datetime):  # a bare date includes that whole day
             last = dt.datetime.combine(last, dt.time.max)
         text += f";UNTIL={_wall(last, zone):%Y%m%dT%H%M%S}"
-    return text
+    return rrule.rrulestr(text, dtstart=_wall(start, zone))
 
 
 def _wall(moment: dt.date | dt.datetime, zone: dt.tzinfo | None) -> dt.datetime:

@@ -238,7 +238,21 @@ def test_what_a_calendar_has_already_stays_as_it_is(tmp_path: Path) -> None:
         assert (tmp_path / "calendar.ics").stat().st_mode & 0o777 == 0o640
 
 
-@pytest.mark.parametrize("content", [b"", b"hello", b"BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\n", b"\xff\xfe\0"])
+def test_a_calendar_that_could_not_be_read_with_a_new_event_stays_as_it_is(tmp_path: Path) -> None:
+    found = calendar(tmp_path, "DTSTART:20261119T180000 DESCRIPTION:END:VCALENDAR")
+    file = tmp_path / "calendar.ics"
+    file.write_bytes(file.read_bytes().removesuffix(b"DAR\r\n") + b"\r\n DAR\r\n")  # a folded line
+    assert found.size() == (1, 1)
+    before = file.read_bytes()
+    found.add("yoga", "Friday", "15:00")
+    assert on(found, "Friday") == [("15:00", "yoga")]
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"hello", b"BEGIN:VEVENT\r\nEND:VEVENT\r\n", b"BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\n", b"\xff\xfe\0"],
+)
 def test_another_kind_of_file_is_left_out_and_named(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes
 ) -> None:
@@ -256,6 +270,8 @@ def test_another_kind_of_file_is_left_out_and_named(
         "DTSTART:20261119T180000 RRULE:FREQ=DAILY;INTERVAL=0",
         "DTSTART:20261119T180000 RRULE:FREQ=SECONDLY",
         "DTSTART:20261119T180000 RRULE:FREQ=SOMETIMES",
+        "DTSTART:20261119T180000 RRULE:FREQ=DAILY;BYMONTH=2;BYMONTHDAY=30",
+        "DTSTART:20261119T180000 RRULE:FREQ=HOURLY;BYHOUR=25",
         "DTSTART:20261119T180000 DURATION:P999999999D",
     ],
 )

@@ -30,6 +30,7 @@ with needs_extras("cli", "langgraph", "runtime"):
     from agentrt.adapters.langchain import ChatAgentRT, report_of, speculate
     from agentrt.examples.assistant.mail import MailBox
     from agentrt.examples.assistant.paced import chat_model
+    from agentrt.examples.assistant.sources import Sources
     from agentrt.examples.gallery.script import Model, run_script
     from agentrt.runtime.nano import DRAFT_DIRECTORY
     from agentrt.speculators import LocalSpeculator
@@ -47,8 +48,8 @@ SAMPLE = [
 
 
 def read_mailbox(path: Path) -> Mails:
-    """Return sender, subject and text of each mail in an mbox file, by id."""
-    with closing(MailBox(path)) as box:
+    """Return sender, subject and text of each mail in a Maildir or an mbox file, by id."""
+    with closing(MailBox(Sources([path]))) as box:
         return {
             mail.id: {"from": mail.sender, "subject": mail.subject, "body": mail.body[:400]}
             for mail in box.all()
@@ -103,7 +104,9 @@ async def converse(name: str, mails: Mails) -> None:
 
 
 def main(
-    mailbox: Annotated[Path | None, typer.Option(help="An mbox file; by default sample mails.")] = None,
+    mailbox: Annotated[
+        Path | None, typer.Option(help="A Maildir or an mbox file; by default sample mails.")
+    ] = None,
     model: Model = "nano",
 ) -> None:
     """Write a digest of a mailbox in the background, beside questions of the user."""

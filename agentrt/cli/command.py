@@ -172,7 +172,7 @@ def _converted(value: Any, hint: Any) -> Any:
     Raises:
         ValueError: it is of another type, empty, or a relative path.
     """
-    if isinstance(value, str) and list[str] in (hint, *typing.get_args(hint)):
+    if isinstance(value, str) and {list[str], list[Path]} & {hint, *typing.get_args(hint)}:
         value = [value]
     if value == [] or "" in (value if isinstance(value, list) else [value]):
         raise ValueError("it is empty")
@@ -181,9 +181,16 @@ def _converted(value: Any, hint: Any) -> Any:
         converted = TypeAdapter(hint).validate_json(json.dumps(value, default=str), strict=True)
     except ValidationError as error:
         raise ValueError(error.errors()[0]["msg"]) from None
-    if not isinstance(converted, Path):
-        return converted
-    path = expanded_path(converted)
+    if isinstance(converted, list):
+        return [_absolute(each) for each in converted]
+    return _absolute(converted)
+
+
+def _absolute(value: Any) -> Any:
+    """Return ``value``; if it is a path, with ``~`` expanded."""
+    if not isinstance(value, Path):
+        return value
+    path = expanded_path(value)
     if not path.is_absolute():
-        raise ValueError(f"{value!r} is a relative path. Write it from / or ~")
+        raise ValueError(f"{str(value)!r} is a relative path. Write it from / or ~")
     return path

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..extras import require_extra
-from .options import AssistantModel
+from .options import AssistantModel, own_data
 from .output import JsonFile, output_console, write_errors
 
 if TYPE_CHECKING:
@@ -30,15 +30,7 @@ _METHOD = (
 
 
 def demo(
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            help="A folder with notes.db, calendar.ics, mail.mbox and files/. It is copied, not changed. "
-            "Without it, sample data is used.",
-            exists=True,
-            file_okay=False,
-        ),
-    ] = None,
+    data: Annotated[list[Path] | None, own_data("It is copied, not changed.")] = None,
     model: AssistantModel = "nano",
     latency: Annotated[
         float,
@@ -74,24 +66,25 @@ def demo(
     require_extra("demo")
     if page:
         require_extra("gateway")
-    from agentrt.examples.assistant.data import require_parts, workspace
+    from agentrt.examples.assistant.data import workspace
     from agentrt.examples.assistant.sample_data import write_sample_data
     from agentrt.examples.assistant.services import Latencies
+    from agentrt.examples.assistant.sources import Sources
     from agentrt.examples.demo.run import run_demo
     from agentrt.examples.demo.summary import introduce, summarize
     from agentrt.examples.demo.view import DemoView, LiveView, PlainView
 
     console = output_console(highlight=False)
-    if data is not None:
-        require_parts(data)
+    if data:
+        Sources(data)  # the error comes before anything else
     if pace is None:
         pace = 50.0 if model == "nano" else 0.0
     latencies = Latencies().times(latency)
     introduce(model, latencies, pace, console)
     with contextlib.ExitStack() as outer, contextlib.ExitStack() as stack:
-        if data is None:
-            data = stack.enter_context(workspace()) / "sample"
-            write_sample_data(data, dt.date.today())
+        if not data:
+            data = [stack.enter_context(workspace()) / "sample"]
+            write_sample_data(data[0], dt.date.today())
         shown = outer.enter_context(_serve_page(console)) if page else None
         view: DemoView = PlainView(console)
         if live and sys.stdout.isatty():

@@ -39,6 +39,16 @@ WeatherDelay: TypeAlias = Annotated[
 ]
 
 
+def own_data(use: str) -> Any:
+    """Return the option ``--data``; ``use`` says what happens to the data."""
+    return typer.Option(
+        help="Your own data: a calendar (.ics), mail (a Maildir or an mbox file), a note (.md), another text "
+        f"file, or a folder with any of these; may be given several times. {use} Without it, sample data is "
+        "used.",
+        exists=True,
+    )
+
+
 def positive(value: float | None) -> float | None:
     """Refuse 0, which a range of numbers includes."""
     if value == 0:

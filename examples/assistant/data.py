@@ -1,4 +1,4 @@
-"""The folder the assistant works on, and private working copies of it."""
+"""What the assistant works on, and private working copies of it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import datetime as dt
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,13 +18,8 @@ from .calendar import Calendar
 from .files import Folder
 from .mail import MailBox
 from .notes import Notes
+from .sources import Sources, enumerated
 
-_PARTS = {
-    "notes.db": "an SQLite file with a table notes(id INTEGER PRIMARY KEY, title TEXT, text TEXT)",
-    "calendar.ics": "an exported calendar",
-    "mail.mbox": "exported mail",
-    "files": "a folder with text files",
-}
 _LARGEST_COPY = 500_000_000
 _PREFIX = "agentrt-demo-"
 _LOCK = "in-use.lock"
@@ -32,74 +27,63 @@ _LOCK = "in-use.lock"
 
 @dataclass(frozen=True)
 class PersonalData:
-    """What the assistant can reach."""
+    """What the assistant can reach. What is absent is an empty part."""
 
+    sources: Sources
     notes: Notes
     calendar: Calendar
     mail: MailBox
     files: Folder
 
     @classmethod
-    def open(cls, folder: Path, today: Callable[[], dt.date] = dt.date.today) -> Self:
-        """Open the four parts in ``folder``; :class:`ConfigurationError` names what is missing or broken."""
-        require_parts(folder)
-        return cls(
-            Notes(folder / "notes.db"),
-            Calendar(folder / "calendar.ics", today),
-            MailBox(folder / "mail.mbox"),
-            Folder(folder / "files"),
-        )
+    def open(cls, *paths: Path, today: Callable[[], dt.date] = dt.date.today) -> Self:
+        """Open what is recognised in files and folders; :class:`ConfigurationError` if that is nothing."""
+        sources = Sources(paths)
+        return cls(sources, Notes(sources), Calendar(sources, today), MailBox(sources), Folder(sources))
+
+    def description(self) -> str:
+        """Say in one sentence what is read."""
+        calendars, events = self.calendar.size()
+        others = "other text file" if len(self.sources.find()) > len(self.files.all()) else "text file"
+        parts = [
+            _count(len(self.notes.all()), "note"),
+            _count(calendars, "calendar")
+            and f"{_count(calendars, 'calendar')} with {_count(events, 'event') or 'no event'}",
+            _count(len(self.mail.all()), "mail"),
+            _count(len(self.files.all()), others),
+        ]
+        return f"Reads {enumerated([*filter(None, parts)] or ['nothing yet'])} in {self.sources}."
 
     def close(self) -> None:
-        self.mail.close()
-        self.files.close()
+        for part in (self.notes, self.mail, self.files):
+            part.close()
 
 
-def require_parts(folder: Path) -> None:
-    """Raise :class:`ConfigurationError` unless all four parts are there."""
-    missing = [
-        f"{name} ({what})"
-        for name, what in _PARTS.items()
-        if not ((folder / name).is_dir() if name == "files" else (folder / name).is_file())
-    ]
-    if missing:
-        raise ConfigurationError(f"{folder} lacks {', '.join(missing)}. Put it there, or leave --data out.")
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number > 1)}" if number else ""
 
 
-def copy_data(source: Path, target: Path) -> None:
-    """Copy the four parts, and nothing else, so that a run cannot change the original.
-
-    The notes are copied through SQLite, which also takes what is still in the write-ahead log.
-    """
-    require_parts(source)
-    size = sum(
-        file.lstat().st_size for name in _PARTS for file in (source / name, *(source / name).rglob("*"))
-    )
+def copy_data(paths: Sequence[Path], target: Path) -> None:
+    """Copy what is recognised, and nothing else, so that a run cannot change the original."""
+    sources = Sources(paths)
+    found = sources.find()
+    size = sum(source.size for source in found)
     if size > _LARGEST_COPY:
         raise ConfigurationError(
-            f"{source} holds {size // 1_000_000} MB; the demo copies it twice and accepts up to "
-            f"{_LARGEST_COPY // 1_000_000} MB. Give a smaller folder, or use 'agentrt chat'."
+            f"{sources} holds {size // 1_000_000} MB; the demo copies it twice and accepts up to "
+            f"{_LARGEST_COPY // 1_000_000} MB. Give less, or use 'agentrt chat'."
         )
-    target.mkdir()
-    # Not read-only: such a connection would leave its log files behind in the user's folder.
-    original = sqlite3.connect(source / "notes.db")
-    copy = sqlite3.connect(target / "notes.db")
     try:
-        original.backup(copy)
-    except sqlite3.DatabaseError as error:
+        for source in found:
+            copy = target / source.place
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            if source.kind == "mail":  # the folders that make a Maildir, even if one is empty
+                for name in ("cur", "new", "tmp"):
+                    (copy.parent.parent / name).mkdir(exist_ok=True)
+            shutil.copy2(source.path, copy, follow_symlinks=False)
+    except OSError as error:  # such as a file that this user may not read
         raise ConfigurationError(
-            f"cannot read {source / 'notes.db'}: {error}. It must be {_PARTS['notes.db']}."
-        ) from error
-    finally:
-        copy.close()
-        original.close()
-    try:
-        shutil.copy2(source / "calendar.ics", target)
-        shutil.copy2(source / "mail.mbox", target)
-        shutil.copytree(source / "files", target / "files", symlinks=True)
-    except OSError as error:  # such as a file that this user may not read, or a pipe
-        raise ConfigurationError(
-            f"cannot copy {source}: {error}. Make its files readable, or give another folder."
+            f"cannot copy {sources}: {error}. Make its files readable, or give others."
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Mail in one mbox file, the format that mail programs export."""
+"""Mail in mbox files, as mail programs export it, and in Maildirs."""
 
 from __future__ import annotations
 
@@ -7,25 +7,26 @@ import email.policy
 import html
 import mailbox
 import re
-import threading
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from email.message import EmailMessage
-from pathlib import Path
-from typing import IO, Any
+from email.utils import mktime_tz, parsedate_tz
 
-from agentrt.errors import ConfigurationError
+from .sources import Source, Sources, clean, leave_out
+from .texts import Entry, Texts
 
-from .errors import ToolError
-from .search import Index
-
-_HIDDEN = re.compile(r"<(style|script|head)\b.*?</\1\s*>|<!--.*?-->", re.DOTALL | re.IGNORECASE)
-_INSIDE_WORDS = re.compile(r"</?(?:a|b|em|font|i|span|strong|u)\b[^>]*>", re.IGNORECASE)
-_TAG = re.compile(r"</?[a-z][^>]*>", re.IGNORECASE)
+_HIDDEN = re.compile(
+    r"<(style|script|title)\b.*?(?:</\1\s*>|\Z)|<!--.*?(?:-->|\Z)", re.DOTALL | re.IGNORECASE
+)
+_INSIDE_WORDS = re.compile(r"</?(?:a|b|em|font|i|span|strong|u)\b[^<>]*>", re.IGNORECASE)
+_TAG = re.compile(r"</?[a-z][^<>]*>", re.IGNORECASE)
+_SEEN_IN_MAILDIR = re.compile(r"[:;!]2,[A-Za-z]*S[A-Za-z]*\Z")
 
 
 @dataclass(frozen=True)
 class Mail:
-    """One mail; ``id`` is its place in the mailbox, counted from one: ``m12``."""
+    """One mail; ``id`` looks like ``m12``."""
 
     id: str
     sender: str
@@ -33,84 +34,63 @@ class Mail:
     body: str
 
 
-class MailBox:
-    """The mails in ``path``, read again when the file has changed. May be used on any thread."""
+class MailBox(Texts[Mail]):
+    """The mails among the files, by their date, each once. Their numbers follow that order at first."""
 
-    def __init__(self, path: Path) -> None:
-        """Read and index the mails; :class:`ConfigurationError` if the file is not an mbox."""
-        self.path = path
-        self._lock = threading.Lock()
-        self._version: tuple[int, int] | None = None
-        self._mails: list[Mail] = []
-        self._unread: list[Mail] = []
-        self._index = Index()
-        try:
-            self._refresh()
-        except BaseException:
-            self.close()
-            raise
-
-    def search(self, query: str, limit: int = 3) -> list[Mail]:
-        """The mails that match best in sender, subject or body, see :mod:`.search`."""
-        with self._lock:
-            self._refresh()
-            return [self._mails[row] for row in self._index.search(query, limit)]
+    def __init__(self, sources: Sources) -> None:
+        super().__init__(sources, ["mailbox", "mail"], _read)
 
     def read(self, mail_id: str) -> Mail:
         """The mail with that id, ``m12`` or ``12``; :class:`ToolError` if there is none."""
-        known = {mail.id: mail for mail in self.all()}
-        found = known.get("m" + mail_id.strip().removeprefix("m"))
-        if found is None:
-            raise ToolError(f"no mail with id {mail_id}")
-        return found
-
-    def all(self) -> list[Mail]:
-        """Every mail, oldest first."""
-        with self._lock:
-            self._refresh()
-            return list(self._mails)
+        return self._numbered("mail", mail_id)
 
     def unread(self) -> list[Mail]:
         """The mails that no mail program has marked as read, oldest first."""
         with self._lock:
-            self._refresh()
-            return list(self._unread)
+            return [self._shown(number, entry) for number, entry in self._entries().items() if entry.unread]
 
-    def close(self) -> None:
-        self._index.close()
+    def _shown(self, number: int, entry: Entry) -> Mail:
+        return Mail(f"m{number}", entry.sender, entry.title, entry.text)
 
-    def _refresh(self) -> None:
-        status = self.path.stat()
-        version = (status.st_mtime_ns, status.st_size)
-        if version == self._version:
-            return
-        with self.path.open("rb") as file:
-            if file.read(5) not in (b"From ", b""):
-                raise ConfigurationError(
-                    f"{self.path} is not an mbox file: no 'From ' at its start. Put exported mail there."
-                )
-        box = mailbox.mbox(self.path, factory=_parse, create=False)  # type: ignore[arg-type]
+
+def _read(source: Source) -> list[Entry]:
+    entries = []
+    for number, content in enumerate(_messages(source), 1):
         try:
-            messages: list[Any] = [box[key] for key in box.iterkeys()]
-        finally:
-            box.close()
-        self._mails = [_read(number, message) for number, message in enumerate(messages, 1)]
-        self._unread = [
-            mail
-            for mail, message in zip(self._mails, messages, strict=True)
-            if "R" not in str(message.get("Status", ""))
-        ]
-        self._index.fill((f"{mail.subject} {mail.sender}", mail.body) for mail in self._mails)
-        self._version = version
+            message = email.message_from_bytes(content, policy=email.policy.default)
+            if source.kind == "mailbox":
+                unread = "R" not in str(message.get("Status", ""))
+            else:
+                unread = source.path.parent.name == "new" or not _SEEN_IN_MAILDIR.search(source.path.name)
+            entries.append(_entry(message, unread))
+        except Exception as error:  # noqa: BLE001 - the parser raises whatever it meets in a damaged mail
+            leave_out(f"mail {number} of {source.place}", error)
+    return entries
 
 
-def _parse(file: IO[bytes]) -> EmailMessage:
-    return email.message_from_bytes(file.read(), policy=email.policy.default)
+def _messages(source: Source) -> Iterator[bytes]:
+    if source.kind == "mail":
+        yield source.path.read_bytes()
+        return
+    with source.path.open("rb") as file:
+        if file.read(5) not in (b"From ", b""):
+            raise ValueError("no 'From ' at its start")
+    box = mailbox.mbox(source.path, create=False)
+    try:
+        for key in box.iterkeys():
+            yield box.get_bytes(key)
+    finally:
+        box.close()
 
 
-def _read(number: int, message: EmailMessage) -> Mail:
-    subject = str(message.get("Subject", "no subject"))
-    return Mail(f"m{number}", _sender(message), subject, _body(message))
+def _entry(message: EmailMessage, unread: bool) -> Entry:
+    subject = clean(str(message.get("Subject", "no subject")))
+    sender, text = clean(_sender(message)), clean(_body(message))
+    date, sent = parsedate_tz(str(message.get("Date", ""))), 0.0
+    with suppress(ValueError, OverflowError):
+        sent = float(mktime_tz(date)) if date else 0.0
+    key = (str(message.get("Message-ID", "")), subject, sender, sent, text)
+    return Entry(key, subject, text, sender, sent, unread)
 
 
 def _sender(message: EmailMessage) -> str:
@@ -126,7 +106,7 @@ def _body(message: EmailMessage) -> str:
         return ""
     try:
         text = str(part.get_content())
-    except LookupError:  # a charset that Python does not know
+    except (LookupError, UnicodeError):  # a charset that Python does not know, or cannot use
         text = bytes(part.get_payload(decode=True)).decode("ascii", "replace")
     if part.get_content_subtype() == "html":
         text = html.unescape(_TAG.sub(" ", _INSIDE_WORDS.sub("", _HIDDEN.sub(" ", text))))

@@ -1,20 +1,17 @@
-"""Notes in one SQLite database with a full-text index."""
+"""Notes: Markdown files, one for each."""
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
+import re
+from collections.abc import Hashable
 from dataclasses import dataclass
-from pathlib import Path
 
-from agentrt.errors import ConfigurationError
-
-from . import search
-from .errors import ToolError
+from .sources import Source, Sources, clean, read_text, write_new
+from .texts import Entry, Texts
 
 _TITLE_WORDS = 6
-_COLUMNS = "id, coalesce(title, 'untitled'), coalesce(text, '')"  # other programs may leave them out
+_LONGEST_NAME = 60
+_FRONT_MATTER = re.compile(r"\A---[ \t]*\n(?:.*\n)*?(?:---|\.\.\.)[ \t]*(?:\n|\Z)")
 
 
 @dataclass(frozen=True)
@@ -26,86 +23,47 @@ class Note:
     text: str
 
 
-class Notes:
-    """The notes in ``path``, which is created if it does not exist.
+class Notes(Texts[Note]):
+    """The notes among the files. Their numbers follow their places; a new note gets the next one."""
 
-    Every operation opens its own connection, because calls come from worker threads. The database is in
-    WAL mode: a process that is killed leaves every saved note readable and nothing half written.
-    """
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+        super().__init__(sources, ["note"], _read)
 
-    def __init__(self, path: Path) -> None:
-        """Open or create the database; :class:`ConfigurationError` if the file is something else."""
-        self.path = path
-        try:
-            with self._connection() as connection:
-                connection.execute("PRAGMA journal_mode=WAL")
-                connection.execute(
-                    "CREATE TABLE IF NOT EXISTS notes "
-                    "(id INTEGER PRIMARY KEY, title TEXT NOT NULL, text TEXT NOT NULL)"
-                )
-                connection.execute("SELECT id, title, text FROM notes LIMIT 0")
-                search.create_index(connection, "notes_index", content="notes")
-                indexed = connection.execute("SELECT count(*) FROM notes_index_docsize").fetchone()
-                if indexed != connection.execute("SELECT count(*) FROM notes").fetchone():
-                    # The notes of a database that another program made.
-                    connection.execute("INSERT INTO notes_index(notes_index) VALUES ('rebuild')")
-                # Kept equal by the database itself, so that other programs may write notes, too.
-                connection.executescript(
-                    """
-                    CREATE TRIGGER IF NOT EXISTS note_added AFTER INSERT ON notes BEGIN
-                        INSERT INTO notes_index(rowid, title, text) VALUES (new.id, new.title, new.text);
-                    END;
-                    CREATE TRIGGER IF NOT EXISTS note_removed AFTER DELETE ON notes BEGIN
-                        INSERT INTO notes_index(notes_index, rowid, title, text)
-                        VALUES ('delete', old.id, old.title, old.text);
-                    END;
-                    CREATE TRIGGER IF NOT EXISTS note_changed AFTER UPDATE ON notes BEGIN
-                        INSERT INTO notes_index(notes_index, rowid, title, text)
-                        VALUES ('delete', old.id, old.title, old.text);
-                        INSERT INTO notes_index(rowid, title, text) VALUES (new.id, new.title, new.text);
-                    END;
-                    """
-                )
-        except sqlite3.DatabaseError as error:
-            raise ConfigurationError(
-                f"{path} is not a notes database ({error}). Give an SQLite file with a table "
-                "notes(id INTEGER PRIMARY KEY, title TEXT, text TEXT)."
-            ) from error
-
-    def create(self, text: str, title: str | None = None) -> Note:
-        """Save a note; its title is by default its first words."""
-        title = title or " ".join(text.split()[:_TITLE_WORDS])
-        with self._connection() as connection:
-            row = connection.execute("INSERT INTO notes(title, text) VALUES (?, ?)", (title, text)).lastrowid
-        return Note(f"n{row}", title, text)
+    def create(self, text: str) -> Note:
+        """Save a note as a new file in the first folder with notes; its name is the title."""
+        text = clean(text.replace("\0", " ")).strip()
+        title = _heading(text)[1:] or " ".join(text.split()[:_TITLE_WORDS])
+        name = " ".join(re.sub(r"[^\w-]+", " ", title)[:_LONGEST_NAME].strip("- ").split()) or "note"
+        with self._lock:
+            self._entries()
+            places = [source.path.parent for source in self._parsed.read]
+            folder = next(filter(self._sources.holds, places), None) or self._sources.folder()
+            number = self._number(write_new(folder, name, ".md", f"{text}\n".encode()))
+            return self._shown(number, self._entries()[number])
 
     def read(self, note_id: str) -> Note:
-        """The note with that id; :class:`ToolError` if there is none."""
-        with self._connection() as connection:
-            row = connection.execute(
-                f"SELECT {_COLUMNS} FROM notes WHERE id = ?", (note_id.strip().removeprefix("n"),)
-            ).fetchone()
-        if row is None:
-            raise ToolError(f"no note with id {note_id}")
-        return Note(f"n{row[0]}", row[1], row[2])
+        """The note with that id, ``n3`` or ``3``; :class:`ToolError` if there is none."""
+        return self._numbered("note", note_id)
 
-    def search(self, query: str, limit: int = 3) -> list[Note]:
-        """The notes that match best, see :mod:`.search`."""
-        with self._connection() as connection:
-            ids = search.rank(connection, "notes_index", query, limit)
-        return [self.read(f"n{row}") for row in ids]
+    def _shown(self, number: int, entry: Entry) -> Note:
+        return Note(f"n{number}", entry.title, entry.text)
 
-    def all(self) -> list[Note]:
-        """Every note, oldest first."""
-        with self._connection() as connection:
-            rows = connection.execute(f"SELECT {_COLUMNS} FROM notes ORDER BY id").fetchall()
-        return [Note(f"n{row[0]}", row[1], row[2]) for row in rows]
 
-    @contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
-        connection = sqlite3.connect(self.path)
-        try:
-            with connection:  # commits, or rolls back on an error
-                yield connection
-        finally:
-            connection.close()
+def _read(source: Source) -> list[Entry]:
+    name = source.place.rpartition("/")[2].rpartition(".")[0]
+    return [_entry(source.path, name, read_text(source))]
+
+
+def _entry(key: Hashable, name: str, text: str) -> Entry:
+    """The note ``text`` without front matter and, where it begins with its title, without that."""
+    text = _FRONT_MATTER.sub("", text.replace("\r\n", "\n")).strip()
+    heading = _heading(text)
+    title = heading[1:].strip() or name
+    return Entry(key, title, text.removeprefix(heading).strip() or title)
+
+
+def _heading(text: str) -> str:
+    """The first line that is a heading, or nothing."""
+    lines = text.partition("```")[0].splitlines()  # what stands in blocks of code is none
+    return next((line for line in lines if re.match(r"#\s+\S", line)), "")

@@ -13,15 +13,15 @@ from .data import PersonalData
 def requests_about(data: PersonalData) -> list[str]:
     """Questions that the assistant's own tools answer, and a write; none that no tool serves.
 
-    Each takes one turn. Questions about notes, mail and files are left out where there are none.
+    Each takes one turn. Questions about notes, mail, calendars and files are left out where there are none.
     """
     mail = next(_topics(mail.subject for mail in data.mail.all()), None)
     note = next(_topics(note.title for note in data.notes.all()), None)
-    path = next(iter(data.files.versions()), None)
+    path = next(iter(data.files.all()), None)
     requests = [
         f"What does the mail about {mail} say?" if mail else "",
         "What is the weather in Lisbon?",
-        "What is on my calendar tomorrow?",
+        "What is on my calendar tomorrow?" if data.calendar.size()[0] else "",
         f"What does my note about {note} say?" if note else "",
         f"Read the file {path}" if path else "",
         "Write a note: buy candles and a new kettle",
@@ -38,7 +38,8 @@ def demo_requests(data: PersonalData) -> list[str]:
     titles = _topics(note.title for note in data.notes.all())
     mails = [f"What does the mail about {topic} say?" for topic in islice(subjects, 3)]
     notes = [f"What does my note about {topic} say?" for topic in islice(titles, 2)]
-    paths = list(islice(data.files.versions(), 4))
+    paths = list(islice(data.files.all(), 4))
+    days = ["What is on my calendar tomorrow?"] if data.calendar.size()[0] else []
     files = [f"Read the file {path}" for path in paths[:1]]
     found = [f"What does the file about {PurePath(path).stem} say?" for path in paths[3:]]
     return [
@@ -47,7 +48,7 @@ def demo_requests(data: PersonalData) -> list[str]:
         "Search the web for kayak rental",
         *notes[:1],
         *mails[1:2],
-        "What is on my calendar tomorrow?",
+        *days,
         "How warm is it in Bergen?",
         *mails[2:3],
         "Search the web for baking sourdough",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import mailbox
 import tomllib
+from collections.abc import Iterator
 from email.message import EmailMessage
 from email.utils import format_datetime
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Final
 
 import icalendar
 
-from .notes import Notes
+from .calendar import new_calendar, new_event
 
 _TEXTS: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 # (days from today, start, end, title)
@@ -35,48 +36,35 @@ _ALL_DAY = (9, 2, "Cabin weekend")  # days from today, length in days
 
 
 def write_sample_data(folder: Path, today: dt.date) -> None:
-    """Create ``folder`` with ``notes.db``, ``calendar.ics``, ``mail.mbox`` and ``files/``."""
+    """Create ``folder`` with notes, ``calendar.ics``, ``mail.mbox`` and text files."""
     folder.mkdir(parents=True)
-    notes = Notes(folder / "notes.db")
     for title, *lines in _paragraphs("notes"):
-        notes.create(" ".join(lines), title)
-    (folder / "calendar.ics").write_bytes(_calendar(today).to_ical())
+        _write(folder / "notes" / f"{title}.md", f"# {title}\n\n{' '.join(lines)}\n")
+    (folder / "calendar.ics").write_bytes(new_calendar(_events(today)).to_ical())
     _write_mails(folder / "mail.mbox", today)
     for path, *lines in _paragraphs("files"):
-        file = folder / "files" / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(" ".join(lines) + "\n", encoding="utf-8")
+        _write(folder / path, " ".join(lines) + "\n")
 
 
-def _calendar(today: dt.date) -> icalendar.Calendar:
-    calendar = icalendar.Calendar()
-    calendar.add("prodid", "-//agentrt//sample data//EN")
-    calendar.add("version", "2.0")
-    for number, (days, start, end, title) in enumerate(_EVENTS):
-        calendar.add_component(_event(number, title, today + dt.timedelta(days), start, end, today))
+def _write(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+
+
+def _events(today: dt.date) -> Iterator[icalendar.Event]:
+    for days, start, end, title in _EVENTS:
+        yield _event(title, today + dt.timedelta(days), start, end)
     start, end, title = _WEEKLY
-    weekly = _event(len(_EVENTS), title, today + dt.timedelta(2 - 28), start, end, today)
+    weekly = _event(title, today + dt.timedelta(2 - 28), start, end)
     weekly.add("rrule", {"freq": "weekly"})
-    calendar.add_component(weekly)
+    yield weekly
     days, length, title = _ALL_DAY
-    whole = icalendar.Event()
-    whole.add("uid", f"{len(_EVENTS) + 1}@sample.agentrt")
-    whole.add("dtstamp", dt.datetime.combine(today, dt.time(), dt.UTC))
-    whole.add("summary", title)
-    whole.add("dtstart", today + dt.timedelta(days))
-    whole.add("dtend", today + dt.timedelta(days + length))
-    calendar.add_component(whole)
-    return calendar
+    yield new_event(title, today + dt.timedelta(days), dt.timedelta(length))
 
 
-def _event(number: int, title: str, day: dt.date, start: str, end: str, today: dt.date) -> icalendar.Event:
-    event = icalendar.Event()
-    event.add("uid", f"{number}@sample.agentrt")
-    event.add("dtstamp", dt.datetime.combine(today, dt.time(), dt.UTC))
-    event.add("summary", title)
-    event.add("dtstart", dt.datetime.combine(day, dt.time.fromisoformat(start)))
-    event.add("dtend", dt.datetime.combine(day, dt.time.fromisoformat(end)))
-    return event
+def _event(title: str, day: dt.date, start: str, end: str) -> icalendar.Event:
+    first, last = (dt.datetime.combine(day, dt.time.fromisoformat(clock)) for clock in (start, end))
+    return new_event(title, first, last - first)
 
 
 def _write_mails(path: Path, today: dt.date) -> None:

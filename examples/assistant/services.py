@@ -80,7 +80,8 @@ def look_up(query: str) -> tuple[str, str]:
     """Return the title and the text of the page that matches best, as the first result of a web search."""
     pages = [paragraph.split("\n", 1) for paragraph in _PAGES.strip().split("\n\n")]
     with closing(Index()) as index:
-        index.fill((title, text) for title, text in pages)
+        for number, (title, text) in enumerate(pages):
+            index.put(number, title, text)
         found = index.search(query, 1)
     title, text = pages[found[0]] if found else ("nothing found", "Try other words.")
     return title, text

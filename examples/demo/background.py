@@ -84,7 +84,7 @@ async def measure_waits(
 
 
 class _Digests:
-    """Requests for digests of mails and files, each of other ones, so that no prefix cache helps."""
+    """Requests for digests of mails, files and notes, each of other ones, so that no prefix cache helps."""
 
     def __init__(self, runtime: LocalRuntime, texts: Sequence[str]) -> None:
         self._runtime = runtime
@@ -105,8 +105,9 @@ class _Digests:
 
 def _texts(data: PersonalData) -> list[str]:
     mails = [f"{mail.sender}: {mail.subject}. {mail.body}" for mail in data.mail.all()]
-    files = [f"{path}: {data.files.read(path).text}" for path in data.files.versions()]
-    return [text[:_TEXT] for text in [*mails, *files]]
+    files = [f"{path}: {data.files.read(path).text}" for path in data.files.all()]
+    notes = [f"{note.title}: {note.text}" for note in data.notes.all()]
+    return [text[:_TEXT] for text in [*mails, *files, *notes]]
 
 
 async def _first_token(runtime: LocalRuntime, schemas: Sequence[dict[str, Any]], question: str) -> float:

@@ -63,7 +63,7 @@ class Result:
 
 
 def run_demo(
-    source: Path,
+    paths: Sequence[Path],
     latencies: Latencies,
     view: DemoView,
     *,
@@ -72,7 +72,7 @@ def run_demo(
     requests: Sequence[str] | None = None,
     page: DemoPage | None = None,
 ) -> Result:
-    """Run the demo on copies of the data in ``source``.
+    """Run the demo on copies of the data in ``paths``.
 
     ``model`` is what :func:`open_runtime` takes, ``pace`` what :func:`compare` takes, ``requests`` are by
     default questions about the data. ``page`` shows what happens.
@@ -81,7 +81,7 @@ def run_demo(
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(workspace())
         today = dt.date.today()  # one date for the whole run, also past midnight
-        plain, ours = (stack.enter_context(_copy(source, folder / name, today)) for name in SIDES)
+        plain, ours = (stack.enter_context(_copy(paths, folder / name, today)) for name in SIDES)
         asked = demo_requests(plain) if requests is None else requests
         questions = requests_about(plain)[:-1]  # the last one writes
         with open_runtime(model) as runtime, _shown(page, runtime):
@@ -99,7 +99,7 @@ def _shown(page: DemoPage | None, runtime: LocalRuntime) -> AbstractContextManag
 
 
 @contextmanager
-def _copy(source: Path, target: Path, today: dt.date) -> Iterator[PersonalData]:
-    copy_data(source, target)
-    with contextlib.closing(PersonalData.open(target, lambda: today)) as data:
+def _copy(paths: Sequence[Path], target: Path, today: dt.date) -> Iterator[PersonalData]:
+    copy_data(paths, target)
+    with contextlib.closing(PersonalData.open(target, today=lambda: today)) as data:
         yield data

@@ -19,7 +19,6 @@ from typer.testing import CliRunner
 
 from agentrt.cli.main import app
 from agentrt.errors import AgentRTError, ConfigurationError, ModelNotFoundError
-from agentrt.examples.assistant.notes import Notes
 from agentrt.examples.assistant.sample_data import write_sample_data
 from agentrt.examples.assistant.services import Latencies
 from agentrt.examples.demo import comparison as comparison_module
@@ -51,7 +50,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, str]:
     write_sample_data(sample, dt.date.today())
     printed = io.StringIO()
     view = PlainView(Console(file=printed, width=200))
-    return run_demo(sample, Latencies().times(0.2), view, pace=100, requests=REQUESTS), printed.getvalue()
+    return run_demo([sample], Latencies().times(0.2), view, pace=100, requests=REQUESTS), printed.getvalue()
 
 
 def test_both_agents_say_the_same_with_tools(result: tuple[Result, str]) -> None:
@@ -95,9 +94,9 @@ def little(tmp_path: Path) -> Path:
     """Data with one of each thing, so that there is little to do in the background."""
     folder = tmp_path / "little"
     write_sample_data(tmp_path / "sample", dt.date.today())
-    (folder / "files").mkdir(parents=True)
-    (folder / "files" / "seeds.txt").write_text("We still have beans and dill.\n")
-    Notes(folder / "notes.db").create("Practice the bridge slowly.", "Guitar lesson")
+    folder.mkdir()
+    (folder / "seeds.txt").write_text("We still have beans and dill.\n")
+    (folder / "Guitar lesson.md").write_text("Practice the bridge slowly.\n")
     shutil.copy(tmp_path / "sample" / "calendar.ics", folder)
     newest = (tmp_path / "sample" / "mail.mbox").read_bytes().split(b"From MAILER-DAEMON")[-1]
     (folder / "mail.mbox").write_bytes(b"From MAILER-DAEMON" + newest)
@@ -111,7 +110,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
 def test_no_further_request_is_asked_when_time_is_up(little: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparison_module, "_LONGEST_S", 0.0)
     view = PlainView(Console(file=io.StringIO()))
-    comparison = run_demo(little, Latencies().times(0), view, requests=REQUESTS).comparison
+    comparison = run_demo([little], Latencies().times(0), view, requests=REQUESTS).comparison
     assert [turn.request for turn in comparison.plain] == REQUESTS[:1]
 
 
@@ -124,7 +123,7 @@ def test_an_escape_sequence_in_a_mail_is_shown_and_not_obeyed(little: Path) -> N
     (little / "mail.mbox").write_bytes(b"From MAILER-DAEMON\n" + mail.as_bytes() + b"\n")
     printed = io.StringIO()
     view = PlainView(Console(file=printed, width=200))
-    run_demo(little, Latencies().times(0), view, requests=["What does the mail about pottery class say?"])
+    run_demo([little], Latencies().times(0), view, requests=["What does the mail about pottery class say?"])
     assert "* read_mail(" in printed.getvalue()
     assert "Bring an apron\\x9b2J\\u202e" in printed.getvalue()
     assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(printed.getvalue())
@@ -203,7 +202,7 @@ def test_chat_writes_into_the_folder_of_the_user(little: Path) -> None:
     arguments = ["chat", "--data", str(little), "--allow-writes"]
     result = CliRunner().invoke(app, arguments, input="Write a note: buy candles\n")
     assert result.exit_code == 0, result.output
-    assert [note.text for note in Notes(little / "notes.db").all()][1:] == ["buy candles"]
+    assert (little / "buy candles.md").read_text() == "buy candles\n"
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_it_shows_the_engine_and_the_speculation(tmp_path: Path) -> None:
         until(lambda: bool(frames))
         view = PlainView(Console(file=io.StringIO()))
         requests = ["What does the mail about roof repair say?"]
-        result = run_demo(sample, Latencies().times(0), view, requests=requests, page=page)
+        result = run_demo([sample], Latencies().times(0), view, requests=requests, page=page)
     reader.join(30)
     assert not reader.is_alive(), "the stream ends with the page"
     models = [model for frame in frames for model in frame["models"]]

@@ -44,8 +44,8 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def data(sample: Path, tmp_path: Path) -> Iterator[PersonalData]:
-    copy_data(sample, tmp_path / "data")
-    data = PersonalData.open(tmp_path / "data", lambda: WEDNESDAY)
+    copy_data([sample], tmp_path / "data")
+    data = PersonalData.open(tmp_path / "data", today=lambda: WEDNESDAY)
     yield data
     data.close()
 
@@ -104,9 +104,9 @@ def run_with(*tools: BaseTool, script: list[Any]) -> list[AnyMessage]:
 
 
 def test_results_are_the_json_that_the_model_was_trained_on(data: PersonalData) -> None:
-    assert call(data, "search_notes", query="lasagne") == [{"id": "n1", "title": "Lasagne recipe"}]
+    assert call(data, "search_notes", query="lasagne") == [{"id": "n11", "title": "Lasagne recipe"}]
     assert call(data, "search_notes", query="zeppelin") == []
-    assert call(data, "read_note", id="n11")["title"] == "Bread starter"
+    assert call(data, "read_note", id="n5")["title"] == "Bread starter"
     assert call(data, "create_note", text="buy candles") == {"saved": "n13"}
     assert call(data, "read_note", id="n13") == {"title": "buy candles", "text": "buy candles"}
     assert call(data, "list_events", date="tomorrow")[0] == {"time": "09:30", "title": "Dentist"}
@@ -120,15 +120,15 @@ def test_results_are_the_json_that_the_model_was_trained_on(data: PersonalData) 
     assert call(data, "get_weather", city="Oslo")["city"] == "Oslo"
     web = text_of_call(data, "search_web", query="northern lakes")
     assert web.startswith("Northern lakes: The map of the northern lakes")
-    assert call(data, "search_files", query="tulips") == [{"path": "garden/plan.md"}]
-    assert call(data, "read_file", path="garden/plan.md")["text"].startswith("The tulips go along")
+    assert call(data, "search_files", query="tulips") == [{"path": "garden/plan.txt"}]
+    assert call(data, "read_file", path="garden/plan.txt")["text"].startswith("The tulips go along")
 
 
 def test_at_most_three_are_found_and_long_texts_are_shortened_at_a_word(data: PersonalData) -> None:
     for number in range(5):
         data.notes.create(f"milk number {number}")
     assert len(call(data, "search_notes", query="milk")) == 3
-    data.notes.create("word " * 200, "long")
+    data.notes.create("word " * 200)
     text = call(data, "read_note", id="n18")["text"]
     assert len(text) <= 404
     assert text.endswith("word ...")
@@ -165,7 +165,7 @@ def test_what_is_far_away_takes_as_long_as_it_says(
         ("read_note", {"id": "n99"}, "no note with id n99"),
         ("read_mail", {"id": "m99"}, "no mail with id m99"),
         ("read_file", {"path": "nope.md"}, "no file at nope.md"),
-        ("read_file", {"path": "../notes.db"}, "the path ../notes.db is outside the folder"),
+        ("read_file", {"path": "../notes.md"}, "the path ../notes.md is outside the folder"),
         ("list_events", {"date": "someday"}, "cannot understand the date 'someday'"),
         (
             "add_event",

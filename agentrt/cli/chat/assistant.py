@@ -37,6 +37,8 @@ class Assistant:
     asks_before_writes: bool
     """Whether tools that change data run only if the user agrees."""
     report: Callable[[], SpeculationReport]
+    reads: str = ""
+    """What of the user's own data it reads, in a sentence."""
 
 
 @contextlib.contextmanager
@@ -44,18 +46,18 @@ def open_assistant(
     model: str,
     runner: asyncio.Runner,
     *,
-    data: Path | None,
+    data: Sequence[Path] | None,
     max_tokens: int | None,
     weather_delay: float,
     why_not: WhyNot | None,
 ) -> Iterator[Assistant]:
-    """Open the assistant on the folder ``data``, or on sample data that is deleted at the end.
+    """Open the assistant on what is in ``data``, or on sample data that is deleted at the end.
 
     Its requests are sent on the event loop of ``runner``. ``why_not`` is asked about each call that changes
     data; None lets them run.
 
     Raises:
-        ConfigurationError: ``data`` lacks a part, or the delay is out of range.
+        ConfigurationError: nothing in ``data`` can be read, or the delay is out of range.
         ModelError: the model cannot be opened.
     """
     from agentrt.adapters.langchain import ChatAgentRT, report_of
@@ -76,10 +78,11 @@ def open_assistant(
     if max_tokens is None:
         max_tokens = MOST_TOKENS if model == "nano" else _MOST_TOKENS
     with contextlib.ExitStack() as stack:
-        if data is None:
-            data = stack.enter_context(workspace()) / "sample"
-            write_sample_data(data, dt.date.today())
-        opened = stack.enter_context(contextlib.closing(PersonalData.open(data)))
+        paths = data
+        if not paths:
+            paths = [stack.enter_context(workspace()) / "sample"]
+            write_sample_data(paths[0], dt.date.today())
+        opened = stack.enter_context(contextlib.closing(PersonalData.open(*paths)))
         with opening_bar() as show:
             runtime = stack.enter_context(open_runtime(model, show))
         with_drafts = speculative(ChatAgentRT(runtime=runtime, max_tokens=max_tokens))
@@ -99,4 +102,5 @@ def open_assistant(
             examples=requests_about(opened),
             asks_before_writes=why_not is not None,
             report=lambda: report_of(with_drafts),
+            reads=opened.description() if data else "",
         )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from ...extras import require_extra
-from ..options import WeatherDelay, complete_model
+from ..options import WeatherDelay, complete_model, own_data
 
 if TYPE_CHECKING:
     from .approval import RefusedWrites, WhyNot
@@ -36,13 +36,7 @@ def chat(
         ),
     ] = None,
     data: Annotated[
-        Path | None,
-        typer.Option(
-            help="A folder with notes.db, calendar.ics, mail.mbox and files/. New notes and events are "
-            "written to it. Without it, sample data is used and deleted at the end.",
-            exists=True,
-            file_okay=False,
-        ),
+        list[Path] | None, own_data("New notes and events are written there, once you agree.")
     ] = None,
     max_tokens: Annotated[
         int | None,
@@ -101,6 +95,8 @@ def chat(
             weather_delay=weather_delay,
             why_not=None if allow_writes else _why_not(refused, talk=talk),
         ) as assistant:
+            if assistant.reads and (talk or _is_terminal(sys.stderr)):
+                print(assistant.reads, file=None if talk else sys.stderr)
             if editor is None:
                 answer_once(assistant, asked, refused.calls, as_json=as_json)
             else:

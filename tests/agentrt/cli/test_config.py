@@ -44,10 +44,11 @@ def test_it_shows_the_settings_of_the_file_and_is_a_file_itself(folder: Path) ->
     path = folder / "config.toml"
     path.write_text(
         '[serve]\nport = 9000\nmodel = ["nano", "b"]\ncontext-folder = "~/\\"x\\""\ndrafts = false\n'
+        '[chat]\ndata = ["~", "/"]\n'
     )
     path.chmod(0o600)
     shown = config().stdout
-    assert tomllib.loads(shown) == {**tomllib.loads(path.read_text()), "chat": {}, "gateway": {}}
+    assert tomllib.loads(shown) == {**tomllib.loads(path.read_text()), "gateway": {}}
     assert "# memory-mib = 256" in shown
 
 
@@ -120,7 +121,7 @@ REFUSED = [
     ("gateway", "upstream-timeout = 0"),
     ("chat", "max-tokens = 0"),
     ("chat", "weather-delay = 61"),
-    ("chat", "data = '/nowhere/at/all'"),
+    *(("chat", f"data = {value}") for value in ("'/no/such'", "['/', '/no/such']", "['tests']")),
 ]
 
 

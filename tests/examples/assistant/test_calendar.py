@@ -1,4 +1,5 @@
 import datetime as dt
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -7,9 +8,9 @@ from pathlib import Path
 import icalendar
 import pytest
 
-from agentrt.errors import ConfigurationError
 from agentrt.examples.assistant.calendar import ALL_DAY, Calendar, Event
 from agentrt.examples.assistant.errors import ToolError
+from agentrt.examples.assistant.sources import Sources
 
 TODAY = dt.date(2026, 11, 18)  # a Wednesday
 
@@ -26,15 +27,18 @@ def in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def calendar(folder: Path, *events: str) -> Calendar:
+    write(folder / "calendar.ics", *events)
+    return Calendar(Sources([folder]), lambda: TODAY)
+
+
+def write(path: Path, *events: str) -> None:
     lines = ["BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:test"]
     for number, event in enumerate(events):
         given = event.split()
         uid = [] if any(line.startswith("UID") for line in given) else [f"UID:{number}"]
         title = [] if any(line.startswith("SUMMARY") for line in given) else [f"SUMMARY:event{number}"]
         lines += ["BEGIN:VEVENT", *uid, *title, *given, "END:VEVENT"]
-    path = folder / "calendar.ics"
     path.write_bytes("\r\n".join([*lines, "END:VCALENDAR", ""]).encode())
-    return Calendar(path, lambda: TODAY)
 
 
 def on(calendar: Calendar, date: str) -> list[tuple[str, str]]:
@@ -160,15 +164,124 @@ def test_events_added_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
     assert len(found.events_on("Friday")) == 8
 
 
-@pytest.mark.parametrize("content", [b"", b"hello", b"BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\n", b"\xff\xfe\0"])
-def test_another_kind_of_file_is_a_configuration_error(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "calendar.ics").write_bytes(content)
-    with pytest.raises(ConfigurationError, match="is not an iCalendar file"):
-        Calendar(tmp_path / "calendar.ics")
-
-
 def test_changes_by_other_programs_are_seen(tmp_path: Path) -> None:
     found = calendar(tmp_path, "DTSTART:20261119T180000")
     assert on(found, "tomorrow") == [("18:00", "event0")]
-    calendar(tmp_path, "DTSTART:20261119T180000", "DTSTART:20261119T200000")
+    write(tmp_path / "calendar.ics", "DTSTART:20261119T180000", "DTSTART:20261119T200000")
     assert on(found, "tomorrow") == [("18:00", "event0"), ("20:00", "event1")]
+
+
+WEEKLY = "UID:swim SUMMARY:swim DTSTART:20261005T180000 DURATION:PT1H RRULE:FREQ=WEEKLY"
+
+
+def test_calendars_are_merged_with_what_recurs_and_what_is_in_two_of_them_is_once(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    write(tmp_path / "work.ics", "UID:a DTSTART:20261123T090000", "UID:b DTSTART:20261123T090000")
+    for uid, event in {
+        "swim": WEEKLY,
+        "moved": "UID:swim SUMMARY:swim RECURRENCE-ID:20261123T180000 DTSTART:20261123T190000",
+        "copy": WEEKLY,
+        "tea": "UID:tea SUMMARY:tea DTSTART:20261123T160000",
+    }.items():
+        write(tmp_path / "home" / f"{uid}.ics", event)
+    merged = Calendar(Sources([tmp_path]), lambda: TODAY)
+    monday = [("09:00", "event0"), ("09:00", "event1"), ("16:00", "tea"), ("19:00", "swim")]
+    assert on(merged, "monday") == monday
+    assert on(merged, "2026-11-30") == [("18:00", "swim")]
+    assert merged.size() == (2, 5)  # a file, and a folder with one event in each
+
+
+def test_an_event_is_added_where_its_calendar_keeps_events(tmp_path: Path) -> None:
+    (tmp_path / "single").mkdir()
+    for name in ("a", "b"):
+        write(tmp_path / "single" / f"{name}.ics", f"UID:{name} DTSTART:20261119T180000")
+    found = Calendar(Sources([tmp_path]), lambda: TODAY)
+    before = contents(tmp_path)
+    found.add("yoga", "Friday", "15:00")  # a folder with a file for each event
+    (new,) = contents(tmp_path).items() - before.items()
+    assert new[0].parent == tmp_path / "single"
+    assert contents(tmp_path).items() > before.items()
+    write(tmp_path / "work.ics", "UID:c DTSTART:20261120T160000")
+    before = contents(tmp_path)
+    found.add("tea", "Friday", "17:00")  # a file that is alone in its folder
+    (changed,) = contents(tmp_path).items() - before.items()
+    assert changed[0] == tmp_path / "work.ics"
+    assert on(found, "Friday") == [("15:00", "yoga"), ("16:00", "event0"), ("17:00", "tea")]
+    one = Calendar(Sources([tmp_path / "single" / "a.ics", tmp_path / "single" / "b.ics"]), lambda: TODAY)
+    one.add("jam", "Friday", "18:00")  # into the first file that was given, and not beside it
+    assert on(one, "Friday") == [("18:00", "jam")]
+    assert len(contents(tmp_path)) == 4
+
+
+def test_without_a_calendar_that_can_be_read_a_new_one_is_made(tmp_path: Path) -> None:
+    (tmp_path / "calendar.ics").write_bytes(b"damaged")
+    found = Calendar(Sources([tmp_path]), lambda: TODAY)
+    for title in ("yoga", "tea"):
+        found.add(title, "Friday", "15:00")
+    assert on(found, "Friday") == [("15:00", "tea"), ("15:00", "yoga")]
+    assert found.size() == (1, 2)
+    assert [file.name for file in sorted(tmp_path.iterdir())] == ["calendar 2.ics", "calendar.ics"]
+    assert (tmp_path / "calendar.ics").read_bytes() == b"damaged"
+
+
+def test_what_a_calendar_has_already_stays_as_it_is(tmp_path: Path) -> None:
+    write(tmp_path / "calendar.ics", "DTSTART:20261119T180000 X-ODD:kept", "NO-START:x")
+    before = (tmp_path / "calendar.ics").read_bytes()
+    (tmp_path / "calendar.ics").chmod(0o640)
+    found = Calendar(Sources([tmp_path]), lambda: TODAY)
+    found.add("yoga", "Friday", "15:00")
+    after = (tmp_path / "calendar.ics").read_bytes()
+    head, end = before.split(b"END:VCALENDAR")
+    assert after.startswith(head)
+    assert after.endswith(b"END:VCALENDAR" + end)
+    if os.name == "posix":
+        assert (tmp_path / "calendar.ics").stat().st_mode & 0o777 == 0o640
+
+
+def test_a_calendar_that_could_not_be_read_with_a_new_event_stays_as_it_is(tmp_path: Path) -> None:
+    found = calendar(tmp_path, "DTSTART:20261119T180000 DESCRIPTION:END:VCALENDAR")
+    file = tmp_path / "calendar.ics"
+    file.write_bytes(file.read_bytes().removesuffix(b"DAR\r\n") + b"\r\n DAR\r\n")  # a folded line
+    assert found.size() == (1, 1)
+    before = file.read_bytes()
+    found.add("yoga", "Friday", "15:00")
+    assert on(found, "Friday") == [("15:00", "yoga")]
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"hello", b"BEGIN:VEVENT\r\nEND:VEVENT\r\n", b"BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\n", b"\xff\xfe\0"],
+)
+def test_another_kind_of_file_is_left_out_and_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes
+) -> None:
+    (tmp_path / "calendar.ics").write_bytes(content)
+    assert Calendar(Sources([tmp_path])).size() == (0, 0)
+    assert [line.split(",")[0] for line in caplog.messages] == ["left out calendar.ics"]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        "DTEND:20261119T180000",
+        "DTSTART:never",
+        "DTSTART:20261119T180000 DTEND;VALUE=DATE:20261120",
+        "DTSTART:20261119T180000 RRULE:FREQ=DAILY;INTERVAL=0",
+        "DTSTART:20261119T180000 RRULE:FREQ=SECONDLY",
+        "DTSTART:20261119T180000 RRULE:FREQ=SOMETIMES",
+        "DTSTART:20261119T180000 RRULE:FREQ=DAILY;BYMONTH=2;BYMONTHDAY=30",
+        "DTSTART:20261119T180000 RRULE:FREQ=HOURLY;BYHOUR=25",
+        "DTSTART:20261119T180000 DURATION:P999999999D",
+    ],
+)
+def test_an_event_that_makes_no_sense_is_left_out_and_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, event: str
+) -> None:
+    found = calendar(tmp_path, event, "DTSTART:20261119T200000")
+    assert on(found, "tomorrow") == on(found, "tomorrow") == [("20:00", "event1")]
+    assert [line.split(",")[0] for line in caplog.messages] == ["left out an event in calendar.ics"]
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {file: file.read_bytes() for file in folder.rglob("*.ics")}

@@ -1,11 +1,10 @@
-import sqlite3
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrt.examples.assistant import search
+from agentrt.examples.assistant.search import Index
 
 TEXTS = [
     ("Lasagne recipe", "brown the onions"),
@@ -16,22 +15,17 @@ TEXTS = [
 ]
 
 
-def index() -> sqlite3.Connection:
-    connection = sqlite3.connect(":memory:")
-    search.create_index(connection, "texts")
-    connection.executemany("INSERT INTO texts(title, text) VALUES (?, ?)", TEXTS)
-    return connection
+@pytest.fixture(scope="module")
+def index() -> Iterator[Index]:
+    index = Index()
+    for number, (title, text) in enumerate(TEXTS):
+        index.put(number, title, text)
+    yield index
+    index.close()
 
 
-@pytest.fixture
-def connection() -> Iterator[sqlite3.Connection]:
-    connection = index()
-    yield connection
-    connection.close()
-
-
-def titles(connection: sqlite3.Connection, query: str, limit: int = 3) -> list[str]:
-    return [TEXTS[row - 1][0] for row in search.rank(connection, "texts", query, limit)]
+def titles(index: Index, query: str, limit: int = 3) -> list[str]:
+    return [TEXTS[number][0] for number in index.search(query, limit)]
 
 
 @pytest.mark.parametrize(
@@ -52,32 +46,32 @@ def titles(connection: sqlite3.Connection, query: str, limit: int = 3) -> list[s
         ("?!", []),
     ],
 )
-def test_finds_what_people_mean(connection: sqlite3.Connection, query: str, found: list[str]) -> None:
-    assert titles(connection, query) == found
+def test_finds_what_people_mean(index: Index, query: str, found: list[str]) -> None:
+    assert titles(index, query) == found
 
 
-def test_a_match_in_the_title_comes_first(connection: sqlite3.Connection) -> None:
-    connection.executemany(
-        "INSERT INTO texts(title, text) VALUES (?, ?)", [("other", "some bread"), ("bread", "some other")]
-    )
-    assert search.rank(connection, "texts", "bread", 2) == [len(TEXTS) + 2, len(TEXTS) + 1]
-    assert len(titles(connection, "repair", limit=1)) == 1
-    assert titles(connection, "the"), "a query of filler words alone searches for them"
+def test_a_match_in_the_title_comes_first(index: Index) -> None:
+    index.put(10, "other", "some bread")
+    index.put(11, "bread", "some other")
+    assert index.search("bread", 2) == [11, 10]
+    index.put(11, "cake", "some other")
+    assert index.search("bread", 2) == [10]
+    index.remove(10)
+    index.remove(11)
+    assert index.search("bread", 2) == index.search("cake", 2) == []
+    assert len(titles(index, "repair", limit=1)) == 1
+    assert titles(index, "the"), "a query of filler words alone searches for them"
 
 
 @pytest.mark.parametrize(
     "query",
     ['"', "AND", "OR NOT", "title:x", "roof NEAR(", "a*", "-roof", "'; DROP TABLE texts", "{x}", "^", "\0"],
 )
-def test_query_syntax_is_only_text(connection: sqlite3.Connection, query: str) -> None:
-    titles(connection, query)
-    assert titles(connection, "lasagne") == ["Lasagne recipe"]
+def test_query_syntax_is_only_text(index: Index, query: str) -> None:
+    titles(index, query)
+    assert titles(index, "lasagne") == ["Lasagne recipe"]
 
 
 @given(st.text())
-def test_no_text_is_an_error(query: str) -> None:
-    connection = index()
-    try:
-        titles(connection, query)
-    finally:
-        connection.close()
+def test_no_text_is_an_error(index: Index, query: str) -> None:
+    titles(index, query)

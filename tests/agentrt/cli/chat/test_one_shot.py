@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import dataclasses
 import datetime as dt
 import io
 import json
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 import typer
 
+from agentrt.cli.chat import command
 from agentrt.cli.chat.approval import RefusedWrites
+from agentrt.cli.chat.assistant import Assistant
 from agentrt.cli.chat.one_shot import answer_once, read_question
 from agentrt.errors import ConfigurationError, PromptTooLongError
 from agentrt.examples.assistant.sample_data import write_sample_data
@@ -171,6 +173,25 @@ def test_json_has_the_answer_and_its_calls(
     }
 
 
+@pytest.mark.parametrize("watched", [True, False])
+def test_what_is_read_of_own_data_is_said_on_standard_error_if_that_is_a_terminal(
+    runner: asyncio.Runner,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    watched: bool,
+) -> None:
+    @contextlib.contextmanager
+    def opened(*_: object, **__: object) -> Iterator[Assistant]:
+        echo = echo_assistant(runner, Echo(requests=[]))
+        yield dataclasses.replace(echo, reads="Reads 2 notes in ~.")
+
+    monkeypatch.setattr("agentrt.cli.chat.assistant.open_assistant", opened)
+    monkeypatch.setattr(command, "_is_terminal", lambda file: watched and file is sys.stderr)
+    monkeypatch.setattr(sys, "stdin", None)
+    command.chat("why?")
+    assert capsys.readouterr() == ("you said why?\n", "Reads 2 notes in ~.\n" * watched)
+
+
 def run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     """Run ``python -m agentrt chat``."""
     command = [sys.executable, "-m", "agentrt", "chat", *arguments]
@@ -203,9 +224,9 @@ def test_a_piped_question_writes_only_with_the_option(tmp_path: Path, allowed: b
 
 
 def notes_in(folder: Path) -> list[str]:
-    """Return the texts of the notes in ``folder/data``."""
-    with closing(sqlite3.connect(folder / "data" / "notes.db")) as notes:
-        return [text for (text,) in notes.execute("SELECT text FROM notes ORDER BY rowid")]
+    """Return the texts of the notes in ``folder/data``, new ones last."""
+    files = (folder / "data" / "notes").iterdir()
+    return [file.read_text().strip() for file in sorted(files, key=lambda file: file.stat().st_mtime_ns)]
 
 
 @pytest.mark.check

@@ -1,0 +1,84 @@
+"""Texts that are searched by their words and read by short ids: notes, mails and other files."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from .errors import ToolError
+from .search import Index
+from .sources import Kind, Parsed, Source, Sources
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A text as it was read; ``key`` stays the same when the text changes."""
+
+    key: Hashable
+    title: str
+    text: str
+    sender: str = ""
+    sent: float = 0.0
+    unread: bool = False
+
+
+class Texts(ABC, Generic[T]):
+    """The texts in the files of some kinds, by numbers that stay theirs. May be used on any thread."""
+
+    def __init__(
+        self, sources: Sources, kinds: Sequence[Kind], parse: Callable[[Source], list[Entry]]
+    ) -> None:
+        self._parsed = Parsed(sources, kinds, parse)
+        self._lock = threading.Lock()
+        self._numbers: dict[Hashable, int] = {}
+        self._known: dict[int, Entry] = {}
+        self._index = Index()
+        self.all()
+
+    def search(self, query: str, limit: int = 3) -> list[T]:
+        """Those whose title, sender or text matches best, see :mod:`.search`."""
+        with self._lock:
+            entries = self._entries()
+            return [self._shown(number, entries[number]) for number in self._index.search(query, limit)]
+
+    def all(self) -> list[T]:
+        """All of them, oldest first where that is known."""
+        with self._lock:
+            return [self._shown(number, entry) for number, entry in self._entries().items()]
+
+    def close(self) -> None:
+        self._index.close()
+
+    @abstractmethod
+    def _shown(self, number: int, entry: Entry) -> T:
+        """The text as others see it."""
+
+    def _numbered(self, what: str, name: str) -> T:
+        """The ``what`` with that id, such as ``n3``, or that number."""
+        asked = name.strip().removeprefix(what[0])
+        with self._lock:
+            for number, entry in self._entries().items():
+                if str(number) == asked:
+                    return self._shown(number, entry)
+        raise ToolError(f"no {what} with id {name}")
+
+    def _entries(self) -> dict[int, Entry]:
+        """The texts as they are now, by their numbers. The caller holds the lock."""
+        if self._parsed.refresh():
+            entries = sorted(self._parsed.items(), key=lambda entry: entry.sent)
+            found = {self._number(entry.key): entry for entry in entries}
+            for number in self._known.keys() - found.keys():
+                self._index.remove(number)
+            for number, entry in found.items():
+                if entry != self._known.get(number):
+                    self._index.put(number, f"{entry.title} {entry.sender}", entry.text)
+            self._known = found
+        return self._known
+
+    def _number(self, key: Hashable) -> int:
+        return self._numbers.setdefault(key, len(self._numbers) + 1)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Final
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
 from .checks import LoopDetector, is_call, sentences
+
+_LONGEST: Final = 300
+"""Characters of a sentence that is shown before its end."""
 
 
 class CheckedModel(BaseChatModel):
@@ -59,6 +62,9 @@ class CheckedModel(BaseChatModel):
         async with aclosing(stream) as chunks:
             async for chunk in chunks:
                 *complete, pending = sentences(pending + chunk.text) or [""]
+                if len(pending) > _LONGEST:  # without an end, as of a list or a loop
+                    head, _, pending = pending.rpartition(" ")
+                    complete.append(f"{head} ")
                 if chunk.response_metadata.get("finish_reason"):
                     last = AIMessageChunk(
                         content="",

@@ -75,6 +75,8 @@ _FOLLOW_UP: Final = re.compile(
     r"|\b(?:it|that|this|them|those|one|first|last)\b",
     re.IGNORECASE,
 )
+_LONG: Final = 400
+"""Characters of a message behind which there is a text."""
 
 
 class _Needs(BaseModel):
@@ -94,6 +96,8 @@ async def needs_of(model: BaseChatModel, message: str, before: str = "") -> list
     """Return what the user's ``message`` needs, which may follow up the message ``before``."""
     if found := needs_of_words(message):
         return found
+    if len(message) > _LONG:  # it brings what it asks about
+        return ["talk"]
     messages: list[BaseMessage] = [SystemMessage(_PROMPT)]
     for line in _EXAMPLES.splitlines():
         said, _, needs = line.partition(" -> ")

@@ -66,6 +66,7 @@ _ANSWER: Final = (
 _SHORT_TEXT: Final = 300
 """Characters of a text that is its own answer."""
 _MOST_TOKENS: Final = 400
+"""Of a call."""
 _MOST_ERRORS: Final = 2
 """Calls for one need that fail, after which it is answered."""
 _MOST_CALLS: Final = 3
@@ -287,7 +288,6 @@ class Steering(StatedResults):
             messages=messages,
             tools=[],
             system_message=SystemMessage(prompt),
-            model_settings={"max_tokens": _MOST_TOKENS},
         )
 
 

@@ -182,10 +182,24 @@ def test_what_was_not_done_is_neither_shown_nor_remembered(data: PersonalData, s
     assert "I have no answer to that." in shown.text
 
 
-def test_a_loop_ends(data: PersonalData) -> None:
-    model = Scripted(needs=["talk"], script=["So it goes. " * 50])
+@pytest.mark.parametrize(("said", "times"), [("So it goes. ", 2), ("cture", 0), ("cture ", 0)])
+def test_a_loop_ends(data: PersonalData, said: str, times: int) -> None:
+    model = Scripted(needs=["talk"], script=[said * 300])
     _, shown = take_turns(model, data, "and?")
-    assert shown.text.count("So it goes.") == 2
+    assert shown.text.count(said.strip()) == times
+    assert "I have no answer to that." in shown.text
+
+
+def test_a_long_sentence_is_shown_before_its_end(data: PersonalData) -> None:
+    said = " ".join(f"word{number}" for number in range(200))
+    _, shown = take_turns(Scripted(needs=["talk"], script=[said]), data, "and?")
+    assert shown.text.strip() == said
+
+
+def test_a_text_that_is_brought_needs_no_tool(data: PersonalData) -> None:
+    model = Scripted(needs=["notes"], script=["It is about words."])
+    (answer,), _ = take_turns(model, data, "Summarise this\n\n" + "some words " * 50)
+    assert answer.text.strip() == "It is about words."
 
 
 def test_the_user_is_asked_for_what_is_missing_and_the_answer_completes_the_call(data: PersonalData) -> None:

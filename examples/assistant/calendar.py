@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import re
 import shutil
 import tempfile
 import threading
@@ -21,13 +22,15 @@ from .dates import parse_date, parse_days, parse_time
 from .sources import Parsed, Source, Sources, leave_out, write_new
 
 ALL_DAY = "all day"
-_END = b"END:VCALENDAR"
+_END = re.compile(rb"^END:VCALENDAR", re.IGNORECASE | re.MULTILINE)
+_FOLD = re.compile(rb"\r?\n[ \t]")
+_EVENT_EDGE = re.compile(rb"^(BEGIN|END):VEVENT", re.IGNORECASE | re.MULTILINE)
 _DEFAULT_LENGTH = dt.timedelta(hours=1)
 
 
 @dataclass(frozen=True)
 class Event:
-    """One event on one day; ``time`` is ``"18:00"`` in this machine's time zone, or ``"all day"``."""
+    """One event on one day; ``time`` is ``18:00``, ``until 01:00`` or ``all day``, in local time."""
 
     time: str
     title: str
@@ -70,14 +73,23 @@ class Calendar:
             return len(self._places()), len(events)
 
     def events_on(self, date: str) -> list[Event]:
-        """The events on the day or in the week that the free text ``date`` means, in order of time."""
+        """The events on the day or in the week that the free text ``date`` means, in order of time.
+
+        Of a week, the name of the day stands before the time.
+        """
         first, last = parse_days(date, self.today())
         days = [first + dt.timedelta(days=count) for count in range((last - first).days + 1)]
         with self._lock:
             self._parsed.refresh()
             known = self._parsed.items()
         replaced = {series.replaces for series in known}
-        return [event for day in days for event in _events_of(day, known, replaced)]
+        if first == last:
+            return _events_of(first, known, replaced)
+        return [
+            Event(f"{day:%A} {event.time}", event.title)
+            for day in days
+            for event in _events_of(day, known, replaced)
+        ]
 
     def add(self, title: str, date: str, time: str) -> None:
         """Add an event of one hour.
@@ -135,7 +147,10 @@ def new_calendar(events: Iterable[icalendar.Event]) -> icalendar.Calendar:
 
 def _with_event(content: bytes, event: icalendar.Event) -> bytes:
     """What a file has, unchanged, with the event before its end; empty if it could not be read then."""
-    end = content.upper().rindex(_END)
+    ends = [match.start() for match in _END.finditer(content)]
+    if not ends:  # the line is folded
+        return b""
+    end = ends[-1]
     changed = content[:end] + event.to_ical() + content[end:]
     try:
         calendars = icalendar.Calendar.from_ical(changed, multiple=True)
@@ -149,22 +164,26 @@ def _events_of(
     day: dt.date, known: list[_Series], replaced: set[tuple[str, dt.datetime] | None]
 ) -> list[Event]:
     found = {
-        (start, series.title, series.uid)
+        (start, end, series.title, series.uid)
         for series in known
         if not series.cancelled
         for start, end in _occurrences(series, day, replaced)
         if _touches(start, end, day)
     }
-    ordered = sorted(found, key=lambda event: (isinstance(event[0], dt.datetime), str(event[0]), event[1]))
-    return [Event(_clock(start, day), title) for start, title, _ in ordered]
+    ordered = sorted(found, key=lambda event: (isinstance(event[0], dt.datetime), str(event[0]), event[2]))
+    return [Event(_clock(start, end, day), title) for start, end, title, _ in ordered]
 
 
 def _read(source: Source) -> list[_Series]:
     known = []
     content = source.path.read_bytes()
     calendars = icalendar.Calendar.from_ical(content, multiple=True)
-    if _END not in content.upper():
+    lines = _FOLD.sub(b"", content)
+    if not _END.search(lines):
         raise ValueError("it has no calendar, or not its end")
+    edges = Counter(match[1].upper() for match in _EVENT_EDGE.finditer(lines))
+    if edges[b"BEGIN"] != edges[b"END"]:
+        raise ValueError("an event in it has no end")
     for part in (part for calendar in calendars for part in calendar.walk("VEVENT")):
         try:
             known.append(_series(part))
@@ -268,11 +287,12 @@ def _touches(start: dt.date | dt.datetime, end: dt.date | dt.datetime, day: dt.d
     return begin < tomorrow and (finish > midnight or begin >= midnight)
 
 
-def _clock(start: dt.date | dt.datetime, day: dt.date) -> str:
-    # What began on an earlier day fills this one from its first minute.
-    if not isinstance(start, dt.datetime) or start.date() < day:
-        return ALL_DAY
-    return f"{start:%H:%M}"
+def _clock(start: dt.date | dt.datetime, end: dt.date | dt.datetime, day: dt.date) -> str:
+    if isinstance(start, dt.datetime) and start.date() == day:
+        return f"{start:%H:%M}"
+    if isinstance(start, dt.datetime) and isinstance(end, dt.datetime) and end.date() == day:
+        return f"until {end:%H:%M}"
+    return ALL_DAY
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -28,15 +28,17 @@ class Folder(Texts[str]):
         super().__init__(sources, ["text"], _read)
 
     def read(self, path: str) -> TextFile:
-        """The file at ``path``; :class:`ToolError` if there is none."""
+        """The file at ``path``, or the only one of that name; :class:`ToolError` if there is none."""
         asked = posixpath.normpath(path.strip())
         if asked.startswith(("/", "../")) or asked == "..":
             raise ToolError(f"the path {path} is outside the folder")
         with self._lock:
-            for entry in self._entries().values():
-                if entry.title == asked:
-                    return TextFile(entry.title, entry.text)
-        raise ToolError(f"no file at {path}")
+            entries = list(self._entries().values())
+        found = [entry for entry in entries if entry.title == asked]
+        found = found or [entry for entry in entries if posixpath.basename(entry.title) == asked]
+        if len(found) != 1:
+            raise ToolError(f"{len(found) or 'no'} file{'s are' if found else ''} at {path}")
+        return TextFile(found[0].title, found[0].text)
 
     def _shown(self, number: int, entry: Entry) -> str:
         return entry.title

@@ -62,7 +62,8 @@ _POLITE: Final = (
 _DEED: Final = re.compile(
     rf"{_POLITE}(?:send|forward|reply|answer (?:the|that|this|him|her|them|it)|respond|delete|remove|erase|"
     r"move|rename|cancel|order|buy me|book|reserve|pay|call (?:a|the|my|him|her)|play|turn (?:on|off)|switch|"
-    r"wake me|remind|set an? (?:alarm|timer|reminder)|write (?:an? )?(?:e-?mail|message)|email|mark)\b",
+    r"wake me|remind|set an? (?:alarm|timer|reminder)|write (?:an? )?(?:e-?mail|message)|email|mark|"
+    r"add .+ to (?:the|my) .*(?:note|list)|change|edit|update)\b",
     re.IGNORECASE,
 )
 """How a message begins that wants what no tool can do: a model takes it for what its nouns say."""

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from .dates import parse_days
 from .errors import ToolError
-from .search import asks_for_list
+from .search import MOST_FOUND, asks_for_list
 
 Statement: TypeAlias = Callable[[Mapping[str, Any], Any, dt.date], str]
 """Returns a result in sentences, by the arguments of the call and today's date."""
@@ -55,9 +55,15 @@ def state(call: Made, today: dt.date) -> str:
     except ValueError:
         return call.result
     if call.failed:
-        return f"That did not work: {found['error']}."
+        return _DECLINED.get(found["error"], f"That did not work: {found['error']}.")
     statement = (_LISTS if call.lists else _STATEMENTS).get(call.name)
     return call.result if statement is None else statement(call.arguments, found, today)
+
+
+_DECLINED: Final = {
+    "the user has declined this call": "You have declined it: nothing was done.",
+    "this call was not run, because the user could not be asked": "Nobody could be asked: nothing was done.",
+}
 
 
 def _events(arguments: Mapping[str, Any], found: Sequence[Mapping[str, str]], today: dt.date) -> str:
@@ -89,7 +95,8 @@ def _matches(what: str, name: Callable[[Mapping[str, str]], str]) -> Statement:
     def statement(arguments: Mapping[str, Any], found: Sequence[Mapping[str, str]], today: dt.date) -> str:
         if not found:
             return f"I found no {what} about {arguments['query']}."
-        return f"I found {_count(len(found), what)}: {_listed(map(name, found))}."
+        count = f"I found {_count(len(found), what)}" if len(found) < MOST_FOUND else "The best matches"
+        return f"{count}: {_listed(map(name, found))}."
 
     return statement
 
@@ -105,8 +112,12 @@ def _count(number: int, name: str) -> str:
 _LISTS: Final[Mapping[str, Statement]] = {
     "search_notes": lambda arguments, found, today: (
         f"You have {_count(len(found), 'note')}: {_listed(note['title'] for note in found)}."
+        if found
+        else "You have no notes."
     ),
-    "search_mail": lambda arguments, found, today: f"The latest mails: {_listed(map(_mail, found))}.",
+    "search_mail": lambda arguments, found, today: (
+        f"The latest mails: {_listed(map(_mail, found))}." if found else "You have no mail."
+    ),
 }
 _STATEMENTS: Final[Mapping[str, Statement]] = {
     "list_events": _events,
@@ -121,6 +132,7 @@ _STATEMENTS: Final[Mapping[str, Statement]] = {
     "search_files": _matches("file", lambda found: found["path"]),
     "read_file": lambda arguments, found, today: f"{found['path']}: {found['text']}",
     "get_weather": lambda arguments, found, today: (
-        f"In {found['city']} it is {found['temperature']} degrees now, {found['sky']}."
+        f"In {found['city']} it is {found['temperature']} degrees now, {found['sky']} (made up: no weather "
+        "service is asked)."
     ),
 }

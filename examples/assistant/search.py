@@ -23,6 +23,7 @@ _STOP_WORDS = frozenset(
 _LISTED_WORDS = frozenset(
     "mail mails email emails note notes new newest latest last recent unread inbox list every".split()  # noqa: SIM905
 )
+MOST_FOUND = 3
 _SHORTEST_PREFIX = 4
 _SHORTEST_MISSPELLING = 5  # shorter words are all close to one another
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import itertools
 import logging
@@ -158,9 +159,14 @@ def read_text(source: Source) -> str:
     if source.size > LARGEST_TEXT:
         raise ValueError("it is larger than 1 MB")
     content = source.path.read_bytes()
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return content.decode("utf-16", "replace").strip()
     if b"\0" in content:
         raise ValueError("it is no text")
-    return content.decode("utf-8-sig", "replace").strip()
+    try:
+        return content.decode("utf-8-sig").strip()
+    except UnicodeDecodeError:  # what else most texts of Europe and America are in
+        return content.decode("cp1252", "replace").strip()
 
 
 def write_new(folder: Path, stem: str, suffix: str, content: bytes) -> Path:

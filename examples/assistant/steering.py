@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self, TypeAlias
@@ -20,7 +21,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemM
 
 from agentrt.adapters.langchain import allow_speculation
 
-from .arguments import QUESTIONS, settle
+from .arguments import QUESTIONS, dictated_note, settle
 from .checked_model import CheckedModel
 from .checks import claims_deed, is_grounded
 from .needs import Need, needs_of, needs_of_words
@@ -46,15 +47,11 @@ _READS: Final = re.compile(r"\b(?:read|open|says?|about|content|details?|summar\
 """In a message that wants more than a list."""
 _NAMED: Final = {"read_note": r"\bn\d+\b", "read_mail": r"\bm\d+\b", "read_file": r"\w[./]\w"}
 """How a message names what can be read without a search."""
-_ABLE: Final = (
-    "I can look things up in your notes, calendar, mail and files, tell the weather, search the web, write "
-    "notes and add events."
-)
-_NOT_DONE: Final = f"I cannot do that, and nothing was done. {_ABLE}"
-_NO_ANSWER: Final = f"I have no answer to that. {_ABLE}"
+_NOT_DONE: Final = "I cannot do that, and nothing was done. "
+_NO_ANSWER: Final = "I have no answer to that. "
 _TALK: Final = (
     "You are a friendly personal assistant. Answer in one or two sentences. You cannot do anything but talk "
-    f"here: never say that you did something, or that you will. {_ABLE} Today is {{:%A, %d %B %Y}}."
+    "here: never say that you did something, or that you will. Today is {:%A, %d %B %Y}."
 )
 _CALL: Final = (
     "You are a personal assistant. Call a tool for the user's message. Write dates as the user says them."
@@ -188,20 +185,26 @@ class StatedResults(AgentMiddleware[Any, Any]):
     async def awrap_model_call(self, request: ModelRequest[Any], handler: Handler) -> ModelResponse[Any]:
         """Answer a turn that has results, unless what was found is to be read; else send the request."""
         turn = Turn.of(request.messages)
-        if fixed := self._fixed(needs_of_words(turn.question)):
-            return _said(fixed)
+        if answered := self._without_model(request, turn, needs_of_words(turn.question)):
+            return answered
         if turn.made and not _is_to_be_read(turn.made[-1], turn.question):
             return _said(turn.state(self._today))
         return self._settled(await handler(request), turn)
 
-    def _fixed(self, needs: Sequence[Need]) -> str:
-        """Return what answers a message that needs neither a model nor a tool; empty if it does."""
+    def _without_model(
+        self, request: ModelRequest[Any], turn: Turn, needs: Sequence[Need]
+    ) -> ModelResponse[Any] | None:
+        """Return the answer to a message that needs no model, or the call that it dictates."""
+        if not turn.made and (text := dictated_note(turn.question)):
+            call = ToolCall(name="create_note", args={"text": text}, id=f"call_{uuid.uuid4().hex}")
+            called = AIMessage("", tool_calls=[call], response_metadata={"finish_reason": "tool_calls"})
+            return ModelResponse([called])
         fixed: dict[Need, str] = {
-            "impossible": _NOT_DONE,
-            "abilities": _ABLE,
+            "impossible": _NOT_DONE + _able(request),
+            "abilities": _able(request),
             "clock": f"It is {self._now():%A, %B %d, %Y, %H:%M}.",
         }
-        return fixed.get(needs[0], "") if len(needs) == 1 else ""
+        return _said(fixed[needs[0]]) if len(needs) == 1 and needs[0] in fixed else None
 
     def _settled(self, response: ModelResponse[Any], turn: Turn) -> ModelResponse[Any]:
         message = response.result[-1]
@@ -231,8 +234,8 @@ class Steering(StatedResults):
         """Send a request for the next call that the turn needs, or for its answer."""
         turn = Turn.of(request.messages)
         needs = await self._needs_of(turn)
-        if fixed := self._fixed(needs):
-            return _said(fixed)
+        if answered := self._without_model(request, turn, needs):
+            return answered
         names = next_tools(turn.question, needs, turn.made)
         if tools := [tool for tool in request.tools if getattr(tool, "name", "") in names]:
             called = request.override(
@@ -263,7 +266,7 @@ class Steering(StatedResults):
             return not claims_deed(sentence, (), looked=False)
 
         prompt = _TALK.format(self._today)
-        return self._checked(request, prompt, turn.conversation, may_say, _NO_ANSWER)
+        return self._checked(request, prompt, turn.conversation, may_say, _NO_ANSWER + _able(request))
 
     def _answer(self, request: ModelRequest[Any], turn: Turn, found: str) -> ModelRequest[Any]:
         done = [call.name for call in turn.made if not call.failed]
@@ -289,6 +292,16 @@ class Steering(StatedResults):
             tools=[],
             system_message=SystemMessage(prompt),
         )
+
+
+def _able(request: ModelRequest[Any]) -> str:
+    web = (
+        " and on the web" if any(getattr(tool, "name", "") == "search_web" for tool in request.tools) else ""
+    )
+    return (
+        f"I can look things up in your notes, calendar, mail and files{web}, write notes and add single "
+        "events."
+    )
 
 
 def _said(text: str) -> ModelResponse[Any]:

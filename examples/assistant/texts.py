@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from .errors import ToolError
-from .search import Index
+from .search import MOST_FOUND, Index
 from .sources import Kind, Parsed, Source, Sources
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ class Texts(ABC, Generic[T]):
         self._index = Index()
         self.all()
 
-    def search(self, query: str, limit: int = 3) -> list[T]:
+    def search(self, query: str, limit: int = MOST_FOUND) -> list[T]:
         """Those whose title, sender or text matches best, see :mod:`.search`."""
         with self._lock:
             entries = self._entries()

@@ -87,7 +87,10 @@ def open_assistant(
             runtime = stack.enter_context(open_runtime(model, show))
         with_drafts = speculative(ChatAgentRT(runtime=runtime, max_tokens=max_tokens))
         plain = ChatAgentRT(runtime=runtime, max_tokens=max_tokens)
-        tools = assistant_tools(opened, Latencies(mail=0, weather=weather_delay, web=0), web=model != "nano")
+        # The web is imitated, as the sample data is; nano was not trained on it.
+        tools = assistant_tools(
+            opened, Latencies(mail=0, weather=weather_delay, web=0), web=not data and model != "nano"
+        )
         around = [StatedResults() if model == "nano" else Steering(plain)]
         yield Assistant(
             agent=assistant_agent(

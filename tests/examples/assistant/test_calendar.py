@@ -67,7 +67,7 @@ LOCAL: dict[str, tuple[list[str], Found]] = {
         {
             "2026-11-18": [],
             "2026-11-19": [(ALL_DAY, "event0"), ("22:00", "event1")],
-            "2026-11-20": [(ALL_DAY, "event0"), (ALL_DAY, "event1")],
+            "2026-11-20": [(ALL_DAY, "event0"), ("until 18:00", "event1")],
             "2026-11-21": [],
         },
     ),
@@ -126,6 +126,11 @@ def test_events_of_days(tmp_path: Path, events: list[str], found: Found) -> None
 @pytest.mark.parametrize(("events", "found"), BERLIN.values(), ids=BERLIN)
 def test_events_in_other_zones(tmp_path: Path, events: list[str], found: Found) -> None:
     test_events_of_days(tmp_path, events, found)
+
+
+def test_events_of_a_week_have_the_names_of_their_days(tmp_path: Path) -> None:
+    found = calendar(tmp_path, "DTSTART:20261123T180000", "DTSTART;VALUE=DATE:20261125")
+    assert on(found, "next week") == [("Monday 18:00", "event0"), ("Wednesday all day", "event1")]
 
 
 def test_an_unclear_date_is_a_clear_error(tmp_path: Path) -> None:

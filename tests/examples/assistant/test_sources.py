@@ -256,6 +256,8 @@ FILES = st.dictionaries(NAMES, st.tuples(BEGINNINGS, st.binary(max_size=80)), ma
     {"x.mbox": (b"From x\nDate: 99 Foo 2026\nFrom: \xff\nSubject: =?x?q?\xff?=\n\n", b"")}, "../secret", ".."
 )
 @example({"a.ics": (event("x"), b"")}, "secret", "/etc/passwd")
+@example({"a.ics": (b"BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\nDTSTART:20261119T", b"END:VCALENDAR")}, "", "0")
+@example({"a.ics": (b"BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\nDTSTART:20261119T", b"\r\nEND:VCALENDAR")}, "", "0")
 def test_whatever_lies_there_is_read_or_a_typed_error_and_nothing_is_overwritten(
     files: dict[str, tuple[bytes, bytes]], asked: str, text: str
 ) -> None:

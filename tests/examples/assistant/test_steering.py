@@ -217,6 +217,15 @@ def test_a_write_in_words_of_the_model_is_not_proposed(data: PersonalData) -> No
     assert data.notes.all() == before
 
 
+@pytest.mark.parametrize("steered", [True, False])
+def test_a_dictated_note_needs_no_model(data: PersonalData, steered: bool) -> None:
+    around = None if steered else StatedResults(lambda: NOON)
+    model = Scripted(needs=["notes"], script=[])
+    messages, _ = take_turns(model, data, 'Write a note: "candles"\n- two', around=around)
+    assert messages[-1].text == 'Saved as a note: "candles"\n- two'
+    assert data.notes.all()[-1].text == '"candles"\n- two'
+
+
 def test_a_call_that_fails_is_tried_again_once(data: PersonalData) -> None:
     script = [("read_file", {"path": "no/such.txt"}), ("read_file", {"path": "nor/this.txt"})]
     model = Scripted(needs=["files"], script=script)

@@ -43,6 +43,7 @@ _U32: Final = _SCALARS[4]
 _U64: Final = _SCALARS[10]
 _MAX_DIMENSIONS: Final = 4
 _MAX_ELEMENTS: Final = 2**48
+_ENDS: Final = "it ends in its header"
 _SHORTEST: Final = 8
 """Bytes of the shortest string, metadata entry or tensor description."""
 _SPLIT: Final = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})")
@@ -148,7 +149,7 @@ class _Parser:
 
     def _array(self, kind: int) -> list[Any]:
         if kind == _STRING:
-            return [self._string() for _ in range(self._count("strings"))]
+            return self._strings(self._count("strings"))
         layout = self._scalar(kind)
         count = self._count("elements", layout.size)
         items = struct.unpack(f"<{count}{layout.format[1:]}", self._bytes(count * layout.size))
@@ -193,6 +194,21 @@ class _Parser:
     def _string(self) -> str:
         return self._bytes(self._number(_U64)).decode("utf-8", "replace")
 
+    def _strings(self, count: int) -> list[str]:
+        """Read as many strings, without a call for each: a vocabulary has hundreds of thousands."""
+        content, position, size = self._content, self._position, len(self._content)
+        length_of, prefix, strings = _U64.unpack_from, _U64.size, list[str]()
+        for _ in range(count):
+            begin = position + prefix
+            if begin > size:
+                raise _DamagedError(_ENDS)
+            position = begin + length_of(content, position)[0]
+            if position > size:
+                raise _DamagedError(_ENDS)
+            strings.append(content[begin:position].decode("utf-8", "replace"))
+        self._position = position
+        return strings
+
     def _number(self, layout: struct.Struct) -> Any:
         return layout.unpack(self._bytes(layout.size))[0]
 
@@ -204,7 +220,7 @@ class _Parser:
     def _bytes(self, length: int) -> bytes:
         end = self._position + length
         if end > len(self._content):
-            raise _DamagedError("it ends in its header")
+            raise _DamagedError(_ENDS)
         found = self._content[self._position : end]
         self._position = end
         return found

@@ -18,7 +18,7 @@ from agentrt.adapters.openai.tool_cache import CAPABILITY
 from agentrt.speculators import EndpointSpeculator
 from agentrt.testing import ScriptedSpeculator, mock_endpoint
 from tests.adapters.openai.doubles import chat_completion, chat_events
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, until
 from tests.recorded_telemetry import Recorded, telemetry
 
 __all__ = ["telemetry"]
@@ -38,11 +38,9 @@ def parent_of(request: httpx.Request) -> tuple[int, int]:
 
 def test_a_draft_request_is_below_its_turn(telemetry: Recorded) -> None:
     sent: list[httpx.Request] = []
-    answered = threading.Event()
 
     def answer(request: httpx.Request) -> httpx.Response:
         sent.append(request)
-        answered.set()
         return httpx.Response(200, json=chat_completion(CALLED))
 
     @speculable
@@ -50,13 +48,13 @@ def test_a_draft_request_is_below_its_turn(telemetry: Recorded) -> None:
         return city
 
     with mock_endpoint(URL) as endpoint:
-        endpoint.post("/chat/completions").mock(side_effect=answer)
+        route = endpoint.post("/chat/completions").mock(side_effect=answer)
         predictor = EndpointSpeculator("draft", base_url=URL, api_key="none")
         with (
             SpeculationSession([get_weather], [predictor]) as session,
             session.turn(MESSAGES, TOOLS) as turn,
         ):
-            assert answered.wait(PATIENCE_S)
+            until(lambda: route.called)  # respx counts a call once it is answered
             turn.bind([])
     (speculated,) = telemetry.spans("speculate")
     assert parent_of(sent[0]) == (speculated.context.trace_id, speculated.context.span_id)
@@ -87,8 +85,9 @@ def sent() -> Iterator[list[httpx.Request]]:
         listed = {"object": "list", "data": [{"id": "m", "object": "model", "capabilities": [CAPABILITY]}]}
         endpoint.get("/models").respond(json=listed)
         endpoint.post("/chat/completions").mock(side_effect=answer)
-        endpoint.post(path__startswith="/cache-tool-output/").mock(side_effect=take)
+        taken = endpoint.post(path__startswith="/cache-tool-output/").mock(side_effect=take)
         yield requests
+        until(lambda: taken.called)
 
 
 def test_a_request_and_the_submission_beside_it_are_in_the_user_s_trace(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -265,9 +266,37 @@ def test_a_part_leaves_no_process_behind(tmp_path: Path, hangs: bool) -> None:
         if file.is_file():
             break
     assert ended == (None if hangs else 0)
-    status = Path("/proc", file.read_text(), "stat")
+    wait_for_end(int(file.read_text()))
+
+
+def wait_for_end(process: int) -> None:
+    status = Path("/proc", str(process), "stat")
     while status.exists() and status.read_text().split()[2] != "Z":
         time.sleep(0.01)
+
+
+def test_a_run_that_is_terminated_leaves_no_process_behind(clone: Path) -> None:
+    (clone / "hangs.py").write_text(
+        "import os, pathlib, time\n"
+        "pathlib.Path('docs/pid.part').write_text(str(os.getpid()))\n"
+        "os.rename('docs/pid.part', 'docs/pid')\n"
+        "time.sleep(600)"
+    )
+    (clone / "run.py").write_text(
+        "import runpy, sys\n"
+        "from agentrt.bench.documentation import main, plan\n"
+        "main.PLAN = [plan.Part('part', ('hangs',), ())]\n"
+        "sys.argv[1:] = []\n"
+        "runpy.run_module('agentrt.bench.documentation', run_name='__main__')"
+    )
+    commit_all()
+    run = subprocess.Popen([sys.executable, "run.py"])
+    file = clone / "docs" / "pid"
+    while not file.exists() and run.poll() is None:
+        time.sleep(0.01)
+    run.terminate()
+    assert run.wait() == 128 + signal.SIGTERM
+    wait_for_end(int(file.read_text()))
 
 
 MODELS, WORKLOADS = ["--models", "models"], ["--workloads", "workloads"]

@@ -192,8 +192,12 @@ def test_an_interrupt_frees_the_memory_of_the_generation() -> None:
     interrupted = threading.Event()
 
     class InterruptingView(SilentView):
+        presses = 1  # a second one would end the loop at once, and the answer only with the runner
+
         def token(self, text: str) -> None:
-            signal.raise_signal(signal.SIGINT)
+            if self.presses:
+                self.presses -= 1
+                signal.raise_signal(signal.SIGINT)
 
     class HoldsTheAnswer(Drafter):  # on the engine's thread, so that no answer ends before its interrupt
         tokens = 0

@@ -25,6 +25,7 @@ T = TypeVar("T")
 LARGEST_TEXT = 1_000_000  # bytes of a note or another text file
 _MOST_FILES = 100_000
 _HEAD = 64 * 1024
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _MAIL_HEADERS = {"date", "from", "message-id", "received", "subject"}
 
 _log = logging.getLogger(__name__)
@@ -159,7 +160,7 @@ def read_text(source: Source) -> str:
     if source.size > LARGEST_TEXT:
         raise ValueError("it is larger than 1 MB")
     content = source.path.read_bytes()
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    if content.startswith(_UTF_16):
         return content.decode("utf-16", "replace").strip()
     if b"\0" in content:
         raise ValueError("it is no text")
@@ -223,9 +224,12 @@ def _kind(path: Path) -> Kind | None:
             head = file.read(_HEAD)
             if head.startswith(b"From ") and _has_headers(head.partition(b"\n")[2]):
                 return "mailbox"
-            rest = b"\0" if b"\0" in head else file.read(LARGEST_TEXT)
+            is_binary = b"\0" in head and not head.startswith(_UTF_16)
+            rest = b"\0" if is_binary else file.read(LARGEST_TEXT)
     except OSError:
         return None
+    if head.startswith(_UTF_16):
+        rest = rest.replace(b"\0", b" ")
     return None if b"\0" in rest or len(head) + len(rest) > LARGEST_TEXT else "text"
 
 

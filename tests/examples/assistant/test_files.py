@@ -45,16 +45,16 @@ def test_a_name_is_enough_if_one_file_has_it(folder: Folder, root: Path) -> None
     assert folder.read("plan.txt").path == "garden/plan.txt"
     (root / "house").mkdir()
     (root / "house" / "plan.txt").write_text("Another one.")
-    with pytest.raises(ToolError, match="2 files are at plan.txt"):
+    with pytest.raises(ToolError, match=r"^2 files are at plan\.txt"):
         folder.read("plan.txt")
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
 def test_texts_in_usual_encodings(root: Path, encoding: str) -> None:
-    (root / "cafe.txt").write_bytes("Café für zwei – 3 €".encode(encoding))
+    (root / "cafe.txt").write_bytes("Café für zwei: 3 €".encode(encoding))
     with contextlib.closing(Folder(Sources([root]))) as folder:
         assert folder.search("café") == ["cafe.txt"]
-        assert folder.read("cafe.txt").text == "Café für zwei – 3 €"
+        assert folder.read("cafe.txt").text == "Café für zwei: 3 €"
 
 
 OUTSIDE = ["..", "../secret.txt", "garden/../../secret.txt", "/etc/passwd", "x/../../secret.txt"]

@@ -6,7 +6,6 @@ import itertools
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -14,7 +13,6 @@ import openvino as ov
 import openvino.opset15 as opset
 from numpy.typing import NDArray
 
-from agentrt.concurrency.native_calls import native_calls
 from agentrt.errors import ConfigurationError
 
 from ..heg.kernel import Kernel, KernelKind
@@ -165,22 +163,12 @@ class CompiledKernels:
         models = [model for each in pieces.values() for model in each]
         chosen = quantization_properties(models, device, properties)
         self.compiler: Final = PieceCompiler(device, {**properties, **chosen})
-        # Two at a time: OpenVINO compiles each on one core, with memory for another copy of its weights.
-        with native_calls, ThreadPoolExecutor(2, "agentrt-compile") as threads:
-            compiling = {
-                kind: [
-                    threads.submit(self.compiler.compile, model, (kind, index), len(models))
-                    for index, model in enumerate(models)
-                ]
-                for kind, models in pieces.items()
-            }
-            try:
-                self._compiled = {
-                    kind: [each.result() for each in found] for kind, found in compiling.items()
-                }
-            except BaseException:  # an error of one, or Ctrl-C
-                threads.shutdown(wait=False, cancel_futures=True)
-                raise
+        self._compiled = {
+            kind: [
+                self.compiler.compile(model, (kind, index), len(models)) for index, model in enumerate(models)
+            ]
+            for kind, models in pieces.items()
+        }
         self._last_runs: dict[Piece, float] = {}
         self._shapes: defaultdict[Piece, InferenceShapes] = defaultdict(InferenceShapes)
 

@@ -98,7 +98,7 @@ def test_one_question_on_a_terminal_asks_before_it_writes() -> None:
     with terminal(*question) as shown:
         shown.expect('run create_note(text="buy milk")?')
         shown.type("\r")
-        shown.expect("the user has declined this call")
+        shown.expect("You have declined it: nothing was done.")
         assert shown.wait() == 0
     with terminal(*question) as shown:
         shown.expect('run create_note(text="buy milk")?')

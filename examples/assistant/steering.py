@@ -18,6 +18,7 @@ from typing import Any, Final, Self, TypeAlias
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolCall, ToolMessage
+from langchain_core.tools import BaseTool
 
 from agentrt.adapters.langchain import allow_speculation
 
@@ -45,6 +46,8 @@ _READERS: Final = {
 """What reads one of the things that a tool has found."""
 _READS: Final = re.compile(r"\b(?:read|open|says?|about|content|details?|summar\w+)\b", re.IGNORECASE)
 """In a message that wants more than a list."""
+_ANOTHER: Final = re.compile(r",| and ")
+"""What stands between two cities."""
 _NAMED: Final = {"read_note": r"\bn\d+\b", "read_mail": r"\bm\d+\b", "read_file": r"\w[./]\w"}
 """How a message names what can be read without a search."""
 _NOT_DONE: Final = "I cannot do that, and nothing was done. "
@@ -140,23 +143,20 @@ def _calls_in(turn: Sequence[AnyMessage]) -> list[Made]:
     ]
 
 
-def next_tools(question: str, needs: Sequence[Need], made: Sequence[Made]) -> Sequence[str]:
-    """Return the names of the tools of which one must be called next; none where it is to be answered."""
-    for need in needs:
-        tools = _TOOLS.get(need, ())
-        own = [call for call in made if call.name in tools]
-        first = [name for name in tools if name not in _NAMED or re.search(_NAMED[name], question)]
-        if not own and first:
-            return first
-        if not own:
-            continue
-        last = own[-1]
-        if last.failed and sum(call.failed for call in own) < _MOST_ERRORS:
-            return first
-        if _is_to_be_read(last, question):
-            return (_READERS[last.name],)
-        if len(tools) == 1 and len(own) < _MOST_CALLS and re.search(r",| and ", question):
-            return tools  # another city
+def next_tools(question: str, need: Need, made: Sequence[Made]) -> Sequence[str]:
+    """Return the names of the tools of which one must be called next for ``need``; none if that is met."""
+    tools = _TOOLS.get(need, ())
+    own = [call for call in made if call.name in tools]
+    first = [name for name in tools if name not in _NAMED or re.search(_NAMED[name], question)]
+    if not own:
+        return first
+    last = own[-1]
+    if last.failed and sum(call.failed for call in own) < _MOST_ERRORS:
+        return first
+    if _is_to_be_read(last, question):
+        return (_READERS[last.name],)
+    if len(tools) == 1 and len(own) <= min(len(_ANOTHER.findall(question)), _MOST_CALLS - 1):
+        return tools  # for another city
     return ()
 
 
@@ -236,18 +236,15 @@ class Steering(StatedResults):
         needs = await self._needs_of(turn)
         if answered := self._without_model(request, turn, needs):
             return answered
-        names = next_tools(turn.question, needs, turn.made)
-        if tools := [tool for tool in request.tools if getattr(tool, "name", "") in names]:
-            called = request.override(
-                messages=turn.rest or [*turn.conversation[:-1], *request.messages[len(turn.past) :]],
-                tools=tools,
-                tool_choice="required",
-                system_message=SystemMessage(_CALL),
-                model_settings={"parallel_tool_calls": False, "max_tokens": _MOST_TOKENS},
-            )
-            response = self._settled(await handler(called), turn)
-            if not _repeats(response, turn.made):
-                return response
+        made = {call.name for call in turn.made}
+        begun = [place for place, need in enumerate(needs) if made & {*_TOOLS.get(need, ())}]
+        for need in needs[max(begun, default=0) :]:
+            names = next_tools(turn.question, need, turn.made)
+            if tools := [tool for tool in request.tools if getattr(tool, "name", "") in names]:
+                response = self._settled(await handler(_request_of_call(request, turn, tools)), turn)
+                # A further call that misses what the user has said, or repeats another, is none.
+                if _new_calls(response, turn.made) or not turn.made:
+                    return response
         if not turn.made:
             return await handler(self._talk(request, turn))
         found = turn.state(self._today)
@@ -308,10 +305,22 @@ def _said(text: str) -> ModelResponse[Any]:
     return ModelResponse([AIMessage(text, response_metadata={"finish_reason": "stop"})])
 
 
-def _repeats(response: ModelResponse[Any], made: Sequence[Made]) -> bool:
-    """Return whether all calls of ``response`` were ``made`` before."""
+def _request_of_call(
+    request: ModelRequest[Any], turn: Turn, tools: list[BaseTool | dict[str, Any]]
+) -> ModelRequest[Any]:
+    return request.override(
+        messages=turn.rest or [*turn.conversation[:-1], *request.messages[len(turn.past) :]],
+        tools=tools,
+        tool_choice="required",
+        system_message=SystemMessage(_CALL),
+        model_settings={"parallel_tool_calls": False, "max_tokens": _MOST_TOKENS},
+    )
+
+
+def _new_calls(response: ModelResponse[Any], made: Sequence[Made]) -> list[ToolCall]:
+    """Return the calls of ``response`` that were not ``made`` before."""
+    known = [(one.name, one.arguments) for one in made]
     calls = [
         call for message in response.result if isinstance(message, AIMessage) for call in message.tool_calls
     ]
-    known = [(one.name, one.arguments) for one in made]
-    return bool(calls) and all((call["name"], call["args"]) in known for call in calls)
+    return [call for call in calls if (call["name"], call["args"]) not in known]

@@ -150,11 +150,28 @@ def test_a_list_is_not_read(data: PersonalData) -> None:
     assert all(note.title in messages[-1].text for note in data.notes.all())
 
 
-def test_each_city_is_asked_for_and_equal_calls_end_it(data: PersonalData) -> None:
-    cities = [("get_weather", {"city": city}) for city in ("Oslo", "Rome", "Rome")]
-    model = Scripted(needs=["weather"], script=[*cities])
-    messages, _ = take_turns(model, data, "how warm is it in Oslo and Rome?")
-    assert [line.split()[1] for line in messages[-1].text.splitlines()] == ["Oslo", "Rome"]
+@pytest.mark.parametrize(
+    ("asked", "called", "stated"),
+    [
+        ("how warm is it in Oslo and Rome?", ["Oslo", "Rome"], ["Oslo", "Rome"]),
+        ("how warm is it in Oslo, Rome and Paris?", ["Oslo", "Rome", "Paris"], ["Oslo", "Rome", "Paris"]),
+        ("how warm is it in Oslo and Rome?", ["Oslo", "Oslo"], ["Oslo"]),
+        ("how warm is it in Oslo and here?", ["Oslo", "London"], ["Oslo"]),
+    ],
+)
+def test_each_city_is_asked_for(data: PersonalData, asked: str, called: list[str], stated: list[str]) -> None:
+    model = Scripted(needs=["weather"], script=[("get_weather", {"city": city}) for city in called])
+    messages, _ = take_turns(model, data, asked)
+    assert [line.split()[1] for line in messages[-1].text.splitlines()] == stated
+    assert not model.script
+
+
+def test_a_message_that_needs_two_things_gets_both(data: PersonalData) -> None:
+    weather = [("get_weather", {"city": "Oslo"}), ("get_weather", {"city": "London"})]
+    model = Scripted(needs=["weather", "calendar"], script=[*weather, ("list_events", {"date": "today"})])
+    messages, _ = take_turns(model, data, "how warm is it in Oslo, and what is on today?")
+    assert "In Oslo it is" in messages[-1].text
+    assert "On your calendar today" in messages[-1].text
 
 
 @pytest.mark.parametrize(

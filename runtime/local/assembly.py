@@ -6,14 +6,12 @@ import functools
 import logging
 import os
 from collections.abc import Callable, Hashable
-from concurrent.futures import Future, wait
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
 from agentrt.calls import ToolCallFormat, detect_tool_call_format
 from agentrt.concurrency.native_calls import native_calls
-from agentrt.concurrency.threads import start_in_thread
 from agentrt.errors import ConfigurationError, ModelFormatError
 
 from ..config import RuntimeConfig, check_config
@@ -37,7 +35,6 @@ from ..model.weights_check import WeightsCheck
 from ..request.processor import InputProcessor
 from ..request.prompt_encoder import PromptEncoder
 from ..scheduler.scheduler import Scheduler
-from ..structured_output.manager import StructuredOutputManager
 from ..toolcache.renderer import ToolTurnRenderer
 from ..xpu.kv_arena import KVArena
 from ..xpu.loading import load_model
@@ -124,39 +121,29 @@ def assemble_runtime(
         progress=lambda share: on_step(OpeningStep("converting", share)),
         native=library_for(config, on_step),
     )
-    vocabulary = Future[int]()
-    # Beside the model, whose compilation leaves a core and Python's lock to others most of the time.
-    texts = start_in_thread(
-        lambda: _load_texts(directory, config, vocabulary), name="agentrt-texts", daemon=False
-    )
-    try:
-        with conversion_errors(directory.conversion):
-            loaded = load_model(
-                directory,
-                platform=config.platform,
-                properties=config.device_properties(keeps_weights=directory.keeps_weights),
-                max_chunk_tokens=config.prefill_chunk_tokens,
-                quantum_s=config.quantum_s,
-                kv_bytes=config.cache_bytes,
-                profile_folder=config.profile_folder,
-                npu_decoding=config.npu_decoding,
-                scored_layers=0 if config.context_compression is None else SCORED_LAYERS,
-                usual_settings=(config.device_properties(), config.prefill_chunk_tokens)
-                == (usual.device_properties(), usual.prefill_chunk_tokens),
-                on_step=on_step,
-                on_vocabulary=vocabulary.set_result,
-            )
-    except BaseException:
-        vocabulary.cancel()
-        wait([texts])
-        raise
+    with conversion_errors(directory.conversion):
+        loaded = load_model(
+            directory,
+            platform=config.platform,
+            properties=config.device_properties(keeps_weights=directory.keeps_weights),
+            max_chunk_tokens=config.prefill_chunk_tokens,
+            quantum_s=config.quantum_s,
+            kv_bytes=config.cache_bytes,
+            profile_folder=config.profile_folder,
+            npu_decoding=config.npu_decoding,
+            scored_layers=0 if config.context_compression is None else SCORED_LAYERS,
+            usual_settings=(config.device_properties(), config.prefill_chunk_tokens)
+            == (usual.device_properties(), usual.prefill_chunk_tokens),
+            on_step=on_step,
+        )
     opened = ExitStack()
     try:
         opened.callback(loaded.platform.close)
+        with conversion_errors(directory.conversion):
+            tokenizer = Tokenizer(directory, loaded.vocabulary_size, tool_prompt=config.tool_prompt == "auto")
         arena = KVArena(loaded.layout, loaded.platform, config.memory_bytes)
         weights = directory.graph.with_suffix(".bin")
         warm_up(loaded.platform, loaded.graph, arena.blocks, weights)
-        tokenizer, call_format, structured_output = texts.result()
         kept = open_contexts(config, directory, loaded, arena, tokenizer, context_store, on_step)
         opened.callback(kept.close)
         if kept.longest_context:
@@ -170,6 +157,11 @@ def assemble_runtime(
         state_pool = BlockPool(arena.state_rows) if arena.state_rows else None
         table = ContextTable(config.contexts_per_app, kept.store) if context_table is None else context_table
         kept.forget_deleted(table)
+        call_format = (
+            ToolCallFormat.JSON_MESSAGE
+            if tokenizer.writes_tool_prompt
+            else detect_tool_call_format(tokenizer.chat_template, directory.model_id)
+        )
         renderer = ToolTurnRenderer(tokenizer, call_format)
         prompts = PromptEncoder(
             tokenizer=tokenizer,
@@ -179,7 +171,9 @@ def assemble_runtime(
             memory_bytes=config.memory_bytes,
             vocabulary_size=loaded.vocabulary_size,
         )
-        input_processor = InputProcessor(prompts, call_format, kept.salts, structured_output)
+        input_processor = InputProcessor(
+            prompts, call_format, kept.salts, constrain_calls=config.constrain_tool_calls
+        )
         scheduler = Scheduler(
             pool,
             loaded.graph,
@@ -233,29 +227,8 @@ def assemble_runtime(
             engine=engine,
         )
     except BaseException:  # Ctrl-C, too, leaves neither threads nor memory behind
-        wait([texts])
         opened.close()
         raise
-
-
-def _load_texts(
-    directory: ModelDirectory, config: RuntimeConfig, vocabulary: Future[int]
-) -> tuple[Tokenizer, ToolCallFormat | None, StructuredOutputManager]:
-    """Load what turns texts into tokens; ``vocabulary`` will have the size of the model's vocabulary."""
-    with conversion_errors(directory.conversion):
-        tokenizer = Tokenizer(directory, vocabulary, tool_prompt=config.tool_prompt == "auto")
-    call_format = (
-        ToolCallFormat.JSON_MESSAGE
-        if tokenizer.writes_tool_prompt
-        else detect_tool_call_format(tokenizer.chat_template, directory.model_id)
-    )
-    structured_output = StructuredOutputManager(
-        call_format,
-        tokenizer.token_bytes,
-        tokenizer.end_token_ids,
-        constrain_calls=config.constrain_tool_calls,
-    )
-    return tokenizer, call_format, structured_output
 
 
 def _files_of(directory: ModelDirectory) -> tuple[object, ...]:

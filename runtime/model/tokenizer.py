@@ -6,7 +6,6 @@ import hashlib
 import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -42,13 +41,10 @@ class Tokenizer:
     put the texts of others into system messages, and models repeat them in answers.
     """
 
-    def __init__(
-        self, directory: ModelDirectory, vocabulary_size: int | Future[int], *, tool_prompt: bool = True
-    ) -> None:
+    def __init__(self, directory: ModelDirectory, vocabulary_size: int, *, tool_prompt: bool = True) -> None:
         """Load the tokenizer, detokenizer and chat template of ``directory``.
 
-        ``vocabulary_size`` is that of the model, which is often padded beyond that of the tokenizer. While it
-        is not known yet, what does not depend on it is loaded.
+        ``vocabulary_size`` is that of the model, which is often padded beyond that of the tokenizer.
         ``tool_prompt`` describes tools in the system message where the chat template takes none.
 
         Raises:
@@ -65,7 +61,7 @@ class Tokenizer:
         # message can contain it; letters and digits, so that no template treats it specially.
         self._separator = secrets.token_hex(16)
 
-    def _load(self, directory: ModelDirectory, size: int | Future[int]) -> None:
+    def _load(self, directory: ModelDirectory, vocabulary_size: int) -> None:
         self._tokenizer = load_on_own_thread(lambda: openvino_genai.Tokenizer(str(directory.path)))
         self.chat_template: str = self._tokenizer.chat_template
         if not self.chat_template:
@@ -79,10 +75,6 @@ class Tokenizer:
                 f"the chat template of {directory.path} cannot be parsed: {syntax_error}. Export the model "
                 "or convert its tokenizer again with the chat template of the original model."
             )
-        self._special_token = special_token_pattern(directory.path / "openvino_tokenizer.xml")
-        decoded = decoded_vocabulary(directory.path / "openvino_detokenizer.xml")
-        ids: dict[bytes, int] = self._tokenizer.get_vocab()
-        vocabulary_size = size.result() if isinstance(size, Future) else size
         named: int = self._tokenizer.get_eos_token_id()
         self.end_token: int | None = named if 0 <= named < vocabulary_size else None
         """The end token that the tokenizer names; models may have others, too."""
@@ -93,8 +85,12 @@ class Tokenizer:
                 f"{directory.path} has no end token, so that no answer would end. "
                 "Set eos_token_id in generation_config.json."
             )
+        self._special_token = special_token_pattern(directory.path / "openvino_tokenizer.xml")
+        ids: dict[bytes, int] = self._tokenizer.get_vocab()
         self._longest_token = max(map(len, ids))  # in bytes
-        self._hidden, self.token_bytes = self._read_vocabulary(ids, vocabulary_size, decoded)
+        self._hidden, self.token_bytes = self._read_vocabulary(
+            ids, vocabulary_size, decoded_vocabulary(directory.path / "openvino_detokenizer.xml")
+        )
         """The bytes of each token, empty for hidden tokens; None if texts of tokens do not concatenate."""
         self._word_end = self._find_word_ends(ids)
         self.text_prefix = self._find_text_prefix()

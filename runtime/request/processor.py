@@ -40,15 +40,18 @@ class InputProcessor:
         prompts: PromptEncoder,
         call_format: ToolCallFormat | None,
         salts: PrefixSalts,
-        structured_output: StructuredOutputManager,
+        *,
+        constrain_calls: bool,
     ) -> None:
         """``salts`` keep the prefixes of apps apart in the prefix cache."""
         self._prompts = prompts
-        self._tokenizer = prompts.tokenizer
+        self._tokenizer = tokenizer = prompts.tokenizer
         self._call_format = call_format
         self._salts = salts
-        self._shared_prefix = SharedPrefix(self._tokenizer)
-        self._structured_output = structured_output
+        self._shared_prefix = SharedPrefix(tokenizer)
+        self._structured_output = StructuredOutputManager(
+            call_format, tokenizer.token_bytes, tokenizer.end_token_ids, constrain_calls=constrain_calls
+        )
 
     def tokenize(
         self,

@@ -85,8 +85,11 @@ def settle(
             said = clause
         if not _is_time(str(settled.get("time", ""))):
             settled["time"] = ""
-    if name == "get_weather" and not _WEATHER.search(said):
-        return "I am not sure what you mean. Ask in other words."
+    if name == "get_weather":
+        if not _WEATHER.search(said):
+            return "I am not sure what you mean. Ask in other words."
+        if _is_day(str(settled.get("city", "")), today):
+            settled["city"] = ""
     for argument, asked in _OWN.get(name, {}).items():
         if not _has(said, str(settled.get(argument, ""))):
             return asked

@@ -24,6 +24,7 @@ TEXTS = st.lists(WORDS, min_size=1, max_size=6).map(" ".join)
         ("search_mail", {"query": "Do can I help"}, "Do I have mail?", {"query": "Do I have mail?"}),
         ("get_weather", {"city": "Oslo"}, "how warm is it in Oslo?", {"city": "Oslo"}),
         ("get_weather", {"city": "London"}, "will it rain?", "In which city?"),
+        ("get_weather", {"city": "Sunday"}, "will it rain on Sunday?", "In which city?"),
         ("list_events", {"date": "2023-10-05"}, "what is on tomorrow?", {"date": "tomorrow"}),
         ("list_events", {"date": "next week"}, "what is on next week?", {"date": "next week"}),
         ("list_events", {"date": "today"}, "when do I meet Lisa?", "On which day?"),

@@ -50,6 +50,7 @@ _WEATHER: Final = re.compile(
     r"weather|forecast|temperature|degrees|warm|cold|hot\b|rain|snow|sun|wind|storm|fog|umbrella|jacket|coat",
     re.IGNORECASE,
 )
+_PRONOUN: Final = re.compile(r"\b(?:it|that|this|them|those|these|one|ones)\b", re.IGNORECASE)
 _WORD: Final = re.compile(r"\w+")
 _ADDING: Final = re.compile(r"(?i)^(?:add|put|schedule|create|enter|set up|make)(?: an?| the)?(?: event)? ")
 _NAME: Final = re.compile(r"(?i)\b(?!at\b|on\b|the\b|am\b|pm\b)[^\W\d]{2,}")
@@ -93,7 +94,9 @@ def settle(
     for argument, asked in _OWN.get(name, {}).items():
         if not _has(said, str(settled.get(argument, ""))):
             return asked
-    if "query" in settled and not _has(said, str(settled["query"])):
+    if "query" in settled and not _has(
+        said if _PRONOUN.search(question) else question, str(settled["query"])
+    ):
         settled["query"] = question
     if "date" in settled and not (_has(said, str(settled["date"])) and _is_day(str(settled["date"]), today)):
         day = find_days(said, today)

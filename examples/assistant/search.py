@@ -21,7 +21,9 @@ _STOP_WORDS = frozenset(
     """.split()  # noqa: SIM905
 )
 _LISTED_WORDS = frozenset(
-    "mail mails email emails note notes new newest latest last recent unread inbox list every".split()  # noqa: SIM905
+    """
+    mail mails email emails note notes new newest latest last recent unread inbox list every read open see
+    """.split()  # noqa: SIM905
 )
 MOST_FOUND = 3
 _SHORTEST_PREFIX = 4

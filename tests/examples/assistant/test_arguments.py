@@ -127,6 +127,14 @@ def test_what_is_wanted(said: str) -> None:
     assert settle("add_event", given, said, "", WEDNESDAY) == given
 
 
+def test_a_search_is_for_words_of_the_message_before_where_it_is_meant() -> None:
+    before = "move the dentist to 10"
+    asked = "what notes do I have?"
+    assert settle("search_notes", {"query": "dentist"}, asked, before, WEDNESDAY) == {"query": asked}
+    found = settle("search_mail", {"query": "Anna"}, "what does it say?", "mail from Anna?", WEDNESDAY)
+    assert found == {"query": "Anna"}
+
+
 def test_the_message_before_counts_for_questions_only() -> None:
     before = "what is on Friday at 12:00 in Oslo?"
     assert settle("get_weather", {"city": "Oslo"}, "and the weather?", before, WEDNESDAY) == {"city": "Oslo"}

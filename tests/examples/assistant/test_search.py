@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrt.examples.assistant.search import Index
+from agentrt.examples.assistant.search import Index, asks_for_list
 
 TEXTS = [
     ("Lasagne recipe", "brown the onions"),
@@ -75,3 +75,15 @@ def test_query_syntax_is_only_text(index: Index, query: str) -> None:
 @given(st.text())
 def test_no_text_is_an_error(index: Index, query: str) -> None:
     titles(index, query)
+
+
+@pytest.mark.parametrize(
+    "query", ["", "all my notes", "what notes do I have?", "read the newest mail", "new mail"]
+)
+def test_what_asks_for_a_list(query: str) -> None:
+    assert asks_for_list(query)
+
+
+@pytest.mark.parametrize("query", ["roof", "the mail about the roof", "new bicycle"])
+def test_what_asks_for_something(query: str) -> None:
+    assert not asks_for_list(query)

@@ -31,7 +31,8 @@ _NOT_WANTED: Final = re.compile(
     r"|if)\b",
     re.IGNORECASE,
 )
-"""In a message that forbids a write, or asks about one."""
+"""In a part of a message that forbids a write, or asks about one."""
+_REMINDED: Final = re.compile(r"\b(?:do not|don'?t) forget\b", re.IGNORECASE)
 _WRITES: Final = ("create_note", "add_event")
 _BEYOND_ONE_HOUR: Final = re.compile(
     r"\b(?:every|each|weekly|daily|monthly|yearly|until|till|recurring)\b|\bfrom\b.+\b(?:to|until)\b"
@@ -73,7 +74,7 @@ def settle(
     Those of a write are in the ``question``, others there or in the message ``before``.
     """
     settled = dict(arguments)
-    if name in _WRITES and _NOT_WANTED.search(_CLAUSE_END.split(question)[0]):
+    if name in _WRITES and any(map(_NOT_WANTED.search, _CLAUSE_END.split(_REMINDED.sub("", question)))):
         return NOT_ASKED
     said = question if name in _WRITES else f"{question} {before}"
     if name == "add_event":

@@ -1,4 +1,4 @@
-"""What one message of the user needs: a small model tells from examples."""
+"""Intent classification: what one message of the user needs, as a small model tells from examples."""
 
 from __future__ import annotations
 

@@ -89,6 +89,8 @@ def test_settled(name: str, given: dict[str, Any], said: str, settled: dict[str,
     [
         "Please do not add a party on Friday at 20:00",
         "Don't add a party on Friday at 20:00",
+        "Please, don't add a party on Friday at 20:00",
+        "Hi, should I add a party on Friday at 20:00?",
         "I never want a party on Friday at 20:00",
         "Should I add a party on Friday at 20:00?",
         "What happens if I add a party on Friday at 20:00?",

@@ -63,8 +63,9 @@ class CheckedModel(BaseChatModel):
             async for chunk in chunks:
                 *complete, pending = sentences(pending + chunk.text) or [""]
                 if len(pending) > _LONGEST:  # without an end, as of a list or a loop
-                    head, _, pending = pending.rpartition(" ")
-                    complete.append(f"{head} ")
+                    head, space, rest = pending.rpartition(" ")
+                    complete.append(head + space or pending)
+                    pending = rest if space else ""
                 if chunk.response_metadata.get("finish_reason"):
                     last = AIMessageChunk(
                         content="",

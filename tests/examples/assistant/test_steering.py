@@ -21,6 +21,7 @@ from langchain_core.messages import (
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from pydantic import Field
 
+from agentrt.examples.assistant.checked_model import CheckedModel
 from agentrt.examples.assistant.data import PersonalData
 from agentrt.examples.assistant.sample_data import write_sample_data
 from agentrt.examples.assistant.services import Latencies
@@ -205,6 +206,18 @@ def test_a_loop_ends(data: PersonalData, said: str, times: int) -> None:
     _, shown = take_turns(model, data, "and?")
     assert shown.text.count(said.strip()) == times
     assert "I have no answer to that." in shown.text
+
+
+def test_a_loop_without_a_space_is_not_generated_to_its_end() -> None:
+    class Endless(Scripted):
+        async def _astream(
+            self, messages: list[BaseMessage], *args: Any, **options: Any
+        ) -> AsyncIterator[ChatGenerationChunk]:
+            while True:
+                yield ChatGenerationChunk(message=AIMessageChunk(content="cture"))
+
+    model = CheckedModel(model=Endless(needs=[], script=[]), may_say=lambda _: True, otherwise="Sorry.")
+    assert asyncio.run(model.ainvoke("and?")).text == "Sorry."
 
 
 def test_a_long_sentence_is_shown_before_its_end(data: PersonalData) -> None:

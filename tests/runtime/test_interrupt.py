@@ -57,8 +57,14 @@ import sys
 from agentrt.runtime import LocalRuntime, RuntimeConfig
 
 config = RuntimeConfig(threads=1, prefill_chunk_tokens=64)
+
+def say(step):
+    # One write: print() writes the end of the line by itself, and an interrupt may come between the two.
+    sys.stdout.write(step.name + "\\n")
+    sys.stdout.flush()
+
 try:
-    with LocalRuntime.open(sys.argv[1], config, on_step=lambda step: print(step.name, flush=True)) as runtime:
+    with LocalRuntime.open(sys.argv[1], config, on_step=say) as runtime:
         runtime.generate([{"role": "user", "content": "Hello!"}], max_tokens=1)
         print("answered")
 except KeyboardInterrupt:

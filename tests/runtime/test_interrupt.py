@@ -53,18 +53,30 @@ def test_an_interrupt_reaches_python_after_models_were_closed() -> None:
 
 
 OPEN = """
-import sys
+import sys, time
 from agentrt.runtime import LocalRuntime, RuntimeConfig
 
 config = RuntimeConfig(threads=1, prefill_chunk_tokens=64)
+interrupted_at = sys.argv[2]
+begun = None
+
+def hold(name=None):
+    # No other step begins before the interrupt, however late it comes.
+    if begun not in (None, name):
+        time.sleep(300)
 
 def say(step):
+    global begun
+    hold(step.name)
+    if interrupted_at and step.name.startswith(interrupted_at):
+        begun = step.name
     # One write: print() writes the end of the line by itself, and an interrupt may come between the two.
     sys.stdout.write(step.name + "\\n")
     sys.stdout.flush()
 
 try:
     with LocalRuntime.open(sys.argv[1], config, on_step=say) as runtime:
+        hold()
         runtime.generate([{"role": "user", "content": "Hello!"}], max_tokens=1)
         print("answered")
 except KeyboardInterrupt:
@@ -79,10 +91,10 @@ def model(tmp_path: Path) -> Path:
     return file
 
 
-def opening(model: Path) -> subprocess.Popen[str]:
-    """Start a process that opens ``model``, with a cache folder beside it."""
+def opening(model: Path, interrupted_at: str = "") -> subprocess.Popen[str]:
+    """Start a process that opens ``model``, with a cache folder beside it; a step may be its last one."""
     return subprocess.Popen(
-        [sys.executable, "-c", OPEN, str(model)],
+        [sys.executable, "-c", OPEN, str(model), interrupted_at],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -109,7 +121,7 @@ def test_ctrl_c_at_any_step_of_opening_leaves_nothing_broken(model: Path) -> Non
         "measuring: CPU: attention",
         "loading",
     ):
-        with opening(model) as process:
+        with opening(model, interrupted_at=step) as process:
             assert any(line.startswith(step) for line in process.stdout), step
             process.send_signal(signal.SIGINT)
             assert end_of(process)[-1] == "interrupted", step

@@ -193,6 +193,7 @@ next(events)
 threading.Thread(target=interrupt, daemon=True).start()
 for _ in events:
     pass
+pause.wait()  # the answer may be over before the first interrupt
 """
 
 

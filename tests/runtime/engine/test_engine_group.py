@@ -13,6 +13,8 @@ from agentrt.priority import Priority
 from agentrt.runtime import EngineGroup
 from agentrt.runtime.engine.engine_group import EngineGroupMember
 from agentrt.runtime.scheduler.sequence import Sequence
+from agentrt.runtime.xpu import watchdog
+from tests.patience import PATIENCE_S
 from tests.runtime.conftest import Hold, OpenRuntime, open_exact
 from tests.runtime.engine.test_engine import submit
 from tests.runtime.scheduler.machine import QUANTUM, Kernel, Machine, policy
@@ -169,7 +171,8 @@ def test_engines_pause_and_go_on(open_runtime: OpenRuntime, hold: Hold) -> None:
 
 
 @pytest.mark.slow
-def test_a_closed_runtime_frees_its_model_at_once() -> None:
+def test_a_closed_runtime_frees_its_model_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watchdog, "GRACE_S", PATIENCE_S)  # its thread has ended, and holds nothing
     runtime = open_exact(group=EngineGroup())
     engine = weakref.ref(runtime._engine)
     kernels = [weakref.ref(xpu.kernels) for xpu in runtime._platform.xpus.values()]

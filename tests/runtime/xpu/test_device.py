@@ -16,7 +16,7 @@ from agentrt.runtime.xpu import device, watchdog
 from agentrt.runtime.xpu.loading import LoadedModel
 from agentrt.runtime.xpu.protocol import KernelDone
 from agentrt.runtime.xpu.watchdog import Watchdog
-from tests.patience import until
+from tests.patience import PATIENCE_S, until
 from tests.runtime.tiny import Piece, begin, finish, forward, load, step, tiny_model
 from tests.runtime.xpu.conftest import Hang
 
@@ -119,6 +119,7 @@ def test_hung_quick_kernel_is_cancelled_where_it_runs(
 ) -> None:
     monkeypatch.setattr(device, "_QUICK_S", 1e9)
     monkeypatch.setattr(watchdog, "_CHECK_EVERY_S", 0.01)
+    monkeypatch.setattr(watchdog, "GRACE_S", PATIENCE_S)  # it heeds the cancellation, if late
     expected = forward(loaded, Piece(TOKENS))
     hung = begin(loaded, Piece(TOKENS))
     hangs = hang_next(heeds_cancel=True)
@@ -136,6 +137,7 @@ def test_the_watchdog_sleeps_while_nothing_runs_and_wakes_for_the_next_inference
 ) -> None:
     monkeypatch.setattr(device, "_QUICK_S", 1e9)
     monkeypatch.setattr(watchdog, "_CHECK_EVERY_S", 0.01)
+    monkeypatch.setattr(watchdog, "GRACE_S", PATIENCE_S)  # they heed the cancellation, if late
     xpu: Any = loaded.platform.xpus[Role.DECODE]
     dog: Watchdog = xpu._watchdog
     looks: list[bool] = []
@@ -153,7 +155,7 @@ def test_the_watchdog_sleeps_while_nothing_runs_and_wakes_for_the_next_inference
         assert xpu.run(first_kernel(hung), hung, 0.01) is None
         xpu.rebuild()
         loaded.platform.release(hung)
-        until(lambda: dog._sleeps)
+        until(lambda: dog._sleeps and not dog._wake.is_set())
         before = len(looks)
         time.sleep(0.1)
         assert len(looks) == before
@@ -260,7 +262,8 @@ def test_a_running_kernel_keeps_its_memory(loaded: LoadedModel) -> None:
     assert kernels.holding == {(kernel.kind, index) for index in kernel.segments}
 
 
-def test_closing_twice_and_while_nothing_runs(loaded: LoadedModel) -> None:
+def test_closing_twice_and_while_nothing_runs(loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "GRACE_S", PATIENCE_S)
     submit_next(loaded, begin(loaded, Piece(TOKENS))).get(timeout=30)
     loaded.platform.close()
     loaded.platform.close()
@@ -274,13 +277,14 @@ class Request:
         pass
 
 
-def test_a_closed_watchdog_has_no_thread() -> None:
+def test_a_closed_watchdog_has_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """The interpreter aborts the process if it ends while a daemon thread wakes up."""
+    monkeypatch.setattr(watchdog, "GRACE_S", PATIENCE_S)
     before = set(threading.enumerate())
-    watchdog = Watchdog()
-    assert watchdog.infer(Request(), time.perf_counter() + 60)  # type: ignore[arg-type]
-    assert set(threading.enumerate()) > before
-    watchdog.close()
-    assert set(threading.enumerate()) == before
-    watchdog.close()
+    dog = Watchdog()
+    assert dog.infer(Request(), time.perf_counter() + 60)  # type: ignore[arg-type]
+    assert set(threading.enumerate()) - before
+    dog.close()
+    assert not set(threading.enumerate()) - before
+    dog.close()
     Watchdog().close()

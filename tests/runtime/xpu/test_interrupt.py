@@ -61,11 +61,13 @@ def test_an_interrupted_kernel_computes_the_same_when_it_runs_again_and_others_i
     interrupted = 0
     for _ in range(30):
         context = begin(loaded, longest)
+        latest_s = 0.012
         while context.next_kernel is not None:
-            timer = threading.Timer(rng.uniform(0, 0.012), xpu.interrupt)
+            timer = threading.Timer(rng.uniform(0, latest_s), xpu.interrupt)
             timer.start()
             done = run(loaded, context)
             timer.join()
+            latest_s = 2 * latest_s if done.interrupted else 0.012  # a slow machine's kernels end, too
             xpu.allow_kernels()
             interrupted += done.interrupted
             for _ in range(3 if done.interrupted else 0):
@@ -99,9 +101,18 @@ def test_a_kernel_that_does_not_heed_it_hangs(
     kernel = context.next_kernel
     assert kernel is not None
     hangs = hang_next(heeds_cancel=False)
-    threading.Timer(0.01, xpu.interrupt).start()
+    hung: list[Hang] = []
+
+    def interrupt() -> None:  # not before the kernel, which would not start
+        hung.append(hangs.get(timeout=30))
+        assert hung[0].waiting.wait(30)
+        xpu.interrupt()
+
+    interrupting = threading.Thread(target=interrupt)
+    interrupting.start()
     assert xpu.run(kernel, context, 0.05, interruptible=True) is None
-    hangs.get().released.set()
+    interrupting.join()
+    hung[0].released.set()
 
 
 @pytest.mark.usefixtures("break_inferences")

@@ -22,6 +22,7 @@ from agentrt.runtime import (
     RuntimeConfig,
 )
 from agentrt.runtime.request.request import Request
+from tests.patience import until
 from tests.runtime.conftest import Hold, OpenRuntime, open_exact
 
 HELLO = [{"role": "user", "content": "Hello!"}]
@@ -220,6 +221,7 @@ def test_close_with_outstanding_requests(open_runtime: OpenRuntime, hold: Hold) 
         await anext(aiter(stream))
         waiting = asyncio.create_task(runtime.agenerate(HELLO, **LONG))
         closing = asyncio.create_task(asyncio.to_thread(runtime.close))
+        await asyncio.to_thread(until, lambda: runtime.closed)  # before any answer is complete
         gate.open()
         await closing
         with pytest.raises(errors.RuntimeClosedError):

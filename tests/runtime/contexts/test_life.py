@@ -27,7 +27,8 @@ from agentrt.runtime.kv.swap.costs import LinearCost
 from agentrt.runtime.local import assembly
 from agentrt.runtime.model.opening import OpeningStep
 from agentrt.runtime.pool.pooled_model import PooledModel
-from tests.runtime.conftest import open_exact
+from tests.patience import until
+from tests.runtime.conftest import Hold, open_exact
 from tests.runtime.test_prefix_reuse import BLOCK, SYSTEM, conversation
 
 FIRST = [SYSTEM, {"role": "user", "content": "What is the weather in Oslo?"}]
@@ -316,14 +317,20 @@ def test_contexts_are_found_however_the_model_is_cut(
 @pytest.mark.check
 @pytest.mark.parametrize("folder", [None, "contexts"])
 def test_contexts_of_a_closed_runtime_cannot_be_used(
-    open_runtime: Callable[..., LocalRuntime], tmp_path: Path, folder: str | None
+    open_runtime: Callable[..., LocalRuntime], hold: Hold, tmp_path: Path, folder: str | None
 ) -> None:
     with open_runtime(context_folder=None if folder is None else tmp_path / folder) as runtime:
         app = runtime.bind("notes")
         context = app.new_context("Be brief.")
-        with contextlib.closing(app.iter_stream(context, "Hello!", max_tokens=40)) as events:
+        gate = hold(runtime)
+        gate.allow(20)
+        stream = app.iter_stream(context, "Hello!", max_tokens=40, ignore_eos=True)
+        with contextlib.closing(stream) as events, ThreadPoolExecutor(1) as pool:
             next(events)
-            runtime.close()
+            closing = pool.submit(runtime.close)
+            until(lambda: runtime.closed)  # before the answer is complete
+            gate.open()
+            closing.result(60)
             with pytest.raises(RuntimeClosedError):
                 list(events)
     uses: list[Callable[[], Any]] = [

@@ -17,6 +17,8 @@ from agentrt.runtime.model.directory import ModelDirectory, open_model_directory
 from agentrt.runtime.model.gguf.cache import convert_gguf
 from agentrt.runtime.model.gguf.file_format import read_source
 from agentrt.runtime.model.weights_check import WeightsCheck
+from tests.patience import until
+from tests.runtime.conftest import Hold
 
 HELLO = [{"role": "user", "content": "Hello!"}]
 
@@ -67,16 +69,20 @@ def test_a_check_can_be_stopped(copied: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_runtime_stops_answering_from_damaged_weights(
-    copied: Path, monkeypatch: pytest.MonkeyPatch
+    copied: Path, monkeypatch: pytest.MonkeyPatch, hold: Hold
 ) -> None:
     go_on = threading.Event()
     digest = WeightsCheck._digest
     monkeypatch.setattr(WeightsCheck, "_digest", lambda self: go_on.wait(60) and digest(self))
     flip(copied / "openvino_model.bin")
     with LocalRuntime.open(copied, RuntimeConfig(memory_bytes=8 * 2**20)) as runtime:
+        gate = hold(runtime)
+        gate.allow(20)
         events = runtime.iter_stream(HELLO, ignore_eos=True, max_tokens=1500)
         next(events)
         go_on.set()
+        until(lambda: runtime.closed)  # found before the answer is complete
+        gate.open()
         with pytest.raises(EngineFailedError, match=r"was stopped: .*openvino_model\.bin is damaged"):
             list(events)
         with pytest.raises(EngineFailedError, match="is damaged"):

@@ -69,7 +69,7 @@ def test_an_engine_that_breaks_off_a_stream(
     start: Start, fake_engine: Scripted, stays: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     fake_engine.play(HEAD + FIRST, stays=stays)
-    gateway = start(fake_engine.url, upstream_timeout_s=0.3)
+    gateway = start(fake_engine.url, upstream_timeout_s=0.3 if stays else 60.0)
     for body in (STREAMED, RELAYED):
         *_, word, error = events(gateway, body)
         assert word["choices"][0]["delta"] == {"content": "hi"}

@@ -11,6 +11,7 @@ from fastapi.responses import Response
 
 from agentrt.runtime.serving.http.application import application
 from agentrt.runtime.serving.http.config import ListenConfig
+from agentrt.runtime.serving.http.connection import Connection
 from agentrt.runtime.serving.http.request_state import app_of, is_owner
 from tests.runtime.serving.http.serving import Running, Start, listening
 
@@ -61,6 +62,18 @@ def start() -> Iterator[Start]:
 @pytest.fixture
 def server(start: Start) -> Running:
     return start()
+
+
+@pytest.fixture
+def heads_timed_from_their_first_byte(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time limits of heads do not count how long the test takes from connecting to sending."""
+    start_timer = Connection._start_timer
+
+    def start_in_head(connection: Connection) -> None:
+        if connection.conn.unparsed:
+            start_timer(connection)
+
+    monkeypatch.setattr(Connection, "_start_timer", start_in_head)
 
 
 @pytest.fixture

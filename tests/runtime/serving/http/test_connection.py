@@ -116,6 +116,7 @@ def test_bytes_behind_the_last_request(monkeypatch: pytest.MonkeyPatch) -> None:
         assert read_all(connection).endswith(b'"answer"')
 
 
+@pytest.mark.usefixtures("heads_timed_from_their_first_byte")
 def test_pipelined_requests(start: Start) -> None:
     server = start(header_timeout_s=0.2, idle_timeout_s=600)
     with server.connect() as connection:

@@ -15,6 +15,7 @@ TOKEN = f"authorization: {MAIL['authorization']}\r\n"
 BAD, SERVER = "invalid_request_error", "server_error"
 
 
+@pytest.mark.usefixtures("heads_timed_from_their_first_byte")
 @pytest.mark.parametrize(
     ("status", "request_text"),
     [

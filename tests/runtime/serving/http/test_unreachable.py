@@ -13,7 +13,7 @@ from agentrt.runtime.serving.http.address import why_unreachable
 
 def why(url: str) -> str:
     """Return what is said of a request, the same with both of httpx's clients."""
-    timeout = httpx.Timeout(0.2)
+    timeout = httpx.Timeout(60, read=0.2)
 
     async def ask() -> None:
         async with httpx.AsyncClient(timeout=timeout) as client:

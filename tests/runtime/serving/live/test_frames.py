@@ -29,6 +29,7 @@ from agentrt.runtime.serving.live.frames import (
     kernel_rows,
     newest_of_each_app,
 )
+from tests.patience import PATIENCE_S
 from tests.runtime.serving.http.serving import until
 from tests.runtime.serving.live.test_expectation import status
 from tests.runtime.serving.server.conftest import WEATHER
@@ -229,6 +230,7 @@ def test_an_answer_whose_tools_run_is_held_for_the_next_turn(
         return ask(most)
 
     monkeypatch.setattr(runtime, "engine_status", count_and_ask)
+    monkeypatch.setattr("agentrt.runtime.serving.live.frames._ANSWER_S", PATIENCE_S)
     since_before, opened_later = (Frames(lambda: [PooledModel.of(runtime)]) for _ in range(2))
 
     async def watch() -> list[list[dict[str, Any]]]:

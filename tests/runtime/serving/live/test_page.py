@@ -21,7 +21,7 @@ def test_it_shows_what_runs(page: Any, server: Running) -> None:
         wait(page, "live.state.ended.length > 0 && live.state.rate > 0")
         wait(page, "document.querySelector('#ended tbody').innerText.includes('proactive')")
         wait(page, "document.querySelector('#lanes tbody').innerText.includes('nano: decode')")
-    assert page.inner_text("#status") == "Live"
+    wait(page, "document.getElementById('status').innerText === 'Live'")
     assert page.locator("#models tbody td").all_inner_texts()[:2] == ["nano", "loaded"]
     assert HOSTILE in page.inner_text("#ended tbody"), "the name of the app, as text"
     assert page.evaluate("live.drawn") > 0
@@ -128,7 +128,7 @@ def lively(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_server_that_falls_silent_is_asked_again(page: Any, lively: None, server: Running) -> None:
     open_live(page, server)
     # From the next frame on nothing is heard, as after a sleep of the computer, and twenty seconds are none.
-    page.evaluate(
+    before = page.evaluate(
         """() => {
             const { setTimeout } = window;
             window.setTimeout = (act, ms) => setTimeout(act, ms === MOST_SILENT_MS ? 0 : ms);
@@ -136,9 +136,10 @@ def test_a_server_that_falls_silent_is_asked_again(page: Any, lively: None, serv
                 return this.closed.then(() => ({ done: true }));
             };
             live.stream.open = () => { window.again = true; };
+            return document.getElementById('status').innerText;
         }"""
     )
-    assert page.inner_text("#status") == "Live"
+    assert before == "Live"
     wait(page, "document.getElementById('status').innerText.includes('does not answer')")
     wait(page, "window.again === true")
 

@@ -16,7 +16,7 @@ from agentrt.runtime import LocalRuntime
 from agentrt.runtime.contexts.context import ContextKind
 from agentrt.runtime.serving.http.identity import LOCAL_APP
 from tests.patience import until
-from tests.runtime.conftest import Gate
+from tests.runtime.conftest import Gate, Hold
 from tests.runtime.serving.http.serving import Running
 from tests.runtime.serving.server.conftest import HELLO, running
 
@@ -94,14 +94,17 @@ def test_a_second_call_is_a_conflict(http: httpx.Client, gate: Gate) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/contexts/{id}", "/v1/contexts"])
-def test_deleting_a_context_ends_its_call(http: httpx.Client, gate: Gate, path: str) -> None:
+def test_deleting_a_context_ends_its_call(
+    http: httpx.Client, runtime: LocalRuntime, hold: Hold, path: str
+) -> None:
     for stream in (False, True):
         context = new(http)
+        gate = hold(runtime)
         with continuing(http, context) as client, ThreadPoolExecutor(1) as pool:
             call = pool.submit(lambda s=stream, c=client: list(ask(c, "Hello!", stream=s, **LONG)))
             gate.arrived()
             assert http.delete(path.format(**context)).status_code == 200
-            gate.allow(400)
+            gate.open()
             with pytest.raises((openai.NotFoundError, openai.APIError), match="no context") as caught:
                 call.result(60)
             assert caught.value.code == "context_not_found"

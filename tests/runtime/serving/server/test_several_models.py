@@ -18,6 +18,7 @@ from agentrt.runtime.pool.model_pool import ModelPool, PoolConfig
 from agentrt.runtime.pool.pooled_model import PooledModel
 from agentrt.runtime.serving.server import ServerConfig, create_app
 from tests.patience import until
+from tests.runtime.conftest import Hold
 from tests.runtime.serving.http.serving import Running, listening
 from tests.runtime.serving.server.conftest import HELLO
 from tests.runtime.serving.server.test_status import samples_in
@@ -96,12 +97,13 @@ def test_an_unknown_model(serve: Callable[..., Service]) -> None:
         assert (caught.value.code, caught.value.param) == ("model_not_found", "model")
 
 
-def test_a_model_that_is_not_in_use_makes_room(serve: Callable[..., Service]) -> None:
+def test_a_model_that_is_not_in_use_makes_room(serve: Callable[..., Service], hold: Hold) -> None:
     service = serve()
     needed = [model.memory_bytes for model in service.pool.models]
     service.pool.memory_budget_bytes = sum(needed) - 1
     assert service.ask("llama").model == "llama"
     assert service.statuses() == {"nano": "unloaded", "assistant": "unloaded", "llama": "loaded"}
+    gate = hold(service.pool.models[1].runtime)
     chunks = service.ask("llama", stream=True, max_tokens=500, extra_body={"ignore_eos": True})
     next(iter(chunks))
     with pytest.raises(openai.InternalServerError, match="models in use") as caught:
@@ -109,6 +111,7 @@ def test_a_model_that_is_not_in_use_makes_room(serve: Callable[..., Service]) ->
     assert (caught.value.status_code, caught.value.code) == (503, "model_unavailable")
     assert int(caught.value.response.headers["retry-after"]) > 0
     chunks.close()
+    gate.open()
     while service.pool.models[1].requests:
         pass  # until the server has seen it
     assert service.ask("nano").model == "nano"

@@ -41,10 +41,10 @@ def no_thread_at_the_first_request(monkeypatch: pytest.MonkeyPatch) -> None:
 def start_engine(
     exact_runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[], None]]:
-    """Starts the engine, which stands still until then; after 20 s it goes on, and the test fails."""
+    """Starts the engine, which stands still until then; after 60 s it goes on, and the test fails."""
     gate = Gate(exact_runtime, monkeypatch)
     started = threading.Event()
-    late = threading.Timer(20, gate.open)
+    late = threading.Timer(60, gate.open)
     late.start()
 
     def start() -> None:
@@ -54,7 +54,7 @@ def start_engine(
     yield start
     late.cancel()
     gate.open()
-    assert started.is_set(), "what the engine waits for did not come within 20 s"
+    assert started.is_set(), "what the engine waits for did not come within 60 s"
 
 
 @pytest.fixture

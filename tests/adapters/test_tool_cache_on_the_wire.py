@@ -229,7 +229,6 @@ def test_a_forced_endpoint_that_refuses_thrice_is_left_alone(caplog: pytest.LogC
     def refuse(received: Any) -> tuple[int, str] | None:
         if "cache-tool-output" not in received.path:
             return None
-        server.submitted.set()
         return 404, "no such path"
 
     @speculable(ttl=5)

@@ -54,7 +54,7 @@ class PseudoTerminal:
 
     def resize(self, rows: int, columns: int) -> None:
         """Change the size of the window."""
-        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        _set_size(self._master, rows, columns)
 
     def wait(self) -> int:
         """Read until the program ends; return its exit code."""
@@ -74,10 +74,15 @@ class PseudoTerminal:
         return bool(data)
 
 
+def _set_size(terminal: int, rows: int, columns: int) -> None:
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
 @contextmanager
 def terminal(*arguments: str, environment: Mapping[str, str] | None = None) -> Iterator[PseudoTerminal]:
     """Run Python with ``arguments`` on a terminal of 24 rows and 80 columns."""
     master, slave = pty.openpty()
+    _set_size(master, 24, 80)  # before the program looks
     process = subprocess.Popen(
         [sys.executable, "-c", _START, sys.executable, *arguments],
         stdin=slave,
@@ -88,7 +93,6 @@ def terminal(*arguments: str, environment: Mapping[str, str] | None = None) -> I
     )
     os.close(slave)
     shown = PseudoTerminal(master, process)
-    shown.resize(24, 80)
     try:
         yield shown
     finally:

@@ -191,7 +191,10 @@ def test_a_server_in_a_process_of_its_own(tmp_path: Path) -> None:
     script.write_text(SERVER)
 
     async def main() -> Any:
-        async with MCPServerStdio(params={"command": sys.executable, "args": [str(script)]}) as server:
+        async with MCPServerStdio(
+            params={"command": sys.executable, "args": [str(script)]},
+            client_session_timeout_seconds=PATIENCE_S,  # by default five seconds, also for its start
+        ) as server:
             served = speculable_server(server, trusted=True)
             started = asyncio.Event()
 

@@ -145,10 +145,10 @@ def test_a_person_opens_the_page_before_it_begins_and_reads_the_result_before_it
     command = [sys.executable, "-c", SCRIPT, str(report)]
     with subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, env=environment) as demo:
         os.close(terminal)
-        shown = ""
+        received = b""  # a read may end within a character
         for question in ("press Enter to begin", "Press Enter or Ctrl-C to close it"):
-            while question not in shown:
-                shown += os.read(controller, 65536).decode()
+            while question.encode() not in received:
+                received += os.read(controller, 65536)
             if question == "press Enter to begin" or closes == "Enter":
                 os.write(controller, b"\n")
             elif closes == "Ctrl-D":
@@ -157,10 +157,11 @@ def test_a_person_opens_the_page_before_it_begins_and_reads_the_result_before_it
                 demo.send_signal(signal.SIGINT)
         with contextlib.suppress(OSError):  # the end of a terminal is an error on Linux
             while more := os.read(controller, 65536):
-                shown += more.decode()
+                received += more
         assert demo.wait(60) == 0
     assert report.exists(), "what comes behind the page is done, too"
     os.close(controller)
+    shown = received.decode()
     order = [
         "live page: http://127.0.0.1:",
         "to begin",

@@ -21,6 +21,7 @@ from agentrt.cli.main import app
 from agentrt.errors import AgentRTError, ConfigurationError, ModelNotFoundError
 from agentrt.examples.assistant.sample_data import write_sample_data
 from agentrt.examples.assistant.services import Latencies
+from agentrt.examples.demo import background as background_module
 from agentrt.examples.demo import comparison as comparison_module
 from agentrt.examples.demo import run as run_module
 from agentrt.examples.demo.background import Waits
@@ -50,7 +51,11 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, str]:
     write_sample_data(sample, dt.date.today())
     printed = io.StringIO()
     view = PlainView(Console(file=printed, width=200))
-    return run_demo([sample], Latencies().times(0.2), view, pace=100, requests=REQUESTS), printed.getvalue()
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (background_module, comparison_module):
+            patch.setattr(module, "_LONGEST_S", float("inf"))  # however slow the machine is
+        measured = run_demo([sample], Latencies().times(0.2), view, pace=100, requests=REQUESTS)
+    return measured, printed.getvalue()
 
 
 def test_both_agents_say_the_same_with_tools(result: tuple[Result, str]) -> None:
@@ -152,7 +157,7 @@ def test_a_killed_demo_does_not_disturb_the_next(little: Path, tmp_path: Path) -
         killed.send_signal(signal.SIGKILL)
     assert list(temporary.iterdir())
     with start() as demo:
-        printed, _ = demo.communicate(timeout=100)
+        printed, _ = demo.communicate(timeout=200)
     assert demo.returncode == 0, printed
     introduction = " ".join(printed.split())
     assert "a demonstration model" in introduction

@@ -1,3 +1,4 @@
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -64,7 +65,17 @@ def _folders_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
     with pytest.MonkeyPatch.context() as patch:
         for kind in ("cache", "config", "state"):
             patch.setenv(f"XDG_{kind.upper()}_HOME", str(tmp_path_factory.mktemp(kind)))
+        if sys.platform == "linux":  # where it is compiled, which takes half a minute: once for all workers
+            share_native_library(tmp_path_factory.getbasetemp(), Path(os.environ["XDG_CACHE_HOME"]))
         yield
+
+
+def share_native_library(base: Path, cache: Path) -> None:
+    """Have the library of native products lie in one folder of this run."""
+    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "native"
+    shared.mkdir(exist_ok=True)
+    (cache / "agentrt").mkdir()
+    (cache / "agentrt" / "native").symlink_to(shared)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,4 +1,4 @@
-"""Ctrl-C during imports of native modules, whose initialization it would break."""
+"""Signals during what they would break: Ctrl-C while native modules are imported."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from types import FrameType
 
 
 @contextmanager
-def interrupts_deferred() -> Iterator[None]:
-    """Handle a Ctrl-C that comes during the block at its end, in the main thread; elsewhere, none comes.
+def interrupts_deferred(number: int = signal.SIGINT) -> Iterator[None]:
+    """Handle a signal that comes during the block at its end, in the main thread; elsewhere, none comes.
 
-    OpenVINO's initialization turns it into an ImportError, and cannot be begun again.
+    OpenVINO's initialization turns Ctrl-C into an ImportError, and cannot be begun again.
     """
-    handler = signal.getsignal(signal.SIGINT)
+    handler = signal.getsignal(number)
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
         yield
         return
     came: list[tuple[int, FrameType | None]] = []
-    signal.signal(signal.SIGINT, lambda number, frame: came.append((number, frame)))
+    signal.signal(number, lambda number, frame: came.append((number, frame)))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, handler)
+        signal.signal(number, handler)
         if came:
             handler(*came[0])

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -43,13 +43,14 @@ class SideProcess:
         self._process = spawn.Process(
             target=_serve, args=(theirs, str(self._stderr), make, arguments), daemon=True
         )
-        with _interrupts_blocked():
-            self._process.start()
-        theirs.close()
         try:
+            with _interrupts_blocked():  # one that came meanwhile is raised at the block's end
+                self._process.start()
+            theirs.close()
             self._answer()
         except BaseException as error:
-            self.__exit__(type(error), error, error.__traceback__)
+            if self._process.pid is not None:
+                self.__exit__(type(error), error, error.__traceback__)
             raise
 
     def cpu_s(self) -> float | None:
@@ -130,8 +131,15 @@ def _cpu_ticks(process: int) -> int:
     folder = Path(f"/proc/{process}")
     # Behind the name, which may have spaces: state, and from the 12th on user and system time.
     fields = (folder / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-    children = (each for file in folder.glob("task/*/children") for each in file.read_text().split())
-    return int(fields[11]) + int(fields[12]) + sum(_cpu_ticks(int(child)) for child in children)
+    ticks = int(fields[11]) + int(fields[12])
+    for thread in folder.glob("task/*/children"):
+        children: list[str] = []
+        with suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended
+            children = thread.read_text().split()
+        for child in children:
+            with suppress(FileNotFoundError, ProcessLookupError):  # so has the child
+                ticks += _cpu_ticks(int(child))
+    return ticks
 
 
 def _serve(

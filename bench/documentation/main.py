@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from agentrt.concurrency.interrupts import interrupts_deferred
 from agentrt.errors import AgentRTError, ConfigurationError
 
 from ..common.report import BenchReport
@@ -150,15 +151,18 @@ def run_group(command: Sequence[str], timeout_s: float) -> int | None:
 
     When it ends, in whatever way, so do the processes that it has started: they would disturb the next part.
     """
-    process = subprocess.Popen(command, start_new_session=True)
+    process = None
     try:
+        with interrupts_deferred(signal.SIGTERM):  # else the process would be started and not known
+            process = subprocess.Popen(command, start_new_session=True)
         return process.wait(timeout_s)
     except subprocess.TimeoutExpired:
         return None
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def _draw(report: BenchReport, folder: Path) -> None:

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from agentrt.bench.common import process
 from agentrt.bench.common.process import SideProcess
 from agentrt.errors import AgentRTError, BenchProcessError
 
@@ -110,6 +114,20 @@ def test_a_side_ends_and_leaves_no_files_whatever_fails(
     with pytest.raises(BenchProcessError, match="another side"), SideProcess(Side) as side:
         raise other
     assert not side._process.is_alive()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupt_at_the_start_of_a_side_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def interrupted() -> Iterator[None]:
+        yield
+        raise KeyboardInterrupt  # which came meanwhile
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(process, "_interrupts_blocked", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        SideProcess(Side)
+    assert multiprocessing.active_children() == []
     assert list(tmp_path.iterdir()) == []
 
 

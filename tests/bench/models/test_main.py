@@ -40,8 +40,10 @@ def test_a_model_is_measured(tmp_path: Path) -> None:
     assert "they need a GGUF file" in report.method
 
 
-def test_a_gguf_file_is_compared_with_llama_cpp(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("nothing_is_measured")
+def test_a_gguf_file_is_compared_with_llama_cpp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("xllamacpp")
+    monkeypatch.setattr(main, "_MOST_TOKENS", 16)  # of an answer that has no call
     file = tmp_path / "tiny.gguf"
     write_random_gguf(file, ModelShape("llama", 2, 64, 128, 2, 1, 512, 8192))
     question = {"role": "user", "content": "What is the weather in Oslo?"}

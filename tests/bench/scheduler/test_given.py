@@ -16,6 +16,7 @@ from agentrt.bench.common.estimates import median
 from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
 from agentrt.bench.engines.endpoint import Endpoint
 from agentrt.bench.engines.side import Answer, Request
+from agentrt.bench.scheduler import agent
 from agentrt.bench.scheduler.agent import (
     AgentRun,
     agent_table,
@@ -86,8 +87,11 @@ def test_a_server_that_does_not_answer_is_named() -> None:
         converse(Endpoint("llama_cpp", "http://127.0.0.1:9"), 0)
 
 
-def test_all_servers_answer_the_same_conversations(tiny: BenchModel) -> None:
+def test_all_servers_answer_the_same_conversations(tiny: BenchModel, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("xllamacpp")
+    little = {"CALL_TOKENS": 4, "ANSWER_TOKENS": 8, "_DIGESTED_TOKENS": 64, "_DIGEST_TOKENS": 6}
+    for name, tokens in little.items():
+        monkeypatch.setattr(agent, name, tokens)
     with open_engines(tiny) as engines:
         figures, table = measure_agent_turns(engines, 2, lambda line: None)
     assert figures.keys() == {

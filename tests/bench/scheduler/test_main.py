@@ -12,6 +12,7 @@ from agentrt.bench.common.estimates import Estimate
 from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
 from agentrt.bench.common.report import Seeds
 from agentrt.bench.scheduler import main as _scheduler_main
+from agentrt.bench.scheduler import reactive
 from agentrt.bench.scheduler.figures import Found, Point, Sweep, figures_of, latency_ratio, rates_table
 from agentrt.bench.scheduler.load import DEVELOPMENT, HELD_BACK, Lengths, recorded_lengths
 from agentrt.bench.scheduler.simulated import (
@@ -183,6 +184,7 @@ def test_questions_wait_for_one_kernel_at_most() -> None:
 def test_a_gguf_file_is_measured_beside_llama_cpp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("xllamacpp")
     monkeypatch.setattr(_scheduler_main, "GIVEN", {True: _scheduler_main.GivenSize(1, 1, 1)})
+    monkeypatch.setattr(reactive, "_ANSWERED_TOKENS", 8)
     file = tmp_path / "tiny.gguf"
     write_random_gguf(file, ModelShape("qwen2", 3, 64, 128, 2, 1, 512))
     report = _scheduler_main.run(quick=True, workloads=None, progress=lambda line: None, model=str(file))

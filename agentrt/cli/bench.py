@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 class BenchName(enum.StrEnum):
     """The benches; each has a package of its name in :mod:`agentrt.bench`."""
 
+    ASSISTANT = "assistant"
     CONTEXT = "context"
     DRAFTING = "drafting"
     ENGINE = "engine"
@@ -39,6 +40,7 @@ class BenchName(enum.StrEnum):
 
 
 NEEDED_EXTRAS: dict[BenchName, tuple[str, ...]] = {
+    BenchName.ASSISTANT: ("demo",),
     BenchName.CONTEXT: ("bench",),
     BenchName.DRAFTING: ("bench",),
     BenchName.ENGINE: ("serve",),
@@ -56,7 +58,7 @@ _BENCHES_WITH: dict[str, set[BenchName]] = {
     "--agentperf": {BenchName.OUTSIDE},
     "--draft": {BenchName.DRAFTING, BenchName.SPECULATION},
     "--model": {
-        *(BenchName.CONTEXT, BenchName.DRAFTING, BenchName.ENGINE),
+        *(BenchName.ASSISTANT, BenchName.CONTEXT, BenchName.DRAFTING, BenchName.ENGINE),
         *(BenchName.MODELS, BenchName.OUTSIDE, BenchName.SCHEDULER, BenchName.SPECULATION),
     },
     "--part": {BenchName.CONTEXT, BenchName.SPECULATION},

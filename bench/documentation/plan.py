@@ -27,6 +27,10 @@ _SPECULATION: Final = (
     *("agentrt/turns", "speculators"),
 )
 _NANO: Final = ("runtime/nano",)
+_ASSISTANT: Final = (
+    *(*_SHARED, *_ENGINE, *_SPECULATION, *_NANO),
+    *("bench/assistant", "examples/assistant", "examples/personal_assistant.py", "agentrt/cli/chat"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +177,9 @@ PLAN: Final[Sequence[Part]] = (
         workloads=True,
         minutes=25,
     ),
+    Part("assistant", _bench("assistant"), _ASSISTANT),
+    Part("assistant_models", _bench("assistant", "--model", SMALL), _ASSISTANT, models=(SMALL,)),
+    Part("assistant_large", _bench("assistant", "--model", LARGE), _ASSISTANT, models=(LARGE,), minutes=15),
     Part(
         "gateway",
         _bench("gateway"),

@@ -1,0 +1,199 @@
+"""The assistant bench: what ``agentrt chat`` answers to requests of a person, and how soon it starts."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Final
+
+from agentrt.errors import RequestError
+
+from ..common.estimates import Estimate, median, share
+from ..common.machine import describe_machine
+from ..common.process import SideProcess
+from ..common.report import BenchReport, Table
+from .dialogues import NOW, Dialogue, Judgement, judge, load_dialogues
+
+if TYPE_CHECKING:
+    from langchain_core.messages import AnyMessage
+
+    from agentrt.runtime import LocalRuntime
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much is measured."""
+
+    every: int
+    """Of so many dialogues one is held."""
+    starts: int
+
+
+SIZES: Final = {True: Size(10, 1), False: Size(1, 5)}
+FIRST: Final = "What is on my calendar today?"
+METHOD: Final = f"""\
+Dialogues were written by somebody who knew the tools and the sample data and had seen neither the \
+assistant's code nor its prompts; nothing is tuned on them. Each is a conversation of agentrt chat on fresh \
+sample data, at {NOW:%H:%M} on {NOW:%A, %d %B %Y}, where writes run without asking. exact_fraction is the \
+share of turns with the right tools, an answer that has all texts of a right one, and exactly the writes \
+that were asked for; follow_up_fraction that of turns that depend on the turn before. wrong_writes counts \
+notes and events that nobody asked for, or that say something else. false_statement_fraction is the share of \
+answers that report a deed without its call, state a number that was neither said nor found, or do not say \
+that what was asked cannot be done. silent and loops count answers without a text, and those that repeat \
+themselves. Intervals are over turns. second_start_ttft_s is from the start of opening, in a process of \
+its own on a model that was opened before, to the first text of the answer to "{FIRST}", \
+with the imports of the agent."""
+_FOLLOW_UP: Final = "follow_up"
+
+
+def run(*, quick: bool, workloads: Path | None, progress: Progress, model: str = "nano") -> BenchReport:
+    """Talk to the assistant on ``model``; it needs no workloads.
+
+    Raises:
+        ModelNotFoundError, ModelFormatError: the model is missing or damaged. Nothing was measured.
+        BenchProcessError: the process of a start died.
+    """
+    machine, size = describe_machine(), SIZES[quick]
+    judged = _hold(load_dialogues()[:: size.every], model, progress)
+    starts = []
+    for number in range(1, size.starts + 1):
+        progress(f"start {number} of {size.starts}")
+        with SideProcess(_Starter) as process:
+            starts.append(process.call("start", model))
+    turns = [each for group in judged.values() for each in group]
+    follow_ups = judged.get(_FOLLOW_UP, [])
+    figures = _figures(turns)
+    if follow_ups:
+        figures["follow_up_fraction"] = share(sum(each.exact for each in follow_ups), len(follow_ups))
+    return BenchReport(
+        bench="assistant",
+        machine=machine,
+        figures={**figures, "second_start_ttft_s": median(starts)},
+        tables=(
+            Table(
+                title="requests of a person",
+                columns=("group", "turns", "exact", "wrong writes", "false statements", "silent", "loops"),
+                rows=tuple(
+                    (
+                        group.replace("_", " "),
+                        len(each),
+                        share(sum(turn.exact for turn in each), len(each)),
+                        sum(turn.wrong_writes for turn in each),
+                        sum(turn.is_false for turn in each),
+                        sum(turn.silent for turn in each),
+                        sum(turn.loops for turn in each),
+                    )
+                    for group, each in judged.items()
+                ),
+            ),
+        ),
+        method=METHOD,
+    )
+
+
+def _figures(turns: Sequence[Judgement]) -> dict[str, Estimate]:
+    return {
+        "exact_fraction": share(sum(each.exact for each in turns), len(turns)),
+        "false_statement_fraction": share(sum(each.is_false for each in turns), len(turns)),
+        "wrong_writes": _count([each.wrong_writes for each in turns]),
+        "silent": _count([each.silent for each in turns]),
+        "loops": _count([each.loops for each in turns]),
+    }
+
+
+def _count(found: Sequence[int]) -> Estimate:
+    """Return the sum, with the interval of as many turns with and without."""
+    of = share(sum(map(bool, found)), len(found))
+    assert of.low is not None
+    assert of.high is not None
+    turns = len(found)
+    return Estimate(value=sum(found), low=of.low * turns, high=of.high * turns, samples=turns)
+
+
+def _hold(dialogues: Sequence[Dialogue], model: str, progress: Progress) -> dict[str, list[Judgement]]:
+    """Hold the dialogues one after the other; return the judgements of their turns by group.
+
+    Of dialogues of the group ``follow_up`` the first turns count as ``single``: nothing is before them.
+    """
+    from agentrt.examples.personal_assistant import open_runtime
+
+    judged: dict[str, list[Judgement]] = {}
+    with asyncio.Runner() as runner, open_runtime(model) as runtime:
+        for number, dialogue in enumerate(dialogues, 1):
+            progress(f"dialogue {number} of {len(dialogues)}: {dialogue.group.replace('_', ' ')}")
+            first = "single" if dialogue.group == _FOLLOW_UP else dialogue.group
+            groups = itertools.chain([first], itertools.repeat(dialogue.group))
+            for group, each in zip(groups, _talk(dialogue, runtime, runner), strict=False):
+                judged.setdefault(group, []).append(each)
+    return judged
+
+
+def _talk(dialogue: Dialogue, runtime: LocalRuntime, runner: asyncio.Runner) -> Iterator[Judgement]:
+    """Take the turns of a dialogue. After one that needs a tool that is not there it ends."""
+    from langchain_core.messages import ToolMessage
+
+    from agentrt.cli.chat.assistant import assistant_on
+    from agentrt.cli.chat.conversation import Conversation, SilentView
+    from agentrt.examples.assistant.data import PersonalData
+    from agentrt.examples.assistant.sample_data import write_sample_data
+
+    with TemporaryDirectory() as folder:
+        sample = Path(folder) / "sample"
+        write_sample_data(sample, NOW.date())
+        with closing(PersonalData.open(sample, today=NOW.date)) as data:
+            assistant = assistant_on(runtime, data, runner, now=lambda: NOW)
+            conversation = Conversation(assistant.agent, runtime.context_length)
+            offered = {tool.name for tool in assistant.tools}
+            known: list[str] = []
+            for turn in dialogue.turns:
+                if not offered.issuperset(turn.tools):
+                    return
+                try:
+                    messages = runner.run(conversation.ask(turn.say, SilentView()))
+                except RequestError:  # which `agentrt chat` shows instead of an answer
+                    yield Judgement(exact=False)
+                    continue
+                known += [turn.say, *(each.text for each in messages if isinstance(each, ToolMessage))]
+                yield judge(turn, messages, "\n".join(known))
+
+
+class _Starter:
+    """Starts the assistant in a new process."""
+
+    def start(self, model: str) -> float:
+        """Return the seconds until the first text of an answer."""
+        begun = time.perf_counter()
+        from agentrt.cli.chat.assistant import open_assistant
+        from agentrt.cli.chat.conversation import Conversation
+
+        with asyncio.Runner() as runner:
+            opened = open_assistant(
+                model, runner, data=None, max_tokens=None, weather_delay=0.0, why_not=None
+            )
+            with opened as assistant:
+                view = _FirstText()
+                runner.run(Conversation(assistant.agent, assistant.runtime.context_length).ask(FIRST, view))
+                return view.seen - begun
+
+
+class _FirstText:
+    """Notes when an answer begins to be seen."""
+
+    def __init__(self) -> None:
+        self.seen = 0.0
+
+    def token(self, text: str) -> None:
+        if text and not self.seen:
+            self.seen = time.perf_counter()
+
+    def message(self, message: AnyMessage) -> None:
+        if message.type == "ai":  # one that was not streamed
+            self.token(message.text)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,7 +78,7 @@ class Turn(BaseModel):
 
     say: str
     tools: tuple[str, ...]
-    """Those that have to be called; where there are none, and no writes, none may be."""
+    """Those that have to be called, here or in a turn before; small talk needs none, and may have none."""
     answer: tuple[str, ...]
     """Texts that the answer has, in any case: ``"09:30|9:30"`` is one or the other."""
     writes: tuple[Write, ...] = ()
@@ -115,8 +115,11 @@ class Judgement:
     loops: bool = False
 
 
-def judge(turn: Turn, messages: Sequence[AnyMessage], known: str) -> Judgement:
-    """Judge the messages behind a turn's question; ``known`` has what the user said and tools returned."""
+def judge(turn: Turn, messages: Sequence[AnyMessage], known: str, called: Collection[str] = ()) -> Judgement:
+    """Judge the messages behind a turn's question.
+
+    ``known`` has what the user said and tools returned so far, ``called`` the tools called before.
+    """
     from langchain_core.messages import AIMessage, ToolMessage
 
     results = [message for message in messages if isinstance(message, ToolMessage)]
@@ -144,8 +147,9 @@ def judge(turn: Turn, messages: Sequence[AnyMessage], known: str) -> Judgement:
     )
     names = {name for name, _ in calls}
     expected = {*turn.tools, *(write.name for write in turn.writes)}
+    is_talk = not (expected or turn.refuse or "?" in turn.answer)
     exact = (
-        (expected <= names if expected else not names)
+        (not names if is_talk else expected <= names.union(called))
         and not (open_writes or wrong or false or silent or loops)
         and all(_is_in(answer, part) for part in turn.answer)
     )

@@ -153,6 +153,7 @@ def _talk(dialogue: Dialogue, runtime: LocalRuntime, runner: asyncio.Runner) -> 
             conversation = Conversation(assistant.agent, runtime.context_length)
             offered = {tool.name for tool in assistant.tools}
             known: list[str] = []
+            called: set[str] = set()
             for turn in dialogue.turns:
                 if not offered.issuperset(turn.tools):
                     return
@@ -162,7 +163,8 @@ def _talk(dialogue: Dialogue, runtime: LocalRuntime, runner: asyncio.Runner) -> 
                     yield Judgement(exact=False)
                     continue
                 known += [turn.say, *(each.text for each in messages if isinstance(each, ToolMessage))]
-                yield judge(turn, messages, "\n".join(known))
+                yield judge(turn, messages, "\n".join(known), called)
+                called |= {each.name or "" for each in messages if isinstance(each, ToolMessage)}
 
 
 class _Starter:

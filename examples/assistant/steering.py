@@ -26,6 +26,7 @@ from .arguments import QUESTIONS, dictated_note, settle
 from .checked_model import CheckedModel
 from .checks import claims_deed, is_grounded
 from .needs import Need, needs_of, needs_of_words
+from .references import READERS, Call, referred
 from .results import Made, state
 
 Handler: TypeAlias = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
@@ -38,12 +39,6 @@ _TOOLS: Final[Mapping[Need, Sequence[str]]] = {
     "weather": ("get_weather",),
     "web": ("search_web",),
 }
-_READERS: Final = {
-    "search_notes": "read_note",
-    "search_mail": "read_mail",
-    "search_files": "read_file",
-}
-"""What reads one of the things that a tool has found."""
 _READS: Final = re.compile(r"\b(?:read|open|says?|about|content|details?|summar\w+)\b", re.IGNORECASE)
 """In a message that wants more than a list."""
 _ANOTHER: Final = re.compile(r",| and ")
@@ -86,6 +81,8 @@ class Turn:
     before: str
     """The user's message before; empty if there is none."""
     made: Sequence[Made]
+    pointed_at: Call | None
+    """What reads a thing that was found before and that the message means."""
 
     @classmethod
     def of(cls, messages: Sequence[AnyMessage]) -> Self:
@@ -97,7 +94,9 @@ class Turn:
         question = str(asked.text)
         if said and past[-1].text in QUESTIONS:
             question = f"{said.pop()} {question}"
-        return cls(past, asked, question, said[-1] if said else "", _calls_in(messages[place:]))
+        begun = max((at for at, message in enumerate(past) if isinstance(message, HumanMessage)), default=0)
+        pointed_at = referred(question, _calls_in(past[begun:]), _calls_in(past[:begun]))
+        return cls(past, asked, question, said[-1] if said else "", _calls_in(messages[place:]), pointed_at)
 
     @property
     def conversation(self) -> list[AnyMessage]:
@@ -127,7 +126,7 @@ class Turn:
         told = [call for call in self.made if not call.failed] or self.made[-1:]
         read = {call.name for call in told}
         return "\n".join(
-            state(call, today) for call in told if call.found_nothing or _READERS.get(call.name) not in read
+            state(call, today) for call in told if call.found_nothing or READERS.get(call.name) not in read
         )
 
 
@@ -154,14 +153,14 @@ def next_tools(question: str, need: Need, made: Sequence[Made]) -> Sequence[str]
     if last.failed and sum(call.failed for call in own) < _MOST_ERRORS:
         return first
     if _is_to_be_read(last, question):
-        return (_READERS[last.name],)
+        return (READERS[last.name],)
     if len(tools) == 1 and len(own) <= min(len(_ANOTHER.findall(question)), _MOST_CALLS - 1):
         return tools  # for another city
     return ()
 
 
 def _is_to_be_read(call: Made, question: str) -> bool:
-    if call.name not in _READERS or call.failed or call.found_nothing:
+    if call.name not in READERS or call.failed or call.found_nothing:
         return False
     return not call.lists or _READS.search(question) is not None
 
@@ -194,11 +193,12 @@ class StatedResults(AgentMiddleware[Any, Any]):
     def _without_model(
         self, request: ModelRequest[Any], turn: Turn, needs: Sequence[Need]
     ) -> ModelResponse[Any] | None:
-        """Return the answer to a message that needs no model, or the call that it dictates."""
-        if not turn.made and (text := dictated_note(turn.question)):
-            call = ToolCall(name="create_note", args={"text": text}, id=f"call_{uuid.uuid4().hex}")
-            called = AIMessage("", tool_calls=[call], response_metadata={"finish_reason": "tool_calls"})
-            return ModelResponse([called])
+        """Return the answer to a message that needs no model, or the call that it dictates or points at."""
+        if not turn.made:
+            if text := dictated_note(turn.question):
+                return _called("create_note", {"text": text})
+            if turn.pointed_at:
+                return _called(*turn.pointed_at)
         fixed: dict[Need, str] = {
             "impossible": _NOT_DONE + _able(request),
             "abilities": _able(request),
@@ -253,6 +253,8 @@ class Steering(StatedResults):
         return await handler(self._answer(request, turn, found))
 
     async def _needs_of(self, turn: Turn) -> list[Need]:
+        if turn.pointed_at:
+            return []
         key = turn.question, turn.before
         if key not in self._known:  # else this turn has asked before
             self._known = {key: await needs_of(self._model, *key)}
@@ -298,6 +300,13 @@ def _able(request: ModelRequest[Any]) -> str:
     return (
         f"I can look things up in your notes, calendar, mail and files{web}, write notes and add single "
         "events."
+    )
+
+
+def _called(name: str, arguments: Mapping[str, Any]) -> ModelResponse[Any]:
+    call = ToolCall(name=name, args=dict(arguments), id=f"call_{uuid.uuid4().hex}")
+    return ModelResponse(
+        [AIMessage("", tool_calls=[call], response_metadata={"finish_reason": "tool_calls"})]
     )
 
 

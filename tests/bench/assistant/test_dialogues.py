@@ -102,6 +102,12 @@ def test_a_turn_is_judged(turn: Turn, messages: list[AnyMessage], known: str, ri
     assert judge(turn, messages, known) == right
 
 
+def test_what_was_called_before_need_not_be_called_again() -> None:
+    says = taken(says="She wants jam.")
+    assert not judge(asks("read_mail", answer=("jam",)), says, "").exact
+    assert judge(asks("read_mail", answer=("jam",)), says, "", ["read_mail"]).exact
+
+
 def test_what_is_asked_for_can_be_found(tmp_path: Path) -> None:
     dialogues = load_dialogues()
     turns = [turn for dialogue in dialogues for turn in dialogue.turns]

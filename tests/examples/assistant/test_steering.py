@@ -256,6 +256,35 @@ def test_a_dictated_note_needs_no_model(data: PersonalData, steered: bool) -> No
     assert data.notes.all()[-1].text == '"candles"\n- two'
 
 
+@pytest.mark.parametrize(
+    ("first", "then", "place"),
+    [
+        ("do I have new mail?", "read the second one", 1),
+        ("do I have new mail?", "and the 3rd?", 2),
+        ("do I have new mail?", "what does the last one say?", 4),
+        ("do I have new mail?", "read the first one please", 0),
+    ],
+)
+@pytest.mark.parametrize("steered", [True, False])
+def test_a_place_in_a_list_is_read(
+    data: PersonalData, first: str, then: str, place: int, steered: bool
+) -> None:
+    around = None if steered else StatedResults(lambda: NOON)
+    model = Scripted(needs=["mail"], script=[("search_mail", {"query": "new mail"})])
+    messages, _ = take_turns(model, data, first, then, around=around)
+    mail = data.mail.all()[-1 - place]
+    assert messages[-1].text == f"{mail.sender}, {mail.subject}: {mail.body}"
+
+
+def test_a_pronoun_means_what_was_read(data: PersonalData) -> None:
+    mail = next(mail for mail in data.mail.all() if "Okafor" in mail.sender)
+    script = [("search_mail", {"query": "okafor"}), ("read_mail", {"id": mail.id})]
+    model = Scripted(needs=["mail"], script=script)
+    messages, _ = take_turns(model, data, "any mail from okafor?", "what does he want?", "when is it?")
+    assert [call["args"] for call in messages[0].tool_calls] == [{"id": mail.id}]  # type: ignore[union-attr]
+    assert messages[-1].text.endswith(mail.body)
+
+
 def test_a_call_that_fails_is_tried_again_once(data: PersonalData) -> None:
     script = [("read_file", {"path": "no/such.txt"}), ("read_file", {"path": "nor/this.txt"})]
     model = Scripted(needs=["files"], script=script)

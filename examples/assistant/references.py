@@ -1,0 +1,69 @@
+"""What a message points at of what was found before it: "read the second one", "what does she want?"."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from .results import Made
+
+Call: TypeAlias = tuple[str, Mapping[str, Any]]
+"""The name of a tool and its arguments."""
+READERS: Final[Mapping[str, str]] = {
+    "search_notes": "read_note",
+    "search_mail": "read_mail",
+    "search_files": "read_file",
+}
+"""What reads one of the things that a tool has found."""
+_PLACES: Final = (("first", "1st"), ("second", "2nd"), ("third", "3rd"), ("fourth", "4th"), ("fifth", "5th"))
+_PLACE: Final = re.compile(
+    rf"\b(?:{'|'.join('|'.join(names) for names in _PLACES)})\b(?= (?:one|mail|e-?mail|note|file)\b|\W*$)"
+    r"|\blast(?= one\b)",
+    re.IGNORECASE,
+)
+_PRONOUN: Final = re.compile(r"\b(?:it|that|this|he|she|they)\b", re.IGNORECASE)
+_POLITE: Final = r"(?:(?:please|can you|could you|would you|and|then|now|ok)[, ]+)*"
+_READING: Final = re.compile(
+    rf"{_POLITE}(?:(?:read|open|show|summar\w+|tell me)\b|(?:what|how) about\b"
+    r"|(?:what|who|when|where|how much|how many)(?:'s| does| did| is| was| do| are)?\b"
+    rf"|(?:the )?(?:{_PLACE.pattern}))",
+    re.IGNORECASE,
+)
+"""How a message begins that wants to know what is in something."""
+_LONGEST: Final = 60
+"""Characters of a message that points at something. A longer one says what it is about."""
+
+
+def referred(question: str, before: Sequence[Made], earlier: Sequence[Made]) -> Call | None:
+    """Return the call that reads what ``question`` points at; None if it points at nothing.
+
+    An ordinal means a thing of the latest list, a pronoun what was read for the last message, or the only
+    thing that was found for it: ``before`` has the calls for the last message, ``earlier`` those before.
+    """
+    if len(question) > _LONGEST or not _READING.match(question):
+        return None
+    if place := _PLACE.search(question):
+        lists = [call for call in (*earlier, *before) if call.name in READERS and not call.failed]
+        return _reading(lists[-1], _index(place[0].casefold())) if lists else None
+    if before and _PRONOUN.search(question):
+        last = before[-1]
+        if last.name in READERS.values() and not last.failed:
+            return last.name, last.arguments
+        if last.name in READERS and not last.failed and len(json.loads(last.result)) == 1:
+            return _reading(last, 0)
+    return None
+
+
+def _index(place: str) -> int:
+    return next((number for number, names in enumerate(_PLACES) if place in names), -1)
+
+
+def _reading(search: Made, index: int) -> Call | None:
+    """Return the call that reads the thing at ``index`` of what ``search`` has found."""
+    found = json.loads(search.result)
+    if not -len(found) <= index < len(found):
+        return None
+    key = "path" if "path" in found[index] else "id"
+    return READERS[search.name], {key: found[index][key]}

@@ -49,6 +49,9 @@ def chat(
         bool,
         typer.Option("--json", help="Print the answer to one question as JSON, with its tool calls."),
     ] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the last conversation, which is kept.")
+    ] = False,
     allow_writes: Annotated[
         bool,
         typer.Option(
@@ -72,9 +75,11 @@ def chat(
 
     from .approval import RefusedWrites
     from .assistant import open_assistant
+    from .conversation import Conversation
     from .first_model import model_of_chat
     from .line_editor import LineEditor
     from .one_shot import answer_once, read_question
+    from .saved_turns import SavedTurns
     from .session import DESCRIPTIONS, ChatSession
 
     if isinstance(sys.stdout, io.TextIOWrapper):  # an answer may have characters that its encoding lacks
@@ -83,6 +88,8 @@ def chat(
     if talk and as_json:
         raise typer.BadParameter("needs a question: agentrt chat --json QUESTION", param_hint="--json")
     asked = "" if talk else read_question(question, sys.stdin)
+    saved = SavedTurns() if talk or resume else None
+    turns = saved.load() if saved and resume else []
     model = model or model_of_chat(asks=talk)
     refused = RefusedWrites()
     with asyncio.Runner() as runner:
@@ -97,11 +104,12 @@ def chat(
         ) as assistant:
             if assistant.reads and (talk or _is_terminal(sys.stderr)):
                 print(assistant.reads, file=None if talk else sys.stderr)
+            conversation = Conversation(assistant.agent, assistant.runtime.context_length, saved, turns)
             if editor is None:
-                answer_once(assistant, asked, refused.calls, as_json=as_json)
+                answer_once(assistant, conversation, asked, refused.calls, as_json=as_json)
             else:
                 console = Console(highlight=False, emoji=False)
-                session = ChatSession(assistant, console, editor.read, verbose=verbose)
+                session = ChatSession(assistant, conversation, console, editor.read, verbose=verbose)
                 session.introduce()
                 session.run()
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
+import anyio.to_thread
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from ...errors import PromptTooLongError
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
     from agentrt.examples.assistant.view import TurnView
     from agentrt.examples.personal_assistant import Agent
+
+    from .saved_turns import SavedTurns
 
 # A quarter of the model's context may be history; the rest is for instructions, tools and the new turn. Every
 # tokenizer has at least about two characters per token.
@@ -49,11 +53,21 @@ class Totals:
 class Conversation:
     """A conversation with an agent. A turn that fails, is stopped or has no answer leaves no trace in it."""
 
-    def __init__(self, agent: Agent, context_tokens: int) -> None:
-        """``context_tokens`` is the length of the model's context."""
+    def __init__(
+        self,
+        agent: Agent,
+        context_tokens: int,
+        saved: SavedTurns | None = None,
+        turns: Sequence[list[AnyMessage]] = (),
+    ) -> None:
+        """``context_tokens`` is the length of the model's context.
+
+        The turns are kept in ``saved`` if it is given. ``turns`` were taken earlier.
+        """
         self._agent = agent
         self._characters = int(context_tokens * _HISTORY_SHARE * _CHARACTERS_PER_TOKEN)
-        self._turns: list[list[AnyMessage]] = []
+        self._saved = saved
+        self._turns = list(turns)
         self.totals = Totals()
 
     async def ask(self, text: str, view: TurnView) -> list[AnyMessage]:
@@ -70,10 +84,12 @@ class Conversation:
         try:
             messages = await ask(self._agent, [*self._recent(), question], view)
         except PromptTooLongError:
-            self.forget()
+            self._turns.clear()
+            await self._save()
             raise
         if messages[-1].text.strip():  # what is silent once is silent again
             self._turns.append([question, *messages])
+            await self._save()
         self.totals.add(time.perf_counter() - started, messages)
         return messages
 
@@ -84,6 +100,17 @@ class Conversation:
     def forget(self) -> None:
         """Begin a new conversation."""
         self._turns.clear()
+        if self._saved is not None:
+            self._saved.save(())
+
+    @property
+    def last(self) -> tuple[str, str] | None:
+        """The last question and its answer."""
+        return (self._turns[-1][0].text, self._turns[-1][-1].text) if self._turns else None
+
+    async def _save(self) -> None:
+        if self._saved is not None:
+            await anyio.to_thread.run_sync(self._saved.save, self._turns)
 
     def _recent(self) -> list[AnyMessage]:
         """Return the latest whole turns that fit into the history's share of the context."""

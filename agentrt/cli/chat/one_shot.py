@@ -12,12 +12,13 @@ import typer
 from langchain_core.messages import AIMessage, ToolMessage
 
 from ...errors import ConfigurationError
-from .conversation import Conversation, SilentView, StreamView
+from .conversation import SilentView, StreamView
 
 if TYPE_CHECKING:
     from langchain_core.messages import AnyMessage
 
     from .assistant import Assistant
+    from .conversation import Conversation
 
 _MOST_PIPED_BYTES = 8 * 2**20
 
@@ -55,7 +56,14 @@ def _read_text(file: IO[bytes]) -> str:
     return data.decode("utf-8-sig", "replace")
 
 
-def answer_once(assistant: Assistant, question: str, refused: Sequence[str] = (), *, as_json: bool) -> None:
+def answer_once(
+    assistant: Assistant,
+    conversation: Conversation,
+    question: str,
+    refused: Sequence[str] = (),
+    *,
+    as_json: bool,
+) -> None:
     """Print the answer alone on standard output: while it is generated on a terminal, else at its end.
 
     ``refused`` has the calls that were refused meanwhile, once the answer is complete.
@@ -65,7 +73,6 @@ def answer_once(assistant: Assistant, question: str, refused: Sequence[str] = ()
             its end.
         RequestError: the question cannot be answered.
     """
-    conversation = Conversation(assistant.agent, assistant.runtime.context_length)
     stream = sys.stdout.isatty() and not as_json
     view = StreamView(sys.stdout) if stream else SilentView()
     started = time.perf_counter()

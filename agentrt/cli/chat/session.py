@@ -14,12 +14,13 @@ from ...errors import PromptTooLongError, RequestError
 from ...terminal_text import printable
 from ...tools.speculable import speculable_tool
 from ..config_file import did_you_mean
-from .conversation import Conversation, ConversationView
+from .conversation import ConversationView
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from .assistant import Assistant
+    from .conversation import Conversation
 
 
 DESCRIPTIONS: Final = {
@@ -39,6 +40,7 @@ class ChatSession:
     def __init__(
         self,
         assistant: Assistant,
+        conversation: Conversation,
         console: Console,
         read_line: Callable[[], str],
         *,
@@ -52,7 +54,7 @@ class ChatSession:
         self._assistant = assistant
         self._console = console
         self._read_line = read_line
-        self._conversation = Conversation(assistant.agent, assistant.runtime.context_length)
+        self._conversation = conversation
         self._left = False
         self._commands: dict[str, Callable[[], None]] = {
             "/help": self._help,
@@ -64,10 +66,13 @@ class ChatSession:
         }
 
     def introduce(self) -> None:
-        """Print what can be asked, and how to leave."""
-        self._print("Ask about notes, calendar, mail, files or the weather, such as:")
-        for question in self._assistant.examples:
-            self._print(f"  {question}")
+        """Print what can be asked, or what was said last, and how to leave."""
+        if last := self._conversation.last:
+            self._print(f"You had asked: {last[0]}\n{last[1]}")
+        else:
+            self._print("Ask about notes, calendar, mail, files or the weather, such as:")
+            for question in self._assistant.examples:
+                self._print(f"  {question}")
         self._print("/help lists commands. Ctrl-C stops an answer, Ctrl-D leaves.")
 
     def run(self) -> None:

@@ -19,6 +19,8 @@ from langchain_core.tools import tool
 from agentrt import SpeculationReport, speculable
 from agentrt.cli.chat.approval import WhyNot, ask_before_writes
 from agentrt.cli.chat.assistant import Assistant
+from agentrt.cli.chat.conversation import Conversation
+from agentrt.cli.chat.saved_turns import SavedTurns
 from agentrt.errors import InvalidRequestError, PromptTooLongError
 from agentrt.reports.report import ToolReport
 
@@ -139,3 +141,9 @@ def echo_assistant(
         asks_before_writes=why_not is not None,
         report=lambda: SpeculationReport(total=ToolReport(claims=next(counts))),
     )
+
+
+def conversation_with(assistant: Assistant, saved: SavedTurns | None = None) -> Conversation:
+    """Return a new conversation, kept in ``saved`` if that is given, or the one that is kept there."""
+    turns = saved.load() if saved else []
+    return Conversation(assistant.agent, assistant.runtime.context_length, saved, turns)

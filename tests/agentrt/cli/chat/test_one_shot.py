@@ -22,7 +22,7 @@ from agentrt.cli.chat.assistant import Assistant
 from agentrt.cli.chat.one_shot import answer_once, read_question
 from agentrt.errors import ConfigurationError, PromptTooLongError
 from agentrt.examples.assistant.sample_data import write_sample_data
-from tests.agentrt.cli.chat.echo import ESCAPES, LONG, Echo, Streaming, echo_assistant
+from tests.agentrt.cli.chat.echo import ESCAPES, LONG, Echo, Streaming, conversation_with, echo_assistant
 
 
 class Terminal(io.StringIO):
@@ -43,7 +43,8 @@ def runner() -> Iterator[asyncio.Runner]:
 def ask(runner: asyncio.Runner, question: str, *, as_json: bool = False) -> int:
     """Print the answer of an echo; return the exit code."""
     try:
-        answer_once(echo_assistant(runner, Streaming(requests=[])), question, as_json=as_json)
+        assistant = echo_assistant(runner, Streaming(requests=[]))
+        answer_once(assistant, conversation_with(assistant), question, as_json=as_json)
     except typer.Exit as ended:
         return ended.exit_code
     return 0
@@ -133,19 +134,20 @@ def test_a_write_without_a_terminal_does_not_run_and_the_message_names_the_optio
     refused = RefusedWrites()
     assistant = echo_assistant(runner, Streaming(requests=[]), why_not=refused.why_not)
     with pytest.raises(typer.Exit) as ended:
-        answer_once(assistant, "write", refused.calls, as_json=True)
+        answer_once(assistant, conversation_with(assistant), "write", refused.calls, as_json=True)
     assert ended.value.exit_code == 1
     printed, errors = capsys.readouterr()
     (called,) = json.loads(printed)["tool_calls"]
     assert "could not be asked" in called["output"]
     assert 'write(word="roof") did not run' in errors
     assert "--allow-writes" in errors
-    answer_once(assistant, "look", [], as_json=False)  # what only reads runs
+    answer_once(assistant, conversation_with(assistant), "look", [], as_json=False)  # what only reads runs
 
 
 def test_ctrl_c_has_exit_code_130(runner: asyncio.Runner) -> None:
+    assistant = echo_assistant(runner, Echo(requests=[]))
     with pytest.raises(typer.Exit) as ended:
-        answer_once(echo_assistant(runner, Echo(requests=[])), "interrupt", as_json=False)
+        answer_once(assistant, conversation_with(assistant), "interrupt", as_json=False)
     assert ended.value.exit_code == 130
 
 

@@ -3,8 +3,10 @@ import dataclasses
 import io
 import itertools
 import signal
+import stat
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -12,9 +14,11 @@ from langchain.agents import create_agent
 from rich.console import Console
 
 from agentrt import SpeculationReport
+from agentrt.cli.chat.saved_turns import SavedTurns
 from agentrt.cli.chat.session import ChatSession
+from agentrt.errors import ConfigurationError
 from agentrt.reports.report import ToolReport
-from tests.agentrt.cli.chat.echo import LONG, Echo, Streaming, echo_assistant
+from tests.agentrt.cli.chat.echo import LONG, Echo, Streaming, conversation_with, echo_assistant
 from tests.patience import PATIENCE_S, until
 
 
@@ -32,6 +36,7 @@ class Chat:
         context_tokens: int = 20_000,
         interrupt_after: int | None = None,
         verbose: bool = False,
+        saved: SavedTurns | None = None,
     ) -> str:
         """Read these lines, or raise these exceptions in their place, and then end the input.
 
@@ -56,7 +61,10 @@ class Chat:
 
         assistant = dataclasses.replace(assistant, report=report)
         console = Console(file=self._printed, width=200, highlight=False, emoji=False)
-        ChatSession(assistant, console, read, verbose=verbose).run()
+        conversation = conversation_with(assistant, saved)
+        session = ChatSession(assistant, conversation, console, read, verbose=verbose)
+        session.introduce()
+        session.run()
         return self._printed.getvalue()
 
 
@@ -82,6 +90,34 @@ def test_it_shows_tool_calls(chat: Chat) -> None:
         assert line in printed
     assert "= roof is a word" not in printed
     assert "= roof is a word" in chat.say("look", verbose=True)
+
+
+def test_a_conversation_goes_on_where_it_ended(chat: Chat, tmp_path: Path) -> None:
+    saved = SavedTurns(tmp_path / "state" / "kept.json")
+    chat.say("look", "silent", "caf\u00e9", saved=saved)
+    assert stat.S_IMODE((tmp_path / "state" / "kept.json").stat().st_mode) == 0o600
+    assert "You had asked: caf\u00e9\nyou said caf\u00e9\n" in chat.say("next", saved=saved)
+    assert [message.text for message in chat.model.requests[-1]] == [
+        *("look", "", "roof is a word", "you said roof is a word", "caf\u00e9", "you said caf\u00e9", "next")
+    ]
+    chat.say("/new", saved=saved)
+    assert saved.load() == []
+
+
+def test_the_latest_turns_are_kept_and_a_failure_loses_no_answer(chat: Chat, tmp_path: Path) -> None:
+    saved = SavedTurns(tmp_path / "kept.json")
+    chat.say("long", "long", "long", "bye", saved=saved)
+    assert [turn[0].text for turn in saved.load()] == ["long", "long", "bye"]
+    (tmp_path / "folder").mkdir()
+    assert "you said hello" in chat.say("hello", saved=SavedTurns(tmp_path / "kept.json" / "no"))
+
+
+@pytest.mark.parametrize("text", ["", '{"a": 1}', "[1]", '[[{"type": "human"}]]', "[[[", "[null]"])
+def test_a_damaged_file_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "kept.json").write_text(text)
+    (tmp_path / "kept.json").chmod(0o600)
+    with pytest.raises(ConfigurationError, match="leave out --resume"):
+        SavedTurns(tmp_path / "kept.json").load()
 
 
 def test_silence_is_said_and_not_remembered(chat: Chat) -> None:

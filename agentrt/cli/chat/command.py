@@ -5,16 +5,26 @@ from __future__ import annotations
 import asyncio
 import io
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from ...errors import ModelError
 from ...extras import require_extra
 from ..options import WeatherDelay, complete_model, own_data
+from ..output import say
 
 if TYPE_CHECKING:
+    from langchain_core.messages import AnyMessage
+
     from .approval import RefusedWrites, WhyNot
+    from .assistant import Assistant
+    from .line_editor import LineEditor
+    from .saved_turns import SavedTurns
 
 
 def chat(
@@ -71,8 +81,6 @@ def chat(
     Conversation: /help lists the commands. Ctrl-C stops an answer, Ctrl-D leaves.
     """
     require_extra("demo")
-    from rich.console import Console
-
     from .approval import RefusedWrites
     from .assistant import open_assistant
     from .conversation import Conversation
@@ -80,7 +88,7 @@ def chat(
     from .line_editor import LineEditor
     from .one_shot import answer_once, read_question
     from .saved_turns import SavedTurns
-    from .session import DESCRIPTIONS, ChatSession
+    from .session import DESCRIPTIONS
 
     if isinstance(sys.stdout, io.TextIOWrapper):  # an answer may have characters that its encoding lacks
         sys.stdout.reconfigure(errors="replace")
@@ -93,25 +101,55 @@ def chat(
     model = model or model_of_chat(asks=talk)
     refused = RefusedWrites()
     with asyncio.Runner() as runner:
-        editor = LineEditor(runner, DESCRIPTIONS) if talk else None
-        with open_assistant(
-            model,
-            runner,
+        open_model = partial(
+            open_assistant,
+            runner=runner,
             data=data,
             max_tokens=max_tokens,
             weather_delay=weather_delay,
             why_not=None if allow_writes else _why_not(refused, talk=talk),
-        ) as assistant:
-            if assistant.reads and (talk or _is_terminal(sys.stderr)):
-                print(assistant.reads, file=None if talk else sys.stderr)
+        )
+        if talk:
+            _talk(model, open_model, LineEditor(runner, DESCRIPTIONS), saved, turns, verbose=verbose)
+            return
+        with open_model(model) as assistant:
+            if assistant.reads and _is_terminal(sys.stderr):
+                print(assistant.reads, file=sys.stderr)
             conversation = Conversation(assistant.agent, assistant.runtime.context_length, saved, turns)
-            if editor is None:
-                answer_once(assistant, conversation, asked, refused.calls, as_json=as_json)
-            else:
-                console = Console(highlight=False, emoji=False)
+            answer_once(assistant, conversation, asked, refused.calls, as_json=as_json)
+
+
+def _talk(
+    model: str,
+    open_model: Callable[[str], AbstractContextManager[Assistant]],
+    editor: LineEditor,
+    saved: SavedTurns | None,
+    turns: list[list[AnyMessage]],
+    *,
+    verbose: bool,
+) -> None:
+    """Talk until the user leaves, on one model after the other."""
+    from rich.console import Console
+
+    from .conversation import Conversation
+    from .session import ChatSession
+
+    console, before = Console(highlight=False, emoji=False), ""
+    while model:
+        try:
+            with open_model(model) as assistant:
+                if assistant.reads and not before:
+                    print(assistant.reads)
+                conversation = Conversation(assistant.agent, assistant.runtime.context_length, saved, turns)
                 session = ChatSession(assistant, conversation, console, editor.read, verbose=verbose)
                 session.introduce()
-                session.run()
+                model, before = session.run(), model
+                turns = conversation.turns
+        except ModelError as error:
+            if not before:
+                raise
+            say(str(error))
+            model, before = before, ""
 
 
 def _why_not(refused: RefusedWrites, *, talk: bool) -> WhyNot:

@@ -104,6 +104,11 @@ class Conversation:
             self._saved.save(())
 
     @property
+    def turns(self) -> list[list[AnyMessage]]:
+        """The messages of each turn, the question first."""
+        return self._turns
+
+    @property
     def last(self) -> tuple[str, str] | None:
         """The last question and its answer."""
         return (self._turns[-1][0].text, self._turns[-1][-1].text) if self._turns else None

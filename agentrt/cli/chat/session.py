@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 DESCRIPTIONS: Final = {
     "/help": "this list",
-    "/model": "the model, and how to choose another one",
+    "/model": "the model; with a name or a path: go on with that one",
     "/tools": "the tools that the model can call",
     "/stats": "answers, tokens, predicted tool calls and memory so far",
     "/new": "begin a new conversation",
@@ -56,6 +56,7 @@ class ChatSession:
         self._read_line = read_line
         self._conversation = conversation
         self._left = False
+        self._next_model = ""
         self._commands: dict[str, Callable[[], None]] = {
             "/help": self._help,
             "/model": self._model,
@@ -75,8 +76,11 @@ class ChatSession:
                 self._print(f"  {question}")
         self._print("/help lists commands. Ctrl-C stops an answer, Ctrl-D leaves.")
 
-    def run(self) -> None:
-        """Go on until the input ends or ``/exit`` is read. Ctrl-C ends an answer, not this."""
+    def run(self) -> str:
+        """Go on until the input ends or ``/exit`` is read. Ctrl-C ends an answer, not this.
+
+        Returns the model that the user wants to go on with; an empty name if none.
+        """
         while not self._left:
             # An interrupt may come at any time, also a second one while an answer is being stopped.
             try:
@@ -85,9 +89,10 @@ class ChatSession:
                 if line and not self._run_command(line):
                     self._take_turn(line)
             except EOFError:
-                return
+                break
             except KeyboardInterrupt:
                 continue
+        return self._next_model
 
     def _next_line(self) -> str:
         try:
@@ -122,13 +127,15 @@ class ChatSession:
 
     def _run_command(self, line: str) -> bool:
         """Run the command in ``line``; return False if ``line`` is none, such as a path or a question."""
-        name = line.partition(" ")[0]
+        name, _, argument = line.partition(" ")
         if not re.fullmatch(r"/[A-Za-z]*", name):
             return False
         command = self._commands.get(name)
         if command is None:
             hint = did_you_mean(name, self._commands)
             self._print(f"There is no command {name}.{hint} /help lists the commands.")
+        elif name == "/model" and argument.strip():
+            self._next_model, self._left = argument.strip(), True
         else:
             command()
         return True
@@ -143,7 +150,7 @@ class ChatSession:
     def _model(self) -> None:
         runtime = self._assistant.runtime
         self._print(f"{runtime.model_id}, {runtime.context_length} tokens of context")
-        self._print("Another one: agentrt chat --model NAME; agentrt models lists those on this machine.")
+        self._print("Another one: /model NAME; agentrt models lists those on this machine.")
 
     def _tools(self) -> None:
         table = Table.grid(padding=(0, 2))

@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import dataclasses
 import io
 import itertools
@@ -8,15 +9,18 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from langchain.agents import create_agent
 from rich.console import Console
 
 from agentrt import SpeculationReport
+from agentrt.cli.chat import command
+from agentrt.cli.chat.assistant import Assistant
 from agentrt.cli.chat.saved_turns import SavedTurns
 from agentrt.cli.chat.session import ChatSession
-from agentrt.errors import ConfigurationError
+from agentrt.errors import ConfigurationError, ModelNotFoundError
 from agentrt.reports.report import ToolReport
 from tests.agentrt.cli.chat.echo import LONG, Echo, Streaming, conversation_with, echo_assistant
 from tests.patience import PATIENCE_S, until
@@ -104,6 +108,27 @@ def test_a_conversation_goes_on_where_it_ended(chat: Chat, tmp_path: Path) -> No
     assert saved.load() == []
 
 
+def test_another_model_goes_on_and_the_old_one_where_that_cannot_be_opened(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    models = {"one": Echo(requests=[]), "two": Echo(requests=[])}
+    lines = iter(["hello", "/model  two", "again", "/model none", "still there?", "/exit"])
+    with asyncio.Runner() as runner:
+
+        @contextlib.contextmanager
+        def open_model(name: str) -> Iterator[Assistant]:
+            if name not in models:
+                raise ModelNotFoundError(f"there is no model {name}.")
+            yield echo_assistant(runner, models[name])
+
+        editor: Any = SimpleNamespace(read=lambda: next(lines))
+        command._talk("one", open_model, editor, None, [], verbose=False)
+    said = [[message.text for message in model.requests[-1]] for model in models.values()]
+    assert said[0] == ["hello"]
+    assert said[1] == ["hello", "you said hello", "again", "you said again", "still there?"]
+    assert "there is no model none." in capsys.readouterr().err
+
+
 def test_the_latest_turns_are_kept_and_a_failure_loses_no_answer(chat: Chat, tmp_path: Path) -> None:
     saved = SavedTurns(tmp_path / "kept.json")
     chat.say("long", "long", "long", "bye", saved=saved)
@@ -172,7 +197,7 @@ def test_new_begins_a_new_conversation(chat: Chat) -> None:
     ("lines", "said"),
     [
         (["/help"], ["/help", "/model", "/tools", "/stats", "/new", "/exit"]),
-        (["/model"], ["echo, 20000 tokens", "agentrt chat --model"]),
+        (["/model"], ["echo, 20000 tokens", "/model NAME"]),
         (["/tools"], ["look_up  Look up a word."]),
         (
             ["one", "two", "/stats"],

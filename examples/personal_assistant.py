@@ -321,7 +321,7 @@ def run(model: str, questions: Sequence[str]) -> None:
         plain = ChatAgentRT(runtime=runtime, max_tokens=MOST_TOKENS)
         faster = speculative(plain)
         tools = assistant_tools(data, Latencies(), web=True)
-        around = [] if runtime.model_id == "nano" else [Steering(plain)]
+        around = [] if runtime.model_id == "nano" else [Steering(data, plain)]
         reader, agent = (
             assistant_agent(each, tools, around, system_prompt(runtime)) for each in (plain, faster)
         )

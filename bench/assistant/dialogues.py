@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 NOW: Final = dt.datetime(2026, 11, 25, 8)
 """When the dialogues take place, a Wednesday; local time."""
 WRITES: Final = frozenset({"create_note", "add_event"})
+_SEARCHES: Final = {"read_note": "search_notes", "read_mail": "search_mail", "read_file": "search_files"}
+"""What need not be searched for once it was read."""
 _WORD: Final = re.compile(r"[^\W_]+")
 _ARTICLES: Final = frozenset({"a", "an", "the"})
 _REFUSAL: Final = re.compile(
@@ -145,7 +147,7 @@ def judge(turn: Turn, messages: Sequence[AnyMessage], known: str, called: Collec
     false = not silent and (
         claims or (turn.refuse and not refused) or (bool(calls) and _has_new_number(answer, known, calls))
     )
-    names = {name for name, _ in calls}
+    names = {name for name, _ in calls} | {_SEARCHES[name] for name, _ in calls if name in _SEARCHES}
     expected = {*turn.tools, *(write.name for write in turn.writes)}
     is_talk = not (expected or turn.refuse or "?" in turn.answer)
     exact = (
@@ -177,5 +179,6 @@ def _has_new_number(answer: str, known: str, calls: Sequence[tuple[str, Mapping[
             first, last = parse_days(str(arguments.get("date", "")), NOW.date())
             days += [first + dt.timedelta(day) for day in range((last - first).days + 1)]
     numbers = {int(each) for each in _NUMBER.findall(known)}
+    numbers |= {line.count('{"') for line in known.splitlines() if line.startswith("[{")}  # of what was found
     numbers |= {part for day in days for part in (day.year, day.month, day.day)}
     return any(int(each) not in numbers for each in _NUMBER.findall(answer))

@@ -17,7 +17,17 @@ _RELATIVE = {
 _PART_OF_DAY = re.compile(r"(?<=.) (?:morning|noon|afternoon|evening|night)$")
 _NUMBERS = {"a": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7}
 _FORMATS = ("%Y-%m-%d", "%d.%m.%Y", "%b %d %Y", "%d %b %Y")  # with slashes it is ambiguous
-_IN_DAYS = re.compile(r"in (?P<number>\d{1,3}|[a-z]+) (?P<unit>day|week)s?")
+_IN_DAYS = re.compile(
+    r"in (?P<number>\d{1,3}|[a-z]+) (?P<unit>day|week)s?"
+    r"|(?P<count>\d{1,3}|[a-z]+) (?P<units>day|week)s? from (?:today|now)"
+)
+_OF_NEXT_WEEK = re.compile(r"([a-z]+) (?:of )?next week|next week(?: on)? ([a-z]+)")
+_DAY_OF_MONTH = re.compile(r"(?:([a-z]+) )?(?:the )?(\d{1,2})(?:st|nd|rd|th)")
+_ORDINALS = {"first": "1", "second": "2", "third": "3"}
+_HOLIDAYS = {
+    "christmas eve": (12, 24), "christmas": (12, 25), "christmas day": (12, 25), "boxing day": (12, 26),
+    "new year eve": (12, 31), "new year day": (1, 1),
+}  # fmt: skip
 _MOST_WORDS = 6  # of a day, such as "on Friday the 4th of December"
 _HOURS = [
     "twelve", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
@@ -69,7 +79,13 @@ def parse_date(text: str, today: dt.date) -> dt.date:
     if said in _RELATIVE:
         return today + dt.timedelta(days=_RELATIVE[said])
     try:
-        day = _weekday(said, today) or _in_days(said, today) or _calendar_day(said, today)
+        day = (
+            _weekday(said, today)
+            or _of_next_week(said, today)
+            or _in_days(said, today)
+            or _day_of_month(said, today)
+            or _calendar_day(said, today)
+        )
     except OverflowError:  # a day after the year 9999
         day = None
     if day is None:
@@ -125,15 +141,38 @@ def _in_days(said: str, today: dt.date) -> dt.date | None:
     match = _IN_DAYS.fullmatch("in a week" if said == "next week" else said)
     if not match:
         return None
-    number = int(match["number"]) if match["number"].isdecimal() else _NUMBERS.get(match["number"])
+    count = match["number"] or match["count"]
+    number = int(count) if count.isdecimal() else _NUMBERS.get(count)
     if number is None:
         return None
-    return today + dt.timedelta(days=number * (7 if match["unit"] == "week" else 1))
+    return today + dt.timedelta(days=number * (7 if "week" in (match["unit"], match["units"]) else 1))
+
+
+def _of_next_week(said: str, today: dt.date) -> dt.date | None:
+    match = _OF_NEXT_WEEK.fullmatch(said)
+    number = _place(match[1] or match[2], calendar.day_name) if match else None
+    return None if number is None else today + dt.timedelta(days=7 - today.weekday() + number)
+
+
+def _day_of_month(said: str, today: dt.date) -> dt.date | None:
+    """The next day of that number, such as "the 5th", and of that weekday if one is named."""
+    match = _DAY_OF_MONTH.fullmatch(said)
+    if not match:
+        return None
+    weekday = _place(match[1], calendar.day_name) if match[1] else None
+    if match[1] and weekday is None:
+        return None
+    days = (today + dt.timedelta(days=ahead) for ahead in range(366))
+    return next((day for day in days if day.day == int(match[2]) and weekday in (None, day.weekday())), None)
 
 
 def _calendar_day(said: str, today: dt.date) -> dt.date | None:
     """An ISO date, or a day and a month with or without a year and a weekday."""
+    if said in _HOLIDAYS:
+        month, number = _HOLIDAYS[said]
+        said = f"{number} {calendar.month_abbr[month]}".lower()
     words = re.sub(r"(?<=\d)(?:st|nd|rd|th)\b|[,.](?!\d)|\b(?:the|of)\b", " ", said).split()
+    words = [_ORDINALS.get(word, word) for word in words]
     if len(words) > 2 and _place(words[0], calendar.day_name) is not None:
         del words[0]
     months = [_place(word, calendar.month_name) for word in words]

@@ -40,6 +40,9 @@ class Folder(Texts[str]):
             raise ToolError(f"{len(found) or 'no'} file{'s are' if found else ''} at {path}")
         return TextFile(found[0].title, found[0].text)
 
+    def _name(self, number: int, entry: Entry) -> str:
+        return entry.title
+
     def _shown(self, number: int, entry: Entry) -> str:
         return entry.title
 

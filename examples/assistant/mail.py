@@ -49,8 +49,11 @@ class MailBox(Texts[Mail]):
         with self._lock:
             return [self._shown(number, entry) for number, entry in self._entries().items() if entry.unread]
 
+    def _name(self, number: int, entry: Entry) -> str:
+        return f"m{number}"
+
     def _shown(self, number: int, entry: Entry) -> Mail:
-        return Mail(f"m{number}", entry.sender, entry.title, entry.text)
+        return Mail(self._name(number, entry), entry.sender, entry.title, entry.text)
 
 
 def _read(source: Source) -> list[Entry]:

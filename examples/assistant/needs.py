@@ -56,21 +56,31 @@ what did Paul say about the party? -> mail
 who are you? -> talk
 ok, bye -> talk"""
 _POLITE: Final = (
-    r"(?:(?:please|kindly|now|can you|could you|would you|will you|i want you to|you should|and|then|ok)"
-    r"[, ]+)*"
+    r"(?:(?:please|kindly|now|can (?:yo)?u|could (?:yo)?u|would you(?: mind)?|will you|i want you to"
+    r"|i(?:'d| would) like you to|i need you to|you should|and|then|so|ok|hey)[, ]+)*"
 )
 _DEED: Final = re.compile(
-    rf"{_POLITE}(?:send|forward|reply|answer (?:the|that|this|him|her|them|it)|respond|delete|remove|erase|"
-    r"move|rename|cancel|order|buy me|book|reserve|pay|call (?:a|the|my|him|her)|play|turn (?:on|off)|switch|"
-    r"wake me|remind|set an? (?:alarm|timer|reminder)|write (?:an? )?(?:e-?mail|message)|email|mark|"
-    r"add .+ to (?:the|my) .*(?:note|list)|change|edit|update)\b",
+    rf"{_POLITE}(?:(?:send|forward|reply|respond|delet|remov|eras|mov|renam|cancel|order|reserv|pay|play|switch|"
+    r"remind|mark|chang|edit|updat|print|post|record|download|install|upload|translat)(?:e|ing)?|"
+    r"answer (?:the|that|this|him|her|them|it)|get rid of|throw (?:away|out)|buy me|book(?! (?:me )?in\b)|"
+    r"(?:call|ring|phone|text)(?: up)? (?:a|the|my|him|her|[A-Z]\w+)|turn (?:it |them )?(?:on|off|up|down)|"
+    r"wake me|(?:set|start) (?:an?|the) .*(?:alarm|timer|reminder)|write (?:an? )?(?:e-?mail|message)|email|"
+    r"add .+ to (?:the|my) .*(?:note|list))\b"
+    r"|.*\blights? (?:on|off)\b|(?:can|could) .+ be (?:printed|sent|deleted|moved|cancelled|ordered|booked)\b",
     re.IGNORECASE,
 )
 """How a message begins that wants what no tool can do: a model takes it for what its nouns say."""
 _CLOCK: Final = re.compile(
-    r"what(?:'s| is)? (?:the )?(?:time|day|date)(?: is it)?(?: today| now)?\W*$", re.IGNORECASE
+    r"(?:what(?:'s| is)?|which|got|have you got|do you have|tell me) (?:the )?(?:time|day|date)"
+    r"(?: is it| is today| do we have)?(?: today| now)?\W*$"
+    r"|(?:what(?:'s| is) )?today'?s date\b",
+    re.IGNORECASE,
 )
-_ABILITIES: Final = re.compile(r"what (?:all )?can (?:you|i) (?:do|ask)\b|what are you able\b", re.IGNORECASE)
+_ABILITIES: Final = re.compile(
+    r"(?:what|which)\b.* can (?:you|i) (?:do|ask|help)\b|what are you able\b|(?:would|are) you (?:be )?able to\b"
+    r"|how can you help\b",
+    re.IGNORECASE,
+)
 _FOLLOW_UP: Final = re.compile(
     r"^(?:and|or|what about|how about|also|then|another|again)\b"
     r"|\b(?:it|that|this|them|those|one|first|last)\b",

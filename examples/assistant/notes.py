@@ -46,8 +46,11 @@ class Notes(Texts[Note]):
         """The note with that id, ``n3`` or ``3``; :class:`ToolError` if there is none."""
         return self._numbered("note", note_id)
 
+    def _name(self, number: int, entry: Entry) -> str:
+        return f"n{number}"
+
     def _shown(self, number: int, entry: Entry) -> Note:
-        return Note(f"n{number}", entry.title, entry.text)
+        return Note(self._name(number, entry), entry.title, entry.text)
 
 
 def _read(source: Source) -> list[Entry]:

@@ -14,7 +14,7 @@ import sqlite3
 from collections.abc import Sequence
 
 # Words that say nothing about a text; without this "the mail about the roof" would match every mail.
-_STOP_WORDS = frozenset(
+STOP_WORDS = frozenset(
     """
     a about all an and any are at by did do does find for from have how i in is it its me my of on or our say
     says search show tell that the there this to was what when where which who with you your
@@ -53,32 +53,52 @@ class Index:
     def search(self, query: str, limit: int) -> list[int]:
         """The numbers of at most ``limit`` texts that match any word, best first; the title weighs more."""
         words = re.findall(r"\w+", query.casefold())
-        words = [word for word in words if word not in _STOP_WORDS] or words
+        words = [word for word in words if word not in STOP_WORDS] or words
         return self._match(words, limit) or self._match(self._closest(words), limit)
+
+    def places_of(self, word: str) -> dict[int, bool]:
+        """The numbers of the texts that have ``word``, and whether it is in the title."""
+        term = _term(word)
+        if not (everywhere := self._numbers(term)):
+            return {}
+        titles = self._numbers(f"title : {term}")
+        return {number: number in titles for number in everywhere}
+
+    def closest(self, word: str) -> str | None:
+        """The word of the texts that is spelt most like ``word``."""
+        return next(iter(self._closest([word], cutoff=0.8)), None)
 
     def close(self) -> None:
         self._connection.close()
 
+    def _numbers(self, match: str) -> set[int]:
+        rows = self._connection.execute("SELECT rowid FROM texts WHERE texts MATCH ?", (match,))
+        return {row[0] for row in rows}
+
     def _match(self, words: Sequence[str], limit: int) -> list[int]:
         if not words:
             return []
-        terms = [f'"{word}"*' if len(word) >= _SHORTEST_PREFIX else f'"{word}"' for word in words]
+        terms = map(_term, words)
         rows = self._connection.execute(
             "SELECT rowid FROM texts WHERE texts MATCH ? ORDER BY bm25(texts, 3.0, 1.0), rowid LIMIT ?",
             (" OR ".join(terms), limit),
         )
         return [row[0] for row in rows]
 
-    def _closest(self, words: Sequence[str]) -> list[str]:
+    def _closest(self, words: Sequence[str], cutoff: float = 0.7) -> list[str]:
         vocabulary = [row[0] for row in self._connection.execute("SELECT term FROM vocabulary")]
         return [
             match
             for word in words
             if len(word) >= _SHORTEST_MISSPELLING
-            for match in difflib.get_close_matches(word, vocabulary, 1, cutoff=0.7)
+            for match in difflib.get_close_matches(word, vocabulary, 1, cutoff)
         ]
+
+
+def _term(word: str) -> str:
+    return f'"{word}"*' if len(word) >= _SHORTEST_PREFIX else f'"{word}"'
 
 
 def asks_for_list(query: str) -> bool:
     """Whether no word of ``query`` can be searched for: it asks for what there is."""
-    return not {*re.findall(r"\w+", query.casefold())} - _STOP_WORDS - _LISTED_WORDS
+    return not {*re.findall(r"\w+", query.casefold())} - STOP_WORDS - _LISTED_WORDS

@@ -46,6 +46,23 @@ class Texts(ABC, Generic[T]):
             entries = self._entries()
             return [self._shown(number, entries[number]) for number in self._index.search(query, limit)]
 
+    def weigh(self, word: str) -> dict[str, bool]:
+        """The ids or paths of those that have ``word``, and whether it is in the title."""
+        with self._lock:
+            entries = self._entries()
+            found = self._index.places_of(word)
+            return {self._name(number, entries[number]): title for number, title in found.items()}
+
+    def closest(self, word: str) -> str | None:
+        """The word that is spelt most like ``word``, where there is one."""
+        with self._lock:
+            self._entries()
+            return self._index.closest(word)
+
+    def __len__(self) -> int:
+        with self._lock:
+            return len(self._entries())
+
     def all(self) -> list[T]:
         """All of them, oldest first where that is known."""
         with self._lock:
@@ -53,6 +70,10 @@ class Texts(ABC, Generic[T]):
 
     def close(self) -> None:
         self._index.close()
+
+    @abstractmethod
+    def _name(self, number: int, entry: Entry) -> str:
+        """What it is read by."""
 
     @abstractmethod
     def _shown(self, number: int, entry: Entry) -> T:

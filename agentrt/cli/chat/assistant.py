@@ -103,7 +103,7 @@ def assistant_on(
     from agentrt.adapters.langchain import ChatAgentRT, report_of
     from agentrt.examples.assistant.requests import requests_about
     from agentrt.examples.assistant.services import Latencies
-    from agentrt.examples.assistant.steering import StatedResults, Steering
+    from agentrt.examples.assistant.steering import Steering
     from agentrt.examples.personal_assistant import (
         MOST_TOKENS,
         assistant_agent,
@@ -120,7 +120,7 @@ def assistant_on(
     # The web is imitated, as the sample data is; nano was not trained on it.
     latencies = Latencies(mail=0, weather=weather_delay, web=0)
     tools = assistant_tools(data, latencies, web=not own_data and not nano)
-    around = [StatedResults(now) if nano else Steering(plain, now)]
+    around = [Steering(data, None if nano else plain, now)]
     return Assistant(
         agent=assistant_agent(
             with_drafts,

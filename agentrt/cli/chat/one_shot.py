@@ -12,6 +12,7 @@ import typer
 from langchain_core.messages import AIMessage, ToolMessage
 
 from ...errors import ConfigurationError
+from ...tools.speculable import speculable_tool
 from .conversation import SilentView, StreamView
 
 if TYPE_CHECKING:
@@ -69,8 +70,8 @@ def answer_once(
     ``refused`` has the calls that were refused meanwhile, once the answer is complete.
 
     Raises:
-        Exit: with 130 after Ctrl-C, with 1 if a call was refused, or the model has written no answer or not
-            its end.
+        Exit: with 130 after Ctrl-C, with 1 if a call was refused, a write failed, or the model has written no
+            answer or not its end.
         RequestError: the question cannot be answered.
     """
     stream = sys.stdout.isatty() and not as_json
@@ -86,7 +87,14 @@ def answer_once(
         print(json.dumps(_report(assistant, conversation, messages, seconds)), flush=True)
     elif not stream and answer.text:
         print(answer.text, flush=True)  # a reader that has gone is an error now, and not when Python ends
-    _check_complete(answer, refused)
+    _check_complete(answer, refused, _failed_writes(assistant, messages))
+
+
+def _failed_writes(assistant: Assistant, messages: Sequence[AnyMessage]) -> list[str]:
+    """Return the names of tools that change data and have failed."""
+    writes = {tool.name for tool in assistant.tools if not speculable_tool(tool)}
+    results = [message for message in messages if isinstance(message, ToolMessage) and message.name in writes]
+    return [result.name or "" for result in results if result.text.startswith('{"error"')]
 
 
 def _answer(messages: Sequence[AnyMessage]) -> AIMessage:
@@ -95,12 +103,14 @@ def _answer(messages: Sequence[AnyMessage]) -> AIMessage:
     return next(message for message in written if _finish_reason(message) is not None)
 
 
-def _check_complete(message: AIMessage, refused: Sequence[str]) -> None:
+def _check_complete(message: AIMessage, refused: Sequence[str], failed: Sequence[str]) -> None:
     if refused:
         problem = (
             f"{' and '.join(refused)} did not run: without a terminal nobody can be asked. Give "
             "--allow-writes to let it run."
         )
+    elif failed:
+        problem = f"{' and '.join(failed)} did not do its work; the answer says why."
     elif _finish_reason(message) == "length":
         problem = "the answer was cut off. Raise --max-tokens."
     elif message.tool_calls:

@@ -144,6 +144,19 @@ def test_a_write_without_a_terminal_does_not_run_and_the_message_names_the_optio
     answer_once(assistant, conversation_with(assistant), "look", [], as_json=False)  # what only reads runs
 
 
+def test_a_write_that_fails_has_exit_code_1(
+    runner: asyncio.Runner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def decline(call: str) -> str:
+        return "the disk is full"
+
+    assistant = echo_assistant(runner, Streaming(requests=[]), why_not=decline)
+    with pytest.raises(typer.Exit) as ended:
+        answer_once(assistant, conversation_with(assistant), "write", as_json=True)
+    assert ended.value.exit_code == 1
+    assert "write did not do its work" in capsys.readouterr().err
+
+
 def test_ctrl_c_has_exit_code_130(runner: asyncio.Runner) -> None:
     assistant = echo_assistant(runner, Echo(requests=[]))
     with pytest.raises(typer.Exit) as ended:

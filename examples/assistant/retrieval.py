@@ -1,0 +1,113 @@
+"""Which of the user's texts a question is about: the one that has most of its words, rare ones first."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from .data import PersonalData
+from .search import STOP_WORDS
+from .texts import Texts
+
+TextKind: TypeAlias = Literal["notes", "mail", "files"]
+READ_BY: Final[Mapping[TextKind, tuple[str, str]]] = {
+    "notes": ("read_note", "id"),
+    "mail": ("read_mail", "id"),
+    "files": ("read_file", "path"),
+}
+"""The tool that reads a text of a kind, and its argument."""
+_WORD: Final = re.compile(r"[^\W_]+")
+_GENERAL: Final = STOP_WORDS | frozenset(
+    """
+    actually again ago already also always am among another anybody anyone anything anyway around ask asked be because
+    been before being best both bring but came can cannot check could day days doing done down each either else
+    email emailed emails ever every everything exactly fetch few file files first full further gave get gets getting
+    give given go goes going gone got great guess had happen has having he hello help her here hers hey him his
+    hour hours if into inside instead just keep kind kindly know last late later least less let like long look
+    looking lot made mail mailed mails make many may maybe mean means meant message might mine minute minutes more most much
+    must name need needs never new next no nobody none nor not note noted notes nothing now number off often ok
+    okay once one ones only onto open or other our out over own part perhaps person please pls put quite
+    rather read really recall remember right said same saw see seem sent shall she should since so some
+    somebody someone something sometimes somewhere soon sorry still such sure take tell than thank thanks their
+    them then these they thing things think those though through time times today together told too took
+    tomorrow two under until up us very via want wanted wants was way we well went were whatever whether which
+    while whom whose why will wish with within without wonder would wrote written write year years yes yesterday
+    yet you
+    """.split()  # noqa: SIM905
+)
+"""Words that say nothing about which text is meant."""
+_IN_TITLE: Final = 1.5
+_NEAR: Final = 1.5
+_UNKNOWN: Final = 0.5
+"""The weight of a word that no text has: people ask in other words than they write."""
+_MISSPELT: Final = 0.7
+_SHORTEST_MISSPELT: Final = 5
+
+
+@dataclass(frozen=True)
+class Found:
+    """A text, what reads it, and how much of the question's words it has."""
+
+    kind: TextKind
+    name: str
+    weight: float
+    coverage: float
+    """0 to 1."""
+
+    @property
+    def call(self) -> tuple[str, Mapping[str, str]]:
+        """The tool that reads it, with its arguments."""
+        tool, argument = READ_BY[self.kind]
+        return tool, {argument: self.name}
+
+
+def content_words(text: str) -> list[str]:
+    """Return the words of ``text`` that say what it is about, each once."""
+    words = _WORD.findall(text.casefold().replace("'s ", " ").replace("\u2019s ", " "))
+    return list(dict.fromkeys(word for word in words if word not in _GENERAL and len(word) > 1))
+
+
+def retrieve(
+    words: Sequence[str], data: PersonalData, kinds: Sequence[TextKind], near: Collection[str] = ()
+) -> Found | None:
+    """Return the text of the ``kinds`` that has most of ``words``; None if none has any.
+
+    ``near`` has the ids and paths of texts that were read before, which are meant sooner than others.
+    """
+    places: Mapping[TextKind, Texts[object]] = {"notes": data.notes, "mail": data.mail, "files": data.files}
+    size = sum(map(len, places.values()))
+    weights: dict[tuple[TextKind, str], float] = defaultdict(float)
+    total = 0.0
+    for word in words:
+        having, factor = _having(word, places), 1.0
+        if not having and len(word) >= _SHORTEST_MISSPELT:
+            near = {close for texts in places.values() if (close := texts.closest(word))}
+            having, factor = (
+                {place: title for each in near for place, title in _having(each, places).items()},
+                _MISSPELT,
+            )
+        if not having:
+            total += _UNKNOWN * math.log1p(size)
+            continue
+        rarity = math.log1p(size / len(having)) * factor
+        total += rarity
+        for place, in_title in having.items():
+            weights[place] += rarity * (_IN_TITLE if in_title else 1) * (_NEAR if place[1] in near else 1)
+    of_kinds = {place: weight for place, weight in weights.items() if place[0] in kinds}
+    if not of_kinds:
+        return None
+    (kind, name), weight = max(of_kinds.items(), key=lambda each: each[1])
+    return Found(kind, name, weight, min(1.0, weight / total))
+
+
+def _having(word: str, places: Mapping[TextKind, Texts[object]]) -> dict[tuple[TextKind, str], bool]:
+    """Return the texts that have ``word``, and whether it is in the title."""
+    return {
+        (kind, name): in_title
+        for kind, texts in places.items()
+        for name, in_title in texts.weigh(word).items()
+    }

@@ -1,0 +1,248 @@
+"""Notes and events that a message asks for, in its own words; or what to ask or decline instead.
+
+A model that is to fill in a write invents what is missing. What is written here was said.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, TypeAlias
+
+from .dates import find_days, parse_date, parse_days, parse_time
+from .errors import ToolError
+
+Call: TypeAlias = tuple[str, Mapping[str, Any]]
+
+WHICH_EVENT: Final = "What is the event?"
+WHICH_DAY: Final = "On which day?"
+WHICH_TIME: Final = "At what time?"
+WHICH_TEXT: Final = "What should the note say?"
+NOT_ASKED: Final = "I have written nothing. Say what to write, such as: add lunch on Friday at 12:00."
+ONE_HOUR: Final = (
+    "I cannot do that: I add single events of one hour only, in the time of this machine. Nothing was added. "
+    "Say the day and the time at which it begins."
+)
+POLITE: Final = (
+    r"(?:(?:please|kindly|pls|hey|hi|ok|okay|now|and|then|also|so|oh|right|can you|could you|would you|will you|"
+    r"i want you to|i(?:'d| would) like you to|i want to|i(?:'d| would) like to|i need to|let's|go ahead and|just)"
+    r"[, ]+)*(?:(?:kindly|please|also|just) )?(?:to )?"
+)
+_ADD: Final = (
+    r"(?:add|put|enter|schedule|create|set up|set|pop|stick|pencil|block|plan|insert|make|get|book me in for)"
+)
+_CALENDAR: Final = r"(?:(?:in|into|to|on|onto|for) )?(?:my |the |our )?(?:calendar|diary|agenda|schedule)"
+_ADDING: Final = re.compile(
+    rf"(?:^|[,;:.] *|\bso ){POLITE}{_ADD}(?: in| down)? (?!note\b|a note)", re.IGNORECASE
+)
+_HEADED: Final = re.compile(
+    rf"^(?:{POLITE}(?:for (?:my|the) calendar|calendar(?: entry)?|new (?:event|entry|appointment)|save the date|"
+    r"(?:\d|two|three|a couple of) (?:events|entries|appointments))(?: please| pls)?)\b",
+    re.IGNORECASE,
+)
+_TRAILED: Final = re.compile(
+    rf"[,;.]? *(?:and |so )?(?:{POLITE}{_ADD}|make sure) (?:it|that|this|that's|it's)(?: is)? {_CALENDAR}\b",
+    re.IGNORECASE,
+)
+"""A request behind what it is about: "…, put it in my calendar"."""
+_CONDITION: Final = re.compile(
+    r"\b(?:if|unless|only (?:when|if)|in case|whether|not|never|don'?t|doesn'?t|won'?t|shouldn'?t|no need|without|"
+    r"maybe|perhaps|worth|in principle|instead)\b",
+    re.IGNORECASE,
+)
+_REMINDED: Final = re.compile(r"\b(?:do not|don'?t) forget\b", re.IGNORECASE)
+_QUESTION: Final = re.compile(
+    r"^\W*(?:am|is|are|was|were|do|does|did|should|shall|may|might|have|has|what|when|where|who|why|how|which"
+    r"|(?:could|can|would) (?:i|we)|would you be able|are you able)\b",
+    re.IGNORECASE,
+)
+_BEYOND_ONE_HOUR: Final = re.compile(
+    r"\b(?:every|each|weekly|daily|monthly|yearly|until|till|recurring)\b|\bfrom\b.+\b(?:to|until)\b"
+    r"|\bfor (?:\d+|an?|two|three|half an?) ?(?:hours?|h|days?|minutes?|min)\b"
+    r"|\d ?(?:-|\u2013|to) ?\d{1,2}(?::\d\d)?\b"
+    r"|\btime ?zone\b|\b[A-Z]\w+/[A-Z]\w+\b",
+    re.IGNORECASE,
+)
+_NUMBER: Final = r"(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\d{1,2})"
+_CLOCK: Final = re.compile(
+    r"(?:\b(?:at|by|from)|@)? *(?:"
+    r"(?<![\d.])\d{1,2}[:.h]\d{2}(?!\d|\.\d)(?: ?[ap]\.?m\b\.?)?"
+    rf"|\b{_NUMBER} ?(?:[ap]\.?m\b\.?|o'?clock\b)|\b\d{{1,2}}h\b"
+    rf"|\b(?:half past|quarter past|quarter to) {_NUMBER}\b"
+    r"|\b(?:noon|midday|midnight)\b"
+    rf"|\b{_NUMBER}(?= in the (?:morning|afternoon|evening))"
+    rf"|(?<=\bat ){_NUMBER}\b(?![:.]\d| ?[a-z]*(?:day|week|people|persons)))"
+    r"(?: in the (?:morning|afternoon|evening))?",
+    re.IGNORECASE,
+)
+_BETWEEN: Final = re.compile(r"[,;] *(?:and )?| and (?:then )?", re.IGNORECASE)
+_HAVE: Final = re.compile(
+    r"^(?:(?:i|we) (?:want|need|would like) to(?: go(?: for| to)?)?|i'd like to(?: go(?: for| to)?)?"
+    r"|(?:i|we)(?:'ve| have|'m having)?(?: got)?|there(?:'s| is))\b *",
+    re.IGNORECASE,
+)
+_THERE: Final = re.compile(r"\b(?:there|then|that day|(?:on )?the same day|in there)\b", re.IGNORECASE)
+_AROUND: Final = re.compile(
+    rf"\b(?:{_CALENDAR}|before (?:it|that)|after (?:it|that)|for me|please|pls|thanks|thank you)(?![\w'])",
+    re.IGNORECASE,
+)
+_EDGES: Final = re.compile(
+    r"^(?:(?:an?|the|my|our|for|in|on|at|event|entry|entries|appointment for|called|named|titled|that|is|to|and|of)\b"
+    r"(?!$)|[\W_])+|(?:\b(?:on|at|in|for|to|from|and|this|coming|next|the|as|an?|event|entry)|[^\w)!?'\u2019]|[!?])+$",
+    re.IGNORECASE,
+)
+_LONGEST_TITLE: Final = 10
+"""Words."""
+_DICTATED: Final = re.compile(
+    rf"^{POLITE}(?:"
+    r"(?:write|make|create|save|take|add|jot|leave|keep)(?: for)?(?: me)?(?: down)?(?: an?| another)?(?: new| quick)?"
+    r" note(?: for me)?(?: to self)?|(?:i would like )?that you keep for me a note"
+    r"|(?:new )?note(?: to self)?|(?:write|jot|note|scribble)(?: this)? down(?: for me)?|remember|save this)"
+    r"\b(?: (?:that says|that|saying|with(?= the\b)|about|of)(?= ))? *[:,\u2013-]? *(.*)$",
+    re.IGNORECASE | re.DOTALL,
+)
+_POINTED: Final = re.compile(
+    rf"^{POLITE}(?:great|perfect|nice|good|cool|phew)?[,.! ]*{POLITE}(?:write|note|jot|save|keep|put|copy) "
+    r"(?:it|that|this|those|these)(?: \w+)? (?:down|(?:as|in|into|to) (?:an?|my)(?: \w+)? notes?)\b",
+    re.IGNORECASE,
+)
+_POINTING: Final = re.compile(
+    r"^(?:it|this|that|these|those|them|please|pls|somewhere|thanks|\W)*$", re.IGNORECASE
+)
+
+
+def dictated_note(message: str) -> str | None:
+    """Return the text of a note that ``message`` dictates, to the letter; what it lacks is empty.
+
+    None if it dictates none.
+    """
+    found = _DICTATED.match(message)
+    if not found or _is_held_back(message[: found.start(1)]):
+        return None
+    text = found[1].strip()
+    return "" if _POINTING.match(text) or text.casefold() in ("please", "pls") else text
+
+
+def notes_what_was_said(message: str) -> bool:
+    """Return whether ``message`` asks for a note of what was answered last, such as "write that down"."""
+    return _POINTED.match(message) is not None and not _is_held_back(message)
+
+
+def wanted_events(message: str, today: dt.date, day_before: str = "") -> list[Call] | str | None:
+    """Return the calls for the events that ``message`` asks for, or what to ask or decline; None if for none.
+
+    ``day_before`` is the day that was spoken of before, for "then" and "there".
+    """
+    context, asked = _parts(message, today)
+    if not asked:
+        return None
+    if _is_held_back(message):
+        return NOT_ASKED
+    if _BEYOND_ONE_HOUR.search(asked):
+        return ONE_HOUR
+    events = [_event(part, today) for part in _split(asked)]
+    days = {day for _, day, _ in events if day} or {day for day in [find_day(context, today)] if day}
+    if not days and (_THERE.search(asked) or day_before):
+        days = {day_before} - {""}
+    calls = []
+    for title, day, clock in events:
+        day = day or (next(iter(days)) if len(days) == 1 else "")
+        missing = (not title and WHICH_EVENT) or (not day and WHICH_DAY) or (not clock and WHICH_TIME)
+        if missing:
+            return missing
+        calls.append(("add_event", {"title": title, "date": day, "time": clock}))
+    return calls
+
+
+def is_headed(message: str) -> bool:
+    """Return whether ``message`` begins as an entry does, such as "calendar: …": it is one request."""
+    return _HEADED.match(message) is not None
+
+
+def find_day(text: str, today: dt.date) -> str | None:
+    """Return the part of ``text`` that means one day; None if there is none, or it means a week."""
+    found = find_days(_CLOCK.sub(" ", text), today)
+    with suppress(ToolError):
+        if found and len({*parse_days(found, today)}) == 1:
+            return found
+    return None
+
+
+def _is_held_back(message: str) -> bool:
+    """Return whether a write is forbidden, depends on something, or is only asked about."""
+    return bool(_CONDITION.search(_REMINDED.sub("", message)) or _QUESTION.match(message))
+
+
+def _parts(message: str, today: dt.date) -> tuple[str, str]:
+    """Return what is said around a request for events, and the request; empty where there is none."""
+    if headed := _HEADED.match(message):
+        return message[: headed.end()], message
+    if trailed := _TRAILED.search(message):
+        return "", f"{message[: trailed.start()]} {message[trailed.end() :]}".strip()
+    for adding in _ADDING.finditer(message):
+        asked = message[adding.end() :]
+        if (
+            re.search(rf"{_CALENDAR}|\b(?:event|appointment)\b", asked, re.IGNORECASE)
+            or find_time(asked)
+            or find_day(asked, today)
+        ):
+            return message[: adding.start()], asked
+    if (
+        not _QUESTION.match(message)
+        and "?" not in message
+        and find_time(message)
+        and find_day(message, today)
+    ):
+        return ("", message) if len(message.split()) <= _LONGEST_TITLE + 6 else ("", "")
+    return "", ""
+
+
+def find_time(text: str) -> re.Match[str] | None:
+    """Return the first time of day in ``text``."""
+    return next((match for match in _CLOCK.finditer(text) if _is_time(match)), None)
+
+
+def _is_time(match: re.Match[str]) -> bool:
+    with suppress(ToolError):
+        parse_time(_said(match))
+        return True
+    return False
+
+
+def _said(match: re.Match[str]) -> str:
+    said = re.sub(r"^(?:at|by|from|@) *", "", match[0].strip(), flags=re.IGNORECASE)
+    return re.sub(r"(?<=\d)\.(?=\d)", ":", said)
+
+
+def _split(asked: str) -> Sequence[str]:
+    """Return the parts of a request of which each has a time of its own."""
+    parts: list[str] = []
+    begin = 0
+    for between in _BETWEEN.finditer(asked):
+        if find_time(asked[begin : between.start()]) and find_time(asked[between.end() :]):
+            parts.append(asked[begin : between.start()])
+            begin = between.end()
+    return [*parts, asked[begin:]]
+
+
+def _event(part: str, today: dt.date) -> tuple[str, str, str]:
+    """Return the title, the day and the time of an event; empty where they are missing."""
+    clock = ""
+    if time := find_time(part):
+        clock = _said(time)
+        part = f"{part[: time.start()]} {part[time.end() :]}"
+    part = _HEADED.sub(" ", " ".join(part.split()))
+    day = find_day(part, today) or ""
+    if day:
+        part = part.replace(day, " ", 1)
+    title = _AROUND.sub(" ", _THERE.sub(" ", part))
+    title = _EDGES.sub("", _HAVE.sub("", _EDGES.sub("", " ".join(title.split()))))
+    title = title.strip(" '\"\u2018\u2019\u201c\u201d")
+    if find_time(title) or len(title.split()) > _LONGEST_TITLE or not re.search(r"[^\W\d]{2}", title):
+        title = ""
+    with suppress(ToolError):
+        if day:
+            parse_date(day, today)
+    return title, day, clock

@@ -66,7 +66,8 @@ _DEED: Final = re.compile(
     r"(?:call|ring|phone|text)(?: up)? (?:a|the|my|him|her|[A-Z]\w+)|turn (?:it |them )?(?:on|off|up|down)|"
     r"wake me|(?:set|start) (?:an?|the) .*(?:alarm|timer|reminder)|write (?:an? )?(?:e-?mail|message)|email|"
     r"add .+ to (?:the|my) .*(?:note|list))\b"
-    r"|.*\blights? (?:on|off)\b|(?:can|could) .+ be (?:printed|sent|deleted|moved|cancelled|ordered|booked)\b",
+    r"|.*\blights? (?:on|off)\b"
+    r"|(?:can|could) .+ be (?:printed|sent|deleted|moved|cancelled|ordered|booked)\b",
     re.IGNORECASE,
 )
 """How a message begins that wants what no tool can do: a model takes it for what its nouns say."""
@@ -77,8 +78,8 @@ _CLOCK: Final = re.compile(
     re.IGNORECASE,
 )
 _ABILITIES: Final = re.compile(
-    r"(?:what|which)\b.* can (?:you|i) (?:do|ask|help)\b|what are you able\b|(?:would|are) you (?:be )?able to\b"
-    r"|how can you help\b",
+    r"(?:what|which)\b.* can (?:you|i) (?:do|ask|help)\b|what are you able\b"
+    r"|(?:would|are) you (?:be )?able to\b|how can you help\b",
     re.IGNORECASE,
 )
 _FOLLOW_UP: Final = re.compile(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Final
 
+from . import phrases
 from .data import PersonalData
 from .dates import find_days
 from .needs import Need, needs_of_words
@@ -20,7 +21,6 @@ from .references import referred
 from .results import Made, state
 from .retrieval import Found, TextKind, content_words, retrieve
 from .writes import (
-    POLITE,
     WHICH_TEXT,
     Call,
     dictated_note,
@@ -30,50 +30,11 @@ from .writes import (
     wanted_events,
 )
 
-WHICH_SMALL_NAMES: Final = r"[a-z\u00df-\u00ff][\w-]{2,}(?: [a-z\u00df-\u00ff][\w-]{2,})?"
-_CITY: Final = re.compile(
-    rf"\b(?:in|for|of|at) ({_SMALL_NAMES}(?:(?:, ?| and | or ){_SMALL_NAMES})*)"
-    r"|([a-z\u00df-\u00ff][\w-]{2,})(?= (?:weather|forecast))"
-)
-_NO_CITY: Final = frozenset(
-    """
-    the my our this that next today tomorrow tonight now here there week weekend morning afternoon evening night
-    january february march april may june july august september october november december monday tuesday
-    wednesday thursday friday saturday sunday weather forecast what how is and local current
-    please right like going get will later soon outside what whats tell also then
-    """.split()  # noqa: SIM905
-)
-_CALENDAR: Final = re.compile(
-    r"\b(?:calendar|diary|agenda|schedule|appointments?|meetings?|events?|free|busy|available|planned|plans?"
-    r"|going on|happening|anything on|something on|(?:what's|what is|whats) (?:on|up|next)|on my plate|my day|my week"
-    r"|squeeze in|coming up)\b",
-    re.IGNORECASE,
-)
-_RATE: Final = re.compile(r"\b(?:per|an?|each|every|once|twice) $", re.IGNORECASE)
-_SAME_DAY: Final = re.compile(r"\b(?:same day|that day|after that|before that|then)\b", re.IGNORECASE)
-_HALVES: Final = re.compile(r"\band(?: also)?\b|[,&+;]", re.IGNORECASE)
-_ANY: Final = re.compile(
-    r"^\W*(?:do i have|have i got|which|what|list|show(?: me)?|are there|any|got any)\b[^,]*\b(?:files|notes|mails"
-    r"|e-?mails|documents)\b",
-    re.IGNORECASE,
-)
-"""A question for a list of what there is about something."""
-_WHEN: Final = re.compile(r"\b(?:when|what time|which day|what day|at what time)\b", re.IGNORECASE)
+WHICH_CITY: Final = "In which city?"
+_KINDS: Final[Sequence[TextKind]] = ("notes", "mail", "files")
 _SOURCES: Final[Mapping[TextKind, re.Pattern[str]]] = {
-    "mail": re.compile(
-        r"\b(?:e-?mails?|mails?|e-?mailed|mailed|inbox|mailbox|messages? from|wrote (?:to )?me|writes? to me|written (?:to )?me"
-        r"|write (?:to )?me|heard? from|in touch|sent me)\b",
-        re.IGNORECASE,
-    ),
-    "notes": re.compile(
-        r"\b(?:notes?|noted|jotted|(?:wrote|written|write) (?:it |that )?down)\b", re.IGNORECASE
-    ),
-    "files": re.compile(r"\b(?:files?|documents?|docs?|folders?)\b|\w\.(?:txt|md|csv)\b", re.IGNORECASE),
-}
-_LISTED: Final = re.compile(
-    r"\b(?:all|list|new|newest|latest|recent|unread|last|any|every|which|what|inbox|most recent|got|have)\b",
-    re.IGNORECASE,
-)
+    "mail": phrases.MAIL, "notes": phrases.NOTES, "files": phrases.FILES
+}  # fmt: skip
 _LISTS: Final[Mapping[TextKind, Call]] = {
     "mail": ("search_mail", {"query": "new mail"}),
     "notes": ("search_notes", {"query": "all notes"}),
@@ -81,21 +42,9 @@ _LISTS: Final[Mapping[TextKind, Call]] = {
 _SEARCHES: Final[Mapping[TextKind, str]] = {
     "mail": "search_mail", "notes": "search_notes", "files": "search_files"
 }  # fmt: skip
-_NEWEST: Final = re.compile(
-    r"\b(?:new|newest|latest|last|most recent|recent|unread|inbox|very)\b", re.IGNORECASE
-)
-_READ: Final = re.compile(r"\b(?:read|open|say|says|summari[sz]e|about)\b", re.IGNORECASE)
 _SURE: Final = 0.5
 _LIKELY: Final = 0.3
 _DAYS_AHEAD: Final = 30
-_FOLLOWS: Final = re.compile(
-    r"^\W*(?:and|or|what about|how about|also|then|same for|ok and)\b|^\W*(?:in|on|for) \w+\W*$|^\W*\w+(?: \w+)?\W*$",
-    re.IGNORECASE,
-)
-_FOLLOWED: Final = re.compile(
-    r"^\W*(?:(?:and|or|what about|how about|also|then|same for|ok|the weather|weather|in|for|of)\b\W*)+",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True)
@@ -120,12 +69,17 @@ class Planner:
 
     data: PersonalData
     today: dt.date
+    has_web: bool = False
+    """Whether there is a tool that searches the web."""
 
     def plan(self, message: str, before: Sequence[Made], earlier: Sequence[Made]) -> list[Step]:
-        """Return the requests of ``message``; ``before`` has the calls for the last one, ``earlier`` all others."""
+        """Return the requests of ``message``.
+
+        ``before`` has the calls for the message before, ``earlier`` all others.
+        """
         if is_headed(message):
             return [self._step(message, "", before, earlier)]
-        parts = [part.strip() for part in _ENDS.split(message) if part and re.search(r"\w", part)]
+        parts = _requests_in(message)
         steps: list[Step] = []
         said: list[str] = []
         for place, part in enumerate(parts):
@@ -154,19 +108,22 @@ class Planner:
             if needs_of_words(part):
                 return Step(part)
         day_before = next((str(call.arguments["date"]) for call in before if "date" in call.arguments), "")
-        events = wanted_events(text, self.today, find_day(context, self.today) or day_before)
+        said_day = find_day(context, self.today) or ""
+        events = wanted_events(text, self.today, said_day=said_day, day_before=day_before)
         if events is not None:
             return replace(step, says=events) if isinstance(events, str) else replace(step, calls=events)
         if call := referred(text, before, earlier):
             return replace(step, calls=[call])
         if (cities := self._cities(text, context, before)) is not None:
-            calls = [("get_weather", {"city": city}) for city in cities]
-            return replace(step, calls=calls, says="" if calls else WHICH_CITY)
+            return _weather(step, cities)
+        if phrases.WEB.search(text):
+            query = " ".join(content_words(phrases.WEB.sub(" ", text)))
+            return replace(step, calls=[("search_web", {"query": query})] if query and self.has_web else ())
         if calls := self._named_source(text):
             return replace(step, calls=calls)
         if calls := self._days(text, before):
             return replace(step, calls=calls)
-        if _TALK.match(text) or _is_statement(text):
+        if phrases.TALK.match(text) or _is_statement(text):
             return step
         return self._text(step, context, before)
 
@@ -178,45 +135,47 @@ class Planner:
 
     def for_need(self, step: Step, need: Need) -> Step:
         """Return ``step`` with the calls for something of which only the kind is known."""
-        if need in _SEARCHES:
+        if need == "weather":
+            return _weather(step, _cities_in(step.text))
+        call: Call
+        if need == "notes" or need == "mail" or need == "files":
             words = " ".join(content_words(step.text)) or step.text
-            calls = [step.found.call] if step.found else [(_SEARCHES[need], {"query": words})]
+            call = step.found.call if step.found else (_SEARCHES[need], {"query": words})
         elif need == "calendar":
-            calls = [("list_events", {"date": find_days(step.text, self.today) or "today"})]
-        elif need == "weather":
-            calls = [("get_weather", {"city": city}) for city in _cities_in(step.text)]
-            if not calls:
-                return replace(step, says=WHICH_CITY)
-        elif need == "web":
-            calls = [("search_web", {"query": step.text})]
+            call = "list_events", {"date": find_days(step.text, self.today) or "today"}
+        elif need == "web" and self.has_web:
+            call = "search_web", {"query": step.text}
         else:
             return replace(step, found=None)
-        return replace(step, calls=[*step.calls, *calls])
+        return replace(step, calls=[*step.calls, call])
 
     def _cities(self, text: str, context: str, before: Sequence[Made]) -> list[str] | None:
         """Return the cities whose weather is asked for; None if no weather is."""
-        follows = any(call.name == "get_weather" for call in before) and _FOLLOWS.match(text)
+        follows = any(call.name == "get_weather" for call in before) and phrases.FOLLOWS.match(text)
         cities = _cities_in(text)
-        if _WEATHER.search(text) or (_PERHAPS_WEATHER.search(text) and _names_in(text)):
+        if phrases.WEATHER.search(text) or (phrases.PERHAPS_WEATHER.search(text) and _names_in(text)):
             return cities or _names_in(context)
         if follows and not find_days(text, self.today):
-            return cities or [_FOLLOWED.sub("", text).strip(" ?!.,")]
+            return cities or [phrases.FOLLOWING.sub("", text).strip(" ?!.,")]
         return None
 
     def _named_source(self, text: str) -> list[Call]:
         """Return the call for a text whose kind or path is named."""
+        if named := phrases.ID.search(text):
+            name = named[0].casefold()
+            return [("read_note" if name.startswith("n") else "read_mail", {"id": name})]
         for path in self.data.files.all():
             if path.casefold() in text.casefold():
                 return [("read_file", {"path": path})]
         kinds = [kind for kind, pattern in _SOURCES.items() if pattern.search(text)]
         if not kinds:
             return []
-        words = [word for word in content_words(text) if not _NEWEST.fullmatch(word)]
-        if words and _ANY.match(text) and kinds[0] in _SEARCHES:
+        words = [word for word in content_words(text) if not phrases.LISTED.fullmatch(word)]
+        if words and phrases.ANY.match(text) and kinds[0] in _SEARCHES:
             return [(_SEARCHES[kinds[0]], {"query": " ".join(words)})]
-        if not words and _LISTED.search(text) and kinds[0] in _LISTS:
+        if not words and phrases.LISTED.search(text) and kinds[0] in _LISTS:
             mails = self.data.mail.all()
-            if kinds[0] == "mail" and mails and _READ.search(text) and _NEWEST.search(text):
+            if kinds[0] == "mail" and mails and phrases.READ.search(text) and phrases.NEWEST.search(text):
                 return [("read_mail", {"id": mails[-1].id})]
             return [_LISTS[kinds[0]]]
         if words and (found := retrieve(words, self.data, kinds)) and found.coverage >= _LIKELY:
@@ -231,11 +190,11 @@ class Planner:
         if days := _all_days(text, self.today):
             return [("list_events", {"date": day}) for day in days]
         again = [call.arguments["date"] for call in before if call.name == "list_events"]
-        if again and (_SAME_DAY.search(text) or not content_words(text)):
+        if again and (phrases.SAME_DAY.search(text) or not content_words(text)):
             return [("list_events", {"date": again[-1]})]
-        asks = _CALENDAR.search(text)
-        words = [word for word in content_words(text) if not _CALENDAR.fullmatch(word)]
-        if (asks or _WHEN.search(text)) and (day := self._day_of_event(words)):
+        asks = phrases.CALENDAR.search(text)
+        words = [word for word in content_words(text) if not phrases.CALENDAR.fullmatch(word)]
+        if (asks or phrases.WHEN.search(text)) and (day := self._day_of_event(words)):
             return [("list_events", {"date": day})]
         return [("list_events", {"date": "today"})] if asks and not retrieve(words, self.data, _KINDS) else []
 
@@ -260,11 +219,13 @@ class Planner:
             found = retrieve([*own, *content_words(context)], self.data, _KINDS, near) or found
         if (found is None or found.coverage < _LIKELY) and read:
             return replace(step, calls=[(read[-1].name, read[-1].arguments)])
-        halves = [retrieve(content_words(half), self.data, _KINDS) for half in _HALVES.split(step.text)]
+        halves = [
+            retrieve(content_words(half), self.data, _KINDS) for half in phrases.HALVES.split(step.text)
+        ]
         sure = [half for half in halves if half and half.coverage >= _SURE]
         if len({half.name for half in sure}) > 1:
             return replace(step, calls=[half.call for half in sure])
-        if _GREETING.match(context) and len(own) < 2:
+        if phrases.GREETING.match(context) and len(own) < 2:
             return step
         if found and found.coverage >= _SURE:
             return replace(step, calls=[found.call])
@@ -281,26 +242,48 @@ def _all_days(text: str, today: dt.date) -> list[str]:
     days: list[str] = []
     while day := find_days(text, today):
         before, _, after = text.partition(day)
-        if not (day.casefold() in ("week", "weekend", "year") and _RATE.search(before)):
+        if not (day.casefold() in ("week", "weekend", "year") and phrases.RATE.search(before)):
             days.append(day)
         text = f"{before} , {after}"
     return days
 
 
+def _weather(step: Step, cities: Sequence[str]) -> Step:
+    """Return ``step`` with the calls for the weather in ``cities``, or asking for one."""
+    calls = [("get_weather", {"city": city}) for city in cities]
+    return replace(step, calls=[*step.calls, *calls], says="" if calls else WHICH_CITY)
+
+
+def _requests_in(message: str) -> list[str]:
+    """Return the parts of ``message``. A note that is dictated has all that is no request of its own."""
+    ends = [(end.start(), end.end()) for end in phrases.REQUEST_ENDS.finditer(message)]
+    begins = [0, *(end for _, end in ends)]
+    parts = [
+        message[begin:end].strip()
+        for begin, end in zip(begins, [*(begin for begin, _ in ends), len(message)], strict=True)
+    ]
+    if dictated_note(parts[0]):
+        rest = [place for place, part in enumerate(parts) if place and phrases.REQUEST.match(part)]
+        first = rest[0] if rest and "\n" not in message else len(parts)
+        note = message[: ends[first - 1][0]] if first < len(parts) else message
+        parts = [note.strip(), *parts[first:]]
+    return [part for part in parts if re.search(r"\w", part)]
+
+
 def _is_statement(part: str) -> bool:
-    return not part.endswith("?") and _STATES.match(part) is not None and not needs_of_words(part)
+    return not part.endswith("?") and phrases.STATEMENT.match(part) is not None and not needs_of_words(part)
 
 
 def _cities_in(text: str) -> list[str]:
     """Return the cities in a question about the weather, which may be written small."""
     return _names_in(text) or [
         city
-        for found in _CITY.finditer(text)
+        for found in phrases.SMALL_CITIES.finditer(text)
         for each in re.split(r",| and | or ", found[1] or found[2])
-        if (city := " ".join(takewhile(lambda word: word not in _NO_CITY, each.split())))
+        if (city := " ".join(takewhile(lambda word: word not in phrases.NO_CITY, each.split())))
     ]
 
 
 def _names_in(text: str) -> list[str]:
-    names = [next(filter(None, match)).removesuffix("'s") for match in _CITIES.findall(text)]
-    return list(dict.fromkeys(name for name in names if name.casefold() not in _NO_CITY))
+    names = [next(filter(None, match)).removesuffix("'s") for match in phrases.CITIES.findall(text)]
+    return list(dict.fromkeys(name for name in names if name.casefold() not in phrases.NO_CITY))

@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from .data import PersonalData
 from .search import STOP_WORDS
@@ -23,20 +23,21 @@ READ_BY: Final[Mapping[TextKind, tuple[str, str]]] = {
 _WORD: Final = re.compile(r"[^\W_]+")
 _GENERAL: Final = STOP_WORDS | frozenset(
     """
-    actually again ago already also always am among another anybody anyone anything anyway around ask asked be because
-    been before being best both bring but came can cannot check could day days doing done down each either else
-    email emailed emails ever every everything exactly fetch few file files first full further gave get gets getting
-    give given go goes going gone got great guess had happen has having he hello help her here hers hey him his
-    hour hours if into inside instead just keep kind kindly know last late later least less let like long look
-    looking lot made mail mailed mails make many may maybe mean means meant message might mine minute minutes more most much
-    must name need needs never new next no nobody none nor not note noted notes nothing now number off often ok
-    okay once one ones only onto open or other our out over own part perhaps person please pls put quite
-    rather read really recall remember right said same saw see seem sent shall she should since so some
-    somebody someone something sometimes somewhere soon sorry still such sure take tell than thank thanks their
-    them then these they thing things think those though through time times today together told too took
-    tomorrow two under until up us very via want wanted wants was way we well went were whatever whether which
-    while whom whose why will wish with within without wonder would wrote written write year years yes yesterday
-    yet you
+    actually again ago already also always am among another anybody anyone anything anyway around ask
+    asked be because been before being best both bring but came can cannot check could day days doing done
+    down each either else email emailed emails ever every everything exactly fetch few file files first
+    full further gave get gets getting give given go goes going gone got great guess had happen has having
+    he hello help her here hers hey him his hour hours if into inside instead just keep kind kindly know
+    last late later least less let like long look looking lot made mail mailed mails make many may maybe
+    mean means meant message might mine minute minutes more most much must name need needs never new next
+    no nobody none nor not note noted notes nothing now number off often ok okay once one ones only onto
+    open or other our out over own part perhaps person please pls put quite rather read really recall
+    remember right said same saw see seem sent shall she should since so some somebody someone something
+    sometimes somewhere soon sorry still such sure take tell than thank thanks their them then these they
+    thing things think those though through time times today together told too took tomorrow two under
+    until up us very via want wanted wants was way we well went were whatever whether which while whom
+    whose why will wish with within without wonder would wrote written write year years yes yesterday yet
+    you
     """.split()  # noqa: SIM905
 )
 """Words that say nothing about which text is meant."""
@@ -78,7 +79,7 @@ def retrieve(
 
     ``near`` has the ids and paths of texts that were read before, which are meant sooner than others.
     """
-    places: Mapping[TextKind, Texts[object]] = {"notes": data.notes, "mail": data.mail, "files": data.files}
+    places: Mapping[TextKind, Texts[Any]] = {"notes": data.notes, "mail": data.mail, "files": data.files}
     size = sum(map(len, places.values()))
     weights: dict[tuple[TextKind, str], float] = defaultdict(float)
     total = 0.0
@@ -104,7 +105,7 @@ def retrieve(
     return Found(kind, name, weight, min(1.0, weight / total))
 
 
-def _having(word: str, places: Mapping[TextKind, Texts[object]]) -> dict[tuple[TextKind, str], bool]:
+def _having(word: str, places: Mapping[TextKind, Texts[Any]]) -> dict[tuple[TextKind, str], bool]:
     """Return the texts that have ``word``, and whether it is in the title."""
     return {
         (kind, name): in_title

@@ -1,9 +1,9 @@
 """What the assistant does around a small model: it plans calls by the message's words, and states results.
 
 A model of one or two billion parameters that is shown all tools and a conversation calls all of them, or
-none, and says what it has not done. So what a message asks for is read from its words and looked up among the
-user's texts (:mod:`.planning`); where these do not tell, the model says which kind of thing it is about. Lists,
-numbers and short texts are stated in fixed words, and an answer in the model's own words is checked.
+none, and says what it has not done. So what a message asks for is read from its words and looked up among
+the user's texts (:mod:`.planning`); where these do not tell, the model says which kind of thing it is about.
+Lists, numbers and short texts are stated in fixed words, and an answer in the model's own words is checked.
 """
 
 from __future__ import annotations
@@ -181,7 +181,8 @@ class Steering(AgentMiddleware[Any, Any]):
     async def _plan(self, turn: Turn, request: ModelRequest[Any]) -> list[Step]:
         key = turn.question, len(turn.past)
         if key not in self._plans or not turn.made:
-            planner = Planner(self._data, self._today)
+            has_web = any(getattr(tool, "name", "") == "search_web" for tool in request.tools)
+            planner = Planner(self._data, self._today, has_web)
             steps = await anyio.to_thread.run_sync(
                 planner.plan, turn.question, turn.made_before, turn.made_earlier
             )
@@ -208,10 +209,9 @@ class Steering(AgentMiddleware[Any, Any]):
             return Step(step.text, says=says[0])
         if self._model is None:
             return planner.with_text(step)
-        offered = {getattr(tool, "name", "") for tool in request.tools}
         for need in needs:
             step = planner.for_need(step, need)
-        return replace(step, calls=[call for call in step.calls if call[0] in offered])
+        return step
 
     async def _talk(self, request: ModelRequest[Any], handler: Handler, turn: Turn) -> ModelResponse[Any]:
         otherwise = _NO_ANSWER + _able(request)

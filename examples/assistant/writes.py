@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from .dates import find_days, parse_date, parse_days, parse_time
 from .errors import ToolError
+from .phrases import POLITE
 
 Call: TypeAlias = tuple[str, Mapping[str, Any]]
 
@@ -25,11 +26,6 @@ ONE_HOUR: Final = (
     "I cannot do that: I add single events of one hour only, in the time of this machine. Nothing was added. "
     "Say the day and the time at which it begins."
 )
-POLITE: Final = (
-    r"(?:(?:please|kindly|pls|hey|hi|ok|okay|now|and|then|also|so|oh|right|can you|could you|would you|will you|"
-    r"i want you to|i(?:'d| would) like you to|i want to|i(?:'d| would) like to|i need to|let's|go ahead and|just)"
-    r"[, ]+)*(?:(?:kindly|please|also|just) )?(?:to )?"
-)
 _ADD: Final = (
     r"(?:add|put|enter|schedule|create|set up|set|pop|stick|pencil|block|plan|insert|make|get|book me in for)"
 )
@@ -38,8 +34,8 @@ _ADDING: Final = re.compile(
     rf"(?:^|[,;:.] *|\bso ){POLITE}{_ADD}(?: in| down)? (?!note\b|a note)", re.IGNORECASE
 )
 _HEADED: Final = re.compile(
-    rf"^(?:{POLITE}(?:for (?:my|the) calendar|calendar(?: entry)?|new (?:event|entry|appointment)|save the date|"
-    r"(?:\d|two|three|a couple of) (?:events|entries|appointments))(?: please| pls)?)\b",
+    rf"^(?:{POLITE}(?:for (?:my|the) calendar|calendar(?: entry)?|new (?:event|entry|appointment)"
+    r"|save the date|(?:\d|two|three|a couple of) (?:events|entries|appointments))(?: please| pls)?)\b",
     re.IGNORECASE,
 )
 _TRAILED: Final = re.compile(
@@ -48,8 +44,8 @@ _TRAILED: Final = re.compile(
 )
 """A request behind what it is about: "…, put it in my calendar"."""
 _CONDITION: Final = re.compile(
-    r"\b(?:if|unless|only (?:when|if)|in case|whether|not|never|don'?t|doesn'?t|won'?t|shouldn'?t|no need|without|"
-    r"maybe|perhaps|worth|in principle|instead)\b",
+    r"\b(?:if|unless|only (?:when|if)|in case|whether|not|never|don'?t|doesn'?t|won'?t|shouldn'?t|no need"
+    r"|without|maybe|perhaps|worth|in principle|instead)\b",
     re.IGNORECASE,
 )
 _REMINDED: Final = re.compile(r"\b(?:do not|don'?t) forget\b", re.IGNORECASE)
@@ -85,21 +81,23 @@ _HAVE: Final = re.compile(
 )
 _THERE: Final = re.compile(r"\b(?:there|then|that day|(?:on )?the same day|in there)\b", re.IGNORECASE)
 _AROUND: Final = re.compile(
-    rf"\b(?:{_CALENDAR}|before (?:it|that)|after (?:it|that)|for me|please|pls|thanks|thank you)(?![\w'])",
+    rf"\b(?:{_CALENDAR}|before (?:it|that)|after (?:it|that)|for me|please|pls|thanks|thank you"
+    r"|(?:do not|don'?t) forget)(?![\w'])",
     re.IGNORECASE,
 )
 _EDGES: Final = re.compile(
-    r"^(?:(?:an?|the|my|our|for|in|on|at|event|entry|entries|appointment for|called|named|titled|that|is|to|and|of)\b"
-    r"(?!$)|[\W_])+|(?:\b(?:on|at|in|for|to|from|and|this|coming|next|the|as|an?|event|entry)|[^\w)!?'\u2019]|[!?])+$",
+    r"^(?:(?:an?|the|my|our|for|in|on|at|event|entry|entries|appointment for|called|named|titled|that|is|to"
+    r"|and|of)\b(?!$)|[\W_])+"
+    r"|(?:\b(?:on|at|in|for|to|from|and|this|coming|next|the|as|an?|event|entry)|[^\w)'\u2019])+$",
     re.IGNORECASE,
 )
 _LONGEST_TITLE: Final = 10
 """Words."""
 _DICTATED: Final = re.compile(
     rf"^{POLITE}(?:"
-    r"(?:write|make|create|save|take|add|jot|leave|keep)(?: for)?(?: me)?(?: down)?(?: an?| another)?(?: new| quick)?"
-    r" note(?: for me)?(?: to self)?|(?:i would like )?that you keep for me a note"
-    r"|(?:new )?note(?: to self)?|(?:write|jot|note|scribble)(?: this)? down(?: for me)?|remember|save this)"
+    r"(?:write|make|create|save|take|add|jot|leave|keep)(?: for)?(?: me)?(?: down)?(?: an?| another)?"
+    r"(?: new| quick)? note(?: for me)?(?: to self)?|(?:i would like )?that you keep for me a note"
+    r"|(?:write|jot|note|scribble)(?: this)? down(?: for me)?|(?:new )?note(?: to self)?|remember|save this)"
     r"\b(?: (?:that says|that|saying|with(?= the\b)|about|of)(?= ))? *[:,\u2013-]? *(.*)$",
     re.IGNORECASE | re.DOTALL,
 )
@@ -130,10 +128,13 @@ def notes_what_was_said(message: str) -> bool:
     return _POINTED.match(message) is not None and not _is_held_back(message)
 
 
-def wanted_events(message: str, today: dt.date, day_before: str = "") -> list[Call] | str | None:
+def wanted_events(
+    message: str, today: dt.date, *, said_day: str = "", day_before: str = ""
+) -> list[Call] | str | None:
     """Return the calls for the events that ``message`` asks for, or what to ask or decline; None if for none.
 
-    ``day_before`` is the day that was spoken of before, for "then" and "there".
+    ``said_day`` is a day that is said around it, ``day_before`` the one that was spoken of before, which is
+    meant by "then" and "there".
     """
     context, asked = _parts(message, today)
     if not asked:
@@ -144,9 +145,9 @@ def wanted_events(message: str, today: dt.date, day_before: str = "") -> list[Ca
         return ONE_HOUR
     events = [_event(part, today) for part in _split(asked)]
     days = {day for _, day, _ in events if day} or {day for day in [find_day(context, today)] if day}
-    if not days and (_THERE.search(asked) or day_before):
-        days = {day_before} - {""}
-    calls = []
+    if not days:
+        days = {said_day or (day_before if _THERE.search(message) else "")} - {""}
+    calls: list[Call] = []
     for title, day, clock in events:
         day = day or (next(iter(days)) if len(days) == 1 else "")
         missing = (not title and WHICH_EVENT) or (not day and WHICH_DAY) or (not clock and WHICH_TIME)

@@ -1,0 +1,150 @@
+"""The English phrases by which a message is planned, as patterns."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+
+def _one_of(lines: str) -> str:
+    """Return a pattern for one of the alternatives in ``lines``, which commas or line ends separate."""
+    alternatives = (each.strip() for each in re.split(r",|\n", lines))
+    return f"(?:{'|'.join(filter(None, alternatives))})"
+
+
+def _with(lines: str) -> re.Pattern[str]:
+    """Return a pattern that finds one of the alternatives anywhere, as whole words."""
+    return re.compile(rf"\b{_one_of(lines)}\b", re.IGNORECASE)
+
+
+def _from(lines: str) -> re.Pattern[str]:
+    """Return a pattern for a message that begins with one of the alternatives."""
+    return re.compile(rf"^\W*{_one_of(lines)}\b", re.IGNORECASE)
+
+
+_POLITE_WORDS: Final = _one_of(
+    """
+    please, kindly, pls, hey, hi, ok, okay, now, and, then, also, so, oh, right, can you, could you, would you
+    will you, i want you to, i(?:'d| would) like you to, i want to, i(?:'d| would) like to, i need to, let's
+    go ahead and, just
+    """
+)
+POLITE: Final = rf"(?:{_POLITE_WORDS}[, ]+)*(?:(?:kindly|please|also|just) )?(?:to )?"
+"""What may stand before a request, as a part of a pattern."""
+_STARTS: Final = (
+    _one_of(
+        """
+        what, who, whom, whose, when, where, which, how, why, is, are, do, does, did, am, can, could, will
+        would, should, have, has, was, were, tell, say, read, show, list, check, find, look, search, give
+        add, put, enter, write, jot, note, make, create, take, compare, summari[sz]e, delete, send, remind
+        open, schedule, the price, price, the weather
+        """
+    )
+    + r"(?:'s)?\b"
+)
+REQUEST: Final = re.compile(rf"^\W*{POLITE}{_STARTS}", re.IGNORECASE)
+"""How a request begins."""
+REQUEST_ENDS: Final = re.compile(
+    r"(?<=[.!?;])\s+|\n+|\?\s*(?=\w)"
+    rf"|[,;]?\s+(?:oh and|and then|and also|and|also|then|plus|so)\s+(?={POLITE}{_STARTS})"
+    rf"|\s*[&+]\s*(?={_STARTS})|,\s+(?=(?:then|also) {_STARTS}|(?:what|who|when|where|how|which)\b)",
+    re.IGNORECASE,
+)
+"""What separates the requests of a message."""
+STATEMENT: Final = re.compile(
+    r"^\W*"
+    + _one_of(
+        """
+        i, i'm, i've, i'd, we, we're, my, our, you, they, he, she, it, it's, there, this, that, lol, haha
+        since, because, before, once, after, although, when (?!do|does|did|is|are|was|were|will|can|should)
+        """
+    )
+    + r"\b(?!.*\b(?:calendar|diary|(?:i|we) (?:need|want|forgot|wonder|can'?t|cannot))\b)",
+    re.IGNORECASE,
+)
+"""How a sentence begins that says why something is asked, or just talks."""
+GREETING: Final = _from("hi, hello, hey, good (?:morning|afternoon|evening), morning")
+TALK: Final = _from(
+    r"""
+    hi, hello, hey, hiya, yo, good (?:morning|afternoon|evening|night), morning, thanks, thank you, thx
+    cheers, bye, goodbye, see you, ok(?:ay)?, great, nice, cool, perfect, lovely, awesome, how are you
+    how's it going, who are you, are you, do you, what are you, what do you think
+    tell me (?:a|an|another|some)
+    ugh, phew, wow, sorry, congrat\w*, merry, happy
+    """
+)
+WEATHER: Final = _with(
+    """
+    weather, forecast, umbrella, raining, snowing, sunny, how (?:warm|cold|hot), it like outside, it like in
+    (?:will|does|is) it (?:going to )?(?:rain|snow), going to (?:rain|snow)
+    """
+)
+PERHAPS_WEATHER: Final = _with(
+    "temperature, degrees, warm, cold, hot, rain, rainy, snow, wind, windy, storm, fog, jacket, coat, outside"
+)
+"""Where a city is named."""
+_NAME: Final = r"[A-Z\u00c0-\u00de][\w'\u2019-]+"
+_NAMES: Final = rf"({_NAME}(?: {_NAME})*)"
+CITIES: Final = re.compile(
+    rf"(?<=\bin ){_NAMES}|(?<=\b(?:or|of|to|at) ){_NAMES}|(?<=\b(?:for|and) ){_NAMES}|(?<=, ){_NAMES}"
+    rf"|{_NAMES}(?=(?:'s)? (?:weather|forecast))|(?<=weather ){_NAMES}"
+)
+_SMALL_NAME: Final = r"[a-z\u00df-\u00ff][\w-]{2,}"
+_SMALL_NAMES: Final = rf"{_SMALL_NAME}(?: {_SMALL_NAME})?"
+SMALL_CITIES: Final = re.compile(
+    rf"\b(?:in|for|of|at) ({_SMALL_NAMES}(?:(?:, ?| and | or ){_SMALL_NAMES})*)"
+    rf"|({_SMALL_NAME})(?= (?:weather|forecast))"
+)
+"""Cities that are written small."""
+NO_CITY: Final = frozenset(
+    """
+    the my our this that next today tomorrow tonight now here there week weekend morning afternoon evening
+    night january february march april may june july august september october november december monday
+    tuesday wednesday thursday friday saturday sunday weather forecast what whats how is and local current
+    please right like going get will later soon outside tell also then
+    """.split()  # noqa: SIM905
+)
+CALENDAR: Final = _with(
+    """
+    calendar, diary, agenda, schedule, appointments?, meetings?, events?, free, busy, available, planned
+    plans?, going on, happening, anything on, something on, (?:what's|what is|whats) (?:on|up|next)
+    on my plate, my day, my week, squeeze in, coming up
+    """
+)
+WHEN: Final = _with("when, what time, which day, what day")
+RATE: Final = re.compile(r"\b(?:per|an?|each|every|once|twice) $", re.IGNORECASE)
+"""Before "week" where no certain one is meant."""
+SAME_DAY: Final = _with("same day, that day, after that, before that, then")
+HALVES: Final = re.compile(r"\band(?: also)?\b|[,&+;]", re.IGNORECASE)
+MAIL: Final = _with(
+    """
+    e-?mails?, mails?, e-?mailed, mailed, inbox, mailbox, messages? from
+    (?:wrote|writes|written|write) (?:to )?me, heard? from, in touch, sent me
+    """
+)
+NOTES: Final = _with("notes?, noted, jotted, (?:wrote|written|write) (?:it |that )?down")
+FILES: Final = re.compile(r"\b(?:files?|documents?|docs?|folders?)\b|\w\.(?:txt|md|csv)\b", re.IGNORECASE)
+LISTED: Final = _with(
+    "all, list, new, newest, latest, recent, unread, last, any, every, which, what, inbox, got, have"
+)
+NEWEST: Final = _with("new, newest, latest, last, recent, unread, inbox, very")
+WEB: Final = _with("(?:on|in|from|search) the (?:web|internet|net), online, the web, google")
+ID: Final = re.compile(r"\b[nm]\d{1,6}\b", re.IGNORECASE)
+"""Of a note or a mail."""
+ANY: Final = re.compile(
+    r"^\W*(?:do i have|have i got|which|what|list|show(?: me)?|are there|any|got any)\b"
+    r"[^,]*\b(?:files|notes|mails|e-?mails|documents)\b",
+    re.IGNORECASE,
+)
+"""How a question begins for a list of what there is about something."""
+READ: Final = _with("read, open, says?, summari[sz]e, about")
+FOLLOWS: Final = re.compile(
+    r"^\W*(?:and|or|what about|how about|also|then|same for)\b|^\W*(?:(?:in|on|for) )?\w+(?: \w+)?\W*$",
+    re.IGNORECASE,
+)
+"""A message that goes on with the question before it."""
+FOLLOWING: Final = re.compile(
+    r"^\W*(?:(?:and|or|what about|how about|also|then|same for|ok|the weather|weather|in|for|of)\b\W*)+",
+    re.IGNORECASE,
+)
+"""What stands in it before what is new."""

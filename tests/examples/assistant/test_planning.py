@@ -1,0 +1,135 @@
+"""What a message asks for, as its words say."""
+
+import contextlib
+import datetime as dt
+from collections.abc import Iterator
+
+import pytest
+
+from agentrt.examples.assistant.data import PersonalData
+from agentrt.examples.assistant.planning import WHICH_CITY, Planner
+from agentrt.examples.assistant.results import Made
+from agentrt.examples.assistant.retrieval import content_words, retrieve
+from agentrt.examples.assistant.sample_data import write_sample_data
+from agentrt.examples.assistant.writes import NOT_ASKED, WHICH_TEXT
+
+WEDNESDAY = dt.date(2026, 11, 25)
+MESSAGES = """
+how long does the lasagne stay in the oven -> read_note n11
+cabin wifi pw pls -> read_note n12
+Is there a mail from Tom? -> read_mail m5
+what does the mail about the train tickets say? -> read_mail m8
+Read the file club/minutes.txt -> read_file club/minutes.txt
+read the latest mail -> read_mail m12
+do I have new mail? -> search_mail new mail
+list my notes -> search_notes all notes
+do i have files about the garden -> search_files garden
+has erik emailed me -> search_mail erik
+what is on tomorrow? -> list_events tomorrow
+thursday and saturday, whats on -> list_events thursday, list_events saturday
+When is choir practice? -> list_events 2026-11-25
+when is my dentist appointment? -> list_events 2026-11-26
+how often per week does the plum tree get water -> read_file garden/plan.txt
+what's the weather like in new york and bergen? -> get_weather new york, get_weather bergen
+How warm is it in Oslo, and what is on today? -> get_weather Oslo, list_events today
+I'm off to Bergen soon, so how is the weather there? -> get_weather Bergen
+on how many degrees must I bake the lasagna -> read_note n11
+the library fee and the price of brake pads -> read_mail m3, read_note n1
+I'm nervous about my blood test... are the results in? -> read_mail m10
+jot down that I owe Tom wine, then tell me what is on today -> create_note I owe Tom wine, list_events today
+Write a note: call Bob. He is in Rome. -> create_note call Bob. He is in Rome.
+add tea on Friday at 9:00 and gym at 10:00 -> add_event tea Friday 9:00, add_event gym Friday 10:00
+Delete the kayak mail, then list what Emil wants for his birthday -> , read_note n2
+Search the web for kayak rental -> search_web kayak rental
+can you look up train times online? -> search_web train times
+good morning! -> 
+I finally learned to whistle yesterday! -> 
+You are very kind. -> 
+What is the capital of Norway? -> 
+"""  # noqa: W291 - nothing is called
+
+
+@pytest.fixture(scope="module")
+def planner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Planner]:
+    folder = tmp_path_factory.mktemp("sample") / "data"
+    write_sample_data(folder, WEDNESDAY)
+    with contextlib.closing(PersonalData.open(folder, today=lambda: WEDNESDAY)) as data:
+        yield Planner(data, WEDNESDAY, has_web=True)
+
+
+@pytest.mark.parametrize("line", MESSAGES.strip("\n").splitlines())
+def test_calls(planner: Planner, line: str) -> None:
+    message, _, calls = line.partition(" -> ")
+    steps = planner.plan(message, [], [])
+    planned = [
+        ", ".join(" ".join([name, *map(str, given.values())]) for name, given in step.calls) for step in steps
+    ]
+    assert ", ".join(planned) == calls
+
+
+@pytest.mark.parametrize(
+    ("message", "says"),
+    [
+        ("will it rain?", WHICH_CITY),
+        ("write a note", WHICH_TEXT),
+        ("only when friday 18:30 is free, enter cinema", NOT_ASKED),
+    ],
+)
+def test_what_is_missing_is_asked_for(planner: Planner, message: str, says: str) -> None:
+    (step,) = planner.plan(message, [], [])
+    assert (step.says, [*step.calls]) == (says, [])
+
+
+@pytest.mark.parametrize(
+    ("before", "message", "call"),
+    [
+        (Made("get_weather", {"city": "Oslo"}, "{}"), "and Tromsø", ("get_weather", {"city": "Tromsø"})),
+        (
+            Made("list_events", {"date": "today"}, "[]"),
+            "and tomorrow?",
+            ("list_events", {"date": "tomorrow"}),
+        ),
+        (
+            Made("list_events", {"date": "Friday"}, "[]"),
+            "sorry, at what time was it",
+            ("list_events", {"date": "Friday"}),
+        ),
+        (
+            Made("list_events", {"date": "Friday"}, "[]"),
+            "then add lunch with Tom, 12:30",
+            ("add_event", {"title": "lunch with Tom", "date": "Friday", "time": "12:30"}),
+        ),
+        (
+            Made("read_note", {"id": "n1"}, '{"title": "Shop", "text": "Pads"}'),
+            "write that down please",
+            ("create_note", {"text": "Shop: Pads"}),
+        ),
+        (
+            Made("read_mail", {"id": "m10"}, '{"from": "A", "subject": "B", "body": "C"}'),
+            "anything about squeezing oranges?",
+            ("read_mail", {"id": "m10"}),
+        ),
+    ],
+)
+def test_a_message_goes_on_with_the_one_before(
+    planner: Planner, before: Made, message: str, call: tuple[str, dict[str, str]]
+) -> None:
+    (step,) = planner.plan(message, [before], [])
+    assert list(step.calls) == [call]
+
+
+def test_a_text_is_found_by_its_rare_words_and_by_misspelt_ones(planner: Planner) -> None:
+    data = planner.data
+    assert content_words("Where is Tom's kayak?") == ["tom", "kayak"]
+    found = retrieve(["bergen", "platform"], data, ("notes", "mail", "files"))
+    assert found is not None
+    assert found.call == ("read_mail", {"id": "m8"})
+    assert (found.coverage, found.kind) == (1.0, "mail")
+    misspelt = retrieve(["lasagna"], data, ("notes",))
+    assert misspelt is not None
+    assert misspelt.name == "n11"
+    assert retrieve(["platform"], data, ("notes", "files")) is None
+    half = retrieve(["platform", "unheard"], data, ("mail",))
+    assert half is not None
+    assert 0.5 < half.coverage < 0.9
+    assert retrieve([], data, ("mail",)) is None

@@ -1,0 +1,133 @@
+"""Notes and events are in the words of the message, or are asked for."""
+
+import datetime as dt
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentrt.examples.assistant.dates import parse_date, parse_time
+from agentrt.examples.assistant.writes import (
+    NOT_ASKED,
+    ONE_HOUR,
+    WHICH_DAY,
+    WHICH_EVENT,
+    WHICH_TIME,
+    dictated_note,
+    notes_what_was_said,
+    wanted_events,
+)
+
+WEDNESDAY = dt.date(2026, 11, 18)
+WORDS = st.sampled_from("add swimming sauna Friday Sunday 8:00 17:00 at on and Anna milk , tomorrow".split())  # noqa: SIM905
+
+
+EVENTS = """
+add dentist on Friday at 9am -> dentist 2026-11-20 09:00
+Could you kindly schedule 'book club' for the 8th of December, 7:30 pm? -> book club 2026-12-08 19:30
+put lunch with Ben and Anna in my calendar for tomorrow at noon -> lunch with Ben and Anna 2026-11-19 12:00
+lunch on Friday, at 12:00, do not forget -> lunch 2026-11-20 12:00
+swimming Friday 8:00 and sauna Sunday 17:00 -> swimming 2026-11-20 08:00; sauna 2026-11-22 17:00
+2 entries for monday pls, 9:00 vet and 13:00 passport -> vet 2026-11-23 09:00; passport 2026-11-23 13:00
+calendar. sat 12 dec. 20h. party at Marta's. -> party at Marta's 2026-12-12 20:00
+I have a job interview next Tuesday at ten o'clock, put it in my calendar -> job interview 2026-11-24 10:00
+I want to go for a walk tomorrow at 5 in the afternoon, can you put it in my diary? -> walk 2026-11-19 17:00
+My shift on Monday ends at 15:00, so set the eye doctor for 16:15 that day. -> eye doctor 2026-11-23 16:15
+Put coffee with Nadia in for Monday at 15:00. -> coffee with Nadia 2026-11-23 15:00
+for the calendar: chess at half past seven on the 2nd -> chess 2026-12-02 07:30
+"""
+
+
+@pytest.mark.parametrize("line", EVENTS.strip().splitlines())
+def test_events(line: str) -> None:
+    said, _, events = line.partition(" -> ")
+    found = wanted_events(said, WEDNESDAY)
+    assert isinstance(found, list)
+    written = [
+        f"{call['title']} {parse_date(call['date'], WEDNESDAY)} {parse_time(call['time']):%H:%M}"
+        for _, call in found
+    ]
+    assert "; ".join(written) == events
+
+
+@pytest.mark.parametrize(
+    ("said", "answered"),
+    [
+        ("add dentist on Friday", WHICH_TIME),
+        ("add dentist on Friday at 25:00", WHICH_TIME),
+        ("add lunch at 12:00", WHICH_DAY),
+        ("add lunch on 12/11 at 12:00", WHICH_DAY),
+        ("put yoga on my calendar", WHICH_DAY),
+        ("create an event on December 9 at 11:00", WHICH_EVENT),
+        ("Please do not add a party on Friday at 20:00", NOT_ASKED),
+        ("Hi, should I add a party on Friday at 20:00?", None),
+        ("Don't add a party on Friday at 20:00", NOT_ASKED),
+        ("What happens if I add a party on Friday at 20:00?", None),
+        ("If nothing is on, add a party on Friday at 20:00", NOT_ASKED),
+        ("Is there a party on Friday at 20:00?", None),
+        ("Could I squeeze in a beer on Friday at 18:00?", None),
+        ("add work on Friday from 14:00 to 16:00", ONE_HOUR),
+        ("add work on Friday at 14:00 for two hours", ONE_HOUR),
+        ("add work every Friday at 14:00", ONE_HOUR),
+        ("add work on Friday 14:00-16:00", ONE_HOUR),
+        ("add work on Friday at 14:00 in Europe/London time", ONE_HOUR),
+        ("what is on Friday?", None),
+        ("write a note: dentist", None),
+    ],
+)
+def test_what_is_no_whole_event_is_asked_or_declined(said: str, answered: str | None) -> None:
+    assert wanted_events(said, WEDNESDAY) == answered
+
+
+def test_a_day_that_was_spoken_of_before_is_meant_where_none_is_said() -> None:
+    assert wanted_events("enter lunch with Tom there, 12:30", WEDNESDAY, day_before="Friday") == [
+        ("add_event", {"title": "lunch with Tom", "date": "Friday", "time": "12:30"})
+    ]
+    assert wanted_events("enter lunch with Tom, 12:30", WEDNESDAY, day_before="Friday") == WHICH_DAY
+    assert wanted_events("enter lunch, 12:30", WEDNESDAY, said_day="Friday") != WHICH_DAY
+
+
+@given(st.lists(WORDS, min_size=1, max_size=9).map(" ".join))
+def test_no_event_has_words_that_were_not_said(said: str) -> None:
+    found = wanted_events(said, WEDNESDAY)
+    for _, call in found if isinstance(found, list) else ():
+        for value in call.values():
+            assert {*re.findall(r"[\w:]+", value)} <= {*re.findall(r"[\w:]+", said)}
+        parse_date(call["date"], WEDNESDAY)
+        parse_time(call["time"])
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ("Write a note: shopping\nmilk\neggs", "shopping\nmilk\neggs"),
+        ("note: the code is \"A-7/x_9\" (not 'B')", "the code is \"A-7/x_9\" (not 'B')"),
+        ("please make a note that 1. flour 2. sugar 3. butter", "1. flour 2. sugar 3. butter"),
+        ("remember that Anna likes tulips", "Anna likes tulips"),
+        ("New note: batteries", "batteries"),
+        ("scribble this down for me - the key is under the pot", "the key is under the pot"),
+        ("Write a note: " + "long " * 100, ("long " * 100).strip()),
+        ("write a note", ""),
+        ("take a note please", ""),
+        ("note this down", ""),
+        ("Don't write a note: this is private", None),
+        ("what does my note: x say?", None),
+        ("notes about tea", None),
+    ],
+)
+def test_dictation_is_to_the_letter(said: str, text: str | None) -> None:
+    assert dictated_note(said) == text
+
+
+@pytest.mark.parametrize(
+    ("said", "is_meant"),
+    [
+        ("write that down somewhere please", True),
+        ("great, save those ingredients as a note for the shop", True),
+        ("don't write that down", False),
+        ("write down: tea", False),
+    ],
+)
+def test_what_was_said_is_noted(said: str, is_meant: bool) -> None:
+    assert notes_what_was_said(said) is is_meant

@@ -41,7 +41,7 @@ Write a note: call Bob. He is in Rome. -> create_note call Bob. He is in Rome.
 add tea on Friday at 9:00 and gym at 10:00 -> add_event tea Friday 9:00, add_event gym Friday 10:00
 Delete the kayak mail, then list what Emil wants for his birthday -> , read_note n2
 Search the web for kayak rental -> search_web kayak rental
-can you look up train times online? -> search_web train times
+can you look up train prices online? -> search_web train prices
 good morning! -> 
 I finally learned to whistle yesterday! -> 
 You are very kind. -> 

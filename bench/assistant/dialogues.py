@@ -16,10 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from agentrt.examples.assistant.checks import LoopDetector, sentences
-from agentrt.examples.assistant.dates import parse_date, parse_days, parse_time
-from agentrt.examples.assistant.errors import ToolError
-
 if TYPE_CHECKING:
     from langchain_core.messages import AnyMessage
 
@@ -59,6 +55,9 @@ class Write(BaseModel):
 
     def is_done_by(self, name: str, arguments: Mapping[str, Any]) -> bool:
         """Return whether a call does this."""
+        from agentrt.examples.assistant.dates import parse_date, parse_time
+        from agentrt.examples.assistant.errors import ToolError
+
         if name != self.name:
             return False
         if name == "create_note":
@@ -124,6 +123,8 @@ def judge(turn: Turn, messages: Sequence[AnyMessage], known: str, called: Collec
     """
     from langchain_core.messages import AIMessage, ToolMessage
 
+    from agentrt.examples.assistant.checks import sentences
+
     results = [message for message in messages if isinstance(message, ToolMessage)]
     returned = {each.tool_call_id for each in results if not each.text.startswith('{"error"')}
     calls = [
@@ -167,12 +168,17 @@ def _is_in(answer: str, part: str) -> bool:
 
 
 def _loops(answer: str) -> bool:
+    from agentrt.examples.assistant.checks import LoopDetector, sentences
+
     detector = LoopDetector()
     return any(detector.is_loop(sentence) for sentence in sentences(answer))
 
 
 def _has_new_number(answer: str, known: str, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> bool:
     """Return whether a number of the answer is neither known nor of a day that was called for."""
+    from agentrt.examples.assistant.dates import parse_days
+    from agentrt.examples.assistant.errors import ToolError
+
     days = [NOW.date()]
     for _, arguments in calls:
         with suppress(ToolError):

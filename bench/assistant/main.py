@@ -140,16 +140,16 @@ def _talk(dialogue: Dialogue, runtime: LocalRuntime, runner: asyncio.Runner) -> 
     """Take the turns of a dialogue. After one that needs a tool that is not there it ends."""
     from langchain_core.messages import ToolMessage
 
-    from agentrt.cli.chat.assistant import assistant_on
-    from agentrt.cli.chat.conversation import Conversation, SilentView
     from agentrt.examples.assistant.data import PersonalData
     from agentrt.examples.assistant.sample_data import write_sample_data
+    from agentrt.examples.chat.conversation import Conversation, SilentView
+    from agentrt.examples.chat.steered import steered_agent
 
     with TemporaryDirectory() as folder:
         sample = Path(folder) / "sample"
         write_sample_data(sample, NOW.date())
         with closing(PersonalData.open(sample, today=NOW.date)) as data:
-            assistant = assistant_on(runtime, data, runner, now=lambda: NOW)
+            assistant = steered_agent(runtime, data, now=lambda: NOW)
             conversation = Conversation(assistant.agent, runtime.context_length)
             offered = {tool.name for tool in assistant.tools}
             known: list[str] = []
@@ -173,16 +173,19 @@ class _Starter:
     def start(self, model: str) -> float:
         """Return the seconds until the first text of an answer."""
         begun = time.perf_counter()
-        from agentrt.cli.chat.assistant import open_assistant
-        from agentrt.cli.chat.conversation import Conversation
+        from agentrt.examples.assistant.data import PersonalData
+        from agentrt.examples.assistant.sample_data import write_sample_data
+        from agentrt.examples.chat.conversation import Conversation
+        from agentrt.examples.chat.steered import steered_agent
+        from agentrt.examples.personal_assistant import open_runtime
 
-        with asyncio.Runner() as runner:
-            opened = open_assistant(
-                model, runner, data=None, max_tokens=None, weather_delay=0.0, why_not=None
-            )
-            with opened as assistant:
+        with TemporaryDirectory() as folder, asyncio.Runner() as runner:
+            sample = Path(folder) / "sample"
+            write_sample_data(sample, NOW.date())
+            with closing(PersonalData.open(sample)) as data, open_runtime(model) as runtime:
                 view = _FirstText()
-                runner.run(Conversation(assistant.agent, assistant.runtime.context_length).ask(FIRST, view))
+                talk = Conversation(steered_agent(runtime, data).agent, runtime.context_length)
+                runner.run(talk.ask(FIRST, view))
                 return view.seen - begun
 
 

@@ -29,7 +29,7 @@ _SPECULATION: Final = (
 _NANO: Final = ("runtime/nano",)
 _ASSISTANT: Final = (
     *(*_SHARED, *_ENGINE, *_SPECULATION, *_NANO),
-    *("bench/assistant", "examples/assistant", "examples/personal_assistant.py", "agentrt/cli/chat"),
+    *("bench/assistant", "examples/assistant", "examples/chat", "examples/personal_assistant.py"),
 )
 
 

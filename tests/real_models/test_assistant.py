@@ -47,7 +47,9 @@ def test_a_turn(
     if file.stat().st_size < _SMALLEST:
         pytest.skip("too small a model to tell what a message needs")
     model = ChatAgentRT(runtime=runtime, max_tokens=128)
-    agent = assistant_agent(model, assistant_tools(data, Latencies(0, 0, 0), web=True), [Steering(data, model)])
+    agent = assistant_agent(
+        model, assistant_tools(data, Latencies(0, 0, 0), web=True), [Steering(data, model)]
+    )
     state = asyncio.run(agent.ainvoke({"messages": [HumanMessage(question)]}))
     calls = [
         call for message in state["messages"] if isinstance(message, AIMessage) for call in message.tool_calls

@@ -6,7 +6,7 @@ import asyncio
 import json
 import signal
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from langchain.agents.middleware import wrap_tool_call
 from langchain_core.messages import ToolMessage
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from langgraph.types import Command
     from prompt_toolkit.output import Output
 
+DECLINED: Final = "the user has declined this call"
+"""Why a call does not run that the user has not agreed to."""
 WhyNot: TypeAlias = Callable[[str], Awaitable[str | None]]
 """Returns why a call, written as text, may not run; None if it may."""
 
@@ -59,7 +61,7 @@ class Confirmation:
                 # The runner cancels the answer, as it does where no prompt is open.
                 signal.raise_signal(signal.SIGINT)
                 await asyncio.Event().wait()
-        return None if said.strip().lower() in ("y", "yes") else "the user has declined this call"
+        return None if said.strip().lower() in ("y", "yes") else DECLINED
 
 
 class _InterruptedError(Exception):

@@ -16,13 +16,9 @@ from .approval import WhyNot, ask_before_writes
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
 
-    from agentrt.examples.assistant.data import PersonalData
     from agentrt.examples.personal_assistant import Agent
     from agentrt.reports import SpeculationReport
     from agentrt.runtime import LocalRuntime
-
-_MOST_TOKENS = 1024
-"""Tokens of an answer of any model but nano."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +58,9 @@ def open_assistant(
         ModelError: the model cannot be opened.
     """
     from agentrt.examples.assistant.data import PersonalData, workspace
+    from agentrt.examples.assistant.requests import requests_about
     from agentrt.examples.assistant.sample_data import write_sample_data
+    from agentrt.examples.chat.steered import steered_agent
     from agentrt.examples.personal_assistant import open_runtime
 
     with contextlib.ExitStack() as stack:
@@ -73,66 +71,22 @@ def open_assistant(
         opened = stack.enter_context(contextlib.closing(PersonalData.open(*paths)))
         with opening_bar() as show:
             runtime = stack.enter_context(open_runtime(model, show))
-        yield assistant_on(
+        # The web is imitated, as the sample data is.
+        steered = steered_agent(
             runtime,
             opened,
-            runner,
-            own_data=bool(data),
+            [] if why_not is None else [ask_before_writes(why_not)],
             max_tokens=max_tokens,
             weather_delay=weather_delay,
-            why_not=why_not,
+            web=not data,
         )
-
-
-def assistant_on(
-    runtime: LocalRuntime,
-    data: PersonalData,
-    runner: asyncio.Runner,
-    *,
-    own_data: bool = False,
-    max_tokens: int | None = None,
-    weather_delay: float = 0.0,
-    why_not: WhyNot | None = None,
-    now: Callable[[], dt.datetime] = dt.datetime.now,
-) -> Assistant:
-    """Return the assistant on an opened model and opened data; ``now`` returns the local time.
-
-    ``own_data`` says whether the data is the user's own. The other arguments are those of
-    :func:`open_assistant`.
-    """
-    from agentrt.adapters.langchain import ChatAgentRT, report_of
-    from agentrt.examples.assistant.requests import requests_about
-    from agentrt.examples.assistant.services import Latencies
-    from agentrt.examples.assistant.steering import Steering
-    from agentrt.examples.personal_assistant import (
-        MOST_TOKENS,
-        assistant_agent,
-        assistant_tools,
-        speculative,
-        system_prompt,
-    )
-
-    nano = runtime.model_id == "nano"
-    if max_tokens is None:
-        max_tokens = MOST_TOKENS if nano else _MOST_TOKENS
-    with_drafts = speculative(ChatAgentRT(runtime=runtime, max_tokens=max_tokens))
-    plain = ChatAgentRT(runtime=runtime, max_tokens=max_tokens)
-    # The web is imitated, as the sample data is; nano was not trained on it.
-    latencies = Latencies(mail=0, weather=weather_delay, web=0)
-    tools = assistant_tools(data, latencies, web=not own_data and not nano)
-    around = [Steering(data, None if nano else plain, now)]
-    return Assistant(
-        agent=assistant_agent(
-            with_drafts,
-            tools,
-            [*around, *([] if why_not is None else [ask_before_writes(why_not)])],
-            system_prompt(runtime),
-        ),
-        tools=tools,
-        runtime=runtime,
-        runner=runner,
-        examples=requests_about(data),
-        asks_before_writes=why_not is not None,
-        report=lambda: report_of(with_drafts),
-        reads=data.description() if own_data else "",
-    )
+        yield Assistant(
+            agent=steered.agent,
+            tools=steered.tools,
+            runtime=runtime,
+            runner=runner,
+            examples=requests_about(opened),
+            asks_before_writes=why_not is not None,
+            report=steered.report,
+            reads=opened.description() if data else "",
+        )

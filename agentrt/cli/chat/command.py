@@ -81,9 +81,10 @@ def chat(
     Conversation: /help lists the commands. Ctrl-C stops an answer, Ctrl-D leaves.
     """
     require_extra("demo")
+    from agentrt.examples.chat.conversation import Conversation
+
     from .approval import RefusedWrites
     from .assistant import open_assistant
-    from .conversation import Conversation
     from .first_model import model_of_chat
     from .line_editor import LineEditor
     from .one_shot import answer_once, read_question
@@ -131,7 +132,8 @@ def _talk(
     """Talk until the user leaves, on one model after the other."""
     from rich.console import Console
 
-    from .conversation import Conversation
+    from agentrt.examples.chat.conversation import Conversation
+
     from .session import ChatSession
 
     console, before = Console(highlight=False, emoji=False), ""

@@ -13,13 +13,15 @@ from langchain_core.messages import AIMessage, ToolMessage
 
 from ...errors import ConfigurationError
 from ...tools.speculable import speculable_tool
-from .conversation import SilentView, StreamView
+from .approval import DECLINED
+from .views import StreamView
 
 if TYPE_CHECKING:
     from langchain_core.messages import AnyMessage
 
+    from agentrt.examples.chat.conversation import Conversation
+
     from .assistant import Assistant
-    from .conversation import Conversation
 
 _MOST_PIPED_BYTES = 8 * 2**20
 
@@ -75,6 +77,8 @@ def answer_once(
         RequestError: the question cannot be answered.
     """
     stream = sys.stdout.isatty() and not as_json
+    from agentrt.examples.chat.conversation import SilentView
+
     view = StreamView(sys.stdout) if stream else SilentView()
     started = time.perf_counter()
     try:
@@ -91,10 +95,11 @@ def answer_once(
 
 
 def _failed_writes(assistant: Assistant, messages: Sequence[AnyMessage]) -> list[str]:
-    """Return the names of tools that change data and have failed."""
+    """Return the names of tools that change data and have failed, not of those that the user has declined."""
     writes = {tool.name for tool in assistant.tools if not speculable_tool(tool)}
     results = [message for message in messages if isinstance(message, ToolMessage) and message.name in writes]
-    return [result.name or "" for result in results if result.text.startswith('{"error"')]
+    failed = [each for each in results if each.text.startswith('{"error"') and DECLINED not in each.text]
+    return [each.name or "" for each in failed]
 
 
 def _answer(messages: Sequence[AnyMessage]) -> AIMessage:

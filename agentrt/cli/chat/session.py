@@ -14,13 +14,14 @@ from ...errors import PromptTooLongError, RequestError
 from ...terminal_text import printable
 from ...tools.speculable import speculable_tool
 from ..config_file import did_you_mean
-from .conversation import ConversationView
+from .views import ConversationView
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from agentrt.examples.chat.conversation import Conversation
+
     from .assistant import Assistant
-    from .conversation import Conversation
 
 
 DESCRIPTIONS: Final = {

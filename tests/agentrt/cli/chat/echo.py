@@ -19,9 +19,9 @@ from langchain_core.tools import tool
 from agentrt import SpeculationReport, speculable
 from agentrt.cli.chat.approval import WhyNot, ask_before_writes
 from agentrt.cli.chat.assistant import Assistant
-from agentrt.cli.chat.conversation import Conversation
 from agentrt.cli.chat.saved_turns import SavedTurns
 from agentrt.errors import InvalidRequestError, PromptTooLongError
+from agentrt.examples.chat.conversation import Conversation
 from agentrt.reports.report import ToolReport
 
 ESCAPES = "\x1b]0;title\x07\x1b[31mred\x9b2J\u202eknil"

@@ -244,7 +244,7 @@ def test_a_very_long_answer_is_whole(chat: Chat) -> None:
 @pytest.mark.slow
 def test_an_interrupt_frees_the_memory_of_the_generation() -> None:
     from agentrt.adapters.langchain import ChatAgentRT
-    from agentrt.cli.chat.conversation import Conversation, SilentView
+    from agentrt.examples.chat.conversation import Conversation, SilentView
     from agentrt.runtime import LocalRuntime
     from agentrt.runtime.drafting.drafter import Drafter
     from agentrt.runtime.drafting.drafter_selector import RequestDrafters

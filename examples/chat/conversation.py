@@ -1,31 +1,30 @@
-"""The turns of a conversation, of which the latest go into the next request, and what is printed of them."""
+"""The turns of a conversation, of which the latest go into the next request."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING
+from typing import Protocol
 
 import anyio.to_thread
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 
-from ...errors import PromptTooLongError
-from ...terminal_text import printable
-
-if TYPE_CHECKING:
-    from langchain_core.messages import AnyMessage
-    from rich.console import Console
-
-    from agentrt.examples.assistant.view import TurnView
-    from agentrt.examples.personal_assistant import Agent
-
-    from .saved_turns import SavedTurns
+from agentrt.errors import PromptTooLongError
+from agentrt.examples.assistant.view import TurnView
+from agentrt.examples.personal_assistant import Agent, ask
 
 # A quarter of the model's context may be history; the rest is for instructions, tools and the new turn. Every
 # tokenizer has at least about two characters per token.
 _HISTORY_SHARE = 1 / 4
 _CHARACTERS_PER_TOKEN = 2
+
+
+class KeepsTurns(Protocol):
+    """Keeps the turns of a conversation beyond the process."""
+
+    def save(self, turns: Sequence[Sequence[AnyMessage]]) -> None:
+        """Replace what is kept. Called on another thread; raises nothing."""
 
 
 @dataclass
@@ -57,7 +56,7 @@ class Conversation:
         self,
         agent: Agent,
         context_tokens: int,
-        saved: SavedTurns | None = None,
+        saved: KeepsTurns | None = None,
         turns: Sequence[list[AnyMessage]] = (),
     ) -> None:
         """``context_tokens`` is the length of the model's context.
@@ -77,8 +76,6 @@ class Conversation:
             PromptTooLongError: the turn does not fit the model's context; all earlier turns are forgotten.
             RequestError: the turn cannot be answered.
         """
-        from agentrt.examples.personal_assistant import ask
-
         question = HumanMessage(text)
         started = time.perf_counter()
         try:
@@ -137,51 +134,3 @@ class SilentView:
 
     def message(self, message: AnyMessage) -> None:
         """Print nothing."""
-
-
-class StreamView:
-    """Prints the text of the model as it comes, and nothing else."""
-
-    def __init__(self, file: IO[str]) -> None:
-        """Print on ``file``, a terminal."""
-        self._file = file
-        self._streamed = False
-
-    def token(self, text: str) -> None:
-        """Print the text at once, without layout."""
-        # Rich would expand tabs, replace :names: by emoji, and pass escape sequences on.
-        self._file.write(printable(text))
-        self._file.flush()
-        self._streamed = self._streamed or bool(text)
-
-    def message(self, message: AnyMessage) -> None:
-        """End the line of a text, or print one that was not streamed."""
-        if isinstance(message, AIMessage) and not self._streamed:
-            self.token(message.text)
-        if self._streamed:
-            self._file.write("\n")
-            self._file.flush()
-        self._streamed = False
-
-
-class ConversationView(StreamView):
-    """Prints text while it is generated, and tool calls when they are complete."""
-
-    def __init__(self, console: Console, *, verbose: bool = False) -> None:
-        """Print on ``console``; if ``verbose``, results of tools as well."""
-        super().__init__(console.file)
-        self._console = console
-        self._verbose = verbose
-
-    def message(self, message: AnyMessage) -> None:
-        """Print a text that was not streamed, calls, and perhaps a result."""
-        from rich.text import Text
-
-        from agentrt.examples.assistant.view import describe_calls, describe_result
-
-        super().message(message)
-        lines = describe_calls(message)
-        if self._verbose and isinstance(message, ToolMessage):
-            lines = [describe_result(message)]
-        for line in lines:
-            self._console.print(Text(f"  {line}", style="dim"), soft_wrap=True)

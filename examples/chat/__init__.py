@@ -1,0 +1,1 @@
+"""The assistant in conversations: what `agentrt chat` and its bench talk to."""

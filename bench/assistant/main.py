@@ -149,9 +149,9 @@ def _talk(dialogue: Dialogue, runtime: LocalRuntime, runner: asyncio.Runner) -> 
         sample = Path(folder) / "sample"
         write_sample_data(sample, NOW.date())
         with closing(PersonalData.open(sample, today=NOW.date)) as data:
-            assistant = steered_agent(runtime, data, now=lambda: NOW)
-            conversation = Conversation(assistant.agent, runtime.context_length)
-            offered = {tool.name for tool in assistant.tools}
+            agent, tools = steered_agent(runtime, data, now=lambda: NOW)
+            conversation = Conversation(agent, runtime.context_length)
+            offered = {tool.name for tool in tools}
             known: list[str] = []
             called: set[str] = set()
             for turn in dialogue.turns:
@@ -184,7 +184,7 @@ class _Starter:
             write_sample_data(sample, NOW.date())
             with closing(PersonalData.open(sample)) as data, open_runtime(model) as runtime:
                 view = _FirstText()
-                talk = Conversation(steered_agent(runtime, data).agent, runtime.context_length)
+                talk = Conversation(steered_agent(runtime, data)[0], runtime.context_length)
                 runner.run(talk.ask(FIRST, view))
                 return view.seen - begun
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from langchain.agents.middleware import AgentMiddleware
 from langchain_core.tools import BaseTool
 
-from agentrt import SpeculationReport
-from agentrt.adapters.langchain import ChatAgentRT, report_of
+from agentrt.adapters.langchain import ChatAgentRT
 from agentrt.examples.assistant.data import PersonalData
 from agentrt.examples.assistant.services import Latencies
 from agentrt.examples.assistant.steering import Steering
@@ -20,22 +18,12 @@ from agentrt.examples.personal_assistant import (
     Agent,
     assistant_agent,
     assistant_tools,
-    speculative,
     system_prompt,
 )
 from agentrt.runtime import LocalRuntime
 
 _MOST_TOKENS: Final = 1024
 """Tokens of an answer of any model but nano."""
-
-
-@dataclass(frozen=True)
-class SteeredAgent:
-    """An agent, its tools, and the report of its predicted calls."""
-
-    agent: Agent
-    tools: Sequence[BaseTool]
-    report: Callable[[], SpeculationReport]
 
 
 def steered_agent(
@@ -47,8 +35,10 @@ def steered_agent(
     weather_delay: float = 0.0,
     web: bool = True,
     now: Callable[[], dt.datetime] = dt.datetime.now,
-) -> SteeredAgent:
-    """Return the assistant; ``middleware`` is around its tools, ``now`` returns the local time.
+) -> tuple[Agent, Sequence[BaseTool]]:
+    """Return the assistant with its tools; ``middleware`` is around these, ``now`` returns the local time.
+
+    Its calls are planned at once, so that there is nothing to speculate on.
 
     The web is imitated, and not there for nano, which was not trained on it.
 
@@ -58,9 +48,7 @@ def steered_agent(
     nano = runtime.model_id == "nano"
     if max_tokens is None:
         max_tokens = MOST_TOKENS if nano else _MOST_TOKENS
-    plain = ChatAgentRT(runtime=runtime, max_tokens=max_tokens)
-    with_drafts = speculative(ChatAgentRT(runtime=runtime, max_tokens=max_tokens))
+    model = ChatAgentRT(runtime=runtime, max_tokens=max_tokens)
     tools = assistant_tools(data, Latencies(mail=0, weather=weather_delay, web=0), web=web and not nano)
-    steering = Steering(data, None if nano else plain, now)
-    agent = assistant_agent(with_drafts, tools, [steering, *middleware], system_prompt(runtime))
-    return SteeredAgent(agent, tools, lambda: report_of(with_drafts))
+    around = [Steering(data, None if nano else model, now), *middleware]
+    return assistant_agent(model, tools, around, system_prompt(runtime)), tools

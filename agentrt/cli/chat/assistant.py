@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime as dt
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
 
     from agentrt.examples.personal_assistant import Agent
-    from agentrt.reports import SpeculationReport
     from agentrt.runtime import LocalRuntime
 
 
@@ -33,7 +32,6 @@ class Assistant:
     """Questions that its data can answer."""
     asks_before_writes: bool
     """Whether tools that change data run only if the user agrees."""
-    report: Callable[[], SpeculationReport]
     reads: str = ""
     """What of the user's own data it reads, in a sentence."""
 
@@ -72,7 +70,7 @@ def open_assistant(
         with opening_bar() as show:
             runtime = stack.enter_context(open_runtime(model, show))
         # The web is imitated, as the sample data is.
-        steered = steered_agent(
+        agent, tools = steered_agent(
             runtime,
             opened,
             [] if why_not is None else [ask_before_writes(why_not)],
@@ -81,12 +79,11 @@ def open_assistant(
             web=not data,
         )
         yield Assistant(
-            agent=steered.agent,
-            tools=steered.tools,
+            agent=agent,
+            tools=tools,
             runtime=runtime,
             runner=runner,
             examples=requests_about(opened),
             asks_before_writes=why_not is not None,
-            report=steered.report,
             reads=opened.description() if data else "",
         )

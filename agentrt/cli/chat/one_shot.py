@@ -145,7 +145,6 @@ def _report(
             {"name": call["name"], "arguments": call["args"], "output": outputs.get(call["id"] or "")}
             for call in calls
         ],
-        "predicted_tool_calls": assistant.report().total.claims,
         "prompt_tokens": conversation.totals.prompt_tokens,
         "answer_tokens": conversation.totals.answer_tokens,
         "seconds": round(seconds, 3),

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 DESCRIPTIONS: Final = {
     "/help": "this list",
     "/model": "the model; with a name or a path: go on with that one",
-    "/tools": "the tools that the model can call",
-    "/stats": "answers, tokens, predicted tool calls and memory so far",
+    "/tools": "the tools, and which change data",
+    "/stats": "answers, tokens and memory so far",
     "/new": "begin a new conversation",
     "/exit": "leave, as Ctrl-D does",
 }
@@ -103,12 +103,9 @@ class ChatSession:
             return ""
 
     def _take_turn(self, line: str) -> None:
-        started, claims_before = time.perf_counter(), self._assistant.report().total.claims
+        started = time.perf_counter()
         self._answer(line)
-        seconds = time.perf_counter() - started
-        claimed = self._assistant.report().total.claims - claims_before
-        note = f", {claimed} tool call{'s' * (claimed > 1)} predicted" if claimed else ""
-        self._print(f"({seconds:.2f} s{note})", style="dim")
+        self._print(f"({time.perf_counter() - started:.2f} s)", style="dim")
 
     def _answer(self, line: str) -> None:
         remembered = len(self._conversation)
@@ -157,21 +154,17 @@ class ChatSession:
         table = Table.grid(padding=(0, 2))
         writes = "asks before it runs" if self._assistant.asks_before_writes else "runs when it is called"
         for tool in self._assistant.tools:
-            ahead = "may run before it is called" if speculable_tool(tool) else writes
-            table.add_row(tool.name, Text(tool.description.partition("\n")[0]), ahead)
+            runs = "only reads" if speculable_tool(tool) else writes
+            table.add_row(tool.name, Text(tool.description.partition("\n")[0]), runs)
         self._console.print(table)
 
     def _stats(self) -> None:
-        totals, tools = self._conversation.totals, self._assistant.report().total
+        totals = self._conversation.totals
         statistics = self._assistant.runtime.statistics()
         self._print(f"answers:    {totals.answers} in {totals.seconds:.2f} s")
         self._print(
             f"tokens:     {totals.prompt_tokens} of prompts, {totals.cached_tokens} of them from the prefix "
             f"cache; {totals.answer_tokens} of answers"
-        )
-        self._print(
-            f"tool calls: {tools.claims} of {tools.calls} predicted, {tools.saved_s:.2f} s saved, "
-            f"{tools.wasted} wasted runs"
         )
         running = statistics.engine.running + statistics.engine.waiting
         self._print(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import signal
 from collections.abc import AsyncIterator, Sequence
 from types import SimpleNamespace
@@ -16,13 +15,12 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.tools import tool
 
-from agentrt import SpeculationReport, speculable
+from agentrt import speculable
 from agentrt.cli.chat.approval import WhyNot, ask_before_writes
 from agentrt.cli.chat.assistant import Assistant
 from agentrt.cli.chat.saved_turns import SavedTurns
 from agentrt.errors import InvalidRequestError, PromptTooLongError
 from agentrt.examples.chat.conversation import Conversation
-from agentrt.reports.report import ToolReport
 
 ESCAPES = "\x1b]0;title\x07\x1b[31mred\x9b2J\u202eknil"
 LONG = "word " * 40_000
@@ -119,7 +117,6 @@ def echo_assistant(
     why_not: WhyNot | None = None,
 ) -> Assistant:
     """Return an assistant whose runtime has nothing but a name and a size."""
-    counts = itertools.count()
     engine = SimpleNamespace(running=1, waiting=2)
     statistics = SimpleNamespace(engine=engine, blocks=8, free_blocks=7, arena_bytes=2**20)
     runtime: Any = SimpleNamespace(
@@ -139,7 +136,6 @@ def echo_assistant(
         runner=runner,
         examples=["What is a roof?"],
         asks_before_writes=why_not is not None,
-        report=lambda: SpeculationReport(total=ToolReport(claims=next(counts))),
     )
 
 

@@ -182,7 +182,6 @@ def test_json_has_the_answer_and_its_calls(
         "tool_calls": [
             {"name": "look_up", "arguments": {"word": "roof"}, "output": "roof is a word"},
         ],
-        "predicted_tool_calls": 0,
         "prompt_tokens": 14,
         "answer_tokens": 6,
     }

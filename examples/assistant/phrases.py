@@ -45,7 +45,7 @@ _STARTS: Final = (
 REQUEST: Final = re.compile(rf"^\W*{POLITE}{_STARTS}", re.IGNORECASE)
 """How a request begins."""
 REQUEST_ENDS: Final = re.compile(
-    r"(?<=[.!?;])\s+|\n+|\?\s*(?=\w)"
+    r"(?<=[.!?;])\s+|\n+|(?<=\?)(?=\w)"
     rf"|[,;]?\s+(?:oh and|and then|and also|and|also|then|plus|so)\s+(?={POLITE}{_STARTS})"
     rf"|\s*[&+]\s*(?={_STARTS})|,\s+(?=(?:then|also) {_STARTS}|(?:what|who|when|where|how|which)\b)",
     re.IGNORECASE,
@@ -128,7 +128,13 @@ LISTED: Final = _with(
     "all, list, new, newest, latest, recent, unread, last, any, every, which, what, inbox, got, have"
 )
 NEWEST: Final = _with("new, newest, latest, last, recent, unread, inbox, very")
-WEB: Final = _with("(?:on|in|from|search) the (?:web|internet|net), online, the web, google")
+WEB_WORDS: Final = frozenset({"web", "internet", "net", "online", "google"})
+WEB: Final = _with(
+    r"""
+    (?:on|in|from|search) the (?:web|internet|net), the web, google
+    (?:look|search|find|check|see|anything|something)\b.*\bonline
+    """
+)
 ID: Final = re.compile(r"\b[nm]\d{1,6}\b", re.IGNORECASE)
 """Of a note or a mail."""
 ANY: Final = re.compile(

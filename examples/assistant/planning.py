@@ -88,11 +88,15 @@ class Planner:
                 continue
             step = self._step(part, " ".join(said), before, earlier)
             likely = step.found is not None and step.found.coverage >= _LIKELY
-            if step.is_sure or likely or needs_of_words(part) or place == len(parts) - 1:
+            is_last_question = place == len(parts) - 1 and not _is_statement(part)
+            if step.is_sure or likely or needs_of_words(part) or is_last_question:
                 steps.append(step)
             else:
                 said.append(part)
-        return steps or [self._step(message, "", before, earlier)]
+        if steps or not parts:
+            return steps
+        asked = [part for part in parts if not _is_statement(part)] or parts
+        return [self._step(asked[-1], " ".join(parts), before, earlier)]
 
     def _step(self, text: str, context: str, before: Sequence[Made], earlier: Sequence[Made]) -> Step:
         step = Step(text)
@@ -117,7 +121,7 @@ class Planner:
         if (cities := self._cities(text, context, before)) is not None:
             return _weather(step, cities)
         if phrases.WEB.search(text):
-            query = " ".join(content_words(phrases.WEB.sub(" ", text)))
+            query = " ".join(word for word in content_words(text) if word not in phrases.WEB_WORDS)
             return replace(step, calls=[("search_web", {"query": query})] if query and self.has_web else ())
         if calls := self._named_source(text):
             return replace(step, calls=calls)
@@ -219,12 +223,11 @@ class Planner:
             found = retrieve([*own, *content_words(context)], self.data, _KINDS, near) or found
         if (found is None or found.coverage < _LIKELY) and read:
             return replace(step, calls=[(read[-1].name, read[-1].arguments)])
-        halves = [
-            retrieve(content_words(half), self.data, _KINDS) for half in phrases.HALVES.split(step.text)
-        ]
-        sure = [half for half in halves if half and half.coverage >= _SURE]
-        if len({half.name for half in sure}) > 1:
-            return replace(step, calls=[half.call for half in sure])
+        halves = [content_words(half) for half in phrases.HALVES.split(step.text)]
+        places = [retrieve(words, self.data, _KINDS) for words in halves if len(words) > 1]
+        sure = [place for place in places if place and place.coverage >= _SURE]
+        if len({place.name for place in sure}) > 1:
+            return replace(step, calls=[place.call for place in sure])
         if phrases.GREETING.match(context) and len(own) < 2:
             return step
         if found and found.coverage >= _SURE:

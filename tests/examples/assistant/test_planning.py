@@ -42,6 +42,8 @@ add tea on Friday at 9:00 and gym at 10:00 -> add_event tea Friday 9:00, add_eve
 Delete the kayak mail, then list what Emil wants for his birthday -> , read_note n2
 Search the web for kayak rental -> search_web kayak rental
 can you look up train prices online? -> search_web train prices
+How do I get online at the cabin? -> read_note n12
+My starter smells of apples, is that good? It's in one of my notes I think -> read_note n5
 good morning! -> 
 I finally learned to whistle yesterday! -> 
 You are very kind. -> 

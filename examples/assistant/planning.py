@@ -243,6 +243,7 @@ def _stated(before: Sequence[Made], today: dt.date) -> str:
 def _all_days(text: str, today: dt.date) -> list[str]:
     """Return the parts of ``text`` that mean a day or a week."""
     days: list[str] = []
+    text = " ".join(text.split())  # as the days are that are found in it
     while day := find_days(text, today):
         before, _, after = text.partition(day)
         if not (day.casefold() in ("week", "weekend", "year") and phrases.RATE.search(before)):

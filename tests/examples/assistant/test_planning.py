@@ -2,9 +2,12 @@
 
 import contextlib
 import datetime as dt
+import re
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from agentrt.examples.assistant.data import PersonalData
 from agentrt.examples.assistant.planning import WHICH_CITY, Planner
@@ -67,6 +70,28 @@ def test_calls(planner: Planner, line: str) -> None:
         ", ".join(" ".join([name, *map(str, given.values())]) for name, given in step.calls) for step in steps
     ]
     assert ", ".join(planned) == calls
+
+
+WORDS = st.sampled_from(
+    [word for line in MESSAGES.splitlines() for word in line.partition(" -> ")[0].split()]
+)
+BETWEEN = st.sampled_from([" ", "  ", "\n", ", ", ". ", "? ", " and ", "", "\u2019s "])
+ANY_MESSAGE = st.one_of(
+    st.text(), st.lists(st.tuples(WORDS, BETWEEN)).map(lambda said: "".join(map("".join, said)))
+)
+
+
+READ = Made("read_mail", {"id": "m1"}, '{"from": "", "subject": "", "body": ""}')
+
+
+@given(ANY_MESSAGE, st.sampled_from([[], [READ]]))
+@example("what is on in  two  days", [])
+def test_whatever_is_said_is_planned_and_an_event_has_its_words(
+    planner: Planner, message: str, before: list[Made]
+) -> None:
+    calls = [call for step in planner.plan(message, before, before) for call in step.calls]
+    for event in [arguments for name, arguments in calls if name == "add_event"]:
+        assert {*re.findall(r"\w+", event["title"])} <= {*re.findall(r"\w+", message)}
 
 
 @pytest.mark.parametrize(

@@ -186,5 +186,6 @@ def _has_new_number(answer: str, known: str, calls: Sequence[tuple[str, Mapping[
             days += [first + dt.timedelta(day) for day in range((last - first).days + 1)]
     numbers = {int(each) for each in _NUMBER.findall(known)}
     numbers |= {line.count('{"') for line in known.splitlines() if line.startswith("[{")}  # of what was found
+    numbers |= {NOW.hour, NOW.minute}
     numbers |= {part for day in days for part in (day.year, day.month, day.day)}
     return any(int(each) not in numbers for each in _NUMBER.findall(answer))

@@ -35,7 +35,7 @@ _HOURS = [
 _PARTS_OF_HOUR = {"": 0, "quarter past ": 15, "half past ": 30, "quarter to ": -15}
 _SPOKEN_CLOCK = re.compile(
     rf"(?P<part>{'|'.join(filter(None, _PARTS_OF_HOUR))})?(?P<hour>{'|'.join(_HOURS)})"
-    r"(?: o'?clock)?(?P<half>[ap]m)?"
+    r"(?: o'?clock)?(?: ?(?P<half>[ap]m))?"
 )
 _CLOCK = re.compile(r"(?P<hour>\d{1,2})(?:[:.h](?P<minute>\d{2})|h)?\s*(?:(?P<half>[ap])\.?m\.?|o'?clock)?")
 
@@ -60,6 +60,12 @@ def find_days(text: str, today: dt.date) -> str | None:
     for begin, word in enumerate(words):
         if word.casefold() in ("on", "for", "at", "the"):
             continue
+        if (
+            begin
+            and words[begin - 1].casefold() == "the"
+            and word.casefold().strip(" .,;:!?") in ("sun", "mar")
+        ):
+            continue  # which shines
         for end in range(min(len(words), begin + _MOST_WORDS), begin, -1):
             said = " ".join(words[begin:end]).strip(" .,;:!?")
             with suppress(ToolError):

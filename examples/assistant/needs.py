@@ -60,13 +60,17 @@ _POLITE: Final = (
     r"|i(?:'d| would) like you to|i need you to|you should|and|then|so|ok|hey)[, ]+)*"
 )
 _DEED: Final = re.compile(
-    rf"{_POLITE}(?:(?:send|forward|reply|respond|delet|remov|eras|mov|renam|cancel|order|reserv|pay|play|switch|"
-    r"remind|mark|chang|edit|updat|print|post|record|download|install|upload|translat)(?:e|ing)?|"
-    r"answer (?:the|that|this|him|her|them|it)|get rid of|throw (?:away|out)|buy me|book(?! (?:me )?in\b)|"
-    r"(?:call|ring|phone|text)(?: up)? (?:a|the|my|him|her|[A-Z]\w+)|turn (?:it |them )?(?:on|off|up|down)|"
-    r"wake me|(?:set|start) (?:an?|the) .*(?:alarm|timer|reminder)|write (?:an? )?(?:e-?mail|message)|email|"
-    r"add .+ to (?:the|my) .*(?:note|list))\b"
-    r"|.*\blights? (?:on|off)\b"
+    rf"{_POLITE}(?:"
+    r"(?:send|forward|reply|respond|delet|remov|eras|mov|shift|renam|cancel|cancl|order|reserv|pay|play|switch|remind"
+    r"|mark|chang|edit|updat|print|post|download|install|upload|translat|transfer|buy|lock|unlock|restart)(?:e|ing)?"
+    r"|record (?!this|that|it)|answer (?:the|that|this|him|her|them|it)|get rid of|throw|ring"
+    r"|book (?:an?|the|us|me(?! in)|my|two|\d+|some|tickets?|flights?|rooms?)"
+    r"|(?:call|phone|text)(?: up)? (?:an?|the|my|him|her|(?-i:[A-Z]\w+))"
+    r"|turn (?:.{0,30} )?(?:on|off|up|down)|let (?:him|her|them|(?-i:[A-Z]\w+)) know"
+    r"|get (?:us|me) (?:an?|some) (?:table|taxi|cab|tickets?)"
+    r"|wake me|(?:set|start|give me) (?:an?|the)\b.*\b(?:alarm|timer|reminder|beep)|you have to wake"
+    r"|write (?:an? )?(?:e-?mail|message)|e-?mail (?!from|about)|add .+ to (?:the|my) .*(?:note|list))\b"
+    r"|.*\blights? (?:on|off)\b|.*\b(?:start|set) a timer\b|.*\bgive me a beep\b"
     r"|(?:can|could) .+ be (?:printed|sent|deleted|moved|cancelled|ordered|booked)\b",
     re.IGNORECASE,
 )

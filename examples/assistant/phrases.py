@@ -73,6 +73,15 @@ TALK: Final = _from(
     ugh, phew, wow, sorry, congrat\w*, merry, happy
     """
 )
+GENERAL: Final = re.compile(
+    r"^\W*(?:so |and |but )?(?:what(?:'s| is| are| exactly is)?(?: exactly)? an?\b|is an?\b"
+    r"|how (?:do|does) (?:one|they|people)\b|how many \w+ (?:has|does|do|have|are in) an?\b"
+    r"|why (?:do|does|is|are)\b|who (?:invented|painted|discovered|wrote the)\b"
+    r"|which (?:one )?is (?:bigger|faster|older)\b|\d+ ?(?:times|plus|minus|x|\*|\+|/) ?\d+)"
+    r"|.*,? (?:is it|are they) made (?:by|of)\b|.*\bdon'?t you think\b|.*\bwould you rather\b",
+    re.IGNORECASE,
+)
+"""A question about the world, not about the user's things."""
 WEATHER: Final = _with(
     """
     weather, forecast, umbrella, raining, snowing, sunny, how (?:warm|cold|hot), it like outside, it like in

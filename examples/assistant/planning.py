@@ -127,7 +127,7 @@ class Planner:
             return replace(step, calls=calls)
         if calls := self._days(text, before):
             return replace(step, calls=calls)
-        if phrases.TALK.match(text) or _is_statement(text):
+        if phrases.TALK.match(text) or phrases.GENERAL.match(text) or _is_statement(text):
             return step
         return self._text(step, context, before)
 
@@ -171,7 +171,10 @@ class Planner:
         for path in self.data.files.all():
             if path.casefold() in text.casefold():
                 return [("read_file", {"path": path})]
-        kinds = [kind for kind, pattern in _SOURCES.items() if pattern.search(text)]
+        kinds = _kinds_in(text)
+        halves = [half for half in phrases.HALVES.split(text) if _kinds_in(half)]
+        if len(kinds) > 1 and len(halves) > 1:
+            return [call for half in halves for call in self._named_source(half)]
         if not kinds:
             return []
         words = [word for word in content_words(text) if not phrases.LISTED.fullmatch(word)]
@@ -233,6 +236,10 @@ class Planner:
         if found and found.coverage >= _SURE:
             return replace(step, calls=[found.call])
         return replace(step, found=found)
+
+
+def _kinds_in(text: str) -> list[TextKind]:
+    return [kind for kind, pattern in _SOURCES.items() if pattern.search(text)]
 
 
 def _stated(before: Sequence[Made], today: dt.date) -> str:

@@ -29,17 +29,24 @@ ONE_HOUR: Final = (
 _ADD: Final = (
     r"(?:add|put|enter|schedule|create|set up|set|pop|stick|pencil|block|plan|insert|make|get|book me in for)"
 )
-_CALENDAR: Final = r"(?:(?:in|into|to|on|onto|for) )?(?:my |the |our )?(?:calendar|diary|agenda|schedule)"
+_CALENDAR: Final = r"(?:(?:in|into|to|on|onto|for) )?(?:my |the |our )?(?:calend[ae]r|diary|agenda|schedule)"
+_IT: Final = r"(?:it|that|this|them|those|him|her)"
 _ADDING: Final = re.compile(
     rf"(?:^|[,;:.] *|\bso ){POLITE}{_ADD}(?: in| down)? (?!note\b|a note)", re.IGNORECASE
 )
+_VERB: Final = re.compile(rf"^{POLITE}{_ADD}(?: in| down)? ", re.IGNORECASE)
 _HEADED: Final = re.compile(
-    rf"^(?:{POLITE}(?:for (?:my|the) calendar|calendar(?: entry)?|new (?:event|entry|appointment)"
-    r"|save the date|(?:\d|two|three|a couple of) (?:events|entries|appointments))(?: please| pls)?)\b",
+    rf"^(?:{POLITE}(?:for (?:my|the) calendar|calendar(?: entry)?|save the date"
+    r"|new (?:calendar )?(?:event|entry|appointment)"
+    r"|(?:\d|two|three|a couple of) (?:events|entries|appointments))(?: please| pls)?)\b",
     re.IGNORECASE,
 )
 _TRAILED: Final = re.compile(
-    rf"[,;.]? *(?:and |so )?(?:{POLITE}{_ADD}|make sure) (?:it|that|this|that's|it's)(?: is)? {_CALENDAR}\b",
+    rf"[-\u2013,;.?]? *(?:and |so )?(?:"
+    rf"(?:{POLITE}{_ADD}|make sure) {_IT}(?:'s| is)? {_CALENDAR}\b(?: would you)?"
+    rf"|{POLITE}{_ADD} (?:{_IT} )?(?:{_CALENDAR}|in there|in)(?: too)?(?: please| pls| thx)?\W*$"
+    rf"|{POLITE}(?:add|create|enter|save) {_IT}\W*$|(?:into|in|on) my (?:calend[ae]r|diary)\W*$"
+    rf"|I (?:want|need|would like) to see {_IT} as an event\W*$)",
     re.IGNORECASE,
 )
 """A request behind what it is about: "…, put it in my calendar"."""
@@ -48,6 +55,17 @@ _CONDITION: Final = re.compile(
     r"|without|maybe|perhaps|worth|in principle|instead)\b",
     re.IGNORECASE,
 )
+_TOLD: Final = re.compile(
+    r"\b(?:already|yesterday|myself|never mind|forget it|was|were|had|would be (?:lovely|nice|great))\b",
+    re.IGNORECASE,
+)
+"""In a message that tells of something, or takes it back."""
+_NO_TITLE: Final = re.compile(
+    r"\b(?:i|i'm|you|it|it's|this|that|me|we|they|he|she|put|want|need|get|see|have|wake|alarm|add|create|enter"
+    r"|calendar|diary|events?|call it)\b|[,;?]",
+    re.IGNORECASE,
+)
+"""In what is left of a message that says more than a title."""
 _REMINDED: Final = re.compile(r"\b(?:do not|don'?t) forget\b", re.IGNORECASE)
 _QUESTION: Final = re.compile(
     r"^\W*(?:am|is|are|was|were|do|does|did|should|shall|may|might|have|has|what|when|where|who|why|how|which"
@@ -81,8 +99,9 @@ _HAVE: Final = re.compile(
 )
 _THERE: Final = re.compile(r"\b(?:there|then|that day|(?:on )?the same day|in there)\b", re.IGNORECASE)
 _AROUND: Final = re.compile(
-    rf"\b(?:{_CALENDAR}|before (?:it|that)|after (?:it|that)|for me|please|pls|thanks|thank you"
-    r"|(?:do not|don'?t) forget)(?![\w'])",
+    rf"\b(?:{_CALENDAR}|before (?:it|that)|after (?:it|that)|for me|please|pls|plz|thanks|thank you|thx"
+    r"|me an hour of|(?:do not|don'?t) forget|from now)(?![\w'])|, *(?:it|that|which)(?:'s| is)\b"
+    r"|'s coming(?: by)?\b",
     re.IGNORECASE,
 )
 _EDGES: Final = re.compile(
@@ -91,13 +110,17 @@ _EDGES: Final = re.compile(
     r"|(?:\b(?:on|at|in|for|to|from|and|this|coming|next|the|as|an?|event|entry)|[^\w)'\u2019])+$",
     re.IGNORECASE,
 )
+_HALF_OF_DAY: Final = re.compile(r"[ap]\.?m|noon|midday|midnight|in the|h\b|1[3-9]|2\d|0\d", re.IGNORECASE)
+_PART_OF_DAY: Final = re.compile(r"\b(?:tonight|evening|night)\b", re.IGNORECASE)
 _LONGEST_TITLE: Final = 10
 """Words."""
 _DICTATED: Final = re.compile(
     rf"^{POLITE}(?:"
     r"(?:write|make|create|save|take|add|jot|leave|keep)(?: for)?(?: me)?(?: down)?(?: an?| another)?"
     r"(?: new| quick)? note(?: for me)?(?: to self)?|(?:i would like )?that you keep for me a note"
-    r"|(?:write|jot|note|scribble)(?: this)? down(?: for me)?|(?:new )?note(?: to self)?|remember|save this)"
+    r"|(?:write|jot|note|scribble)(?: this)? down(?: for me)?|(?:new )?note(?: to self)?|remember|save this"
+    r"|memo(?=[:,])|jot(?: this)?(?=:)|(?:record|save|put|write)(?: this| me)? (?:in|into) (?:my|the) notes"
+    r"|mind keeping a note)"
     r"\b(?: (?:that says|that|saying|with(?= the\b)|about|of)(?= ))? *[:,\u2013-]? *(.*)$",
     re.IGNORECASE | re.DOTALL,
 )
@@ -137,7 +160,7 @@ def wanted_events(
     meant by "then" and "there".
     """
     context, asked = _parts(message, today)
-    if not asked:
+    if not asked or _TOLD.search(message):
         return None
     if _is_held_back(message):
         return NOT_ASKED
@@ -234,16 +257,21 @@ def _event(part: str, today: dt.date) -> tuple[str, str, str]:
     if time := find_time(part):
         clock = _said(time)
         part = f"{part[: time.start()]} {part[time.end() :]}"
-    part = _HEADED.sub(" ", " ".join(part.split()))
-    day = find_day(part, today) or ""
-    if day:
-        part = part.replace(day, " ", 1)
+    part = _VERB.sub("", _HEADED.sub(" ", " ".join(part.split())))
+    days: dict[dt.date, str] = {}
+    while day := find_day(part, today):
+        days.setdefault(parse_date(day, today), day)
+        part = " ".join(part.replace(day, " ", 1).split())
+    if clock and len(days) == 1 and not _HALF_OF_DAY.search(clock):
+        part_of_day = _PART_OF_DAY.search(next(iter(days.values())))
+        clock = f"{clock} in the evening" if part_of_day else clock
     title = _AROUND.sub(" ", _THERE.sub(" ", part))
     title = _EDGES.sub("", _HAVE.sub("", _EDGES.sub("", " ".join(title.split()))))
     title = title.strip(" '\"\u2018\u2019\u201c\u201d")
     if find_time(title) or len(title.split()) > _LONGEST_TITLE or not re.search(r"[^\W\d]{2}", title):
         title = ""
-    with suppress(ToolError):
-        if day:
-            parse_date(day, today)
-    return title, day, clock
+    return (
+        "" if _NO_TITLE.search(title) else title,
+        next(iter(days.values())) if len(days) == 1 else "",
+        clock,
+    )

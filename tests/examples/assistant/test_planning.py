@@ -43,6 +43,7 @@ jot down that I owe Tom wine, then tell me what is on today -> create_note I owe
 Write a note: call Bob. He is in Rome. -> create_note call Bob. He is in Rome.
 add tea on Friday at 9:00 and gym at 10:00 -> add_event tea Friday 9:00, add_event gym Friday 10:00
 Delete the kayak mail, then list what Emil wants for his birthday -> , read_note n2
+find the radiator file and the boiler code note -> read_file house/heating.txt, read_note n3
 Search the web for kayak rental -> search_web kayak rental
 can you look up train prices online? -> search_web train prices
 How do I get online at the cabin? -> read_note n12

@@ -35,6 +35,10 @@ I have a job interview next Tuesday at ten o'clock, put it in my calendar -> job
 I want to go for a walk tomorrow at 5 in the afternoon, can you put it in my diary? -> walk 2026-11-19 17:00
 My shift on Monday ends at 15:00, so set the eye doctor for 16:15 that day. -> eye doctor 2026-11-23 16:15
 Put coffee with Nadia in for Monday at 15:00. -> coffee with Nadia 2026-11-23 15:00
+tonight at nine call with grandma, put it in -> call with grandma 2026-11-18 21:00
+day after tomorrow, two pm, interview - get that in the diary would you -> interview 2026-11-20 14:00
+12 december, 17:00, wreath workshop, I want to see that as an event -> wreath workshop 2026-12-12 17:00
+massage next week wednesday, the 25th, at four in the afternoon. create it -> massage 2026-11-25 16:00
 for the calendar: chess at half past seven on the 2nd -> chess 2026-12-02 07:30
 """
 
@@ -73,6 +77,12 @@ def test_events(line: str) -> None:
         ("add work on Friday 14:00-16:00", ONE_HOUR),
         ("add work on Friday at 14:00 in Europe/London time", ONE_HOUR),
         ("what is on Friday?", None),
+        ("i already added the pottery class for tuesday 6pm to the calendar myself", None),
+        ("Yesterday my sister put a haircut in her calendar for friday 4pm.", None),
+        ("put the gym on thursday at 7... never mind", None),
+        ("I need an event on thursday 3 dec at 11 am", WHICH_EVENT),
+        ("you have to be there on friday at 6pm", WHICH_EVENT),
+        ("new calendar entry please", WHICH_EVENT),
         ("write a note: dentist", None),
     ],
 )

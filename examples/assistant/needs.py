@@ -11,6 +11,8 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from pydantic import BaseModel, Field, ValidationError
 
+from .phrases import POLITE
+
 _Told: TypeAlias = Literal["notes", "calendar", "mail", "files", "weather", "web", "talk", "impossible"]
 """What a model tells."""
 Need: TypeAlias = Literal[_Told, "clock", "abilities"]
@@ -55,12 +57,8 @@ ring the dentist -> impossible
 what did Paul say about the party? -> mail
 who are you? -> talk
 ok, bye -> talk"""
-_POLITE: Final = (
-    r"(?:(?:please|kindly|now|can (?:yo)?u|could (?:yo)?u|would you(?: mind)?|will you|i want you to"
-    r"|i(?:'d| would) like you to|i need you to|you should|and|then|so|ok|hey)[, ]+)*"
-)
 _DEED: Final = re.compile(
-    rf"{_POLITE}(?:"
+    rf"{POLITE}(?:"
     r"(?:send|forward|reply|respond|delet|remov|eras|mov|shift|renam|cancel|cancl|order|reserv|pay|play|switch|remind"
     r"|mark|chang|edit|updat|print|post|download|install|upload|translat|transfer|buy|lock|unlock|restart)(?:e|ing)?"
     r"|record (?!this|that|it)|answer (?:the|that|this|him|her|them|it)|get rid of|throw|ring"

@@ -24,6 +24,7 @@ def _from(lines: str) -> re.Pattern[str]:
 
 _POLITE_WORDS: Final = _one_of(
     """
+    you should, can u, could u, would you mind, i need you to
     please, kindly, pls, hey, hi, ok, okay, now, and, then, also, so, oh, right, can you, could you, would you
     will you, i want you to, i(?:'d| would) like you to, i want to, i(?:'d| would) like to, i need to, let's
     go ahead and, just

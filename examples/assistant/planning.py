@@ -77,6 +77,10 @@ class Planner:
 
         ``before`` has the calls for the message before, ``earlier`` all others.
         """
+        with self.data.sources.seen_once():
+            return self._plan(message, before, earlier)
+
+    def _plan(self, message: str, before: Sequence[Made], earlier: Sequence[Made]) -> list[Step]:
         if is_headed(message):
             return [self._step(message, "", before, earlier)]
         parts = _requests_in(message)

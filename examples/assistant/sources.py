@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import stat
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from email.parser import BytesParser
@@ -60,6 +61,7 @@ class Sources:
             name = path.name.lstrip(".") or "data"
             self._roots[f"{number}-{name}" if name in self._roots else name] = path
         self._known: dict[str, Source] = {}
+        self._seen = threading.local()
         if not self.find():
             raise ConfigurationError(
                 f"nothing that can be read is in {self}. Give calendars (.ics), mail (a Maildir or an mbox "
@@ -68,6 +70,23 @@ class Sources:
 
     def find(self, *kinds: Kind) -> list[Source]:
         """The files of these kinds, or all, as they are now; those of a folder before its subfolders'."""
+        found: dict[str, Source] | None = getattr(self._seen, "found", None)
+        if found is None:
+            found = self._look()
+            if hasattr(self._seen, "found"):
+                self._seen.found = found
+        return [source for source in found.values() if source.kind in (kinds or get_args(Kind))]
+
+    @contextlib.contextmanager
+    def seen_once(self) -> Iterator[None]:
+        """Look at the files once for all that this thread asks in the block."""
+        self._seen.found = None
+        try:
+            yield
+        finally:
+            del self._seen.found
+
+    def _look(self) -> dict[str, Source]:
         found: dict[str, Source] = {}
         for name, root in self._roots.items():
             for path, in_maildir in _walk(root):
@@ -88,7 +107,7 @@ class Sources:
                 if len(found) > _MOST_FILES:
                     raise ConfigurationError(f"{self} holds more than {_MOST_FILES:,} files. Give fewer.")
         self._known = found
-        return [source for source in found.values() if source.kind in (kinds or get_args(Kind))]
+        return found
 
     def holds(self, folder: Path) -> bool:
         """Whether the folder is one of the paths or below one."""

@@ -181,8 +181,7 @@ class Steering(AgentMiddleware[Any, Any]):
     async def _plan(self, turn: Turn, request: ModelRequest[Any]) -> list[Step]:
         key = turn.question, len(turn.past)
         if key not in self._plans or not turn.made:
-            has_web = any(getattr(tool, "name", "") == "search_web" for tool in request.tools)
-            planner = Planner(self._data, self._today, has_web)
+            planner = Planner(self._data, self._today, _has_web(request))
             steps = await anyio.to_thread.run_sync(
                 planner.plan, turn.question, turn.made_before, turn.made_earlier
             )
@@ -255,10 +254,12 @@ def _checked(
     )
 
 
+def _has_web(request: ModelRequest[Any]) -> bool:
+    return any(getattr(tool, "name", "") == "search_web" for tool in request.tools)
+
+
 def _able(request: ModelRequest[Any]) -> str:
-    web = (
-        " and on the web" if any(getattr(tool, "name", "") == "search_web" for tool in request.tools) else ""
-    )
+    web = " and on the web" if _has_web(request) else ""
     return (
         f"I can look things up in your notes, calendar, mail and files{web}, write notes and add single "
         "events."

@@ -14,6 +14,7 @@ from agentrt.examples.assistant.planning import WHICH_CITY, Planner
 from agentrt.examples.assistant.results import Made
 from agentrt.examples.assistant.retrieval import content_words, retrieve
 from agentrt.examples.assistant.sample_data import write_sample_data
+from agentrt.examples.assistant.sources import Sources
 from agentrt.examples.assistant.writes import NOT_ASKED, WHICH_TEXT
 
 WEDNESDAY = dt.date(2026, 11, 25)
@@ -144,6 +145,16 @@ def test_a_message_goes_on_with_the_one_before(
 ) -> None:
     (step,) = planner.plan(message, [before], [])
     assert list(step.calls) == [call]
+
+
+def test_the_files_are_looked_at_once_for_a_message(
+    planner: Planner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, look = [], Sources._look
+    monkeypatch.setattr(Sources, "_look", lambda sources: looks.append(1) or look(sources))
+    for count in (1, 2):
+        planner.plan("when is the thing with Tom, Hanna and the kayak, and is it in my notes?", [], [])
+        assert len(looks) == count
 
 
 def test_a_text_is_found_by_its_rare_words_and_by_misspelt_ones(planner: Planner) -> None:

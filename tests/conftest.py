@@ -60,22 +60,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _folders_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _folders_of_our_own(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[None]:
     """Profiles, settings and histories of tests are not the user's, in processes that they start as well."""
     with pytest.MonkeyPatch.context() as patch:
         for kind in ("cache", "config", "state"):
             patch.setenv(f"XDG_{kind.upper()}_HOME", str(tmp_path_factory.mktemp(kind)))
-        if sys.platform == "linux":  # where it is compiled, which takes half a minute: once for all workers
-            share_native_library(tmp_path_factory.getbasetemp(), Path(os.environ["XDG_CACHE_HOME"]))
+        if sys.platform == "linux" and getattr(pytestconfig, "cache", None):
+            # Native products are compiled in half a minute, into a file named after all that it depends on:
+            # once for all runs.
+            ours = Path(os.environ["XDG_CACHE_HOME"]) / "agentrt"
+            ours.mkdir()
+            (ours / "native").symlink_to(pytestconfig.cache.mkdir("native"))
         yield
-
-
-def share_native_library(base: Path, cache: Path) -> None:
-    """Have the library of native products lie in one folder of this run."""
-    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "native"
-    shared.mkdir(exist_ok=True)
-    (cache / "agentrt").mkdir()
-    (cache / "agentrt" / "native").symlink_to(shared)
 
 
 @pytest.fixture(scope="session", autouse=True)

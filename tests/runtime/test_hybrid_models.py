@@ -79,6 +79,7 @@ def result(request: EngineRequest) -> tuple[int, ...]:
     return request.output.result(120).token_ids
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("family", HYBRID_FAMILIES, indirect=True, scope="module")
 def test_each_prompt_alone(open_hybrid: Open, family: str) -> None:
     runtime = open_hybrid()
@@ -87,7 +88,7 @@ def test_each_prompt_alone(open_hybrid: Open, family: str) -> None:
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("prefill_chunk_tokens", [32, 64, 1024])
+@pytest.mark.parametrize("prefill_chunk_tokens", first_of([32, 64, 1024]))
 def test_together_and_in_chunks(open_hybrid: Open, family: str, prefill_chunk_tokens: int) -> None:
     runtime = open_hybrid(prefill_chunk_tokens=prefill_chunk_tokens, max_batch_size=4)
     requests = [submit(runtime, ANSWER, prompt=case["prompt"]) for case in EXPECTED[family] * 2]
@@ -143,6 +144,7 @@ def test_evicted_and_computed_again(
     assert tight.statistics().engine.evictions == 1
 
 
+@pytest.mark.check
 def test_a_prefix_is_reused_up_to_its_last_checkpoint(open_hybrid: Open, family: str) -> None:
     plain, runtime = open_hybrid(policy="preempt-restart"), open_hybrid(prefill_chunk_tokens=1024)
     first = submit(runtime, ANSWER, prompt=prompt(family, 4), prefix_salt=SALT)

@@ -85,6 +85,7 @@ def ended(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
 
 
+@pytest.mark.check
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
 def test_a_forked_child_gets_typed_errors_and_ends() -> None:
     done = ended(FORK)

@@ -84,6 +84,7 @@ def test_the_least_recently_used_context_is_still_the_first_to_go(
         assert again.generate(FIRST, max_tokens=1, app="new").usage.cached_tokens > 0
 
 
+@pytest.mark.check
 def test_contexts_held_for_a_next_turn_are_saved(
     open_runtime: OpenRuntime, suspend: Suspend, weather_tool: Any
 ) -> None:
@@ -97,6 +98,7 @@ def test_contexts_held_for_a_next_turn_are_saved(
         assert again.generate(question, tools=[weather_tool], max_tokens=80).usage.cached_tokens > 0
 
 
+@pytest.mark.check
 def test_contexts_are_found_however_the_model_is_cut(
     open_runtime: OpenRuntime, suspend: Suspend, monkeypatch: pytest.MonkeyPatch
 ) -> None:

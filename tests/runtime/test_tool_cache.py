@@ -120,7 +120,7 @@ def test_a_call_is_answered_and_the_answer_goes_on(
 
 
 @pytest.mark.usefixtures("whole_drafts")  # how long a pass takes on this machine decides otherwise
-@pytest.mark.parametrize("choice", ["auto", "required"])
+@pytest.mark.parametrize("choice", first_of(["auto", "required"]))
 def test_a_predicted_call_is_drafted_and_left_to_the_client(
     runtime: LocalRuntime, open_runtime: OpenRuntime, hold: Hold, options: dict[str, Any], choice: str
 ) -> None:
@@ -201,6 +201,7 @@ def test_drafts_change_no_token_beside_others(
     assert [last(events).token_ids for events in together] == alone * 3
 
 
+@pytest.mark.check
 def test_evicted_tool_turns_are_recomputed(
     open_runtime: OpenRuntime, hold: Hold, options: dict[str, Any]
 ) -> None:

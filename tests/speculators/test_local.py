@@ -240,6 +240,7 @@ with SpeculationSession([get_weather], [speculator]) as session:
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
+@pytest.mark.check
 @pytest.mark.slow
 def test_the_interpreter_is_free_while_the_model_computes(speculator: LocalSpeculator) -> None:
     # A thread that only counts gets nowhere while another holds the interpreter's lock in one long call.

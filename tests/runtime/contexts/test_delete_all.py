@@ -63,6 +63,7 @@ def test_nothing_is_found_again(opened: Callable[[str], LocalRuntime], place: st
     assert cached(runtime, "other") > 0
 
 
+@pytest.mark.check
 def test_nothing_is_left_in_memory_or_on_disk(opened: Callable[[str], LocalRuntime]) -> None:
     runtime = opened("folder")
     mine = runtime.bind("mine")

@@ -92,6 +92,7 @@ def test_tokens_are_those_without_an_interruption(
     assert runtime.statistics().engine.rebuilds == 0
 
 
+@pytest.mark.check
 def test_background_requests_interrupt_nothing(
     open_runtime: OpenRuntime, at_inferences: Callable[[Callable[[bool], None]], None]
 ) -> None:
@@ -111,6 +112,7 @@ def test_background_requests_interrupt_nothing(
     assert not any(kernel.interrupted for kernel in trace.kernels)
 
 
+@pytest.mark.check
 def test_models_of_a_group_interrupt_each_other(
     open_runtime: OpenRuntime, at_inferences: Callable[[Callable[[bool], None]], None]
 ) -> None:

@@ -170,6 +170,7 @@ class TestShares:
         assert places["chat"] == 3
         assert {places["mail"], places["notes"]} <= {6, 7}
 
+    @pytest.mark.check
     def test_idling_earns_no_credit(self) -> None:
         load = Load()
         load.add_many(40, MAIL, 5, 1000)
@@ -318,6 +319,7 @@ def test_the_schemes_of_comparison_serve_all_apps_as_one(name: str) -> None:
     assert history(requests, settings) == history(one_app, settings)
 
 
+@pytest.mark.check
 @pytest.mark.hypothesis
 def test_service_of_backlogged_apps_differs_by_at_most_two_turns() -> None:
     """Whatever lengths their requests have, and from wherever one counts."""
@@ -357,6 +359,7 @@ def test_many_apps_take_turns() -> None:
     assert all(abs(place - sequence.id) <= 8 for place, sequence in enumerate(ends))
 
 
+@pytest.mark.check
 @pytest.mark.slow
 def test_long_answers_of_many_apps_end_their_turns() -> None:
     load = Load(batch=4, policy=policy(turn_tokens=64, sharing_apps=4))

@@ -98,6 +98,7 @@ def test_a_next_turn_has_the_same_logits_whether_the_cache_has_its_answer_or_not
     assert cached.logprobs == fresh.logprobs
 
 
+@pytest.mark.check
 def test_drafts_are_the_default_and_change_no_token(tiny_folder: Path) -> None:
     question = [{"role": "user", "content": "copy copy copy that that that copy copy copy"}]
     options: dict[str, Any] = {"max_tokens": 60, "ignore_eos": True, "app": "copies"}

@@ -97,6 +97,7 @@ def test_an_unknown_model(serve: Callable[..., Service]) -> None:
         assert (caught.value.code, caught.value.param) == ("model_not_found", "model")
 
 
+@pytest.mark.check
 def test_a_model_that_is_not_in_use_makes_room(serve: Callable[..., Service], hold: Hold) -> None:
     service = serve()
     needed = [model.memory_bytes for model in service.pool.models]

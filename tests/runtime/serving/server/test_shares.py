@@ -170,6 +170,7 @@ def test_outputs_of_a_client_that_has_gone_are_not_tokenized(
     assert tokenized == ["0"]
 
 
+@pytest.mark.check
 def test_a_chat_does_not_wait_for_another_apps_answers(
     start: Start, runtime: LocalRuntime, gate: Any
 ) -> None:

@@ -19,7 +19,7 @@ from agentrt.runtime import LocalRuntime
 from agentrt.runtime.model.directory import find_model, open_model_directory
 from agentrt.runtime.model.hub.pull import pull_model
 from agentrt.runtime.model.hub.pulled import find_pulled, pulled_models, remember_pulled
-from agentrt.runtime.model.native.library import COMPILER
+from agentrt.runtime.model.native.library import native_library
 from agentrt.runtime.nano import MODEL_DIRECTORY
 from tests.conftest import Command
 from tests.runtime.model.hub.hub_server import HubServer, asked_at, serve_hub
@@ -153,11 +153,17 @@ def test_the_command_requests_nothing_but_the_model(hub: HubServer, tmp_path: Pa
     assert "Traceback" not in failed.stderr
 
 
+@pytest.fixture
+def compiled_library() -> None:
+    """Else the library of native products is compiled into the empty cache folder of ``hub``."""
+    native_library()
+
+
+@pytest.mark.usefixtures("compiled_library")  # before ``hub``
 @pytest.mark.socket
 def test_a_pulled_gguf_file_opens_by_its_name_wherever_a_model_is_named(
-    hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hub: HubServer, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv(COMPILER, "no-such-compiler")  # else it compiles into the empty cache folder
     file = tmp_path / "tiny.gguf"
     write_random_gguf(file, ModelShape("qwen2", 1, 64, 64, 2, 1, 512))
     hub.repositories = {"Qwen/Tiny-GGUF": {"tiny-q8_0.gguf": file.read_bytes()}}

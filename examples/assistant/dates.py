@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import calendar
 import datetime as dt
+import difflib
 import re
 from collections.abc import Iterable
 from contextlib import suppress
@@ -29,6 +30,9 @@ _HOLIDAYS = {
     "new year eve": (12, 31), "new year day": (1, 1),
 }  # fmt: skip
 _MOST_WORDS = 6  # of a day, such as "on Friday the 4th of December"
+_SLASHES = re.compile(r"(\d{1,2})/(\d{1,2})(?:/(\d{4}))?")
+_SHORTEST_MISSPELT = 6
+_DAY_NAMES = ["tomorrow", "yesterday", *map(str.lower, calendar.day_name)]
 _HOURS = [
     "twelve", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
 ]  # fmt: skip
@@ -81,7 +85,7 @@ def parse_date(text: str, today: dt.date) -> dt.date:
     A weekday is its next occurrence, where "Friday" said on a Friday is today and "next Friday" a week
     later. A day and month without a year is the coming one. Raises :class:`ToolError`.
     """
-    said = _PART_OF_DAY.sub("", _normalised(text))
+    said = _spelt_right(_PART_OF_DAY.sub("", _normalised(text)))
     if said in _RELATIVE:
         return today + dt.timedelta(days=_RELATIVE[said])
     try:
@@ -134,13 +138,20 @@ def _normalised(text: str) -> str:
 
 def _weekday(said: str, today: dt.date) -> dt.date | None:
     match = re.fullmatch(r"(next |this |coming )?([a-z]+)", said)
-    number = _place(match[2], calendar.day_name) if match else None
+    number = _place(_spelt_right(match[2]), calendar.day_name) if match else None
     if not match or number is None:
         return None
     ahead = (number - today.weekday()) % 7
     if match[1] == "next " and ahead == 0:
         ahead = 7
     return today + dt.timedelta(days=ahead)
+
+
+def _spelt_right(word: str) -> str:
+    """The long name of a day that a single word is spelt like, otherwise the word: "tomorow"."""
+    if len(word) < _SHORTEST_MISSPELT or not word.isalpha() or word.endswith("s"):
+        return word
+    return next(iter(difflib.get_close_matches(word, _DAY_NAMES, 1, 0.85)), word)
 
 
 def _in_days(said: str, today: dt.date) -> dt.date | None:
@@ -177,6 +188,12 @@ def _calendar_day(said: str, today: dt.date) -> dt.date | None:
     if said in _HOLIDAYS:
         month, number = _HOLIDAYS[said]
         said = f"{number} {calendar.month_abbr[month]}".lower()
+    if slashes := _SLASHES.fullmatch(said):
+        first, second = int(slashes[1]), int(slashes[2])
+        if (first > 12) is (second > 12):  # which of them is the month is not to be told
+            return None
+        day, month = (first, second) if first > 12 else (second, first)
+        said = f"{day} {calendar.month_abbr[month].lower()} {slashes[3] or ''}".strip() if month else ""
     words = re.sub(r"(?<=\d)(?:st|nd|rd|th)\b|[,.](?!\d)|\b(?:the|of)\b", " ", said).split()
     words = [_ORDINALS.get(word, word) for word in words]
     if len(words) > 2 and _place(words[0], calendar.day_name) is not None:

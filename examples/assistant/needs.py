@@ -58,9 +58,9 @@ what did Paul say about the party? -> mail
 who are you? -> talk
 ok, bye -> talk"""
 _DEED: Final = re.compile(
-    rf"{POLITE}(?:"
+    rf"{POLITE}(?!remind (?:me|us) (?:again )?(?:what|how|who|whom|whose|when|where|which|why|of|about)\b)(?:"
     r"(?:send|forward|reply|respond|delet|remov|eras|mov|shift|renam|cancel|cancl|order|reserv|pay|play|switch|remind"
-    r"|mark|chang|edit|updat|print|post|download|install|upload|translat|transfer|buy|lock|unlock|restart)(?:e|ing)?"
+    r"|mark|chang|edit|updat|print|post|download|install|upload|translat|transfer|buy|lock|unlock|restart|push|postpon|reschedul)(?:e|ing)?"
     r"|record (?!this|that|it)|answer (?:the|that|this|him|her|them|it)|get rid of|throw|ring"
     r"|book (?:an?|the|us|me(?! in)|my|two|\d+|some|tickets?|flights?|rooms?)"
     r"|(?:call|phone|text)(?: up)? (?:an?|the|my|him|her|(?-i:[A-Z]\w+))"
@@ -74,8 +74,9 @@ _DEED: Final = re.compile(
 )
 """How a message begins that wants what no tool can do: a model takes it for what its nouns say."""
 _CLOCK: Final = re.compile(
-    r"(?:what(?:'s| is)?|which|got|have you got|do you have|tell me) (?:the )?(?:time|day|date)"
-    r"(?: is it| is today| do we have)?(?: today| now)?\W*$"
+    r"(?:what(?:'?s| is)?|which|got|have you got|do you have|tell me) (?:the )?"
+    r"(?:time|day(?: of the week)?|date|month|year)"
+    r"(?: is it| is today| do we have| are we in)?(?: today| now| lol)?\W*$"
     r"|(?:what(?:'s| is) )?today'?s date\b",
     re.IGNORECASE,
 )

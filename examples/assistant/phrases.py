@@ -25,6 +25,7 @@ def _from(lines: str) -> re.Pattern[str]:
 _POLITE_WORDS: Final = _one_of(
     """
     you should, can u, could u, would you mind, i need you to
+    first of all, first, i wanna, i wanted to, i would love to, i(?:'d| would) love you to
     please, kindly, pls, hey, hi, ok, okay, now, and, then, also, so, oh, right, can you, could you, would you
     will you, i want you to, i(?:'d| would) like you to, i want to, i(?:'d| would) like to, i need to, let's
     go ahead and, just
@@ -38,20 +39,23 @@ _STARTS: Final = (
         what, who, whom, whose, when, where, which, how, why, is, are, do, does, did, am, can, could, will
         would, should, have, has, was, were, tell, say, read, show, list, check, find, look, search, give
         add, put, enter, write, jot, note, make, create, take, compare, summari[sz]e, delete, send, remind
-        open, schedule, the price, price, the weather
+        open, schedule, price, (?:the )?weather, the (?:price|name|time|date|number|address|password|code)
         """
     )
-    + r"(?:'s)?\b"
+    + r"(?:'?s)?\b"
 )
 REQUEST: Final = re.compile(rf"^\W*{POLITE}{_STARTS}", re.IGNORECASE)
 """How a request begins."""
 REQUEST_ENDS: Final = re.compile(
     r"(?<=[.!?;])\s+|\n+|(?<=\?)(?=\w)"
     rf"|[,;]?\s+(?:oh and|and then|and also|and|also|then|plus|so)\s+(?={POLITE}{_STARTS})"
-    rf"|\s*[&+]\s*(?={_STARTS})|,\s+(?=(?:then|also) {_STARTS}|(?:what|who|when|where|how|which)\b)",
+    rf"|\s*[&+]\s*(?={_STARTS})|,\s+(?=(?:then|also) {_STARTS}|(?:what|who|when|where|how|which)\b)"
+    r"|\s+(?=\d\) )|,?\s+and\s+(?=(?:about|at|by|for|from|in|on|to|with) (?:what|which|whom|whose|where)\b)",
     re.IGNORECASE,
 )
 """What separates the requests of a message."""
+ENUMERATED: Final = re.compile(r"^\d\) ")
+"""Before each request of a list."""
 STATEMENT: Final = re.compile(
     r"^\W*"
     + _one_of(
@@ -64,11 +68,21 @@ STATEMENT: Final = re.compile(
     re.IGNORECASE,
 )
 """How a sentence begins that says why something is asked, or just talks."""
+_QUESTION_WORDS: Final = "what|who|whom|whose|how|when|where|which|why|whether|if"
+LEAD_IN: Final = re.compile(
+    r"^\W*(?:(?:after that|then|next|and|also|oh|ok|so|now|but)\b[, ]*)*(?:i|we)\b"
+    r"(?:(?:'d like| need| want| would like|'m looking for| am looking for) (?=(?:the|my)\b)|[^.?!;]*?"
+    r"\b(?:remember|recall|forg[eo]t(?:ten)?|wonder(?:ed|ing)?|know|knew|hear|see|find out|sure|track of"
+    rf"|curious)\b[, ]+(?:again |about )?(?=(?:(?:at|by|for|from|in|on|to|with) )?(?:{_QUESTION_WORDS})\b))",
+    re.IGNORECASE,
+)
+"""What stands before a question that is told: "I can't remember what …"."""
 GREETING: Final = _from("hi, hello, hey, good (?:morning|afternoon|evening), morning")
 TALK: Final = _from(
     r"""
     hi, hello, hey, hiya, yo, good (?:morning|afternoon|evening|night), morning, thanks, thank you, thx
-    cheers, bye, goodbye, see you, ok(?:ay)?, great, nice, cool, perfect, lovely, awesome, how are you
+    cheers, bye, goodbye, see you, ok(?:ay)?, ah+, aha, oh, good(?=\W*$), fine, excellent, wonderful
+    great, nice, cool, perfect, lovely, awesome, how are you
     how's it going, who are you, are you, do you, what are you, what do you think
     tell me (?:a|an|another|some)
     ugh, phew, wow, sorry, congrat\w*, merry, happy
@@ -86,11 +100,13 @@ GENERAL: Final = re.compile(
 WEATHER: Final = _with(
     """
     weather, forecast, umbrella, raining, snowing, sunny, how (?:warm|cold|hot), it like outside, it like in
+    what'?s it like out
     (?:will|does|is) it (?:going to )?(?:rain|snow), going to (?:rain|snow)
     """
 )
 PERHAPS_WEATHER: Final = _with(
-    "temperature, degrees, warm, cold, hot, rain, rainy, snow, wind, windy, storm, fog, jacket, coat, outside"
+    "temperature, degrees, warm, cold, hot, rain, rainy, snow, wind, windy, wet, dry, storm, fog"
+    ", jacket, coat, outside"
 )
 """Where a city is named."""
 _NAME: Final = r"[A-Z\u00c0-\u00de][\w'\u2019-]+"
@@ -103,7 +119,7 @@ _SMALL_NAME: Final = r"[a-z\u00df-\u00ff][\w-]{2,}"
 _SMALL_NAMES: Final = rf"{_SMALL_NAME}(?: {_SMALL_NAME})?"
 SMALL_CITIES: Final = re.compile(
     rf"\b(?:in|for|of|at) ({_SMALL_NAMES}(?:(?:, ?| and | or ){_SMALL_NAMES})*)"
-    rf"|({_SMALL_NAME})(?= (?:weather|forecast))"
+    rf"|({_SMALL_NAME})(?= (?:weather|forecast))|(?<=\bweather )({_SMALL_NAMES})"
 )
 """Cities that are written small."""
 NO_CITY: Final = frozenset(
@@ -124,6 +140,13 @@ CALENDAR: Final = _with(
 WHEN: Final = _with("when, what time, which day, what day")
 RATE: Final = re.compile(r"\b(?:per|an?|each|every|once|twice) $", re.IGNORECASE)
 """Before "week" where no certain one is meant."""
+THERE: Final = _with("there")
+WHICH_DATE: Final = re.compile(
+    rf"^\W*{POLITE}(?:tell me )?(?:what|which) (?:date|day|weekday)(?: of the (?:week|month))?"
+    r"(?:'s| is| will| does| do)?(?: it)?(?: be| fall)?(?: on)? ",
+    re.IGNORECASE,
+)
+"""How a question begins for the date of a day that is named."""
 SAME_DAY: Final = _with("same day, that day, after that, before that, then")
 HALVES: Final = re.compile(r"\band(?: also)?\b|[,&+;]", re.IGNORECASE)
 MAIL: Final = _with(
@@ -137,6 +160,7 @@ FILES: Final = re.compile(r"\b(?:files?|documents?|docs?|folders?)\b|\w\.(?:txt|
 LISTED: Final = _with(
     "all, list, new, newest, latest, recent, unread, last, any, every, which, what, inbox, got, have"
 )
+THE_NEWEST: Final = _with(r"(?:latest|newest|last|most recent) (?:e-?mail|mail|message)")
 NEWEST: Final = _with("new, newest, latest, last, recent, unread, inbox, very")
 WEB_WORDS: Final = frozenset({"web", "internet", "net", "online", "google"})
 WEB: Final = _with(
@@ -145,6 +169,8 @@ WEB: Final = _with(
     (?:look|search|find|check|see|anything|something)\b.*\bonline
     """
 )
+IF: Final = _with("if, unless, only, whether, in case")
+PRONOUN: Final = _with("it, that, they, them, he, she")
 ID: Final = re.compile(r"\b[nm]\d{1,6}\b", re.IGNORECASE)
 """Of a note or a mail."""
 ANY: Final = re.compile(

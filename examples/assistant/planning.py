@@ -15,17 +15,20 @@ from typing import Final
 
 from . import phrases
 from .data import PersonalData
-from .dates import find_days
+from .dates import find_days, parse_date
 from .needs import Need, needs_of_words
 from .references import referred
 from .results import Made, state
-from .retrieval import Found, TextKind, content_words, retrieve
+from .retrieval import TEXT_TOOLS, Found, TextKind, content_words, retrieve
 from .writes import (
+    DEPENDS,
+    NOT_ASKED,
     WHICH_TEXT,
     Call,
     dictated_note,
     find_day,
     is_headed,
+    note_that_was_said,
     notes_what_was_said,
     wanted_events,
 )
@@ -39,12 +42,11 @@ _LISTS: Final[Mapping[TextKind, Call]] = {
     "mail": ("search_mail", {"query": "new mail"}),
     "notes": ("search_notes", {"query": "all notes"}),
 }
-_SEARCHES: Final[Mapping[TextKind, str]] = {
-    "mail": "search_mail", "notes": "search_notes", "files": "search_files"
-}  # fmt: skip
 _SURE: Final = 0.5
 _LIKELY: Final = 0.3
 _DAYS_AHEAD: Final = 30
+_FEW_WORDS: Final = 3
+"""With fewer, a text that has them all is met by chance."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ class Planner:
             return self._plan(message, before, earlier)
 
     def _plan(self, message: str, before: Sequence[Made], earlier: Sequence[Made]) -> list[Step]:
-        if is_headed(message):
+        if is_headed(message) or note_that_was_said(message):
             return [self._step(message, "", before, earlier)]
         parts = _requests_in(message)
         steps: list[Step] = []
@@ -106,7 +108,10 @@ class Planner:
         step = Step(text)
         if notes_what_was_said(text) and (answer := _stated(before, self.today)):
             return replace(step, calls=[("create_note", {"text": answer})])
-        if (text_of_note := dictated_note(text)) is not None:
+        text_of_note = dictated_note(text)
+        if text_of_note is None:
+            text_of_note = note_that_was_said(text)
+        if text_of_note is not None:
             return replace(
                 step,
                 calls=[("create_note", {"text": text_of_note})] if text_of_note else (),
@@ -118,19 +123,29 @@ class Planner:
         day_before = next((str(call.arguments["date"]) for call in before if "date" in call.arguments), "")
         said_day = find_day(context, self.today) or ""
         events = wanted_events(text, self.today, said_day=said_day, day_before=day_before)
+        if events == NOT_ASKED and phrases.IF.search(text) and (day := find_day(text, self.today)):
+            return replace(step, says=DEPENDS, calls=[("list_events", {"date": day})])
         if events is not None:
             return replace(step, says=events) if isinstance(events, str) else replace(step, calls=events)
-        if call := referred(text, before, earlier):
+        if date := self._date(text):
+            return replace(step, says=date)
+        kinds = _kinds_in(text)
+        if (call := referred(text, before, earlier)) and (
+            not kinds or call[0] in [TEXT_TOOLS[kind].read for kind in kinds]
+        ):
             return replace(step, calls=[call])
         if (cities := self._cities(text, context, before)) is not None:
             return _weather(step, cities)
         if phrases.WEB.search(text):
             query = " ".join(word for word in content_words(text) if word not in phrases.WEB_WORDS)
             return replace(step, calls=[("search_web", {"query": query})] if query and self.has_web else ())
-        if calls := self._named_source(text):
+        calls = self._named_source(text)
+        if not calls and not kinds and phrases.PRONOUN.search(text):
+            calls = self._named_source(context)
+        if calls:
             return replace(step, calls=calls)
         if calls := self._days(text, before):
-            return replace(step, calls=calls)
+            return replace(step, calls=[*calls, *self._text_of_day(text)])
         if phrases.TALK.match(text) or phrases.GENERAL.match(text) or _is_statement(text):
             return step
         return self._text(step, context, before)
@@ -148,7 +163,7 @@ class Planner:
         call: Call
         if need == "notes" or need == "mail" or need == "files":
             words = " ".join(content_words(step.text)) or step.text
-            call = step.found.call if step.found else (_SEARCHES[need], {"query": words})
+            call = step.found.call if step.found else (TEXT_TOOLS[need].search, {"query": words})
         elif need == "calendar":
             call = "list_events", {"date": find_days(step.text, self.today) or "today"}
         elif need == "web" and self.has_web:
@@ -161,8 +176,11 @@ class Planner:
         """Return the cities whose weather is asked for; None if no weather is."""
         follows = any(call.name == "get_weather" for call in before) and phrases.FOLLOWS.match(text)
         cities = _cities_in(text)
-        if phrases.WEATHER.search(text) or (phrases.PERHAPS_WEATHER.search(text) and _names_in(text)):
-            return cities or _names_in(context)
+        there = _names_in(before[-1].result) if before and phrases.THERE.search(text) else []
+        if phrases.WEATHER.search(text) or (
+            phrases.PERHAPS_WEATHER.search(text) and (_names_in(text) or there)
+        ):
+            return cities or there[:1] or _names_in(context)
         if follows and not find_days(text, self.today):
             return cities or [phrases.FOLLOWING.sub("", text).strip(" ?!.,")]
         return None
@@ -178,21 +196,25 @@ class Planner:
         kinds = _kinds_in(text)
         halves = [half for half in phrases.HALVES.split(text) if _kinds_in(half)]
         if len(kinds) > 1 and len(halves) > 1:
-            return [call for half in halves for call in self._named_source(half)]
+            calls = [call for half in halves for call in self._named_source(half)]
+            if calls:
+                return calls
         if not kinds:
             return []
         words = [word for word in content_words(text) if not phrases.LISTED.fullmatch(word)]
-        if words and phrases.ANY.match(text) and kinds[0] in _SEARCHES:
-            return [(_SEARCHES[kinds[0]], {"query": " ".join(words)})]
+        if words and phrases.ANY.match(text):
+            return [(TEXT_TOOLS[kinds[0]].search, {"query": " ".join(words)})]
         if not words and phrases.LISTED.search(text) and kinds[0] in _LISTS:
             mails = self.data.mail.all()
-            if kinds[0] == "mail" and mails and phrases.READ.search(text) and phrases.NEWEST.search(text):
+            reads = phrases.READ.search(text) and phrases.NEWEST.search(text)
+            if kinds[0] == "mail" and mails and (reads or phrases.THE_NEWEST.search(text)):
                 return [("read_mail", {"id": mails[-1].id})]
             return [_LISTS[kinds[0]]]
         if words and (found := retrieve(words, self.data, kinds)) and found.coverage >= _LIKELY:
             return [found.call]
         missing = [word for word in words if not retrieve([word], self.data, kinds)]
-        return [(_SEARCHES[kinds[0]], {"query": " ".join(missing or words)})] if words else []
+        query = {"query": " ".join(missing or words)}
+        return [(TEXT_TOOLS[kind].search, query) for kind in kinds] if words else []
 
     def _days(self, text: str, before: Sequence[Made]) -> list[Call]:
         """Return the call for the events of a day that is named, or of the day of an event that is."""
@@ -200,7 +222,7 @@ class Planner:
             return []
         if days := _all_days(text, self.today):
             return [("list_events", {"date": day}) for day in days]
-        again = [call.arguments["date"] for call in before if call.name == "list_events"]
+        again = [call.arguments["date"] for call in before if "date" in call.arguments]
         if again and (phrases.SAME_DAY.search(text) or not content_words(text)):
             return [("list_events", {"date": again[-1]})]
         asks = phrases.CALENDAR.search(text)
@@ -208,6 +230,24 @@ class Planner:
         if (asks or phrases.WHEN.search(text)) and (day := self._day_of_event(words)):
             return [("list_events", {"date": day})]
         return [("list_events", {"date": "today"})] if asks and not retrieve(words, self.data, _KINDS) else []
+
+    def _text_of_day(self, text: str) -> list[Call]:
+        """Return the call that reads what surely is meant, too, where ``text`` names a day."""
+        words = content_words(text)
+        if len(words) < _FEW_WORDS or phrases.CALENDAR.search(text):
+            return []
+        found = retrieve(words, self.data, _KINDS)
+        return [found.call] if found and found.coverage >= _SURE else []
+
+    def _date(self, text: str) -> str:
+        """Return the date of a day that ``text`` asks for by its name; nothing if it asks for none."""
+        if not (asks := phrases.WHICH_DATE.match(text)):
+            return ""
+        said = text[asks.end() :].strip(" ?!.")
+        day = find_day(said, self.today)
+        if day is None or said.casefold().removeprefix("this ") != day.casefold().removeprefix("this "):
+            return ""
+        return f"{said[0].upper()}{said[1:]} is {parse_date(day, self.today):%A, %B %d, %Y}."
 
     def _day_of_event(self, words: Sequence[str]) -> str:
         """Return the first day ahead with an event that has more of ``words`` than any text; else nothing."""
@@ -274,7 +314,7 @@ def _requests_in(message: str) -> list[str]:
     ends = [(end.start(), end.end()) for end in phrases.REQUEST_ENDS.finditer(message)]
     begins = [0, *(end for _, end in ends)]
     parts = [
-        message[begin:end].strip()
+        phrases.ENUMERATED.sub("", message[begin:end].strip())
         for begin, end in zip(begins, [*(begin for begin, _ in ends), len(message)], strict=True)
     ]
     if dictated_note(parts[0]):
@@ -282,7 +322,15 @@ def _requests_in(message: str) -> list[str]:
         first = rest[0] if rest and "\n" not in message else len(parts)
         note = message[: ends[first - 1][0]] if first < len(parts) else message
         parts = [note.strip(), *parts[first:]]
-    return [part for part in parts if re.search(r"\w", part)]
+    requests: list[str] = []
+    source = ""
+    for part in (phrases.LEAD_IN.sub("", part) for part in parts if re.search(r"\w", part)):
+        if _kinds_in(part) and not content_words(part) and not phrases.REQUEST.match(part):
+            source = f"{part.rstrip(' ,')}, "  # "in my files, what …"
+        else:
+            requests.append(source + part)
+            source = ""
+    return [*requests, *([source] if source else [])]
 
 
 def _is_statement(part: str) -> bool:
@@ -294,7 +342,7 @@ def _cities_in(text: str) -> list[str]:
     return _names_in(text) or [
         city
         for found in phrases.SMALL_CITIES.finditer(text)
-        for each in re.split(r",| and | or ", found[1] or found[2])
+        for each in re.split(r",| and | or ", next(filter(None, found.groups())))
         if (city := " ".join(takewhile(lambda word: word not in phrases.NO_CITY, each.split())))
     ]
 

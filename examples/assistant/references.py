@@ -8,14 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from .results import Made
+from .retrieval import TEXT_TOOLS
 
 Call: TypeAlias = tuple[str, Mapping[str, Any]]
 """The name of a tool and its arguments."""
-READERS: Final[Mapping[str, str]] = {
-    "search_notes": "read_note",
-    "search_mail": "read_mail",
-    "search_files": "read_file",
-}
+READERS: Final = {tools.search: tools.read for tools in TEXT_TOOLS.values()}
 """What reads one of the things that a tool has found."""
 _PLACES: Final = (("first", "1st"), ("second", "2nd"), ("third", "3rd"), ("fourth", "4th"), ("fifth", "5th"))
 _PLACE: Final = re.compile(

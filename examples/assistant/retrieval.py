@@ -14,13 +14,24 @@ from .search import STOP_WORDS
 from .texts import Texts
 
 TextKind: TypeAlias = Literal["notes", "mail", "files"]
-READ_BY: Final[Mapping[TextKind, tuple[str, str]]] = {
-    "notes": ("read_note", "id"),
-    "mail": ("read_mail", "id"),
-    "files": ("read_file", "path"),
+
+
+@dataclass(frozen=True)
+class TextTools:
+    """The tools for the texts of a kind, and the argument of the one that reads."""
+
+    search: str
+    read: str
+    argument: str
+
+
+TEXT_TOOLS: Final[Mapping[TextKind, TextTools]] = {
+    "notes": TextTools("search_notes", "read_note", "id"),
+    "mail": TextTools("search_mail", "read_mail", "id"),
+    "files": TextTools("search_files", "read_file", "path"),
 }
-"""The tool that reads a text of a kind, and its argument."""
 _WORD: Final = re.compile(r"[^\W_]+")
+_CONTRACTED: Final = re.compile(r"(?:n['\u2019]t|['\u2019](?:s|ve|d|ll|re|m))\b")
 _GENERAL: Final = STOP_WORDS | frozenset(
     """
     actually again ago already also always am among another anybody anyone anything anyway around ask
@@ -62,13 +73,13 @@ class Found:
     @property
     def call(self) -> tuple[str, Mapping[str, str]]:
         """The tool that reads it, with its arguments."""
-        tool, argument = READ_BY[self.kind]
-        return tool, {argument: self.name}
+        tools = TEXT_TOOLS[self.kind]
+        return tools.read, {tools.argument: self.name}
 
 
 def content_words(text: str) -> list[str]:
     """Return the words of ``text`` that say what it is about, each once."""
-    words = _WORD.findall(text.casefold().replace("'s ", " ").replace("\u2019s ", " "))
+    words = _WORD.findall(_CONTRACTED.sub(" ", text.casefold()))
     return list(dict.fromkeys(word for word in words if word not in _GENERAL and len(word) > 1))
 
 
@@ -86,9 +97,9 @@ def retrieve(
     for word in words:
         having, factor = _having(word, places), 1.0
         if not having and len(word) >= _SHORTEST_MISSPELT:
-            near = {close for texts in places.values() if (close := texts.closest(word))}
+            meant = {close for texts in places.values() if (close := texts.closest(word))}
             having, factor = (
-                {place: title for each in near for place, title in _having(each, places).items()},
+                {place: title for each in meant for place, title in _having(each, places).items()},
                 _MISSPELT,
             )
         if not having:

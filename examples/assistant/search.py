@@ -85,13 +85,16 @@ class Index:
         )
         return [row[0] for row in rows]
 
-    def _closest(self, words: Sequence[str], cutoff: float = 0.7) -> list[str]:
-        vocabulary = [row[0] for row in self._connection.execute("SELECT term FROM vocabulary")]
+    def _closest(self, words: Sequence[str], cutoff: float = 0.75) -> list[str]:
+        rows = self._connection.execute("SELECT term FROM vocabulary")
+        vocabulary = [term for (term,) in rows if len(term) >= _SHORTEST_MISSPELLING]
         return [
             match
             for word in words
             if len(word) >= _SHORTEST_MISSPELLING
-            for match in difflib.get_close_matches(word, vocabulary, 1, cutoff)
+            for match in difflib.get_close_matches(
+                word, [each for each in vocabulary if each[0] == word[0]], 1, cutoff
+            )
         ]
 
 

@@ -42,7 +42,9 @@ _COMPLETED: Final[Mapping[str, str]] = {
 }
 """The message that an answer to a question of the assistant completes."""
 _INTERJECTION: Final = re.compile(
-    r"^(?:\W*(?:oh|right|ok|okay|yes|sure|sorry|hm+|ah|um|well|let's say|make it|at|in)\b\W*)+", re.IGNORECASE
+    r"^(?:\W*(?:oh|right|ok|okay|yes|sure|sorry|hm+|ah|um|well|let's say|make it|call it|it'?s called|at|in)"
+    r"\b\W*)+",
+    re.IGNORECASE,
 )
 _NOT_DONE: Final = "I cannot do that, and nothing was done. "
 _NO_ANSWER: Final = "I have no answer to that. "

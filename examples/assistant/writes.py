@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from .dates import find_days, parse_date, parse_days, parse_time
 from .errors import ToolError
-from .phrases import POLITE
+from .phrases import POLITE, REQUEST
 
 Call: TypeAlias = tuple[str, Mapping[str, Any]]
 
@@ -22,18 +22,26 @@ WHICH_DAY: Final = "On which day?"
 WHICH_TIME: Final = "At what time?"
 WHICH_TEXT: Final = "What should the note say?"
 NOT_ASKED: Final = "I have written nothing. Say what to write, such as: add lunch on Friday at 12:00."
+DEPENDS: Final = "Nothing was added, as it depends on something. Say so if it is to be."
 ONE_HOUR: Final = (
     "I cannot do that: I add single events of one hour only, in the time of this machine. Nothing was added. "
     "Say the day and the time at which it begins."
 )
 _ADD: Final = (
-    r"(?:add|put|enter|schedule|create|set up|set|pop|stick|pencil|block|plan|insert|make|get|book me in for)"
+    r"(?:(?:add|enter|stick|pencil|block|insert)(?:l?ing)?|put(?:ting)?|pop(?:ping)?|plan(?:ning)?"
+    r"|set(?:ting)?(?: up)?|(?:schedul|creat|mak)(?:e|ing)|get(?:ting)?|book me in for)"
 )
 _CALENDAR: Final = r"(?:(?:in|into|to|on|onto|for) )?(?:my |the |our )?(?:calend[ae]r|diary|agenda|schedule)"
-_IT: Final = r"(?:it|that|this|them|those|him|her)"
+_IT: Final = r"(?:its?|that|this|them|those|him|her)"
+_END: Final = r"(?=\W*$|[?.!]* at [\w:. ]+$)"
+"""Of a request, behind which the time may stand that was asked for."""
 _ADDING: Final = re.compile(
-    rf"(?:^|[,;:.] *|\bso ){POLITE}{_ADD}(?: in| down)? (?!note\b|a note)", re.IGNORECASE
+    rf"(?:^|[,;:.] *|\bso )(?:{POLITE}{_ADD}|(?:can|could) (?:i|we) (?:please )?(?:get|have|add|put))"
+    r"(?: in| down)? (?!note\b|a note)",
+    re.IGNORECASE,
 )
+_BARE: Final = re.compile(rf"^{POLITE}add (?!up\b|\d)(?=.{{3,}}$)", re.IGNORECASE)
+"""What is added but no note is an event."""
 _VERB: Final = re.compile(rf"^{POLITE}{_ADD}(?: in| down)? ", re.IGNORECASE)
 _HEADED: Final = re.compile(
     rf"^(?:{POLITE}(?:for (?:my|the) calendar|calendar(?: entry)?|save the date"
@@ -43,9 +51,10 @@ _HEADED: Final = re.compile(
 )
 _TRAILED: Final = re.compile(
     rf"[-\u2013,;.?]? *(?:and |so )?(?:"
-    rf"(?:{POLITE}{_ADD}|make sure) {_IT}(?:'s| is)? {_CALENDAR}\b(?: would you)?"
+    rf"(?:{POLITE}(?:\w+ (?:you|u) )?{_ADD}|make sure) {_IT}(?:'s| is)? {_CALENDAR}\b(?: would you)?"
     rf"|{POLITE}{_ADD} (?:{_IT} )?(?:{_CALENDAR}|in there|in)(?: too)?(?: please| pls| thx)?\W*$"
-    rf"|{POLITE}(?:add|create|enter|save) {_IT}\W*$|(?:into|in|on) my (?:calend[ae]r|diary)\W*$"
+    rf"|{POLITE}(?:add|create|enter|save) {_IT}(?: please| pls| thx)?{_END}"
+    rf"|(?:into|in|on) my (?:calend[ae]r|diary)(?: i mean)?{_END}"
     rf"|I (?:want|need|would like) to see {_IT} as an event\W*$)",
     re.IGNORECASE,
 )
@@ -61,7 +70,7 @@ _TOLD: Final = re.compile(
 )
 """In a message that tells of something, or takes it back."""
 _NO_TITLE: Final = re.compile(
-    r"\b(?:i|i'm|you|it|it's|this|that|me|we|they|he|she|put|want|need|get|see|have|wake|alarm|add|create|enter"
+    r"\b(?:i|i'm|you|it|it's|this|that|me|we|they|he|she|her|his|their|put|want|need|get|see|have|wake|alarm|add|create|enter"
     r"|calendar|diary|events?|call it)\b|[,;?]",
     re.IGNORECASE,
 )
@@ -69,7 +78,8 @@ _NO_TITLE: Final = re.compile(
 _REMINDED: Final = re.compile(r"\b(?:do not|don'?t) forget\b", re.IGNORECASE)
 _QUESTION: Final = re.compile(
     r"^\W*(?:am|is|are|was|were|do|does|did|should|shall|may|might|have|has|what|when|where|who|why|how|which"
-    r"|(?:could|can|would) (?:i|we)|would you be able|are you able)\b",
+    r"|(?:could|can|would) (?:i|we)(?! (?:get|have|add|put)\b.*\b(?:calend[ae]r|diary)\b)|would you be able"
+    r"|are you able)\b",
     re.IGNORECASE,
 )
 _BEYOND_ONE_HOUR: Final = re.compile(
@@ -94,7 +104,8 @@ _CLOCK: Final = re.compile(
 _BETWEEN: Final = re.compile(r"[,;] *(?:and )?| and (?:then )?", re.IGNORECASE)
 _HAVE: Final = re.compile(
     r"^(?:(?:i|we) (?:want|need|would like) to(?: go(?: for| to)?)?|i'd like to(?: go(?: for| to)?)?"
-    r"|(?:i|we)(?:'ve| have|'m having)?(?: got)?|there(?:'s| is))\b *",
+    r"|(?:i'm|we're) going(?: for| to)?|(?:i|we)(?:'ve| have|'m having| need| want)?(?: got)?"
+    r"|there(?:'?s| is))\b *",
     re.IGNORECASE,
 )
 _THERE: Final = re.compile(r"\b(?:there|then|that day|(?:on )?the same day|in there)\b", re.IGNORECASE)
@@ -104,10 +115,12 @@ _AROUND: Final = re.compile(
     r"|'s coming(?: by)?\b",
     re.IGNORECASE,
 )
+_NAMED: Final = re.compile(r"^.*\b(?:called|named|titled)\s+", re.IGNORECASE)
 _EDGES: Final = re.compile(
     r"^(?:(?:an?|the|my|our|for|in|on|at|event|entry|entries|appointment for|called|named|titled|that|is|to"
     r"|and|of)\b(?!$)|[\W_])+"
-    r"|(?:\b(?:on|at|in|for|to|from|and|this|coming|next|the|as|an?|event|entry)|[^\w)'\u2019])+$",
+    r"|(?:\b(?:on|at|in|for|to|from|and|this|coming|next|the|as|an?|event|entry|goes(?: in)?)"
+    r"|[^\w)'\u2019])+$",
     re.IGNORECASE,
 )
 _HALF_OF_DAY: Final = re.compile(r"[ap]\.?m|noon|midday|midnight|in the|h\b|1[3-9]|2\d|0\d", re.IGNORECASE)
@@ -118,7 +131,8 @@ _DICTATED: Final = re.compile(
     rf"^{POLITE}(?:"
     r"(?:write|make|create|save|take|add|jot|leave|keep)(?: for)?(?: me)?(?: down)?(?: an?| another)?"
     r"(?: new| quick)? note(?: for me)?(?: to self)?|(?:i would like )?that you keep for me a note"
-    r"|(?:write|jot|note|scribble)(?: this)? down(?: for me)?|(?:new )?note(?: to self)?|remember|save this"
+    r"|(?:write|jot|note|scribble)(?: this| something)? down(?: for me)?|(?:new )?note(?: to self)?"
+    r"|remember|save this"
     r"|memo(?=[:,])|jot(?: this)?(?=:)|(?:record|save|put|write)(?: this| me)? (?:in|into) (?:my|the) notes"
     r"|mind keeping a note)"
     r"\b(?: (?:that says|that|saying|with(?= the\b)|about|of)(?= ))? *[:,\u2013-]? *(.*)$",
@@ -127,6 +141,28 @@ _DICTATED: Final = re.compile(
 _POINTED: Final = re.compile(
     rf"^{POLITE}(?:great|perfect|nice|good|cool|phew)?[,.! ]*{POLITE}(?:write|note|jot|save|keep|put|copy) "
     r"(?:it|that|this|those|these)(?: \w+)? (?:down|(?:as|in|into|to) (?:an?|my)(?: \w+)? notes?)\b",
+    re.IGNORECASE,
+)
+_AS_A_NOTE: Final = r"(?:as|in|into|to) (?:an?|my)(?: \w+)? notes?"
+_NOTED: Final = re.compile(
+    rf"^(.{{8,}}?)[,;.] *(?:and |so )?{POLITE}(?:note (?:it|that|this)"
+    rf"|(?:write|note|jot|save|keep|put) (?:it|that|this)(?: \w+)? (?:down|{_AS_A_NOTE}))"
+    r"(?: for me)?(?: please| pls)?\W*$",
+    re.IGNORECASE | re.DOTALL,
+)
+_AS_NOTE: Final = re.compile(
+    rf"^{POLITE}(?:save|keep|store|record|put|write)(?: down)? "
+    rf"(?!(?:it|that|this|those|these|the answer)\b)(.{{4,}}?),? {_AS_A_NOTE}"
+    r"(?: for me)?(?: please| pls)?\W*$",
+    re.IGNORECASE | re.DOTALL,
+)
+"""A request around what is to be noted: "save the size, 38, as a note"."""
+_ASKED: Final = re.compile(r"\b(?:what|which|who|whose|how|when|where|why)\b", re.IGNORECASE)
+_FEWEST_WORDS: Final = 4
+"""Of what is told and then to be noted: "ok thanks, write it down" tells nothing."""
+_MUST_KNOW: Final = re.compile(
+    r"^i (?:(?:must(?:n't| not)|should(?:n't| not)|do(?:n't| not) want to) forget|(?:must|have to) remember)"
+    r"(?: that)? ",
     re.IGNORECASE,
 )
 _POINTING: Final = re.compile(
@@ -144,6 +180,21 @@ def dictated_note(message: str) -> str | None:
         return None
     text = found[1].strip()
     return "" if _POINTING.match(text) or text.casefold() in ("please", "pls") else text
+
+
+def note_that_was_said(message: str) -> str | None:
+    """Return the text before or within a request to note it: "…, so save it as a note".
+
+    None if ``message`` has no such request.
+    """
+    if (within := _AS_NOTE.match(message)) and not _is_held_back(message):
+        return within[1].strip(" ,;.-")
+    found = _NOTED.match(message)
+    if not found or _is_held_back(message[found.end(1) :]):
+        return None
+    text = found[1].strip(" ,;.-")
+    is_told = len(text.split()) >= _FEWEST_WORDS and not (REQUEST.match(text) or _ASKED.search(text))
+    return _MUST_KNOW.sub("", text) if is_told else None
 
 
 def notes_what_was_said(message: str) -> bool:
@@ -213,6 +264,8 @@ def _parts(message: str, today: dt.date) -> tuple[str, str]:
             or find_day(asked, today)
         ):
             return message[: adding.start()], asked
+    if bare := _BARE.match(message):
+        return "", message[bare.end() :]
     if (
         not _QUESTION.match(message)
         and "?" not in message
@@ -265,7 +318,7 @@ def _event(part: str, today: dt.date) -> tuple[str, str, str]:
     if clock and len(days) == 1 and not _HALF_OF_DAY.search(clock):
         part_of_day = _PART_OF_DAY.search(next(iter(days.values())))
         clock = f"{clock} in the evening" if part_of_day else clock
-    title = _AROUND.sub(" ", _THERE.sub(" ", part))
+    title = _NAMED.sub("", _AROUND.sub(" ", _THERE.sub(" ", part)))
     title = _EDGES.sub("", _HAVE.sub("", _EDGES.sub("", " ".join(title.split()))))
     title = title.strip(" '\"\u2018\u2019\u201c\u201d")
     if find_time(title) or len(title.split()) > _LONGEST_TITLE or not re.search(r"[^\W\d]{2}", title):

@@ -11,7 +11,7 @@ WEDNESDAY = dt.date(2026, 11, 18)
 DATES = {
     "2026-11-17": ["yesterday"],
     "2026-11-18": ["today", "tonight", "Wednesday", "November 18", "this afternoon"],
-    "2026-11-19": ["Tomorrow", "tomorrow evening", "Thu"],
+    "2026-11-19": ["Tomorrow", "tomorrow evening", "Thu", "tomorow", "thrusday"],
     "2026-11-20": [
         *("the day after tomorrow", "Friday", "on Friday", "for friday.", "this Friday", "next Friday"),
         "Friday evening",
@@ -22,7 +22,7 @@ DATES = {
     "2026-12-02": ["in two weeks"],
     "2026-12-24": [
         *("December 24", "dec 24th", "Dec. 24", "24 December", "Thursday, December 24"),
-        *("2026-12-24", "24.12.2026"),
+        *("2026-12-24", "24.12.2026", "12/24", "24/12/2026"),
     ],
     "2027-03-03": ["the 3rd of March"],
     "2027-09-03": ["sept 3"],
@@ -52,7 +52,8 @@ TIMES = {
     "17:30": ["17h30"],
     "19:00": ["seven in the evening"],
 }
-NO_DATES = ["", "someday", "2026-02-30", "February 30", "12/24", "friyay", "t", "ma 3", "in many days", "the"]
+NO_DATES = ["", "someday", "2026-02-30", "February 30", "friyay", "t", "ma 3", "in many days", "the"]
+NO_DATES += ["12/11", "31/31", "0/13", "birthday", "mondays", "undays"]
 
 
 @pytest.mark.parametrize(("meant", "said"), [(day, said) for day, all_of in DATES.items() for said in all_of])

@@ -15,7 +15,7 @@ from agentrt.examples.assistant.results import Made
 from agentrt.examples.assistant.retrieval import content_words, retrieve
 from agentrt.examples.assistant.sample_data import write_sample_data
 from agentrt.examples.assistant.sources import Sources
-from agentrt.examples.assistant.writes import NOT_ASKED, WHICH_TEXT
+from agentrt.examples.assistant.writes import DEPENDS, WHICH_TEXT
 
 WEDNESDAY = dt.date(2026, 11, 25)
 MESSAGES = """
@@ -48,6 +48,24 @@ find the radiator file and the boiler code note -> read_file house/heating.txt, 
 Search the web for kayak rental -> search_web kayak rental
 can you look up train prices online? -> search_web train prices
 How do I get online at the cabin? -> read_note n12
+I can't for the life of me remember what Emil would like for his birthday. -> read_note n2
+I wonder how many squats I'm meant to do for my knee. -> read_note n10
+Remind me how long my lasagne has to bake, please. -> read_note n11
+emil booked us a table for saturday but i forgot at which restaurant -> list_events saturday, read_mail m2
+weather oslo -> get_weather oslo
+what's it like out in dublin -> get_weather dublin
+which emails haven't i read yet -> search_mail new mail
+who is my most recent mail from -> read_mail m12
+I need the name of the cabin wifi, plus the time my train to Bergen leaves. -> read_note n12, read_mail m8
+1) who brings jam, see the minutes file 2) what does Pickle want? -> read_file club/minutes.txt, read_mail m9
+how late is the library book, and from whom can i borrow the salt road? -> read_mail m3, read_note n4
+I must not forget that Ben dislikes nuts, so save it as a note for me -> create_note Ben dislikes nuts
+my passport number, check notes and files -> search_notes passport, search_files passport
+In my files, what is it about the bridge? -> read_file work/bridge.txt
+Idea for the shed: lavender next to it. Note it -> create_note Idea for the shed: lavender next to it
+save Lena's shoe size, 38, as a separate note -> create_note Lena's shoe size, 38
+there was a mail about a kayak, how much is it -> read_mail m5
+ah good. -> 
 My starter smells of apples, is that good? It's in one of my notes I think -> read_note n5
 good morning! -> 
 I finally learned to whistle yesterday! -> 
@@ -101,12 +119,18 @@ def test_whatever_is_said_is_planned_and_an_event_has_its_words(
     [
         ("will it rain?", WHICH_CITY),
         ("write a note", WHICH_TEXT),
-        ("only when friday 18:30 is free, enter cinema", NOT_ASKED),
+        ("could you write something down for me?", WHICH_TEXT),
+        ("What date will it be this coming Sunday?", "This coming Sunday is Sunday, November 29, 2026."),
     ],
 )
 def test_what_is_missing_is_asked_for(planner: Planner, message: str, says: str) -> None:
     (step,) = planner.plan(message, [], [])
     assert (step.says, [*step.calls]) == (says, [])
+
+
+def test_the_day_is_shown_that_a_write_depends_on(planner: Planner) -> None:
+    (step,) = planner.plan("only when friday 18:30 is free, enter cinema", [], [])
+    assert (step.says, [*step.calls]) == (DEPENDS, [("list_events", {"date": "friday"})])
 
 
 @pytest.mark.parametrize(
@@ -132,6 +156,21 @@ def test_what_is_missing_is_asked_for(planner: Planner, message: str, says: str)
             Made("read_note", {"id": "n1"}, '{"title": "Shop", "text": "Pads"}'),
             "write that down please",
             ("create_note", {"text": "Shop: Pads"}),
+        ),
+        (
+            Made("add_event", {"title": "haircut", "date": "Friday", "time": "9:00"}, "{}"),
+            "so what does that day look like now?",
+            ("list_events", {"date": "Friday"}),
+        ),
+        (
+            Made("read_mail", {"id": "m8"}, '{"body": "Your train to Bergen leaves at 7."}'),
+            "will it be wet there?",
+            ("get_weather", {"city": "Bergen"}),
+        ),
+        (
+            Made("read_mail", {"id": "m7"}, '{"body": "The bridge"}'),
+            "and my files, what do they say about that bridge",
+            ("read_file", {"path": "work/bridge.txt"}),
         ),
         (
             Made("read_mail", {"id": "m10"}, '{"from": "A", "subject": "B", "body": "C"}'),
@@ -172,3 +211,6 @@ def test_a_text_is_found_by_its_rare_words_and_by_misspelt_ones(planner: Planner
     assert half is not None
     assert 0.5 < half.coverage < 0.9
     assert retrieve([], data, ("mail",)) is None
+    near = retrieve(["tom", "brakse"], data, ("notes", "mail", "files"), near={"m5"})
+    assert near is not None
+    assert near.name == "m5"

@@ -15,6 +15,7 @@ from agentrt.examples.assistant.writes import (
     WHICH_EVENT,
     WHICH_TIME,
     dictated_note,
+    note_that_was_said,
     notes_what_was_said,
     wanted_events,
 )
@@ -39,6 +40,14 @@ tonight at nine call with grandma, put it in -> call with grandma 2026-11-18 21:
 day after tomorrow, two pm, interview - get that in the diary would you -> interview 2026-11-20 14:00
 12 december, 17:00, wreath workshop, I want to see that as an event -> wreath workshop 2026-12-12 17:00
 massage next week wednesday, the 25th, at four in the afternoon. create it -> massage 2026-11-25 16:00
+Would you mind putting yoga in my calendar for Monday, quarter to six in the evening? -> yoga 2026-11-23 17:45
+i've got a haircut on saturday 11 am, make sure its in the calendar -> haircut 2026-11-21 11:00
+I need a haircut for Friday, in my calendar I mean at half past eight -> haircut 2026-11-20 08:30
+the day after tomorrow at 19:00 theres a pub quiz, cna you add it to my calender -> pub quiz 2026-11-20 19:00
+Set up a meeting called Budget review on 11/30 at 1pm -> Budget review 2026-11-30 13:00
+tomorow 5pm pick up parcel, put in calender thx -> pick up parcel 2026-11-19 17:00
+book club goes in for dec 10 at 8 in the evening -> book club 2026-12-10 20:00
+can i get 'Run' on the calendar for sunday the 6th of december, 07:00 -> Run 2026-12-06 07:00
 for the calendar: chess at half past seven on the 2nd -> chess 2026-12-02 07:30
 """
 
@@ -63,6 +72,10 @@ def test_events(line: str) -> None:
         ("add lunch at 12:00", WHICH_DAY),
         ("add lunch on 12/11 at 12:00", WHICH_DAY),
         ("put yoga on my calendar", WHICH_DAY),
+        ("i wanna add drinks with the choir people", WHICH_DAY),
+        ("I'm going swimming on Thursday, add that please.", WHICH_TIME),
+        ("I need a physio session in there for Tuesday, in my calendar I mean", WHICH_TIME),
+        ("put her appointment in my calendar for tomorrow at ten in the morning", WHICH_EVENT),
         ("create an event on December 9 at 11:00", WHICH_EVENT),
         ("Please do not add a party on Friday at 20:00", NOT_ASKED),
         ("Hi, should I add a party on Friday at 20:00?", None),
@@ -141,3 +154,18 @@ def test_dictation_is_to_the_letter(said: str, text: str | None) -> None:
 )
 def test_what_was_said_is_noted(said: str, is_meant: bool) -> None:
     assert notes_what_was_said(said) is is_meant
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ("Ben dislikes nuts a lot. Note it, please", "Ben dislikes nuts a lot"),
+        ("keep Lena's shoe size, 38, in my notes", "Lena's shoe size, 38"),
+        ("ok thanks, write it down", None),
+        ("First look in the mail which platform it is, then write that in a note", None),
+        ("Ben dislikes nuts a lot, but never write that down", None),
+        ("save those ingredients as a note", None),
+    ],
+)
+def test_what_is_told_is_noted_if_asked_for(said: str, text: str | None) -> None:
+    assert note_that_was_said(said) == text

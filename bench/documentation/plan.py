@@ -110,13 +110,14 @@ PLAN: Final[Sequence[Part]] = (
         _bench("engine", "--model", LARGE),
         (*_SHARED, *_SERVER, "bench/engine", "bench/engines"),
         models=(LARGE,),
-        minutes=15,
+        minutes=24,
     ),
     Part(
         "scheduler_models",
         _bench("scheduler", "--model", SMALL),
         (*_SHARED, *_SERVER, "bench/scheduler", "bench/engines"),
         models=(SMALL,),
+        minutes=14,
     ),
     Part(
         "context_traces",
@@ -145,7 +146,7 @@ PLAN: Final[Sequence[Part]] = (
         (*_SHARED, *_ENGINE, "bench/drafting", "bench/engines"),
         models=(LARGE, SMALL),
         workloads=True,
-        minutes=15,
+        minutes=30,
     ),
     Part(
         "toolcache",

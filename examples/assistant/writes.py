@@ -140,23 +140,26 @@ _DICTATED: Final = re.compile(
 )
 _POINTED: Final = re.compile(
     rf"^{POLITE}(?:great|perfect|nice|good|cool|phew)?[,.! ]*{POLITE}(?:write|note|jot|save|keep|put|copy) "
-    r"(?:it|that|this|those|these)(?: \w+)? (?:down|(?:as|in|into|to) (?:an?|my)(?: \w+)? notes?)\b",
+    r"(?:(?:it|that|this|those|these)(?: \w+)?|the(?: \w+){1,3}) "
+    r"(?:down|(?:as|in|into|to) (?:an?|my)(?: \w+)? notes?)\b",
     re.IGNORECASE,
 )
 _AS_A_NOTE: Final = r"(?:as|in|into|to) (?:an?|my)(?: \w+)? notes?"
 _NOTED: Final = re.compile(
     rf"^(.{{8,}}?)[,;.] *(?:and |so )?{POLITE}(?:note (?:it|that|this)"
     rf"|(?:write|note|jot|save|keep|put) (?:it|that|this)(?: \w+)? (?:down|{_AS_A_NOTE}))"
-    r"(?: for me)?(?: please| pls)?\W*$",
+    r"(?: for me)?(?:,? please|,? pls)?\W*$",
     re.IGNORECASE | re.DOTALL,
 )
 _AS_NOTE: Final = re.compile(
     rf"^{POLITE}(?:save|keep|store|record|put|write)(?: down)? "
     rf"(?!(?:it|that|this|those|these|the answer)\b)(.{{4,}}?),? {_AS_A_NOTE}"
-    r"(?: for me)?(?: please| pls)?\W*$",
+    r"(?: for me)?(?:,? please|,? pls)?\W*$",
     re.IGNORECASE | re.DOTALL,
 )
 """A request around what is to be noted: "save the size, 38, as a note"."""
+_HAS_CONTENT: Final = re.compile(r"[\d:\"\u201c]")
+"""In what is to be noted as it is: "the phone number" points at one that was found."""
 _ASKED: Final = re.compile(r"\b(?:what|which|who|whose|how|when|where|why)\b", re.IGNORECASE)
 _FEWEST_WORDS: Final = 4
 """Of what is told and then to be noted: "ok thanks, write it down" tells nothing."""
@@ -187,7 +190,8 @@ def note_that_was_said(message: str) -> str | None:
 
     None if ``message`` has no such request.
     """
-    if (within := _AS_NOTE.match(message)) and not _is_held_back(message):
+    within = _AS_NOTE.match(message)
+    if within and _HAS_CONTENT.search(within[1]) and not _is_held_back(message):
         return within[1].strip(" ,;.-")
     found = _NOTED.match(message)
     if not found or _is_held_back(message[found.end(1) :]):

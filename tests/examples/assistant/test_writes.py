@@ -148,6 +148,7 @@ def test_dictation_is_to_the_letter(said: str, text: str | None) -> None:
     [
         ("write that down somewhere please", True),
         ("great, save those ingredients as a note for the shop", True),
+        ("put the phone number in a note", True),
         ("don't write that down", False),
         ("write down: tea", False),
     ],
@@ -165,6 +166,7 @@ def test_what_was_said_is_noted(said: str, is_meant: bool) -> None:
         ("First look in the mail which platform it is, then write that in a note", None),
         ("Ben dislikes nuts a lot, but never write that down", None),
         ("save those ingredients as a note", None),
+        ("put Tom's phone number in a note", None),
     ],
 )
 def test_what_is_told_is_noted_if_asked_for(said: str, text: str | None) -> None:

@@ -10,7 +10,7 @@ import tempfile
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,27 @@ import icalendar
 from dateutil import rrule  # type: ignore[import-untyped]
 
 from .dates import parse_date, parse_days, parse_time
-from .sources import Parsed, Source, Sources, leave_out, write_new
+from .errors import ToolError
+from .sources import Parsed, Source, Sources, discard, leave_out, write_new
 
 ALL_DAY = "all day"
 _END = re.compile(rb"^END:VCALENDAR", re.IGNORECASE | re.MULTILINE)
 _FOLD = re.compile(rb"\r?\n[ \t]")
 _EVENT_EDGE = re.compile(rb"^(BEGIN|END):VEVENT", re.IGNORECASE | re.MULTILINE)
+_EVENT = re.compile(
+    rb"^BEGIN:VEVENT[ \t]*\r?\n(?:.*\n)*?END:VEVENT[ \t]*(?:\r?\n|\Z)", re.IGNORECASE | re.MULTILINE
+)
+_FILLED = re.compile(rb"^BEGIN:(?!VCALENDAR|VTIMEZONE|STANDARD|DAYLIGHT)", re.IGNORECASE | re.MULTILINE)
+"""In a calendar that has something."""
+_EDGE = re.compile(
+    rb"^(DTSTART|DTEND)(?=[;:\r\n])((?:[^\r\n]|\r?\n[ \t])*:)((?:[^\r\n:]|\r?\n[ \t])*)",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""When an event begins or ends: the name, what stands before the value, and the value, which may be folded."""
+_RECURRING = re.compile(rb"^(?:RRULE|RDATE|EXRULE|RECURRENCE-ID)[;:]", re.IGNORECASE | re.MULTILINE)
+_TITLE_WORD = re.compile(r"[^\W_]+")
+_ARTICLES = frozenset({"a", "an", "the"})
+_RECURS = "{} recurs, and only single events can be changed; nothing was changed"
 _DEFAULT_LENGTH = dt.timedelta(hours=1)
 
 
@@ -34,6 +49,15 @@ class Event:
 
     time: str
     title: str
+
+
+@dataclass(frozen=True)
+class Dated:
+    """An event by the day on which it begins; ``time`` is ``18:00`` or ``all day``, in local time."""
+
+    title: str
+    date: dt.date
+    time: str
 
 
 @dataclass(frozen=True)
@@ -49,6 +73,8 @@ class _Series:
     replaces: tuple[str, dt.datetime] | None
     """The series and the occurrence in place of which this event is."""
     cancelled: bool
+    number: int
+    """Of the events in its file."""
 
 
 class Calendar:
@@ -113,6 +139,80 @@ class Calendar:
             else:
                 write_new(self._sources.folder(), "calendar", ".ics", content)
 
+    def find(self, first: dt.date, last: dt.date) -> list[Dated]:
+        """The events from the ``first`` day to the ``last``, each once, in order of time."""
+        with self._lock:
+            self._parsed.refresh()
+            known = self._parsed.items()
+        replaced = {series.replaces for series in known}
+        found: dict[tuple[str, str], dt.date | dt.datetime] = {}
+        for day in (first + dt.timedelta(days=count) for count in range((last - first).days + 1)):
+            for series, start, _ in _on(day, known, replaced):
+                found.setdefault((series.uid, series.title), start)
+        ordered = sorted(found.items(), key=lambda each: _wall(each[1], None))
+        return [_dated(title, start) for (_, title), start in ordered]
+
+    def single(self, title: str, date: str) -> Dated:
+        """The event of that title on that day, of which a part that no other has is enough.
+
+        Raises:
+            ToolError: there is none or there are several, or it recurs or stands in several places, so that
+                it cannot be changed.
+        """
+        with self._lock:
+            place = self._place(title, date)
+        return _dated(place.series.title, _local(place.series.start))
+
+    def delete(self, title: str, date: str) -> Dated:
+        """Remove what :meth:`single` finds from its file; a file that has only this event is discarded."""
+        with self._lock:
+            place = self._place(title, date)
+            rest = place.content[: place.begin] + place.content[place.end :]
+            if _FILLED.search(rest):
+                _replace(place.path, rest)
+            else:
+                discard(place.path)
+        return _dated(place.series.title, _local(place.series.start))
+
+    def move(self, title: str, date: str, new_date: str, new_time: str) -> Dated:
+        """Begin what :meth:`single` finds on another day or at another time; its length stays.
+
+        An empty ``new_date`` is the day on which it begins, an empty ``new_time`` its time.
+        """
+        with self._lock:
+            place = self._place(title, date)
+            start = _local(place.series.start)
+            day = parse_date(new_date, self.today()) if new_date else _wall(start, None).date()
+            new: dt.date | dt.datetime = day
+            if isinstance(start, dt.datetime):
+                new = dt.datetime.combine(day, parse_time(new_time) if new_time else start.time())
+            elif new_time:
+                raise ToolError(f"{place.series.title} lasts all day and has no time; nothing was changed")
+            _replace(place.path, _moved(place, new))
+        return _dated(place.series.title, new)
+
+    def _place(self, title: str, date: str) -> _Place:
+        """Where the event stands that :meth:`single` describes. The caller holds the lock."""
+        self._parsed.refresh()
+        day, words = parse_date(date, self.today()), title_words(title)
+        known = self._parsed.items()
+        replaced = {series.replaces for series in known}
+        near = [
+            series for series, *_ in _on(day, known, replaced) if _has(title_words(series.title), words)
+        ]
+        found = [series for series in near if title_words(series.title) == words] or near
+        if not found or not words:
+            raise ToolError(f"there is no event {title} on {day:%A}, {day}; nothing was changed")
+        if len({(series.uid, series.title) for series in found}) > 1:
+            raise ToolError(f"there are {len(found)} events {title} on {day:%A}, {day}; nothing was changed")
+        (series, *others), uid = found, found[0].uid
+        if series.rule is not None or series.replaces is not None:
+            raise ToolError(_RECURS.format(series.title))
+        if others or sum(each.uid == uid for each in known) > 1:
+            raise ToolError(f"{series.title} stands in several places; nothing was changed")
+        source = next(source for source, events in self._parsed.read.items() if series in (events or ()))
+        return _place_in(source.path, series)
+
     def _places(self) -> list[Path]:
         """The calendars: files, and folders with files of one event each."""
         files = {source.path: series for source, series in self._parsed.read.items() if series is not None}
@@ -153,46 +253,124 @@ def _with_event(content: bytes, event: icalendar.Event) -> bytes:
     end = ends[-1]
     changed = content[:end] + event.to_ical() + content[end:]
     try:
-        calendars = icalendar.Calendar.from_ical(changed, multiple=True)
+        found = [part.get("UID") for part in _parts(changed)]
     except ValueError:
         return b""
-    found = (part.get("UID") for calendar in calendars for part in calendar.walk("VEVENT"))
     return changed if event["UID"] in found else b""
+
+
+@dataclass(frozen=True)
+class _Place:
+    """An event in the content of a file, from its first line to behind its last."""
+
+    path: Path
+    series: _Series
+    part: Any
+    content: bytes
+    begin: int
+    end: int
+
+
+def title_words(title: str) -> list[str]:
+    """The words of a title without case, articles and punctuation."""
+    return [word for word in _TITLE_WORD.findall(title.casefold()) if word not in _ARTICLES]
+
+
+def _has(words: Sequence[str], part: Sequence[str]) -> bool:
+    return f" {' '.join(part)} " in f" {' '.join(words)} "
+
+
+def _place_in(path: Path, series: _Series) -> _Place:
+    content = path.read_bytes()
+    places, parts = list(_EVENT.finditer(content)), _parts(content)
+    if len(places) == len(parts) > series.number:
+        part = parts[series.number]
+        begin, end = places[series.number].span()
+        if _RECURRING.search(content, begin, end):
+            raise ToolError(_RECURS.format(series.title))
+        if (str(part.get("SUMMARY", "untitled")), part["DTSTART"].dt) == (series.title, series.start):
+            return _Place(path, series, part, content, begin, end)
+    raise ToolError(f"{series.title} cannot be told from the rest of {path.name}; nothing was changed")
+
+
+def _parts(content: bytes) -> list[Any]:
+    calendars = icalendar.Calendar.from_ical(content, multiple=True)
+    return [part for calendar in calendars for part in calendar.walk("VEVENT")]
+
+
+def _moved(place: _Place, start: dt.date | dt.datetime) -> bytes:
+    """The content of the file, in which the event begins at ``start``, in local time, and is as long.
+
+    :class:`ToolError` if it could not be read so then: there is no 02:30 on some days.
+    """
+    old, changed = place.content[place.begin : place.end], place.content
+    begin = _in_zone(start, place.series.start)
+    edges = {b"DTSTART": begin}
+    if "DTEND" in place.part:
+        edges[b"DTEND"] = _in_zone(begin + place.series.length, place.part["DTEND"].dt)
+
+    def value(match: re.Match[bytes]) -> bytes:
+        moment = edges[match[1].upper()]
+        form = "%Y%m%dT%H%M%S" if isinstance(moment, dt.datetime) else "%Y%m%d"
+        utc = b"Z" if match[3].upper().endswith(b"Z") else b""
+        return match[1] + match[2] + moment.strftime(form).encode() + utc
+
+    if sorted(match[1].upper() for match in _EDGE.finditer(old)) == sorted(edges):
+        changed = place.content[: place.begin] + _EDGE.sub(value, old) + place.content[place.end :]
+    part = _parts(changed)[place.series.number]
+    if _local(part["DTSTART"].dt) != start or _length(part) != place.series.length:
+        raise ToolError(f"{place.series.title} cannot be moved to {start}; nothing was changed")
+    return changed
+
+
+def _in_zone(moment: dt.date | dt.datetime, like: dt.date | dt.datetime) -> dt.date | dt.datetime:
+    zone = like.tzinfo if isinstance(like, dt.datetime) else None
+    return moment.astimezone(zone) if isinstance(moment, dt.datetime) and zone else moment
+
+
+def _dated(title: str, start: dt.date | dt.datetime) -> Dated:
+    day = _wall(start, None).date()
+    return Dated(" ".join(title.split()), day, _clock(start, start, day))
 
 
 def _events_of(
     day: dt.date, known: list[_Series], replaced: set[tuple[str, dt.datetime] | None]
 ) -> list[Event]:
-    found = {
-        (start, end, series.title, series.uid)
-        for series in known
-        if not series.cancelled
-        for start, end in _occurrences(series, day, replaced)
-        if _touches(start, end, day)
-    }
+    found = {(start, end, series.title, series.uid) for series, start, end in _on(day, known, replaced)}
     ordered = sorted(found, key=lambda event: (isinstance(event[0], dt.datetime), str(event[0]), event[2]))
     return [Event(_clock(start, end, day), title) for start, end, title, _ in ordered]
+
+
+def _on(
+    day: dt.date, known: list[_Series], replaced: set[tuple[str, dt.datetime] | None]
+) -> Iterator[tuple[_Series, dt.date | dt.datetime, dt.date | dt.datetime]]:
+    """Each occurrence on a day with its start and end in local time."""
+    for series in known:
+        if not series.cancelled:
+            for start, end in _occurrences(series, day, replaced):
+                if _touches(start, end, day):
+                    yield series, start, end
 
 
 def _read(source: Source) -> list[_Series]:
     known = []
     content = source.path.read_bytes()
-    calendars = icalendar.Calendar.from_ical(content, multiple=True)
+    parts = _parts(content)
     lines = _FOLD.sub(b"", content)
     if not _END.search(lines):
         raise ValueError("it has no calendar, or not its end")
     edges = Counter(match[1].upper() for match in _EVENT_EDGE.finditer(lines))
     if edges[b"BEGIN"] != edges[b"END"]:
         raise ValueError("an event in it has no end")
-    for part in (part for calendar in calendars for part in calendar.walk("VEVENT")):
+    for number, part in enumerate(parts):
         try:
-            known.append(_series(part))
+            known.append(_series(part, number))
         except Exception as error:  # noqa: BLE001 - what is missing or makes no sense raises whatever it does
             leave_out(f"an event in {source.place}", error)
     return known
 
 
-def _series(part: Any) -> _Series:
+def _series(part: Any, number: int) -> _Series:
     start, length = part["DTSTART"].dt, _length(part)
     _local(start), _local(start + length)  # raises what would be raised later
     zone = start.tzinfo if isinstance(start, dt.datetime) else None
@@ -216,6 +394,7 @@ def _series(part: Any) -> _Series:
         ),
         replaces,
         str(part.get("STATUS", "")).upper() == "CANCELLED",
+        number,
     )
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable
 from dataclasses import dataclass
+from pathlib import Path
 
-from .sources import Source, Sources, clean, read_text, write_new
+from .errors import ToolError
+from .sources import Source, Sources, clean, discard, read_text, write_new
 from .texts import Entry, Texts
 
 _TITLE_WORDS = 6
@@ -45,6 +47,20 @@ class Notes(Texts[Note]):
     def read(self, note_id: str) -> Note:
         """The note with that id, ``n3`` or ``3``; :class:`ToolError` if there is none."""
         return self._numbered("note", note_id)
+
+    def delete(self, note_id: str, title: str = "") -> Note:
+        """Move the file of the note out of sight, see :func:`discard`, and return the note.
+
+        :class:`ToolError` if its title is not ``title``, where one is given.
+        """
+        note = self.read(note_id)
+        if title and title != note.title:
+            raise ToolError(f"note {note.id} is {note.title} and not {title}; nothing was deleted")
+        with self._lock:
+            path = self._entries()[int(note.id[1:])].key
+            assert isinstance(path, Path)
+            discard(path)
+        return note
 
     def _name(self, number: int, entry: Entry) -> str:
         return f"n{number}"

@@ -15,7 +15,7 @@ Call: TypeAlias = tuple[str, Mapping[str, Any]]
 READERS: Final = {tools.search: tools.read for tools in TEXT_TOOLS.values()}
 """What reads one of the things that a tool has found."""
 _PLACES: Final = (("first", "1st"), ("second", "2nd"), ("third", "3rd"), ("fourth", "4th"), ("fifth", "5th"))
-_PLACE: Final = re.compile(
+PLACE: Final = re.compile(
     rf"\b(?:{'|'.join('|'.join(names) for names in _PLACES)})\b(?= (?:one|mail|e-?mail|note|file)\b|\W*$)"
     r"|\blast(?= one\b)",
     re.IGNORECASE,
@@ -25,7 +25,7 @@ _POLITE: Final = r"(?:(?:please|can you|could you|would you|and|then|now|ok)[, ]
 _READING: Final = re.compile(
     rf"{_POLITE}(?:(?:read|open|show|summar\w+|tell me)\b|(?:what|how) about\b"
     r"|(?:what|who|when|where|how much|how many)(?:'s| does| did| is| was| do| are)?\b"
-    rf"|(?:the )?(?:{_PLACE.pattern}))",
+    rf"|(?:the )?(?:{PLACE.pattern}))",
     re.IGNORECASE,
 )
 """How a message begins that wants to know what is in something."""
@@ -41,9 +41,9 @@ def referred(question: str, before: Sequence[Made], earlier: Sequence[Made]) -> 
     """
     if len(question) > _LONGEST or not _READING.match(question):
         return None
-    if place := _PLACE.search(question):
+    if place := PLACE.search(question):
         lists = [call for call in (*earlier, *before) if call.name in READERS and not call.failed]
-        return _reading(lists[-1], _index(place[0].casefold())) if lists else None
+        return _reading(lists[-1], index_of(place[0].casefold())) if lists else None
     if before and _PRONOUN.search(question):
         last = before[-1]
         if last.name in READERS.values() and not last.failed:
@@ -53,7 +53,7 @@ def referred(question: str, before: Sequence[Made], earlier: Sequence[Made]) -> 
     return None
 
 
-def _index(place: str) -> int:
+def index_of(place: str) -> int:
     return next((number for number, names in enumerate(_PLACES) if place in names), -1)
 
 

@@ -204,6 +204,13 @@ def write_new(folder: Path, stem: str, suffix: str, content: bytes) -> Path:
     raise AssertionError
 
 
+def discard(path: Path) -> None:
+    """Move a file into the hidden folder ``.deleted`` beside it, over no other."""
+    folder = path.parent / ".deleted"
+    folder.mkdir(exist_ok=True)
+    os.replace(path, write_new(folder, path.stem, path.suffix, b""))
+
+
 def _walk(root: Path) -> Iterator[tuple[str, bool]]:
     """Every visible file, and whether it is in a Maildir."""
     if not root.is_dir():

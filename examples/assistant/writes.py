@@ -31,7 +31,7 @@ _ADD: Final = (
     r"(?:(?:add|enter|stick|pencil|block|insert)(?:l?ing)?|put(?:ting)?|pop(?:ping)?|plan(?:ning)?"
     r"|set(?:ting)?(?: up)?|(?:schedul|creat|mak)(?:e|ing)|get(?:ting)?|book me in for)"
 )
-_CALENDAR: Final = r"(?:(?:in|into|to|on|onto|for) )?(?:my |the |our )?(?:calend[ae]r|diary|agenda|schedule)"
+CALENDAR: Final = r"(?:(?:in|into|to|on|onto|for) )?(?:my |the |our )?(?:calend[ae]r|diary|agenda|schedule)"
 _IT: Final = r"(?:its?|that|this|them|those|him|her)"
 _END: Final = r"(?=\W*$|[?.!]* at [\w:. ]+$)"
 """Of a request, behind which the time may stand that was asked for."""
@@ -51,8 +51,8 @@ _HEADED: Final = re.compile(
 )
 _TRAILED: Final = re.compile(
     rf"[-\u2013,;.?]? *(?:and |so )?(?:"
-    rf"(?:{POLITE}(?:\w+ (?:you|u) )?{_ADD}|make sure) {_IT}(?:'s| is)? {_CALENDAR}\b(?: would you)?"
-    rf"|{POLITE}{_ADD} (?:{_IT} )?(?:{_CALENDAR}|in there|in)(?: too)?(?: please| pls| thx)?\W*$"
+    rf"(?:{POLITE}(?:\w+ (?:you|u) )?{_ADD}|make sure) {_IT}(?:'s| is)? {CALENDAR}\b(?: would you)?"
+    rf"|{POLITE}{_ADD} (?:{_IT} )?(?:{CALENDAR}|in there|in)(?: too)?(?: please| pls| thx)?\W*$"
     rf"|{POLITE}(?:add|create|enter|save) {_IT}(?: please| pls| thx)?{_END}"
     rf"|(?:into|in|on) my (?:calend[ae]r|diary)(?: i mean)?{_END}"
     rf"|I (?:want|need|would like) to see {_IT} as an event\W*$)",
@@ -76,7 +76,7 @@ _NO_TITLE: Final = re.compile(
 )
 """In what is left of a message that says more than a title."""
 _REMINDED: Final = re.compile(r"\b(?:do not|don'?t) forget\b", re.IGNORECASE)
-_QUESTION: Final = re.compile(
+QUESTION: Final = re.compile(
     r"^\W*(?:am|is|are|was|were|do|does|did|should|shall|may|might|have|has|what|when|where|who|why|how|which"
     r"|(?:could|can|would) (?:i|we)(?! (?:get|have|add|put)\b.*\b(?:calend[ae]r|diary)\b)|would you be able"
     r"|are you able)\b",
@@ -110,7 +110,7 @@ _HAVE: Final = re.compile(
 )
 _THERE: Final = re.compile(r"\b(?:there|then|that day|(?:on )?the same day|in there)\b", re.IGNORECASE)
 _AROUND: Final = re.compile(
-    rf"\b(?:{_CALENDAR}|before (?:it|that)|after (?:it|that)|for me|please|pls|plz|thanks|thank you|thx"
+    rf"\b(?:{CALENDAR}|before (?:it|that)|after (?:it|that)|for me|please|pls|plz|thanks|thank you|thx"
     r"|me an hour of|(?:do not|don'?t) forget|from now)(?![\w'])|, *(?:it|that|which)(?:'s| is)\b"
     r"|'s coming(?: by)?\b",
     re.IGNORECASE,
@@ -179,7 +179,7 @@ def dictated_note(message: str) -> str | None:
     None if it dictates none.
     """
     found = _DICTATED.match(message)
-    if not found or _is_held_back(message[: found.start(1)]):
+    if not found or is_held_back(message[: found.start(1)]):
         return None
     text = found[1].strip()
     return "" if _POINTING.match(text) or text.casefold() in ("please", "pls") else text
@@ -191,10 +191,10 @@ def note_that_was_said(message: str) -> str | None:
     None if ``message`` has no such request.
     """
     within = _AS_NOTE.match(message)
-    if within and _HAS_CONTENT.search(within[1]) and not _is_held_back(message):
+    if within and _HAS_CONTENT.search(within[1]) and not is_held_back(message):
         return within[1].strip(" ,;.-")
     found = _NOTED.match(message)
-    if not found or _is_held_back(message[found.end(1) :]):
+    if not found or is_held_back(message[found.end(1) :]):
         return None
     text = found[1].strip(" ,;.-")
     is_told = len(text.split()) >= _FEWEST_WORDS and not (REQUEST.match(text) or _ASKED.search(text))
@@ -203,7 +203,7 @@ def note_that_was_said(message: str) -> str | None:
 
 def notes_what_was_said(message: str) -> bool:
     """Return whether ``message`` asks for a note of what was answered last, such as "write that down"."""
-    return _POINTED.match(message) is not None and not _is_held_back(message)
+    return _POINTED.match(message) is not None and not is_held_back(message)
 
 
 def wanted_events(
@@ -217,11 +217,11 @@ def wanted_events(
     context, asked = _parts(message, today)
     if not asked or _TOLD.search(message):
         return None
-    if _is_held_back(message):
+    if is_held_back(message):
         return NOT_ASKED
     if _BEYOND_ONE_HOUR.search(asked):
         return ONE_HOUR
-    events = [_event(part, today) for part in _split(asked)]
+    events = [read_event(part, today) for part in _split(asked)]
     days = {day for _, day, _ in events if day} or {day for day in [find_day(context, today)] if day}
     if not days:
         days = {said_day or (day_before if _THERE.search(message) else "")} - {""}
@@ -249,9 +249,9 @@ def find_day(text: str, today: dt.date) -> str | None:
     return None
 
 
-def _is_held_back(message: str) -> bool:
+def is_held_back(message: str) -> bool:
     """Return whether a write is forbidden, depends on something, or is only asked about."""
-    return bool(_CONDITION.search(_REMINDED.sub("", message)) or _QUESTION.match(message))
+    return bool(_CONDITION.search(_REMINDED.sub("", message)) or QUESTION.match(message))
 
 
 def _parts(message: str, today: dt.date) -> tuple[str, str]:
@@ -263,7 +263,7 @@ def _parts(message: str, today: dt.date) -> tuple[str, str]:
     for adding in _ADDING.finditer(message):
         asked = message[adding.end() :]
         if (
-            re.search(rf"{_CALENDAR}|\b(?:event|appointment)\b", asked, re.IGNORECASE)
+            re.search(rf"{CALENDAR}|\b(?:event|appointment)\b", asked, re.IGNORECASE)
             or find_time(asked)
             or find_day(asked, today)
         ):
@@ -271,7 +271,7 @@ def _parts(message: str, today: dt.date) -> tuple[str, str]:
     if bare := _BARE.match(message):
         return "", message[bare.end() :]
     if (
-        not _QUESTION.match(message)
+        not QUESTION.match(message)
         and "?" not in message
         and find_time(message)
         and find_day(message, today)
@@ -308,7 +308,7 @@ def _split(asked: str) -> Sequence[str]:
     return [*parts, asked[begin:]]
 
 
-def _event(part: str, today: dt.date) -> tuple[str, str, str]:
+def read_event(part: str, today: dt.date) -> tuple[str, str, str]:
     """Return the title, the day and the time of an event; empty where they are missing."""
     clock = ""
     if time := find_time(part):

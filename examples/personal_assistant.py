@@ -77,12 +77,15 @@ _log = logging.getLogger(__name__)
 
 
 # 1. The tools. Each takes and returns text that the model can read. A tool marked @speculable only looks
-# something up, so it may run before the model has called it; the two that write are not marked.
+# something up, so it may run before the model has called it; those that write are not marked.
 
 
-def assistant_tools(data: PersonalData, latencies: Latencies, *, web: bool = False) -> list[BaseTool]:
+def assistant_tools(
+    data: PersonalData, latencies: Latencies, *, web: bool = False, changes: bool = False
+) -> list[BaseTool]:
     """Return the tools over ``data`` and a weather service, with one for the web if ``web``.
 
+    Those that delete and move what there is are among them if ``changes``; nano was not trained on them.
     Those that would ask a server wait as long as one takes to answer.
     """
 
@@ -175,10 +178,34 @@ def assistant_tools(data: PersonalData, latencies: Latencies, *, web: bool = Fal
         title, text = await _in_thread(look_up, query, after=latencies.web)
         return f"{title}: {_shorten(text)}"
 
+    @tool
+    async def delete_note(id: str, title: str = "") -> str:
+        """Delete a note by id. The title, for the user who is asked first, has to be the note's."""
+        note = await _in_thread(data.notes.delete, id, title)
+        return json.dumps({"deleted": note.id, "title": note.title}, ensure_ascii=False)
+
+    @tool
+    async def delete_event(title: str, date: str) -> str:
+        """Cancel a single calendar event."""
+        event = await _in_thread(data.calendar.delete, title, date)
+        return json.dumps(
+            {"cancelled": event.title, "date": f"{event.date}", "time": event.time}, ensure_ascii=False
+        )
+
+    @tool
+    async def move_event(title: str, date: str, new_date: str = "", new_time: str = "") -> str:
+        """Move a single calendar event to another day or time; empty is the same."""
+        event = await _in_thread(data.calendar.move, title, date, new_date, new_time)
+        return json.dumps(
+            {"moved": event.title, "date": f"{event.date}", "time": event.time}, ensure_ascii=False
+        )
+
     tools = [
         search_notes, read_note, create_note, list_events, add_event,
         search_mail, read_mail, search_files, read_file, get_weather,
     ]  # fmt: skip
+    if changes:
+        tools += [delete_note, delete_event, move_event]
     return [*tools, search_web] if web else tools
 
 
@@ -320,8 +347,9 @@ def run(model: str, questions: Sequence[str]) -> None:
         runtime = stack.enter_context(open_runtime(model))
         plain = ChatAgentRT(runtime=runtime, max_tokens=MOST_TOKENS)
         faster = speculative(plain)
-        tools = assistant_tools(data, Latencies(), web=True)
-        around = [] if runtime.model_id == "nano" else [Steering(data, plain)]
+        nano = runtime.model_id == "nano"
+        tools = assistant_tools(data, Latencies(), web=True, changes=not nano)
+        around = [] if nano else [Steering(data, plain)]
         reader, agent = (
             assistant_agent(each, tools, around, system_prompt(runtime)) for each in (plain, faster)
         )

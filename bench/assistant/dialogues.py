@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 NOW: Final = dt.datetime(2026, 11, 25, 8)
 """When the dialogues take place, a Wednesday; local time."""
-WRITES: Final = frozenset({"create_note", "add_event"})
+WRITES: Final = frozenset({"create_note", "add_event", "delete_note", "delete_event", "move_event"})
 _SEARCHES: Final = {"read_note": "search_notes", "read_mail": "search_mail", "read_file": "search_files"}
 """What need not be searched for once it was read."""
 _WORD: Final = re.compile(r"[^\W_]+")
@@ -45,29 +45,32 @@ class Write(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: Literal["create_note", "add_event"]
+    name: Literal["create_note", "add_event", "delete_note", "delete_event", "move_event"]
     text: tuple[str, ...] = ()
-    """What the note's text has, all of it, in any case."""
+    """What the note's text has, all of it, in any case; of one that is deleted, its title."""
     title: tuple[str, ...] = ()
     """Titles of the event of which one is right; case, articles and punctuation aside."""
     date: dt.date | None = None
+    """On which the event is; of one that is moved, the new one, as ``time`` is."""
     time: str = ""
 
-    def is_done_by(self, name: str, arguments: Mapping[str, Any]) -> bool:
-        """Return whether a call does this."""
+    def is_done_by(self, name: str, arguments: Mapping[str, Any], result: str = "") -> bool:
+        """Return whether a call with that result does this. A move says both its new day and its new time."""
         from agentrt.examples.assistant.dates import parse_date, parse_time
         from agentrt.examples.assistant.errors import ToolError
 
         if name != self.name:
             return False
-        if name == "create_note":
-            written = str(arguments.get("text", "")).casefold()
+        if name in ("create_note", "delete_note"):  # what is deleted has a title, as its result has
+            written = str(arguments.get("text") or arguments.get("title") or result).casefold()
             return all(part.casefold() in written for part in self.text)
+        new = "new_" if name == "move_event" else ""
+        date, time = str(arguments.get(f"{new}date", "")), str(arguments.get(f"{new}time", ""))
         with suppress(ToolError):
             return (
                 _words(str(arguments.get("title", ""))) in map(_words, self.title)
-                and parse_date(str(arguments.get("date", "")), NOW.date()) == self.date
-                and parse_time(str(arguments.get("time", ""))) == parse_time(self.time)
+                and parse_date(date, NOW.date()) == self.date
+                and (parse_time(time) == parse_time(self.time) if time or self.time else True)
             )
         return False
 
@@ -126,9 +129,9 @@ def judge(turn: Turn, messages: Sequence[AnyMessage], known: str, called: Collec
     from agentrt.examples.assistant.checks import sentences
 
     results = [message for message in messages if isinstance(message, ToolMessage)]
-    returned = {each.tool_call_id for each in results if not each.text.startswith('{"error"')}
+    returned = {each.tool_call_id: each.text for each in results if not each.text.startswith('{"error"')}
     calls = [
-        (call["name"], call["args"])
+        (call["name"], call["args"], returned[call["id"]])
         for message in messages
         if isinstance(message, AIMessage)
         for call in message.tool_calls
@@ -146,9 +149,10 @@ def judge(turn: Turn, messages: Sequence[AnyMessage], known: str, called: Collec
     refused = _REFUSAL.search(answer) is not None
     claims = not written and any(_CLAIM.match(sentence.strip()) for sentence in sentences(answer))
     false = not silent and (
-        claims or (turn.refuse and not refused) or (bool(calls) and _has_new_number(answer, known, calls))
+        claims or (turn.refuse and not refused) or (bool(calls) and _has_new_number(answer, known, [call[1] for call in calls]))
     )
-    names = {name for name, _ in calls} | {_SEARCHES[name] for name, _ in calls if name in _SEARCHES}
+    names = {call[0] for call in calls}
+    names |= {_SEARCHES[name] for name in names if name in _SEARCHES}
     expected = {*turn.tools, *(write.name for write in turn.writes)}
     is_talk = not (expected or turn.refuse or "?" in turn.answer)
     exact = (
@@ -174,13 +178,13 @@ def _loops(answer: str) -> bool:
     return any(detector.is_loop(sentence) for sentence in sentences(answer))
 
 
-def _has_new_number(answer: str, known: str, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> bool:
+def _has_new_number(answer: str, known: str, called_with: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether a number of the answer is neither known nor of a day that was called for."""
     from agentrt.examples.assistant.dates import parse_days
     from agentrt.examples.assistant.errors import ToolError
 
     days = [NOW.date()]
-    for _, arguments in calls:
+    for arguments in called_with:
         with suppress(ToolError):
             first, last = parse_days(str(arguments.get("date", "")), NOW.date())
             days += [first + dt.timedelta(day) for day in range((last - first).days + 1)]

@@ -11,7 +11,7 @@ from typing import Final
 
 _DEED_VERBS: Final = (
     "send|sent|email|emailed|forward|forwarded|reply|replied|delete|deleted|remove|removed|erase|erased|cancel|"
-    "cancell?ed|move|moved|reschedule|rescheduled|rename|renamed|book|booked|reserve|reserved|order|ordered|buy|"
+    "cancell?ed|move|moved|reschedule|rescheduled|postpone|postponed|rename|renamed|book|booked|reserve|reserved|order|ordered|buy|"
     "bought|pay|paid|call|called|phone|phoned|remind|reminded|schedule|scheduled|contact|contacted|notify|notified"
 )
 _MAKING_VERBS: Final = (
@@ -33,7 +33,7 @@ _DEED: Final = re.compile(
     rf"{_I}(?:(?:{_DEED_VERBS})(?:ing)?\b|(?:{_MAKING_VERBS})\b[^.!?]*?\b{_THINGS}\b)"
     rf"|\b{_THINGS}\b[^.!?]*? (?:(?:has|have) been|(?:is|are|was|were) (?:now |successfully )) ?{_ADVERBS}"
     rf"(?:{_DEED_VERBS}|{_MAKING_VERBS})\b"
-    rf"|^(?:(?:all )?done|{_ADVERBS}(?:sent|saved|added|deleted|moved|booked|scheduled|created|cancell?ed|"
+    rf"|^(?:(?:all )?done|{_ADVERBS}(?:sent|saved|added|deleted|moved|rescheduled|postponed|booked|scheduled|created|cancell?ed|"
     r"noted|reminded|called|ordered|paid|removed))\b"
     rf"|\b(?:reminder|alarm|timer|appointment|meeting|event|note) (?:is |was )?{_ADVERBS}"
     r"(?:set|added|saved|created|scheduled)\b",
@@ -48,6 +48,9 @@ _DONE_BY: Final = {
     "add_event": re.compile(
         r"event|calendar|add|schedul|creat|sav|put|set|done|appointment|meeting", re.IGNORECASE
     ),
+    "delete_note": re.compile(r"note|delet|remov|eras|done|it\b", re.IGNORECASE),
+    "delete_event": re.compile(r"cancel|delet|remov|eras|done", re.IGNORECASE),
+    "move_event": re.compile(r"mov|schedul|postpon|chang|done", re.IGNORECASE),
 }
 """The deeds that a tool does."""
 _NUMBER: Final = re.compile(r"\d+(?:[.:,]\d+)*")
@@ -75,7 +78,9 @@ def claims_deed(sentence: str, done: Collection[str], *, looked: bool) -> bool:
         return False
     if not looked and _LOOKING.search(sentence):
         return True
-    return bool(_DEED.search(sentence)) and not any(_DONE_BY[name].search(sentence) for name in done)
+    return bool(_DEED.search(sentence)) and not any(
+        _DONE_BY[name].search(sentence) for name in done if name in _DONE_BY
+    )
 
 
 def is_grounded(sentence: str, known: str) -> bool:

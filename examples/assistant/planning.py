@@ -14,6 +14,7 @@ from itertools import takewhile
 from typing import Final
 
 from . import phrases
+from .changes import BEGINS, wanted_changes
 from .data import PersonalData
 from .dates import find_days, parse_date
 from .needs import Need, needs_of_words
@@ -117,6 +118,9 @@ class Planner:
                 calls=[("create_note", {"text": text_of_note})] if text_of_note else (),
                 says="" if text_of_note else WHICH_TEXT,
             )
+        changes = wanted_changes(text, context, self.data, self.today, before)
+        if changes is not None:
+            return _answered(step, changes)
         for part in (text, text.rpartition(", ")[2]):
             if needs_of_words(part):
                 return Step(part)
@@ -126,7 +130,7 @@ class Planner:
         if events == NOT_ASKED and phrases.IF.search(text) and (day := find_day(text, self.today)):
             return replace(step, says=DEPENDS, calls=[("list_events", {"date": day})])
         if events is not None:
-            return replace(step, says=events) if isinstance(events, str) else replace(step, calls=events)
+            return _answered(step, events)
         if date := self._date(text):
             return replace(step, says=date)
         kinds = _kinds_in(text)
@@ -282,6 +286,10 @@ class Planner:
         return replace(step, found=found)
 
 
+def _answered(step: Step, found: Sequence[Call] | str) -> Step:
+    return replace(step, says=found) if isinstance(found, str) else replace(step, calls=found)
+
+
 def _kinds_in(text: str) -> list[TextKind]:
     return [kind for kind, pattern in _SOURCES.items() if pattern.search(text)]
 
@@ -322,6 +330,8 @@ def _requests_in(message: str) -> list[str]:
         first = rest[0] if rest and "\n" not in message else len(parts)
         note = message[: ends[first - 1][0]] if first < len(parts) else message
         parts = [note.strip(), *parts[first:]]
+    else:
+        parts = [piece for part in parts for piece in BEGINS.split(part)]
     requests: list[str] = []
     source = ""
     for part in (phrases.LEAD_IN.sub("", part) for part in parts if re.search(r"\w", part)):

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from .dates import parse_days
+from .calendar import Dated
+from .dates import parse_date, parse_days
 from .errors import ToolError
 from .search import MOST_FOUND, asks_for_list
 
@@ -87,6 +88,18 @@ def _day(day: dt.date) -> str:
     return f"{day:%A, %B} {day.day}"
 
 
+def dated(event: Dated, today: dt.date) -> str:
+    """Return an event with its day and time."""
+    year = f" {event.date.year}" if event.date.year != today.year else ""
+    return f"{event.title}, {event.date:%A} {event.date.day} {event.date:%B}{year} {event.time}"
+
+
+def _changed(deed: str, key: str) -> Statement:
+    return lambda arguments, found, today: (
+        f"{deed}: {dated(Dated(found[key], parse_date(found['date'], today), found['time']), today)}."
+    )
+
+
 def _listed(things: Iterable[str]) -> str:
     return "; ".join(things)
 
@@ -124,8 +137,13 @@ _STATEMENTS: Final[Mapping[str, Statement]] = {
     "add_event": lambda arguments, found, today: (
         f"Added to your calendar: {found['added']}, {_days(found['date'], today)} at {found['time']}."
     ),
+    "delete_event": _changed("Cancelled", "cancelled"),
+    "move_event": _changed("Moved", "moved"),
     "search_notes": _matches("note", lambda found: found["title"]),
     "create_note": lambda arguments, found, today: f"Saved as a note: {arguments['text']}",
+    "delete_note": lambda arguments, found, today: (
+        f"Deleted the note: {found['title']}. Its file is kept in the hidden folder .deleted."
+    ),
     "read_note": lambda arguments, found, today: f"{found['title']}: {found['text']}",
     "search_mail": _matches("mail", _mail),
     "read_mail": lambda arguments, found, today: f"{found['from']}, {found['subject']}: {found['body']}",

@@ -22,10 +22,12 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemM
 
 from agentrt.adapters.langchain import allow_speculation
 
+from .changes import CHANGES, I_MEAN, MEANT_EVENT, MEANT_NOTE, TO_WHEN, WHICH_ONE
 from .checked_model import CheckedModel
 from .checks import claims_deed, is_grounded
 from .data import PersonalData
 from .needs import Need, needs_of, needs_of_words
+from .phrases import REQUEST
 from .planning import WHICH_CITY, Planner, Step
 from .references import READERS
 from .results import Made, state
@@ -41,6 +43,13 @@ _COMPLETED: Final[Mapping[str, str]] = {
     WHICH_TIME: "{asked} at {answer}",
 }
 """The message that an answer to a question of the assistant completes."""
+_COMPLETED_CHANGE: Final[Mapping[str, str]] = {
+    MEANT_EVENT: f"{{asked}}{I_MEAN}{{answer}}",
+    MEANT_NOTE: f"{{asked}}{I_MEAN}{{answer}}",
+    WHICH_ONE: f"{{asked}}{I_MEAN}{{answer}}",
+    TO_WHEN: "{asked} to {answer}",
+}
+"""The same of a change, if the answer is no other request."""
 _INTERJECTION: Final = re.compile(
     r"^(?:\W*(?:oh|right|ok|okay|yes|sure|sorry|hm+|ah|um|well|let's say|make it|call it|it'?s called|at|in)"
     r"\b\W*)+",
@@ -86,11 +95,14 @@ class Turn:
         *earlier, place = [at for at, message in enumerate(messages) if isinstance(message, HumanMessage)]
         past, asked = messages[:place], messages[place]
         assert isinstance(asked, HumanMessage)
-        said = [str(messages[at].text) for at in earlier]
-        question = str(asked.text)
-        if said and (completed := _COMPLETED.get(past[-1].text.rpartition("\n")[2])):
-            answer = _INTERJECTION.sub("", question)
-            question = completed.format(asked=said.pop().rstrip(" ?!."), answer=answer)
+        said: list[str] = []
+        for at in (*earlier, place):
+            text = str(messages[at].text)
+            if said and (completed := _completed(messages[at - 1].text, text)):
+                answer = _INTERJECTION.sub("", text)
+                text = completed.format(asked=said.pop().rstrip(" ?!."), answer=answer)
+            said.append(text)
+        question = said.pop()
         begun = earlier[-1] if earlier else 0
         return cls(
             past,
@@ -120,6 +132,13 @@ class Turn:
         return "\n".join(
             state(call, today) for call in told if call.found_nothing or READERS.get(call.name) not in read
         )
+
+
+def _completed(shown: str, answer: str) -> str | None:
+    """Return the message that ``answer`` completes, if what was ``shown`` before ends with a question."""
+    question = shown.rpartition("\n")[2]
+    question = WHICH_ONE if question.startswith(WHICH_ONE) else question
+    return _COMPLETED.get(question) or (None if REQUEST.match(answer) else _COMPLETED_CHANGE.get(question))
 
 
 def _calls_in(turn: Sequence[AnyMessage]) -> list[Made]:
@@ -216,8 +235,9 @@ class Steering(AgentMiddleware[Any, Any]):
 
     async def _talk(self, request: ModelRequest[Any], handler: Handler, turn: Turn) -> ModelResponse[Any]:
         otherwise = _NO_ANSWER + _able(request)
-        if self._model is None:
-            response = await handler(request)
+        if self._model is None:  # it was not trained on tools that change what there is
+            tools = [tool for tool in request.tools if getattr(tool, "name", "") not in CHANGES]
+            response = await handler(request.override(tools=tools))
             message = response.result[-1]
             talks = isinstance(message, AIMessage) and not message.tool_calls and message.text.strip()
             return response if talks else _said(otherwise)
@@ -263,8 +283,8 @@ def _has_web(request: ModelRequest[Any]) -> bool:
 def _able(request: ModelRequest[Any]) -> str:
     web = " and on the web" if _has_web(request) else ""
     return (
-        f"I can look things up in your notes, calendar, mail and files{web}, write notes and add single "
-        "events."
+        f"I can look things up in your notes, calendar, mail and files{web}, write and delete notes, and add, "
+        "move and cancel single events."
     )
 
 

@@ -31,7 +31,7 @@ _ADD: Final = (
     r"(?:(?:add|enter|stick|pencil|block|insert)(?:l?ing)?|put(?:ting)?|pop(?:ping)?|plan(?:ning)?"
     r"|set(?:ting)?(?: up)?|(?:schedul|creat|mak)(?:e|ing)|get(?:ting)?|book me in for)"
 )
-CALENDAR: Final = r"(?:(?:in|into|to|on|onto|for) )?(?:my |the |our )?(?:calend[ae]r|diary|agenda|schedule)"
+_CALENDAR: Final = r"(?:(?:in|into|to|on|onto|for) )?(?:my |the |our )?(?:calend[ae]r|diary|agenda|schedule)"
 _IT: Final = r"(?:its?|that|this|them|those|him|her)"
 _END: Final = r"(?=\W*$|[?.!]* at [\w:. ]+$)"
 """Of a request, behind which the time may stand that was asked for."""
@@ -51,8 +51,8 @@ _HEADED: Final = re.compile(
 )
 _TRAILED: Final = re.compile(
     rf"[-\u2013,;.?]? *(?:and |so )?(?:"
-    rf"(?:{POLITE}(?:\w+ (?:you|u) )?{_ADD}|make sure) {_IT}(?:'s| is)? {CALENDAR}\b(?: would you)?"
-    rf"|{POLITE}{_ADD} (?:{_IT} )?(?:{CALENDAR}|in there|in)(?: too)?(?: please| pls| thx)?\W*$"
+    rf"(?:{POLITE}(?:\w+ (?:you|u) )?{_ADD}|make sure) {_IT}(?:'s| is)? {_CALENDAR}\b(?: would you)?"
+    rf"|{POLITE}{_ADD} (?:{_IT} )?(?:{_CALENDAR}|in there|in)(?: too)?(?: please| pls| thx)?\W*$"
     rf"|{POLITE}(?:add|create|enter|save) {_IT}(?: please| pls| thx)?{_END}"
     rf"|(?:into|in|on) my (?:calend[ae]r|diary)(?: i mean)?{_END}"
     rf"|I (?:want|need|would like) to see {_IT} as an event\W*$)",
@@ -110,7 +110,7 @@ _HAVE: Final = re.compile(
 )
 _THERE: Final = re.compile(r"\b(?:there|then|that day|(?:on )?the same day|in there)\b", re.IGNORECASE)
 _AROUND: Final = re.compile(
-    rf"\b(?:{CALENDAR}|before (?:it|that)|after (?:it|that)|for me|please|pls|plz|thanks|thank you|thx"
+    rf"\b(?:{_CALENDAR}|before (?:it|that)|after (?:it|that)|for me|please|pls|plz|thanks|thank you|thx"
     r"|me an hour of|(?:do not|don'?t) forget|from now)(?![\w'])|, *(?:it|that|which)(?:'s| is)\b"
     r"|'s coming(?: by)?\b",
     re.IGNORECASE,
@@ -263,7 +263,7 @@ def _parts(message: str, today: dt.date) -> tuple[str, str]:
     for adding in _ADDING.finditer(message):
         asked = message[adding.end() :]
         if (
-            re.search(rf"{CALENDAR}|\b(?:event|appointment)\b", asked, re.IGNORECASE)
+            re.search(rf"{_CALENDAR}|\b(?:event|appointment)\b", asked, re.IGNORECASE)
             or find_time(asked)
             or find_day(asked, today)
         ):

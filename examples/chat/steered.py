@@ -49,6 +49,7 @@ def steered_agent(
     if max_tokens is None:
         max_tokens = MOST_TOKENS if nano else _MOST_TOKENS
     model = ChatAgentRT(runtime=runtime, max_tokens=max_tokens)
-    tools = assistant_tools(data, Latencies(mail=0, weather=weather_delay, web=0), web=web and not nano)
+    latencies = Latencies(mail=0, weather=weather_delay, web=0)
+    tools = assistant_tools(data, latencies, web=web and not nano, changes=True)
     around = [Steering(data, None if nano else model, now), *middleware]
     return assistant_agent(model, tools, around, system_prompt(runtime)), tools

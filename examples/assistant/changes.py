@@ -1,0 +1,281 @@
+"""Events that a message wants cancelled or moved, and notes that it wants deleted; or what to ask instead.
+
+What is meant is found in the calendar and among the notes by its words. Where several may be meant, or none, or
+the message only thinks about it, nothing changes.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from difflib import get_close_matches
+from typing import Final, TypeAlias
+
+from . import phrases
+from .calendar import ALL_DAY, Dated, title_words
+from .data import PersonalData
+from .dates import find_days, parse_date, parse_days, parse_time
+from .errors import ToolError
+from .notes import Note
+from .references import PLACE, index_of
+from .results import Made, dated
+from .retrieval import content_words, retrieve
+from .search import STOP_WORDS
+from .writes import QUESTION, Call, find_time, is_held_back, read_event
+
+Thing: TypeAlias = Dated | Note
+
+CHANGES: Final = frozenset({"delete_note", "delete_event", "move_event"})
+"""The tools."""
+MEANT_EVENT: Final = "Which event?"
+WHICH_UNTOUCHED: Final = re.compile(
+    rf"{_SEVERAL}|{phrases.MAIL.pattern}|{phrases.FILES.pattern}|\bm\d{{1,6}}\b", re.IGNORECASE
+)
+"""What stays: several things at once, mail and files."""
+_NOTE: Final = "Which note?"
+TO_WHEN: Final = "To when?"
+WHICH_ONE: Final = "Which one: "
+"""What stands before those of which one may be meant."""
+I_MEAN: Final = ", I mean "
+"""In a message, before the answer to a question which one is meant."""
+NOT_CHANGED: Final = "Nothing was changed. Say what to change, such as: move the dentist to Friday at 10:00."
+DEPENDS: Final = "Nothing was changed, as it depends on something. Say so if it is to be."
+_DAYS_AHEAD: Final = 30
+_SURE: Final = 0.5
+_SHORTEST_MISSPELT: Final = 5
+_CALENDAR: Final = r"(?:my|the|our) (?:calend[ae]r|diary|agenda|schedule)"
+_CANCEL: Final = (
+    r"cancel(?:l?ing)?|cancl|delet(?:e|ing)|remov(?:e|ing)|eras(?:e|ing)|get(?:ting)? rid of"
+    r"|call(?:ing)?(?: off|(?= .+ off\b))"
+)
+_MOVE: Final = r"mov(?:e|ing)|re-?schedul(?:e|ing)|postpon(?:e|ing)"
+_PERHAPS_CANCEL: Final = (
+    r"scrap|drop(?:ping)?(?! (?:off|by|in|me|us|him|her)\b)"
+    rf"|tak(?:e|ing)(?= .+ (?:off|out of|from) {_CALENDAR})"
+)
+"""Words that also mean something else: only what has the title of an event is one."""
+_PERHAPS_MOVE: Final = r"push(?:ing)?|shift(?:ing)?|chang(?:e|ing)|put off|delay|bring"
+BEGINS: Final = re.compile(
+    rf",? (?:and then|and also|and|then) (?={phrases.POLITE}(?:{_CANCEL}|{_MOVE}) (?:the|my|our|that|it)\b)",
+    re.IGNORECASE,
+)
+"""What stands between another request and one for a change."""
+_ASKED: Final = re.compile(
+    rf"(?:^\W*|[,;:.!?\u2013-] *|\bso )(?:(?:i|we)(?:'ve| have)?(?: got)? (?:have to|must|to) )?{phrases.POLITE}"
+    r"(?P<no>(?:i (?:don'?t|do not) want (?:you )?to|i(?:'d| would) rather (?:you )?(?:did )?not"
+    r"|don'?t|do not|never|no need to|not) (?:\w+ )?)?(?:help me )?"
+    rf"(?:(?:{_CANCEL}|(?P<perhaps_cancel>{_PERHAPS_CANCEL}))"
+    rf"|(?P<move>{_MOVE}|(?P<perhaps_move>{_PERHAPS_MOVE}))) (?P<what>.+)$",
+    re.IGNORECASE | re.DOTALL,
+)
+_TAKEN_BACK: Final = re.compile(
+    rf"\b(?:never ?mind|forget (?:it|that)|no wait)\b|(?:{I_MEAN}|\bto )(?:no|none|neither|nothing|stop)\b",
+    re.IGNORECASE,
+)
+_AS_BEFORE: Final = re.compile(r"\b(?:instead|rather|(?:at )?(?:the )?same (?:time|day))\b", re.IGNORECASE)
+_TAIL: Final = re.compile(
+    r"(?:[ ,]+(?:please|pls|plz|thanks|thank you|thx|for me|will you|would you|can you|ok(?:ay)?|then|now"
+    rf"|(?:off|out of|from|in|on)(?: {_CALENDAR})?))+\W*$|\W+$",
+    re.IGNORECASE,
+)
+_TO: Final = re.compile(r"\b(?:to|until|till|for)\b", re.IGNORECASE)
+_BARE_HOUR: Final = re.compile(r"^ *(?=\d{1,2}(?: (?:on|tomorrow|today)\b|\W*$))")
+_SEVERAL: Final = (
+    r"\b(?:all(?!-| hands)|every\w*|each|both|these|those|them|any\w*|(?:two|three|several|\d+)(?= \w+s\b)"
+    r"|events|appointments|meetings|notes(?! *$)|entries|things)\b|^(?:my |the )?notes\b"
+)
+_UNTOUCHED: Final = re.compile(
+    rf"{_SEVERAL}|{phrases.MAIL.pattern}|{phrases.FILES.pattern}|\bm\d{{1,6}}\b", re.IGNORECASE
+)
+"""What stays: several things at once, mail and files."""
+_NOTE: Final = re.compile(
+    r"^.*\b(?P<id>n\d{1,6})$|^(?P<name>.*?)\bnote\b(?: (?:about|on|for|with|called|named|titled|of|that says|saying)\b)?(?P<about>.*)$"
+    r"|^(?P<listed>.+) from (?:my|the) notes$",
+    re.IGNORECASE | re.DOTALL,
+)
+_POINTS: Final = re.compile(
+    r"^(?:it|(?:this|that|the)(?: (?:one|event|appointment|note))?"
+    rf"|(?:the )?(?:{PLACE.pattern})(?: (?:one|event|appointment|note))?)$",
+    re.IGNORECASE,
+)
+"""At a thing that was shown."""
+_KINDS_OF_EVENT: Final = frozenset({"event", "appointment", "meeting", "entry", "session", "thing", "date"})
+_NO_WORDS: Final = STOP_WORDS | frozenset(
+    """
+    s one time back forward out am pm o clock calendar diary agenda schedule booked planned scheduled
+    cancel delete remove move coming upcoming can t cannot make won come be
+    """.split()  # noqa: SIM905
+)
+"""Words that say nothing about which event is meant."""
+
+
+def wanted_changes(
+    message: str, context: str, data: PersonalData, today: dt.date, before: Sequence[Made]
+) -> list[Call] | str | None:
+    """Return the call for the change that ``message`` asks for, or what to ask or say; None if for none.
+
+    ``context`` is said around it; ``before`` has the calls for the message before.
+    """
+    asked = _ASKED.search(message)
+    if not asked or QUESTION.match(message):
+        return None
+    lead, what = message[: asked.start()].strip(), " ".join(asked["what"].split())
+    if asked["no"] or _TAKEN_BACK.search(message):
+        return NOT_CHANGED
+    if phrases.IF.search(lead) or is_held_back(_AS_BEFORE.sub(" ", what)):
+        return DEPENDS
+    target, when = _split(what, today) if asked["move"] else (what, "")
+    target, _, meant = target.partition(I_MEAN)
+    target = _TAIL.sub("", target)
+    is_note = _NOTE.match(target) is not None
+    if not target or _UNTOUCHED.search(target) or (is_note and asked["move"]):
+        return None
+    found: Thing | str
+    if _POINTS.match(target):
+        shown = _shown(before, data, today)
+        if before and not shown and not lead:
+            return None  # at a mail or a file
+        kind = Note if is_note else Dated if asked["move"] or "event" in target else (Note, Dated)
+        found = _one([each for each in shown if isinstance(each, kind)], f"{target} {meant}", today)
+        said = meant or lead or context
+        if not found and said:
+            found = _note(said, data) if is_note else _event(said, data, today)
+        found = found or (MEANT_NOTE if is_note else MEANT_EVENT)
+    elif is_note:
+        found = _note(f"{target} {meant}", data)
+    else:
+        found = _event(target, data, today, meant)
+        is_weak = asked["perhaps_cancel"] or asked["perhaps_move"]
+        if is_weak and isinstance(found, str) and not found.startswith(WHICH_ONE):
+            return None
+    if isinstance(found, str):
+        return found
+    return _call(found, when, data, today, moves=asked["move"] is not None)
+
+
+def _call(thing: Thing, when: str, data: PersonalData, today: dt.date, *, moves: bool) -> list[Call] | str:
+    if isinstance(thing, Note):
+        return [("delete_note", {"id": thing.id, "title": thing.title})]
+    event = {"title": thing.title, "date": f"{thing.date}"}
+    try:
+        data.calendar.single(**event)
+    except ToolError as error:
+        return f"I cannot do that: {error}."
+    if not moves:
+        return [("delete_event", event)]
+    rest, day, clock = read_event(when, today)
+    if rest or not (day or clock) or (not day and find_days(when, today)):
+        return TO_WHEN
+    time = f"{parse_time(clock):%H:%M}" if clock else thing.time.replace(ALL_DAY, "")
+    new = {"new_date": f"{parse_date(day, today) if day else thing.date}", "new_time": time}
+    return [("move_event", event | new)]
+
+
+def _split(what: str, today: dt.date) -> tuple[str, str]:
+    """Return what is to be moved, and to when; empty where that is not clear."""
+    when, begin = "", len(what)
+    for marker in reversed(list(_TO.finditer(what))):
+        rest = what[marker.end() : begin]
+        rest = _BARE_HOUR.sub(" at ", rest) if not when else rest
+        if find_days(rest, today) or find_time(rest):
+            if not when:
+                when, begin = rest, marker.start()
+            elif marker[0].casefold() != "for":  # from one time to another
+                return what[: marker.start()], ""
+    when, mean, meant = when.partition(I_MEAN)
+    return what[:begin] + mean + meant, _AS_BEFORE.sub(" ", when)
+
+
+def _one(found: Sequence[Thing], said: str, today: dt.date) -> Thing | str:
+    """Return the thing that is meant, or the question which one; nothing if there is none."""
+    if place := PLACE.search(said):
+        found = found[index_of(place[0].casefold()) :][:1]
+    if len(found) > 1:
+        names = [each.title if isinstance(each, Note) else dated(each, today) for each in found]
+        return f"{WHICH_ONE}{'; '.join(names)}?"
+    return found[0] if found else ""
+
+
+def _event(text: str, data: PersonalData, today: dt.date, meant: str = "") -> Thing | str:
+    """Return the event whose title has the words of ``text``, or what to ask or say instead."""
+    left = " ".join(re.sub(r"[,;?!]", " ", text if PLACE.search(meant) else f"{text} {meant}").split())
+    first, last = today, today + dt.timedelta(days=_DAYS_AHEAD)
+    near = data.calendar.find(first, last)
+    if found := _titled(near, _words(left)):  # a title may have a day: "Cabin weekend"
+        return _one(found, meant, today)
+    clock, span = read_event(left, today)[2], None
+    if time := find_time(left):
+        left = f"{left[: time.start()]} {left[time.end() :]}"
+    while day := find_days(left, today):
+        span, left = parse_days(day, today), " ".join(left.replace(day, " ", 1).split())
+    words = _words(left)
+    certain = [word for word in words if word not in _KINDS_OF_EVENT]
+    if not (certain or span or clock):
+        return MEANT_EVENT
+    if span:
+        first, last = span
+        near = data.calendar.find(first, last)
+    if clock:
+        near = [each for each in near if each.time == f"{parse_time(clock):%H:%M}"]
+    if found := _titled(near, words) or _titled(near, certain) or ([] if certain else near):
+        return _one(found, meant, today)
+    days = " to ".join(dict.fromkeys(f"{day:%A} {day.day} {day:%B}" for day in (first, last)))
+    where = f"on {days}" if span else f"in the next {_DAYS_AHEAD} days"
+    return " ".join(["There is no event", *words, f"{where}. Nothing was changed."])
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in title_words(text) if word not in _NO_WORDS]
+
+
+def _titled(events: Sequence[Dated], words: Sequence[str]) -> list[Dated]:
+    """Return the events whose title has all ``words``; sooner those that have no other, and no misspelt one."""
+    if not words:
+        return []
+    titles = [(each, _words(each.title)) for each in events]
+    found = [each for each in titles if set(words) <= set(each[1])]
+    found = found or [each for each in titles if all(_is_like_one(word, each[1]) for word in words)]
+    return [event for event, title in found if title == words] or [event for event, _ in found]
+
+
+def _is_like_one(word: str, title: Sequence[str]) -> bool:
+    if len(word) < _SHORTEST_MISSPELT:
+        return word in title
+    return any(each.startswith(word) for each in title) or bool(get_close_matches(word, title, 1, 0.85))
+
+
+def _note(text: str, data: PersonalData) -> Thing | str:
+    """Return the note that ``text`` is about, or what to ask or say instead."""
+    said = _NOTE.match(text)
+    try:
+        if said and said["id"]:
+            return data.notes.read(said["id"])
+        words = content_words(" ".join(filter(None, said.groups())) if said else text)
+        if not words:
+            return MEANT_NOTE
+        found = [note for note in data.notes.all() if set(words) <= set(content_words(note.title))]
+        text_of = retrieve(words, data, ("notes",))
+        if not found and text_of and text_of.coverage >= _SURE:
+            found = [data.notes.read(text_of.name)]
+    except ToolError as error:  # there is none of that number
+        return f"I cannot do that: {error}."
+    return _one(found, "", dt.date.min) or f"There is no note about {' '.join(words)}. Nothing was changed."
+
+
+def _shown(before: Sequence[Made], data: PersonalData, today: dt.date) -> list[Thing]:
+    """Return the notes and events that were shown or written for the last message, as they are now."""
+    shown: list[Thing] = []
+    for call in before:
+        with suppress(ToolError, ValueError):  # it is gone, or there is no text in JSON
+            found = json.loads(call.result)
+            if call.name in ("read_note", "search_notes", "create_note"):
+                listed = found if isinstance(found, list) else [call.arguments | found]
+                shown += [data.notes.read(each.get("saved") or each["id"]) for each in listed]
+            elif call.name in ("list_events", "add_event", "move_event"):
+                titles = [each["title"] for each in found] if isinstance(found, list) else [*found.values()][:1]
+                days = parse_days(str(call.arguments.get("new_date") or call.arguments["date"]), today)
+                shown += [each for each in data.calendar.find(*days) if each.title in titles]
+    return shown

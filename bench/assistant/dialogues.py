@@ -149,7 +149,9 @@ def judge(turn: Turn, messages: Sequence[AnyMessage], known: str, called: Collec
     refused = _REFUSAL.search(answer) is not None
     claims = not written and any(_CLAIM.match(sentence.strip()) for sentence in sentences(answer))
     false = not silent and (
-        claims or (turn.refuse and not refused) or (bool(calls) and _has_new_number(answer, known, [call[1] for call in calls]))
+        claims
+        or (turn.refuse and not refused)
+        or (bool(calls) and _has_new_number(answer, known, [call[1] for call in calls]))
     )
     names = {call[0] for call in calls}
     names |= {_SEARCHES[name] for name in names if name in _SEARCHES}

@@ -35,7 +35,7 @@ _EDGE = re.compile(
     rb"^(DTSTART|DTEND)(?=[;:\r\n])((?:[^\r\n]|\r?\n[ \t])*:)((?:[^\r\n:]|\r?\n[ \t])*)",
     re.IGNORECASE | re.MULTILINE,
 )
-"""When an event begins or ends: the name, what stands before the value, and the value, which may be folded."""
+"""When an event begins or ends: the name, what stands before the value, and the value; both may be folded."""
 _RECURRING = re.compile(rb"^(?:RRULE|RDATE|EXRULE|RECURRENCE-ID)[;:]", re.IGNORECASE | re.MULTILINE)
 _TITLE_WORD = re.compile(r"[^\W_]+")
 _ARTICLES = frozenset({"a", "an", "the"})
@@ -197,9 +197,7 @@ class Calendar:
         day, words = parse_date(date, self.today()), title_words(title)
         known = self._parsed.items()
         replaced = {series.replaces for series in known}
-        near = [
-            series for series, *_ in _on(day, known, replaced) if _has(title_words(series.title), words)
-        ]
+        near = [series for series, *_ in _on(day, known, replaced) if _has(title_words(series.title), words)]
         found = [series for series in near if title_words(series.title) == words] or near
         if not found or not words:
             raise ToolError(f"there is no event {title} on {day:%A}, {day}; nothing was changed")

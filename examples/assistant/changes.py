@@ -1,7 +1,7 @@
 """Events that a message wants cancelled or moved, and notes that it wants deleted; or what to ask instead.
 
-What is meant is found in the calendar and among the notes by its words. Where several may be meant, or none, or
-the message only thinks about it, nothing changes.
+What is meant is found in the calendar and among the notes by its words. Where several may be meant, or none,
+or the message only thinks about it, nothing changes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from difflib import get_close_matches
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from . import phrases
 from .calendar import ALL_DAY, Dated, title_words
@@ -24,18 +24,14 @@ from .references import PLACE, index_of
 from .results import Made, dated
 from .retrieval import content_words, retrieve
 from .search import STOP_WORDS
-from .writes import QUESTION, Call, find_time, is_held_back, read_event
+from .writes import QUESTION, Call, find_time, is_headed, is_held_back, read_event
 
 Thing: TypeAlias = Dated | Note
 
 CHANGES: Final = frozenset({"delete_note", "delete_event", "move_event"})
 """The tools."""
 MEANT_EVENT: Final = "Which event?"
-WHICH_UNTOUCHED: Final = re.compile(
-    rf"{_SEVERAL}|{phrases.MAIL.pattern}|{phrases.FILES.pattern}|\bm\d{{1,6}}\b", re.IGNORECASE
-)
-"""What stays: several things at once, mail and files."""
-_NOTE: Final = "Which note?"
+MEANT_NOTE: Final = "Which note?"
 TO_WHEN: Final = "To when?"
 WHICH_ONE: Final = "Which one: "
 """What stands before those of which one may be meant."""
@@ -64,36 +60,40 @@ BEGINS: Final = re.compile(
 )
 """What stands between another request and one for a change."""
 _ASKED: Final = re.compile(
-    rf"(?:^\W*|[,;:.!?\u2013-] *|\bso )(?:(?:i|we)(?:'ve| have)?(?: got)? (?:have to|must|to) )?{phrases.POLITE}"
-    r"(?P<no>(?:i (?:don'?t|do not) want (?:you )?to|i(?:'d| would) rather (?:you )?(?:did )?not"
+    r"(?:^\W*|[,;:.!?\u2013-] *|\bso )(?:(?:i|we)(?:'ve| have)?(?: got)? (?:have to|must|to) )?"
+    rf"{phrases.POLITE}(?P<no>(?:i (?:don'?t|do not) want (?:you )?to|i(?:'d| would) rather (?:you )?not"
     r"|don'?t|do not|never|no need to|not) (?:\w+ )?)?(?:help me )?"
     rf"(?:(?:{_CANCEL}|(?P<perhaps_cancel>{_PERHAPS_CANCEL}))"
     rf"|(?P<move>{_MOVE}|(?P<perhaps_move>{_PERHAPS_MOVE}))) (?P<what>.+)$",
     re.IGNORECASE | re.DOTALL,
 )
+_ADDS: Final = re.compile(r"^\W*(?:add|put|enter|schedule|create|write)\b", re.IGNORECASE)
 _TAKEN_BACK: Final = re.compile(
     rf"\b(?:never ?mind|forget (?:it|that)|no wait)\b|(?:{I_MEAN}|\bto )(?:no|none|neither|nothing|stop)\b",
     re.IGNORECASE,
 )
 _AS_BEFORE: Final = re.compile(r"\b(?:instead|rather|(?:at )?(?:the )?same (?:time|day))\b", re.IGNORECASE)
+_REASON: Final = re.compile(
+    r"(?:,? (?:because|since)|, (?!i mean )(?:i|i'[md]|we|it|it's|he|she|they|there|my))\b.*?(?=, I mean |$)",
+    re.IGNORECASE,
+)
 _TAIL: Final = re.compile(
     r"(?:[ ,]+(?:please|pls|plz|thanks|thank you|thx|for me|will you|would you|can you|ok(?:ay)?|then|now"
-    rf"|(?:off|out of|from|in|on)(?: {_CALENDAR})?))+\W*$|\W+$",
+    rf"|by .*|(?:off|out of|from|in|on)(?: {_CALENDAR})?))+\W*$|\W+$",
     re.IGNORECASE,
 )
 _TO: Final = re.compile(r"\b(?:to|until|till|for)\b", re.IGNORECASE)
 _BARE_HOUR: Final = re.compile(r"^ *(?=\d{1,2}(?: (?:on|tomorrow|today)\b|\W*$))")
-_SEVERAL: Final = (
-    r"\b(?:all(?!-| hands)|every\w*|each|both|these|those|them|any\w*|(?:two|three|several|\d+)(?= \w+s\b)"
-    r"|events|appointments|meetings|notes(?! *$)|entries|things)\b|^(?:my |the )?notes\b"
-)
+_AND: Final = re.compile(r"\band\b|[&,]", re.IGNORECASE)
 _UNTOUCHED: Final = re.compile(
-    rf"{_SEVERAL}|{phrases.MAIL.pattern}|{phrases.FILES.pattern}|\bm\d{{1,6}}\b", re.IGNORECASE
+    r"\b(?:all(?!-| hands)|every\w*|each|both|these|those|them|any\w*|(?:two|three|several|\d+)(?= \w+s\b)"
+    r"|events|appointments|meetings|notes(?! *$)|entries|things|m\d{1,6})\b|^(?:my |the )?notes\b"
+    rf"|{phrases.MAIL.pattern}|{phrases.FILES.pattern}",
+    re.IGNORECASE,
 )
 """What stays: several things at once, mail and files."""
 _NOTE: Final = re.compile(
-    r"^.*\b(?P<id>n\d{1,6})$|^(?P<name>.*?)\bnote\b(?: (?:about|on|for|with|called|named|titled|of|that says|saying)\b)?(?P<about>.*)$"
-    r"|^(?P<listed>.+) from (?:my|the) notes$",
+    r"^.*\b(?P<id>n\d{1,6})$|^(?P<name>.*?)\bnote\b(?P<about>.*)$|^(?P<listed>.+) from (?:my|the) notes$",
     re.IGNORECASE | re.DOTALL,
 )
 _POINTS: Final = re.compile(
@@ -105,8 +105,8 @@ _POINTS: Final = re.compile(
 _KINDS_OF_EVENT: Final = frozenset({"event", "appointment", "meeting", "entry", "session", "thing", "date"})
 _NO_WORDS: Final = STOP_WORDS | frozenset(
     """
-    s one time back forward out am pm o clock calendar diary agenda schedule booked planned scheduled
-    cancel delete remove move coming upcoming can t cannot make won come be
+    s t one time back forward out am pm o clock calendar diary agenda schedule booked planned scheduled cancel
+    delete remove move upcoming can cannot make won be
     """.split()  # noqa: SIM905
 )
 """Words that say nothing about which event is meant."""
@@ -120,40 +120,36 @@ def wanted_changes(
     ``context`` is said around it; ``before`` has the calls for the message before.
     """
     asked = _ASKED.search(message)
-    if not asked or QUESTION.match(message):
+    lead = message[: asked.start()].strip() if asked else ""
+    if not asked or QUESTION.match(message) or is_headed(message) or _ADDS.match(lead):
         return None
-    lead, what = message[: asked.start()].strip(), " ".join(asked["what"].split())
+    what = _REASON.sub("", " ".join(asked["what"].split()))
     if asked["no"] or _TAKEN_BACK.search(message):
         return NOT_CHANGED
     if phrases.IF.search(lead) or is_held_back(_AS_BEFORE.sub(" ", what)):
         return DEPENDS
-    target, when = _split(what, today) if asked["move"] else (what, "")
+    moves = asked["move"] is not None
+    target, when = _split(what, today) if moves else (what, "")
     target, _, meant = target.partition(I_MEAN)
     target = _TAIL.sub("", target)
-    is_note = _NOTE.match(target) is not None
-    if not target or _UNTOUCHED.search(target) or (is_note and asked["move"]):
+    note = _NOTE.match(target)
+    if not target or (moves and note) or _UNTOUCHED.search((note["name"] or "") if note else target):
         return None
-    found: Thing | str
+    find = _note if note else _event
     if _POINTS.match(target):
         shown = _shown(before, data, today)
-        if before and not shown and not lead:
-            return None  # at a mail or a file
-        kind = Note if is_note else Dated if asked["move"] or "event" in target else (Note, Dated)
-        found = _one([each for each in shown if isinstance(each, kind)], f"{target} {meant}", today)
-        said = meant or lead or context
-        if not found and said:
-            found = _note(said, data) if is_note else _event(said, data, today)
-        found = found or (MEANT_NOTE if is_note else MEANT_EVENT)
-    elif is_note:
-        found = _note(f"{target} {meant}", data)
-    else:
-        found = _event(target, data, today, meant)
-        is_weak = asked["perhaps_cancel"] or asked["perhaps_move"]
-        if is_weak and isinstance(found, str) and not found.startswith(WHICH_ONE):
+        if not (shown or lead) and any(call.name.endswith(("_mail", "_file", "_files")) for call in before):
             return None
-    if isinstance(found, str):
-        return found
-    return _call(found, when, data, today, moves=asked["move"] is not None)
+        kind: Any = Note if note else Dated if moves or "event" in target else Thing
+        found = _one([each for each in shown if isinstance(each, kind)], f"{target} {meant}", today)
+        found = found or (meant and find(meant, "", data, today)) or _told(f"{lead} {context}", data, today)
+        found = found or (MEANT_NOTE if note else MEANT_EVENT)
+    else:
+        found = find(target, meant, data, today)
+    if not isinstance(found, str):
+        return _call(found, when, data, today, moves=moves)
+    is_doubtful = asked["perhaps_cancel"] or asked["perhaps_move"] or _AND.search(target)
+    return None if is_doubtful and not found.startswith(WHICH_ONE) else found
 
 
 def _call(thing: Thing, when: str, data: PersonalData, today: dt.date, *, moves: bool) -> list[Call] | str:
@@ -179,7 +175,7 @@ def _split(what: str, today: dt.date) -> tuple[str, str]:
     when, begin = "", len(what)
     for marker in reversed(list(_TO.finditer(what))):
         rest = what[marker.end() : begin]
-        rest = _BARE_HOUR.sub(" at ", rest) if not when else rest
+        rest = rest if when else _BARE_HOUR.sub(" at ", rest)
         if find_days(rest, today) or find_time(rest):
             if not when:
                 when, begin = rest, marker.start()
@@ -199,8 +195,11 @@ def _one(found: Sequence[Thing], said: str, today: dt.date) -> Thing | str:
     return found[0] if found else ""
 
 
-def _event(text: str, data: PersonalData, today: dt.date, meant: str = "") -> Thing | str:
-    """Return the event whose title has the words of ``text``, or what to ask or say instead."""
+def _event(text: str, meant: str, data: PersonalData, today: dt.date) -> Thing | str:
+    """Return the event whose title has the words of ``text``, or what to ask or say instead.
+
+    ``meant`` is the answer to the question which one.
+    """
     left = " ".join(re.sub(r"[,;?!]", " ", text if PLACE.search(meant) else f"{text} {meant}").split())
     first, last = today, today + dt.timedelta(days=_DAYS_AHEAD)
     near = data.calendar.find(first, last)
@@ -210,7 +209,7 @@ def _event(text: str, data: PersonalData, today: dt.date, meant: str = "") -> Th
     if time := find_time(left):
         left = f"{left[: time.start()]} {left[time.end() :]}"
     while day := find_days(left, today):
-        span, left = parse_days(day, today), " ".join(left.replace(day, " ", 1).split())
+        span, left = parse_days(day, today), " ".join(left.split()).replace(day, " ", 1)
     words = _words(left)
     certain = [word for word in words if word not in _KINDS_OF_EVENT]
     if not (certain or span or clock):
@@ -227,16 +226,22 @@ def _event(text: str, data: PersonalData, today: dt.date, meant: str = "") -> Th
     return " ".join(["There is no event", *words, f"{where}. Nothing was changed."])
 
 
+def _told(text: str, data: PersonalData, today: dt.date) -> Thing | str:
+    """Return the event that most words of what is told are about, or the question which one."""
+    near, said = data.calendar.find(today, today + dt.timedelta(days=_DAYS_AHEAD)), {*_words(text)}
+    having = [len(said.intersection(_words(each.title))) for each in near]
+    most = max([1, *having])
+    return _one([each for each, count in zip(near, having, strict=True) if count == most], "", today)
+
+
 def _words(text: str) -> list[str]:
     return [word for word in title_words(text) if word not in _NO_WORDS]
 
 
 def _titled(events: Sequence[Dated], words: Sequence[str]) -> list[Dated]:
-    """Return the events whose title has all ``words``; sooner those that have no other, and no misspelt one."""
-    if not words:
-        return []
-    titles = [(each, _words(each.title)) for each in events]
-    found = [each for each in titles if set(words) <= set(each[1])]
+    """Return the events whose title has all ``words``; sooner those without others, then well spelt ones."""
+    titles = [(each, _words(each.title)) for each in events if words]
+    found = [each for each in titles if {*words} <= {*each[1]}]
     found = found or [each for each in titles if all(_is_like_one(word, each[1]) for word in words)]
     return [event for event, title in found if title == words] or [event for event, _ in found]
 
@@ -247,35 +252,38 @@ def _is_like_one(word: str, title: Sequence[str]) -> bool:
     return any(each.startswith(word) for each in title) or bool(get_close_matches(word, title, 1, 0.85))
 
 
-def _note(text: str, data: PersonalData) -> Thing | str:
-    """Return the note that ``text`` is about, or what to ask or say instead."""
+def _note(text: str, meant: str, data: PersonalData, today: dt.date) -> Thing | str:
+    """Return the note that ``text`` is about, as :func:`_event` does."""
     said = _NOTE.match(text)
     try:
         if said and said["id"]:
             return data.notes.read(said["id"])
-        words = content_words(" ".join(filter(None, said.groups())) if said else text)
+        about = " ".join(filter(None, said.groups())) if said else text
+        words = content_words(about if PLACE.search(meant) else f"{about} {meant}")
         if not words:
             return MEANT_NOTE
-        found = [note for note in data.notes.all() if set(words) <= set(content_words(note.title))]
+        found = [note for note in data.notes.all() if {*words} <= {*content_words(note.title)}]
         text_of = retrieve(words, data, ("notes",))
         if not found and text_of and text_of.coverage >= _SURE:
             found = [data.notes.read(text_of.name)]
     except ToolError as error:  # there is none of that number
         return f"I cannot do that: {error}."
-    return _one(found, "", dt.date.min) or f"There is no note about {' '.join(words)}. Nothing was changed."
+    return _one(found, meant, today) or f"There is no note about {' '.join(words)}. Nothing was changed."
 
 
 def _shown(before: Sequence[Made], data: PersonalData, today: dt.date) -> list[Thing]:
     """Return the notes and events that were shown or written for the last message, as they are now."""
     shown: list[Thing] = []
-    for call in before:
-        with suppress(ToolError, ValueError):  # it is gone, or there is no text in JSON
+    for call in (call for call in before if not call.failed):
+        with suppress(ToolError, ValueError):  # it is gone, or the result is a text
             found = json.loads(call.result)
             if call.name in ("read_note", "search_notes", "create_note"):
                 listed = found if isinstance(found, list) else [call.arguments | found]
                 shown += [data.notes.read(each.get("saved") or each["id"]) for each in listed]
             elif call.name in ("list_events", "add_event", "move_event"):
-                titles = [each["title"] for each in found] if isinstance(found, list) else [*found.values()][:1]
+                titles = (
+                    [each["title"] for each in found] if isinstance(found, list) else [*found.values()][:1]
+                )
                 days = parse_days(str(call.arguments.get("new_date") or call.arguments["date"]), today)
                 shown += [each for each in data.calendar.find(*days) if each.title in titles]
     return shown

@@ -54,6 +54,7 @@ def referred(question: str, before: Sequence[Made], earlier: Sequence[Made]) -> 
 
 
 def index_of(place: str) -> int:
+    """Return the index that an ordinal in lower case means."""
     return next((number for number, names in enumerate(_PLACES) if place in names), -1)
 
 

@@ -283,8 +283,8 @@ def _has_web(request: ModelRequest[Any]) -> bool:
 def _able(request: ModelRequest[Any]) -> str:
     web = " and on the web" if _has_web(request) else ""
     return (
-        f"I can look things up in your notes, calendar, mail and files{web}, write and delete notes, and add, "
-        "move and cancel single events."
+        f"I can look things up in your notes, calendar, mail and files{web}, write and delete notes, and "
+        "add, move and cancel single events."
     )
 
 

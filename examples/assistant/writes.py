@@ -270,12 +270,7 @@ def _parts(message: str, today: dt.date) -> tuple[str, str]:
             return message[: adding.start()], asked
     if bare := _BARE.match(message):
         return "", message[bare.end() :]
-    if (
-        not QUESTION.match(message)
-        and "?" not in message
-        and find_time(message)
-        and find_day(message, today)
-    ):
+    if not QUESTION.match(message) and "?" not in message and find_time(message) and find_day(message, today):
         return ("", message) if len(message.split()) <= _LONGEST_TITLE + 6 else ("", "")
     return "", ""
 

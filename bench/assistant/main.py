@@ -46,8 +46,8 @@ sample data, at {NOW:%H:%M} on {NOW:%A, %d %B %Y}, where writes run without aski
 share of turns with the right tools, an answer that has all texts of a right one, and exactly the writes \
 that were asked for; follow_up_fraction that of turns that depend on the turn before. wrong_writes counts \
 notes, events and changes that nobody asked for, or that are others. false_statement_fraction is the share \
-of answers that report a deed without its call, state a number that was neither said nor found, or do not say \
-that what was asked cannot be done. silent and loops count answers without a text, and those that repeat \
+of answers that report a deed without its call, state a number that was neither said nor found, or do not \
+say that what was asked cannot be done. silent and loops count answers without a text, and those that repeat \
 themselves. Intervals are over turns. second_start_ttft_s is from the start of opening, in a process of \
 its own on a model that was opened before, to the first text of the answer to "{FIRST}", \
 with the imports of the agent."""

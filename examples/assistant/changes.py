@@ -64,12 +64,12 @@ _ASKED: Final = re.compile(
     rf"{phrases.POLITE}(?P<no>(?:i (?:don'?t|do not) want (?:you )?to|i(?:'d| would) rather (?:you )?not"
     r"|don'?t|do not|never|no need to|not) (?:\w+ )?)?(?:help me )?"
     rf"(?:(?:{_CANCEL}|(?P<perhaps_cancel>{_PERHAPS_CANCEL}))"
-    rf"|(?P<move>{_MOVE}|(?P<perhaps_move>{_PERHAPS_MOVE}))) (?P<what>.+)$",
+    rf"|(?P<move>{_MOVE}|(?P<perhaps_move>{_PERHAPS_MOVE}))) (?!(?:to|in|into|out|on|away)\b)(?P<what>.+)$",
     re.IGNORECASE | re.DOTALL,
 )
 _ADDS: Final = re.compile(r"^\W*(?:add|put|enter|schedule|create|write)\b", re.IGNORECASE)
-_TAKEN_BACK: Final = re.compile(
-    rf"\b(?:never ?mind|forget (?:it|that)|no wait)\b|(?:{I_MEAN}|\bto )(?:no|none|neither|nothing|stop)\b",
+TAKEN_BACK: Final = re.compile(
+    rf"\b(?:never ?mind|forget it|no wait)\b|(?:{I_MEAN}|\bto )(?:no|none|neither|nothing|stop)\b",
     re.IGNORECASE,
 )
 _AS_BEFORE: Final = re.compile(r"\b(?:instead|rather|(?:at )?(?:the )?same (?:time|day))\b", re.IGNORECASE)
@@ -124,7 +124,7 @@ def wanted_changes(
     if not asked or QUESTION.match(message) or is_headed(message) or _ADDS.match(lead):
         return None
     what = _REASON.sub("", " ".join(asked["what"].split()))
-    if asked["no"] or _TAKEN_BACK.search(message):
+    if asked["no"] or TAKEN_BACK.search(message):
         return NOT_CHANGED
     if phrases.IF.search(lead) or is_held_back(_AS_BEFORE.sub(" ", what)):
         return DEPENDS

@@ -14,7 +14,7 @@ from itertools import takewhile
 from typing import Final
 
 from . import phrases
-from .changes import BEGINS, wanted_changes
+from .changes import BEGINS, TAKEN_BACK, wanted_changes
 from .data import PersonalData
 from .dates import find_days, parse_date
 from .needs import Need, needs_of_words
@@ -84,7 +84,7 @@ class Planner:
             return self._plan(message, before, earlier)
 
     def _plan(self, message: str, before: Sequence[Made], earlier: Sequence[Made]) -> list[Step]:
-        if is_headed(message) or note_that_was_said(message):
+        if is_headed(message) or note_that_was_said(message) or TAKEN_BACK.search(message):
             return [self._step(message, "", before, earlier)]
         parts = _requests_in(message)
         steps: list[Step] = []

@@ -250,6 +250,10 @@ def test_only_reading_tools_are_speculable(data: PersonalData) -> None:
     assert {tool.name for tool in tools if speculable_tool(tool) is None} == {"create_note", "add_event"}
     assert len(tools) == 11
     assert len(assistant_tools(data, NO_WAIT)) == 10  # without the web
+    changing = {tool.name for tool in assistant_tools(data, NO_WAIT, changes=True)} - {
+        tool.name for tool in tools
+    }
+    assert changing == {"delete_note", "delete_event", "move_event"}
 
 
 class Recorder:

@@ -48,7 +48,7 @@ def test_a_turn(
         pytest.skip("too small a model to tell what a message needs")
     model = ChatAgentRT(runtime=runtime, max_tokens=128)
     agent = assistant_agent(
-        model, assistant_tools(data, Latencies(0, 0, 0), web=True), [Steering(data, model)]
+        model, assistant_tools(data, Latencies(0, 0, 0), web=True, changes=True), [Steering(data, model)]
     )
     state = asyncio.run(agent.ainvoke({"messages": [HumanMessage(question)]}))
     calls = [

@@ -21,6 +21,11 @@ EVENT = Write(
     name="add_event", title=("dentist", "dentist appointment"), date=dt.date(2026, 11, 27), time="09:00"
 )
 NOTE = Write(name="create_note", text=("candles",))
+CANCEL = Write(name="delete_event", title=("dentist",), date=dt.date(2026, 11, 27))
+MOVE = Write(name="move_event", title=("dentist",), date=dt.date(2026, 11, 28), time="10:00")
+DELETE = Write(name="delete_note", text=("candles",))
+EVENT_OF_CALL = {"title": "The dentist", "date": "2026-11-27"}
+MOVED = EVENT_OF_CALL | {"new_date": "2026-11-28", "new_time": "10:00"}
 ADDED = {"title": "The dentist!", "date": "Friday", "time": "9 am"}
 
 
@@ -96,6 +101,37 @@ def asks(
             Judgement(True),
         ),
         (asks(), taken(("create_note", {"text": "x"}), says="Saved."), "", Judgement(False, wrong_writes=1)),
+        (
+            asks(writes=(CANCEL,)),
+            taken(("delete_event", EVENT_OF_CALL), says="Cancelled."),
+            "",
+            Judgement(True),
+        ),
+        (
+            asks(),
+            taken(("delete_event", EVENT_OF_CALL), says="Cancelled."),
+            "",
+            Judgement(False, wrong_writes=1),
+        ),
+        (asks(writes=(MOVE,)), taken(("move_event", MOVED), says="Moved."), "", Judgement(True)),
+        (
+            asks(writes=(MOVE,)),
+            taken(("move_event", MOVED | {"new_time": "9:00"}), says="Moved."),
+            "",
+            Judgement(False, wrong_writes=1),
+        ),
+        (
+            asks(writes=(DELETE,)),
+            taken(("delete_note", {"id": "n1"}), says="Deleted.", result='{"title": "My Candles"}'),
+            "",
+            Judgement(True),
+        ),
+        (
+            asks(writes=(DELETE,)),
+            taken(("delete_note", {"id": "n1"}), says="Deleted.", result='{"title": "Soap"}'),
+            "",
+            Judgement(False, wrong_writes=1),
+        ),
     ],
 )
 def test_a_turn_is_judged(turn: Turn, messages: list[AnyMessage], known: str, right: Judgement) -> None:
@@ -114,13 +150,16 @@ def test_what_is_asked_for_can_be_found(tmp_path: Path) -> None:
     assert len(turns) == 150
     write_sample_data(tmp_path / "sample", NOW.date())
     with closing(PersonalData.open(tmp_path / "sample", today=NOW.date)) as data:
-        names = {tool.name for tool in assistant_tools(data, Latencies(0, 0, 0), web=True)}
+        names = {tool.name for tool in assistant_tools(data, Latencies(0, 0, 0), web=True, changes=True)}
     assert {name for turn in turns for name in turn.tools} <= names
     for turn in turns:
         assert not turn.refuse or not (turn.tools or turn.writes), turn.say
         for write in turn.writes:
+            new = "new_" if write.name == "move_event" else ""
             arguments = (
-                {"title": write.title[0], "date": f"{write.date}", "time": write.time} if write.title else {}
+                {"title": write.title[0], f"{new}date": f"{write.date}", f"{new}time": write.time}
+                if write.title
+                else {}
             )
             assert write.is_done_by(write.name, arguments or {"text": " ".join(write.text)}), json.dumps(
                 turn.say

@@ -4,9 +4,12 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import icalendar
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agentrt.examples.assistant.calendar import ALL_DAY, Calendar, Event
 from agentrt.examples.assistant.errors import ToolError
@@ -286,6 +289,149 @@ def test_an_event_that_makes_no_sense_is_left_out_and_named(
     found = calendar(tmp_path, event, "DTSTART:20261119T200000")
     assert on(found, "tomorrow") == on(found, "tomorrow") == [("20:00", "event1")]
     assert [line.split(",")[0] for line in caplog.messages] == ["left out an event in calendar.ics"]
+
+
+CLOCKS = st.times(max_value=dt.time(22)).map(
+    lambda time: time.replace(second=0, microsecond=0, minute=time.minute)
+)
+DAYS = st.integers(0, 20).map(lambda days: TODAY + dt.timedelta(days))
+STARTS = st.one_of(
+    st.builds("DTSTART:{:%Y%m%d}T{:%H%M%S}".format, DAYS, CLOCKS),
+    st.builds("DTSTART:{:%Y%m%d}T{:%H%M%S}Z".format, DAYS, CLOCKS),
+    st.builds('dtstart;TZID=America/New_York;X-A="b:c":{:%Y%m%d}T{:%H%M%S}'.format, DAYS, CLOCKS),
+    st.builds("DTSTART;TZID=Asia/\n Tokyo:{:%Y%m%d}\n T{:%H%M%S}".format, DAYS, CLOCKS),
+)
+ALL_DAYS = st.builds("DTSTART;VALUE=DATE:{:%Y%m%d}".format, DAYS)
+REST = st.lists(
+    st.sampled_from(
+        ["X-ODD:kept", "DESCRIPTION:BEGIN:VEVENT\n DTEND:20261119", "BEGIN:VALARM\nTRIGGER:-PT5M\nEND:VALARM"]
+    ),
+    max_size=3,
+)  # fmt: skip
+EVENT = st.tuples(st.one_of(STARTS, ALL_DAYS), st.sampled_from(["end", "length", ""]), REST, st.booleans())
+
+
+def lines_of(number: int, start: str, length: str, rest: list[str], has_uid: bool) -> list[str]:
+    """Return the lines of an event of two hours or days, or of no length."""
+    lines = [*([f"UID:{number}"] if has_uid else []), f"SUMMARY:The event-{number}", *rest, start]
+    if length == "length":
+        lines.append("DURATION:PT2H" if "T" in start.rpartition(":")[2] else "DURATION:P2D")
+    elif length == "end":
+        begun = icalendar.Event.from_ical("\n".join(["BEGIN:VEVENT", start, "END:VEVENT"]))["DTSTART"].dt
+        after = dt.timedelta(hours=2) if isinstance(begun, dt.datetime) else dt.timedelta(days=2)
+        value = f"{begun + after:{'%Y%m%dT%H%M%S' if isinstance(begun, dt.datetime) else '%Y%m%d'}}"
+        head = start.rpartition(":")[0].replace("DTSTART", "DTEND").replace("dtstart", "dtend")
+        lines.append(f"{head}:{value}{'Z' * start.endswith('Z')}")
+    return ["BEGIN:VEVENT", *lines, "END:VEVENT"]
+
+
+@given(st.lists(EVENT, min_size=2, max_size=4), st.data(), st.sampled_from(["\n", "\r\n"]), DAYS, CLOCKS)
+def test_of_a_file_only_the_lines_of_the_event_change(
+    events: list[tuple[str, str, list[str], bool]],
+    data: st.DataObject,
+    newline: str,
+    day: dt.date,
+    clock: dt.time,
+) -> None:
+    blocks = ["\n".join([*lines_of(number, *event), ""]) for number, event in enumerate(events)]
+    blocks = [block.replace("\n", newline) for block in blocks]
+    head, tail = f"BEGIN:VCALENDAR{newline}X-ODD:kept{newline}", f"END:VCALENDAR{newline}X-REST:"
+    number = data.draw(st.integers(0, len(events) - 1))
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "calendar.ics"
+
+        def others() -> list[bytes]:
+            parts = icalendar.Calendar.from_ical(file.read_bytes()).walk("VEVENT")
+            return [part.to_ical() for part in parts if str(part["SUMMARY"]) != f"The event-{number}"]
+
+        file.write_bytes("".join([head, *blocks, tail]).encode())
+        known, kept = Calendar(Sources([Path(folder)]), lambda: TODAY), others()
+        (event,) = [
+            each for each in known.find(TODAY, TODAY + dt.timedelta(24)) if each.title.endswith(f"-{number}")
+        ]
+        length = length_of(file, number)
+        time = "" if event.time == ALL_DAY else f"{clock:%H:%M}"
+        moved = known.move(f"event {number}!", f"{event.date}", f"{day}", time)
+        assert (moved.date, moved.time) == (day, time or ALL_DAY)
+        assert moved in known.find(day, day)
+        assert length_of(file, number) == length
+        assert others() == kept
+        after = file.read_bytes().decode()
+        begin, end = "".join([head, *blocks[:number]]), "".join([*blocks[number + 1 :], tail])
+        assert after.startswith(begin)
+        assert after.endswith(end)
+        edges = ("dtstart", "dtend", " T", " Tokyo")  # whose value may be folded
+        assert [
+            line
+            for line in after[len(begin) : -len(end)].split(newline)
+            if not line.lower().startswith(edges)
+        ] == [line for line in blocks[number].split(newline) if not line.lower().startswith(edges)]
+        known.delete(f"EVENT {number}", f"{day}")
+        assert file.read_bytes().decode() == begin + end
+
+
+def length_of(file: Path, number: int) -> dt.timedelta:
+    parts = icalendar.Calendar.from_ical(file.read_bytes()).walk("VEVENT")
+    (part,) = [part for part in parts if str(part["SUMMARY"]) == f"The event-{number}"]
+    return part["DTEND"].dt - part["DTSTART"].dt if "DTEND" in part else dt.timedelta()
+
+
+@pytest.mark.parametrize(
+    ("events", "title", "why"),
+    [
+        ([WEEKLY], "swim", "swim recurs"),
+        ([WEEKLY, WEEKLY.replace("RRULE", "RECURRENCE-ID:20261123T180000 X")], "swim", "recurs"),
+        (["UID:a SUMMARY:swim DTSTART:20261123T160000 RDATE:20261130T160000"], "swim", "swim recurs"),
+        (["UID:a SUMMARY:swim DTSTART:20261123T160000"] * 2, "swim", "several places"),
+        (["SUMMARY:swim DTSTART:20261123T160000"] * 2, "swim", "there are 2 events swim on Monday"),
+        (["SUMMARY:swim-a DTSTART:20261123", "SUMMARY:swim-b DTSTART:20261123"], "swim", "there are 2"),
+        (["DTSTART:20261123T160000"], "swim", "there is no event swim on Monday, 2026-11-23"),
+        (["DTSTART:20261123T160000"], "the", "there is no event the"),
+        (["DTSTART:20261123"], "event0", "event0 lasts all day"),
+    ],
+)  # fmt: skip
+def test_what_is_no_single_event_stays(tmp_path: Path, events: list[str], title: str, why: str) -> None:
+    found = calendar(tmp_path, *events)
+    before = (tmp_path / "calendar.ics").read_bytes()
+    with pytest.raises(ToolError, match=f"{why}.*; nothing was changed"):
+        found.move(title, "Monday", "Tuesday", "9:00")
+    assert (tmp_path / "calendar.ics").read_bytes() == before
+
+
+@pytest.mark.usefixtures("in_berlin")
+def test_an_event_moves_in_its_own_zone_but_not_to_a_time_that_a_day_lacks(tmp_path: Path) -> None:
+    found = calendar(tmp_path, f"{NEW_YORK}:20261119T130000 DTEND;TZID=America/New_York:20261119T150000")
+    found.move("event0", "2026-11-19", "2027-03-19", "")  # when Berlin is 5 hours ahead, and not 6
+    content = (tmp_path / "calendar.ics").read_bytes()
+    assert b"New_York:20270319T140000" in content
+    assert b"DTEND;TZID=America/New_York:20270319T160000" in content
+    with pytest.raises(ToolError, match="cannot be moved"):
+        found.move("event0", "2027-03-19", "2027-03-28", "2:30")
+    assert (tmp_path / "calendar.ics").read_bytes() == content
+
+
+def test_a_file_of_one_event_is_kept_out_of_sight(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write(tmp_path / f"{name}.ics", f"UID:{name} SUMMARY:tea DTSTART:2026112{'ab'.index(name)}T180000")
+    found = Calendar(Sources([tmp_path]), lambda: TODAY)
+    content = (tmp_path / "a.ics").read_bytes()
+    found.delete("tea", "Friday")
+    assert [*contents(tmp_path)] == [tmp_path / "b.ics", tmp_path / ".deleted" / "a.ics"]
+    assert (tmp_path / ".deleted" / "a.ics").read_bytes() == content
+    write(tmp_path / "a.ics", "UID:a SUMMARY:tea DTSTART:20261120T180000")
+    found.delete("tea", "Friday")
+    assert (tmp_path / ".deleted" / "a 2.ics").exists()
+    assert on(found, "Friday") == []
+
+
+def test_a_file_that_has_more_than_the_event_stays(tmp_path: Path) -> None:
+    found = calendar(tmp_path, "DTSTART:20261120T180000")
+    file = tmp_path / "calendar.ics"
+    task = b"BEGIN:VTODO\r\nSUMMARY:x\r\nEND:VTODO\r\nEND:VCALENDAR"
+    file.write_bytes(file.read_bytes().replace(b"END:VCALENDAR", task))
+    found.delete("event0", "Friday")
+    assert b"VEVENT" not in file.read_bytes()
+    assert task in file.read_bytes()
 
 
 def contents(folder: Path) -> dict[Path, bytes]:

@@ -67,6 +67,11 @@ def test_no_deed(sentence: str) -> None:
         ("I've saved the note.", ["create_note"], False),
         ("I've sent the mail.", ["create_note"], True),
         ("The event has been added to your calendar.", ["add_event"], False),
+        ("I've cancelled the dentist.", ["delete_event"], False),
+        ("I've moved the dentist to Friday.", ["move_event"], False),
+        ("I've moved the dentist to Friday.", ["delete_event"], True),
+        ("I have deleted the note.", ["delete_note"], False),
+        ("I have postponed the dentist.", ["read_mail"], True),
         ("Let me check your calendar.", [], False),  # it was looked up
     ],
 )

@@ -33,6 +33,19 @@ def test_a_created_note_is_read_and_found(notes: Notes, tmp_path: Path) -> None:
     assert (tmp_path / "more" / "List 1 2.md").read_text() == "# List: 1/2\n\nmilk\n"
 
 
+def test_a_deleted_note_is_kept_out_of_sight(notes: Notes, tmp_path: Path) -> None:
+    with pytest.raises(ToolError, match="note n1 is Tea and not b; nothing was deleted"):
+        notes.delete("n1", "b")
+    assert notes.delete("n1", "Tea") == Note("n1", "Tea", "water first")
+    assert [note.id for note in notes.all()] == ["n2"]
+    assert (tmp_path / "more" / ".deleted" / "Tea.md").read_text() == "water first\n"
+    (tmp_path / "more" / "Tea.md").write_text("milk first\n")
+    notes.delete("n1")
+    assert (tmp_path / "more" / ".deleted" / "Tea 2.md").read_text() == "milk first\n"
+    with pytest.raises(ToolError, match="no note with id n1"):
+        notes.delete("n1")
+
+
 def test_a_new_note_never_takes_the_place_of_another(notes: Notes, tmp_path: Path) -> None:
     for text in ("Tea", "../../Tea", "# Tea\n\nmilk first", "?!", "..", "con/../.hidden"):
         notes.create(text)

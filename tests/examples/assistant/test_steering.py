@@ -107,7 +107,9 @@ def take_turns(
 ) -> tuple[list[AnyMessage], Shown]:
     """Ask one question after the other; return the messages of the last turn, and what was shown of all."""
     around = Steering(data, model if steered else None, lambda: NOON)
-    agent = assistant_agent(model, assistant_tools(data, Latencies(0, 0, 0), web=True), [around])
+    agent = assistant_agent(
+        model, assistant_tools(data, Latencies(0, 0, 0), web=True, changes=True), [around]
+    )
     history: list[AnyMessage] = []
     added: list[AnyMessage] = []
     shown = Shown()
@@ -320,3 +322,31 @@ def test_a_model_that_only_talks_keeps_its_words(data: PersonalData) -> None:
     model = Scripted(needs=[], script=["Hello! How are you?"])
     (answer,), _ = take_turns(model, data, "good morning", steered=False)
     assert answer.text.strip() == "Hello! How are you?"
+
+
+def test_a_model_that_only_talks_is_not_offered_what_it_was_not_trained_on(data: PersonalData) -> None:
+    model = Scripted(needs=[], script=["Hello! How are you?"])
+    take_turns(model, data, "good morning", steered=False)
+    ((*offered,),) = model.offered
+    assert "add_event" in offered
+    assert not {"delete_note", "delete_event", "move_event"}.intersection(offered)
+
+
+@pytest.mark.parametrize("steered", [True, False])
+def test_what_was_asked_for_is_changed_and_nothing_else(tmp_path: Path, steered: bool) -> None:
+    write_sample_data(tmp_path / "data", WEDNESDAY)
+    with contextlib.closing(PersonalData.open(tmp_path / "data", today=lambda: WEDNESDAY)) as data:
+
+        def answer(*questions: str) -> str:
+            return take_turns(Scripted(needs=[], script=[]), data, *questions, steered=steered)[0][-1].text
+
+        asked = ("move an appointment", "the dentist", "Friday at 10:15")
+        assert answer(*asked) == "Moved: Dentist, Friday 20 November 10:15."
+        assert answer("cancel the dentist") == "Cancelled: Dentist, Friday 20 November 10:15."
+        assert answer("cancel the dentist").startswith("There is no event dentist")
+        assert answer("cancel the event tomorrow", "what is on today?").startswith("On your calendar today")
+        assert answer("read n3", "delete that note").startswith("Deleted the note: ")
+        assert len(data.notes.all()) == 11
+        assert len([*(tmp_path / "data" / "notes" / ".deleted").iterdir()]) == 1
+        assert len(data.calendar.events_on("tomorrow")) == 1
+        assert answer("delete all my notes").startswith("I cannot do that, and nothing was done.")

@@ -153,15 +153,12 @@ class Calendar:
         return [_dated(title, start) for (_, title), start in ordered]
 
     def single(self, title: str, date: str) -> Dated:
-        """The event of that title on that day, of which a part that no other has is enough.
+        """The event of that title, or with that part of its title alone, on that day.
 
-        Raises:
-            ToolError: there is none or there are several, or it recurs or stands in several places, so that
-                it cannot be changed.
+        :class:`ToolError` if there is none or there are several, or it recurs or stands in several places.
         """
         with self._lock:
-            place = self._place(title, date)
-        return _dated(place.series.title, _local(place.series.start))
+            return self._place(title, date).dated
 
     def delete(self, title: str, date: str) -> Dated:
         """Remove what :meth:`single` finds from its file; a file that has only this event is discarded."""
@@ -169,10 +166,11 @@ class Calendar:
             place = self._place(title, date)
             rest = place.content[: place.begin] + place.content[place.end :]
             if _FILLED.search(rest):
-                _replace(place.path, rest)
+                _replace(place.source.path, rest)
             else:
-                discard(place.path)
-        return _dated(place.series.title, _local(place.series.start))
+                discard(place.source.path)
+            del self._parsed.read[place.source]
+        return place.dated
 
     def move(self, title: str, date: str, new_date: str, new_time: str) -> Dated:
         """Begin what :meth:`single` finds on another day or at another time; its length stays.
@@ -182,13 +180,14 @@ class Calendar:
         with self._lock:
             place = self._place(title, date)
             start = _local(place.series.start)
-            day = parse_date(new_date, self.today()) if new_date else _wall(start, None).date()
-            new: dt.date | dt.datetime = day
+            new: dt.date | dt.datetime
+            new = day = parse_date(new_date, self.today()) if new_date else place.dated.date
             if isinstance(start, dt.datetime):
                 new = dt.datetime.combine(day, parse_time(new_time) if new_time else start.time())
             elif new_time:
                 raise ToolError(f"{place.series.title} lasts all day and has no time; nothing was changed")
-            _replace(place.path, _moved(place, new))
+            _replace(place.source.path, _moved(place, new))
+            del self._parsed.read[place.source]  # its size and its time may look unchanged
         return _dated(place.series.title, new)
 
     def _place(self, title: str, date: str) -> _Place:
@@ -197,19 +196,27 @@ class Calendar:
         day, words = parse_date(date, self.today()), title_words(title)
         known = self._parsed.items()
         replaced = {series.replaces for series in known}
-        near = [series for series, *_ in _on(day, known, replaced) if _has(title_words(series.title), words)]
+        near = [each for each, *_ in _on(day, known, replaced) if _has(title_words(each.title), words)]
         found = [series for series in near if title_words(series.title) == words] or near
         if not found or not words:
             raise ToolError(f"there is no event {title} on {day:%A}, {day}; nothing was changed")
         if len({(series.uid, series.title) for series in found}) > 1:
             raise ToolError(f"there are {len(found)} events {title} on {day:%A}, {day}; nothing was changed")
-        (series, *others), uid = found, found[0].uid
+        series = found[0]
         if series.rule is not None or series.replaces is not None:
             raise ToolError(_RECURS.format(series.title))
-        if others or sum(each.uid == uid for each in known) > 1:
+        if sum(each.uid == series.uid for each in known) > 1:
             raise ToolError(f"{series.title} stands in several places; nothing was changed")
         source = next(source for source, events in self._parsed.read.items() if series in (events or ()))
-        return _place_in(source.path, series)
+        content = source.path.read_bytes()
+        blocks, parts = list(_EVENT.finditer(content)), _parts(content)
+        if len(blocks) == len(parts) > series.number:
+            part, (begin, end) = parts[series.number], blocks[series.number].span()
+            if _RECURRING.search(content, begin, end):
+                raise ToolError(_RECURS.format(series.title))
+            if (str(part.get("SUMMARY", "untitled")), part["DTSTART"].dt) == (series.title, series.start):
+                return _Place(source, series, part, content, begin, end)
+        raise ToolError(f"{series.title} cannot be told from the rest of {source.place}; nothing was changed")
 
     def _places(self) -> list[Path]:
         """The calendars: files, and folders with files of one event each."""
@@ -261,12 +268,16 @@ def _with_event(content: bytes, event: icalendar.Event) -> bytes:
 class _Place:
     """An event in the content of a file, from its first line to behind its last."""
 
-    path: Path
+    source: Source
     series: _Series
     part: Any
     content: bytes
     begin: int
     end: int
+
+    @property
+    def dated(self) -> Dated:
+        return _dated(self.series.title, _local(self.series.start))
 
 
 def title_words(title: str) -> list[str]:
@@ -276,19 +287,6 @@ def title_words(title: str) -> list[str]:
 
 def _has(words: Sequence[str], part: Sequence[str]) -> bool:
     return f" {' '.join(part)} " in f" {' '.join(words)} "
-
-
-def _place_in(path: Path, series: _Series) -> _Place:
-    content = path.read_bytes()
-    places, parts = list(_EVENT.finditer(content)), _parts(content)
-    if len(places) == len(parts) > series.number:
-        part = parts[series.number]
-        begin, end = places[series.number].span()
-        if _RECURRING.search(content, begin, end):
-            raise ToolError(_RECURS.format(series.title))
-        if (str(part.get("SUMMARY", "untitled")), part["DTSTART"].dt) == (series.title, series.start):
-            return _Place(path, series, part, content, begin, end)
-    raise ToolError(f"{series.title} cannot be told from the rest of {path.name}; nothing was changed")
 
 
 def _parts(content: bytes) -> list[Any]:

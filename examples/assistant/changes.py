@@ -68,10 +68,8 @@ _ASKED: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _ADDS: Final = re.compile(r"^\W*(?:add|put|enter|schedule|create|write)\b", re.IGNORECASE)
-TAKEN_BACK: Final = re.compile(
-    rf"\b(?:never ?mind|forget it|no wait)\b|(?:{I_MEAN}|\bto )(?:no|none|neither|nothing|stop)\b",
-    re.IGNORECASE,
-)
+TAKEN_BACK: Final = re.compile(r"\b(?:never ?mind|forget it|no wait)\b", re.IGNORECASE)
+_DECLINED: Final = re.compile(rf"(?:{I_MEAN}|\bto )(?:no|none|neither|nothing|stop)\b", re.IGNORECASE)
 _AS_BEFORE: Final = re.compile(r"\b(?:instead|rather|(?:at )?(?:the )?same (?:time|day))\b", re.IGNORECASE)
 _REASON: Final = re.compile(
     r"(?:,? (?:because|since)|, (?!i mean )(?:i|i'[md]|we|it|it's|he|she|they|there|my))\b.*?(?=, I mean |$)",
@@ -124,7 +122,7 @@ def wanted_changes(
     if not asked or QUESTION.match(message) or is_headed(message) or _ADDS.match(lead):
         return None
     what = _REASON.sub("", " ".join(asked["what"].split()))
-    if asked["no"] or TAKEN_BACK.search(message):
+    if asked["no"] or TAKEN_BACK.search(message) or _DECLINED.search(message):
         return NOT_CHANGED
     if phrases.IF.search(lead) or is_held_back(_AS_BEFORE.sub(" ", what)):
         return DEPENDS

@@ -78,14 +78,18 @@ LEAD_IN: Final = re.compile(
 )
 """What stands before a question that is told: "I can't remember what …"."""
 GREETING: Final = _from("hi, hello, hey, good (?:morning|afternoon|evening), morning")
-TALK: Final = _from(
-    r"""
+_INTERJECTIONS: Final = r"""
     hi, hello, hey, hiya, yo, good (?:morning|afternoon|evening|night), morning, thanks, thank you, thx
     cheers, bye, goodbye, see you, ok(?:ay)?, ah+, aha, oh, good(?=\W*$), fine, excellent, wonderful
-    great, nice, cool, perfect, lovely, awesome, how are you
-    how's it going, who are you, are you, do you, what are you, what do you think
-    tell me (?:a|an|another|some)
-    ugh, phew, wow, sorry, congrat\w*, merry, happy
+    great, nice, cool, perfect, lovely, awesome, ugh, phew, wow, sorry
+    """
+INTERJECTION: Final = _from(_INTERJECTIONS)
+"""What stands alone, or before anything: behind it a request is one."""
+TALK: Final = _from(
+    rf"""
+    {_INTERJECTIONS}
+    how are you, how's it going, who are you, are you, do you, what are you, what do you think
+    tell me (?:a|an|another|some), congrat\w*, merry, happy
     """
 )
 GENERAL: Final = re.compile(

@@ -146,7 +146,7 @@ class Planner:
             return replace(step, calls=calls)
         if calls := self._days(text, before):
             return replace(step, calls=[*calls, *self._text_of_day(text)])
-        if phrases.TALK.match(text) or phrases.GENERAL.match(text) or _is_statement(text):
+        if _is_talk(text) or _is_statement(text):
             return step
         return self._text(step, context, before)
 
@@ -331,6 +331,14 @@ def _requests_in(message: str) -> list[str]:
             requests.append(source + part)
             source = ""
     return [*requests, *([source] if source else [])]
+
+
+def _is_talk(text: str) -> bool:
+    """Return whether ``text`` is small talk or about the world, whatever interjection it begins with."""
+    rest = phrases.INTERJECTION.sub("", text)
+    if rest != text and phrases.REQUEST.match(rest):
+        return _is_talk(rest)
+    return bool(phrases.TALK.match(text) or phrases.GENERAL.match(text))
 
 
 def _is_statement(part: str) -> bool:

@@ -66,6 +66,9 @@ Idea for the shed: lavender next to it. Note it -> create_note Idea for the shed
 save Lena's shoe size, 38, as a separate note -> create_note Lena's shoe size, 38
 there was a mail about a kayak, how much is it -> read_mail m5
 ah good. -> 
+oh how long does the lasagne bake -> read_note n11
+thanks, what does Emil want for his birthday? -> read_note n2
+oh how are you -> 
 My starter smells of apples, is that good? It's in one of my notes I think -> read_note n5
 good morning! -> 
 I finally learned to whistle yesterday! -> 

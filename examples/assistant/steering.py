@@ -22,6 +22,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemM
 
 from agentrt.adapters.langchain import allow_speculation
 
+from . import phrases
 from .checked_model import CheckedModel
 from .checks import claims_deed, is_grounded
 from .data import PersonalData
@@ -209,10 +210,11 @@ class Steering(AgentMiddleware[Any, Any]):
         if says:
             return Step(step.text, says=says[0])
         if self._model is None:
-            return planner.with_text(step)
+            step = planner.with_text(step)
         for need in needs:
             step = planner.for_need(step, need)
-        return step
+        unknown = not step.is_sure and phrases.OPENS.match(step.text)
+        return replace(step, says=fixed["impossible"]) if unknown else step
 
     async def _talk(self, request: ModelRequest[Any], handler: Handler, turn: Turn) -> ModelResponse[Any]:
         otherwise = _NO_ANSWER + _able(request)

@@ -72,9 +72,11 @@ bench: $(VENV)/.installed-bench $(VENV)/.installed-redis $(VENV)/.installed-brow
 
 # What is current is left as it is, so that a run that was ended goes on. WORKLOADS=FOLDER has recorded workloads,
 # MODELS=FOLDER the GGUF files of the plan, without which parts are left out; PARTS="engine_models page" measures
-# these anew. llama.cpp is built for this processor once, unless AGENTRT_LLAMA_SERVER names a build, or none.
+# these anew. What is timed from the start of a process has Python's bytecode, as its users have. llama.cpp is built
+# for this processor once, unless AGENTRT_LLAMA_SERVER names a build, or none.
 figures: $(VENV)/.installed-bench $(VENV)/.installed-dev $(VENV)/.installed-redis $(VENV)/.installed-browser
-	AGENTRT_LLAMA_SERVER=$${AGENTRT_LLAMA_SERVER-$$($(RUN) -m agentrt.bench.engines.build_llama_server)} \
+	unset PYTHONDONTWRITEBYTECODE; \
+	  AGENTRT_LLAMA_SERVER=$${AGENTRT_LLAMA_SERVER-$$($(RUN) -m agentrt.bench.engines.build_llama_server)} \
 	  $(RUN) -m agentrt.bench.documentation $(PARTS) \
 	  $(if $(WORKLOADS),--workloads $(WORKLOADS)) $(if $(MODELS),--models $(MODELS))
 

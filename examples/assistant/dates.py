@@ -24,7 +24,16 @@ _IN_DAYS = re.compile(
 )
 _OF_NEXT_WEEK = re.compile(r"([a-z]+) (?:of )?next week|next week(?: on)? ([a-z]+)")
 _DAY_OF_MONTH = re.compile(r"(?:([a-z]+) )?(?:the )?(\d{1,2})(?:st|nd|rd|th)")
-_ORDINALS = {"first": "1", "second": "2", "third": "3"}
+_ONES = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth"]
+_TEENS = [
+    "tenth", "eleventh", "twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth", "seventeenth",
+    "eighteenth", "nineteenth",
+]  # fmt: skip
+_TWENTIES = ["twentieth", *(f"twenty-{one}" for one in _ONES)]
+_ORDINALS = {
+    word: str(number)
+    for number, word in enumerate([*_ONES, *_TEENS, *_TWENTIES, "thirtieth", "thirty-first"], 1)
+}
 _HOLIDAYS = {
     "christmas eve": (12, 24), "christmas": (12, 25), "christmas day": (12, 25), "boxing day": (12, 26),
     "new year eve": (12, 31), "new year day": (1, 1),

@@ -63,7 +63,8 @@ _DEED: Final = re.compile(
     r"|mark|chang|edit|updat|print|post|download|install|upload|translat|transfer|buy|lock|unlock|restart|push|postpon|reschedul)(?:e|ing)?"
     r"|record (?!this|that|it)|answer (?:the|that|this|him|her|them|it)|get rid of|throw|ring"
     r"|book (?:an?|the|us|me(?! in)|my|two|\d+|some|tickets?|flights?|rooms?)"
-    r"|(?:call|phone|text)(?: up)? (?:an?|the|my|him|her|(?-i:[A-Z]\w+))"
+    r"|(?:call|phone|text)(?: up)? (?:an?|the|my|him|her|(?-i:[A-Z]\w+)|\w+ that)"
+    r"|give .{1,30} an? (?:ring|call|buzz)|tell (?:him|her|them)"
     r"|turn (?:.{0,30} )?(?:on|off|up|down)|let (?:him|her|them|(?-i:[A-Z]\w+)) know"
     r"|get (?:us|me) (?:an?|some) (?:table|taxi|cab|tickets?)"
     r"|wake me|(?:set|start|give me) (?:an?|the)\b.*\b(?:alarm|timer|reminder|beep)|you have to wake"
@@ -76,7 +77,7 @@ _DEED: Final = re.compile(
 _CLOCK: Final = re.compile(
     r"(?:what(?:'?s| is)?|which|got|have you got|do you have|tell me) (?:the )?"
     r"(?:time|day(?: of the week)?|date|month|year)"
-    r"(?: is it| is today| do we have| are we in)?(?: today| now| lol)?\W*$"
+    r"(?: is it| it is| is today| do we have| are we in)?(?: today| now| lol)?\W*$"
     r"|(?:what(?:'s| is) )?today'?s date\b",
     re.IGNORECASE,
 )

@@ -44,8 +44,26 @@ _STARTS: Final = (
     )
     + r"(?:'?s)?\b"
 )
+COURTESY: Final = re.compile(
+    r"(?:^\W*|(?<=[.!?;] ))(?:(?:i|we)(?: would|'d| should)(?: really)? "
+    r"(?:be (?:\w+ ){1,2}|appreciate(?: it)? )if you(?: could| would| can)?"
+    r"|(?:please )?be so (?:kind|good) (?:as to|and)"
+    r"|(?:would|could) you be so (?:kind|good) (?:as to|and)"
+    r"|would it be (?:possible|ok(?:ay)?) (?:for you )?to|(?:would|will) you please|(?:pardon|excuse) me,?"
+    r"|would you be able to) (?P<verb>\w+)",
+    re.IGNORECASE,
+)
+"""A wordy please, with the verb of the request."""
+PRESENT: Final = {
+    "added": "add", "cancelled": "cancel", "checked": "check", "deleted": "delete", "entered": "enter",
+    "found": "find", "gave": "give", "kept": "keep", "looked": "look", "made": "make", "moved": "move",
+    "noted": "note", "saved": "save", "told": "tell", "wrote": "write",
+}  # fmt: skip
+"""Of verbs behind "if you"."""
 REQUEST: Final = re.compile(rf"^\W*{POLITE}{_STARTS}", re.IGNORECASE)
 """How a request begins."""
+OPENS: Final = re.compile(rf"^\W*{POLITE}(?:open|launch|start|run|close|quit|stop)\b", re.IGNORECASE)
+"""How a request begins that is for a program, if it is for none of the user's texts."""
 REQUEST_ENDS: Final = re.compile(
     r"(?<=[.!?;])\s+|\n+|(?<=\?)(?=\w)"
     rf"|[,;]?\s+(?:oh and|and then|and also|and|also|then|plus|so)\s+(?={POLITE}{_STARTS})"
@@ -70,22 +88,28 @@ STATEMENT: Final = re.compile(
 """How a sentence begins that says why something is asked, or just talks."""
 _QUESTION_WORDS: Final = "what|who|whom|whose|how|when|where|which|why|whether|if"
 LEAD_IN: Final = re.compile(
-    r"^\W*(?:(?:after that|then|next|and|also|oh|ok|so|now|but)\b[, ]*)*(?:i|we)\b"
+    r"^\W*(?:(?:after that|then|next|and|also|oh|ok|so|now|but|please)\b[, ]*)*"
+    r"(?:(?:do|would|can|could) you (?:please |happen to |perhaps )*(?:know|tell me|say|remember|recall) "
+    rf"(?=(?:{_QUESTION_WORDS})\b)|(?:i|we)\b"
     r"(?:(?:'d like| need| want| would like|'m looking for| am looking for) (?=(?:the|my)\b)|[^.?!;]*?"
     r"\b(?:remember|recall|forg[eo]t(?:ten)?|wonder(?:ed|ing)?|know|knew|hear|see|find out|sure|track of"
-    rf"|curious)\b[, ]+(?:again |about )?(?=(?:(?:at|by|for|from|in|on|to|with) )?(?:{_QUESTION_WORDS})\b))",
+    rf"|curious)\b[, ]+(?:again |about )?(?=(?:(?:at|by|for|from|in|on|to|with) )?(?:{_QUESTION_WORDS})\b)))",
     re.IGNORECASE,
 )
 """What stands before a question that is told: "I can't remember what …"."""
 GREETING: Final = _from("hi, hello, hey, good (?:morning|afternoon|evening), morning")
-TALK: Final = _from(
-    r"""
+_INTERJECTIONS: Final = r"""
     hi, hello, hey, hiya, yo, good (?:morning|afternoon|evening|night), morning, thanks, thank you, thx
     cheers, bye, goodbye, see you, ok(?:ay)?, ah+, aha, oh, good(?=\W*$), fine, excellent, wonderful
-    great, nice, cool, perfect, lovely, awesome, how are you
-    how's it going, who are you, are you, do you, what are you, what do you think
-    tell me (?:a|an|another|some)
-    ugh, phew, wow, sorry, congrat\w*, merry, happy
+    great, nice, cool, perfect, lovely, awesome, ugh, phew, wow, sorry
+    """
+INTERJECTION: Final = _from(_INTERJECTIONS)
+"""What stands alone, or before anything: behind it a request is one."""
+TALK: Final = _from(
+    rf"""
+    {_INTERJECTIONS}
+    how are you, how's it going, who are you, are you, do you, what are you, what do you think
+    tell me (?:a|an|another|some), congrat\w*, merry, happy
     """
 )
 GENERAL: Final = re.compile(
@@ -98,8 +122,10 @@ GENERAL: Final = re.compile(
 )
 """A question about the world, not about the user's things."""
 WEATHER: Final = _with(
-    """
-    weather, forecast, umbrella, raining, snowing, sunny, how (?:warm|cold|hot), it like outside, it like in
+    r"""
+    weather, forecast, umbrella, raining, snowing, sunny, it like outside, it like in
+    we(?:ather|ahter|ater|ther), wheather
+    how (?:warm|cold|hot)(?! (?:shoul?d|must|does|do|has|is (?:the|my))\b)
     what'?s it like out
     (?:will|does|is) it (?:going to )?(?:rain|snow), going to (?:rain|snow)
     """
@@ -158,10 +184,11 @@ MAIL: Final = _with(
 NOTES: Final = _with("notes?, noted, jotted, (?:wrote|written|write) (?:it |that )?down")
 FILES: Final = re.compile(r"\b(?:files?|documents?|docs?|folders?)\b|\w\.(?:txt|md|csv)\b", re.IGNORECASE)
 LISTED: Final = _with(
-    "all, list, new, newest, latest, recent, unread, last, any, every, which, what, inbox, got, have"
+    "all, list, new, newest, latest, recent(?:ly)?, unread, last, any, every, which, what, inbox, got, have"
+    ", came in, come in, arrived, received"
 )
 THE_NEWEST: Final = _with(r"(?:latest|newest|last|most recent) (?:e-?mail|mail|message)")
-NEWEST: Final = _with("new, newest, latest, last, recent, unread, inbox, very")
+NEWEST: Final = _with("new, newest, latest, last, recent(?:ly)?, unread, inbox, very")
 WEB_WORDS: Final = frozenset({"web", "internet", "net", "online", "google"})
 WEB: Final = _with(
     r"""

@@ -80,8 +80,9 @@ class Planner:
 
         ``before`` has the calls for the message before, ``earlier`` all others.
         """
+        plain = phrases.COURTESY.sub(_courtesy, message)
         with self.data.sources.seen_once():
-            return self._plan(message, before, earlier)
+            return self._plan(plain, before, earlier)
 
     def _plan(self, message: str, before: Sequence[Made], earlier: Sequence[Made]) -> list[Step]:
         if is_headed(message) or note_that_was_said(message) or TAKEN_BACK.search(message):
@@ -93,7 +94,8 @@ class Planner:
             if _is_statement(part) and (steps or place < len(parts) - 1):
                 said.append(part)
                 continue
-            step = self._step(part, " ".join(said), before, earlier)
+            around = [*parts[:place], *said] if phrases.SAME_DAY.search(part) else said
+            step = self._step(part, " ".join(around), before, earlier)
             likely = step.found is not None and step.found.coverage >= _LIKELY
             is_last_question = place == len(parts) - 1 and not _is_statement(part)
             if step.is_sure or likely or needs_of_words(part) or is_last_question:
@@ -143,14 +145,14 @@ class Planner:
         if phrases.WEB.search(text):
             query = " ".join(word for word in content_words(text) if word not in phrases.WEB_WORDS)
             return replace(step, calls=[("search_web", {"query": query})] if query and self.has_web else ())
-        calls = self._named_source(text)
+        calls = self._named_source(text, context)
         if not calls and not kinds and phrases.PRONOUN.search(text):
             calls = self._named_source(context)
         if calls:
             return replace(step, calls=calls)
-        if calls := self._days(text, before):
+        if calls := self._days(text, said_day, before):
             return replace(step, calls=[*calls, *self._text_of_day(text)])
-        if phrases.TALK.match(text) or phrases.GENERAL.match(text) or _is_statement(text):
+        if _is_talk(text) or _is_statement(text):
             return step
         return self._text(step, context, before)
 
@@ -189,8 +191,8 @@ class Planner:
             return cities or [phrases.FOLLOWING.sub("", text).strip(" ?!.,")]
         return None
 
-    def _named_source(self, text: str) -> list[Call]:
-        """Return the call for a text whose kind or path is named."""
+    def _named_source(self, text: str, context: str = "") -> list[Call]:
+        """Return the call for a text whose kind or path is named; ``context`` may say what it is about."""
         if named := phrases.ID.search(text):
             name = named[0].casefold()
             return [("read_note" if name.startswith("n") else "read_mail", {"id": name})]
@@ -214,19 +216,22 @@ class Planner:
             if kinds[0] == "mail" and mails and (reads or phrases.THE_NEWEST.search(text)):
                 return [("read_mail", {"id": mails[-1].id})]
             return [_LISTS[kinds[0]]]
+        if context and not any(retrieve([word], self.data, kinds) for word in words):
+            words = [*content_words(context), *words]
         if words and (found := retrieve(words, self.data, kinds)) and found.coverage >= _LIKELY:
             return [found.call]
         missing = [word for word in words if not retrieve([word], self.data, kinds)]
         query = {"query": " ".join(missing or words)}
         return [(TEXT_TOOLS[kind].search, query) for kind in kinds] if words else []
 
-    def _days(self, text: str, before: Sequence[Made]) -> list[Call]:
+    def _days(self, text: str, said_day: str, before: Sequence[Made]) -> list[Call]:
         """Return the call for the events of a day that is named, or of the day of an event that is."""
         if _is_statement(text):
             return []
         if days := _all_days(text, self.today):
             return [("list_events", {"date": day}) for day in days]
         again = [call.arguments["date"] for call in before if "date" in call.arguments]
+        again += [said_day] if said_day else []
         if again and (phrases.SAME_DAY.search(text) or not content_words(text)):
             return [("list_events", {"date": again[-1]})]
         asks = phrases.CALENDAR.search(text)
@@ -290,6 +295,12 @@ def _answered(step: Step, found: Sequence[Call] | str) -> Step:
     return replace(step, says=found) if isinstance(found, str) else replace(step, calls=found)
 
 
+def _courtesy(found: re.Match[str]) -> str:
+    """Return a request as it would be put shortly."""
+    verb = found["verb"]
+    return f"please {phrases.PRESENT.get(verb.casefold(), verb)}"
+
+
 def _kinds_in(text: str) -> list[TextKind]:
     return [kind for kind, pattern in _SOURCES.items() if pattern.search(text)]
 
@@ -343,7 +354,16 @@ def _requests_in(message: str) -> list[str]:
     return [*requests, *([source] if source else [])]
 
 
+def _is_talk(text: str) -> bool:
+    """Return whether ``text`` is small talk or about the world, whatever interjection it begins with."""
+    rest = phrases.INTERJECTION.sub("", text)
+    if rest != text and phrases.REQUEST.match(rest):
+        return _is_talk(rest)
+    return bool(phrases.TALK.match(text) or phrases.GENERAL.match(text))
+
+
 def _is_statement(part: str) -> bool:
+    part = phrases.INTERJECTION.sub("", part)
     return not part.endswith("?") and phrases.STATEMENT.match(part) is not None and not needs_of_words(part)
 
 

@@ -48,7 +48,8 @@ _GENERAL: Final = STOP_WORDS | frozenset(
     thing things think those though through time times today together told too took tomorrow two under
     until up us very via want wanted wants was way we well went were whatever whether which while whom
     whose why will wish with within without wonder would wrote written write year years yes yesterday yet
-    you
+    you ive im dont cant didnt whats whos hows wheres whens lets thats theres came come arrived received
+    recently
     """.split()  # noqa: SIM905
 )
 """Words that say nothing about which text is meant."""

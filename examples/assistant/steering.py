@@ -22,12 +22,12 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemM
 
 from agentrt.adapters.langchain import allow_speculation
 
+from . import phrases
 from .changes import CHANGES, I_MEAN, MEANT_EVENT, MEANT_NOTE, TO_WHEN, WHICH_ONE
 from .checked_model import CheckedModel
 from .checks import claims_deed, is_grounded
 from .data import PersonalData
 from .needs import Need, needs_of, needs_of_words
-from .phrases import REQUEST
 from .planning import WHICH_CITY, Planner, Step
 from .references import READERS
 from .results import Made, state
@@ -138,7 +138,9 @@ def _completed(shown: str, answer: str) -> str | None:
     """Return the message that ``answer`` completes, if what was ``shown`` before ends with a question."""
     question = shown.rpartition("\n")[2]
     question = WHICH_ONE if question.startswith(WHICH_ONE) else question
-    return _COMPLETED.get(question) or (None if REQUEST.match(answer) else _COMPLETED_CHANGE.get(question))
+    return _COMPLETED.get(question) or (
+        None if phrases.REQUEST.match(answer) else _COMPLETED_CHANGE.get(question)
+    )
 
 
 def _calls_in(turn: Sequence[AnyMessage]) -> list[Made]:
@@ -228,10 +230,11 @@ class Steering(AgentMiddleware[Any, Any]):
         if says:
             return Step(step.text, says=says[0])
         if self._model is None:
-            return planner.with_text(step)
+            step = planner.with_text(step)
         for need in needs:
             step = planner.for_need(step, need)
-        return step
+        unknown = not step.is_sure and phrases.OPENS.match(step.text)
+        return replace(step, says=fixed["impossible"]) if unknown else step
 
     async def _talk(self, request: ModelRequest[Any], handler: Handler, turn: Turn) -> ModelResponse[Any]:
         otherwise = _NO_ANSWER + _able(request)

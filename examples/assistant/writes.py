@@ -52,7 +52,7 @@ _HEADED: Final = re.compile(
 _TRAILED: Final = re.compile(
     rf"[-\u2013,;.?]? *(?:and |so )?(?:"
     rf"(?:{POLITE}(?:\w+ (?:you|u) )?{_ADD}|make sure) {_IT}(?:'s| is)? {_CALENDAR}\b(?: would you)?"
-    rf"|{POLITE}{_ADD} (?:{_IT} )?(?:{_CALENDAR}|in there|in)(?: too)?(?: please| pls| thx)?\W*$"
+    rf"|{POLITE}{_ADD} (?:{_IT} )?(?:{_CALENDAR}|in there|in)(?: too| for me)?(?: please| pls| thx)?\W*$"
     rf"|{POLITE}(?:add|create|enter|save) {_IT}(?: please| pls| thx)?{_END}"
     rf"|(?:into|in|on) my (?:calend[ae]r|diary)(?: i mean)?{_END}"
     rf"|I (?:want|need|would like) to see {_IT} as an event\W*$)",
@@ -77,7 +77,8 @@ _NO_TITLE: Final = re.compile(
 """In what is left of a message that says more than a title."""
 _REMINDED: Final = re.compile(r"\b(?:do not|don'?t) forget\b", re.IGNORECASE)
 QUESTION: Final = re.compile(
-    r"^\W*(?:am|is|are|was|were|do|does|did|should|shall|may|might|have|has|what|when|where|who|why|how|which"
+    r"^\W*(?:(?:until|till|since|from|by|at|on|for|in|with|about|of) (?:what|which|whom?|when|where|how)"
+    r"|am|is|are|was|were|do|does|did|should|shall|may|might|have|has|what|when|where|who|why|how|which"
     r"|(?:could|can|would) (?:i|we)(?! (?:get|have|add|put)\b.*\b(?:calend[ae]r|diary)\b)|would you be able"
     r"|are you able)\b",
     re.IGNORECASE,
@@ -115,11 +116,18 @@ _AROUND: Final = re.compile(
     r"|'s coming(?: by)?\b",
     re.IGNORECASE,
 )
+_REASON: Final = re.compile(
+    r"(?:[,;.] *(?:as |so |since |because |for )?"
+    r"(?:(?:i|we|he|she|they)(?:'\w+)?|it's|there's)|,? (?:because|since|so that))\b[^,;]*$",
+    re.IGNORECASE,
+)
+"""Behind a request, why it is made."""
 _NAMED: Final = re.compile(r"^.*\b(?:called|named|titled)\s+", re.IGNORECASE)
 _EDGES: Final = re.compile(
     r"^(?:(?:an?|the|my|our|for|in|on|at|event|entry|entries|appointment for|called|named|titled|that|is|to"
     r"|and|of)\b(?!$)|[\W_])+"
-    r"|(?:\b(?:on|at|in|for|to|from|and|this|coming|next|the|as|an?|event|entry|goes(?: in)?)"
+    r"|(?:\b(?:is|are|will be|takes place|starts|on|at|in|for|to|from|and|this|coming|next|the|as|an?|event"
+    r"|entry|goes(?: in)?)"
     r"|[^\w)'\u2019])+$",
     re.IGNORECASE,
 )
@@ -219,6 +227,9 @@ def wanted_events(
         return None
     if is_held_back(message):
         return NOT_ASKED
+    told = _REASON.search(asked)
+    if told and (find_time(asked[: told.start()]) or not find_time(asked)):
+        asked = asked[: told.start()]
     if _BEYOND_ONE_HOUR.search(asked):
         return ONE_HOUR
     events = [read_event(part, today) for part in _split(asked)]
@@ -229,6 +240,8 @@ def wanted_events(
     for title, day, clock in events:
         day = day or (next(iter(days)) if len(days) == 1 else "")
         missing = (not title and WHICH_EVENT) or (not day and WHICH_DAY) or (not clock and WHICH_TIME)
+        if missing == WHICH_EVENT and not clock and _HEADED.match(message) and find_days(message, today):
+            return None  # "calendar for Friday": what is on
         if missing:
             return missing
         calls.append(("add_event", {"title": title, "date": day, "time": clock}))
@@ -258,7 +271,7 @@ def _parts(message: str, today: dt.date) -> tuple[str, str]:
     """Return what is said around a request for events, and the request; empty where there is none."""
     if headed := _HEADED.match(message):
         return message[: headed.end()], message
-    if trailed := _TRAILED.search(message):
+    if (trailed := _TRAILED.search(message)) and not (QUESTION.match(message) and message.endswith("?")):
         return "", f"{message[: trailed.start()]} {message[trailed.end() :]}".strip()
     for adding in _ADDING.finditer(message):
         asked = message[adding.end() :]

@@ -51,6 +51,7 @@ let's move lunch with Priya to tomorrow, same time -> move_event Lunch with Priy
 delete the note about the lasagne -> delete_note n11 Lasagne recipe
 please delete my camping note -> delete_note n6 Camping list
 remove the wifi note, I know it now -> delete_note n12 Wifi at the cabin
+I would be grateful if you cancelled the dentist -> delete_event Dentist 2026-11-26
 delete n3 -> delete_note n3 Boiler service
 what is on today, and cancel the dentist -> list_events today, delete_event Dentist 2026-11-26
 Write a note: cancel the dentist -> create_note cancel the dentist

@@ -66,6 +66,26 @@ Idea for the shed: lavender next to it. Note it -> create_note Idea for the shed
 save Lena's shoe size, 38, as a separate note -> create_note Lena's shoe size, 38
 there was a mail about a kayak, how much is it -> read_mail m5
 ah good. -> 
+oh how long does the lasagne bake -> read_note n11
+thanks, what does Emil want for his birthday? -> read_note n2
+oh how are you -> 
+how hot should the oven be for the lasagne -> read_note n11
+My bicycle still squeaks. What did I write down about the price? -> read_note n1
+I would be grateful if you could read me what Doctor Vega wrote. -> read_mail m10
+Please be so good as to look what is planned for the fifth of December. -> list_events fifth of December
+wether in oslo? -> get_weather oslo
+whats my newest mail -> read_mail m12
+which emails came in most recently? -> search_mail new mail
+calendar for tomorrow and for friday -> list_events tomorrow, list_events friday
+add tea on Sunday at 9:00 and tell me what I have that day -> add_event tea Sunday 9:00, list_events Sunday
+Put 'get books' into my calendar for today at 16:30, I'm there anyway. -> add_event get books today 16:30
+I should be glad if you kept a note that the cleaner gets 35 euros. -> create_note the cleaner gets 35 euros.
+Tea is on Friday at seven in the evening, put that in for me. -> add_event Tea Friday seven in the evening
+Would you please give Hanna a ring and tell her the shelf is cleared? -> , 
+Would it be possible for you to turn up the heating? -> 
+Good morning, I hope you are well today. -> 
+Pardon me, would you happen to know what time it is? -> 
+I'm sure I wrote down how to make goulash. Can you find that note? -> search_notes goulash
 My starter smells of apples, is that good? It's in one of my notes I think -> read_note n5
 good morning! -> 
 I finally learned to whistle yesterday! -> 

@@ -177,6 +177,7 @@ def test_what_may_be_meant_is_said_to_be_the_closest(data: PersonalData) -> None
     ("asked", "answered"),
     [
         ("send a mail to Anna", "I cannot do that, and nothing was done."),
+        ("open the browser", "I cannot do that, and nothing was done."),
         ("What time is it?", "It is Wednesday, November 18, 2026, 12:05."),
         ("what can you do for me?", "I can look things up"),
     ],

@@ -131,7 +131,7 @@ def judge(turn: Turn, messages: Sequence[AnyMessage], known: str, called: Collec
     results = [message for message in messages if isinstance(message, ToolMessage)]
     returned = {each.tool_call_id: each.text for each in results if not each.text.startswith('{"error"')}
     calls = [
-        (call["name"], call["args"], returned[call["id"]])
+        (call["name"], call["args"], returned[call["id"] or ""])
         for message in messages
         if isinstance(message, AIMessage)
         for call in message.tool_calls

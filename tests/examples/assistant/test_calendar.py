@@ -360,7 +360,7 @@ def test_of_a_file_only_the_lines_of_the_event_change(
         begin, end = "".join([head, *blocks[:number]]), "".join([*blocks[number + 1 :], tail])
         assert after.startswith(begin)
         assert after.endswith(end)
-        edges = ("dtstart", "dtend", " T", " Tokyo")  # whose value may be folded
+        edges = ("dtstart", "dtend", " t")  # whose value may be folded
         assert [
             line
             for line in after[len(begin) : -len(end)].split(newline)
@@ -380,7 +380,7 @@ def length_of(file: Path, number: int) -> dt.timedelta:
     ("events", "title", "why"),
     [
         ([WEEKLY], "swim", "swim recurs"),
-        ([WEEKLY, WEEKLY.replace("RRULE", "RECURRENCE-ID:20261123T180000 X")], "swim", "recurs"),
+        ([WEEKLY, "UID:swim SUMMARY:x RECURRENCE-ID:20261123T180000 DTSTART:20261123T190000"], "x", "recurs"),
         (["UID:a SUMMARY:swim DTSTART:20261123T160000 RDATE:20261130T160000"], "swim", "swim recurs"),
         (["UID:a SUMMARY:swim DTSTART:20261123T160000"] * 2, "swim", "several places"),
         (["SUMMARY:swim DTSTART:20261123T160000"] * 2, "swim", "there are 2 events swim on Monday"),
@@ -416,7 +416,7 @@ def test_a_file_of_one_event_is_kept_out_of_sight(tmp_path: Path) -> None:
     found = Calendar(Sources([tmp_path]), lambda: TODAY)
     content = (tmp_path / "a.ics").read_bytes()
     found.delete("tea", "Friday")
-    assert [*contents(tmp_path)] == [tmp_path / "b.ics", tmp_path / ".deleted" / "a.ics"]
+    assert {*contents(tmp_path)} == {tmp_path / "b.ics", tmp_path / ".deleted" / "a.ics"}
     assert (tmp_path / ".deleted" / "a.ics").read_bytes() == content
     write(tmp_path / "a.ics", "UID:a SUMMARY:tea DTSTART:20261120T180000")
     found.delete("tea", "Friday")

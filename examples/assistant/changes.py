@@ -60,7 +60,7 @@ BEGINS: Final = re.compile(
 )
 """What stands between another request and one for a change."""
 _ASKED: Final = re.compile(
-    r"(?:^\W*|[,;:.!?\u2013-] *|\bso )(?:(?:i|we)(?:'ve| have)?(?: got)? (?:have to|must|to) )?"
+    r"(?:^\W*|[,;:.!?\u2013-] *|\bso )(?:(?:i|we)(?:'ve| have)?(?: got)? (?:(?:have|need|want) to|must|to) )?"
     rf"{phrases.POLITE}(?P<no>(?:i (?:don'?t|do not) want (?:you )?to|i(?:'d| would) rather (?:you )?not"
     r"|don'?t|do not|never|no need to|not) (?:\w+ )?)?(?:help me )?"
     rf"(?:(?:{_CANCEL}|(?P<perhaps_cancel>{_PERHAPS_CANCEL}))"
@@ -90,6 +90,8 @@ _UNTOUCHED: Final = re.compile(
     re.IGNORECASE,
 )
 """What stays: several things at once, mail and files."""
+_PART: Final = re.compile(r"\b(?:from|off|out of|line|item|word|part)\b(.*)", re.IGNORECASE)
+"""Of a note, or of those who come to an event: that cannot be taken out."""
 _NOTE: Final = re.compile(
     r"^.*\b(?P<id>n\d{1,6})$|^(?P<name>.*?)\bnote\b(?P<about>.*)$|^(?P<listed>.+) from (?:my|the) notes$",
     re.IGNORECASE | re.DOTALL,
@@ -131,7 +133,11 @@ def wanted_changes(
     target, _, meant = target.partition(I_MEAN)
     target = _TAIL.sub("", target)
     note = _NOTE.match(target)
-    if not target or (moves and note) or _UNTOUCHED.search((note["name"] or "") if note else target):
+    named = (note["name"] or "") if note else target
+    part = _PART.search(named)
+    if part and not (find_days(part[1], today) or find_time(part[1])):
+        return None
+    if not target or (moves and note) or _UNTOUCHED.search(named):
         return None
     find = _note if note else _event
     if _POINTS.match(target):

@@ -52,6 +52,7 @@ delete the note about the lasagne -> delete_note n11 Lasagne recipe
 please delete my camping note -> delete_note n6 Camping list
 remove the wifi note, I know it now -> delete_note n12 Wifi at the cabin
 I would be grateful if you cancelled the dentist -> delete_event Dentist 2026-11-26
+we need to cancel the dentist from Thursday -> delete_event Dentist 2026-11-26
 delete n3 -> delete_note n3 Boiler service
 what is on today, and cancel the dentist -> list_events today, delete_event Dentist 2026-11-26
 Write a note: cancel the dentist -> create_note cancel the dentist
@@ -89,6 +90,8 @@ cancel the dentist and the boiler check ->
 delete the mail about the kayak -> 
 delete the file club/minutes.txt -> 
 move the note about the boiler to Friday -> 
+remove Priya from the lunch -> 
+remove the coffee from the camping note -> 
 drop me a line -> 
 I want to move to Bergen -> 
 change my password -> 

@@ -64,6 +64,9 @@ _DEED: Final = re.compile(
     r"|record (?!this|that|it)|answer (?:the|that|this|him|her|them|it)|get rid of|throw|ring"
     r"|book (?:an?|the|us|me(?! in)|my|two|\d+|some|tickets?|flights?|rooms?)"
     r"|(?:call|phone|text)(?: up)? (?:an?|the|my|him|her|(?-i:[A-Z]\w+)|\w+ that)"
+    r"|(?:telephone|ring up|dial|purchase|dim|brighten|airdrop|snooze|mute|unmute)"
+    r"|take an? (?:screen ?shot|photo|picture|selfie)|make (?:it|my \w+) ring"
+    r"|(?:put|throw|chuck|toss) .+ (?:in|into) the (?:bin|trash)|turn (?:up|down|on|off)"
     r"|give .{1,30} an? (?:ring|call|buzz)|tell (?:him|her|them)"
     r"|turn (?:.{0,30} )?(?:on|off|up|down)|let (?:him|her|them|(?-i:[A-Z]\w+)) know"
     r"|get (?:us|me) (?:an?|some) (?:table|taxi|cab|tickets?)"
@@ -82,7 +85,8 @@ _CLOCK: Final = re.compile(
     re.IGNORECASE,
 )
 _ABILITIES: Final = re.compile(
-    r"(?:what|which)\b.* can (?:you|i) (?:do|ask|help)\b|what are you able\b"
+    r"(?:what|which)\b.* can (?:you|i) (?:do|ask|help)\b"
+    r"|(?:what|.*in (?:what|which) ways?) (?:you )?are (?:you )?able\b"
     r"|(?:would|are) you (?:be )?able to\b|how can you help\b",
     re.IGNORECASE,
 )

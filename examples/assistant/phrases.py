@@ -44,9 +44,19 @@ _STARTS: Final = (
     )
     + r"(?:'?s)?\b"
 )
+LETTER: Final = re.compile(
+    r"^\W*(?:my )?dear(?:est)? [\w ]{1,30}[,!:] *"
+    r"|(?<=[.?!:,;\d\w]) +(?:(?:yours?|your \w+|respectfully|cordially|sincerely|faithfully|regards|best|love"
+    r"|many thanks|much obliged|i thank you|with (?:\w+ ){0,3}(?:\w+))\b[\w ]{0,20}, *\w+(?: \w+)?"
+    r"|(?:with (?:\w+ ){0,2}|kind |best |warm )(?:regards|wishes|thanks)|yours? (?:\w+ )?[A-Z]\w+"
+    r"|(?<=[.?!] )(?-i:[A-Z]\w+))\W*$",
+    re.IGNORECASE,
+)
+"""How a letter begins and ends."""
 COURTESY: Final = re.compile(
     r"(?:^\W*|(?<=[.!?;] ))(?:(?:i|we)(?: would|'d| should)(?: really)? "
     r"(?:be (?:\w+ ){1,2}|appreciate(?: it)? )if you(?: could| would| can)?"
+    r"|(?:i|we) (?:would |must )?(?:beg|pray|ask)(?: of)? you,?(?: kindly)?(?: to)?|lest i forget(?: it)?,"
     r"|(?:please )?be so (?:kind|good) (?:as to|and)"
     r"|(?:would|could) you be so (?:kind|good) (?:as to|and)"
     r"|would it be (?:possible|ok(?:ay)?) (?:for you )?to|(?:would|will) you please|(?:pardon|excuse) me,?"
@@ -67,7 +77,7 @@ OPENS: Final = re.compile(rf"^\W*{POLITE}(?:open|launch|start|run|close|quit|sto
 REQUEST_ENDS: Final = re.compile(
     r"(?<=[.!?;])\s+|\n+|(?<=\?)(?=\w)"
     rf"|[,;]?\s+(?:oh and|and then|and also|and|also|then|plus|so)\s+(?={POLITE}{_STARTS})"
-    rf"|\s*[&+]\s*(?={_STARTS})|,\s+(?=(?:then|also) {_STARTS}|(?:what|who|when|where|how|which)\b)"
+    rf"|\s*[&+]\s*(?={_STARTS})|,\s+(?=(?:then|also) {_STARTS}|(?:what|who|when|where|how|which)\b(?!,))"
     r"|\s+(?=\d\) )|,?\s+and\s+(?=(?:about|at|by|for|from|in|on|to|with) (?:what|which|whom|whose|where)\b)",
     re.IGNORECASE,
 )
@@ -78,7 +88,7 @@ STATEMENT: Final = re.compile(
     r"^\W*"
     + _one_of(
         """
-        i, i'm, i've, i'd, we, we're, my, our, you, they, he, she, it, it's, there, this, that, lol, haha
+        i, i'm, i've, i'd, we, we're, my, our, you, they, he, she, it, it's, there, this, that, im, ive
         since, because, before, once, after, although, when (?!do|does|did|is|are|was|were|will|can|should)
         """
     )
@@ -97,11 +107,23 @@ LEAD_IN: Final = re.compile(
     re.IGNORECASE,
 )
 """What stands before a question that is told: "I can't remember what …"."""
+PAST: Final = re.compile(
+    r"^(?!.*\b(?:what|who|whom|whose|when|where|which|how|why)).*\b(?:was|were|gave|had|went|came|took|saw"
+    r"|felt|said|met|made me)\b",
+    re.IGNORECASE,
+)
+"""A sentence that tells what happened."""
+MINE: Final = re.compile(
+    rf"^\W*{POLITE}(?:tell me |find out )?(?:what|where|when|who|which|how (?:much|many))\b.*\b(?:my|our)\b",
+    re.IGNORECASE,
+)
+"""A question about the user's things."""
 GREETING: Final = _from("hi, hello, hey, good (?:morning|afternoon|evening), morning")
 _INTERJECTIONS: Final = r"""
     hi, hello, hey, hiya, yo, good (?:morning|afternoon|evening|night), morning, thanks, thank you, thx
     cheers, bye, goodbye, see you, ok(?:ay)?, ah+, aha, oh, good(?=\W*$), fine, excellent, wonderful
-    great, nice, cool, perfect, lovely, awesome, ugh, phew, wow, sorry
+    very good, very well, good day, all right, alright, great, nice, cool, perfect, lovely, awesome, ugh
+    phew, wow, sorry, lol, haha+
     """
 INTERJECTION: Final = _from(_INTERJECTIONS)
 """What stands alone, or before anything: behind it a request is one."""
@@ -117,7 +139,7 @@ GENERAL: Final = re.compile(
     r"|how (?:do|does) (?:one|they|people)\b|how many \w+ (?:has|does|do|have|are in) an?\b"
     r"|why (?:do|does|is|are)\b|who (?:invented|painted|discovered|wrote the)\b"
     r"|which (?:one )?is (?:bigger|faster|older)\b|\d+ ?(?:times|plus|minus|x|\*|\+|/) ?\d+)"
-    r"|.*,? (?:is it|are they) made (?:by|of)\b|.*\bdon'?t you think\b|.*\bwould you rather\b",
+    r"|.*,? (?:is it|are they) made (?:by|of)\b|.*\b(?:don'?t|what do) you think\b|.*\bwould you rather\b",
     re.IGNORECASE,
 )
 """A question about the world, not about the user's things."""
@@ -127,7 +149,7 @@ WEATHER: Final = _with(
     we(?:ather|ahter|ater|ther), wheather
     how (?:warm|cold|hot)(?! (?:shoul?d|must|does|do|has|is (?:the|my))\b)
     what'?s it like out
-    (?:will|does|is) it (?:going to )?(?:rain|snow), going to (?:rain|snow)
+    (?:will|does|is) it (?:going to |gonna )?(?:rain|snow), going to (?:rain|snow)
     """
 )
 PERHAPS_WEATHER: Final = _with(
@@ -163,7 +185,7 @@ CALENDAR: Final = _with(
     on my plate, my day, my week, squeeze in, coming up
     """
 )
-WHEN: Final = _with("when, what time, which day, what day")
+WHEN: Final = _with("when'?s?, what time, which day, what day")
 RATE: Final = re.compile(r"\b(?:per|an?|each|every|once|twice) $", re.IGNORECASE)
 """Before "week" where no certain one is meant."""
 THERE: Final = _with("there")
@@ -201,7 +223,8 @@ PRONOUN: Final = _with("it, that, they, them, he, she")
 ID: Final = re.compile(r"\b[nm]\d{1,6}\b", re.IGNORECASE)
 """Of a note or a mail."""
 ANY: Final = re.compile(
-    r"^\W*(?:do i have|have i got|which|what|list|show(?: me)?|are there|any|got any)\b"
+    rf"^\W*{POLITE}(?:tell me |show me )?"
+    r"(?:do i have|have i got|which|what|list|show(?: me)?|are there|any|got any)\b"
     r"[^,]*\b(?:files|notes|mails|e-?mails|documents)\b",
     re.IGNORECASE,
 )

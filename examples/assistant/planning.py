@@ -29,6 +29,7 @@ from .writes import (
     dictated_note,
     find_day,
     is_headed,
+    is_trailed,
     note_that_was_said,
     notes_what_was_said,
     wanted_events,
@@ -80,16 +81,17 @@ class Planner:
 
         ``before`` has the calls for the message before, ``earlier`` all others.
         """
-        plain = phrases.COURTESY.sub(_courtesy, message)
         with self.data.sources.seen_once():
-            return self._plan(plain, before, earlier)
+            return self._plan(_plain(message), before, earlier)
 
     def _plan(self, message: str, before: Sequence[Made], earlier: Sequence[Made]) -> list[Step]:
         if is_headed(message) or note_that_was_said(message) or TAKEN_BACK.search(message):
             return [self._step(message, "", before, earlier)]
+        if is_trailed(message, self.today):
+            return [self._step(message, "", before, earlier)]
         parts = _requests_in(message)
         steps: list[Step] = []
-        said: list[str] = []
+        said = [part for part in parts[1:] if _is_statement(part) and _kinds_in(part)]  # "it's in a note"
         for place, part in enumerate(parts):
             if _is_statement(part) and (steps or place < len(parts) - 1):
                 said.append(part)
@@ -123,7 +125,8 @@ class Planner:
         changes = wanted_changes(text, context, self.data, self.today, before)
         if changes is not None:
             return _answered(step, changes)
-        for part in (text, text.rpartition(", ")[2]):
+        clauses = text.split(", ")
+        for part in (text, *(clauses if phrases.STATEMENT.match(text) else clauses[-1:])):
             if needs_of_words(part):
                 return Step(part)
         day_before = next((str(call.arguments["date"]) for call in before if "date" in call.arguments), "")
@@ -188,7 +191,8 @@ class Planner:
         ):
             return cities or there[:1] or _names_in(context)
         if follows and not find_days(text, self.today):
-            return cities or [phrases.FOLLOWING.sub("", text).strip(" ?!.,")]
+            rest = phrases.FOLLOWING.sub("", text).strip(" ?!.,")
+            return cities or ([rest] if len(rest.split()) <= _FEW_WORDS else None)
         return None
 
     def _named_source(self, text: str, context: str = "") -> list[Call]:
@@ -243,7 +247,7 @@ class Planner:
     def _text_of_day(self, text: str) -> list[Call]:
         """Return the call that reads what surely is meant, too, where ``text`` names a day."""
         words = content_words(text)
-        if len(words) < _FEW_WORDS or phrases.CALENDAR.search(text):
+        if len(words) < _FEW_WORDS or phrases.CALENDAR.search(text) or phrases.WHEN.search(text):
             return []
         found = retrieve(words, self.data, _KINDS)
         return [found.call] if found and found.coverage >= _SURE else []
@@ -274,8 +278,9 @@ class Planner:
         own = content_words(step.text)
         read = [call for call in before if call.has_text]
         near = {str(value) for call in read for value in call.arguments.values()}
-        found = retrieve(own, self.data, _KINDS, near)
-        if (found is None or found.coverage < _LIKELY) and context:
+        asks = step.text.endswith("?") or phrases.REQUEST.match(step.text)
+        found = retrieve(own, self.data, (asks and _kinds_in(context)) or _KINDS, near)
+        if (found is None or found.coverage < _LIKELY) and context and asks:
             found = retrieve([*own, *content_words(context)], self.data, _KINDS, near) or found
         if (found is None or found.coverage < _LIKELY) and read:
             return replace(step, calls=[(read[-1].name, read[-1].arguments)])
@@ -293,6 +298,11 @@ class Planner:
 
 def _answered(step: Step, found: Sequence[Call] | str) -> Step:
     return replace(step, says=found) if isinstance(found, str) else replace(step, calls=found)
+
+
+def _plain(message: str) -> str:
+    """Return ``message`` without what makes it a letter, and its requests as they are put shortly."""
+    return phrases.COURTESY.sub(_courtesy, phrases.LETTER.sub("", phrases.LETTER.sub("", message)))
 
 
 def _courtesy(found: re.Match[str]) -> str:
@@ -364,7 +374,11 @@ def _is_talk(text: str) -> bool:
 
 def _is_statement(part: str) -> bool:
     part = phrases.INTERJECTION.sub("", part)
-    return not part.endswith("?") and phrases.STATEMENT.match(part) is not None and not needs_of_words(part)
+    if part.endswith("?") or any(map(needs_of_words, [part, *part.split(", ")])):
+        return False
+    return bool(
+        phrases.STATEMENT.match(part) or (phrases.PAST.match(part) and not phrases.REQUEST.match(part))
+    )
 
 
 def _cities_in(text: str) -> list[str]:

@@ -20,7 +20,10 @@ PLACE: Final = re.compile(
     r"|\blast(?= one\b)",
     re.IGNORECASE,
 )
-_PRONOUN: Final = re.compile(r"\b(?:it|that|this|he|she|they)\b", re.IGNORECASE)
+_PRONOUN: Final = re.compile(
+    r"\b(?:it|that|he|she|they|this(?! (?:morning|noon|afternoon|evening|week|weekend|month|\w+day)\b))\b",
+    re.IGNORECASE,
+)
 _POLITE: Final = r"(?:(?:please|can you|could you|would you|and|then|now|ok)[, ]+)*"
 _READING: Final = re.compile(
     rf"{_POLITE}(?:(?:read|open|show|summar\w+|tell me)\b|(?:what|how) about\b"

@@ -31,6 +31,7 @@ from .needs import Need, needs_of, needs_of_words
 from .planning import WHICH_CITY, Planner, Step
 from .references import READERS
 from .results import Made, state
+from .retrieval import content_words
 from .writes import WHICH_DAY, WHICH_EVENT, WHICH_TEXT, WHICH_TIME, Call
 
 Handler: TypeAlias = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
@@ -57,6 +58,7 @@ _INTERJECTION: Final = re.compile(
 )
 _NOT_DONE: Final = "I cannot do that, and nothing was done. "
 _NO_ANSWER: Final = "I have no answer to that. "
+_NOTHING: Final = "I found nothing about {} in your notes, mail and files, so I cannot tell."
 _CLOSEST: Final = "The closest I found: "
 _TALK: Final = (
     "You are a friendly personal assistant. Answer in one or two sentences. You cannot do anything but talk "
@@ -233,8 +235,11 @@ class Steering(AgentMiddleware[Any, Any]):
             step = planner.with_text(step)
         for need in needs:
             step = planner.for_need(step, need)
-        unknown = not step.is_sure and phrases.OPENS.match(step.text)
-        return replace(step, says=fixed["impossible"]) if unknown else step
+        if not step.is_sure and phrases.OPENS.match(step.text):
+            return replace(step, says=fixed["impossible"])
+        if not step.is_sure and phrases.MINE.match(step.text) and (words := content_words(step.text)):
+            return replace(step, says=_NOTHING.format(" ".join(words)))
+        return step
 
     async def _talk(self, request: ModelRequest[Any], handler: Handler, turn: Turn) -> ModelResponse[Any]:
         otherwise = _NO_ANSWER + _able(request)

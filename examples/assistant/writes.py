@@ -31,7 +31,9 @@ _ADD: Final = (
     r"(?:(?:add|enter|stick|pencil|block|insert)(?:l?ing)?|put(?:ting)?|pop(?:ping)?|plan(?:ning)?"
     r"|set(?:ting)?(?: up)?|(?:schedul|creat|mak)(?:e|ing)|get(?:ting)?|book me in for)"
 )
-_CALENDAR: Final = r"(?:(?:in|into|to|on|onto|for) )?(?:my |the |our )?(?:calend[ae]r|diary|agenda|schedule)"
+_CALENDAR: Final = (
+    r"(?:(?:in|into|to|on|onto|for) )?(?:my |the |our )?(?:calend[ae]r|cal|diary|agenda|schedule)"
+)
 _IT: Final = r"(?:its?|that|this|them|those|him|her)"
 _END: Final = r"(?=\W*$|[?.!]* at [\w:. ]+$)"
 """Of a request, behind which the time may stand that was asked for."""
@@ -75,7 +77,10 @@ _NO_TITLE: Final = re.compile(
     re.IGNORECASE,
 )
 """In what is left of a message that says more than a title."""
-_REMINDED: Final = re.compile(r"\b(?:do not|don'?t) forget\b", re.IGNORECASE)
+_REMINDED: Final = re.compile(
+    r"\b(?:do not|don'?t|(?:must|should|can|may)(?:n'?t| not| never)) (?:forget|miss|be late)\b",
+    re.IGNORECASE,
+)
 QUESTION: Final = re.compile(
     r"^\W*(?:(?:until|till|since|from|by|at|on|for|in|with|about|of) (?:what|which|whom?|when|where|how)"
     r"|am|is|are|was|were|do|does|did|should|shall|may|might|have|has|what|when|where|who|why|how|which"
@@ -116,6 +121,12 @@ _AROUND: Final = re.compile(
     r"|'s coming(?: by)?\b",
     re.IGNORECASE,
 )
+_TAKEN_BACK: Final = re.compile(
+    r"[,.;-]* *\b(?:no|sorry|wait|oh no|i mean|i meant|or rather|make that|actually|hm+|uh|er)\b"
+    r"[,.]*(?: (?:no|sorry|wait|i mean)\b,?)* ",
+    re.IGNORECASE,
+)
+"""Before what is meant instead of what was said."""
 _REASON: Final = re.compile(
     r"(?:[,;.] *(?:as |so |since |because |for )?"
     r"(?:(?:i|we|he|she|they)(?:'\w+)?|it's|there's)|,? (?:because|since|so that))\b[^,;]*$",
@@ -137,10 +148,11 @@ _LONGEST_TITLE: Final = 10
 """Words."""
 _DICTATED: Final = re.compile(
     rf"^{POLITE}(?:"
-    r"(?:write|make|create|save|take|add|jot|leave|keep)(?: for)?(?: me)?(?: down)?(?: an?| another)?"
+    r"(?:write|make|create|save|take|add|jot|leave|keep|set)(?: for)?(?: me)?(?: down)?(?: an?| another)?"
     r"(?: new| quick)? note(?: for me)?(?: to self)?|(?:i would like )?that you keep for me a note"
     r"|(?:write|jot|note|scribble)(?: this| something)? down(?: for me)?|(?:new )?note(?: to self)?"
     r"|remember|save this"
+    r"|(?:keep|save|put|write|record) this (?:in|as|into) (?:an?|my) notes?(?: for me)?(?=[:,])"
     r"|memo(?=[:,])|jot(?: this)?(?=:)|(?:record|save|put|write)(?: this| me)? (?:in|into) (?:my|the) notes"
     r"|mind keeping a note)"
     r"\b(?: (?:that says|that|saying|with(?= the\b)|about|of)(?= ))? *[:,\u2013-]? *(.*)$",
@@ -227,6 +239,7 @@ def wanted_events(
         return None
     if is_held_back(message):
         return NOT_ASKED
+    asked = _corrected(asked, today)
     told = _REASON.search(asked)
     if told and (find_time(asked[: told.start()]) or not find_time(asked)):
         asked = asked[: told.start()]
@@ -248,9 +261,31 @@ def wanted_events(
     return calls
 
 
+def _corrected(asked: str, today: dt.date) -> str:
+    """Return a request with what is taken back left out: "on Monday, no, on Friday"."""
+    while taken_back := _TAKEN_BACK.search(asked):
+        before, after = asked[: taken_back.start()], asked[taken_back.end() :]
+        meant = " ".join(after.split()[:_FEWEST_WORDS])
+        old: str | None = None
+        if (time := find_time(meant)) and not meant[: time.start()].strip():
+            old = next((match[0] for match in reversed([*_CLOCK.finditer(before)]) if _is_time(match)), None)
+        elif find_day(meant, today):
+            old = find_day(before, today)
+        kept = before.replace(old, " ", 1) if old else before
+        asked = f"{kept.rstrip(' ,')} {after}"
+    return asked
+
+
 def is_headed(message: str) -> bool:
     """Return whether ``message`` begins as an entry does, such as "calendar: …": it is one request."""
     return _HEADED.match(message) is not None
+
+
+def is_trailed(message: str, today: dt.date) -> bool:
+    """Return whether ``message`` tells of an event and asks at its end to add it, such as "Add it."."""
+    trailed = _TRAILED.search(message)
+    said = message[: trailed.start()] if trailed else ""
+    return bool(find_time(said)) and find_day(said, today) is not None and "?" not in said
 
 
 def find_day(text: str, today: dt.date) -> str | None:
@@ -272,7 +307,9 @@ def _parts(message: str, today: dt.date) -> tuple[str, str]:
     if headed := _HEADED.match(message):
         return message[: headed.end()], message
     if (trailed := _TRAILED.search(message)) and not (QUESTION.match(message) and message.endswith("?")):
-        return "", f"{message[: trailed.start()]} {message[trailed.end() :]}".strip()
+        told = re.split(r"(?<=[.!?])\s+", f"{message[: trailed.start()]} {message[trailed.end() :]}".strip())
+        dated = [each for each in told if find_time(each) or find_day(each, today)]
+        return "", " ".join(dated or told)
     for adding in _ADDING.finditer(message):
         asked = message[adding.end() :]
         if (
@@ -302,7 +339,7 @@ def _is_time(match: re.Match[str]) -> bool:
 
 def _said(match: re.Match[str]) -> str:
     said = re.sub(r"^(?:at|by|from|@) *", "", match[0].strip(), flags=re.IGNORECASE)
-    return re.sub(r"(?<=\d)\.(?=\d)", ":", said)
+    return re.sub(r"(?<=\d)\.(?=\d)", ":", re.sub(r"(?<=[ap]m)\.$", "", said))  # a full stop is none of it
 
 
 def _split(asked: str) -> Sequence[str]:

@@ -69,6 +69,20 @@ ah good. ->
 oh how long does the lasagne bake -> read_note n11
 thanks, what does Emil want for his birthday? -> read_note n2
 oh how are you -> 
+Dear friend, would you tell me how long the lasagne bakes? Cordially, Walter -> read_note n11
+My dear assistant, kindly write down that the key is here. Yours, W. -> create_note the key is here.
+yo whats on tmrw -> list_events tmrw
+is it gonna rain in hamburg -> get_weather hamburg
+Put tea on Thursday, no sorry, Monday, at 3pm. -> add_event tea Monday 3pm
+Tea is on Sunday at 11am. I must not miss it. Please enter it. -> add_event Tea Sunday 11am
+put hockey practice in my cal sat 2pm -> add_event hockey practice sat 2pm
+when does choir practice begin this evening? -> list_events this evening
+I need paint. What colour is the hall? It's in the paint file I think. -> read_file house/paint.txt
+I beg you to tell me how many squats are in my knee exercises. -> read_note n10
+A friend gave me chocolates today, that was so sweet of her. -> 
+It was great. Accept my heartfelt thanks. Your Walter -> 
+My prescription is nearly finished, order me a refill. -> 
+I'm freezing, can you turn the heating up to, what, twenty degrees? -> 
 how hot should the oven be for the lasagne -> read_note n11
 My bicycle still squeaks. What did I write down about the price? -> read_note n1
 I would be grateful if you could read me what Doctor Vega wrote. -> read_mail m10
@@ -78,7 +92,7 @@ whats my newest mail -> read_mail m12
 which emails came in most recently? -> search_mail new mail
 calendar for tomorrow and for friday -> list_events tomorrow, list_events friday
 add tea on Sunday at 9:00 and tell me what I have that day -> add_event tea Sunday 9:00, list_events Sunday
-Put 'get books' into my calendar for today at 16:30, I'm there anyway. -> add_event get books today 16:30
+Put 'buy figs' into my calendar for today at 16:30, I'm there anyway. -> add_event buy figs today 16:30
 I should be glad if you kept a note that the cleaner gets 35 euros. -> create_note the cleaner gets 35 euros.
 Tea is on Friday at seven in the evening, put that in for me. -> add_event Tea Friday seven in the evening
 Would you please give Hanna a ring and tell her the shelf is cleared? -> , 

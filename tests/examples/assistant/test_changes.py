@@ -76,6 +76,7 @@ move the dentist to next week -> {TO_WHEN}
 move the dinner to the Blue Lantern on Friday -> {TO_WHEN}
 move the dentist to Friday from 14:00 to 16:00 -> {TO_WHEN}
 postpone the dentist by a week -> {TO_WHEN}
+move the roofers two days later -> {TO_WHEN}
 cancel the event tomorrow -> Which one: Dentist, Thursday 26 November 09:30; Dinner at the Green Lantern, Thursday 26 November 19:00?
 cancel my gym membership -> There is no event gym membership in the next 30 days. Nothing was changed.
 cancel the dentist on Friday -> There is no event dentist on Friday 27 November. Nothing was changed.

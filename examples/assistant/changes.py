@@ -84,7 +84,8 @@ _TO: Final = re.compile(r"\b(?:to|until|till|for)\b", re.IGNORECASE)
 _BARE_HOUR: Final = re.compile(r"^ *(?=\d{1,2}(?: (?:on|tomorrow|today)\b|\W*$))")
 _AND: Final = re.compile(r"\band\b|[&,]", re.IGNORECASE)
 _UNTOUCHED: Final = re.compile(
-    r"\b(?:all(?!-| hands)|every\w*|each|both|these|those|them|any\w*|(?:two|three|several|\d+)(?= (?!days|hours|minutes|weeks)\w+s\b)"
+    r"\b(?:all(?!-| hands)|every\w*|each|both|these|those|them|any\w*"
+    r"|(?:two|three|several|\d+)(?= (?!days|hours|minutes|weeks)\w+s\b)"
     r"|events|appointments|meetings|notes(?! *$)|entries|things|m\d{1,6})\b|^(?:my |the )?notes\b"
     rf"|{phrases.MAIL.pattern}|{phrases.FILES.pattern}",
     re.IGNORECASE,
@@ -106,8 +107,8 @@ _KINDS_OF_EVENT: Final = frozenset({"event", "appointment", "meeting", "entry", 
 _NO_WORDS: Final = STOP_WORDS | frozenset(
     """
     s t one time back forward out am pm o clock calendar diary agenda schedule booked planned scheduled cancel
-    delete remove move upcoming can cannot make won be two three half minutes hour hours day days week weeks later
-    earlier
+    delete remove move upcoming can cannot make won be two three half minutes hour hours day days week weeks
+    later earlier
     """.split()  # noqa: SIM905
 )
 """Words that say nothing about which event is meant."""

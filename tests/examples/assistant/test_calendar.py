@@ -294,7 +294,7 @@ def test_an_event_that_makes_no_sense_is_left_out_and_named(
 CLOCKS = st.times(max_value=dt.time(22)).map(
     lambda time: time.replace(second=0, microsecond=0, minute=time.minute)
 )
-DAYS = st.integers(0, 20).map(lambda days: TODAY + dt.timedelta(days))
+DAYS = st.integers(1, 20).map(lambda days: TODAY + dt.timedelta(days))
 STARTS = st.one_of(
     st.builds("DTSTART:{:%Y%m%d}T{:%H%M%S}".format, DAYS, CLOCKS),
     st.builds("DTSTART:{:%Y%m%d}T{:%H%M%S}Z".format, DAYS, CLOCKS),

@@ -47,7 +47,7 @@ push the guitar lesson back to 18:00 please -> move_event Guitar lesson 2026-11-
 move the train to Bergen to December 2 instead -> move_event Train to Bergen 2026-12-01 2026-12-02 07:42
 shift choir practice from 18:00 to 10 -> move_event Choir practice 2026-11-25 2026-11-25 10:00
 move the cabin weekend to December 11 -> move_event Cabin weekend 2026-12-04 2026-12-11 
-let's move Priya's lunch to tomorrow at the same time -> move_event Lunch with Priya 2026-11-25 2026-11-26 12:30
+move Priya's lunch to tomorrow at the same time -> move_event Lunch with Priya 2026-11-25 2026-11-26 12:30
 delete the note about the lasagne -> delete_note n11 Lasagne recipe
 please delete my camping note -> delete_note n6 Camping list
 remove the wifi note, I know it now -> delete_note n12 Wifi at the cabin

@@ -84,9 +84,9 @@ def conclude(comparison: Comparison, console: Console) -> None:
     answers = f"{len(comparison.plain)} answers, {different} of them different (--verbose shows how),"
     line = f"{answers if different else 'the same answers'} in {ours:.1f} s instead of {plain:.1f} s."
     if round(100 * comparison.saved_share) > 0:
-        console.print(line[0].upper() + line[1:], style="bold green")
+        console.print(line[0].upper() + line[1:], style="bold green", soft_wrap=True)
     else:
-        console.print(f"agentrt gains nothing here: {line}", style="bold yellow")
+        console.print(f"Nothing gained: {line}", style="bold yellow", soft_wrap=True)
 
 
 def _explain_model(comparison: Comparison, console: Console) -> None:

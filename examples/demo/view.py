@@ -26,7 +26,7 @@ _TITLES: Final[Mapping[SideName, str]] = {"plain": "without agentrt", "agentrt":
 _WIDE: Final = 80  # columns from which the panes are side by side
 _MOST_ROWS: Final = 32  # of the panes: drawing takes time from the agents
 
-EventKind: TypeAlias = Literal["token", "call", "result", "answer", "ahead"]
+EventKind: TypeAlias = Literal["token", "call", "result", "answer", "speculation", "ahead"]
 
 
 class Event(NamedTuple):
@@ -75,7 +75,7 @@ class SideLog:
             self._add("result" if isinstance(message, ToolMessage) else "answer", line)
 
     def speculation(self, tool: str) -> None:
-        self._add("ahead", f"+ {tool} starts, before the model has called it")
+        self._add("speculation", f"+ {tool} starts, before the model has called it")
 
     def ahead(self) -> None:
         self._add("ahead", "+ next model request sent ahead")
@@ -175,7 +175,7 @@ class LiveView(DemoView):
             )
 
     def background(self, policy: str, done: int, of: int) -> None:
-        self._status = f"now beside background work, {policy}: {done} of {of} questions"
+        self._status = f"now measuring beside background work, {policy}: {done} of {of} questions"
 
     def draw(self) -> RenderableType:
         """Return the panes as they are now, and below them what is going on."""
@@ -231,9 +231,11 @@ def _told(request: str, recording: Recording, until: float | None) -> Text:
                 told.append(f"\n  calls {event.text[2:]}", "dim")
             case "result":
                 told.append("\n  has its result", "dim")
-            case "ahead":
+            case "speculation":
                 told.append(f"\n  {event.text[2:]}", "cyan")
                 continue  # the model writes on meanwhile
+            case "ahead":
+                continue
             case "answer":
                 told.append(f"\n{event.text}")
         writing = ""

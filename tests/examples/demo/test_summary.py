@@ -71,9 +71,9 @@ def last_line(result: Result) -> str:
 
 def test_in_the_panes_the_last_line_has_the_seconds_of_both() -> None:
     assert last_line(measured(PLAIN, FASTER)) == "The same answers in 1.0 s instead of 1.2 s."
-    nothing = "agentrt gains nothing here: the same answers in 1.2 s instead of 1.0 s."
+    nothing = "Nothing gained: the same answers in 1.2 s instead of 1.0 s."
     assert last_line(measured(FASTER, PLAIN)) == nothing
-    assert last_line(measured(PLAIN, PLAIN)).startswith("agentrt gains nothing here: ")
+    assert last_line(measured(PLAIN, PLAIN)).startswith("Nothing gained: ")
     other = measured(PLAIN, (dataclasses.replace(OTHER, seconds=0.7), PLAIN[1]), exact=False)
     assert last_line(other) == (
         "2 answers, 1 of them different (--verbose shows how), in 0.9 s instead of 1.2 s."

@@ -179,10 +179,10 @@ def test_agents_that_take_turns_are_replayed_together_at_their_pace(clock: Clock
     with view.drawn():
         view.answered()
         for elapsed, in_left, in_right in (
-            (0.9, "▌", "▌"),
-            (1.1, "▌", "calls"),
-            (1.6, "calls", "calls"),
-            (2.1, "calls", "All is well."),
+            (0.875, "▌", "▌"),
+            (1.125, "▌", "calls"),
+            (1.625, "calls", "calls"),
+            (2.125, "calls", "All is well."),
         ):
             clock.seconds = 105.0 + elapsed
             for pane, last in zip(halves(view), (in_left, in_right), strict=True):

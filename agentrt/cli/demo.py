@@ -56,7 +56,12 @@ def demo(
             help="Show what happens in a web page, too: requests, kernels, memory, drafts and claims.",
         ),
     ] = False,
-    live: Annotated[bool, typer.Option(help="Draw two panes if the output is a terminal.")] = True,
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose", help="Print a log of all that was measured, as where there is no terminal."
+        ),
+    ] = False,
     json_file: JsonFile = None,
 ) -> None:
     """Run a personal assistant on a local model, plain and with agentrt, and compare.
@@ -71,7 +76,7 @@ def demo(
     from agentrt.examples.assistant.services import Latencies
     from agentrt.examples.assistant.sources import Sources
     from agentrt.examples.demo.run import run_demo
-    from agentrt.examples.demo.summary import introduce, summarize
+    from agentrt.examples.demo.summary import conclude, introduce, introduce_briefly, summarize
     from agentrt.examples.demo.view import DemoView, LiveView, PlainView
 
     console = output_console(highlight=False)
@@ -80,20 +85,26 @@ def demo(
     if pace is None:
         pace = 50.0 if model == "nano" else 0.0
     latencies = Latencies().times(latency)
-    introduce(model, latencies, pace, console)
+    log = verbose or not sys.stdout.isatty()
+    if log:
+        introduce(model, latencies, pace, console)
+    else:
+        introduce_briefly(pace, console)
     with contextlib.ExitStack() as outer, contextlib.ExitStack() as stack:
         if not data:
             data = [stack.enter_context(workspace()) / "sample"]
             write_sample_data(data[0], dt.date.today())
         shown = outer.enter_context(_serve_page(console)) if page else None
         view: DemoView = PlainView(console)
-        if live and sys.stdout.isatty():
-            live_view = LiveView(console)
-            stack.enter_context(live_view.live)
-            view = live_view
+        if not log:
+            view = panes = LiveView(console, together=pace > 0)
+            stack.enter_context(panes.drawn())
         result = run_demo(data, latencies, view, model=model, pace=pace, page=shown)
         stack.close()  # what is drawn while it runs
-        summarize(result, console)
+        if log:
+            summarize(result, console)
+        else:
+            conclude(result.comparison, console)
     if json_file is not None:
         held = f"at most {pace:g} tokens/s" if pace else "not slowed down"
         _write_report(result, json_file, _METHOD.format(model=model, pace=held, latency=latency))

@@ -34,6 +34,10 @@ _TRAINED_MODEL = (
     "Use a model that was trained to call tools: agentrt pull Qwen/Qwen2.5-1.5B-Instruct-GGUF:q4_k_m"
 )
 _TURNS = " They answer one after the other, since they share the engine."
+_BRIEFLY = (
+    "One assistant twice: the same model, tools and questions. Mail, weather and web are imitated{pace}; "
+    "--verbose says how."
+)
 
 
 def introduce(model: str, latencies: Latencies, pace: float, console: Console) -> None:
@@ -51,6 +55,12 @@ def introduce(model: str, latencies: Latencies, pace: float, console: Console) -
     )
 
 
+def introduce_briefly(pace: float, console: Console) -> None:
+    """Print in a line what is compared, and what of it is made up."""
+    slowed = f", and the model is slowed down to {pace:g} tokens per second" if pace else ""
+    console.print(_BRIEFLY.format(pace=slowed), style="dim")
+
+
 def summarize(result: Result, console: Console) -> None:
     """Print each request's time with both agents, how it came about, and three numbers to remember."""
     comparison = result.comparison
@@ -59,6 +69,28 @@ def summarize(result: Result, console: Console) -> None:
     difference = comparison.differences()
     if difference:
         _explain(difference, exact=comparison.exact, console=console)
+    _explain_model(comparison, console)
+    for number, meaning in _three_numbers(result):
+        console.print(Text.assemble((f"{number:>8}", "bold green"), f"  {meaning}"), soft_wrap=True)
+
+
+def conclude(comparison: Comparison, console: Console) -> None:
+    """Print what went wrong, if anything did, and in the last line the seconds with and without agentrt."""
+    if comparison.exact and (difference := comparison.differences()):
+        _explain(difference, exact=True, console=console)
+    _explain_model(comparison, console)
+    plain, ours = comparison.waited_s
+    different = len(comparison.different)
+    answers = f"{len(comparison.plain)} answers, {different} of them different (--verbose shows how),"
+    line = f"{answers if different else 'the same answers'} in {ours:.1f} s instead of {plain:.1f} s."
+    if round(100 * comparison.saved_share) > 0:
+        console.print(line[0].upper() + line[1:], style="bold green", soft_wrap=True)
+    else:
+        console.print(f"Nothing gained: {line}", style="bold yellow", soft_wrap=True)
+
+
+def _explain_model(comparison: Comparison, console: Console) -> None:
+    """Print why the numbers below say little, if the model is the reason."""
     if not comparison.tools_ran:
         console.print(
             "The model called no tool, so there was nothing to speculate on. " + _TRAINED_MODEL,
@@ -70,8 +102,6 @@ def summarize(result: Result, console: Console) -> None:
             f"wrote calls only, so that the numbers below say little. {_TRAINED_MODEL}",
             style="bold red",
         )
-    for number, meaning in _three_numbers(result):
-        console.print(Text.assemble((f"{number:>8}", "bold green"), f"  {meaning}"), soft_wrap=True)
 
 
 def _explanation(result: Result) -> str:

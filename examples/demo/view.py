@@ -1,74 +1,89 @@
-"""What the demo shows while it runs: two panes side by side in a terminal, plain lines elsewhere."""
+"""What the demo shows while it runs: two panes in a terminal, or the log of what both agents do."""
 
 from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Literal, TypeAlias, get_args
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
-from langchain_core.messages import AnyMessage
+from langchain_core.messages import AnyMessage, ToolMessage
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
-from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from agentrt.terminal_text import printable
 
-from ..assistant.view import describe
+from ..assistant.view import describe, describe_calls
 
 SideName: TypeAlias = Literal["plain", "agentrt"]
 SIDES: tuple[SideName, ...] = get_args(SideName)
-_BAR = 40  # columns of the longer bar
+_TITLES: Final[Mapping[SideName, str]] = {"plain": "without agentrt", "agentrt": "with agentrt"}
+_WIDE: Final = 80  # columns from which the panes are side by side
+_MOST_ROWS: Final = 32  # of the panes: drawing takes time from the agents
+
+EventKind: TypeAlias = Literal["token", "call", "result", "answer", "speculation", "ahead"]
 
 
-class SideLog:
-    """What one agent does in a request: lines with the seconds since it began.
+class Event(NamedTuple):
+    """What an agent did, so many seconds after its request began; the text is a line, but for a token."""
 
-    Speculations come from any thread.
-    """
+    seconds: float
+    kind: EventKind
+    text: str
 
-    def __init__(self) -> None:
-        """Wait for the first request; what comes before it is not shown."""
-        self._began: float | None = None
-        self.seconds: float | None = None
-        self.lines: list[str] = []
-        self.writing = ""
-        self.waited = 0.0
 
-    def begin(self) -> None:
-        self._began, self.seconds, self.lines, self.writing = time.perf_counter(), None, [], ""
+@dataclass
+class Recording:
+    """What one agent does in one request."""
 
-    def answered(self, seconds: float) -> None:
-        self.seconds, self.writing = seconds, ""
-        self.waited += seconds
-
-    def token(self, text: str) -> None:
-        self.writing += printable(text)
-
-    def message(self, message: AnyMessage) -> None:
-        self.writing = ""
-        for line in describe(message):
-            self._add(line)
-
-    def speculation(self, tool: str) -> None:
-        self._add(f"+ {tool} starts, before the model has called it")
-
-    def ahead(self) -> None:
-        self._add("+ next model request sent ahead")
+    began: float
+    seconds: float | None = None
+    """What the request took, once it is answered."""
+    events: list[Event] = field(default_factory=list)
 
     @property
     def elapsed(self) -> float:
         """Seconds that the request takes so far, or took."""
-        if self.seconds is not None:
-            return self.seconds
-        return 0.0 if self._began is None else time.perf_counter() - self._began
+        return time.perf_counter() - self.began if self.seconds is None else self.seconds
 
-    def _add(self, line: str) -> None:
-        if self._began is not None:
-            self.lines.append(f"{self.elapsed:5.2f}  {line}")
+
+class SideLog:
+    """What one agent does, from the first request on. Speculations come from any thread."""
+
+    def __init__(self) -> None:
+        self.recordings: list[Recording] = []
+
+    def begin(self) -> None:
+        self.recordings.append(Recording(time.perf_counter()))
+
+    def answered(self, seconds: float) -> None:
+        self.recordings[-1].seconds = seconds
+
+    def token(self, text: str) -> None:
+        self._add("token", printable(text))
+
+    def message(self, message: AnyMessage) -> None:
+        calls, said = len(describe_calls(message)), describe(message)
+        for call in said[:calls]:
+            self._add("call", call)
+        for line in said[calls:]:
+            self._add("result" if isinstance(message, ToolMessage) else "answer", line)
+
+    def speculation(self, tool: str) -> None:
+        self._add("speculation", f"+ {tool} starts, before the model has called it")
+
+    def ahead(self) -> None:
+        self._add("ahead", "+ next model request sent ahead")
+
+    def _add(self, kind: EventKind, text: str) -> None:
+        if self.recordings:
+            recording = self.recordings[-1]
+            recording.events.append(Event(recording.elapsed, kind, text))
 
 
 class DemoView(ABC):
@@ -96,16 +111,18 @@ class DemoView(ABC):
 
 
 class PlainView(DemoView):
-    """Lines for pipes, logs and tests: each request with what both agents did, one after the other."""
+    """The log: each request with what both agents did, one after the other, with seconds since it began."""
 
     def request(self, number: int, of: int, text: str) -> None:
         self._print(f"\n> {printable(text)}")
 
     def answered(self) -> None:
         for name, log in self._logs.items():
-            self._print(f"  {name}: {log.elapsed:.2f} s")
-            for line in log.lines:
-                self._print(f"    {line}")
+            recording = log.recordings[-1]
+            self._print(f"  {name}: {recording.elapsed:.2f} s")
+            for event in recording.events:
+                if event.kind != "token":
+                    self._print(f"    {event.seconds:5.2f}  {event.text}")
 
     def background(self, policy: str, done: int, of: int) -> None:
         if done == of:
@@ -116,69 +133,110 @@ class PlainView(DemoView):
 
 
 class LiveView(DemoView):
-    """Two panes, one for each agent, and how long the user has waited for each so far.
+    """Two panes, one for each agent: each question, what the agent does, and the answer as it is written.
 
-    Enter ``live`` as a context manager to draw it. Answered requests scroll away above it, a line each.
+    Agents that do not work ``together`` are shown together all the same: each question is replayed, at the
+    pace of its events, when both have answered it and the question before it has been shown.
     """
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, *, together: bool) -> None:
         super().__init__(console)
-        self._title = ""
-        self._request = ""
-        self._background: dict[str, tuple[int, int]] = {}
-        self.live = Live(get_renderable=self._draw, console=console, refresh_per_second=12, transient=True)
+        self._together = together
+        self._requests: list[str] = []
+        self._replays: list[float] = []
+        """When the replay of each answered request begins."""
+        self._replayed = 0.0
+        """When the last replay ends."""
+        self._status = "loading the model ..."
+        self._live = Live(get_renderable=self.draw, console=console, refresh_per_second=12)
+
+    @contextmanager
+    def drawn(self) -> Iterator[None]:
+        """Draw the panes during the block and until the last replay ends; they stay on the terminal."""
+        with self._live:
+            yield
+            time.sleep(max(0.0, self._replayed - time.perf_counter()))
+            self._status = ""
 
     def request(self, number: int, of: int, text: str) -> None:
-        self._title, self._request = f"request {number} of {of}", printable(text)
+        self._requests.append(printable(text))
+        self._status = f"question {number} of {of}"
+        if not self._together:
+            self._status += (
+                " is being measured. They answer one after the other, since they share the engine; the panes "
+                "replay both at the pace they had."
+            )
 
     def answered(self) -> None:
-        plain, ours = (self._logs[name].elapsed for name in SIDES)
-        line = Text(f"{self._request[:52]:<52} plain {plain:5.2f} s   agentrt {ours:5.2f} s  ")
-        line.append(f"{100 * (ours - plain) / plain:+4.0f} %", style="green" if ours < plain else "red")
-        self._console.print(line, soft_wrap=True)
+        if not self._together:
+            self._replays.append(max(self._replayed, time.perf_counter()))
+            self._replayed = self._replays[-1] + max(
+                log.recordings[-1].elapsed for log in self._logs.values()
+            )
 
     def background(self, policy: str, done: int, of: int) -> None:
-        self._background[policy] = (done, of)
+        self._status = f"now measuring beside background work, {policy}: {done} of {of} questions"
 
-    def _draw(self) -> RenderableType:
-        if self._background:
-            return self._draw_background()
-        if not self._request:
-            return Text("loading the model ...")
+    def draw(self) -> RenderableType:
+        """Return the panes as they are now, and below them what is going on."""
+        if not self._requests:
+            return Text(self._status)
+        width, height = self._console.size
+        wide, rows = width >= _WIDE, max(6, min(height - 4, _MOST_ROWS))
+        size = (width // 2, rows) if wide else (width, rows // 2)
         panes = Table.grid(expand=True)
-        panes.add_column(ratio=1)
-        panes.add_column(ratio=1)
-        panes.add_row(*(self._pane(name) for name in SIDES))
-        request = Panel(Text(self._request, style="bold"), title=self._title, title_align="left")
-        return Group(request, panes, self._bars())
+        if wide:
+            panes.add_column(ratio=1)
+            panes.add_column(ratio=1)
+            panes.add_row(*(self._pane(name, *size) for name in SIDES))
+        else:
+            for name in SIDES:
+                panes.add_row(self._pane(name, *size))
+        return Group(panes, Text(self._status, style="dim"))
 
-    def _pane(self, name: SideName) -> RenderableType:
-        log = self._logs[name]
-        body = Text(no_wrap=False)
-        for line in log.lines:
-            body.append(f"{line}\n", style="cyan" if "  + " in line else "")
-        if log.seconds is None:
-            body.append(f"       {log.writing}▌")
-        state = "" if log.seconds is None else ", answered"
-        style = "dim" if log.seconds is None else "green"
-        title = f"{name}  {log.elapsed:.2f} s{state}"
-        return Panel(body, title=title, title_align="left", border_style=style, height=14)
+    def _pane(self, name: SideName, width: int, rows: int) -> RenderableType:
+        """Return the latest lines of one agent, and how long the user has waited for it so far."""
+        now, lines, waited, answering = time.perf_counter(), list[Text](), 0.0, False
+        recordings = self._logs[name].recordings
+        begins = [each.began for each in recordings] if self._together else self._replays
+        for request, recording, began in reversed([*zip(self._requests, recordings, begins, strict=False)]):
+            if began > now:
+                continue  # its replay is to come
+            elapsed = min(now - began, recording.elapsed)
+            ended = recording.seconds is not None and elapsed == recording.elapsed
+            waited, answering = waited + elapsed, answering or not ended
+            if len(lines) < rows:
+                told = _told(request, recording, None if ended else elapsed)
+                lines[:0] = told.wrap(self._console, width - 4)
+        return Panel(
+            Text("\n").join(lines[2 - rows :]),
+            title=f"{_TITLES[name]}  {waited:.1f} s",
+            title_align="left",
+            border_style="dim" if answering else "green",
+            height=rows,
+        )
 
-    def _bars(self) -> RenderableType:
-        """Return how long the user has waited for each agent, the request that is running included."""
-        waited = {
-            name: log.waited + (log.elapsed if log.seconds is None else 0.0)
-            for name, log in self._logs.items()
-        }
-        longest = max(*waited.values(), 1e-9)
-        bars = Table.grid(padding=(0, 1))
-        for name, seconds in waited.items():
-            bar = ProgressBar(longest, seconds, width=_BAR)
-            bars.add_row(f"waited for {name}", bar, f"{seconds:.1f} s")
-        return bars
 
-    def _draw_background(self) -> RenderableType:
-        bars = Table.grid(padding=(0, 1))
-        for policy, (done, of) in self._background.items():
-            bars.add_row(f"{policy}:", ProgressBar(of, done, width=_BAR), f"{done} of {of} questions")
-        return Group(Text("the user asks while digests are written in the background", style="bold"), bars)
+def _told(request: str, recording: Recording, until: float | None) -> Text:
+    """Return what happened until so many seconds after the request, or all of it."""
+    told, writing = Text.assemble(("You: " + request, "bold")), ""
+    for event in list(recording.events):
+        if until is not None and event.seconds > until:
+            break
+        match event.kind:
+            case "token":
+                writing += event.text
+                continue
+            case "call":
+                told.append(f"\n  calls {event.text[2:]}", "dim")
+            case "result":
+                told.append("\n  has its result", "dim")
+            case "speculation":
+                told.append(f"\n  {event.text[2:]}", "cyan")
+                continue  # the model writes on meanwhile
+            case "ahead":
+                continue
+            case "answer":
+                told.append(f"\n{event.text}")
+        writing = ""
+    return told if until is None else told.append(f"\n{writing}▌")

@@ -128,7 +128,7 @@ def run_demo(*_, page, **__):
     return run.Result(Comparison((turn,), (turn,), True), waits, waits)
 
 run.run_demo = run_demo
-app(["demo", "--page", "--no-live", *(["--json", *sys.argv[1:]] if sys.argv[1:] else [])])
+app(["demo", "--page", "--verbose", *(["--json", *sys.argv[1:]] if sys.argv[1:] else [])])
 """
 
 

@@ -8,7 +8,7 @@ from agentrt.examples.demo.background import Waits
 from agentrt.examples.demo.comparison import Comparison, Turn
 from agentrt.examples.demo.measures import SpeculationCounts
 from agentrt.examples.demo.run import Result
-from agentrt.examples.demo.summary import introduce, summarize
+from agentrt.examples.demo.summary import conclude, introduce, introduce_briefly, summarize
 
 PLAIN = (
     Turn("Weather in [Oslo]?", "call get_weather\nai It rains.", 1.0, 0.4, 0.5, 1, SpeculationCounts()),
@@ -63,6 +63,34 @@ def test_it_admits_that_nothing_was_saved() -> None:
     assert "30 %  more waiting: 1.2 s instead of 1.0 s" in text
 
 
+def last_line(result: Result) -> str:
+    console = Console(file=io.StringIO(), width=1000, record=True)
+    conclude(result.comparison, console)
+    return console.export_text().splitlines()[-1]
+
+
+def test_in_the_panes_the_last_line_has_the_seconds_of_both() -> None:
+    assert last_line(measured(PLAIN, FASTER)) == "The same answers in 1.0 s instead of 1.2 s."
+    nothing = "Nothing gained: the same answers in 1.2 s instead of 1.0 s."
+    assert last_line(measured(FASTER, PLAIN)) == nothing
+    assert last_line(measured(PLAIN, PLAIN)).startswith("Nothing gained: ")
+    other = measured(PLAIN, (dataclasses.replace(OTHER, seconds=0.7), PLAIN[1]), exact=False)
+    assert last_line(other) == (
+        "2 answers, 1 of them different (--verbose shows how), in 0.9 s instead of 1.2 s."
+    )
+
+
+def test_the_panes_end_with_what_went_wrong() -> None:
+    console = Console(file=io.StringIO(), width=1000, record=True)
+    conclude(measured(PLAIN, (OTHER, PLAIN[1])).comparison, console)
+    silent = tuple(dataclasses.replace(turn, tool_calls=0) for turn in PLAIN)
+    conclude(measured(silent, silent).comparison, console)
+    text = console.export_text()
+    assert "That is a fault of agentrt" in text
+    assert "+ai It snows." in text
+    assert "The model called no tool" in text
+
+
 def test_it_shows_and_counts_where_the_agents_differ() -> None:
     result = measured(PLAIN, (OTHER, PLAIN[1]))
     assert "-ai It rains." in result.comparison.differences()
@@ -111,6 +139,15 @@ def test_the_introduction_says_what_is_made_up() -> None:
     assert "takes 170 ms" in other
     assert "one after the other" in other
     assert "held to" not in other
+
+
+def test_a_line_before_the_panes_says_what_is_made_up() -> None:
+    console = Console(file=io.StringIO(), width=2000, record=True)
+    introduce_briefly(50.0, console)
+    introduce_briefly(0.0, console)
+    nano, other = console.export_text().splitlines()
+    assert "imitated, and the model is slowed down to 50 tokens per second" in nano
+    assert "imitated; --verbose" in other
 
 
 def test_escape_sequences_of_models_and_tools_are_shown() -> None:

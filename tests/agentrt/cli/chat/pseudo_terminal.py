@@ -79,10 +79,12 @@ def _set_size(terminal: int, rows: int, columns: int) -> None:
 
 
 @contextmanager
-def terminal(*arguments: str, environment: Mapping[str, str] | None = None) -> Iterator[PseudoTerminal]:
-    """Run Python with ``arguments`` on a terminal of 24 rows and 80 columns."""
+def terminal(
+    *arguments: str, environment: Mapping[str, str] | None = None, columns: int = 80
+) -> Iterator[PseudoTerminal]:
+    """Run Python with ``arguments`` on a terminal of 24 rows."""
     master, slave = pty.openpty()
-    _set_size(master, 24, 80)  # before the program looks
+    _set_size(master, 24, columns)  # before the program looks
     process = subprocess.Popen(
         [sys.executable, "-c", _START, sys.executable, *arguments],
         stdin=slave,

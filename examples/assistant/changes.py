@@ -42,9 +42,10 @@ DEPENDS: Final = "Nothing was changed, as it depends on something. Say so if it 
 _DAYS_AHEAD: Final = 30
 _SURE: Final = 0.5
 _SHORTEST_MISSPELT: Final = 5
-_CALENDAR: Final = r"(?:my|the|our) (?:calend[ae]r|diary|agenda|schedule)"
+_CALENDAR: Final = r"(?:my|the|our) (?:calend[ae]r|cal|diary|agenda|schedule)"
 _CANCEL: Final = (
-    r"cancel(?:l?ing)?|cancl|delet(?:e|ing)|remov(?:e|ing)|eras(?:e|ing)|get(?:ting)? rid of"
+    r"cancel(?:l?ing)?|cancl|del|delet(?:e|ing)|throw(?:ing)? (?:away|out)|remov(?:e|ing)"
+    r"|eras(?:e|ing)|get(?:ting)? rid of"
     r"|call(?:ing)?(?: off|(?= .+ off\b))"
 )
 _MOVE: Final = r"mov(?:e|ing)|re-?schedul(?:e|ing)|postpon(?:e|ing)"
@@ -68,11 +69,16 @@ _ASKED: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _ADDS: Final = re.compile(r"^\W*(?:add|put|enter|schedule|create|write)\b", re.IGNORECASE)
+POINTS_BACK: Final = re.compile(
+    rf"^\W*{phrases.POLITE}(?:{_CANCEL}|{_MOVE}|tak(?:e|ing)|call(?:ing)?) (?:it|that|this)\b", re.IGNORECASE
+)
+"""How a request begins for the change of something that is told before it: "Delete it please."."""
 TAKEN_BACK: Final = re.compile(r"\b(?:never ?mind|forget it|no wait)\b", re.IGNORECASE)
 _DECLINED: Final = re.compile(rf"(?:{I_MEAN}|\bto )(?:no|none|neither|nothing|stop)\b", re.IGNORECASE)
 _AS_BEFORE: Final = re.compile(r"\b(?:instead|rather|(?:at )?(?:the )?same (?:time|day))\b", re.IGNORECASE)
 _REASON: Final = re.compile(
-    r"(?:,? (?:because|since)|, (?!i mean )(?:i|i'[md]|we|it|it's|he|she|they|there|my))\b.*?(?=, I mean |$)",
+    r"(?:,? (?:because|since|(?:i )?(?:don'?t|do not|no longer) need (?:it|that|them))"
+    r"|, (?!i mean )(?:i|i'[md]|we|it|it's|he|she|they|there|my))\b.*?(?=, I mean |$)",
     re.IGNORECASE,
 )
 _TAIL: Final = re.compile(
@@ -148,10 +154,16 @@ def wanted_changes(
             return None
         kind: Any = Note if note else Dated if moves or "event" in target else Thing
         found = _one([each for each in shown if isinstance(each, kind)], f"{target} {meant}", today)
-        found = found or (meant and find(meant, "", data, today)) or _told(f"{lead} {context}", data, today)
+        found = found or (meant and find(meant, "", data, today))
+        if not found and (note or re.search(r"\bnotes?\b", f"{lead} {context}")) and not moves:
+            found = _note_that_was_told(f"{lead} {context}", data, today)
+        elif not found:
+            found = _told(f"{lead} {context}", data, today)
         found = found or (MEANT_NOTE if note else MEANT_EVENT)
     else:
         found = find(target, meant, data, today)
+        if found == MEANT_NOTE:
+            found = _note_that_was_told(f"{lead} {context}", data, today) or found
     if not isinstance(found, str):
         return _call(found, when, data, today, moves=moves)
     is_doubtful = asked["perhaps_cancel"] or asked["perhaps_move"] or _AND.search(target)
@@ -235,9 +247,21 @@ def _event(text: str, meant: str, data: PersonalData, today: dt.date) -> Thing |
 def _told(text: str, data: PersonalData, today: dt.date) -> Thing | str:
     """Return the event that most words of what is told are about, or the question which one."""
     near, said = data.calendar.find(today, today + dt.timedelta(days=_DAYS_AHEAD)), {*_words(text)}
-    having = [len(said.intersection(_words(each.title))) for each in near]
-    most = max([1, *having])
-    return _one([each for each, count in zip(near, having, strict=True) if count == most], "", today)
+    titles = [(each, _words(each.title)) for each in near]
+    about = [(len(said.intersection(words)), each) for each, words in titles if _is_about(said, words)]
+    most = max([0, *(count for count, _ in about)])
+    return _one([each for count, each in about if count == most], "", today)
+
+
+def _note_that_was_told(text: str, data: PersonalData, today: dt.date) -> Thing | str:
+    """Return the note that what is told is about; nothing where that is not clear."""
+    found = _note(re.sub(r"\bnotes?\b", " ", text), "", data, today)
+    return found if isinstance(found, Note) else ""
+
+
+def _is_about(said: set[str], title: Sequence[str]) -> bool:
+    """Return whether all of a short title was said, or most of a longer one: one word is met by chance."""
+    return len(said.intersection(title)) * 3 > len(title) * 2 or (len(title) == 1 and title[0] in said)
 
 
 def _words(text: str) -> list[str]:

@@ -14,7 +14,7 @@ from .errors import ToolError
 _RELATIVE = {
     "today": 0, "tonight": 0, "this": 0, "later today": 0, "now": 0, "tomorrow": 1, "day after tomorrow": 2,
     "yesterday": -1, "day before yesterday": -2, "tmrw": 1, "tmr": 1, "tmw": 1, "tomoz": 1, "2moro": 1,
-    "tonite": 0, "2nite": 0, "2day": 0,
+    "tonite": 0, "2nite": 0, "2day": 0, "todays": 0, "tonights": 0, "tomorrows": 1,
 }  # fmt: skip
 _PART_OF_DAY = re.compile(r"(?<=.) (?:morning|noon|afternoon|evening|night)$")
 _NUMBERS = {"a": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7}

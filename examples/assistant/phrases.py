@@ -28,7 +28,7 @@ _POLITE_WORDS: Final = _one_of(
     first of all, first, i wanna, i wanted to, i would love to, i(?:'d| would) love you to
     please, kindly, pls, hey, hi, ok, okay, now, and, then, also, so, oh, right, can you, could you, would you
     will you, i want you to, i(?:'d| would) like you to, i want to, i(?:'d| would) like to, i need to, let's
-    go ahead and, just
+    go ahead and, just, you can, you may, pray
     """
 )
 POLITE: Final = rf"(?:{_POLITE_WORDS}[, ]+)*(?:(?:kindly|please|also|just) )?(?:to )?"
@@ -46,10 +46,10 @@ _STARTS: Final = (
 )
 LETTER: Final = re.compile(
     r"^\W*(?:my )?dear(?:est)? [\w ]{1,30}[,!:] *"
-    r"|(?<=[.?!:,;\d\w]) +(?:(?:yours?|your \w+|respectfully|cordially|sincerely|faithfully|regards|best|love"
+    r"|(?<=[.?!]) +(?:(?:yours?|your \w+|respectfully|cordially|sincerely|faithfully|regards|best|love"
     r"|many thanks|much obliged|i thank you|with (?:\w+ ){0,3}(?:\w+))\b[\w ]{0,20}, *\w+(?: \w+)?"
     r"|(?:with (?:\w+ ){0,2}|kind |best |warm )(?:regards|wishes|thanks)|yours? (?:\w+ )?[A-Z]\w+"
-    r"|(?<=[.?!] )(?-i:[A-Z]\w+))\W*$",
+    r"|(?-i:[A-Z]\w+))\W*$",
     re.IGNORECASE,
 )
 """How a letter begins and ends."""

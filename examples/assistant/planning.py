@@ -14,7 +14,7 @@ from itertools import takewhile
 from typing import Final
 
 from . import phrases
-from .changes import BEGINS, TAKEN_BACK, wanted_changes
+from .changes import BEGINS, POINTS_BACK, TAKEN_BACK, wanted_changes
 from .data import PersonalData
 from .dates import find_days, parse_date
 from .needs import Need, needs_of_words
@@ -93,7 +93,9 @@ class Planner:
         steps: list[Step] = []
         said = [part for part in parts[1:] if _is_statement(part) and _kinds_in(part)]  # "it's in a note"
         for place, part in enumerate(parts):
-            if _is_statement(part) and (steps or place < len(parts) - 1):
+            points_back = any(map(POINTS_BACK.match, parts[place + 1 :])) and not part.endswith("?")
+            is_told = _is_statement(part) or (points_back and not phrases.REQUEST.match(part))
+            if is_told and (steps or place < len(parts) - 1):
                 said.append(part)
                 continue
             around = [*parts[:place], *said] if phrases.SAME_DAY.search(part) else said

@@ -54,9 +54,14 @@ remove the wifi note, I know it now -> delete_note n12 Wifi at the cabin
 I would be grateful if you cancelled the dentist -> delete_event Dentist 2026-11-26
 we need to cancel the dentist from Thursday -> delete_event Dentist 2026-11-26
 delete n3 -> delete_note n3 Boiler service
+You can throw away the camping list note. -> delete_note n6 Camping list
+del the camping list note pls dont need it anymore -> delete_note n6 Camping list
+I've sold the car so the insurance note, not the house, that one can go. Delete it please. -> delete_note n7 Car insurance
+My bicycle has been repaired, so would you please remove the note about that? -> delete_note n1 Bicycle repair
+Priya is ill, so our lunch today is off. Take it out of the calendar, would you? -> delete_event Lunch with Priya 2026-11-25
 what is on today, and cancel the dentist -> list_events today, delete_event Dentist 2026-11-26
 Write a note: cancel the dentist -> create_note cancel the dentist
-"""  # noqa: W291 - an event that lasts all day has no time
+"""  # noqa: E501, W291 - an event that lasts all day has no time
 UNCHANGED = f"""
 should I cancel the dentist? -> 
 when do I cancel the dentist? -> 
@@ -70,6 +75,7 @@ cancel the dentist if it snows -> {DEPENDS}
 move the dentist to Friday unless Hanna comes -> {DEPENDS}
 cancel the appointment -> {MEANT_EVENT}
 cancel it -> {MEANT_EVENT}
+We painted the house and I threw the flyer away. Cancel it. -> {MEANT_EVENT}
 delete that note -> {MEANT_NOTE}
 move the dentist -> {TO_WHEN}
 move the dentist to next week -> {TO_WHEN}

@@ -23,6 +23,7 @@ _NAMES: Final = {
 }
 _MESSAGE: Final = re.compile(r"messages\[(\d+)\]")
 _FUNCTION: Final = re.compile(r"(tools\[\d+\])\.function(\.parameters)?")
+_ROLES: Final = ("user", "assistant", "system")
 _CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
 _ERROR: Final = "Error: "
 """What a tool's output begins with where it is one: chat templates know no other mark."""
@@ -170,17 +171,17 @@ class ChatMessages:
 
     def _add_message(self, message: Any, name: str) -> None:
         role = message.get("role") if isinstance(message, Mapping) else None
-        if role != "user" and role != "assistant":
-            raise InvalidRequestError(f"{name}.role", f"{shown(role)} is unknown. Use user or assistant.")
+        if role not in _ROLES:
+            raise InvalidRequestError(f"{name}.role", f"{shown(role)} is unknown. Use {', '.join(_ROLES)}.")
         content, name = message.get("content"), f"{name}.content"
         if isinstance(content, list) and role == "user":
             self._add_user_blocks(content, name)
+            return
+        self._add(role, name)
+        if isinstance(content, list) and role == "assistant":
+            self._add_answer_blocks(content, name)
         else:
-            self._add(role, name)
-            if isinstance(content, list):
-                self._add_answer_blocks(content, name)
-            else:
-                self._add_texts(content, name)
+            self._add_texts(content, name)
 
     def _add_user_blocks(self, blocks: list[Any], name: str) -> None:
         """Add a message for the texts that follow each other, and one for each output of a tool."""

@@ -96,6 +96,30 @@ def test_a_call_whole_and_streamed(client: anthropic.Anthropic) -> None:
     assert json.loads("".join(parts)) == {"city": "Ljubljana"}
 
 
+def test_a_call_that_is_cut(client: anthropic.Anthropic) -> None:
+    cut: Any = CALL | {"max_tokens": 8}
+    whole = client.messages.create(**cut)
+    assert (whole.content, whole.stop_reason) == ([], "max_tokens")
+    with client.messages.stream(**cut) as stream:
+        streamed = stream.get_final_message()
+    assert [block.type for block in streamed.content] == ["tool_use"]
+    assert (streamed.stop_reason, streamed.usage) == ("max_tokens", whole.usage)
+
+
+def test_the_clients_own_tool_loop(client: anthropic.Anthropic) -> None:
+    @anthropic.beta_tool
+    def get_weather(city: str) -> str:
+        """Current weather in a city."""
+        return f"12 C in {city}"
+
+    runner = client.beta.messages.tool_runner(
+        model="nano", max_tokens=80, messages=WEATHER, tools=[get_weather]
+    )
+    turns = list(runner)
+    assert [turn.stop_reason for turn in turns] == ["tool_use", "end_turn"]
+    assert "12 C" in turns[1].content[0].text  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize(
     ("choice", "calls"),
     [

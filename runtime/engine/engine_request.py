@@ -31,8 +31,8 @@ class AnswerText:
         self._longest = max(map(len, self._stop), default=0)
         self._held = ""
         self._pieces: list[str] = []
-        self.stopped = False
-        """Whether a stop text has occurred; later tokens are ignored."""
+        self.stopped_by: str | None = None
+        """The stop text that has occurred; later tokens are ignored."""
 
     @property
     def text(self) -> str:
@@ -48,14 +48,14 @@ class AnswerText:
         return self._release(self._detokenizer.close(), at_end=True)
 
     def _release(self, text: str, *, at_end: bool) -> str:
-        if self.stopped:
+        if self.stopped_by is not None:
             return ""
         if self._stop:
             text = self._held + text
-            found = [position for stop in self._stop if (position := text.find(stop)) >= 0]
+            found = [(position, stop) for stop in self._stop if (position := text.find(stop)) >= 0]
             if found:
-                self.stopped = True
-                text, self._held = text[: min(found)], ""
+                position, self.stopped_by = min(found)
+                text, self._held = text[:position], ""
             else:
                 held = 0 if at_end else self._possible_stop(text)
                 text, self._held = text[: len(text) - held], text[len(text) - held :]
@@ -127,6 +127,8 @@ class RequestOutput:
     """How often its KV blocks were taken for another request."""
     logprobs: tuple[TokenLogprobs, ...] = ()
     """One entry per sampled token, if the request asks for them."""
+    stopped_by: str | None = None
+    """The stop text that ended the answer, if one did."""
 
 
 class EngineRequest:
@@ -210,6 +212,7 @@ class EngineRequest:
                 preemptions=sequence.preemptions,
                 evictions=sequence.evictions,
                 logprobs=tuple(self.sampler.logprobs),
+                stopped_by=self.answer.stopped_by,
             )
         )
 

@@ -212,7 +212,7 @@ class OutputProcessor:
         text = request.answer.push(token)
         if text and not self._emit(request, text):
             return False
-        if request.answer.stopped:
+        if request.answer.stopped_by is not None:
             self._finish(request, "stop")
             return False
         if len(sequence.tokens) >= request.max_total_tokens:

@@ -83,6 +83,7 @@ class GenerationBuilder:
             answered_calls=tuple(self._answered),
             repaired_calls=self._tools.repaired,
             logprobs=output.logprobs,
+            stopped_by=output.stopped_by,
         )
         return [*events, Finished(generation)]
 

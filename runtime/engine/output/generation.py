@@ -69,6 +69,8 @@ class Generation:
     """Calls whose name or arguments were repaired: see :class:`agentrt.calls.ToolDefinitions`."""
     logprobs: tuple[TokenLogprobs, ...] = ()
     """One entry per sampled token, if the request asks for them."""
+    stopped_by: str | None = None
+    """The text of the request's ``stop`` that ended the answer, if one did."""
 
 
 @dataclass(frozen=True, slots=True)

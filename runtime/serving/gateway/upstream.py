@@ -241,7 +241,7 @@ class Upstream:
         """Return the headers of a client's request that the engine gets, without the gateway's own token."""
         dropped = set(_NOT_FORWARDED)
         if self._key is not None or not self._forwards_authorization:
-            dropped.add(b"authorization")
+            dropped |= {b"authorization", b"x-api-key"}
         # Without OpenTelemetry, the client's own trace context is forwarded as it is.
         if traced := [(name.encode(), value.encode()) for name, value in trace_headers().items()]:
             dropped |= {name.encode() for name in trace_header_names()}

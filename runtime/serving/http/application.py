@@ -17,7 +17,7 @@ from agentrt.priority import PRIORITY_HEADER
 
 from .admission import Admission
 from .config import ListenConfig
-from .errors import ApiError, install_error_handlers
+from .errors import MESSAGES_ROUTES, ApiError, install_error_handlers
 from .guard import Guard, check_host
 from .open_responses import OpenResponses
 from .streaming import ending_connection
@@ -105,7 +105,8 @@ class AnswerInterrupted:
         text = compact_json(error.body(scope["path"]))
         if content_type.startswith("text/event-stream"):
             # The blank line ends an event of which only a part has been sent.
-            await send({"type": "http.response.body", "body": f"\n\ndata: {text}\n\n".encode()})
+            name = "event: error\n" if scope["path"] in MESSAGES_ROUTES else ""
+            await send({"type": "http.response.body", "body": f"\n\n{name}data: {text}\n\n".encode()})
         elif content_type.startswith("application/x-ndjson"):
             line_feed = "" if sent_last.endswith(b"\n") else "\n"
             await send({"type": "http.response.body", "body": f"{line_feed}{text}\n".encode()})

@@ -1,6 +1,7 @@
 """Errors with their HTTP status, in the form of the routes that a client uses.
 
-That is ``{"error": text}`` on Ollama's routes, and OpenAI's on all others and where the path is not known:
+That is ``{"error": text}`` on Ollama's routes, ``{"type": "error", "error": {"type", "message"}}`` on
+Anthropic's, and OpenAI's on all others and where the path is not known:
 ``{"error": {"message", "type", "param", "code"}}``.
 """
 
@@ -33,8 +34,19 @@ from agentrt.errors import (
 
 OLLAMA_ROUTES: Final = "/api/"
 """What the paths of Ollama's routes begin with, at a server and at an engine behind a gateway."""
+MESSAGES_ROUTES: Final = ("/v1/messages", "/v1/messages/count_tokens")
+"""The paths of Anthropic's routes."""
 
 _log: Final = logging.getLogger(__name__)
+_MESSAGES_KINDS: Final = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+}
+"""Anthropic's types of errors by status; all others are a wrong request below 500, and a failure above."""
 _NO_FIELD: Final = re.compile(r"body|path|query|str|(?:list|dict|literal)\[.*\]")
 """Parts of an error's place that are no fields, but types that a field may have."""
 _WHOLE_BODY: Final = {
@@ -70,6 +82,10 @@ class ApiError(HTTPException):
         """Return the body of the response, in the form of the routes at ``path``."""
         if path.startswith(OLLAMA_ROUTES):
             return {"error": self.detail}
+        if path in MESSAGES_ROUTES:
+            other = "invalid_request_error" if self.status_code < 500 else "api_error"
+            kind = _MESSAGES_KINDS.get(self.status_code, other)
+            return {"type": "error", "error": {"type": kind, "message": self.detail}}
         error = {"message": self.detail, "type": self.kind, "param": self.param, "code": self.code}
         return {"error": error}
 

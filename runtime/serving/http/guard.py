@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .admission import Admission, HeldBytes
 from .config import ListenConfig
-from .errors import OLLAMA_ROUTES, ApiError, rate_limit_error
+from .errors import MESSAGES_ROUTES, OLLAMA_ROUTES, ApiError, rate_limit_error
 from .identity import LOCAL_APP, METRICS_READER
 from .request_state import hinted_priority
 from .streaming import ending_connection, in_pieces
@@ -122,7 +122,10 @@ class Guard:
         tokens = self._config.tokens
         if tokens is None:
             return peer, True, True
+        # Anthropic's clients send a token in either header.
         app = tokens.app_of(headers.get("authorization", ""))
+        if app is None and "x-api-key" in headers:
+            app = tokens.app_of(f"Bearer {headers['x-api-key']}")
         reads = scope["method"] in ("GET", "HEAD")
         if app is not None and app != METRICS_READER:
             is_owner = app == tokens.owner
@@ -145,7 +148,9 @@ class Guard:
                 code="metrics_only",
             )
         clients = "OLLAMA_API_KEY in the environment of Ollama's Python client"
-        if not scope["path"].startswith(OLLAMA_ROUTES):
+        if scope["path"] in MESSAGES_ROUTES:
+            clients = "ANTHROPIC_AUTH_TOKEN in the environment of Anthropic's clients"
+        elif not scope["path"].startswith(OLLAMA_ROUTES):
             clients = "api_key in OpenAI's clients"
         raise ApiError(
             401,

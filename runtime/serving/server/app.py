@@ -16,7 +16,7 @@ from ..http.application import application
 from ..live import routes as live
 from ..live.feed import LiveFeed
 from ..live.frames import Frames
-from . import chat, completions, contexts, embeddings, ollama, responses, status, tokens
+from . import chat, completions, contexts, embeddings, messages, ollama, responses, status, tokens
 from .metrics import Metrics
 from .server_state import ServerConfig, ServerState
 
@@ -51,8 +51,8 @@ def create_app(
     app.state.server = ServerState(pool, config, metrics, embedding)
     app.state.threads = FairThreads("agentrt-serve")
     live.install(app, LiveFeed(lambda: Frames(lambda: pool.models)))
-    modules = chat, completions, contexts, embeddings, responses, tokens, ollama, tool_cache_route, status
-    for module in modules:
+    modules = chat, completions, contexts, embeddings, responses, messages, tokens, ollama
+    for module in (*modules, tool_cache_route, status):
         app.include_router(module.router)
     app.add_middleware(_ResponseCounter, metrics=metrics)
     return app

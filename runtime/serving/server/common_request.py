@@ -43,6 +43,15 @@ def at_most(entries: int) -> BeforeValidator:
     return BeforeValidator(check)
 
 
+def _refuse(value: Any) -> None:
+    if value:
+        raise PydanticCustomError("not_supported", "there is none here. Leave it out.")
+
+
+Refused = Annotated[None, BeforeValidator(_refuse)]
+"""A field that is refused unless it is empty."""
+
+
 class Body(BaseModel):
     """A JSON object of a request. Unknown fields are ignored, as by other servers."""
 

@@ -15,8 +15,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, cast
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
-from pydantic import BeforeValidator, Field
-from pydantic_core import PydanticCustomError
+from pydantic import Field
 from starlette.types import Scope
 
 from agentrt.calls import CallFinished, TextDelta, ToolCall
@@ -32,7 +31,7 @@ from ..http.errors import OLLAMA_ROUTES, ApiError
 from ..http.request_state import app_of, header_priority, priority_headers
 from ..http.strict_json import StrictJsonRoute, compact_json
 from .answers import AnswerWriter, answer
-from .common_request import MAX_ITEMS, Body, at_most
+from .common_request import MAX_ITEMS, Body, Refused, at_most
 from .embeddings import EmbeddingRequest, answer_embeddings
 from .server_state import ServerState, header_session, loaded, server_state_of
 
@@ -50,15 +49,6 @@ _DETAILS: Final[Mapping[str, Any]] = {
     "parameter_size": "",
     "quantization_level": "",
 }
-
-
-def _refuse(value: Any) -> None:
-    if value:
-        raise PydanticCustomError("not_supported", "there is none here. Leave it out.")
-
-
-Refused = Annotated[None, BeforeValidator(_refuse)]
-"""A field that is refused unless it is empty."""
 
 
 class OllamaOptions(Body):

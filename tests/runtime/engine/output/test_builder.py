@@ -127,7 +127,7 @@ def answer(raw: bytes, sizes: list[int], stop: list[str]) -> tuple[AnswerText, l
     shown = []
     for token in range(len(pieces)):
         shown.append(text.push(token))
-        if text.stopped:
+        if text.stopped_by is not None:
             break
     shown.append(text.close())
     return text, shown
@@ -142,15 +142,15 @@ def test_a_stop_text_never_shows(whole: str, stop: list[str], sizes: list[int]) 
     text, shown = answer(whole.encode(), sizes, stop)
     found = [whole.find(each) for each in stop if each in whole]
     if not found:
-        assert not text.stopped
+        assert text.stopped_by is None
         assert "".join(shown) == whole
     else:
-        assert text.stopped
+        assert text.stopped_by in stop
         # Whichever stop text is complete first ends the answer; nothing of it has been shown.
         assert whole.startswith("".join(shown))
         assert not any(each in "".join(shown) for each in stop)
         rest = whole[len("".join(shown)) :]
-        assert any(rest.startswith(each) for each in stop)
+        assert rest.startswith(text.stopped_by)
     assert text.text == "".join(shown)
 
 
@@ -163,4 +163,4 @@ def test_held_back_until_it_cannot_be_a_stop_text() -> None:
 
 def test_several_stop_texts_the_first_in_the_text_counts() -> None:
     text, shown = answer(b"xENDyTOP", [8], ["TOP", "END"])
-    assert ("".join(shown), text.stopped) == ("x", True)
+    assert ("".join(shown), text.stopped_by) == ("x", "END")

@@ -156,3 +156,10 @@ def test_the_last_line_of_a_stream_in_ollamas_form_is_the_error(sent: str) -> No
 def test_the_last_event_of_a_stream_in_openais_form_is_the_error(sent: str) -> None:
     *_, last = interrupted("/v1/chat/completions", "text/event-stream", sent).split("\n\n")[:-1]
     assert json.loads(last.removeprefix("data: "))["error"]["code"] == "server_stopping"
+
+
+def test_the_last_event_of_a_stream_in_anthropics_form_is_the_error() -> None:
+    *_, last = interrupted("/v1/messages", "text/event-stream", "data: {}\n\n").split("\n\n")[:-1]
+    name, data = last.splitlines()
+    assert name == "event: error"
+    assert json.loads(data.removeprefix("data: "))["error"]["type"] == "overloaded_error"

@@ -25,6 +25,8 @@ OPERATIONS = [
     ("/v1/contexts/{context_id}", "GET"),
     ("/v1/contexts/{context_id}/chat/completions", "POST"),
     ("/v1/embeddings", "POST"),
+    ("/v1/messages", "POST"),
+    ("/v1/messages/count_tokens", "POST"),
     ("/v1/responses", "POST"),
     ("/v1/responses/{response_id}", "DELETE"),
     ("/v1/responses/{response_id}", "GET"),
@@ -88,6 +90,8 @@ def check_operation(
             error = response.json()["error"]
             if path.startswith("/api/") and response.status_code != 413:  # in Ollama's form
                 assert isinstance(error, str)
+            elif path.startswith("/v1/messages"):  # in Anthropic's
+                assert set(error) == {"type", "message"}
             else:
                 assert set(error) == {"message", "type", "param", "code"}
 

@@ -255,7 +255,7 @@ def serve(
             with opening_bar() as show:
                 pool.open_first(show)
             served = ", ".join(name for each in pool.models for name in each.names)
-            address = origin_of(config, listener) or str(uds)
+            address = origin_of(config, listener) or os.path.abspath(str(uds))
 
             def ready() -> None:
                 tell_chat(_described(address, access, pool.models))
@@ -270,7 +270,7 @@ def _described(address: str, access: Access | None, models: Sequence[PooledModel
     from agentrt.runtime.model.directory import find_model
 
     return {
-        "address": address if address.startswith("http") else os.path.abspath(address),
+        "address": address,
         "token": access and access.token,
         "token_file": access and access.token_file and os.path.abspath(access.token_file),
         "models": [

@@ -68,7 +68,9 @@ class Access:
 
     def __str__(self) -> str:
         """Return the line that tells the user."""
-        return f"tokens: those of {self.token_file}" if self.token_file else f"token for this run: {self.token}"
+        if self.token is None:
+            return f"tokens: those of {self.token_file}"
+        return f"token for this run: {self.token}"
 
 
 def begin_serving() -> None:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 _CONNECT_S: Final = 2.0
 _TOO_LONG: Final = re.compile(
-    r"it has (?P<least>at least )?(?P<tokens>\d+) tokens, and (?P<by>.+) holds (?P<limit>\d+)\. (?P<advice>.+)\.",
-    re.DOTALL,
+    r"it has (?P<least>at least )?(?P<tokens>\d+) tokens, and (?P<by>.+) holds (?P<limit>\d+)\. "
+    r"(?P<advice>.+)\."
 )
 """The message of a :class:`PromptTooLongError`."""
 _OTHER_SERVER: Final = (401, 404, 503)
@@ -129,7 +129,7 @@ class ServedChat(BaseChatModel):
                     last["usage_metadata"] = _usage(usage)
         if "response_metadata" not in last:
             raise self._ended("it has broken the answer off")
-        yield ChatGenerationChunk(message=AIMessageChunk("", **last))
+        yield ChatGenerationChunk(message=AIMessageChunk(content="", **last))
 
     async def _events(
         self, served: ServedModel, body: Mapping[str, Any]
@@ -176,8 +176,8 @@ class ServedChat(BaseChatModel):
 
     def _ended(self, reason: str) -> RuntimeClosedError:
         return RuntimeClosedError(
-            f"agentrt serve does not answer any more: {reason}. Start it again and repeat the question; or go "
-            f"on without it: /model {self.model} opens the model here and keeps the conversation."
+            f"agentrt serve does not answer any more: {reason}. Start it again and repeat the question; or "
+            f"go on without it: /model {self.model} opens the model here and keeps the conversation."
         )
 
 

@@ -68,7 +68,7 @@ async def open_served(model: str) -> ServedRuntime | None:
         async with found.client() as client:
             async with asyncio.timeout(_ANSWERS_S):
                 (await client.get("/v1/models")).raise_for_status()
-            response = await client.post("/tokenize", json={"model": found.name, "prompt": ""})
+            response = await client.post("/tokenize", json={"model": found.name, "prompt": "Hello"})
             length = response.raise_for_status().json()["max_model_len"]
     except (httpx.HTTPError, TimeoutError):
         return None
@@ -87,4 +87,5 @@ def _path_of(model: str) -> str | None:
 def _token_in(file: str) -> str:
     """Return the token of the first app in a token file."""
     lines = map(str.split, read_own_file(Path(file)).splitlines())
-    return [words[1] for words in lines if len(words) == 2 and not words[0].startswith(("#", "@"))][0]
+    tokens = [words[1] for words in lines if len(words) == 2 and not words[0].startswith(("#", "@"))]
+    return tokens[0]

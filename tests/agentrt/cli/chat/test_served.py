@@ -203,8 +203,8 @@ async def answering(reply: bytes, status: str = "200 OK") -> AsyncIterator[tuple
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
-        (length,) = (line[16:] for line in head.lower().split(b"\r\n") if line.startswith(b"content-length: "))
-        bodies.append(json.loads(await reader.readexactly(int(length))))
+        length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+        bodies.append(json.loads(await reader.readexactly(length)))
         writer.write(f"HTTP/1.1 {status}\r\ncontent-length: {len(reply) + 1}\r\n\r\n".encode() + reply)
         if not reply.endswith(b"half"):
             writer.write(b"\n")
@@ -225,9 +225,14 @@ def event(text: str, reason: str | None = None) -> bytes:
 
 @in_event_loop
 async def test_what_is_sent_and_what_comes() -> None:
-    usage = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
-    usage_event = json.dumps({"choices": [], "usage": {**usage, "prompt_tokens_details": {"cached_tokens": 5}}})
-    reply = b"".join([event("a\u2028b"), event("", "stop"), f"data: {usage_event}\n\ndata: [DONE]\n".encode()])
+    usage = {
+        "prompt_tokens": 7,
+        "completion_tokens": 3,
+        "total_tokens": 10,
+        "prompt_tokens_details": {"cached_tokens": 5},
+    }
+    end = f"data: {json.dumps({'choices': [], 'usage': usage})}\n\ndata: [DONE]\n"
+    reply = event("a\u2028b") + event("", "stop") + end.encode()
     async with answering(reply) as (chat, bodies):
         with priority(Priority.PROACTIVE):
             answer = await chat.ainvoke([HumanMessage("Hi")], max_tokens=2)

@@ -7,34 +7,28 @@ has that, too, but is not among the packages of a chat.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.chat_models import agenerate_from_stream
 from langchain_core.messages import AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import InputTokenDetails, UsageMetadata
-from langchain_core.messages.tool import tool_call_chunk
+from langchain_core.messages.tool import ToolCallChunk, tool_call_chunk
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field
 
 from agentrt import current_priority
 from agentrt.adapters.langchain.messages import openai_messages
-from agentrt.errors import AgentRTError, PromptTooLongError, RequestError, RuntimeClosedError
+from agentrt.errors import AgentRTError, RequestError, RuntimeClosedError
 
 if TYPE_CHECKING:
     import httpx
 
 _CONNECT_S: Final = 2.0
-_TOO_LONG: Final = re.compile(
-    r"it has (?P<least>at least )?(?P<tokens>\d+) tokens, and (?P<by>.+) holds (?P<limit>\d+)\. "
-    r"(?P<advice>.+)\."
-)
-"""The message of a :class:`PromptTooLongError`."""
 _OTHER_SERVER: Final = (401, 404, 503)
 """Its token or its models are others now, or it is stopping."""
 
@@ -65,29 +59,17 @@ class ServedModel:
         )
 
 
-FindServed: TypeAlias = Callable[[str], ServedModel | None]
-"""Returns the model of a name or path, as a server has it now; None if none has it."""
-
-
-@dataclass(frozen=True)
-class ServedRuntime:
-    """What a chat needs of a runtime, where a server has it."""
+class ServedChat(BaseChatModel):
+    """The chat model of a running server, with what a chat needs of a runtime besides."""
 
     model: str
     """What the user has named."""
     model_id: str
     address: str
     context_length: int
-    find: FindServed
-
-
-class ServedChat(BaseChatModel):
-    """The chat model of a running server, which is looked up anew for each request."""
-
-    model: str
-    """What the user has named."""
-    max_tokens: int
-    find: FindServed = Field(exclude=True, repr=False)
+    max_tokens: int | None = None
+    find: Callable[[str], ServedModel | None] = Field(exclude=True, repr=False)
+    """Returns ``model`` as a server has it now, for each request; None if none has it."""
 
     @property
     def _llm_type(self) -> str:
@@ -106,34 +88,30 @@ class ServedChat(BaseChatModel):
     async def _astream(
         self, messages: list[BaseMessage], *args: Any, **options: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
-        served = self.find(self.model)
-        if served is None:
-            raise self._ended("it has ended, or has another model")
-        body = {
+        request = {
             "max_tokens": self.max_tokens,
             **options,
-            "model": served.name,
             "messages": openai_messages(messages),
             "priority": int(current_priority()),
             "stream": True,
             "stream_options": {"include_usage": True},
         }
         last: dict[str, Any] = {}
-        async with aclosing(self._events(served, body)) as events:
+        async with aclosing(self._events(request)) as events:
             async for event in events:
-                for choice in event.get("choices", ()):
+                for choice in event["choices"]:
                     if reason := choice["finish_reason"]:
                         last["response_metadata"] = {"finish_reason": reason, "model_name": event["model"]}
-                    yield _chunk(choice["delta"])
+                    text, calls = choice["delta"].get("content"), choice["delta"].get("tool_calls", ())
+                    part = AIMessageChunk(content=text or "", tool_call_chunks=[*map(_call_chunk, calls)])
+                    yield ChatGenerationChunk(message=part)
                 if usage := event.get("usage"):
-                    last["usage_metadata"] = _usage(usage)
+                    last["usage_metadata"] = _usage_metadata(usage)
         if "response_metadata" not in last:
             raise self._ended("it has broken the answer off")
         yield ChatGenerationChunk(message=AIMessageChunk(content="", **last))
 
-    async def _events(
-        self, served: ServedModel, body: Mapping[str, Any]
-    ) -> AsyncGenerator[dict[str, Any], None]:
+    async def _events(self, request: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
         """Send a request, and yield the events of its answer.
 
         Raises:
@@ -142,36 +120,29 @@ class ServedChat(BaseChatModel):
         """
         import httpx
 
+        if (served := self.find(self.model)) is None:
+            raise self._ended("it has ended, or has another model")
+        body = {**request, "model": served.name}
         try:
             async with (
                 served.client() as client,
                 client.stream("POST", "/v1/chat/completions", json=body) as response,
             ):
-                if response.status_code != httpx.codes.OK:
+                if response.is_error:
                     await response.aread()
-                    raise self._refused(response.status_code, response.json()["error"])
+                    raise self._refused(response.status_code, response.json())
                 rest = b""
                 async for piece in response.aiter_bytes():
                     *lines, rest = (rest + piece).split(b"\n")  # JSON may hold what other splitters split at
-                    for line in lines:
-                        if line.startswith(b"data: {"):
-                            event = json.loads(line[6:])
-                            if error := event.get("error"):
-                                raise self._refused(response.status_code, error)
-                            yield event
+                    for event in [json.loads(line[6:]) for line in lines if line.startswith(b"data: {")]:
+                        if "error" in event:
+                            raise self._refused(response.status_code, event)
+                        yield event
         except httpx.TransportError as error:
             raise self._ended(str(error) or type(error).__name__) from error
 
-    def _refused(self, status: int, error: Mapping[str, Any]) -> AgentRTError:
-        message = str(error["message"])
-        if error["code"] == "context_length_exceeded" and (said := _TOO_LONG.search(message)):
-            return PromptTooLongError(
-                int(said["tokens"]),
-                int(said["limit"]),
-                said["by"],
-                shorten=said["advice"],
-                at_least=said["least"] is not None,
-            )
+    def _refused(self, status: int, body: Mapping[str, Any]) -> AgentRTError:
+        message = str(body["error"]["message"])
         return self._ended(message) if status in _OTHER_SERVER else RequestError(message)
 
     def _ended(self, reason: str) -> RuntimeClosedError:
@@ -181,21 +152,12 @@ class ServedChat(BaseChatModel):
         )
 
 
-def _chunk(delta: Mapping[str, Any]) -> ChatGenerationChunk:
-    calls = [
-        tool_call_chunk(
-            name=call["function"].get("name"),
-            args=call["function"].get("arguments"),
-            id=call.get("id"),
-            index=call["index"],
-        )
-        for call in delta.get("tool_calls", ())
-    ]
-    message = AIMessageChunk(content=delta.get("content") or "", tool_call_chunks=calls)
-    return ChatGenerationChunk(message=message)
+def _call_chunk(call: Mapping[str, Any]) -> ToolCallChunk:
+    name, arguments = call["function"].get("name"), call["function"].get("arguments")
+    return tool_call_chunk(name=name, args=arguments, id=call.get("id"), index=call["index"])
 
 
-def _usage(usage: Mapping[str, Any]) -> UsageMetadata:
+def _usage_metadata(usage: Mapping[str, Any]) -> UsageMetadata:
     return UsageMetadata(
         input_tokens=usage["prompt_tokens"],
         output_tokens=usage["completion_tokens"],

@@ -14,7 +14,7 @@ from agentrt.adapters.langchain import ChatAgentRT
 from agentrt.examples.assistant.data import PersonalData
 from agentrt.examples.assistant.services import Latencies
 from agentrt.examples.assistant.steering import Steering
-from agentrt.examples.chat.served import ServedChat, ServedRuntime
+from agentrt.examples.chat.served import ServedChat
 from agentrt.examples.personal_assistant import (
     MOST_TOKENS,
     NANO_PROMPT,
@@ -30,7 +30,7 @@ _MOST_TOKENS: Final = 1024
 
 
 def steered_agent(
-    runtime: LocalRuntime | ServedRuntime,
+    runtime: LocalRuntime | ServedChat,
     data: PersonalData,
     middleware: Sequence[AgentMiddleware[Any, Any]] = (),
     *,
@@ -51,11 +51,11 @@ def steered_agent(
     nano = runtime.model_id == "nano"
     if max_tokens is None:
         max_tokens = MOST_TOKENS if nano else _MOST_TOKENS
-    model: BaseChatModel = (
-        ServedChat(model=runtime.model, max_tokens=max_tokens, find=runtime.find)
-        if isinstance(runtime, ServedRuntime)
-        else ChatAgentRT(runtime=runtime, max_tokens=max_tokens)
-    )
+    model: BaseChatModel
+    if isinstance(runtime, ServedChat):
+        model = runtime.model_copy(update={"max_tokens": max_tokens})
+    else:
+        model = ChatAgentRT(runtime=runtime, max_tokens=max_tokens)
     tools = assistant_tools(data, Latencies(mail=0, weather=weather_delay, web=0), web=web and not nano)
     around = [Steering(data, None if nano else model, now), *middleware]
     return assistant_agent(model, tools, around, NANO_PROMPT if nano else SYSTEM_PROMPT), tools

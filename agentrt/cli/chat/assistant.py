@@ -17,7 +17,7 @@ from .served import open_served
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
 
-    from agentrt.examples.chat.served import ServedRuntime
+    from agentrt.examples.chat.served import ServedChat
     from agentrt.examples.personal_assistant import Agent
     from agentrt.runtime import LocalRuntime
 
@@ -28,7 +28,7 @@ class Assistant:
 
     agent: Agent
     tools: Sequence[BaseTool]
-    runtime: LocalRuntime | ServedRuntime
+    runtime: LocalRuntime | ServedChat
     runner: asyncio.Runner
     examples: Sequence[str]
     """Questions that its data can answer."""
@@ -71,7 +71,7 @@ def open_assistant(
             paths = [stack.enter_context(workspace()) / "sample"]
             write_sample_data(paths[0], dt.date.today())
         opened = stack.enter_context(contextlib.closing(PersonalData.open(*paths)))
-        runtime: LocalRuntime | ServedRuntime | None = runner.run(open_served(model))
+        runtime: LocalRuntime | ServedChat | None = runner.run(open_served(model))
         if runtime is None:
             with opening_bar() as show:
                 runtime = stack.enter_context(open_runtime(model, show))

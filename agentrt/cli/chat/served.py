@@ -14,7 +14,7 @@ from ..serving import server_file, server_lock
 from .first_model import NANO
 
 if TYPE_CHECKING:
-    from agentrt.examples.chat.served import ServedModel, ServedRuntime
+    from agentrt.examples.chat.served import ServedChat, ServedModel
 
 _ANSWERS_S: Final = 2.0
 """Seconds in which a server that is there answers."""
@@ -52,12 +52,12 @@ def find_served(model: str) -> ServedModel | None:
     return None
 
 
-async def open_served(model: str) -> ServedRuntime | None:
-    """Return what a chat needs of the running server for ``model``; None if none has it, or it is silent.
+async def open_served(model: str) -> ServedChat | None:
+    """Return the chat model of the running server that is ``model``; None if none has it, or it is silent.
 
     A model that the server has not loaded is loaded.
     """
-    from agentrt.examples.chat.served import ServedRuntime
+    from agentrt.examples.chat.served import ServedChat
 
     found = find_served(model)
     if found is None or find_spec("httpx") is None:
@@ -72,7 +72,10 @@ async def open_served(model: str) -> ServedRuntime | None:
             length = response.raise_for_status().json()["max_model_len"]
     except (httpx.HTTPError, TimeoutError):
         return None
-    return ServedRuntime(model, NANO if found.is_nano else found.name, found.address, length, find_served)
+    model_id = NANO if found.is_nano else found.name
+    return ServedChat(
+        model=model, model_id=model_id, address=found.address, context_length=length, find=find_served
+    )
 
 
 def _path_of(model: str) -> str | None:

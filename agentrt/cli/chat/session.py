@@ -69,7 +69,7 @@ class ChatSession:
 
     def introduce(self) -> None:
         """Print what can be asked, or what was said last, where the model is, and how to leave."""
-        from agentrt.examples.chat.served import ServedRuntime
+        from agentrt.examples.chat.served import ServedChat
 
         if last := self._conversation.last:
             self._print(f"You had asked: {last[0]}\n{last[1]}")
@@ -77,7 +77,7 @@ class ChatSession:
             self._print("Ask about notes, calendar, mail, files or the weather, such as:")
             for question in self._assistant.examples:
                 self._print(f"  {question}")
-        if isinstance(runtime := self._assistant.runtime, ServedRuntime):
+        if isinstance(runtime := self._assistant.runtime, ServedChat):
             self._print(f"{runtime.model_id} is open in agentrt serve at {runtime.address}, which answers.")
         self._print("/help lists commands. Ctrl-C stops an answer, Ctrl-D leaves.")
 
@@ -163,7 +163,7 @@ class ChatSession:
         self._console.print(table)
 
     def _stats(self) -> None:
-        from agentrt.examples.chat.served import ServedRuntime
+        from agentrt.examples.chat.served import ServedChat
 
         totals = self._conversation.totals
         self._print(f"answers:    {totals.answers} in {totals.seconds:.2f} s")
@@ -171,7 +171,7 @@ class ChatSession:
             f"tokens:     {totals.prompt_tokens} of prompts, {totals.cached_tokens} of them from the prefix "
             f"cache; {totals.answer_tokens} of answers"
         )
-        if isinstance(runtime := self._assistant.runtime, ServedRuntime):
+        if isinstance(runtime := self._assistant.runtime, ServedChat):
             self._print(f"KV cache:   that of agentrt serve at {runtime.address}")
             return
         statistics = runtime.statistics()

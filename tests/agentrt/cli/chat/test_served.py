@@ -268,7 +268,7 @@ async def test_what_is_sent_and_what_comes() -> None:
 )
 def test_a_refusal_says_what_the_server_says(status: str, kind: type[Exception]) -> None:
     async def refused() -> None:
-        body = json.dumps({"error": {"message": "n: is wrong. Give 1", "type": "", "param": "n", "code": None}})
+        body = json.dumps({"error": {"message": "n: is wrong. Give 1", "param": "n", "code": None}})
         reply = f"data: {body}\n" if status == "200 OK" else body
         async with answering(reply.encode(), status) as (chat, _):
             with pytest.raises(kind, match=r"n: is wrong\. Give 1"):

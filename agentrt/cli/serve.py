@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -22,12 +24,16 @@ from .serving import (
     announce,
     begin_serving,
     choose_tokens,
+    found_by_chat,
+    origin_of,
     say_waiting,
     serving,
 )
 
 if TYPE_CHECKING:
-    pass
+    from agentrt.runtime import PooledModel
+
+    from .serving import Access
 
 _MAX_MEMORY_MIB = 2**30
 _MAX_CONTEXTS = 1_000_000
@@ -249,13 +255,28 @@ def serve(
             with opening_bar() as show:
                 pool.open_first(show)
             served = ", ".join(name for each in pool.models for name in each.names)
-            serve_app(
-                create_app(pool, config, embedding),
-                config,
-                listener,
-                lambda: announce(served, config, listener, access, page=True),
-                say_waiting,
-            )
+            address = origin_of(config, listener) or os.path.abspath(str(uds))
+
+            def ready() -> None:
+                tell_chat(_described(address, access, pool.models))
+                announce(served, config, listener, access, page=True)
+
+            with found_by_chat() as tell_chat:
+                serve_app(create_app(pool, config, embedding), config, listener, ready, say_waiting)
+
+
+def _described(address: str, access: Access | None, models: Sequence[PooledModel]) -> dict[str, Any]:
+    """Return what another program of this user needs to send requests."""
+    from agentrt.runtime.model.directory import find_model
+
+    return {
+        "address": address,
+        "token": access and access.token,
+        "token_file": access and access.token_file and os.path.abspath(access.token_file),
+        "models": [
+            {"path": str(find_model(str(each.model)).resolve()), "names": each.names} for each in models
+        ],
+    }
 
 
 def _key(given: str | None) -> Path | Literal["keyring"] | None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import signal
 import socket
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..otel.exporting import check_variables, exporting
+from ..own_files import make_private_file
 from .config_file import tokens_path
 from .options import origins
 from .output import say
@@ -56,6 +59,20 @@ Drain = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class Access:
+    """Where a token of a server is: in a file, or here, if it was created for this run."""
+
+    token_file: Path | None = None
+    token: str | None = field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        """Return the line that tells the user."""
+        if self.token is None:
+            return f"tokens: those of {self.token_file}"
+        return f"token for this run: {self.token}"
+
+
 def begin_serving() -> None:
     """Prepare this process, before it imports FastAPI, which imports OpenTelemetry, or opens anything.
 
@@ -73,8 +90,8 @@ def begin_serving() -> None:
 
 def choose_tokens(
     token_file: Path | None, no_auth: bool, uds: Path | None
-) -> tuple[Tokens | None, str | None]:
-    """Return the accepted tokens, and a line for the user that says where they are, or None.
+) -> tuple[Tokens | None, Access | None]:
+    """Return the accepted tokens, and where they are, or None.
 
     The tokens are None if none is required: with ``no_auth``, or on a Unix socket without a token file.
     Without any of the three they are those of the user's own token file, or one that is created for this run.
@@ -89,9 +106,9 @@ def choose_tokens(
     if token_file is None and os.path.lexists(tokens_path()):
         token_file = tokens_path()
     if token_file is not None:
-        return Tokens.read(token_file), f"tokens: those of {token_file}"
+        return Tokens.read(token_file), Access(token_file)
     tokens, created = Tokens.mint()
-    return tokens, f"token for this run: {created}"
+    return tokens, Access(token=created)
 
 
 @contextmanager
@@ -104,18 +121,63 @@ def serving(bound: AbstractContextManager[socket.socket]) -> Iterator[socket.soc
     say("stopped")
 
 
+def server_file() -> Path:
+    """Return the path of the file with the running ``agentrt serve`` of this user, which need not exist."""
+    import platformdirs
+
+    return platformdirs.user_state_path("agentrt") / "server.json"
+
+
+def server_lock() -> Path:
+    """Return the path of the lock that the server of :func:`server_file` holds as long as it runs."""
+    return server_file().with_suffix(".lock")
+
+
+@contextmanager
+def found_by_chat() -> Iterator[Callable[[Mapping[str, Any]], None]]:
+    """Yield a function that writes what ``agentrt chat`` needs of this server; it is deleted at the end.
+
+    Of several servers of a user the first is found. A server that cannot be found serves all the same.
+    """
+    from agentrt.runtime.files.file_lock import file_lock
+
+    file = server_file()
+    new = file.with_name(f".{file.name}")
+
+    def write(described: Mapping[str, Any]) -> None:
+        try:
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            held.enter_context(file_lock(server_lock(), wait=False))
+            held.callback(file.unlink, missing_ok=True)
+            make_private_file(new)
+            new.write_text(json.dumps(described), encoding="utf-8")
+            new.replace(file)
+        except BlockingIOError:
+            say("agentrt chat uses the server that was started before this one")
+        except OSError as error:
+            say(f"agentrt chat does not find this server: {file} cannot be written ({error.strerror})")
+
+    with ExitStack() as held:
+        yield write
+
+
+def origin_of(config: ListenConfig, listener: socket.socket) -> str:
+    """Return the origin of a server's URLs; empty if it listens on a Unix socket."""
+    host = f"[{config.host}]" if ":" in config.host else config.host
+    return f"http://{host}:{listener.getsockname()[1]}" if config.uds is None else ""
+
+
 def announce(
-    served: str, config: ListenConfig, listener: socket.socket, access: str | None, *, page: bool
+    served: str, config: ListenConfig, listener: socket.socket, access: Access | None, *, page: bool
 ) -> None:
     """Print where ``served`` can be reached, and the line about its tokens, if any.
 
     ``page`` says that it has a live page, which browsers cannot reach on a Unix socket.
     """
-    host = f"[{config.host}]" if ":" in config.host else config.host
-    origin = f"http://{host}:{listener.getsockname()[1]}" if config.uds is None else ""
+    origin = origin_of(config, listener)
     say(f"serving {served} at {origin}/v1" if origin else f"serving {served} on the socket {config.uds}")
     if access is not None:
-        say(access)
+        say(str(access))
     if page and origin:
         say(f"live page: {origin}/")
 

@@ -1,4 +1,4 @@
-"""The personal assistant with its steering, on an opened model and opened data."""
+"""The personal assistant with its steering, on a model that is open here or in a server, and opened data."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from langchain.agents.middleware import AgentMiddleware
+from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import BaseTool
 
 from agentrt.adapters.langchain import ChatAgentRT
 from agentrt.examples.assistant.data import PersonalData
 from agentrt.examples.assistant.services import Latencies
 from agentrt.examples.assistant.steering import Steering
+from agentrt.examples.chat.served import ServedChat
 from agentrt.examples.personal_assistant import (
     MOST_TOKENS,
+    NANO_PROMPT,
+    SYSTEM_PROMPT,
     Agent,
     assistant_agent,
     assistant_tools,
-    system_prompt,
 )
 from agentrt.runtime import LocalRuntime
 
@@ -27,7 +30,7 @@ _MOST_TOKENS: Final = 1024
 
 
 def steered_agent(
-    runtime: LocalRuntime,
+    runtime: LocalRuntime | ServedChat,
     data: PersonalData,
     middleware: Sequence[AgentMiddleware[Any, Any]] = (),
     *,
@@ -48,8 +51,12 @@ def steered_agent(
     nano = runtime.model_id == "nano"
     if max_tokens is None:
         max_tokens = MOST_TOKENS if nano else _MOST_TOKENS
-    model = ChatAgentRT(runtime=runtime, max_tokens=max_tokens)
+    model: BaseChatModel
+    if isinstance(runtime, ServedChat):
+        model = runtime.model_copy(update={"max_tokens": max_tokens})
+    else:
+        model = ChatAgentRT(runtime=runtime, max_tokens=max_tokens)
     latencies = Latencies(mail=0, weather=weather_delay, web=0)
     tools = assistant_tools(data, latencies, web=web and not nano, changes=True)
     around = [Steering(data, None if nano else model, now), *middleware]
-    return assistant_agent(model, tools, around, system_prompt(runtime)), tools
+    return assistant_agent(model, tools, around, NANO_PROMPT if nano else SYSTEM_PROMPT), tools

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 
 from ..output import opening_bar
 from .approval import WhyNot, ask_before_writes
+from .served import open_served
 
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
 
+    from agentrt.examples.chat.served import ServedChat
     from agentrt.examples.personal_assistant import Agent
     from agentrt.runtime import LocalRuntime
 
@@ -26,7 +28,7 @@ class Assistant:
 
     agent: Agent
     tools: Sequence[BaseTool]
-    runtime: LocalRuntime
+    runtime: LocalRuntime | ServedChat
     runner: asyncio.Runner
     examples: Sequence[str]
     """Questions that its data can answer."""
@@ -48,6 +50,8 @@ def open_assistant(
 ) -> Iterator[Assistant]:
     """Open the assistant on what is in ``data``, or on sample data that is deleted at the end.
 
+    The model is opened here, unless the running ``agentrt serve`` of this user has it.
+
     Its requests are sent on the event loop of ``runner``. ``why_not`` is asked about each call that changes
     data; None lets them run.
 
@@ -67,8 +71,10 @@ def open_assistant(
             paths = [stack.enter_context(workspace()) / "sample"]
             write_sample_data(paths[0], dt.date.today())
         opened = stack.enter_context(contextlib.closing(PersonalData.open(*paths)))
-        with opening_bar() as show:
-            runtime = stack.enter_context(open_runtime(model, show))
+        runtime: LocalRuntime | ServedChat | None = runner.run(open_served(model))
+        if runtime is None:
+            with opening_bar() as show:
+                runtime = stack.enter_context(open_runtime(model, show))
         # The web is imitated, as the sample data is.
         agent, tools = steered_agent(
             runtime,

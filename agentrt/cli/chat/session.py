@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from rich.table import Table
 from rich.text import Text
 
-from ...errors import PromptTooLongError, RequestError
+from ...errors import PromptTooLongError, RequestError, RuntimeClosedError
 from ...terminal_text import printable
 from ...tools.speculable import speculable_tool
 from ..config_file import did_you_mean
@@ -68,13 +68,17 @@ class ChatSession:
         }
 
     def introduce(self) -> None:
-        """Print what can be asked, or what was said last, and how to leave."""
+        """Print what can be asked, or what was said last, where the model is, and how to leave."""
+        from agentrt.examples.chat.served import ServedChat
+
         if last := self._conversation.last:
             self._print(f"You had asked: {last[0]}\n{last[1]}")
         else:
             self._print("Ask about notes, calendar, mail, files or the weather, such as:")
             for question in self._assistant.examples:
                 self._print(f"  {question}")
+        if isinstance(runtime := self._assistant.runtime, ServedChat):
+            self._print(f"{runtime.model_id} is open in agentrt serve at {runtime.address}, which answers.")
         self._print("/help lists commands. Ctrl-C stops an answer, Ctrl-D leaves.")
 
     def run(self) -> str:
@@ -120,7 +124,7 @@ class ChatSession:
         except PromptTooLongError as error:
             forgotten = " The conversation so far has been dropped." if remembered else ""
             self._print(f"\n{error}{forgotten}")
-        except RequestError as error:
+        except (RequestError, RuntimeClosedError) as error:
             self._print(f"\n{error}")
 
     def _run_command(self, line: str) -> bool:
@@ -159,13 +163,18 @@ class ChatSession:
         self._console.print(table)
 
     def _stats(self) -> None:
+        from agentrt.examples.chat.served import ServedChat
+
         totals = self._conversation.totals
-        statistics = self._assistant.runtime.statistics()
         self._print(f"answers:    {totals.answers} in {totals.seconds:.2f} s")
         self._print(
             f"tokens:     {totals.prompt_tokens} of prompts, {totals.cached_tokens} of them from the prefix "
             f"cache; {totals.answer_tokens} of answers"
         )
+        if isinstance(runtime := self._assistant.runtime, ServedChat):
+            self._print(f"KV cache:   that of agentrt serve at {runtime.address}")
+            return
+        statistics = runtime.statistics()
         running = statistics.engine.running + statistics.engine.waiting
         self._print(
             f"KV cache:   {statistics.arena_bytes / 2**20:.0f} MiB in {statistics.blocks} blocks, "

@@ -1,0 +1,94 @@
+"""The running ``agentrt serve`` of this user, if it has the model of a chat."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ...errors import ModelError
+from ...own_files import OwnFileError, read_own_file
+from ..serving import server_file, server_lock
+from .first_model import NANO
+
+if TYPE_CHECKING:
+    from agentrt.examples.chat.served import ServedChat, ServedModel
+
+_ANSWERS_S: Final = 2.0
+"""Seconds in which a server that is there answers."""
+
+
+def find_served(model: str) -> ServedModel | None:
+    """Return ``model``, a name or a path, as the running server has it; None if none has it.
+
+    It is the same file or folder; a name that is none here is one of the server's names.
+    """
+    from agentrt.examples.chat.served import ServedModel
+    from agentrt.runtime.files.file_lock import file_lock
+
+    try:
+        described = read_own_file(server_file())
+        with file_lock(server_lock(), wait=False):
+            return None  # the server was killed, and another program may have its port
+    except BlockingIOError:
+        pass
+    except (OwnFileError, OSError):
+        return None
+    path = _path_of(model)
+    try:
+        server = json.loads(described)
+        for each in server["models"]:
+            if each["path"] == path if path else model in each["names"]:
+                return ServedModel(
+                    name=each["names"][0],
+                    is_nano=each["path"] == _path_of(NANO),
+                    address=server["address"],
+                    token=_token_in(server["token_file"]) if server["token_file"] else server["token"],
+                )
+    except (ValueError, LookupError, TypeError, OwnFileError):  # it is of another version, or a token is gone
+        return None
+    return None
+
+
+async def open_served(model: str) -> ServedChat | None:
+    """Return the chat model of the running server that is ``model``; None if none has it, or it is silent.
+
+    A model that the server has not loaded is loaded.
+    """
+    from agentrt.examples.chat.served import ServedChat
+
+    found = find_served(model)
+    if found is None or find_spec("httpx") is None:
+        return None
+    import httpx
+
+    try:
+        async with found.client() as client:
+            async with asyncio.timeout(_ANSWERS_S):
+                (await client.get("/v1/models")).raise_for_status()
+            response = await client.post("/tokenize", json={"model": found.name, "prompt": "Hello"})
+            length = response.raise_for_status().json()["max_model_len"]
+    except (httpx.HTTPError, TimeoutError):
+        return None
+    model_id = NANO if found.is_nano else found.name
+    return ServedChat(
+        model=model, model_id=model_id, address=found.address, context_length=length, find=find_served
+    )
+
+
+def _path_of(model: str) -> str | None:
+    from agentrt.runtime.model.directory import find_model
+
+    try:
+        return str(find_model(model).resolve())
+    except ModelError:
+        return None
+
+
+def _token_in(file: str) -> str:
+    """Return the token of the first app in a token file."""
+    lines = map(str.split, read_own_file(Path(file)).splitlines())
+    tokens = [words[1] for words in lines if len(words) == 2 and not words[0].startswith(("#", "@"))]
+    return tokens[0]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.chat_models import agenerate_from_stream
-from langchain_core.messages import AIMessageChunk, BaseMessage
+from langchain_core.messages import AIMessageChunk, BaseMessage, convert_to_openai_messages
 from langchain_core.messages.ai import InputTokenDetails, UsageMetadata
 from langchain_core.messages.tool import ToolCallChunk, tool_call_chunk
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
@@ -22,7 +22,6 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field
 
 from agentrt import current_priority
-from agentrt.adapters.langchain.messages import openai_messages
 from agentrt.errors import AgentRTError, RequestError, RuntimeClosedError
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ class ServedChat(BaseChatModel):
         request = {
             "max_tokens": self.max_tokens,
             **options,
-            "messages": openai_messages(messages),
+            "messages": convert_to_openai_messages(messages),
             "priority": int(current_priority()),
             "stream": True,
             "stream_options": {"include_usage": True},

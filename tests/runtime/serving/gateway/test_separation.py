@@ -156,7 +156,7 @@ DECIDED = {
         "GET /v1/models/{model}", "POST /api/chat", "POST /api/embed", "POST /api/embeddings",
         "POST /api/generate", "POST /api/show", "POST /detokenize", "POST /tokenize",
         "POST /v1/chat/completions", "POST /v1/completions", "POST /v1/contexts", "POST /v1/embeddings",
-        "POST /v1/responses",
+        "POST /v1/messages", "POST /v1/messages/count_tokens", "POST /v1/responses",
     },
     "its app's": {
         "DELETE /v1/contexts/{context_id}", "DELETE /v1/responses/{response_id}",

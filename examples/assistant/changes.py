@@ -73,7 +73,9 @@ POINTS_BACK: Final = re.compile(
     rf"^\W*{phrases.POLITE}(?:{_CANCEL}|{_MOVE}|tak(?:e|ing)|call(?:ing)?) (?:it|that|this)\b", re.IGNORECASE
 )
 """How a request begins for the change of something that is told before it: "Delete it please."."""
-TAKEN_BACK: Final = re.compile(r"\b(?:never ?mind|forget it|no wait)\b", re.IGNORECASE)
+TAKEN_BACK: Final = re.compile(
+    r"\b(?:never ?mind|forget it|no wait)\b(?!.*\b(?:cancel|delete|remove|move)\b)", re.IGNORECASE
+)
 _DECLINED: Final = re.compile(rf"(?:{I_MEAN}|\bto )(?:no|none|neither|nothing|stop)\b", re.IGNORECASE)
 _AS_BEFORE: Final = re.compile(r"\b(?:instead|rather|(?:at )?(?:the )?same (?:time|day))\b", re.IGNORECASE)
 _REASON: Final = re.compile(
@@ -82,7 +84,8 @@ _REASON: Final = re.compile(
     re.IGNORECASE,
 )
 _TAIL: Final = re.compile(
-    r"(?:[ ,]+(?:please|pls|plz|thanks|thank you|thx|for me|will you|would you|can you|ok(?:ay)?|then|now"
+    r"(?:[ ,]+(?:please|pls|plz|thanks|thank you|thx|again|for me|will you|would you|can you"
+    r"|ok(?:ay)?|then|now"
     rf"|by .*|(?:off|out of|from|in|on)(?: {_CALENDAR})?))+\W*$|\W+$",
     re.IGNORECASE,
 )

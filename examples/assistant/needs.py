@@ -78,10 +78,11 @@ _DEED: Final = re.compile(
 )
 """How a message begins that wants what no tool can do: a model takes it for what its nouns say."""
 _CLOCK: Final = re.compile(
-    r"(?:what(?:'?s| is)?|which|got|have you got|do you have|tell me) (?:the )?"
+    rf"{POLITE}(?:tell me )?(?:what'?s |what is )?today'?s date\b"
+    rf"|{POLITE}is it (?:already )?(?:mon|tues|wednes|thurs|fri|satur|sun)day(?: already| today)?\W*$"
+    r"|(?:what(?:'?s| is)?|which|got|have you got|do you have|tell me) (?:the )?"
     r"(?:time|day(?: of the week)?|date|month|year)"
-    r"(?: is it| it is| is today| do we have| are we in)?(?: today| now| lol)?\W*$"
-    r"|(?:what(?:'s| is) )?today'?s date\b",
+    r"(?: is it| it is| is today| do we have| are we in)?(?: today| now| lol)?\W*$",
     re.IGNORECASE,
 )
 _ABILITIES: Final = re.compile(

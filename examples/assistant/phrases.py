@@ -89,6 +89,7 @@ STATEMENT: Final = re.compile(
     + _one_of(
         """
         i, i'm, i've, i'd, we, we're, my, our, you, they, he, she, it, it's, there, this, that, im, ive
+        feeling, not feeling, so (?:bored|tired|happy|sad)
         since, because, before, once, after, although, when (?!do|does|did|is|are|was|were|will|can|should)
         """
     )
@@ -130,13 +131,16 @@ INTERJECTION: Final = _from(_INTERJECTIONS)
 TALK: Final = _from(
     rf"""
     {_INTERJECTIONS}
-    how are you, how's it going, who are you, are you, do you, what are you, what do you think
+    how are you, how's it going, who are you, are you, do you, did you, what are you, what do you think
+    (?:what|which|where) would you, what(?:'s| is|s) your, what(?:'s|s)? up, how old are you, where are you
     tell me (?:a|an|another|some), congrat\w*, merry, happy
     """
 )
 GENERAL: Final = re.compile(
     r"^\W*(?:so |and |but )?(?:what(?:'s| is| are| exactly is)?(?: exactly)? an?\b|is an?\b"
-    r"|how (?:do|does) (?:one|they|people)\b|how many \w+ (?:has|does|do|have|are in) an?\b"
+    r"|how (?:do|does) (?:one|they|people)\b|how many \w+ (?:has|does|do|have|are in|are there in) an?\b"
+    r"|what(?:'s| is|s) the (?:capital|population|(?:larg|bigg|tall|long|high|small|old|fast|deep)est)\b"
+    r"|\w+ or \w+\W*$"
     r"|why (?:do|does|is|are)\b|who (?:invented|painted|discovered|wrote the)\b"
     r"|which (?:one )?is (?:bigger|faster|older)\b|\d+ ?(?:times|plus|minus|x|\*|\+|/) ?\d+)"
     r"|.*,? (?:is it|are they) made (?:by|of)\b|.*\b(?:don'?t|what do) you think\b|.*\bwould you rather\b",
@@ -195,6 +199,7 @@ WHICH_DATE: Final = re.compile(
     re.IGNORECASE,
 )
 """How a question begins for the date of a day that is named."""
+NEXT_DAY: Final = _with("(?<!tomorrow )(?:the )?(?:day after|next day|following day)(?! tomorrow)")
 SAME_DAY: Final = _with("same day, that day, after that, before that, then")
 HALVES: Final = re.compile(r"\band(?: also)?\b|[,&+;]", re.IGNORECASE)
 MAIL: Final = _with(

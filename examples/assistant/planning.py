@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Final
@@ -17,6 +18,7 @@ from . import phrases
 from .changes import BEGINS, POINTS_BACK, TAKEN_BACK, wanted_changes
 from .data import PersonalData
 from .dates import find_days, parse_date
+from .errors import ToolError
 from .needs import Need, needs_of_words
 from .references import referred
 from .results import Made, state
@@ -95,21 +97,23 @@ class Planner:
         for place, part in enumerate(parts):
             points_back = any(map(POINTS_BACK.match, parts[place + 1 :])) and not part.endswith("?")
             is_told = _is_statement(part) or (points_back and not phrases.REQUEST.match(part))
-            if is_told and (steps or place < len(parts) - 1):
+            chatted = any(_asks(each) and _is_talk(each) for each in parts[:place])
+            if (is_told and (steps or place < len(parts) - 1)) or (chatted and not _asks(part)):
                 said.append(part)
                 continue
             around = [*parts[:place], *said] if phrases.SAME_DAY.search(part) else said
             step = self._step(part, " ".join(around), before, earlier)
             likely = step.found is not None and step.found.coverage >= _LIKELY
-            is_last_question = place == len(parts) - 1 and not _is_statement(part)
+            chats = any(map(_is_talk, parts[:place]))
+            is_last_question = place == len(parts) - 1 and (_asks(part) if chats else not _is_statement(part))
             if step.is_sure or likely or needs_of_words(part) or is_last_question:
                 steps.append(step)
             else:
                 said.append(part)
         if steps or not parts:
             return steps
-        asked = [part for part in parts if not _is_statement(part)] or parts
-        return [self._step(asked[-1], " ".join(parts), before, earlier)]
+        asked = list(filter(_asks, parts)) or [part for part in parts if not _is_statement(part)] or parts
+        return [self._step(asked[-1], "" if _is_talk(asked[-1]) else " ".join(parts), before, earlier)]
 
     def _step(self, text: str, context: str, before: Sequence[Made], earlier: Sequence[Made]) -> Step:
         step = Step(text)
@@ -145,7 +149,7 @@ class Planner:
             not kinds or call[0] in [TEXT_TOOLS[kind].read for kind in kinds]
         ):
             return replace(step, calls=[call])
-        if (cities := self._cities(text, context, before)) is not None:
+        if (cities := self._cities(text, context, before or earlier[-1:])) is not None:
             return _weather(step, cities)
         if phrases.WEB.search(text):
             query = " ".join(word for word in content_words(text) if word not in phrases.WEB_WORDS)
@@ -185,7 +189,8 @@ class Planner:
 
     def _cities(self, text: str, context: str, before: Sequence[Made]) -> list[str] | None:
         """Return the cities whose weather is asked for; None if no weather is."""
-        follows = any(call.name == "get_weather" for call in before) and phrases.FOLLOWS.match(text)
+        weather = any(call.name == "get_weather" for call in before)
+        follows = weather and phrases.FOLLOWS.match(text) and not _is_talk(text)
         cities = _cities_in(text)
         there = _names_in(before[-1].result) if before and phrases.THERE.search(text) else []
         if phrases.WEATHER.search(text) or (
@@ -232,12 +237,16 @@ class Planner:
 
     def _days(self, text: str, said_day: str, before: Sequence[Made]) -> list[Call]:
         """Return the call for the events of a day that is named, or of the day of an event that is."""
-        if _is_statement(text):
+        if _is_statement(text) or phrases.GENERAL.match(text):
             return []
         if days := _all_days(text, self.today):
             return [("list_events", {"date": day}) for day in days]
         again = [call.arguments["date"] for call in before if "date" in call.arguments]
         again += [said_day] if said_day else []
+        if again and phrases.NEXT_DAY.search(text):
+            with suppress(ToolError):
+                next_day = parse_date(again[-1], self.today) + dt.timedelta(days=1)
+                return [("list_events", {"date": f"{next_day:%Y-%m-%d}"})]
         if again and (phrases.SAME_DAY.search(text) or not content_words(text)):
             return [("list_events", {"date": again[-1]})]
         asks = phrases.CALENDAR.search(text)
@@ -280,7 +289,7 @@ class Planner:
         own = content_words(step.text)
         read = [call for call in before if call.has_text]
         near = {str(value) for call in read for value in call.arguments.values()}
-        asks = step.text.endswith("?") or phrases.REQUEST.match(step.text)
+        asks = _asks(step.text)
         found = retrieve(own, self.data, (asks and _kinds_in(context)) or _KINDS, near)
         if (found is None or found.coverage < _LIKELY) and context and asks:
             found = retrieve([*own, *content_words(context)], self.data, _KINDS, near) or found
@@ -364,6 +373,10 @@ def _requests_in(message: str) -> list[str]:
             requests.append(source + part)
             source = ""
     return [*requests, *([source] if source else [])]
+
+
+def _asks(part: str) -> bool:
+    return part.endswith("?") or phrases.REQUEST.match(part) is not None
 
 
 def _is_talk(text: str) -> bool:

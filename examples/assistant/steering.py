@@ -237,7 +237,8 @@ class Steering(AgentMiddleware[Any, Any]):
             step = planner.for_need(step, need)
         if not step.is_sure and phrases.OPENS.match(step.text):
             return replace(step, says=fixed["impossible"])
-        if not step.is_sure and phrases.MINE.match(step.text) and (words := content_words(step.text)):
+        asks = phrases.MINE.match(step.text) and not phrases.GENERAL.match(step.text)
+        if not step.is_sure and asks and (words := content_words(step.text)):
             return replace(step, says=_NOTHING.format(" ".join(words)))
         return step
 

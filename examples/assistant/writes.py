@@ -82,7 +82,8 @@ _REMINDED: Final = re.compile(
     re.IGNORECASE,
 )
 QUESTION: Final = re.compile(
-    r"^\W*(?:(?:until|till|since|from|by|at|on|for|in|with|about|of) (?:what|which|whom?|when|where|how)"
+    r"^\W*(?:(?:and|so|but|then|also|oh)\b[, ]*)*"
+    r"(?:(?:until|till|since|from|by|at|on|for|in|with|about|of) (?:what|which|whom?|when|where|how)"
     r"|am|is|are|was|were|do|does|did|should|shall|may|might|have|has|what|when|where|who|why|how|which"
     r"|(?:could|can|would) (?:i|we)(?! (?:get|have|add|put)\b.*\b(?:calend[ae]r|diary)\b)|would you be able"
     r"|are you able)\b",
@@ -164,6 +165,11 @@ _POINTED: Final = re.compile(
     r"(?:down|(?:as|in|into|to) (?:an?|my)(?: \w+)? notes?)\b",
     re.IGNORECASE,
 )
+_WHAT_WAS_SAID: Final = re.compile(
+    rf"^{POLITE}(?:write|note|jot)(?: down)? what (?:he|she|they|it|you|that)(?: \w+)? "
+    r"(?:wrote|said|says)\W*$",
+    re.IGNORECASE,
+)
 _AS_A_NOTE: Final = r"(?:as|in|into|to) (?:an?|my)(?: \w+)? notes?"
 _NOTED: Final = re.compile(
     rf"^(.{{8,}}?)[,;.] *(?:and |so )?{POLITE}(?:note (?:it|that|this)"
@@ -223,7 +229,8 @@ def note_that_was_said(message: str) -> str | None:
 
 def notes_what_was_said(message: str) -> bool:
     """Return whether ``message`` asks for a note of what was answered last, such as "write that down"."""
-    return _POINTED.match(message) is not None and not is_held_back(message)
+    points = _POINTED.match(message) or _WHAT_WAS_SAID.match(message)
+    return points is not None and not is_held_back(message)
 
 
 def wanted_events(

@@ -25,12 +25,14 @@ _MESSAGE: Final = re.compile(r"messages\[(\d+)\]")
 _FUNCTION: Final = re.compile(r"(tools\[\d+\])\.function(\.parameters)?")
 _ROLES: Final = ("user", "assistant", "system")
 _CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
+_NO_THINKING: Final = ("disabled", "adaptive")
+"""What needs no thinking: adaptive leaves it to the model."""
 _ERROR: Final = "Error: "
 """What a tool's output begins with where it is one: chat templates know no other mark."""
 
 
 def _no_thinking(value: Any) -> Any:
-    if value is not None and (not isinstance(value, Mapping) or value.get("type") != "disabled"):
+    if value is not None and (not isinstance(value, Mapping) or value.get("type") not in _NO_THINKING):
         raise PydanticCustomError(
             "not_served", "is not served here. Leave it out, or send {'type': 'disabled'}."
         )
@@ -140,6 +142,8 @@ class ChatMessages:
             InvalidRequestError: one has a role or a block that is not served, or the last is the assistant's.
         """
         self.messages: list[dict[str, Any]] = []
+        self._open_calls: list[Any] = []
+        """The ids of the calls that the next message of the user answers."""
         self._names: list[dict[str, str]] = []
         """Of each message, the request's names for itself (the empty name) and for its fields."""
         if request.system:
@@ -188,7 +192,7 @@ class ChatMessages:
         if not blocks:
             raise InvalidRequestError(name, "is empty. Say what the model should do.")
         in_text = False
-        for index, block in enumerate(blocks):
+        for index, block in self._by_call(blocks):
             each = f"{name}[{index}]"
             if _kind(block) == "tool_result":
                 self._add_result(block, each)
@@ -198,6 +202,22 @@ class ChatMessages:
                     self._add("user", name)
                 self._add_text(block, each)
                 in_text = True
+
+    def _by_call(self, blocks: list[Any]) -> list[tuple[int, Any]]:
+        """Return ``blocks`` with their places, results in the order of the calls that they answer.
+
+        Most chat templates have no ids: there a result is that of the call at its place.
+        """
+        calls, self._open_calls = self._open_calls, []
+        places = [place for place, block in enumerate(blocks) if _kind(block) == "tool_result"]
+        ids = [blocks[place].get("tool_use_id") for place in places]
+        if sorted(map(str, ids)) == sorted(map(str, calls)):
+            places = [places[ids.index(id)] for id in calls]
+        results = iter(places)
+        order = [
+            next(results) if _kind(block) == "tool_result" else place for place, block in enumerate(blocks)
+        ]
+        return [(place, blocks[place]) for place in order]
 
     def _add_result(self, block: Mapping[str, Any], name: str) -> None:
         self._add("tool", f"{name}.content")
@@ -223,6 +243,7 @@ class ChatMessages:
                 }
                 function = {"name": block.get("name"), "arguments": block.get("input")}
                 calls.append({"id": block.get("id"), "type": "function", "function": function})
+                self._open_calls.append(block.get("id"))
             elif kind != "thinking" and kind != "redacted_thinking":
                 self._add_text(block, each)
         if calls:
@@ -247,7 +268,10 @@ class ChatMessages:
             )
         parts = self.messages[-1]["content"]
         self._names[-1][f".content[{len(parts)}]"] = name
-        parts.append({"type": "text", "text": block.get("text")})
+        text = block.get("text")
+        if parts and parts[-1]["text"] != _ERROR and isinstance(text, str):
+            text = f"\n{text}"  # templates put parts together without a space
+        parts.append({"type": "text", "text": text})
 
 
 def _kind(block: Any) -> Any:

@@ -147,7 +147,7 @@ def test_what_was_called_before_need_not_be_called_again() -> None:
 def test_what_is_asked_for_can_be_found(tmp_path: Path) -> None:
     dialogues = load_dialogues()
     turns = [turn for dialogue in dialogues for turn in dialogue.turns]
-    assert len(turns) == 150
+    assert len(turns) == 177
     write_sample_data(tmp_path / "sample", NOW.date())
     with closing(PersonalData.open(tmp_path / "sample", today=NOW.date)) as data:
         names = {tool.name for tool in assistant_tools(data, Latencies(0, 0, 0), web=True, changes=True)}

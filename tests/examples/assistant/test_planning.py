@@ -69,6 +69,14 @@ ah good. ->
 oh how long does the lasagne bake -> read_note n11
 thanks, what does Emil want for his birthday? -> read_note n2
 oh how are you -> 
+Could you please tell me today's date? -> 
+is it wednesday already -> 
+feeling kinda down today -> 
+Morning! Did you sleep well? Silly question, I know. -> 
+cats or dogs? -> 
+How many days are there in a week? -> 
+what is the largest planet in our solar system? -> 
+And on which day do I have the boiler check in my calendar? -> list_events 2026-11-27
 Dear friend, would you tell me how long the lasagne bakes? Cordially, Walter -> read_note n11
 My dear assistant, kindly write down that the key is here. Yours, W. -> create_note the key is here.
 yo whats on tmrw -> list_events tmrw

@@ -165,7 +165,7 @@ def test_what_the_model_is_shown(
         {"type": "tool_use", "id": f"toolu_{n}", "name": "get_weather", "input": {"n": n}} for n in (1, 2)
     ]
     messages = [
-        {"role": "user", "content": [text("Hel"), text("lo!") | cached]},
+        {"role": "user", "content": [text("Hello!"), text("You?") | cached]},
         {
             "role": "assistant",
             "content": [
@@ -178,21 +178,21 @@ def test_what_the_model_is_shown(
         {
             "role": "user",
             "content": [
-                {"type": "tool_result", "tool_use_id": "toolu_1", "content": "not there", "is_error": True},
                 {"type": "tool_result", "tool_use_id": "toolu_2"},
+                {"type": "tool_result", "tool_use_id": "toolu_1", "content": "not there", "is_error": True},
                 text("Go on."),
             ],
         },
         {"role": "system", "content": "The user is in a hurry."},
     ]
-    system = [text("You are "), text("brief.") | cached]
+    system = [text("Be nice."), text("Be brief.") | cached]
     made = [
         {"id": call["id"], "type": "function", "function": {"name": call["name"], "arguments": call["input"]}}
         for call in calls
     ]
     shown = [
-        {"role": "system", "content": "You are brief."},
-        {"role": "user", "content": "Hello!"},
+        {"role": "system", "content": "Be nice.\nBe brief."},
+        {"role": "user", "content": "Hello!\nYou?"},
         {"role": "assistant", "content": "I look.", "tool_calls": made},
         {"role": "tool", "tool_call_id": "toolu_1", "content": "Error: not there"},
         {"role": "tool", "tool_call_id": "toolu_2", "content": ""},

@@ -208,11 +208,11 @@ class ChatMessages:
 
         Most chat templates have no ids: there a result is that of the call at its place.
         """
-        calls, self._open_calls = self._open_calls, []
+        calls, self._open_calls = [*map(str, self._open_calls)], []
         places = [place for place, block in enumerate(blocks) if _kind(block) == "tool_result"]
-        ids = [blocks[place].get("tool_use_id") for place in places]
-        if sorted(map(str, ids)) == sorted(map(str, calls)):
-            places = [places[ids.index(id)] for id in calls]
+        ids = [str(blocks[place].get("tool_use_id")) for place in places]
+        if sorted(ids) == sorted({*calls}):
+            places = [places[ids.index(id)] for id in dict.fromkeys(calls)]
         results = iter(places)
         order = [
             next(results) if _kind(block) == "tool_result" else place for place, block in enumerate(blocks)

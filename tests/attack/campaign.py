@@ -32,6 +32,11 @@ LIMIT_S = 0.1
 """The longest wait of another client that is not a freeze."""
 _FIELDS = {"message", "type", "param", "code"}
 _TYPES = {"invalid_request_error", "rate_limit_error", "insufficient_quota", "server_error"}
+_MESSAGES_PATH = "/v1/messages"
+_MESSAGES_TYPES = {
+    "api_error", "authentication_error", "invalid_request_error", "not_found_error", "overloaded_error",
+    "permission_error", "rate_limit_error", "request_too_large",
+}  # fmt: skip
 _MOST_PROBLEMS = 50
 _SHOWN_BYTES = 300
 _SETTLE_S = 20.0
@@ -112,12 +117,14 @@ def held_at_last(held: Callable[[], int], within_s: float = _SETTLE_S) -> int:
 def is_typed(answer: Answer, method: str = "POST", path: str = "/v1") -> bool:
     """Return whether an answer is not an error, or has an error of the documented form.
 
-    Below ``/api/`` that is Ollama's, elsewhere OpenAI's.
+    Below ``/api/`` that is Ollama's, of messages Anthropic's, elsewhere OpenAI's.
     """
     if answer.status == 0:
         return False
     if answer.content_type == "text/event-stream":
         events = [event for event in answer.events() if isinstance(event, dict) and "error" in event]
+        if _is_of_messages(path):
+            return all(map(_is_documented_of_messages, events))
         return all(_is_documented(event) or event.get("type") == "response.failed" for event in events)
     if answer.status < 400 or method == "HEAD":
         return True
@@ -127,7 +134,21 @@ def is_typed(answer: Answer, method: str = "POST", path: str = "/v1") -> bool:
         return False
     if path.startswith("/api/"):
         return isinstance(body, dict) and body.keys() == {"error"} and isinstance(body["error"], str)
-    return _is_documented(body)
+    return _is_documented_of_messages(body) if _is_of_messages(path) else _is_documented(body)
+
+
+def _is_of_messages(path: str) -> bool:
+    return path.partition("?")[0] in (_MESSAGES_PATH, f"{_MESSAGES_PATH}/count_tokens")
+
+
+def _is_documented_of_messages(body: Any) -> bool:
+    error = body.get("error") if isinstance(body, dict) and body.get("type") == "error" else None
+    return (
+        isinstance(error, dict)
+        and error.keys() == {"type", "message"}
+        and isinstance(error["message"], str)
+        and error["type"] in _MESSAGES_TYPES
+    )
 
 
 def _is_documented(body: Any) -> bool:

@@ -85,13 +85,15 @@ def terminal(
     """Run Python with ``arguments`` on a terminal of 24 rows."""
     master, slave = pty.openpty()
     _set_size(master, 24, columns)  # before the program looks
+    # A size that is exported, as pytest does for its workers, would be taken for that of the terminal.
+    inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
     process = subprocess.Popen(
         [sys.executable, "-c", _START, sys.executable, *arguments],
         stdin=slave,
         stdout=slave,
         stderr=slave,
         start_new_session=True,
-        env={**os.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", **(environment or {})},
+        env={**inherited, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", **(environment or {})},
     )
     os.close(slave)
     shown = PseudoTerminal(master, process)

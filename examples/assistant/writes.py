@@ -270,7 +270,8 @@ def wanted_events(
 
 def _corrected(asked: str, today: dt.date) -> str:
     """Return a request with what is taken back left out: "on Monday, no, on Friday"."""
-    while taken_back := _TAKEN_BACK.search(asked):
+    begin = 0
+    while taken_back := _TAKEN_BACK.search(asked, begin):
         before, after = asked[: taken_back.start()], asked[taken_back.end() :]
         meant = " ".join(after.split()[:_FEWEST_WORDS])
         old: str | None = None
@@ -278,8 +279,10 @@ def _corrected(asked: str, today: dt.date) -> str:
             old = next((match[0] for match in reversed([*_CLOCK.finditer(before)]) if _is_time(match)), None)
         elif find_day(meant, today):
             old = find_day(before, today)
-        kept = before.replace(old, " ", 1) if old else before
-        asked = f"{kept.rstrip(' ,')} {after}"
+        if old is None:  # it is a word of the title
+            begin = taken_back.end()
+            continue
+        asked = f"{before.replace(old, ' ', 1).rstrip(' ,')} {after}"
     return asked
 
 

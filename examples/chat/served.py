@@ -12,6 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+import anyio.to_thread
 from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.chat_models import agenerate_from_stream
 from langchain_core.messages import AIMessageChunk, BaseMessage, convert_to_openai_messages
@@ -119,7 +120,7 @@ class ServedChat(BaseChatModel):
         """
         import httpx
 
-        if (served := self.find(self.model)) is None:
+        if (served := await anyio.to_thread.run_sync(self.find, self.model)) is None:  # it reads files
             raise self._ended("it has ended, or has another model")
         body = {**request, "model": served.name}
         try:

@@ -81,6 +81,7 @@ Dear friend, would you tell me how long the lasagne bakes? Cordially, Walter -> 
 My dear assistant, kindly write down that the key is here. Yours, W. -> create_note the key is here.
 yo whats on tmrw -> list_events tmrw
 is it gonna rain in hamburg -> get_weather hamburg
+add dinner at No Name on Friday at 19:00 -> add_event dinner at No Name Friday 19:00
 Put tea on Thursday, no sorry, Monday, at 3pm. -> add_event tea Monday 3pm
 Tea is on Sunday at 11am. I must not miss it. Please enter it. -> add_event Tea Sunday 11am
 put hockey practice in my cal sat 2pm -> add_event hockey practice sat 2pm

@@ -49,8 +49,8 @@ class Size:
     """Of prompts for which contexts are stored."""
 
 
-_TRACES: Final = TraceSize((4, 12), 3, 2048, 2.25, slow_disk=(4, 8, 16), patterns=True)
-FULL: Final = Size(_TRACES, (1000, 4000), 5, 11, 20, 1024, 512)
+_TRACES: Final = TraceSize((4, 8), 3, 2048, 2.25, slow_disk=(4, 12), patterns=True)
+FULL: Final = Size(_TRACES, (1000, 4000), 3, 7, 10, 1024, 512)
 QUICK: Final = Size(TraceSize((3, 8), 3, 512, 2.5), (1000,), 1, 2, 2, 512, 128)
 SIZES: dict[bool, Size] = {False: FULL, True: QUICK}
 

@@ -256,7 +256,7 @@ def _soak(axes: Any, report: BenchReport) -> None:
 
 
 _DRAWINGS: dict[str, dict[str, Callable[[Any, BenchReport], None]]] = {
-    "attack_soak": {"soak.svg": _soak},
+    "attack": {"soak.svg": _soak},
     "speculation": {
         "figure-5-throughput.svg": _throughput,
         "figure-6-time-saved.svg": _time_saved,

@@ -72,18 +72,6 @@ def _bench(name: str, *options: str) -> tuple[str, ...]:
     return ("agentrt", "bench", name, *options)
 
 
-def _attack(name: str, only: str, minutes: int) -> Part:
-    arguments = ("pytest", "tests/attack", "--full", "--timeout=0", "--override-ini=faulthandler_timeout=0")
-    return Part(
-        f"attack_{name}",
-        (*arguments, "--capture=no", "-k", only),
-        (*_SERVER, "tests/attack", "runtime/serving/gateway", "runtime/contexts"),
-        minutes=minutes,
-        has_quick=False,
-        shown=f'make attack PARTS="{only}"',
-    )
-
-
 PLAN: Final[Sequence[Part]] = (
     Part("frameworks", ("tests.adapters.frameworks_report",), _SPECULATION, has_quick=False),
     Part(
@@ -193,8 +181,15 @@ PLAN: Final[Sequence[Part]] = (
         (*_SHARED, *_SERVER, *_NANO, "bench/engines", "bench/page", "runtime/serving/live"),
         minutes=4,
     ),
-    _attack("requests_costly_connections", "requests or costly or connections", 10),
-    _attack("kills_disk_exits", "kills or disk or exits", 10),
-    _attack("engines_drain", "engines or drain", 10),
-    _attack("soak", "soak", 22),
+    Part(
+        "attack",
+        (
+            *("pytest", "tests/attack", "--full", "--timeout=0", "--override-ini=faulthandler_timeout=0"),
+            "--capture=no",
+        ),
+        (*_SERVER, "tests/attack", "runtime/serving/gateway", "runtime/contexts"),
+        minutes=25,
+        has_quick=False,
+        shown="make attack",
+    ),
 )

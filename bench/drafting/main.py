@@ -53,7 +53,7 @@ class Size:
     """Of an agent."""
 
 
-FULL: Final = Size(3, 2, 64, 12, 24, 5, 64, 48, 5)
+FULL: Final = Size(2, 2, 64, 8, 24, 5, 64, 48, 4)
 QUICK: Final = Size(1, 1, 48, 2, 16, 2, 48, 16, 1)
 SIZES: dict[bool, Size] = {False: FULL, True: QUICK}
 _MEMORY_BYTES: Final = 2**30

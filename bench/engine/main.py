@@ -89,7 +89,7 @@ class Size:
 
 _SETTLED_S: Final = 35.0
 """What opening a model and an answer leave to do ends within it; freed memory is given back after 30 s."""
-SIZES: dict[bool, Size] = {False: Size(9, 3, 64, 32, 60.0), True: Size(3, 1, 32, 16, 10.0)}
+SIZES: dict[bool, Size] = {False: Size(5, 2, 64, 32, 60.0), True: Size(3, 1, 32, 16, 10.0)}
 
 
 def run(

@@ -38,7 +38,7 @@ class _Size:
     """First ones, each with a second one behind it."""
 
 
-_FULL: Final = _Size(10, 10, 128, 5)
+_FULL: Final = _Size(10, 10, 128, 3)
 _QUICK: Final = _Size(3, 4, 64, 1)
 _SETS: Final = {"": False, "_held_back": True}
 """What figures of a set end with, and whether it is held back."""

@@ -34,7 +34,7 @@ _SMALLEST: Final = (Recorded("task_skill_search"), Recorded("task_k8s_debugging"
 _SHORT: Final = (Recorded("django__django-15851", 2),)
 SIZES: dict[bool, Size] = {
     True: Size({False: _SHORT, True: _SHORT}, {False: 1, True: 1}),
-    False: Size({False: _SMALLEST, True: _SMALLEST[:1]}, {False: 3, True: 10}),
+    False: Size({False: _SMALLEST, True: _SMALLEST[:1]}, {False: 2, True: 8}),
 }
 """Sizes of the quick run, and of the full one."""
 METHOD: Final = f"""\

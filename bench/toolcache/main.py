@@ -42,7 +42,7 @@ class Size:
 
 SIZES = {
     True: Size(3, {"short": 2, "long": 1}, 20, AGENTS),
-    False: Size(5, {"short": 10, "long": 2}, 60, 2 * AGENTS),
+    False: Size(5, {"short": 6, "long": 1}, 40, 2 * AGENTS),
 }
 METHOD: Final = """\
 Agents do tasks over HTTP with the official client: a request with its tools, a call, the tool, the final \

@@ -53,7 +53,7 @@ over_and_over(lambda: runtime.generate(MESSAGES, ignore_eos=True, max_tokens=190
 
 
 def test_processes_that_end_while_they_use_models(campaign: Campaign) -> None:
-    tries = campaign.size(200, 4)
+    tries = campaign.size(60, 4)
     chance = random.Random(tries)
     for name, program in itertools.islice(itertools.cycle(_PROGRAMS.items()), tries):
         after_s = f"{chance.uniform(0, _LONGEST_S):.3f}"

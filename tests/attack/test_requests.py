@@ -52,7 +52,7 @@ def test_no_request_is_a_fault_or_makes_others_wait(campaign: Campaign) -> None:
         requests = dict(_of_document(server.get("/openapi.json").json()))
         requests |= {f"body {place}": st.just(each) for place, each in enumerate(bodies)}
         block = _Block(server, other, campaign)
-        number = campaign.size(20_000, 300) // len(requests)
+        number = campaign.size(8_000, 300) // len(requests)
         for place, strategy in enumerate(requests.values()):
             draw_each(number, hostile(strategy), block.send, place)
         block.end()

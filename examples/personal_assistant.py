@@ -25,6 +25,7 @@ import datetime as dt
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import asdict
 from typing import Annotated, Any, Literal, TypeVar, TypeVarTuple
 
 import anyio
@@ -118,9 +119,8 @@ def assistant_tools(
     async def list_events(date: str) -> str:
         """List the events on a date."""
         events = await _in_thread(data.calendar.events_on, date)
-        return json.dumps(
-            [{"time": event.time, "title": event.title} for event in events], ensure_ascii=False
-        )
+        shown = [{name: value for name, value in asdict(event).items() if value} for event in events]
+        return json.dumps(shown, ensure_ascii=False)
 
     @tool
     async def add_event(title: str, date: str, time: str) -> str:

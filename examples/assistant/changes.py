@@ -24,7 +24,7 @@ from .references import PLACE, index_of
 from .results import Made, dated
 from .retrieval import content_words, retrieve
 from .search import STOP_WORDS
-from .writes import QUESTION, Call, find_time, is_headed, is_held_back, read_event
+from .writes import QUESTION, Call, find_time, is_headed, is_held_back, read_event, said_time
 
 Thing: TypeAlias = Dated | Note
 
@@ -39,6 +39,8 @@ I_MEAN: Final = ", I mean "
 """In a message, before the answer to a question which one is meant."""
 NOT_CHANGED: Final = "Nothing was changed. Say what to change, such as: move the dentist to Friday at 10:00."
 DEPENDS: Final = "Nothing was changed, as it depends on something. Say so if it is to be."
+_NONE: Final = "There is no "
+_UNCLEAR: Final = (_NONE, TO_WHEN, MEANT_EVENT, MEANT_NOTE)
 _DAYS_AHEAD: Final = 30
 _SURE: Final = 0.5
 _SHORTEST_MISSPELT: Final = 5
@@ -54,14 +56,14 @@ _PERHAPS_CANCEL: Final = (
     rf"|tak(?:e|ing)(?= .+ (?:off|out of|from) {_CALENDAR})"
 )
 """Words that also mean something else: only what has the title of an event is one."""
-_PERHAPS_MOVE: Final = r"push(?:ing)?|shift(?:ing)?|chang(?:e|ing)|put off|delay|bring"
+_PERHAPS_MOVE: Final = r"push(?:ing)?|shift(?:ing)?|chang(?:e|ing)|put (?:off|back)|delay|bring|bump|nudge|pull"
 BEGINS: Final = re.compile(
     rf",? (?:and then|and also|and|then) (?={phrases.POLITE}(?:{_CANCEL}|{_MOVE}) (?:the|my|our|that|it)\b)",
     re.IGNORECASE,
 )
 """What stands between another request and one for a change."""
 _ASKED: Final = re.compile(
-    r"(?:^\W*|[,;:.!?\u2013-] *|\bso )(?:(?:i|we)(?:'ve| have)?(?: got)? (?:(?:have|need|want) to|must|to) )?"
+    r"(?:^\W*(?:(?:ok|okay|right|ac+tual+y|well|ugh|argh|hm+|ah|grand|lovely|good|fine) )*|[,;:.!?()\u2013-] *|\bso )(?:(?:i|we)(?:'ve| have)?(?: got)? (?:(?:have|need|want) to|must|to) )?"
     rf"{phrases.POLITE}(?P<no>(?:i (?:don'?t|do not) want (?:you )?to|i(?:'d| would) rather (?:you )?not"
     r"|don'?t|do not|never|no need to|not) (?:\w+ )?)?(?:help me )?"
     rf"(?:(?:{_CANCEL}|(?P<perhaps_cancel>{_PERHAPS_CANCEL}))"
@@ -69,15 +71,24 @@ _ASKED: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _ADDS: Final = re.compile(r"^\W*(?:add|put|enter|schedule|create|write)\b", re.IGNORECASE)
+_OUT: Final = r"take|whip|knock|strike|get|pull|lift|cut|throw|toss|chuck|put|wipe|cross|clear|rub"
+"""Verbs for what is cancelled, with "out", "off" and the like behind them."""
+_ALTER: Final = rf"{_MOVE}|{_PERHAPS_MOVE}|adapt|adjust|correct|fix|alter|swap"
 POINTS_BACK: Final = re.compile(
-    rf"^\W*{phrases.POLITE}(?:{_CANCEL}|{_MOVE}|tak(?:e|ing)|call(?:ing)?) (?:it|that|this)\b", re.IGNORECASE
+    rf"^\W*(?:{phrases.POLITE}(?:{_CANCEL}|{_PERHAPS_CANCEL}|{_ALTER}|{_OUT}|tak(?:e|ing)|call(?:ing)?"
+    r"|bin|ditch|axe|strike) (?:it|that|this)\b|(?:away|out)(?: of .{1,20})? with (?:it|that|this)\b"
+    r"|(?:please|pls) (?:change|cancel|delete|move)\W*$)",
+    re.IGNORECASE,
 )
 """How a request begins for the change of something that is told before it: "Delete it please."."""
 TAKEN_BACK: Final = re.compile(
     r"\b(?:never ?mind|forget it|no wait)\b(?!.*\b(?:cancel|delete|remove|move)\b)", re.IGNORECASE
 )
 _DECLINED: Final = re.compile(rf"(?:{I_MEAN}|\bto )(?:no|none|neither|nothing|stop)\b", re.IGNORECASE)
-_AS_BEFORE: Final = re.compile(r"\b(?:instead|rather|(?:at )?(?:the )?same (?:time|day))\b", re.IGNORECASE)
+_AS_BEFORE: Final = re.compile(
+    r"\b(?:instead|rather|(?:at )?(?:the )?same (?:time|day|hour)"
+    r"|(?:the )?(?:time|hour) (?:stays?|remain\w*)(?: (?:the same|as it is))?)\b", re.IGNORECASE
+)
 _REASON: Final = re.compile(
     r"(?:,? (?:because|since|(?:i )?(?:don'?t|do not|no longer) need (?:it|that|them))"
     r"|, (?!i mean )(?:i|i'[md]|we|it|it's|he|she|they|there|my))\b.*?(?=, I mean |$)",
@@ -89,8 +100,62 @@ _TAIL: Final = re.compile(
     rf"|by .*|(?:off|out of|from|in|on)(?: {_CALENDAR})?))+\W*$|\W+$",
     re.IGNORECASE,
 )
+_FOLLOWS: Final = re.compile(r"\b(?:(?:directly|right|just) after|(?:which|that) follows|following)\b", re.IGNORECASE)
+"""Said of a day that is to be counted from that of the event."""
+_THEN: Final = re.compile(r"(?:[ ,]+(?:then|so|please|pls|plz|thanks|thx|again|for me))+\W*$", re.IGNORECASE)
 _TO: Final = re.compile(r"\b(?:to|until|till|for)\b", re.IGNORECASE)
 _BARE_HOUR: Final = re.compile(r"^ *(?=\d{1,2}(?: (?:on|tomorrow|today)\b|\W*$))")
+_COUNTS: Final = {
+    "a": 1, "an": 1, "one": 1, "two": 2, "a couple of": 2, "three": 3, "four": 4, "five": 5, "six": 6, "ten": 10,
+    "fifteen": 15, "twenty": 20, "thirty": 30, "half an": 0.5, "half a": 0.5, "a quarter of an": 0.25,
+}  # fmt: skip
+_AMOUNT: Final = re.compile(
+    rf"(?P<by>\bby )?\b(?P<count>{'|'.join(sorted(_COUNTS, key=len, reverse=True))}|\d{{1,3}}) ?"
+    r"(?P<unit>min|h|hour|day|week)(?:ute)?s?\b(?P<more> and a half)?(?P<way> (?:later|earlier|sooner|early)\b)?",
+    re.IGNORECASE,
+)
+"""By how much something is moved."""
+_WAY: Final = re.compile(r"\b(?:back|forward|later|earlier|sooner|up)\b", re.IGNORECASE)
+_CORRECTS: Final = re.compile(
+    r"^\W*(?P<lead>(?:(?:no|nope|oh|oops|sorry|ac+tual+y|wait|hang on|hm+|a+h|ar*gh|er|uh|ok|okay|right|and|but|rather"
+    r"|good|grand|i mean|i meant|on second thoughts?)\b\W*)*)"
+    rf"(?P<verb>{phrases.POLITE}(?:let us |let's )?(?:rather )?(?:make|do|put|set|have|say)(?: (?:it|that|this))\b"
+    r"|(?:it|that|this)(?:'s| is| should be| has to be| must be)\b)?"
+    r"(?: ?(?:for|to|at|on|in|be))? *(?P<when>.+)$",
+    re.IGNORECASE,
+)
+"""A message that wants the last event otherwise: "make that 21:00", "no, on Friday"."""
+_BETTER: Final = re.compile(
+    r"[ ,]+(?:i meant?(?: to say)?|(?:would |will )?(?:suits?|be|works?|is)\b.{0,20}\bbetter\b.*)\W*$", re.IGNORECASE
+)
+"""Behind what is meant instead."""
+TAKES_BACK: Final = re.compile(
+    r"\b(?:no|nope|oops|sorry|actually|wait|hang on|rather|i meant?|on second thoughts?)\b", re.IGNORECASE
+)
+_BEGINS_CLAUSE: Final = rf"(?:^|[,;:.!?()\u2013-]\s*|\b(?:so|and|then|just|pls|you (?:may|can)) ){phrases.POLITE}"
+_TAKES_OUT: Final = re.compile(
+    rf"{_BEGINS_CLAUSE}(?:(?:{_OUT})\b(?=.*\b(?:off|out|away|in the bin|on the head|from (?:the|my)|calend[ae]r"
+    r"|diary|agenda)\b)|(?:bin|scrap|ditch|lose|drop|axe|cancel|delete|remove|erase)\b"
+    r"|(?:away|out)(?: of .{1,20})? with (?:it|that|this)\b|out (?:it|that) goes)"
+    r"|\b(?:can|may|should|must|has to|needs to) (?:all )?(?:go\b(?! to| on| at)|be (?:deleted|removed|cancelled)\b)",
+    re.IGNORECASE,
+)
+"""That an event or a note is to be away, in whatever words: "whip it out of the diary"."""
+_ALTERS: Final = re.compile(
+    rf"{_BEGINS_CLAUSE}(?:{_ALTER}|let)\b"
+    r"|\b(?:instead|is now|moves? to|can only (?:do|make|come)|needs? another (?:day|time|date))\b"
+    r"|\b(?:has|have|needs?) to (?:go|be|start|begin|move)\b"
+    r"|\b(?:must|should) (?:go|be (?:moved|at|on|changed|shifted)|start|begin)\b"
+    r"|\b(?:begins?|starts?|stays?|remain\w*|same (?:time|hour)|later|earlier)\b",
+    re.IGNORECASE,
+)
+"""That an event is to be at another time."""
+_NEEDS_WHEN: Final = re.compile(r"\bneeds? another (?:day|time|date)\b|\bbe (?:moved|shifted)\b", re.IGNORECASE)
+_INSTEAD_OF: Final = re.compile(r"\b(?:instead of|rather than|not on|not at)\b.*$", re.IGNORECASE | re.DOTALL)
+_RANGE: Final = re.compile(r"\bfrom\b.+\b(?:to|until)\b|\bforward\b", re.IGNORECASE)
+"""In a message that may mean two times, or either way."""
+_NEAR_HOURS: Final = 3
+_NOON: Final = 12
 _AND: Final = re.compile(r"\band\b|[&,]", re.IGNORECASE)
 _UNTOUCHED: Final = re.compile(
     r"\b(?:all(?!-| hands)|every\w*|each|both|these|those|them|any\w*"
@@ -107,11 +172,12 @@ _NOTE: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _POINTS: Final = re.compile(
-    r"^(?:it|(?:this|that|the)(?: (?:one|event|appointment|note))?"
+    r"^(?:it|ours|mine|(?:this|that|the)(?: (?:one|event|appointment|note))?"
     rf"|(?:the )?(?:{PLACE.pattern})(?: (?:one|event|appointment|note))?)$",
     re.IGNORECASE,
 )
 """At a thing that was shown."""
+_POINTS_FIRST: Final = re.compile(r"^(it|this|that)(?: (?!note|one|event|app|mail|file)\w+)? ?(?:[,.;]|$)", re.IGNORECASE)
 _KINDS_OF_EVENT: Final = frozenset({"event", "appointment", "meeting", "entry", "session", "thing", "date"})
 _NO_WORDS: Final = STOP_WORDS | frozenset(
     """
@@ -130,6 +196,20 @@ def wanted_changes(
 
     ``context`` is said around it; ``before`` has the calls for the message before.
     """
+    if (corrected := _corrected(message, data, today, before)) is not None:
+        return corrected
+    asked = _ASKED.search(message)
+    found = _asked_for(message, context, data, today, before)
+    is_sure = asked is not None and not (asked["perhaps_cancel"] or asked["perhaps_move"])
+    if (found is None and not is_sure) or (isinstance(found, str) and found.startswith(_UNCLEAR)):
+        return _told_of(message, context, data, today) or found
+    return found
+
+
+def _asked_for(
+    message: str, context: str, data: PersonalData, today: dt.date, before: Sequence[Made]
+) -> list[Call] | str | None:
+    """Return what a message wants that begins with the verb of a change, or has one behind a clause."""
     asked = _ASKED.search(message)
     lead = message[: asked.start()].strip() if asked else ""
     if not asked or QUESTION.match(message) or is_headed(message) or _ADDS.match(lead):
@@ -140,9 +220,12 @@ def wanted_changes(
     if phrases.IF.search(lead) or is_held_back(_AS_BEFORE.sub(" ", what)):
         return DEPENDS
     moves = asked["move"] is not None
+    what, shift = _shift(_THEN.sub("", what), asked["move"]) if moves else (what, None)
     target, when = _split(what, today) if moves else (what, "")
     target, _, meant = target.partition(I_MEAN)
     target = _TAIL.sub("", target)
+    if pointed := _POINTS_FIRST.match(target):
+        target = pointed[1]
     note = _NOTE.match(target)
     named = (note["name"] or "") if note else target
     part = _PART.search(named)
@@ -154,7 +237,8 @@ def wanted_changes(
     if _POINTS.match(target):
         shown = _shown(before, data, today)
         if not (shown or lead) and any(call.name.endswith(("_mail", "_file", "_files")) for call in before):
-            return None
+            event = event_spoken_of(before, data, today) if moves else None
+            return _call(event, when, data, today, moves=True, shift=shift) if event else None
         kind: Any = Note if note else Dated if moves or "event" in target else Thing
         found = _one([each for each in shown if isinstance(each, kind)], f"{target} {meant}", today)
         found = found or (meant and find(meant, "", data, today))
@@ -162,18 +246,150 @@ def wanted_changes(
             found = _note_that_was_told(f"{lead} {context}", data, today)
         elif not found:
             found = _told(f"{lead} {context}", data, today)
+        if not found and not note:
+            found = event_spoken_of(before, data, today) or ""
         found = found or (MEANT_NOTE if note else MEANT_EVENT)
     else:
         found = find(target, meant, data, today)
         if found == MEANT_NOTE:
             found = _note_that_was_told(f"{lead} {context}", data, today) or found
     if not isinstance(found, str):
-        return _call(found, when, data, today, moves=moves)
+        return _call(found, when, data, today, moves=moves, shift=shift)
     is_doubtful = asked["perhaps_cancel"] or asked["perhaps_move"] or _AND.search(target)
     return None if is_doubtful and not found.startswith(WHICH_ONE) else found
 
 
-def _call(thing: Thing, when: str, data: PersonalData, today: dt.date, *, moves: bool) -> list[Call] | str:
+def _told_of(message: str, context: str, data: PersonalData, today: dt.date) -> list[Call] | str | None:
+    """Return the change of the one event or note whose title is said, where other words say what is to change."""
+    text = f"{context} {message}"
+    out, alters = _TAKES_OUT.search(message), _ALTERS.search(message)
+    cue = out or alters
+    if not cue or QUESTION.match(message) or message.endswith("?") or phrases.IF.search(text):
+        return None
+    clause = re.split(r"[,;:.!?]", message[: cue.start()])[-1] + re.split(r"[,;:.!?]", cue[0] + message[cue.end() :])[0]
+    if is_held_back(_AS_BEFORE.sub(" ", clause)) or _ADDS.match(message) or _UNTOUCHED.search(text):
+        return None
+    if out and re.search(r"\bnotes?\b", text, re.IGNORECASE):
+        said = title_words(text)
+        notes = [each for each in data.notes.all() if _is_said(each.title, said)]
+        return _call(notes[0], "", data, today, moves=False) if len(notes) == 1 else None
+    days = _days_in(text, today)
+    event = _event_said(text, days, data, today)
+    if event is None:
+        return None
+    if out and not (alters and alters.start() > out.start()):
+        if days and event.date not in days:
+            return None
+        return _call(event, "", data, today, moves=False)
+    rest, shift = _shift(_INSTEAD_OF.sub("", text), message[cue.start() : cue.end()].strip(" ,.;:"))
+    new_days = [day for day in _days_in(_INSTEAD_OF.sub("", text), today) if day != event.date]
+    times = [time for time in _times_in(rest) if f"{parse_time(time):%H:%M}" != event.time]
+    if not (shift or new_days or times):
+        return TO_WHEN if _NEEDS_WHEN.search(message) else None
+    if (len(new_days) > 1 and not TAKES_BACK.search(text)) or _RANGE.search(text):
+        return None
+    when = f"{new_days[-1]}" if new_days and not shift else ""
+    when += f" at {times[-1]}" if times and not shift else ""
+    return _call(event, when, data, today, moves=True, shift=shift)
+
+
+def event_spoken_of(before: Sequence[Made], data: PersonalData, today: dt.date) -> Dated | None:
+    """Return the one event whose title is in the texts that were read for the message before."""
+    texts = " ".join(call.result for call in before if call.has_text)
+    return _event_said(texts, (), data, today) if texts else None
+
+
+def _days_in(text: str, today: dt.date) -> list[dt.date]:
+    """Return the days that ``text`` names, in order."""
+    days: list[dt.date] = []
+    while day := find_days(text, today):
+        first, last = parse_days(day, today)
+        days += [first] if first == last else []
+        text = text.partition(day)[2]
+    return days
+
+
+def _times_in(text: str) -> list[str]:
+    times: list[str] = []
+    while time := find_time(text):
+        times.append(said_time(time))
+        text = text[time.end() :]
+    return times
+
+
+def _event_said(text: str, days: Sequence[dt.date], data: PersonalData, today: dt.date) -> Dated | None:
+    """Return the one event whose title is said, or of which a word is said together with its day."""
+    said = title_words(text)
+    near = data.calendar.find(today, today + dt.timedelta(days=_DAYS_AHEAD))
+    found = [each for each in near if _is_said(each.title, said)]
+    found = found or [each for each in near if each.date in days and _said_of(each.title, said)]
+    if len(found) > 1:
+        found = [each for each in found if each.date in days]
+    return found[0] if len(found) == 1 else None
+
+
+def _said_of(title: str, said: Sequence[str]) -> list[str]:
+    words = [word for word in _words(title) if word not in _KINDS_OF_EVENT]
+    return [word for word in words if _is_like_one(word, said)]
+
+
+def _is_said(title: str, said: Sequence[str]) -> bool:
+    """Return whether all of a short title was said, or most of a longer one."""
+    return 3 * len(_said_of(title, said)) > 2 * len(_words(title)) > 0
+
+
+def _corrected(
+    message: str, data: PersonalData, today: dt.date, before: Sequence[Made]
+) -> list[Call] | str | None:
+    """Return the call that moves the event written last to when ``message`` says; None if it says none."""
+    written = [call for call in before if call.name in ("add_event", "move_event") and not call.failed]
+    found = _CORRECTS.match(message)
+    if not found or (message.endswith("?") and not found["verb"]):
+        return None
+    shown: Sequence[Thing] = _shown(written, data, today) if len(written) == 1 else []
+    if not shown and found["verb"] and not written:
+        spoken = event_spoken_of(before, data, today)
+        shown = [spoken] if spoken else [each for each in _shown(before, data, today) if isinstance(each, Dated)]
+    when = _BETTER.sub("", found["when"])
+    said, shift = _shift(_AS_BEFORE.sub(" ", _TAIL.sub("", when)), "")
+    takes_back = TAKES_BACK.search(found["lead"]) or when != found["when"]
+    if not (found["verb"] or takes_back or (shift and not said)):
+        return None
+    rest, day, clock = read_event(_BARE_HOUR.sub(" at ", said), today)
+    if rest or not (day or clock or shift) or len(shown) != 1:
+        return None
+    return _call(shown[0], said, data, today, moves=True, shift=shift)
+
+
+def _shift(what: str, verb: str) -> tuple[str, dt.timedelta | None]:
+    """Return what is to be moved, and by how much if that is said: "by an hour", "two days later"."""
+    for found in _AMOUNT.finditer(what):
+        rest = f"{what[: found.start()]} {what[found.end() :]}"
+        way = (found["way"] or " ".join(_WAY.findall(rest))).casefold()
+        if not (found["by"] or way):
+            continue
+        count, unit = found["count"].casefold(), found["unit"].casefold()
+        number = float(count) if count.isdecimal() else _COUNTS[count]
+        number += 0.5 if found["more"] else 0
+        names = {"min": "minutes", "h": "hours", "hour": "hours", "day": "days", "week": "weeks"}
+        by = dt.timedelta(**{names[unit]: number})
+        if "forward" in way and not verb.casefold().startswith(("bring", "pull")):
+            return rest, None  # which people mean either way
+        is_earlier = any(word in way for word in ("earl", "sooner", "forward", "up"))
+        return " ".join(_WAY.sub(" ", rest).split()), -by if is_earlier else by
+    return what, None
+
+
+def _call(
+    thing: Thing,
+    when: str,
+    data: PersonalData,
+    today: dt.date,
+    *,
+    moves: bool,
+    shift: dt.timedelta | None = None,
+) -> list[Call] | str:
+    follows, when = _FOLLOWS.search(when), _FOLLOWS.sub(" ", when)
     if isinstance(thing, Note):
         return [("delete_note", {"id": thing.id, "title": thing.title})]
     event = {"title": thing.title, "date": f"{thing.date}"}
@@ -183,12 +399,33 @@ def _call(thing: Thing, when: str, data: PersonalData, today: dt.date, *, moves:
         return f"I cannot do that: {error}."
     if not moves:
         return [("delete_event", event)]
-    rest, day, clock = read_event(when, today)
-    if rest or not (day or clock) or (not day and find_days(when, today)):
+    rest, day, clock = read_event(_BARE_HOUR.sub(" at ", when), today)
+    if rest or not (day or clock or shift) or (not day and find_days(when, today)):
         return TO_WHEN
-    time = f"{parse_time(clock):%H:%M}" if clock else thing.time.replace(ALL_DAY, "")
-    new = {"new_date": f"{parse_date(day, today) if day else thing.date}", "new_time": time}
-    return [("move_event", event | new)]
+    date = parse_date(day, thing.date + dt.timedelta(days=1) if follows else today) if day else thing.date
+    time = thing.time.replace(ALL_DAY, "")
+    if clock:
+        time = f"{_near(parse_time(clock), clock, time):%H:%M}"
+    if shift and time:
+        moved = dt.datetime.combine(date, parse_time(time)) + shift
+        date, time = moved.date(), f"{moved:%H:%M}"
+    elif shift and not shift % dt.timedelta(days=1):
+        date += shift
+    elif shift:
+        return TO_WHEN  # it lasts all day
+    return [("move_event", event | {"new_date": f"{date}", "new_time": time})]
+
+
+def _near(time: dt.time, said: str, old: str) -> dt.time:
+    """Return ``time``, in the other half of the day if only its hour was ``said`` and ``old`` is near to that.
+
+    Dinner at 19:00 that is moved "to 8" is at 20:00.
+    """
+    if not (old and said.strip().isdecimal() and 0 < time.hour < _NOON):
+        return time
+    was, other = parse_time(old), time.replace(hour=time.hour + _NOON)
+    is_near = abs(other.hour - was.hour) <= _NEAR_HOURS < abs(time.hour - was.hour)
+    return other if is_near else time
 
 
 def _split(what: str, today: dt.date) -> tuple[str, str]:
@@ -244,7 +481,7 @@ def _event(text: str, meant: str, data: PersonalData, today: dt.date) -> Thing |
         return _one(found, meant, today)
     days = " to ".join(dict.fromkeys(f"{day:%A} {day.day} {day:%B}" for day in (first, last)))
     where = f"on {days}" if span else f"in the next {_DAYS_AHEAD} days"
-    return " ".join(["There is no event", *words, f"{where}. Nothing was changed."])
+    return " ".join([f"{_NONE}event", *words, f"{where}. Nothing was changed."])
 
 
 def _told(text: str, data: PersonalData, today: dt.date) -> Thing | str:
@@ -301,7 +538,7 @@ def _note(text: str, meant: str, data: PersonalData, today: dt.date) -> Thing | 
             found = [data.notes.read(text_of.name)]
     except ToolError as error:  # there is none of that number
         return f"I cannot do that: {error}."
-    return _one(found, meant, today) or f"There is no note about {' '.join(words)}. Nothing was changed."
+    return _one(found, meant, today) or f"{_NONE}note about {' '.join(words)}. Nothing was changed."
 
 
 def _shown(before: Sequence[Made], data: PersonalData, today: dt.date) -> list[Thing]:

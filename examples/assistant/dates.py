@@ -39,6 +39,11 @@ _HOLIDAYS = {
     "christmas eve": (12, 24), "christmas": (12, 25), "christmas day": (12, 25), "boxing day": (12, 26),
     "new year eve": (12, 31), "new year day": (1, 1),
 }  # fmt: skip
+_BEFORE_MONTH = ("in", "during", "throughout", "about", "me")  # else May may be a verb, and June a person
+_MONTH = re.compile(
+    r"(?:(?P<which>this|next) month|(?:(?:all|rest) of |whole (?:month )?of )?(?P<name>[a-z]{3,9})(?: (?P<year>\d{4}))?)"
+)
+_NEXT_DAYS = re.compile(r"(?:next|coming) (?P<number>few|couple of|\d|[a-z]+) days")
 _MOST_WORDS = 6  # of a day, such as "on Friday the 4th of December"
 _SLASHES = re.compile(r"(\d{1,2})/(\d{1,2})(?:/(\d{4}))?")
 _SHORTEST_MISSPELT = 6
@@ -46,20 +51,26 @@ _DAY_NAMES = ["tomorrow", "yesterday", *map(str.lower, calendar.day_name)]
 _HOURS = [
     "twelve", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
 ]  # fmt: skip
-_PARTS_OF_HOUR = {"": 0, "quarter past ": 15, "half past ": 30, "quarter to ": -15}
+_MINUTES = {"five": 5, "ten": 10, "quarter": 15, "a quarter": 15, "twenty": 20, "twenty-five": 25, "half": 30}
+SPOKEN_PART = rf"(?:(?:{'|'.join(_MINUTES)}) (?:past|to)|half)"
+"""Of an hour, before it; a pattern."""
 _SPOKEN_CLOCK = re.compile(
-    rf"(?P<part>{'|'.join(filter(None, _PARTS_OF_HOUR))})?(?P<hour>{'|'.join(_HOURS)})"
+    rf"(?:(?P<minutes>{'|'.join(_MINUTES)})(?P<side> past| to)? )?(?P<hour>{'|'.join(_HOURS)}|1[0-2]|[1-9])"
     r"(?: o'?clock)?(?: ?(?P<half>[ap]m))?"
 )
 _CLOCK = re.compile(r"(?P<hour>\d{1,2})(?:[:.h](?P<minute>\d{2})|h)?\s*(?:(?P<half>[ap])\.?m\.?|o'?clock)?")
 
 
 def parse_days(text: str, today: dt.date) -> tuple[dt.date, dt.date]:
-    """The first and the last day that ``text`` means: a week or weekend, or what :func:`parse_date` reads.
+    """The first and the last day that ``text`` means: a week, a weekend, a month or the next days.
 
-    A week begins on Monday; of this one, what is left counts.
+    Otherwise that is the day that :func:`parse_date` reads. A week begins on Monday; of this one, and of this
+    month, what is left counts.
     """
-    match = re.fullmatch(r"(this |next |coming )?(week|weekend)", _normalised(text))
+    said = _normalised(text)
+    if span := _month(said, today) or _next_days(said, today):
+        return span
+    match = re.fullmatch(r"(this |next |coming |rest of (?:the |this )?)?(week|weekend)s?", said)
     if not match:
         day = parse_date(text, today)
         return day, day
@@ -84,7 +95,10 @@ def find_days(text: str, today: dt.date) -> str | None:
             said = " ".join(words[begin:end]).strip(" .,;:!?")
             with suppress(ToolError):
                 parse_days(said, today)
-                if said.casefold() not in ("this", "now"):  # which mean something else alone
+                if said.casefold() in ("this", "now"):
+                    continue
+                is_month = _place(said.casefold(), calendar.month_name) is not None
+                if not is_month or len(words) == 1 or (begin and words[begin - 1].casefold() in _BEFORE_MONTH):
                     return said
     return None
 
@@ -124,8 +138,11 @@ def parse_time(text: str) -> dt.time:
     if said == "midnight":
         return dt.time(0)
     said = re.sub(r" in the (morning|afternoon|evening)$", _half_of_day, said)
-    if spoken := _SPOKEN_CLOCK.fullmatch(said):
-        minutes = 60 * _HOURS.index(spoken["hour"]) + _PARTS_OF_HOUR[spoken["part"] or ""]
+    spoken = _SPOKEN_CLOCK.fullmatch(said)
+    if spoken and (spoken["minutes"] in (None, "half") or spoken["side"]):
+        hour = spoken["hour"]
+        minutes = 60 * (int(hour) if hour.isdecimal() else _HOURS.index(hour))
+        minutes += _MINUTES.get(spoken["minutes"], 0) * (-1 if spoken["side"] == " to" else 1)
         said = f"{minutes // 60 % 12 or 12}:{minutes % 60:02d}{spoken['half'] or ''}"
     match = _CLOCK.fullmatch(said)
     if match:
@@ -162,6 +179,32 @@ def _spelt_right(word: str) -> str:
     if len(word) < _SHORTEST_MISSPELT or not word.isalpha() or word.endswith("s"):
         return word
     return next(iter(difflib.get_close_matches(word, _DAY_NAMES, 1, 0.85)), word)
+
+
+def _month(said: str, today: dt.date) -> tuple[dt.date, dt.date] | None:
+    match = _MONTH.fullmatch(said)
+    if not match:
+        return None
+    if match["which"]:
+        month = (today.month - 1 + (match["which"] == "next")) % 12 + 1
+    elif (found := _place(match["name"], calendar.month_name)) is None:
+        return None
+    else:
+        month = found
+    year = int(match["year"] or today.year + (month < today.month))
+    if not dt.MINYEAR <= year <= dt.MAXYEAR:
+        return None
+    last = dt.date(year, month, calendar.monthrange(year, month)[1])
+    return (max(last.replace(day=1), today) if last >= today else last.replace(day=1)), last
+
+
+def _next_days(said: str, today: dt.date) -> tuple[dt.date, dt.date] | None:
+    match = _NEXT_DAYS.fullmatch(said)
+    if not match:
+        return None
+    number = match["number"]
+    count = int(number) if number.isdecimal() else {"few": 3, "couple of": 2, **_NUMBERS}.get(number)
+    return None if count is None else (today, today + dt.timedelta(days=count))
 
 
 def _in_days(said: str, today: dt.date) -> dt.date | None:

@@ -58,7 +58,7 @@ what did Paul say about the party? -> mail
 who are you? -> talk
 ok, bye -> talk"""
 _DEED: Final = re.compile(
-    rf"{POLITE}(?!remind (?:me|us) (?:again )?(?:what|how|who|whom|whose|when|where|which|why|of|about)\b)(?:"
+    rf"{POLITE}(?!remind (?:me|us)(?: again)?[,:])(?!remind (?:me|us) (?:again )?(?:what|how|who|whom|whose|when|where|which|why|of|about)\b)(?:"
     r"(?:send|forward|reply|respond|delet|remov|eras|mov|shift|renam|cancel|cancl|order|reserv|pay|play|switch|remind"
     r"|mark|chang|edit|updat|print|post|download|install|upload|translat|transfer|buy|lock|unlock|restart|push|postpon|reschedul)(?:e|ing)?"
     r"|record (?!this|that|it)|answer (?:the|that|this|him|her|them|it)|get rid of|throw|ring"
@@ -72,6 +72,14 @@ _DEED: Final = re.compile(
     r"|get (?:us|me) (?:an?|some) (?:table|taxi|cab|tickets?)"
     r"|wake me|(?:set|start|give me) (?:an?|the)\b.*\b(?:alarm|timer|reminder|beep)|you have to wake"
     r"|write (?:an? )?(?:e-?mail|message)|e-?mail (?!from|about)|add .+ to (?:the|my) .*(?:note|list))\b"
+    r"|answer to|(?:fire|ping|shoot|drop) (?:off )?(?:an? |him |her |them |the )(?:\w+ )?(?:e-?mail|mail|message|line|text)"
+    r"|run off .*\b(?:cop(?:y|ies)|printer)|(?:stick|put|throw) on (?:a bit of |some |the )"
+    r"|(?:get|have|need) (?:me |us )?(?:an? |some )?(?:taxi|cab|table|tickets?|flights?)\b|.*\b(?:taxi|cab|flight|hotel) booked"
+    r"|(?:append|attach)|(?:write|put|insert|include|add) .+ (?:in|into|onto|to|on|under) (?:the|my|that) (?:existing )?(?:\w+ ){0,2}(?:note|list|recipe|file)"
+    r"|(?:wipe|erase|clear|empty|bin|delete|scrap) (?:out )?(?:all|every|each|my entire|the (?:whole|entire))"
+    r"|(?:bin|wipe|scrap|ditch|erase|throw away|chuck) .*\b(?:mails?|e-?mails?|files?|inbox)\b"
+    r"|.*\b(?:mails?|e-?mails?|files?|inbox)\b.*\b(?:can|may|should|must) (?:go|be (?:erased|deleted|removed|binned))"
+    r"|.*\b(?:bank account|transfer the)\b"
     r"|.*\blights? (?:on|off)\b|.*\b(?:start|set) a timer\b|.*\bgive me a beep\b"
     r"|(?:can|could) .+ be (?:printed|sent|deleted|moved|cancelled|ordered|booked)\b",
     re.IGNORECASE,

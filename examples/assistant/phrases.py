@@ -24,8 +24,8 @@ def _from(lines: str) -> re.Pattern[str]:
 
 _POLITE_WORDS: Final = _one_of(
     """
-    you should, can u, could u, would you mind, i need you to
-    first of all, first, i wanna, i wanted to, i would love to, i(?:'d| would) love you to
+    you should, can u, could u, would you mind, would you ever, will you ever, i need you to
+    first of all, first, secondly, finally, lastly, i wanna, i wanted to, i would love to, i(?:'d| would) love you to
     please, kindly, pls, hey, hi, ok, okay, now, and, then, also, so, oh, right, can you, could you, would you
     will you, i want you to, i(?:'d| would) like you to, i want to, i(?:'d| would) like to, i need to, let's
     go ahead and, just, you can, you may, pray
@@ -39,7 +39,7 @@ _STARTS: Final = (
         what, who, whom, whose, when, where, which, how, why, is, are, do, does, did, am, can, could, will
         would, should, have, has, was, were, tell, say, read, show, list, check, find, look, search, give
         add, put, enter, write, jot, note, make, create, take, compare, summari[sz]e, delete, send, remind
-        open, schedule, price, (?:the )?weather, the (?:price|name|time|date|number|address|password|code)
+        open, schedule, stick, pop, pencil, move, cancel, scrap, bin, shift, push, bump, remove, price, (?:the )?weather, the (?:price|name|time|date|number|address|password|code)
         """
     )
     + r"(?:'?s)?\b"
@@ -53,6 +53,9 @@ LETTER: Final = re.compile(
     re.IGNORECASE,
 )
 """How a letter begins and ends."""
+COUNTED: Final = re.compile(r"^\W*(?:\d|two|three|a couple of) (?:quick )?(?:things|requests|questions|jobs) ?[:,.-]+ *", re.IGNORECASE)
+"""How a message begins that has several requests."""
+AFORESAID: Final = re.compile(r"\bthe (?:aforementioned|aforesaid|said|above(?:-mentioned)?) \w+", re.IGNORECASE)
 COURTESY: Final = re.compile(
     r"(?:^\W*|(?<=[.!?;] ))(?:(?:i|we)(?: would|'d| should)(?: really)? "
     r"(?:be (?:\w+ ){1,2}|appreciate(?: it)? )if you(?: could| would| can)?"
@@ -76,8 +79,8 @@ OPENS: Final = re.compile(rf"^\W*{POLITE}(?:open|launch|start|run|close|quit|sto
 """How a request begins that is for a program, if it is for none of the user's texts."""
 REQUEST_ENDS: Final = re.compile(
     r"(?<=[.!?;])\s+|\n+|(?<=\?)(?=\w)"
-    rf"|[,;]?\s+(?:oh and|and then|and also|and|also|then|plus|so)\s+(?={POLITE}{_STARTS})"
-    rf"|\s*[&+]\s*(?={_STARTS})|,\s+(?=(?:then|also) {_STARTS}|(?:what|who|when|where|how|which)\b(?!,))"
+    rf"|[,;]?\s+(?:oh and|and then|and also|and|n|also|then|plus|so),?\s+(?={POLITE}{_STARTS})"
+    rf"|\s*[&+]\s*(?={_STARTS})|,\s+(?=(?:then|also) {_STARTS}|(?:what|who|when|where|how|which)\b(?!,| i (?:wish|want|need|would)))"
     r"|\s+(?=\d\) )|,?\s+and\s+(?=(?:about|at|by|for|from|in|on|to|with) (?:what|which|whom|whose|where)\b)",
     re.IGNORECASE,
 )
@@ -121,7 +124,7 @@ MINE: Final = re.compile(
 """A question about the user's things."""
 GREETING: Final = _from("hi, hello, hey, good (?:morning|afternoon|evening), morning")
 _INTERJECTIONS: Final = r"""
-    hi, hello, hey, hiya, yo, good (?:morning|afternoon|evening|night), morning, thanks, thank you, thx
+    mm+, ooh, yum, grand, ta, hi, hello, hey, hiya, yo, good (?:morning|afternoon|evening|night), morning, thanks, thank you, thx
     cheers, bye, goodbye, see you, ok(?:ay)?, ah+, aha, oh, good(?=\W*$), fine, excellent, wonderful
     very good, very well, good day, all right, alright, great, nice, cool, perfect, lovely, awesome, ugh
     phew, wow, sorry, lol, haha+
@@ -131,7 +134,8 @@ INTERJECTION: Final = _from(_INTERJECTIONS)
 TALK: Final = _from(
     rf"""
     {_INTERJECTIONS}
-    how are you, how's it going, who are you, are you, do you, did you, what are you, what do you think
+    how (?:are|r) (?:you|u), ur, you're, how's (?:it going|the form|things|yourself), what'?(?:ll| will) (?:i|we) call
+    tell us (?:a|an|another|some), what (?:do|should|can|shall) i call, who are you, are you, do you, did you, what are you, what do you think
     (?:what|which|where) would you, what(?:'s| is|s) your, what(?:'s|s)? up, how old are you, where are you
     tell me (?:a|an|another|some), congrat\w*, merry, happy
     """
@@ -185,7 +189,7 @@ NO_CITY: Final = frozenset(
 CALENDAR: Final = _with(
     """
     calendar, diary, agenda, schedule, appointments?, meetings?, events?, free, busy, available, planned
-    plans?, going on, happening, anything on, something on, (?:what's|what is|whats) (?:on|up|next)
+    plans?, going on, happening, anything on, something on, (?:what's|what is|whats) (?:on(?! it\b)|up|next)
     on my plate, my day, my week, squeeze in, coming up
     """
 )
@@ -199,8 +203,12 @@ WHICH_DATE: Final = re.compile(
     re.IGNORECASE,
 )
 """How a question begins for the date of a day that is named."""
-NEXT_DAY: Final = _with("(?<!tomorrow )(?:the )?(?:day after|next day|following day)(?! tomorrow)")
+NEXT_DAY: Final = _with(
+    "(?<!tomorrow )(?:the )?(?:day after|next day|following day|day (?:which|that) (?:comes|follows))(?! tomorrow)"
+)
 SAME_DAY: Final = _with("same day, that day, after that, before that, then")
+IN_PLACE: Final = _with("there(?! (?:is|are)), in its place, instead, that same day")
+"""What refers to the request before."""
 HALVES: Final = re.compile(r"\band(?: also)?\b|[,&+;]", re.IGNORECASE)
 MAIL: Final = _with(
     """
@@ -234,6 +242,10 @@ ANY: Final = re.compile(
     re.IGNORECASE,
 )
 """How a question begins for a list of what there is about something."""
+ACCORDING: Final = re.compile(
+    r"\b(?:in|from|according to) (?:my|the|our) (?:notes|files|documents|mails?|e-?mails?|inbox)\b", re.IGNORECASE
+)
+"""Of a question whose answer stands there."""
 READ: Final = _with("read, open, says?, summari[sz]e, about")
 FOLLOWS: Final = re.compile(
     r"^\W*(?:and|or|what about|how about|also|then|same for)\b|^\W*(?:(?:in|on|for) )?\w+(?: \w+)?\W*$",

@@ -15,7 +15,7 @@ from itertools import takewhile
 from typing import Final
 
 from . import phrases
-from .changes import BEGINS, POINTS_BACK, TAKEN_BACK, wanted_changes
+from .changes import BEGINS, POINTS_BACK, TAKEN_BACK, event_spoken_of, wanted_changes
 from .data import PersonalData
 from .dates import find_days, parse_date
 from .errors import ToolError
@@ -30,6 +30,7 @@ from .writes import (
     Call,
     dictated_note,
     find_day,
+    find_time,
     is_headed,
     is_trailed,
     note_that_was_said,
@@ -101,7 +102,8 @@ class Planner:
             if (is_told and (steps or place < len(parts) - 1)) or (chatted and not _asks(part)):
                 said.append(part)
                 continue
-            around = [*parts[:place], *said] if phrases.SAME_DAY.search(part) else said
+            refers = phrases.SAME_DAY.search(part) or phrases.IN_PLACE.search(part)
+            around = [*parts[:place], *said] if refers else said
             step = self._step(part, " ".join(around), before, earlier)
             likely = step.found is not None and step.found.coverage >= _LIKELY
             chats = any(map(_is_talk, parts[:place]))
@@ -145,6 +147,10 @@ class Planner:
         if date := self._date(text):
             return replace(step, says=date)
         kinds = _kinds_in(text)
+        if phrases.CALENDAR.search(text) and phrases.WHEN.search(text) and phrases.PRONOUN.search(text):
+            event = event_spoken_of(before, self.data, self.today)
+            if event:
+                return replace(step, calls=[("list_events", {"date": f"{event.date}"})])
         if (call := referred(text, before, earlier)) and (
             not kinds or call[0] in [TEXT_TOOLS[kind].read for kind in kinds]
         ):
@@ -219,7 +225,7 @@ class Planner:
         if not kinds:
             return []
         words = [word for word in content_words(text) if not phrases.LISTED.fullmatch(word)]
-        if words and phrases.ANY.match(text):
+        if words and phrases.ANY.match(text) and not phrases.ACCORDING.search(text):
             return [(TEXT_TOOLS[kinds[0]].search, {"query": " ".join(words)})]
         if not words and phrases.LISTED.search(text) and kinds[0] in _LISTS:
             mails = self.data.mail.all()
@@ -313,7 +319,8 @@ def _answered(step: Step, found: Sequence[Call] | str) -> Step:
 
 def _plain(message: str) -> str:
     """Return ``message`` without what makes it a letter, and its requests as they are put shortly."""
-    return phrases.COURTESY.sub(_courtesy, phrases.LETTER.sub("", phrases.LETTER.sub("", message)))
+    message = phrases.LETTER.sub("", phrases.LETTER.sub("", message))
+    return phrases.AFORESAID.sub("it", phrases.COURTESY.sub(_courtesy, phrases.COUNTED.sub("", message)))
 
 
 def _courtesy(found: re.Match[str]) -> str:
@@ -364,6 +371,7 @@ def _requests_in(message: str) -> list[str]:
         parts = [note.strip(), *parts[first:]]
     else:
         parts = [piece for part in parts for piece in BEGINS.split(part)]
+    parts = _with_their_times(parts)
     requests: list[str] = []
     source = ""
     for part in (phrases.LEAD_IN.sub("", part) for part in parts if re.search(r"\w", part)):
@@ -373,6 +381,18 @@ def _requests_in(message: str) -> list[str]:
             requests.append(source + part)
             source = ""
     return [*requests, *([source] if source else [])]
+
+
+def _with_their_times(parts: Sequence[str]) -> list[str]:
+    """Return ``parts``; one that is a time of day alone belongs to the part before it."""
+    found: list[str] = []
+    for part in parts:
+        time = find_time(part)
+        if found and time and not re.search(r"\w", part.replace(time[0], "")) and not found[-1].endswith("?"):
+            found[-1] = f"{found[-1].rstrip(' .')}, {part}"
+        else:
+            found.append(part)
+    return found
 
 
 def _asks(part: str) -> bool:

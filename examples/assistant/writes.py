@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
-from .dates import find_days, parse_date, parse_days, parse_time
+from .dates import SPOKEN_PART, find_days, parse_date, parse_days, parse_time
 from .errors import ToolError
 from .phrases import POLITE, REQUEST
 
@@ -28,25 +28,32 @@ ONE_HOUR: Final = (
     "Say the day and the time at which it begins."
 )
 _ADD: Final = (
-    r"(?:(?:add|enter|stick|pencil|block|insert)(?:l?ing)?|put(?:ting)?|pop(?:ping)?|plan(?:ning)?"
-    r"|set(?:ting)?(?: up)?|(?:schedul|creat|mak)(?:e|ing)|get(?:ting)?|book me in for)"
+    r"(?:(?:put|pencil|book|pop|stick) me (?:down|in) for"
+    r"|(?:add|enter|stick|pencil|block|insert|register|slot)(?:l?ing)?|put(?:ting)?|pop(?:ping)?|plan(?:ning)?"
+    r"|set(?:ting)?(?: up)?|(?:schedul|creat|mak)(?:e|ing)|get(?:ting)?)"
 )
 _CALENDAR: Final = (
     r"(?:(?:in|into|to|on|onto|for) )?(?:my |the |our )?(?:calend[ae]r|cal|diary|agenda|schedule)"
 )
 _IT: Final = r"(?:its?|that|this|them|those|him|her)"
-_END: Final = r"(?=\W*$|[?.!]* at [\w:. ]+$)"
-"""Of a request, behind which the time may stand that was asked for."""
+_END: Final = r"(?=(?:\W*(?:before i forget(?: it)?|thanks?|thx|please|pleas|pl[sz]))*(?:[?.!]* (?:on|at) [\w:., ]{1,40})?\W*$)"
+"""Of a request, behind which the day and the time may stand that were asked for."""
 _ADDING: Final = re.compile(
     rf"(?:^|[,;:.] *|\bso )(?:{POLITE}{_ADD}|(?:can|could) (?:i|we) (?:please )?(?:get|have|add|put))"
     r"(?: in| down)? (?!note\b|a note)",
     re.IGNORECASE,
 )
+_NEEDED: Final = re.compile(
+    rf"^\W*(?:(?:i|we)(?:'d| would)? )?(?:need|want|like)(?: to have)? (?:the |an? )?"
+    rf"(?=.*\b(?:in there|(?:in|into|to|on) (?:my|the|our) (?:calend[ae]r|diary|agenda)|registered|entered)\b)",
+    re.IGNORECASE,
+)
+"""How a wish begins for an event in the calendar."""
 _BARE: Final = re.compile(rf"^{POLITE}add (?!up\b|\d)(?=.{{3,}}$)", re.IGNORECASE)
 """What is added but no note is an event."""
 _VERB: Final = re.compile(rf"^{POLITE}{_ADD}(?: in| down)? ", re.IGNORECASE)
 _HEADED: Final = re.compile(
-    rf"^(?:{POLITE}(?:for (?:my|the) calendar|calendar(?: entry)?|save the date"
+    rf"^(?:{POLITE}(?:(?:(?:a )?new one )?for (?:my|the) calendar|calendar(?: entry)?|save the date"
     r"|new (?:calendar )?(?:event|entry|appointment)"
     r"|(?:\d|two|three|a couple of) (?:events|entries|appointments))(?: please| pls)?)\b",
     re.IGNORECASE,
@@ -54,16 +61,18 @@ _HEADED: Final = re.compile(
 _TRAILED: Final = re.compile(
     rf"[-\u2013,;.?]? *(?:and |so )?(?:"
     rf"(?:{POLITE}(?:\w+ (?:you|u) )?{_ADD}|make sure) {_IT}(?:'s| is)? {_CALENDAR}\b(?: would you)?"
-    rf"|{POLITE}{_ADD} (?:{_IT} )?(?:{_CALENDAR}|in there|in)(?: too| for me)?(?: please| pls| thx)?\W*$"
-    rf"|{POLITE}(?:add|create|enter|save) {_IT}(?: please| pls| thx)?{_END}"
-    rf"|(?:into|in|on) my (?:calend[ae]r|diary)(?: i mean)?{_END}"
-    rf"|I (?:want|need|would like) to see {_IT} as an event\W*$)",
+    rf"|{POLITE}{_ADD} (?:{_IT} )?(?:{_CALENDAR}|in there|in|down)(?: too| for me)?{_END}"
+    rf"|{POLITE}(?:add|create|enter|save|register|note) {_IT}(?: in| down)?{_END}"
+    rf"|(?:(?:into|in|on|for|to) )?(?:my|the) (?:calend[ae]r|diary|agenda)(?: i mean)?{_END}"
+    rf"|(?<=[-\u2013,;.]) *(?:calendar|diary)(?= please| pl[sz]){_END}"
+    rf"|in (?:it|that|this) goes{_END}|(?:which )?I (?:want|need|wish|would like) to see (?:{_IT} )?"
+    rf"(?:as an event|{_CALENDAR}){_END})",
     re.IGNORECASE,
 )
 """A request behind what it is about: "…, put it in my calendar"."""
 _CONDITION: Final = re.compile(
     r"\b(?:if|unless|only (?:when|if)|in case|whether|not|never|don'?t|doesn'?t|won'?t|shouldn'?t|no need"
-    r"|without|maybe|perhaps|worth|in principle|instead)\b",
+    r"|without|maybe|perhaps|worth|in principle|instead(?!\W*$))\b",
     re.IGNORECASE,
 )
 _TOLD: Final = re.compile(
@@ -101,7 +110,7 @@ _CLOCK: Final = re.compile(
     r"(?:\b(?:at|by|from)|@)? *(?:"
     r"(?<![\d.])\d{1,2}[:.h]\d{2}(?!\d|\.\d)(?: ?[ap]\.?m\b\.?)?"
     rf"|\b{_NUMBER} ?(?:[ap]\.?m\b\.?|o'?clock\b)|\b\d{{1,2}}h\b"
-    rf"|\b(?:half past|quarter past|quarter to) {_NUMBER}\b"
+    rf"|\b{SPOKEN_PART} {_NUMBER}\b(?: ?[ap]\.?m\b)?"
     r"|\b(?:noon|midday|midnight)\b"
     rf"|\b{_NUMBER}(?= in the (?:morning|afternoon|evening))"
     rf"|(?<=\bat ){_NUMBER}\b(?![:.]\d| ?[a-z]*(?:day|week|people|persons)))"
@@ -117,8 +126,8 @@ _HAVE: Final = re.compile(
 )
 _THERE: Final = re.compile(r"\b(?:there|then|that day|(?:on )?the same day|in there)\b", re.IGNORECASE)
 _AROUND: Final = re.compile(
-    rf"\b(?:{_CALENDAR}|before (?:it|that)|after (?:it|that)|for me|please|pls|plz|thanks|thank you|thx"
-    r"|me an hour of|(?:do not|don'?t) forget|from now)(?![\w'])|, *(?:it|that|which)(?:'s| is)\b"
+    rf"\b(?:{_CALENDAR}|before (?:it|that)|after (?:it|that)|for me|pleas|please|pls|plz|thanks|thank you|thx"
+    r"|me an hour of|(?:do not|don'?t) forget|from now|too|sharp|registered|entered|before i forget(?: it)?)(?![\w'])|, *(?:it|that|which)(?:'s| is)\b"
     r"|'s coming(?: by)?\b",
     re.IGNORECASE,
 )
@@ -139,12 +148,22 @@ _EDGES: Final = re.compile(
     r"^(?:(?:an?|the|my|our|for|in|on|at|event|entry|entries|appointment for|called|named|titled|that|is|to"
     r"|and|of)\b(?!$)|[\W_])+"
     r"|(?:\b(?:is|are|will be|takes place|starts|on|at|in|for|to|from|and|this|coming|next|the|as|an?|event"
-    r"|entry|goes(?: in)?)"
+    r"|entry|goes(?: in)?|it'?s|there)"
     r"|[^\w)'\u2019])+$",
     re.IGNORECASE,
 )
 _HALF_OF_DAY: Final = re.compile(r"[ap]\.?m|noon|midday|midnight|in the|h\b|1[3-9]|2\d|0\d", re.IGNORECASE)
 _PART_OF_DAY: Final = re.compile(r"\b(?:tonight|evening|night)\b", re.IGNORECASE)
+_MORNING: Final = re.compile(
+    r"\b(?:morning|breakfast|run|running|jog|gym|swim\w*|yoga|flight|train|bus|airport|ferry|early)\b", re.IGNORECASE
+)
+_EVENING: Final = re.compile(
+    r"\b(?:evening|dinner|supper|drinks?|party|pub|quiz|cinema|movie|film|concert|gig|theatre|bbq|barbecue)\b",
+    re.IGNORECASE,
+)
+_AFTERNOON_UNTIL: Final = 6
+_EVENING_FROM: Final = 6
+_EVENING_UNTIL: Final = 9
 _LONGEST_TITLE: Final = 10
 """Words."""
 _DICTATED: Final = re.compile(
@@ -152,6 +171,7 @@ _DICTATED: Final = re.compile(
     r"(?:write|make|create|save|take|add|jot|leave|keep|set)(?: for)?(?: me)?(?: down)?(?: an?| another)?"
     r"(?: new| quick)? note(?: for me)?(?: to self)?|(?:i would like )?that you keep for me a note"
     r"|(?:write|jot|note|scribble)(?: this| something)? down(?: for me)?|(?:new )?note(?: to self)?"
+    r"|(?:quick |new |short |another )*memo(?: before i (?:lose|forget) it)?(?=[:,])"
     r"|remember|save this"
     r"|(?:keep|save|put|write|record) this (?:in|as|into) (?:an?|my) notes?(?: for me)?(?=[:,])"
     r"|memo(?=[:,])|jot(?: this)?(?=:)|(?:record|save|put|write)(?: this| me)? (?:in|into) (?:my|the) notes"
@@ -170,7 +190,13 @@ _WHAT_WAS_SAID: Final = re.compile(
     r"(?:wrote|said|says)\W*$",
     re.IGNORECASE,
 )
-_AS_A_NOTE: Final = r"(?:as|in|into|to) (?:an?|my)(?: \w+)? notes?"
+_AS_A_NOTE: Final = r"(?:as|in|into|to|with|among) (?:an?|my|the)(?: \w+)? notes?"
+_LABELLED: Final = re.compile(
+    r"^\W*(?!.*\b(?:what|which|who|read|find|show|search|look|delete|remove|does|says?)\b.*:)"
+    r"[^:?\n]{0,60}\b(?:as|for|in|into|to|with) (?:an?|my)(?: \w+)? (?:note|memo)s?(?: for me)?(?: please| pls)?: *(.+)$",
+    re.IGNORECASE | re.DOTALL,
+)
+"""What is to be noted, behind what it is: "I need those words kept as a note: hull, keel"."""
 _NOTED: Final = re.compile(
     rf"^(.{{8,}}?)[,;.] *(?:and |so )?{POLITE}(?:note (?:it|that|this)"
     rf"|(?:write|note|jot|save|keep|put) (?:it|that|this)(?: \w+)? (?:down|{_AS_A_NOTE}))"
@@ -195,7 +221,7 @@ _MUST_KNOW: Final = re.compile(
     re.IGNORECASE,
 )
 _POINTING: Final = re.compile(
-    r"^(?:it|this|that|these|those|them|please|pls|somewhere|thanks|\W)*$", re.IGNORECASE
+    r"^(?:it|this|that|these|those|them|please|pls|somewhere|there|here|for|me|us|thanks|\W)*$", re.IGNORECASE
 )
 
 
@@ -204,7 +230,7 @@ def dictated_note(message: str) -> str | None:
 
     None if it dictates none.
     """
-    found = _DICTATED.match(message)
+    found = _DICTATED.match(message) or _LABELLED.match(message)
     if not found or is_held_back(message[: found.start(1)]):
         return None
     text = found[1].strip()
@@ -307,6 +333,15 @@ def find_day(text: str, today: dt.date) -> str | None:
     return None
 
 
+def said_when(text: str, today: dt.date) -> tuple[str, str]:
+    """Return the last day and the last time of day in ``text``, which may correct others; empty where there is none."""
+    times = [match for match in _CLOCK.finditer(text) if _is_time(match)]
+    rest, day = _CLOCK.sub(" , ", text), ""
+    while found := find_day(rest, today):
+        day, rest = found, rest.partition(found)[2]
+    return day, said_time(times[-1]) if times else ""
+
+
 def is_held_back(message: str) -> bool:
     """Return whether a write is forbidden, depends on something, or is only asked about."""
     return bool(_CONDITION.search(_REMINDED.sub("", message)) or QUESTION.match(message))
@@ -316,10 +351,13 @@ def _parts(message: str, today: dt.date) -> tuple[str, str]:
     """Return what is said around a request for events, and the request; empty where there is none."""
     if headed := _HEADED.match(message):
         return message[: headed.end()], message
-    if (trailed := _TRAILED.search(message)) and not (QUESTION.match(message) and message.endswith("?")):
+    asks = message.endswith("?") and (QUESTION.match(message) or _ASKED.search(message))
+    if (trailed := _TRAILED.search(message)) and not asks:
         told = re.split(r"(?<=[.!?])\s+", f"{message[: trailed.start()]} {message[trailed.end() :]}".strip())
         dated = [each for each in told if find_time(each) or find_day(each, today)]
         return "", " ".join(dated or told)
+    if (needed := _NEEDED.match(message)) and "?" not in message:
+        return "", message[needed.end() :]
     for adding in _ADDING.finditer(message):
         asked = message[adding.end() :]
         if (
@@ -342,12 +380,13 @@ def find_time(text: str) -> re.Match[str] | None:
 
 def _is_time(match: re.Match[str]) -> bool:
     with suppress(ToolError):
-        parse_time(_said(match))
+        parse_time(said_time(match))
         return True
     return False
 
 
-def _said(match: re.Match[str]) -> str:
+def said_time(match: re.Match[str]) -> str:
+    """Return the time of day that :func:`find_time` has found, as :func:`parse_time` reads it."""
     said = re.sub(r"^(?:at|by|from|@) *", "", match[0].strip(), flags=re.IGNORECASE)
     return re.sub(r"(?<=\d)\.(?=\d)", ":", re.sub(r"(?<=[ap]m)\.$", "", said))  # a full stop is none of it
 
@@ -363,11 +402,23 @@ def _split(asked: str) -> Sequence[str]:
     return [*parts, asked[begin:]]
 
 
+def _with_half_of_day(clock: str, said: str) -> str:
+    """Return ``clock`` with the half of the day that people mean where they say none: lunch at 1, drinks at 8."""
+    if not clock or _HALF_OF_DAY.search(clock) or _MORNING.search(said):
+        return clock
+    hour = parse_time(clock).hour
+    if 1 <= hour < _AFTERNOON_UNTIL:
+        return f"{clock} in the afternoon"
+    if _EVENING_FROM <= hour <= _EVENING_UNTIL and _EVENING.search(said):
+        return f"{clock} in the evening"
+    return clock
+
+
 def read_event(part: str, today: dt.date) -> tuple[str, str, str]:
     """Return the title, the day and the time of an event; empty where they are missing."""
     clock = ""
     if time := find_time(part):
-        clock = _said(time)
+        clock = said_time(time)
         part = f"{part[: time.start()]} {part[time.end() :]}"
     part = _VERB.sub("", _HEADED.sub(" ", " ".join(part.split())))
     days: dict[dt.date, str] = {}
@@ -377,9 +428,11 @@ def read_event(part: str, today: dt.date) -> tuple[str, str, str]:
     if clock and len(days) == 1 and not _HALF_OF_DAY.search(clock):
         part_of_day = _PART_OF_DAY.search(next(iter(days.values())))
         clock = f"{clock} in the evening" if part_of_day else clock
+    said = part
     title = _NAMED.sub("", _AROUND.sub(" ", _THERE.sub(" ", part)))
     title = _EDGES.sub("", _HAVE.sub("", _EDGES.sub("", " ".join(title.split()))))
     title = title.strip(" '\"\u2018\u2019\u201c\u201d")
+    clock = _with_half_of_day(clock, said)
     if find_time(title) or len(title.split()) > _LONGEST_TITLE or not re.search(r"[^\W\d]{2}", title):
         title = ""
     return (

@@ -48,6 +48,11 @@ move the train to Bergen to December 2 instead -> move_event Train to Bergen 202
 shift choir practice from 18:00 to 10 -> move_event Choir practice 2026-11-25 2026-11-25 10:00
 move the cabin weekend to December 11 -> move_event Cabin weekend 2026-12-04 2026-12-11 
 move Priya's lunch to tomorrow at the same time -> move_event Lunch with Priya 2026-11-25 2026-11-26 12:30
+postpone the dentist by a week -> move_event Dentist 2026-11-26 2026-12-03 09:30
+move the roofers two days later -> move_event Roofers at the house 2026-11-28 2026-11-30 08:00
+bring the guitar lesson forward by half an hour -> move_event Guitar lesson 2026-11-29 2026-11-29 16:45
+push the boiler check back an hour and a half -> move_event Boiler check with Hanna 2026-11-27 2026-11-27 11:30
+move the dinner to 8 -> move_event Dinner at the Green Lantern 2026-11-26 2026-11-26 20:00
 delete the note about the lasagne -> delete_note n11 Lasagne recipe
 please delete my camping note -> delete_note n6 Camping list
 remove the wifi note, I know it now -> delete_note n12 Wifi at the cabin
@@ -81,8 +86,8 @@ move the dentist -> {TO_WHEN}
 move the dentist to next week -> {TO_WHEN}
 move the dinner to the Blue Lantern on Friday -> {TO_WHEN}
 move the dentist to Friday from 14:00 to 16:00 -> {TO_WHEN}
-postpone the dentist by a week -> {TO_WHEN}
-move the roofers two days later -> {TO_WHEN}
+move the dentist forward by an hour -> {TO_WHEN}
+move the cabin weekend an hour later -> {TO_WHEN}
 cancel the event tomorrow -> Which one: Dentist, Thursday 26 November 09:30; Dinner at the Green Lantern, Thursday 26 November 19:00?
 cancel my gym membership -> There is no event gym membership in the next 30 days. Nothing was changed.
 cancel the dentist on Friday -> There is no event dentist on Friday 27 November. Nothing was changed.
@@ -161,6 +166,14 @@ MOVED = made("move_event", {"moved": "Dentist"}, title="Dentist", date="today", 
         (THURSDAY, "cancel the first one", "delete_event Dentist 2026-11-26"),
         (MOVED, "move it to 11:00", "move_event Dentist 2026-11-26 2026-11-26 11:00"),
         (ADDED, "oh, cancel it", "delete_event Dentist 2026-11-26"),
+        (ADDED, "make that 21:00", "move_event Dentist 2026-11-26 2026-11-26 21:00"),
+        (ADDED, "no, on Friday at 10", "move_event Dentist 2026-11-26 2026-11-27 10:00"),
+        (ADDED, "hm, actually make it half an hour later", "move_event Dentist 2026-11-26 2026-11-26 10:00"),
+        (ADDED, "sorry, next Monday", "move_event Dentist 2026-11-26 2026-11-30 09:30"),
+        (ADDED, "bump it by two days", "move_event Dentist 2026-11-26 2026-11-28 09:30"),
+        (MOVED, "an hour earlier please", "move_event Dentist 2026-11-26 2026-11-26 08:30"),
+        (ADDED, "and on Friday?", "list_events Friday"),
+        (THURSDAY, "actually, Friday", "list_events Friday"),
         (made("read_mail", {"subject": ""}, id="m1"), "delete it", ""),
         (READ, "move it to Friday", ""),
         (READ, "don't delete it", ""),

@@ -50,6 +50,8 @@ class Event:
 
     time: str
     title: str
+    until: str = ""
+    """When it ends on that day, if it also begins on it."""
     place: str = ""
 
 
@@ -341,7 +343,9 @@ def _events_of(
         for series, start, end in _on(day, known, replaced)
     }
     ordered = sorted(found, key=lambda event: (isinstance(event[0], dt.datetime), str(event[0]), event[2]))
-    return [Event(_clock(start, end, day), title, place) for start, end, title, _, place in ordered]
+    return [
+        Event(_clock(start, end, day), title, _end(start, end), place) for start, end, title, _, place in ordered
+    ]
 
 
 def _on(
@@ -476,6 +480,13 @@ def _clock(start: dt.date | dt.datetime, end: dt.date | dt.datetime, day: dt.dat
     if isinstance(start, dt.datetime) and isinstance(end, dt.datetime) and end.date() == day:
         return f"until {end:%H:%M}"
     return ALL_DAY
+
+
+def _end(start: dt.date | dt.datetime, end: dt.date | dt.datetime) -> str:
+    """When an event ends, such as ``19:00``, if it begins and ends on one day."""
+    if isinstance(start, dt.datetime) and isinstance(end, dt.datetime) and start.date() == end.date() and end > start:
+        return f"{end:%H:%M}"
+    return ""
 
 
 def _replace(path: Path, content: bytes) -> None:

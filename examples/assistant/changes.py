@@ -42,6 +42,8 @@ DEPENDS: Final = "Nothing was changed, as it depends on something. Say so if it 
 _NONE: Final = "There is no "
 _UNCLEAR: Final = (_NONE, TO_WHEN, MEANT_EVENT, MEANT_NOTE)
 _DAYS_AHEAD: Final = 30
+_EARLIER: Final = 2
+"""Calls before those for the last message, whose texts may be meant."""
 _SURE: Final = 0.5
 _SHORTEST_MISSPELT: Final = 5
 _CALENDAR: Final = r"(?:my|the|our) (?:calend[ae]r|cal|diary|agenda|schedule)"
@@ -52,11 +54,14 @@ _CANCEL: Final = (
 )
 _MOVE: Final = r"mov(?:e|ing)|re-?schedul(?:e|ing)|postpon(?:e|ing)"
 _PERHAPS_CANCEL: Final = (
-    r"scrap|drop(?:ping)?(?! (?:off|by|in|me|us|him|her)\b)"
+    r"scrap|trash|toss|chuck|ditch|axe|bin|kill|dump|drop(?:ping)?(?! (?:off|by|in|me|us|him|her)\b)"
     rf"|tak(?:e|ing)(?= .+ (?:off|out of|from) {_CALENDAR})"
 )
 """Words that also mean something else: only what has the title of an event is one."""
-_PERHAPS_MOVE: Final = r"push(?:ing)?|shift(?:ing)?|chang(?:e|ing)|put (?:off|back)|delay|bring|bump|nudge|pull"
+_PERHAPS_MOVE: Final = (
+    r"push(?:ing)?|shift(?:ing)?|chang(?:e|ing)|put (?:off|back)|delay|bring|bump|nudge|pull|scoot|slide|update"
+    r"|put(?= (?:it|ours|mine|that|them) to\b)"
+)
 BEGINS: Final = re.compile(
     rf",? (?:and then|and also|and|then) (?={phrases.POLITE}(?:{_CANCEL}|{_MOVE}) (?:the|my|our|that|it)\b)",
     re.IGNORECASE,
@@ -71,7 +76,7 @@ _ASKED: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _ADDS: Final = re.compile(r"^\W*(?:add|put|enter|schedule|create|write)\b", re.IGNORECASE)
-_OUT: Final = r"take|whip|knock|strike|get|pull|lift|cut|throw|toss|chuck|put|wipe|cross|clear|rub"
+_OUT: Final = r"take|whip|knock|strike|get|pull|lift|cut|throw|toss|chuck|wipe|cross|clear|rub"
 """Verbs for what is cancelled, with "out", "off" and the like behind them."""
 _ALTER: Final = rf"{_MOVE}|{_PERHAPS_MOVE}|adapt|adjust|correct|fix|alter|swap"
 POINTS_BACK: Final = re.compile(
@@ -82,7 +87,7 @@ POINTS_BACK: Final = re.compile(
 )
 """How a request begins for the change of something that is told before it: "Delete it please."."""
 TAKEN_BACK: Final = re.compile(
-    r"\b(?:never ?mind|forget it|no wait)\b(?!.*\b(?:cancel|delete|remove|move)\b)", re.IGNORECASE
+    r"\b(?:never ?mind|(?<!i )(?<!to )forget it|no wait)\b(?!.*\b(?:cancel|delete|remove|move)\b)", re.IGNORECASE
 )
 _DECLINED: Final = re.compile(rf"(?:{I_MEAN}|\bto )(?:no|none|neither|nothing|stop)\b", re.IGNORECASE)
 _AS_BEFORE: Final = re.compile(
@@ -104,7 +109,10 @@ _FOLLOWS: Final = re.compile(r"\b(?:(?:directly|right|just) after|(?:which|that)
 """Said of a day that is to be counted from that of the event."""
 _THEN: Final = re.compile(r"(?:[ ,]+(?:then|so|please|pls|plz|thanks|thx|again|for me))+\W*$", re.IGNORECASE)
 _TO: Final = re.compile(r"\b(?:to|until|till|for)\b", re.IGNORECASE)
-_BARE_HOUR: Final = re.compile(r"^ *(?=\d{1,2}(?: (?:on|tomorrow|today)\b|\W*$))")
+_BARE_HOUR: Final = re.compile(
+    r"^ *(?=(?:\d{1,2}|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)(?: (?:on|tomorrow|today)\b|\W*$))",
+    re.IGNORECASE,
+)
 _COUNTS: Final = {
     "a": 1, "an": 1, "one": 1, "two": 2, "a couple of": 2, "three": 3, "four": 4, "five": 5, "six": 6, "ten": 10,
     "fifteen": 15, "twenty": 20, "thirty": 30, "half an": 0.5, "half a": 0.5, "a quarter of an": 0.25,
@@ -133,9 +141,9 @@ TAKES_BACK: Final = re.compile(
     r"\b(?:no|nope|oops|sorry|actually|wait|hang on|rather|i meant?|on second thoughts?)\b", re.IGNORECASE
 )
 _BEGINS_CLAUSE: Final = rf"(?:^|[,;:.!?()\u2013-]\s*|\b(?:so|and|then|just|pls|you (?:may|can)) ){phrases.POLITE}"
-_TAKES_OUT: Final = re.compile(
-    rf"{_BEGINS_CLAUSE}(?:(?:{_OUT})\b(?=.*\b(?:off|out|away|in the bin|on the head|from (?:the|my)|calend[ae]r"
-    r"|diary|agenda)\b)|(?:bin|scrap|ditch|lose|drop|axe|cancel|delete|remove|erase)\b"
+TAKES_OUT: Final = re.compile(
+    rf"{_BEGINS_CLAUSE}(?:(?:{_OUT})\b(?=.*\b(?:off|out|away|in the bin|on the head|from (?:the|my))\b)"
+    r"|(?:bin|scrap|ditch|lose|drop|axe|kill|trash|toss|chuck|dump|cancel|delete|remove|erase)\b"
     r"|(?:away|out)(?: of .{1,20})? with (?:it|that|this)\b|out (?:it|that) goes)"
     r"|\b(?:can|may|should|must|has to|needs to) (?:all )?(?:go\b(?! to| on| at)|be (?:deleted|removed|cancelled)\b)",
     re.IGNORECASE,
@@ -143,7 +151,7 @@ _TAKES_OUT: Final = re.compile(
 """That an event or a note is to be away, in whatever words: "whip it out of the diary"."""
 _ALTERS: Final = re.compile(
     rf"{_BEGINS_CLAUSE}(?:{_ALTER}|let)\b"
-    r"|\b(?:instead|is now|moves? to|can only (?:do|make|come)|needs? another (?:day|time|date))\b"
+    r"|\b(?:instead|is now|(?:moves?|goes) to|can only (?:do|make|come)|needs? another (?:day|time|date))\b"
     r"|\b(?:has|have|needs?) to (?:go|be|start|begin|move)\b"
     r"|\b(?:must|should) (?:go|be (?:moved|at|on|changed|shifted)|start|begin)\b"
     r"|\b(?:begins?|starts?|stays?|remain\w*|same (?:time|hour)|later|earlier)\b",
@@ -151,6 +159,11 @@ _ALTERS: Final = re.compile(
 )
 """That an event is to be at another time."""
 _NEEDS_WHEN: Final = re.compile(r"\bneeds? another (?:day|time|date)\b|\bbe (?:moved|shifted)\b", re.IGNORECASE)
+_SEPARATOR: Final = re.compile(r"[,;:.!?()]")
+_PRONOUN: Final = re.compile(r"\b(?:it|that|this|them)\b", re.IGNORECASE)
+_NAMED_NOTE: Final = re.compile(
+    r"\b(?:the|my) [\w' ]{3,30}? note\b|\bnotes? (?:about|on|for|with|named|called) [\w' ]{3,30}", re.IGNORECASE
+)
 _INSTEAD_OF: Final = re.compile(r"\b(?:instead of|rather than|not on|not at)\b.*$", re.IGNORECASE | re.DOTALL)
 _RANGE: Final = re.compile(r"\bfrom\b.+\b(?:to|until)\b|\bforward\b", re.IGNORECASE)
 """In a message that may mean two times, or either way."""
@@ -158,7 +171,7 @@ _NEAR_HOURS: Final = 3
 _NOON: Final = 12
 _AND: Final = re.compile(r"\band\b|[&,]", re.IGNORECASE)
 _UNTOUCHED: Final = re.compile(
-    r"\b(?:all(?!-| hands)|every\w*|each|both|these|those|them|any\w*"
+    r"\b(?:(?<!after )all(?!-| hands)|every\w*|each|both|these|those|them|any\w*"
     r"|(?:two|three|several|\d+)(?= (?!days|hours|minutes|weeks)\w+s\b)"
     r"|events|appointments|meetings|notes(?! *$)|entries|things|m\d{1,6})\b|^(?:my |the )?notes\b"
     rf"|{phrases.MAIL.pattern}|{phrases.FILES.pattern}",
@@ -190,26 +203,40 @@ _NO_WORDS: Final = STOP_WORDS | frozenset(
 
 
 def wanted_changes(
-    message: str, context: str, data: PersonalData, today: dt.date, before: Sequence[Made]
+    message: str,
+    context: str,
+    data: PersonalData,
+    today: dt.date,
+    before: Sequence[Made],
+    earlier: Sequence[Made] = (),
 ) -> list[Call] | str | None:
     """Return the call for the change that ``message`` asks for, or what to ask or say; None if for none.
 
-    ``context`` is said around it; ``before`` has the calls for the message before.
+    ``context`` is said around it; ``before`` has the calls for the message before, ``earlier`` all others.
     """
+    read = [*earlier[-_EARLIER:], *before]
     if (corrected := _corrected(message, data, today, before)) is not None:
         return corrected
     asked = _ASKED.search(message)
-    found = _asked_for(message, context, data, today, before)
+    found = _asked_for(message, context, data, today, before, read)
     is_sure = asked is not None and not (asked["perhaps_cancel"] or asked["perhaps_move"])
     if (found is None and not is_sure) or (isinstance(found, str) and found.startswith(_UNCLEAR)):
-        return _told_of(message, context, data, today) or found
+        return _told_of(message, context, data, today, before) or found
     return found
 
 
 def _asked_for(
-    message: str, context: str, data: PersonalData, today: dt.date, before: Sequence[Made]
+    message: str,
+    context: str,
+    data: PersonalData,
+    today: dt.date,
+    before: Sequence[Made],
+    read: Sequence[Made],
 ) -> list[Call] | str | None:
-    """Return what a message wants that begins with the verb of a change, or has one behind a clause."""
+    """Return what a message wants that begins with the verb of a change, or has one behind a clause.
+
+    ``read`` has calls whose texts may be about the event that is meant.
+    """
     asked = _ASKED.search(message)
     lead = message[: asked.start()].strip() if asked else ""
     if not asked or QUESTION.match(message) or is_headed(message) or _ADDS.match(lead):
@@ -237,17 +264,24 @@ def _asked_for(
     if _POINTS.match(target):
         shown = _shown(before, data, today)
         if not (shown or lead) and any(call.name.endswith(("_mail", "_file", "_files")) for call in before):
-            event = event_spoken_of(before, data, today) if moves else None
+            event = event_spoken_of(read, data, today) or _shown_last(read, data, today) if moves else None
             return _call(event, when, data, today, moves=True, shift=shift) if event else None
+        about = _event_said(f"{lead} {context}", (), data, today) if not note else None
+        shown = [about] if about else shown
         kind: Any = Note if note else Dated if moves or "event" in target else Thing
         found = _one([each for each in shown if isinstance(each, kind)], f"{target} {meant}", today)
         found = found or (meant and find(meant, "", data, today))
+        if isinstance(found, str) and found.startswith(WHICH_ONE):
+            found = event_spoken_of(read, data, today) or found
+        about = f"{lead} {context}"
+        if not found and (phrases.MAIL.search(about) or phrases.FILES.search(about)):
+            return None
         if not found and (note or re.search(r"\bnotes?\b", f"{lead} {context}")) and not moves:
             found = _note_that_was_told(f"{lead} {context}", data, today)
         elif not found:
             found = _told(f"{lead} {context}", data, today)
         if not found and not note:
-            found = event_spoken_of(before, data, today) or ""
+            found = event_spoken_of(read, data, today) or _shown_last(read, data, today)
         found = found or (MEANT_NOTE if note else MEANT_EVENT)
     else:
         found = find(target, meant, data, today)
@@ -259,22 +293,33 @@ def _asked_for(
     return None if is_doubtful and not found.startswith(WHICH_ONE) else found
 
 
-def _told_of(message: str, context: str, data: PersonalData, today: dt.date) -> list[Call] | str | None:
+def _told_of(
+    message: str, context: str, data: PersonalData, today: dt.date, before: Sequence[Made]
+) -> list[Call] | str | None:
     """Return the change of the one event or note whose title is said, where other words say what is to change."""
     text = f"{context} {message}"
-    out, alters = _TAKES_OUT.search(message), _ALTERS.search(message)
+    out, alters = TAKES_OUT.search(message), _ALTERS.search(message)
     cue = out or alters
     if not cue or QUESTION.match(message) or message.endswith("?") or phrases.IF.search(text):
         return None
-    clause = re.split(r"[,;:.!?]", message[: cue.start()])[-1] + re.split(r"[,;:.!?]", cue[0] + message[cue.end() :])[0]
-    if is_held_back(_AS_BEFORE.sub(" ", clause)) or _ADDS.match(message) or _UNTOUCHED.search(text):
+    begin = cue.end() - len(cue[0].lstrip(" ,;:.!?()\u2013-"))
+    clause = f"{_SEPARATOR.split(message[:begin])[-1]}{_SEPARATOR.split(message[begin:])[0]}"
+    if is_held_back(_AS_BEFORE.sub(" ", clause)) or _ADDS.match(message) or _UNTOUCHED.search(clause):
         return None
     if out and re.search(r"\bnotes?\b", text, re.IGNORECASE):
         said = title_words(text)
-        notes = [each for each in data.notes.all() if _is_said(each.title, said)]
+        notes: Sequence[Thing] = [each for each in data.notes.all() if _is_said(each.title, said)]
+        if not notes and (named := _NAMED_NOTE.search(text)):
+            note = _note(named[0], "", data, today)
+            notes = [] if isinstance(note, str) else [note]
         return _call(notes[0], "", data, today, moves=False) if len(notes) == 1 else None
     days = _days_in(text, today)
     event = _event_said(text, days, data, today)
+    if event is None and _PRONOUN.search(message[cue.start() :]):
+        shown = _shown(before, data, today)
+        if len(shown) == 1 and isinstance(shown[0], Note):
+            return _call(shown[0], "", data, today, moves=False) if out else None
+        event = shown[0] if len(shown) == 1 and isinstance(shown[0], Dated) else None
     if event is None:
         return None
     if out and not (alters and alters.start() > out.start()):
@@ -297,6 +342,13 @@ def event_spoken_of(before: Sequence[Made], data: PersonalData, today: dt.date) 
     """Return the one event whose title is in the texts that were read for the message before."""
     texts = " ".join(call.result for call in before if call.has_text)
     return _event_said(texts, (), data, today) if texts else None
+
+
+def _shown_last(calls: Sequence[Made], data: PersonalData, today: dt.date) -> Dated | None:
+    """Return the event that was shown or written last, if it was alone."""
+    shown = (_shown([call], data, today) for call in reversed(calls))
+    events = next(filter(None, ([each for each in one if isinstance(each, Dated)] for one in shown)), [])
+    return events[0] if len(events) == 1 else None
 
 
 def _days_in(text: str, today: dt.date) -> list[dt.date]:
@@ -352,7 +404,7 @@ def _corrected(
         shown = [spoken] if spoken else [each for each in _shown(before, data, today) if isinstance(each, Dated)]
     when = _BETTER.sub("", found["when"])
     said, shift = _shift(_AS_BEFORE.sub(" ", _TAIL.sub("", when)), "")
-    takes_back = TAKES_BACK.search(found["lead"]) or when != found["when"]
+    takes_back = TAKES_BACK.search(found["lead"]) or when != found["when"] or "instead" in when.casefold()
     if not (found["verb"] or takes_back or (shift and not said)):
         return None
     rest, day, clock = read_event(_BARE_HOUR.sub(" at ", said), today)

@@ -20,7 +20,7 @@ _PART_OF_DAY = re.compile(r"(?<=.) (?:morning|noon|afternoon|evening|night)$")
 _NUMBERS = {"a": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7}
 _FORMATS = ("%Y-%m-%d", "%d.%m.%Y", "%b %d %Y", "%d %b %Y")  # with slashes it is ambiguous
 _IN_DAYS = re.compile(
-    r"in (?P<number>\d{1,3}|[a-z]+) (?P<unit>day|week)s?"
+    r"in (?P<number>\d{1,3}|[a-z]+) (?P<unit>day|week)s?(?: from (?:today|now))?"
     r"|(?P<count>\d{1,3}|[a-z]+) (?P<units>day|week)s? from (?:today|now)"
 )
 _OF_NEXT_WEEK = re.compile(r"([a-z]+) (?:of )?next week|next week(?: on)? ([a-z]+)")
@@ -70,7 +70,7 @@ def parse_days(text: str, today: dt.date) -> tuple[dt.date, dt.date]:
     said = _normalised(text)
     if span := _month(said, today) or _next_days(said, today):
         return span
-    match = re.fullmatch(r"(this |next |coming |rest of (?:the |this )?)?(week|weekend)s?", said)
+    match = re.fullmatch(r"(this |next |coming |rest of (?:the |this )?)?(week|weekend)(?:(?<=[st] week)s)?", said)
     if not match:
         day = parse_date(text, today)
         return day, day
@@ -91,6 +91,8 @@ def find_days(text: str, today: dt.date) -> str | None:
             and word.casefold().strip(" .,;:!?") in ("sun", "mar")
         ):
             continue  # which shines
+        if word.casefold() == "sat" and words[begin + 1 : begin + 2] and words[begin + 1] in ("down", "in", "on", "at"):
+            continue  # who sits
         for end in range(min(len(words), begin + _MOST_WORDS), begin, -1):
             said = " ".join(words[begin:end]).strip(" .,;:!?")
             with suppress(ToolError):

@@ -25,7 +25,7 @@ def _from(lines: str) -> re.Pattern[str]:
 _POLITE_WORDS: Final = _one_of(
     """
     you should, can u, could u, would you mind, would you ever, will you ever, i need you to
-    first of all, first, secondly, finally, lastly, i wanna, i wanted to, i would love to, i(?:'d| would) love you to
+    anyway, so anyway, first of all, first, secondly, finally, lastly, i wanna, i wanted to, i would love to, i(?:'d| would) love you to
     please, kindly, pls, hey, hi, ok, okay, now, and, then, also, so, oh, right, can you, could you, would you
     will you, i want you to, i(?:'d| would) like you to, i want to, i(?:'d| would) like to, i need to, let's
     go ahead and, just, you can, you may, pray
@@ -39,7 +39,7 @@ _STARTS: Final = (
         what, who, whom, whose, when, where, which, how, why, is, are, do, does, did, am, can, could, will
         would, should, have, has, was, were, tell, say, read, show, list, check, find, look, search, give
         add, put, enter, write, jot, note, make, create, take, compare, summari[sz]e, delete, send, remind
-        open, schedule, stick, pop, pencil, move, cancel, scrap, bin, shift, push, bump, remove, price, (?:the )?weather, the (?:price|name|time|date|number|address|password|code)
+        open, schedule, stick, pop, pencil, move, cancel, scrap, bin, shift, push, bump, remove, trash, toss, chuck, ditch, price, (?:the )?weather, the (?:price|name|time|date|number|address|password|code)
         """
     )
     + r"(?:'?s)?\b"
@@ -81,7 +81,7 @@ REQUEST_ENDS: Final = re.compile(
     r"(?<=[.!?;])\s+|\n+|(?<=\?)(?=\w)"
     rf"|[,;]?\s+(?:oh and|and then|and also|and|n|also|then|plus|so),?\s+(?={POLITE}{_STARTS})"
     rf"|\s*[&+]\s*(?={_STARTS})|,\s+(?=(?:then|also) {_STARTS}|(?:what|who|when|where|how|which)\b(?!,| i (?:wish|want|need|would)))"
-    r"|\s+(?=\d\) )|,?\s+and\s+(?=(?:about|at|by|for|from|in|on|to|with) (?:what|which|whom|whose|where)\b)",
+    r"|,? and (?=(?:the|my) [\w' ]{3,40}\b(?:can|may) go\b)|\s+(?=\d\) )|,?\s+and\s+(?=(?:about|at|by|for|from|in|on|to|with) (?:what|which|whom|whose|where)\b)",
     re.IGNORECASE,
 )
 """What separates the requests of a message."""
@@ -91,8 +91,9 @@ STATEMENT: Final = re.compile(
     r"^\W*"
     + _one_of(
         """
-        i, i'm, i've, i'd, we, we're, my, our, you, they, he, she, it, it's, there, this, that, im, ive
-        feeling, not feeling, so (?:bored|tired|happy|sad)
+        i, i'm, i've, i'd, we, we're, my, our, you, they, he, she, it, her, his, their
+        it's, there, this, that, im, ive
+        feels, looks like, seems, sounds, one of my, some of my, feeling, not feeling, so (?:bored|tired|happy|sad)
         since, because, before, once, after, although, when (?!do|does|did|is|are|was|were|will|can|should)
         """
     )
@@ -111,6 +112,12 @@ LEAD_IN: Final = re.compile(
     re.IGNORECASE,
 )
 """What stands before a question that is told: "I can't remember what …"."""
+NAMED: Final = re.compile(
+    r"^\W*(?:my|our)\b(?!.*\.$)(?![^,?.]*\b(?:is|are|was|were|ha[sd]|have|will|can|needs?|wants?|got|gets?|keeps?|loves?"
+    r"|likes?|said|gave|went|does|did|moved|came|comes|sent|says?|ends?|starts?|began|broke|lost|left|took)\b|'s\b)",
+    re.IGNORECASE,
+)
+"""A thing of the user's that is named alone: "my camping list"."""
 PAST: Final = re.compile(
     r"^(?!.*\b(?:what|who|whom|whose|when|where|which|how|why)).*\b(?:was|were|gave|had|went|came|took|saw"
     r"|felt|said|met|made me)\b",
@@ -133,13 +140,19 @@ INTERJECTION: Final = _from(_INTERJECTIONS)
 """What stands alone, or before anything: behind it a request is one."""
 TALK: Final = _from(
     rf"""
-    {_INTERJECTIONS}
+    {_INTERJECTIONS}, ha(?: ?ha)*, (?:good|nice|great) (?:one|stuff|job), fair enough, no (?:worries|rush|problem)
     how (?:are|r) (?:you|u), ur, you're, how's (?:it going|the form|things|yourself), what'?(?:ll| will) (?:i|we) call
     tell us (?:a|an|another|some), what (?:do|should|can|shall) i call, who are you, are you, do you, did you, what are you, what do you think
     (?:what|which|where) would you, what(?:'s| is|s) your, what(?:'s|s)? up, how old are you, where are you
     tell me (?:a|an|another|some), congrat\w*, merry, happy
     """
 )
+CHAT: Final = _from(
+    r"""
+    (?:(?:so|and|well|right|hey|hi|hiya|ok|morning|me again)\W*)*(?:how (?:are|r) (?:you|u)\b(?! able)|how's (?:it going|the form|things|yourself)|you al?l? ?right|(?:just )?finished|finally|ur|you're|feels like|coffee's)
+    """
+)
+"""Small talk, whatever day it names."""
 GENERAL: Final = re.compile(
     r"^\W*(?:so |and |but )?(?:what(?:'s| is| are| exactly is)?(?: exactly)? an?\b|is an?\b"
     r"|how (?:do|does) (?:one|they|people)\b|how many \w+ (?:has|does|do|have|are in|are there in) an?\b"
@@ -154,6 +167,7 @@ GENERAL: Final = re.compile(
 WEATHER: Final = _with(
     r"""
     weather, forecast, umbrella, raining, snowing, sunny, it like outside, it like in
+    nice out, (?:jacket|coat|umbrella) or no
     we(?:ather|ahter|ater|ther), wheather
     how (?:warm|cold|hot)(?! (?:shoul?d|must|does|do|has|is (?:the|my))\b)
     what'?s it like out
@@ -193,7 +207,7 @@ CALENDAR: Final = _with(
     on my plate, my day, my week, squeeze in, coming up
     """
 )
-WHEN: Final = _with("when'?s?, what time, which day, what day")
+WHEN: Final = _with("when'?s?, what time, which day, what day, how late, how long, (?:un)?till (?:when|what time)")
 RATE: Final = re.compile(r"\b(?:per|an?|each|every|once|twice) $", re.IGNORECASE)
 """Before "week" where no certain one is meant."""
 THERE: Final = _with("there")
@@ -231,7 +245,7 @@ WEB: Final = _with(
     (?:look|search|find|check|see|anything|something)\b.*\bonline
     """
 )
-IF: Final = _with("if, unless, only, whether, in case")
+IF: Final = _with("if, unless, only (?:if|when), whether, in case")
 PRONOUN: Final = _with("it, that, they, them, he, she")
 ID: Final = re.compile(r"\b[nm]\d{1,6}\b", re.IGNORECASE)
 """Of a note or a mail."""

@@ -15,7 +15,7 @@ from itertools import takewhile
 from typing import Final
 
 from . import phrases
-from .changes import BEGINS, POINTS_BACK, TAKEN_BACK, event_spoken_of, wanted_changes
+from .changes import BEGINS, POINTS_BACK, TAKEN_BACK, TAKES_OUT, event_spoken_of, wanted_changes
 from .data import PersonalData
 from .dates import find_days, parse_date
 from .errors import ToolError
@@ -102,7 +102,7 @@ class Planner:
             if (is_told and (steps or place < len(parts) - 1)) or (chatted and not _asks(part)):
                 said.append(part)
                 continue
-            refers = phrases.SAME_DAY.search(part) or phrases.IN_PLACE.search(part)
+            refers = phrases.SAME_DAY.search(part) or phrases.IN_PLACE.search(part) or POINTS_BACK.match(part)
             around = [*parts[:place], *said] if refers else said
             step = self._step(part, " ".join(around), before, earlier)
             likely = step.found is not None and step.found.coverage >= _LIKELY
@@ -130,7 +130,7 @@ class Planner:
                 calls=[("create_note", {"text": text_of_note})] if text_of_note else (),
                 says="" if text_of_note else WHICH_TEXT,
             )
-        changes = wanted_changes(text, context, self.data, self.today, before)
+        changes = wanted_changes(text, context, self.data, self.today, before, earlier)
         if changes is not None:
             return _answered(step, changes)
         clauses = text.split(", ")
@@ -243,7 +243,7 @@ class Planner:
 
     def _days(self, text: str, said_day: str, before: Sequence[Made]) -> list[Call]:
         """Return the call for the events of a day that is named, or of the day of an event that is."""
-        if _is_statement(text) or phrases.GENERAL.match(text):
+        if _is_statement(text) or phrases.GENERAL.match(text) or phrases.CHAT.match(text):
             return []
         if days := _all_days(text, self.today):
             return [("list_events", {"date": day}) for day in days]
@@ -367,6 +367,9 @@ def _requests_in(message: str) -> list[str]:
     if dictated_note(parts[0]):
         rest = [place for place, part in enumerate(parts) if place and phrases.REQUEST.match(part)]
         first = rest[0] if rest and "\n" not in message else len(parts)
+        if ":" in parts[0]:  # up to the end of the sentence
+            rest = [place for place in rest if re.match(r"[.!?;\n]", message[ends[place - 1][0] - 1 :])]
+            first = rest[0] if rest and "\n" not in message else len(parts)
         note = message[: ends[first - 1][0]] if first < len(parts) else message
         parts = [note.strip(), *parts[first:]]
     else:
@@ -409,10 +412,12 @@ def _is_talk(text: str) -> bool:
 
 def _is_statement(part: str) -> bool:
     part = phrases.INTERJECTION.sub("", part)
-    if part.endswith("?") or any(map(needs_of_words, [part, *part.split(", ")])):
+    if part.endswith("?") or TAKES_OUT.search(part) or any(map(needs_of_words, [part, *part.split(", ")])):
         return False
+    if phrases.CHAT.match(part):
+        return True
     return bool(
-        phrases.STATEMENT.match(part) or (phrases.PAST.match(part) and not phrases.REQUEST.match(part))
+        (phrases.STATEMENT.match(part) and not phrases.NAMED.match(part)) or (phrases.PAST.match(part) and not phrases.REQUEST.match(part))
     )
 
 

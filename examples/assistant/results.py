@@ -75,8 +75,9 @@ def _events(arguments: Mapping[str, Any], found: Sequence[Mapping[str, str]], to
 
 
 def _event(found: Mapping[str, str]) -> str:
+    until = f" to {found['until']}" if "until" in found else ""
     place = f" ({found['place']})" if "place" in found else ""
-    return f"{found['time']} {found['title']}{place}"
+    return f"{found['time']}{until} {found['title']}{place}"
 
 
 def _days(text: str, today: dt.date) -> str:

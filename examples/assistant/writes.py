@@ -43,6 +43,10 @@ _ADDING: Final = re.compile(
     r"(?: in| down)? (?!note\b|a note)",
     re.IGNORECASE,
 )
+_SURELY_EVENT: Final = re.compile(
+    rf"\W*{POLITE}(?:pencil|schedul|block (?:off|out)|\w+ me (?:in|down) for|\w+ (?:it|that) (?:in|down) as )", re.IGNORECASE
+)
+"""How a request begins that is for an event, whatever it says."""
 _NEEDED: Final = re.compile(
     rf"^\W*(?:(?:i|we)(?:'d| would)? )?(?:need|want|like)(?: to have)? (?:the |an? )?"
     rf"(?=.*\b(?:in there|(?:in|into|to|on) (?:my|the|our) (?:calend[ae]r|diary|agenda)|registered|entered)\b)",
@@ -55,7 +59,7 @@ _VERB: Final = re.compile(rf"^{POLITE}{_ADD}(?: in| down)? ", re.IGNORECASE)
 _HEADED: Final = re.compile(
     rf"^(?:{POLITE}(?:(?:(?:a )?new one )?for (?:my|the) calendar|calendar(?: entry)?|save the date"
     r"|new (?:calendar )?(?:event|entry|appointment)"
-    r"|(?:\d|two|three|a couple of) (?:events|entries|appointments))(?: please| pls)?)\b",
+    r"|(?:\d|two|three|a couple of) (?:events|entries|appointments|for (?:my|the) calendar))(?: please| pls)?)\b",
     re.IGNORECASE,
 )
 _TRAILED: Final = re.compile(
@@ -63,7 +67,7 @@ _TRAILED: Final = re.compile(
     rf"(?:{POLITE}(?:\w+ (?:you|u) )?{_ADD}|make sure) {_IT}(?:'s| is)? {_CALENDAR}\b(?: would you)?"
     rf"|{POLITE}{_ADD} (?:{_IT} )?(?:{_CALENDAR}|in there|in|down)(?: too| for me)?{_END}"
     rf"|{POLITE}(?:add|create|enter|save|register|note) {_IT}(?: in| down)?{_END}"
-    rf"|(?:(?:into|in|on|for|to) )?(?:my|the) (?:calend[ae]r|diary|agenda)(?: i mean)?{_END}"
+    rf"|(?:into|in|on|for|to) (?:my|the) (?:calend[ae]r|diary|agenda)(?: i mean)?{_END}"
     rf"|(?<=[-\u2013,;.]) *(?:calendar|diary)(?= please| pl[sz]){_END}"
     rf"|in (?:it|that|this) goes{_END}|(?:which )?I (?:want|need|wish|would like) to see (?:{_IT} )?"
     rf"(?:as an event|{_CALENDAR}){_END})",
@@ -75,11 +79,9 @@ _CONDITION: Final = re.compile(
     r"|without|maybe|perhaps|worth|in principle|instead(?!\W*$))\b",
     re.IGNORECASE,
 )
-_TOLD: Final = re.compile(
-    r"\b(?:already|yesterday|myself|never mind|forget it|was|were|had|would be (?:lovely|nice|great))\b",
-    re.IGNORECASE,
-)
-"""In a message that tells of something, or takes it back."""
+_TAKEN_BACK_WHOLE: Final = re.compile(r"\b(?:already|myself|never ?mind|(?<!i )(?<!to )forget it)\b", re.IGNORECASE)
+_TOLD: Final = re.compile(r"\b(?:yesterday|was|were|had|would be (?:lovely|nice|great))\b", re.IGNORECASE)
+"""In a message that tells of something."""
 _NO_TITLE: Final = re.compile(
     r"\b(?:i|i'm|you|it|it's|this|that|me|we|they|he|she|her|his|their|put|want|need|get|see|have|wake|alarm|add|create|enter"
     r"|calendar|diary|events?|call it)\b|[,;?]",
@@ -121,13 +123,13 @@ _BETWEEN: Final = re.compile(r"[,;] *(?:and )?| and (?:then )?", re.IGNORECASE)
 _HAVE: Final = re.compile(
     r"^(?:(?:i|we) (?:want|need|would like) to(?: go(?: for| to)?)?|i'd like to(?: go(?: for| to)?)?"
     r"|(?:i'm|we're) going(?: for| to)?|(?:i|we)(?:'ve| have|'m having| need| want)?(?: got)?"
-    r"|there(?:'?s| is))\b *",
+    r"|there(?:'?s| is)|(?:there )?comes)\b *",
     re.IGNORECASE,
 )
-_THERE: Final = re.compile(r"\b(?:there|then|that day|(?:on )?the same day|in there)\b", re.IGNORECASE)
+_THERE: Final = re.compile(r"\b(?:there|then|that day|(?:on )?(?:the )?same day|in there)\b", re.IGNORECASE)
 _AROUND: Final = re.compile(
     rf"\b(?:{_CALENDAR}|before (?:it|that)|after (?:it|that)|for me|pleas|please|pls|plz|thanks|thank you|thx"
-    r"|me an hour of|(?:do not|don'?t) forget|from now|too|sharp|registered|entered|before i forget(?: it)?)(?![\w'])|, *(?:it|that|which)(?:'s| is)\b"
+    r"|me an hour of|(?:do not|don'?t) forget|from now|too|instead|sharp|registered|entered|before i forget(?: it)?)(?![\w'])|, *(?:it|that|which)(?:'s| is)\b"
     r"|'s coming(?: by)?\b",
     re.IGNORECASE,
 )
@@ -154,6 +156,17 @@ _EDGES: Final = re.compile(
 )
 _HALF_OF_DAY: Final = re.compile(r"[ap]\.?m|noon|midday|midnight|in the|h\b|1[3-9]|2\d|0\d", re.IGNORECASE)
 _PART_OF_DAY: Final = re.compile(r"\b(?:tonight|evening|night)\b", re.IGNORECASE)
+_MARK: Final = "\u00a7"
+"""In the place of a day, a time or a calendar."""
+_UP_TO: Final = rf"(?=\s*(?:[,.;!?]|$|(?:(?:goes|down|off|in|into|on|at|for|to|from|by|the|this|coming|that|same|day|there|instead|is)\s+)*{_MARK}))"
+_OBJECT: Final = re.compile(
+    rf"\b(?:call it|(?:put|add|enter|stick|pop) it (?:in|down) as) (?P<called>[^{_MARK},.;!?]+?){_UP_TO}"
+    rf"|(?:^|[,;:.!?] *|\bso ){POLITE}{_ADD}(?: (?:in|off|down)(?= ))? "
+    rf"(?:(?:the |on )*{_MARK}[\s{_MARK}]*(?:at |on )?{_MARK}?\s*(?:off )?for (?P<behind>[^{_MARK},.;!?]+?)"
+    rf"|(?P<object>(?!sure\b)[^{_MARK},.;!?]+?)){_UP_TO}",
+    re.IGNORECASE,
+)
+"""The object of a request for an event."""
 _MORNING: Final = re.compile(
     r"\b(?:morning|breakfast|run|running|jog|gym|swim\w*|yoga|flight|train|bus|airport|ferry|early)\b", re.IGNORECASE
 )
@@ -172,7 +185,8 @@ _DICTATED: Final = re.compile(
     r"(?: new| quick)? note(?: for me)?(?: to self)?|(?:i would like )?that you keep for me a note"
     r"|(?:write|jot|note|scribble)(?: this| something)? down(?: for me)?|(?:new )?note(?: to self)?"
     r"|(?:quick |new |short |another )*memo(?: before i (?:lose|forget) it)?(?=[:,])"
-    r"|remember|save this"
+    r"|remember|(?:save|keep|remember) this(?: for me)?(?=[:,])|save this|note (?:it|this) down(?: for me)?(?=:)"
+    r"|(?:write|jot|scribble) down for me(?=[:,])|(?:start|open)(?: me)? a(?: new)? note(?: for [\w ]{1,30})?(?=:)"
     r"|(?:keep|save|put|write|record) this (?:in|as|into) (?:an?|my) notes?(?: for me)?(?=[:,])"
     r"|memo(?=[:,])|jot(?: this)?(?=:)|(?:record|save|put|write)(?: this| me)? (?:in|into) (?:my|the) notes"
     r"|mind keeping a note)"
@@ -180,18 +194,21 @@ _DICTATED: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _POINTED: Final = re.compile(
-    rf"^{POLITE}(?:great|perfect|nice|good|cool|phew)?[,.! ]*{POLITE}(?:write|note|jot|save|keep|put|copy) "
-    r"(?:(?:it|that|this|those|these)(?: \w+)?|the(?: \w+){1,3}) "
+    rf"^{POLITE}(?:great|perfect|nice|good|cool|phew|i see)?[,.! ]*{POLITE}"
+    r"(?:write|note|jot|save|keep|put|copy|stick|pop|drop) "
+    r"(?:(?:it|that|this|those|these)(?: \w+)?|(?:the|his|her|their|what|all)(?: [\w'\u2019]+){1,8}) "
     r"(?:down|(?:as|in|into|to) (?:an?|my)(?: \w+)? notes?)\b",
     re.IGNORECASE,
 )
 _WHAT_WAS_SAID: Final = re.compile(
-    rf"^{POLITE}(?:write|note|jot)(?: down)? what (?:he|she|they|it|you|that)(?: \w+)? "
-    r"(?:wrote|said|says)\W*$",
+    rf"^{POLITE}(?:write|note|jot)(?: down)? (?:what (?:he|she|they|it|you|that)(?: \w+)? (?:wrote|said|says)"
+    r"|(?:the|his|her|their|those|all)(?: [\w'\u2019]+){1,3})\W*$",
     re.IGNORECASE,
 )
 _AS_A_NOTE: Final = r"(?:as|in|into|to|with|among) (?:an?|my|the)(?: \w+)? notes?"
 _LABELLED: Final = re.compile(
+    rf"^[^:?\n]{{0,60}}[,;] *{POLITE}(?:note|write|jot|keep) (?:it|this|that)(?: down)?(?: for me)?: *(.+)$"
+    r"|"
     r"^\W*(?!.*\b(?:what|which|who|read|find|show|search|look|delete|remove|does|says?)\b.*:)"
     r"[^:?\n]{0,60}\b(?:as|for|in|into|to|with) (?:an?|my)(?: \w+)? (?:note|memo)s?(?: for me)?(?: please| pls)?: *(.+)$",
     re.IGNORECASE | re.DOTALL,
@@ -199,7 +216,7 @@ _LABELLED: Final = re.compile(
 """What is to be noted, behind what it is: "I need those words kept as a note: hull, keel"."""
 _NOTED: Final = re.compile(
     rf"^(.{{8,}}?)[,;.] *(?:and |so )?{POLITE}(?:note (?:it|that|this)"
-    rf"|(?:write|note|jot|save|keep|put) (?:it|that|this)(?: \w+)? (?:down|{_AS_A_NOTE}))"
+    rf"|(?:write|note|jot|save|keep|put) (?:it|that|this)(?: \w+)? (?:down|somewhere|safe|{_AS_A_NOTE}))"
     r"(?: for me)?(?:,? please|,? pls)?\W*$",
     re.IGNORECASE | re.DOTALL,
 )
@@ -221,7 +238,7 @@ _MUST_KNOW: Final = re.compile(
     re.IGNORECASE,
 )
 _POINTING: Final = re.compile(
-    r"^(?:it|this|that|these|those|them|please|pls|somewhere|there|here|for|me|us|thanks|\W)*$", re.IGNORECASE
+    r"^(?:it|this|that|these|those|them|please|pls|somewhere|something|anything|before|i|forget|there|here|of|for|me|us|thanks|\W)*$", re.IGNORECASE
 )
 
 
@@ -231,9 +248,9 @@ def dictated_note(message: str) -> str | None:
     None if it dictates none.
     """
     found = _DICTATED.match(message) or _LABELLED.match(message)
-    if not found or is_held_back(message[: found.start(1)]):
+    if not found or is_held_back(message[: found.start(found.lastindex or 0)]):
         return None
-    text = found[1].strip()
+    text = next(filter(None, found.groups()), "").strip()
     return "" if _POINTING.match(text) or text.casefold() in ("please", "pls") else text
 
 
@@ -268,7 +285,8 @@ def wanted_events(
     meant by "then" and "there".
     """
     context, asked = _parts(message, today)
-    if not asked or _TOLD.search(message):
+    named = _object_of(message, today)
+    if not asked or _TAKEN_BACK_WHOLE.search(message) or (_TOLD.search(message) and not named):
         return None
     if is_held_back(message):
         return NOT_ASKED
@@ -278,7 +296,15 @@ def wanted_events(
         asked = asked[: told.start()]
     if _BEYOND_ONE_HOUR.search(asked):
         return ONE_HOUR
-    events = [read_event(part, today) for part in _split(asked)]
+    parts = _split(asked)
+    events = [read_event(part, today) for part in parts]
+    if len(parts) == 1 and named:
+        begin, has_taken_back = message.find(named) + len(named), _TAKEN_BACK.search(message)
+        behind = message if has_taken_back else message[begin:]
+        day, clock = said_when(behind, today, last=bool(has_taken_back))
+        before = said_when(message[:begin], today)
+        day, clock = day or before[0], clock or before[1]
+        events = [(named, day, _with_half_of_day(clock, f"{named} {day}"))]
     days = {day for _, day, _ in events if day} or {day for day in [find_day(context, today)] if day}
     if not days:
         days = {said_day or (day_before if _THERE.search(message) else "")} - {""}
@@ -292,6 +318,19 @@ def wanted_events(
             return missing
         calls.append(("add_event", {"title": title, "date": day, "time": clock}))
     return calls
+
+
+def _object_of(message: str, today: dt.date) -> str:
+    """Return what stands behind the verb of a request for an event, up to a day, a time, a calendar or a comma."""
+    marked = _CLOCK.sub(f" {_MARK} ", " ".join(message.split()))
+    while day := find_day(marked, today):
+        marked = marked.replace(day, _MARK, 1)
+    marked = re.sub(rf"\b{_CALENDAR}\b", _MARK, marked, flags=re.IGNORECASE)
+    found = _OBJECT.search(marked)
+    title = "" if found is None else (found["called"] or found["object"] or found["behind"] or "")
+    title = _EDGES.sub("", _NAMED.sub("", title).strip(" '\"\u2018\u2019\u201c\u201d"))
+    is_title = re.search(r"[^\W\d]{2}", title) and len(title.split()) <= _LONGEST_TITLE
+    return title if is_title and not _NO_TITLE.search(title) else ""
 
 
 def _corrected(asked: str, today: dt.date) -> str:
@@ -325,21 +364,27 @@ def is_trailed(message: str, today: dt.date) -> bool:
 
 
 def find_day(text: str, today: dt.date) -> str | None:
-    """Return the part of ``text`` that means one day; None if there is none, or it means a week."""
-    found = find_days(_CLOCK.sub(" ", text), today)
-    with suppress(ToolError):
-        if found and len({*parse_days(found, today)}) == 1:
+    """Return the first part of ``text`` that means one day, not a week; None if there is none."""
+    text = _CLOCK.sub(" , ", text)
+    while found := find_days(text, today):
+        if len({*parse_days(found, today)}) == 1:
             return found
+        text = text.partition(found)[2]
     return None
 
 
-def said_when(text: str, today: dt.date) -> tuple[str, str]:
-    """Return the last day and the last time of day in ``text``, which may correct others; empty where there is none."""
+def said_when(text: str, today: dt.date, *, last: bool = True) -> tuple[str, str]:
+    """Return the last day and time of day in ``text``, which may correct others, or the first ones.
+
+    They are empty where there are none.
+    """
     times = [match for match in _CLOCK.finditer(text) if _is_time(match)]
-    rest, day = _CLOCK.sub(" , ", text), ""
+    rest, days = _CLOCK.sub(" , ", text), list[str]()
     while found := find_day(rest, today):
-        day, rest = found, rest.partition(found)[2]
-    return day, said_time(times[-1]) if times else ""
+        days.append(found)
+        rest = rest.partition(found)[2]
+    place = -1 if last else 0
+    return days[place] if days else "", said_time(times[place]) if times else ""
 
 
 def is_held_back(message: str) -> bool:
@@ -364,6 +409,7 @@ def _parts(message: str, today: dt.date) -> tuple[str, str]:
             re.search(rf"{_CALENDAR}|\b(?:event|appointment)\b", asked, re.IGNORECASE)
             or find_time(asked)
             or find_day(asked, today)
+            or _SURELY_EVENT.match(adding[0] + asked)
         ):
             return message[: adding.start()], asked
     if bare := _BARE.match(message):
@@ -399,7 +445,8 @@ def _split(asked: str) -> Sequence[str]:
         if find_time(asked[begin : between.start()]) and find_time(asked[between.end() :]):
             parts.append(asked[begin : between.start()])
             begin = between.end()
-    return [*parts, asked[begin:]]
+    parts.append(asked[begin:])
+    return [part for part in parts if re.search(r"[^\W\d]{2}", _CLOCK.sub("", part))] or parts
 
 
 def _with_half_of_day(clock: str, said: str) -> str:

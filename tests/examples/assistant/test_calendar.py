@@ -144,7 +144,7 @@ def test_an_unclear_date_is_a_clear_error(tmp_path: Path) -> None:
 def test_an_added_event_is_listed_and_read_by_other_programs(tmp_path: Path) -> None:
     found = calendar(tmp_path, "DTSTART:20261120T080000")
     found.add("dentist", "on Friday", "3pm")
-    assert found.events_on("friday") == [Event("08:00", "event0"), Event("15:00", "dentist")]
+    assert found.events_on("friday") == [Event("08:00", "event0"), Event("15:00", "dentist", "16:00")]
     parsed = icalendar.Calendar.from_ical((tmp_path / "calendar.ics").read_bytes())
     added = parsed.walk("VEVENT")[-1]
     assert added["DTSTART"].dt == dt.datetime(2026, 11, 20, 15)

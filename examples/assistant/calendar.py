@@ -106,7 +106,7 @@ class Calendar:
     def events_on(self, date: str) -> list[Event]:
         """The events on the day or in the week that the free text ``date`` means, in order of time.
 
-        Of several days, the name of the day stands before the time, with its date where they are more than a week.
+        Of several days, the name of the day stands before the time; its date, too, beyond a week.
         """
         first, last = parse_days(date, self.today())
         days = [first + dt.timedelta(days=count) for count in range((last - first).days + 1)]
@@ -344,7 +344,8 @@ def _events_of(
     }
     ordered = sorted(found, key=lambda event: (isinstance(event[0], dt.datetime), str(event[0]), event[2]))
     return [
-        Event(_clock(start, end, day), title, _end(start, end), place) for start, end, title, _, place in ordered
+        Event(_clock(start, end, day), title, _end(start, end), place)
+        for start, end, title, _, place in ordered
     ]
 
 
@@ -484,7 +485,12 @@ def _clock(start: dt.date | dt.datetime, end: dt.date | dt.datetime, day: dt.dat
 
 def _end(start: dt.date | dt.datetime, end: dt.date | dt.datetime) -> str:
     """When an event ends, such as ``19:00``, if it begins and ends on one day."""
-    if isinstance(start, dt.datetime) and isinstance(end, dt.datetime) and start.date() == end.date() and end > start:
+    if (
+        isinstance(start, dt.datetime)
+        and isinstance(end, dt.datetime)
+        and start.date() == end.date()
+        and end > start
+    ):
         return f"{end:%H:%M}"
     return ""
 

@@ -41,7 +41,8 @@ _HOLIDAYS = {
 }  # fmt: skip
 _BEFORE_MONTH = ("in", "during", "throughout", "about", "me")  # else May may be a verb, and June a person
 _MONTH = re.compile(
-    r"(?:(?P<which>this|next) month|(?:(?:all|rest) of |whole (?:month )?of )?(?P<name>[a-z]{3,9})(?: (?P<year>\d{4}))?)"
+    r"(?:(?P<which>this|next) month|(?:(?:all|rest) of |whole (?:month )?of )?(?P<name>[a-z]{3,9})(?:"
+    r" (?P<year>\d{4}))?)"
 )
 _NEXT_DAYS = re.compile(r"(?:next|coming) (?P<number>few|couple of|\d|[a-z]+) days")
 _MOST_WORDS = 6  # of a day, such as "on Friday the 4th of December"
@@ -70,7 +71,9 @@ def parse_days(text: str, today: dt.date) -> tuple[dt.date, dt.date]:
     said = _normalised(text)
     if span := _month(said, today) or _next_days(said, today):
         return span
-    match = re.fullmatch(r"(this |next |coming |rest of (?:the |this )?)?(week|weekend)(?:(?<=[st] week)s)?", said)
+    match = re.fullmatch(
+        r"(this |next |coming |rest of (?:the |this )?)?(week|weekend)(?:(?<=[st] week)s)?", said
+    )
     if not match:
         day = parse_date(text, today)
         return day, day
@@ -91,7 +94,11 @@ def find_days(text: str, today: dt.date) -> str | None:
             and word.casefold().strip(" .,;:!?") in ("sun", "mar")
         ):
             continue  # which shines
-        if word.casefold() == "sat" and words[begin + 1 : begin + 2] and words[begin + 1] in ("down", "in", "on", "at"):
+        if (
+            word.casefold() == "sat"
+            and words[begin + 1 : begin + 2]
+            and words[begin + 1] in ("down", "in", "on", "at")
+        ):
             continue  # who sits
         for end in range(min(len(words), begin + _MOST_WORDS), begin, -1):
             said = " ".join(words[begin:end]).strip(" .,;:!?")
@@ -100,7 +107,11 @@ def find_days(text: str, today: dt.date) -> str | None:
                 if said.casefold() in ("this", "now"):
                     continue
                 is_month = _place(said.casefold(), calendar.month_name) is not None
-                if not is_month or len(words) == 1 or (begin and words[begin - 1].casefold() in _BEFORE_MONTH):
+                if (
+                    not is_month
+                    or len(words) == 1
+                    or (begin and words[begin - 1].casefold() in _BEFORE_MONTH)
+                ):
                     return said
     return None
 

@@ -15,10 +15,12 @@ from itertools import takewhile
 from typing import Final
 
 from . import phrases
-from .changes import BEGINS, POINTS_BACK, TAKEN_BACK, TAKES_OUT, event_spoken_of, wanted_changes
+from .changes import BEGINS, POINTS_BACK, TAKEN_BACK, TAKES_OUT, wanted_changes
 from .data import PersonalData
 from .dates import find_days, parse_date
+from .dictation import WHICH_TEXT, dictated_note, note_that_was_said, notes_what_was_said
 from .errors import ToolError
+from .meant import event_spoken_of
 from .needs import Need, needs_of_words
 from .references import referred
 from .results import Made, state
@@ -26,15 +28,11 @@ from .retrieval import TEXT_TOOLS, Found, TextKind, content_words, retrieve
 from .writes import (
     DEPENDS,
     NOT_ASKED,
-    WHICH_TEXT,
     Call,
-    dictated_note,
     find_day,
     find_time,
     is_headed,
     is_trailed,
-    note_that_was_said,
-    notes_what_was_said,
     wanted_events,
 )
 
@@ -245,10 +243,14 @@ class Planner:
         """Return the call for the events of a day that is named, or of the day of an event that is."""
         if _is_statement(text) or phrases.GENERAL.match(text) or phrases.CHAT.match(text):
             return []
-        if days := _all_days(text, self.today):
-            return [("list_events", {"date": day}) for day in days]
         again = [call.arguments["date"] for call in before if "date" in call.arguments]
         again += [said_day] if said_day else []
+        if again and (named := phrases.DAY_AFTER_THAT.search(text)):
+            with suppress(ToolError):
+                behind = parse_date(again[-1], self.today) + dt.timedelta(days=1)
+                return [("list_events", {"date": f"{parse_date(named['day'] + 'day', behind)}"})]
+        if days := _all_days(text, self.today):
+            return [("list_events", {"date": day}) for day in days]
         if again and phrases.NEXT_DAY.search(text):
             with suppress(ToolError):
                 next_day = parse_date(again[-1], self.today) + dt.timedelta(days=1)
@@ -417,7 +419,8 @@ def _is_statement(part: str) -> bool:
     if phrases.CHAT.match(part):
         return True
     return bool(
-        (phrases.STATEMENT.match(part) and not phrases.NAMED.match(part)) or (phrases.PAST.match(part) and not phrases.REQUEST.match(part))
+        (phrases.STATEMENT.match(part) and not phrases.NAMED.match(part))
+        or (phrases.PAST.match(part) and not phrases.REQUEST.match(part))
     )
 
 

@@ -23,16 +23,18 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemM
 from agentrt.adapters.langchain import allow_speculation
 
 from . import phrases
-from .changes import CHANGES, I_MEAN, MEANT_EVENT, MEANT_NOTE, TO_WHEN, WHICH_ONE
+from .changes import CHANGES, I_MEAN, TO_WHEN
 from .checked_model import CheckedModel
 from .checks import claims_deed, is_grounded
 from .data import PersonalData
+from .dictation import WHICH_TEXT
+from .meant import MEANT_EVENT, MEANT_NOTE, WHICH_ONE
 from .needs import Need, needs_of, needs_of_words
 from .planning import WHICH_CITY, Planner, Step
 from .references import READERS
 from .results import Made, state
 from .retrieval import content_words
-from .writes import WHICH_DAY, WHICH_EVENT, WHICH_TEXT, WHICH_TIME, Call, said_when
+from .writes import WHICH_DAY, WHICH_EVENT, WHICH_TIME, Call, said_when
 
 Handler: TypeAlias = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
 
@@ -137,7 +139,7 @@ class Turn:
 
 
 def _completed(shown: str, asked: str, answer: str, today: dt.date) -> str | None:
-    """Return ``asked`` with ``answer``, if what was ``shown`` between them ends with a question of the assistant."""
+    """Return ``asked`` with ``answer``, if what was ``shown`` between them ends with the question for it."""
     question = shown.rpartition("\n")[2]
     question = WHICH_ONE if question.startswith(WHICH_ONE) else question
     asked = asked.rstrip(" ?!.")

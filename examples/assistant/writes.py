@@ -1,4 +1,4 @@
-"""Notes and events that a message asks for, in its own words; or what to ask or decline instead.
+"""Events that a message asks for, in its own words; or what to ask or decline instead.
 
 A model that is to fill in a write invents what is missing. What is written here was said.
 """
@@ -13,14 +13,13 @@ from typing import Any, Final, TypeAlias
 
 from .dates import SPOKEN_PART, find_days, parse_date, parse_days, parse_time
 from .errors import ToolError
-from .phrases import POLITE, REQUEST
+from .phrases import POLITE
 
 Call: TypeAlias = tuple[str, Mapping[str, Any]]
 
 WHICH_EVENT: Final = "What is the event?"
 WHICH_DAY: Final = "On which day?"
 WHICH_TIME: Final = "At what time?"
-WHICH_TEXT: Final = "What should the note say?"
 NOT_ASKED: Final = "I have written nothing. Say what to write, such as: add lunch on Friday at 12:00."
 DEPENDS: Final = "Nothing was added, as it depends on something. Say so if it is to be."
 ONE_HOUR: Final = (
@@ -29,14 +28,18 @@ ONE_HOUR: Final = (
 )
 _ADD: Final = (
     r"(?:(?:put|pencil|book|pop|stick) me (?:down|in) for"
-    r"|(?:add|enter|stick|pencil|block|insert|register|slot)(?:l?ing)?|put(?:ting)?|pop(?:ping)?|plan(?:ning)?"
+    r"|(?:add|enter|stick|pencil|block|insert|register|slot)(?:l?ing)?|put(?:ting)?|pop(?:ping)?"
+    r"|plan(?:ning)?"
     r"|set(?:ting)?(?: up)?|(?:schedul|creat|mak)(?:e|ing)|get(?:ting)?)"
 )
 _CALENDAR: Final = (
     r"(?:(?:in|into|to|on|onto|for) )?(?:my |the |our )?(?:calend[ae]r|cal|diary|agenda|schedule)"
 )
 _IT: Final = r"(?:its?|that|this|them|those|him|her)"
-_END: Final = r"(?=(?:\W*(?:before i forget(?: it)?|thanks?|thx|please|pleas|pl[sz]))*(?:[?.!]* (?:on|at) [\w:., ]{1,40})?\W*$)"
+_END: Final = (
+    r"(?=(?:\W*(?:before i forget(?: it)?|thanks?|thx|please|pleas|pl[sz]))*(?:[?.!]* (?:on"
+    r"|at) [\w:., ]{1,40})?\W*$)"
+)
 """Of a request, behind which the day and the time may stand that were asked for."""
 _ADDING: Final = re.compile(
     rf"(?:^|[,;:.] *|\bso )(?:{POLITE}{_ADD}|(?:can|could) (?:i|we) (?:please )?(?:get|have|add|put))"
@@ -44,12 +47,15 @@ _ADDING: Final = re.compile(
     re.IGNORECASE,
 )
 _SURELY_EVENT: Final = re.compile(
-    rf"\W*{POLITE}(?:pencil|schedul|block (?:off|out)|\w+ me (?:in|down) for|\w+ (?:it|that) (?:in|down) as )", re.IGNORECASE
+    rf"\W*{POLITE}(?:pencil|schedul|block (?:off|out)|\w+ me (?:in|down) for|\w+ (?:it|that) (?:in"
+    rf"|down) as )",
+    re.IGNORECASE,
 )
 """How a request begins that is for an event, whatever it says."""
 _NEEDED: Final = re.compile(
-    rf"^\W*(?:(?:i|we)(?:'d| would)? )?(?:need|want|like)(?: to have)? (?:the |an? )?"
-    rf"(?=.*\b(?:in there|(?:in|into|to|on) (?:my|the|our) (?:calend[ae]r|diary|agenda)|registered|entered)\b)",
+    r"^\W*(?:(?:i|we)(?:'d| would)? )?(?:need|want|like)(?: to have)? (?:the |an? )?"
+    r"(?=.*\b(?:in there|(?:in|into|to|on) (?:my|the|our) (?:calend[ae]r|diary|agenda)|registered"
+    r"|entered)\b)",
     re.IGNORECASE,
 )
 """How a wish begins for an event in the calendar."""
@@ -59,7 +65,8 @@ _VERB: Final = re.compile(rf"^{POLITE}{_ADD}(?: in| down)? ", re.IGNORECASE)
 _HEADED: Final = re.compile(
     rf"^(?:{POLITE}(?:(?:(?:a )?new one )?for (?:my|the) calendar|calendar(?: entry)?|save the date"
     r"|new (?:calendar )?(?:event|entry|appointment)"
-    r"|(?:\d|two|three|a couple of) (?:events|entries|appointments|for (?:my|the) calendar))(?: please| pls)?)\b",
+    r"|(?:\d|two|three|a couple of) (?:events|entries|appointments|for (?:my|the) calendar))(?: please"
+    r"| pls)?)\b",
     re.IGNORECASE,
 )
 _TRAILED: Final = re.compile(
@@ -79,11 +86,14 @@ _CONDITION: Final = re.compile(
     r"|without|maybe|perhaps|worth|in principle|instead(?!\W*$))\b",
     re.IGNORECASE,
 )
-_TAKEN_BACK_WHOLE: Final = re.compile(r"\b(?:already|myself|never ?mind|(?<!i )(?<!to )forget it)\b", re.IGNORECASE)
+_TAKEN_BACK_WHOLE: Final = re.compile(
+    r"\b(?:already|myself|never ?mind|(?<!i )(?<!to )forget it)\b", re.IGNORECASE
+)
 _TOLD: Final = re.compile(r"\b(?:yesterday|was|were|had|would be (?:lovely|nice|great))\b", re.IGNORECASE)
 """In a message that tells of something."""
 _NO_TITLE: Final = re.compile(
-    r"\b(?:i|i'm|you|it|it's|this|that|me|we|they|he|she|her|his|their|put|want|need|get|see|have|wake|alarm|add|create|enter"
+    r"\b(?:i|i'm|you|it|it's|this|that|me|we|they|he|she|her|his|their|put|want|need|get|see|have|wake"
+    r"|alarm|add|create|enter"
     r"|calendar|diary|events?|call it)\b|[,;?]",
     re.IGNORECASE,
 )
@@ -101,7 +111,8 @@ QUESTION: Final = re.compile(
     re.IGNORECASE,
 )
 _BEYOND_ONE_HOUR: Final = re.compile(
-    r"\b(?:every|each|weekly|daily|monthly|yearly|until|till|recurring)\b|\bfrom\b.+\b(?:to|until)\b"
+    r"\b(?:every|each|weekly|daily|monthly|yearly|until|till|recurring|repeating)\b|\bfrom\b.+\b(?:to"
+    r"|until)\b"
     r"|\bfor (?:\d+|an?|two|three|half an?) ?(?:hours?|h|days?|minutes?|min)\b"
     r"|\d ?(?:-|\u2013|to) ?\d{1,2}(?::\d\d)?\b"
     r"|\btime ?zone\b|\b[A-Z]\w+/[A-Z]\w+\b",
@@ -126,10 +137,13 @@ _HAVE: Final = re.compile(
     r"|there(?:'?s| is)|(?:there )?comes)\b *",
     re.IGNORECASE,
 )
-_THERE: Final = re.compile(r"\b(?:there|then|that day|(?:on )?(?:the )?same day|in there)\b", re.IGNORECASE)
+_THERE: Final = re.compile(
+    r"\b(?:there|then|that day|(?:on )?(?:the )?same day|in there|instead)\b", re.IGNORECASE
+)
 _AROUND: Final = re.compile(
     rf"\b(?:{_CALENDAR}|before (?:it|that)|after (?:it|that)|for me|pleas|please|pls|plz|thanks|thank you|thx"
-    r"|me an hour of|(?:do not|don'?t) forget|from now|too|instead|sharp|registered|entered|before i forget(?: it)?)(?![\w'])|, *(?:it|that|which)(?:'s| is)\b"
+    r"|me an hour of|(?:do not|don'?t) forget|from now|i mean|too|instead|sharp|registered|entered"
+    r"|before i forget(?: it)?)(?![\w'])|, *(?:it|that|which)(?:'s| is)\b"
     r"|'s coming(?: by)?\b",
     re.IGNORECASE,
 )
@@ -158,7 +172,10 @@ _HALF_OF_DAY: Final = re.compile(r"[ap]\.?m|noon|midday|midnight|in the|h\b|1[3-
 _PART_OF_DAY: Final = re.compile(r"\b(?:tonight|evening|night)\b", re.IGNORECASE)
 _MARK: Final = "\u00a7"
 """In the place of a day, a time or a calendar."""
-_UP_TO: Final = rf"(?=\s*(?:[,.;!?]|$|(?:(?:goes|down|off|in|into|on|at|for|to|from|by|the|this|coming|that|same|day|there|instead|is)\s+)*{_MARK}))"
+_UP_TO: Final = (
+    rf"(?=\s*(?:[,.;!?]|$|(?:(?:goes|down|off|in|into|on|at|for|to|from|by|the|this|coming|that|same|day"
+    rf"|there|instead|is)\s+)*{_MARK}))"
+)
 _OBJECT: Final = re.compile(
     rf"\b(?:call it|(?:put|add|enter|stick|pop) it (?:in|down) as) (?P<called>[^{_MARK},.;!?]+?){_UP_TO}"
     rf"|(?:^|[,;:.!?] *|\bso ){POLITE}{_ADD}(?: (?:in|off|down)(?= ))? "
@@ -168,112 +185,22 @@ _OBJECT: Final = re.compile(
 )
 """The object of a request for an event."""
 _MORNING: Final = re.compile(
-    r"\b(?:morning|breakfast|run|running|jog|gym|swim\w*|yoga|flight|train|bus|airport|ferry|early)\b", re.IGNORECASE
+    r"\b(?:morning|breakfast|run|running|jog|gym|swim\w*|yoga|flight|train|bus|airport|ferry|early)\b",
+    re.IGNORECASE,
 )
 _EVENING: Final = re.compile(
-    r"\b(?:evening|dinner|supper|drinks?|party|pub|quiz|cinema|movie|film|concert|gig|theatre|bbq|barbecue)\b",
+    r"\b(?:evening|dinner|supper|drinks?|party|pub|quiz|cinema|movie|film|concert|gig|theatre|bbq"
+    r"|barbecue)\b",
     re.IGNORECASE,
 )
 _AFTERNOON_UNTIL: Final = 6
 _EVENING_FROM: Final = 6
 _EVENING_UNTIL: Final = 9
+_MEANT_WORDS: Final = 4
+"""Of what is meant instead, in which a day or a time stands."""
 _LONGEST_TITLE: Final = 10
 """Words."""
-_DICTATED: Final = re.compile(
-    rf"^{POLITE}(?:"
-    r"(?:write|make|create|save|take|add|jot|leave|keep|set)(?: for)?(?: me)?(?: down)?(?: an?| another)?"
-    r"(?: new| quick)? note(?: for me)?(?: to self)?|(?:i would like )?that you keep for me a note"
-    r"|(?:write|jot|note|scribble)(?: this| something)? down(?: for me)?|(?:new )?note(?: to self)?"
-    r"|(?:quick |new |short |another )*memo(?: before i (?:lose|forget) it)?(?=[:,])"
-    r"|remember|(?:save|keep|remember) this(?: for me)?(?=[:,])|save this|note (?:it|this) down(?: for me)?(?=:)"
-    r"|(?:write|jot|scribble) down for me(?=[:,])|(?:start|open)(?: me)? a(?: new)? note(?: for [\w ]{1,30})?(?=:)"
-    r"|(?:keep|save|put|write|record) this (?:in|as|into) (?:an?|my) notes?(?: for me)?(?=[:,])"
-    r"|memo(?=[:,])|jot(?: this)?(?=:)|(?:record|save|put|write)(?: this| me)? (?:in|into) (?:my|the) notes"
-    r"|mind keeping a note)"
-    r"\b(?: (?:that says|that|saying|with(?= the\b)|about|of)(?= ))? *[:,\u2013-]? *(.*)$",
-    re.IGNORECASE | re.DOTALL,
-)
-_POINTED: Final = re.compile(
-    rf"^{POLITE}(?:great|perfect|nice|good|cool|phew|i see)?[,.! ]*{POLITE}"
-    r"(?:write|note|jot|save|keep|put|copy|stick|pop|drop) "
-    r"(?:(?:it|that|this|those|these)(?: \w+)?|(?:the|his|her|their|what|all)(?: [\w'\u2019]+){1,8}) "
-    r"(?:down|(?:as|in|into|to) (?:an?|my)(?: \w+)? notes?)\b",
-    re.IGNORECASE,
-)
-_WHAT_WAS_SAID: Final = re.compile(
-    rf"^{POLITE}(?:write|note|jot)(?: down)? (?:what (?:he|she|they|it|you|that)(?: \w+)? (?:wrote|said|says)"
-    r"|(?:the|his|her|their|those|all)(?: [\w'\u2019]+){1,3})\W*$",
-    re.IGNORECASE,
-)
-_AS_A_NOTE: Final = r"(?:as|in|into|to|with|among) (?:an?|my|the)(?: \w+)? notes?"
-_LABELLED: Final = re.compile(
-    rf"^[^:?\n]{{0,60}}[,;] *{POLITE}(?:note|write|jot|keep) (?:it|this|that)(?: down)?(?: for me)?: *(.+)$"
-    r"|"
-    r"^\W*(?!.*\b(?:what|which|who|read|find|show|search|look|delete|remove|does|says?)\b.*:)"
-    r"[^:?\n]{0,60}\b(?:as|for|in|into|to|with) (?:an?|my)(?: \w+)? (?:note|memo)s?(?: for me)?(?: please| pls)?: *(.+)$",
-    re.IGNORECASE | re.DOTALL,
-)
-"""What is to be noted, behind what it is: "I need those words kept as a note: hull, keel"."""
-_NOTED: Final = re.compile(
-    rf"^(.{{8,}}?)[,;.] *(?:and |so )?{POLITE}(?:note (?:it|that|this)"
-    rf"|(?:write|note|jot|save|keep|put) (?:it|that|this)(?: \w+)? (?:down|somewhere|safe|{_AS_A_NOTE}))"
-    r"(?: for me)?(?:,? please|,? pls)?\W*$",
-    re.IGNORECASE | re.DOTALL,
-)
-_AS_NOTE: Final = re.compile(
-    rf"^{POLITE}(?:save|keep|store|record|put|write)(?: down)? "
-    rf"(?!(?:it|that|this|those|these|the answer)\b)(.{{4,}}?),? {_AS_A_NOTE}"
-    r"(?: for me)?(?:,? please|,? pls)?\W*$",
-    re.IGNORECASE | re.DOTALL,
-)
-"""A request around what is to be noted: "save the size, 38, as a note"."""
-_HAS_CONTENT: Final = re.compile(r"[\d:\"\u201c]")
-"""In what is to be noted as it is: "the phone number" points at one that was found."""
-_ASKED: Final = re.compile(r"\b(?:what|which|who|whose|how|when|where|why)\b", re.IGNORECASE)
-_FEWEST_WORDS: Final = 4
-"""Of what is told and then to be noted: "ok thanks, write it down" tells nothing."""
-_MUST_KNOW: Final = re.compile(
-    r"^i (?:(?:must(?:n't| not)|should(?:n't| not)|do(?:n't| not) want to) forget|(?:must|have to) remember)"
-    r"(?: that)? ",
-    re.IGNORECASE,
-)
-_POINTING: Final = re.compile(
-    r"^(?:it|this|that|these|those|them|please|pls|somewhere|something|anything|before|i|forget|there|here|of|for|me|us|thanks|\W)*$", re.IGNORECASE
-)
-
-
-def dictated_note(message: str) -> str | None:
-    """Return the text of a note that ``message`` dictates, to the letter; what it lacks is empty.
-
-    None if it dictates none.
-    """
-    found = _DICTATED.match(message) or _LABELLED.match(message)
-    if not found or is_held_back(message[: found.start(found.lastindex or 0)]):
-        return None
-    text = next(filter(None, found.groups()), "").strip()
-    return "" if _POINTING.match(text) or text.casefold() in ("please", "pls") else text
-
-
-def note_that_was_said(message: str) -> str | None:
-    """Return the text before or within a request to note it: "…, so save it as a note".
-
-    None if ``message`` has no such request.
-    """
-    within = _AS_NOTE.match(message)
-    if within and _HAS_CONTENT.search(within[1]) and not is_held_back(message):
-        return within[1].strip(" ,;.-")
-    found = _NOTED.match(message)
-    if not found or is_held_back(message[found.end(1) :]):
-        return None
-    text = found[1].strip(" ,;.-")
-    is_told = len(text.split()) >= _FEWEST_WORDS and not (REQUEST.match(text) or _ASKED.search(text))
-    return _MUST_KNOW.sub("", text) if is_told else None
-
-
-def notes_what_was_said(message: str) -> bool:
-    """Return whether ``message`` asks for a note of what was answered last, such as "write that down"."""
-    points = _POINTED.match(message) or _WHAT_WAS_SAID.match(message)
-    return points is not None and not is_held_back(message)
+ASKED: Final = re.compile(r"\b(?:what|which|who|whose|how|when|where|why)\b", re.IGNORECASE)
 
 
 def wanted_events(
@@ -321,7 +248,7 @@ def wanted_events(
 
 
 def _object_of(message: str, today: dt.date) -> str:
-    """Return what stands behind the verb of a request for an event, up to a day, a time, a calendar or a comma."""
+    """Return what stands behind the verb of a request for an event, up to a day, a time or a comma."""
     marked = _CLOCK.sub(f" {_MARK} ", " ".join(message.split()))
     while day := find_day(marked, today):
         marked = marked.replace(day, _MARK, 1)
@@ -338,7 +265,7 @@ def _corrected(asked: str, today: dt.date) -> str:
     begin = 0
     while taken_back := _TAKEN_BACK.search(asked, begin):
         before, after = asked[: taken_back.start()], asked[taken_back.end() :]
-        meant = " ".join(after.split()[:_FEWEST_WORDS])
+        meant = " ".join(after.split()[:_MEANT_WORDS])
         old: str | None = None
         if (time := find_time(meant)) and not meant[: time.start()].strip():
             old = next((match[0] for match in reversed([*_CLOCK.finditer(before)]) if _is_time(match)), None)
@@ -360,7 +287,8 @@ def is_trailed(message: str, today: dt.date) -> bool:
     """Return whether ``message`` tells of an event and asks at its end to add it, such as "Add it."."""
     trailed = _TRAILED.search(message)
     said = message[: trailed.start()] if trailed else ""
-    return bool(find_time(said)) and find_day(said, today) is not None and "?" not in said
+    is_dated = find_time(said) and find_day(said, today) is not None
+    return bool(is_dated) and "?" not in said and not ASKED.search(message)
 
 
 def find_day(text: str, today: dt.date) -> str | None:
@@ -396,13 +324,12 @@ def _parts(message: str, today: dt.date) -> tuple[str, str]:
     """Return what is said around a request for events, and the request; empty where there is none."""
     if headed := _HEADED.match(message):
         return message[: headed.end()], message
-    asks = message.endswith("?") and (QUESTION.match(message) or _ASKED.search(message))
-    if (trailed := _TRAILED.search(message)) and not asks:
+    if (needed := _NEEDED.match(message)) and "?" not in message:
+        return "", message[needed.end() :]
+    if (trailed := _TRAILED.search(message)) and not ASKED.search(message):
         told = re.split(r"(?<=[.!?])\s+", f"{message[: trailed.start()]} {message[trailed.end() :]}".strip())
         dated = [each for each in told if find_time(each) or find_day(each, today)]
         return "", " ".join(dated or told)
-    if (needed := _NEEDED.match(message)) and "?" not in message:
-        return "", message[needed.end() :]
     for adding in _ADDING.finditer(message):
         asked = message[adding.end() :]
         if (
@@ -450,7 +377,7 @@ def _split(asked: str) -> Sequence[str]:
 
 
 def _with_half_of_day(clock: str, said: str) -> str:
-    """Return ``clock`` with the half of the day that people mean where they say none: lunch at 1, drinks at 8."""
+    """Return ``clock`` with the half of the day that is meant where none is said: lunch at 1, drinks at 8."""
     if not clock or _HALF_OF_DAY.search(clock) or _MORNING.search(said):
         return clock
     hour = parse_time(clock).hour

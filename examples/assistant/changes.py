@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from . import phrases
@@ -216,196 +217,218 @@ _POINTS_FIRST: Final = re.compile(
 )
 
 
-def wanted_changes(
-    message: str,
-    context: str,
-    data: PersonalData,
-    today: dt.date,
-    before: Sequence[Made],
-    earlier: Sequence[Made] = (),
-) -> list[Call] | str | None:
-    """Return the call for the change that ``message`` asks for, or what to ask or say; None if for none.
+@dataclass(frozen=True)
+class Changes:
+    """Reads changes from messages about ``data``, where ``before`` has the calls for the message before."""
 
-    ``context`` is said around it; ``before`` has the calls for the message before, ``earlier`` all others.
-    """
-    read = [*earlier[-_EARLIER:], *before]
-    if (corrected := _corrected(message, data, today, before)) is not None:
-        return corrected
-    asked = _ASKED.search(message)
-    found = _asked_for(message, context, data, today, before, read)
-    is_sure = asked is not None and not (asked["perhaps_cancel"] or asked["perhaps_move"])
-    if (found is None and not is_sure) or (isinstance(found, str) and found.startswith(_UNCLEAR)):
-        return _told_of(message, context, data, today, before) or found
-    return found
+    data: PersonalData
+    today: dt.date
+    before: Sequence[Made]
+    earlier: Sequence[Made] = ()
+    """All calls before those."""
 
+    def wanted(self, message: str, context: str = "") -> list[Call] | str | None:
+        """Return the call for the change that ``message`` asks for, or what to ask or say; None if for none.
 
-def _asked_for(
-    message: str,
-    context: str,
-    data: PersonalData,
-    today: dt.date,
-    before: Sequence[Made],
-    read: Sequence[Made],
-) -> list[Call] | str | None:
-    """Return what a message wants that begins with the verb of a change, or has one behind a clause.
-
-    ``read`` has calls whose texts may be about the event that is meant.
-    """
-    asked = _ASKED.search(message)
-    lead = message[: asked.start()].strip() if asked else ""
-    if not asked or QUESTION.match(message) or is_headed(message) or _ADDS.match(lead):
-        return None
-    what = _REASON.sub("", " ".join(asked["what"].split()))
-    if asked["no"] or TAKEN_BACK.search(message) or _DECLINED.search(message):
-        return NOT_CHANGED
-    if phrases.IF.search(lead) or is_held_back(_AS_BEFORE.sub(" ", what)):
-        return DEPENDS
-    moves = asked["move"] is not None
-    what, shift = _shift(_THEN.sub("", what), asked["move"]) if moves else (what, None)
-    target, when = _split(what, today) if moves else (what, "")
-    target, _, meant = target.partition(I_MEAN)
-    target = _TAIL.sub("", target)
-    if pointed := _POINTS_FIRST.match(target):
-        target = pointed[1]
-    note = NAMES_NOTE.match(target)
-    named = (note["name"] or "") if note else target
-    part = _PART.search(named)
-    if part and not (find_days(part[1], today) or find_time(part[1])):
-        return None
-    if not target or (moves and note) or _UNTOUCHED.search(named):
-        return None
-    find = find_note if note else find_event
-    if _ANY_NOTE.match(target):
-        return MEANT_NOTE
-    about = f"{lead} {context}".strip()
-    if _POINTS.match(target):
-        pointed_at = _pointed_at(
-            f"{target} {meant}", about, before, read, data, today, note=bool(note), moves=moves
-        )
-        if pointed_at is None:
-            return None
-        found = (
-            pointed_at or (meant and find(meant, "", data, today)) or (MEANT_NOTE if note else MEANT_EVENT)
-        )
-    else:
-        found = find(target, meant, data, today)
-        if found == MEANT_NOTE:
-            found = note_told_of(about, data, today) or found
-    if not isinstance(found, str):
-        return _call(found, when, data, today, moves=moves, shift=shift)
-    is_doubtful = asked["perhaps_cancel"] or asked["perhaps_move"] or _AND.search(target)
-    return None if is_doubtful and not found.startswith(WHICH_ONE) else found
-
-
-def _pointed_at(
-    target: str,
-    about: str,
-    before: Sequence[Made],
-    read: Sequence[Made],
-    data: PersonalData,
-    today: dt.date,
-    *,
-    note: bool,
-    moves: bool,
-) -> Thing | str | None:
-    """Return what a pronoun or an ordinal means, or the question which one; nothing where that is not clear.
-
-    None if it means a mail or a file. ``about`` is said around it, ``read`` may have texts about it.
-    """
-    shown = shown_by(before, data, today)
-    others = any(call.name.endswith(("_mail", "_file", "_files")) for call in before)
-    if (
-        phrases.MAIL.search(about)
-        or phrases.FILES.search(about)
-        or (others and not (shown or about or moves))
-    ):
-        return None
-    if event := None if note else event_said(about, (), data, today):
-        return event
-    kind: Any = Note if note else Dated if moves or "event" in target else Thing
-    found = one_of([each for each in shown if isinstance(each, kind)], target, today)
-    if not found and not moves and (note or re.search(r"\bnotes?\b", about)):
-        found = note_told_of(about, data, today)
-    if note or (found and not isinstance(found, str)):
+        ``context`` is said around it.
+        """
+        if (corrected := self._corrected(message)) is not None:
+            return corrected
+        asked = _ASKED.search(message)
+        found = self._asked_for(message, context)
+        is_sure = asked is not None and not (asked["perhaps_cancel"] or asked["perhaps_move"])
+        if (found is None and not is_sure) or (isinstance(found, str) and found.startswith(_UNCLEAR)):
+            return self._told_of(message, context) or found
         return found
-    spoken_of = event_spoken_of(read, data, today) or (None if found else event_shown_last(read, data, today))
-    return spoken_of or found or (None if others and not about else "")
 
+    @property
+    def _read(self) -> Sequence[Made]:
+        """Calls whose texts may be about the event that is meant."""
+        return [*self.earlier[-_EARLIER:], *self.before]
 
-def _told_of(
-    message: str, context: str, data: PersonalData, today: dt.date, before: Sequence[Made]
-) -> list[Call] | str | None:
-    """Return the change of the one event or note whose title is said, whatever words ask for the change."""
-    text = f"{context} {message}"
-    out, alters = TAKES_OUT.search(message), _ALTERS.search(message)
-    cue = out or alters
-    if not cue or QUESTION.match(message) or message.endswith("?") or phrases.IF.search(text):
-        return None
-    begin = cue.end() - len(cue[0].lstrip(" ,;:.!?()\u2013-"))
-    clause = f"{_SEPARATOR.split(message[:begin])[-1]}{_SEPARATOR.split(message[begin:])[0]}"
-    if (
-        is_held_back(_INSTEAD_OF.sub(" ", _AS_BEFORE.sub(" ", clause)))
-        or _ADDS.match(message)
-        or _UNTOUCHED.search(clause)
-    ):
-        return None
-    if out and re.search(r"\bnotes?\b", text, re.IGNORECASE):
-        said = title_words(text)
-        notes: Sequence[Thing] = [each for each in data.notes.all() if title_is_said(each.title, said)]
-        if not notes and (named := _NAMED_NOTE.search(text)):
-            note = find_note(named[0], "", data, today)
-            notes = [] if isinstance(note, str) else [note]
-        return _call(notes[0], "", data, today, moves=False) if len(notes) == 1 else None
-    days = days_in(text, today)
-    event = event_said(text, days, data, today)
-    if event is None and _PRONOUN.search(message[cue.start() :]):
-        shown = shown_by(before, data, today)
-        if len(shown) == 1 and isinstance(shown[0], Note):
-            return _call(shown[0], "", data, today, moves=False) if out else None
-        event = shown[0] if len(shown) == 1 and isinstance(shown[0], Dated) else None
-    if event is None:
-        return None
-    if out and not (alters and alters.start() > out.start()):
-        if days and event.date not in days:
+    def _asked_for(self, message: str, context: str) -> list[Call] | str | None:
+        """Return what a message wants that begins with the verb of a change, or has one behind a clause."""
+        asked = _ASKED.search(message)
+        lead = message[: asked.start()].strip() if asked else ""
+        if not asked or QUESTION.match(message) or is_headed(message) or _ADDS.match(lead):
             return None
-        return _call(event, "", data, today, moves=False)
-    rest, shift = _shift(_INSTEAD_OF.sub("", text), message[cue.start() : cue.end()].strip(" ,.;:"))
-    new_days = [day for day in days_in(_INSTEAD_OF.sub("", text), today) if day != event.date]
-    times = [time for time in times_in(rest) if f"{parse_time(time):%H:%M}" != event.time]
-    if not (shift or new_days or times):
-        return TO_WHEN if _NEEDS_WHEN.search(message) else None
-    if (len(new_days) > 1 and not TAKES_BACK.search(text)) or _RANGE.search(text):
-        return None
-    when = f"{new_days[-1]}" if new_days and not shift else ""
-    when += f" at {times[-1]}" if times and not shift else ""
-    return _call(event, when, data, today, moves=True, shift=shift)
+        what = _REASON.sub("", " ".join(asked["what"].split()))
+        if asked["no"] or TAKEN_BACK.search(message) or _DECLINED.search(message):
+            return NOT_CHANGED
+        if phrases.IF.search(lead) or is_held_back(_AS_BEFORE.sub(" ", what)):
+            return DEPENDS
+        moves = asked["move"] is not None
+        what, shift = _shift(_THEN.sub("", what), asked["move"]) if moves else (what, None)
+        target, when = _split(what, self.today) if moves else (what, "")
+        target, _, meant = target.partition(I_MEAN)
+        target = _TAIL.sub("", target)
+        if pointed := _POINTS_FIRST.match(target):
+            target = pointed[1]
+        note = NAMES_NOTE.match(target)
+        named = (note["name"] or "") if note else target
+        part = _PART.search(named)
+        if part and not (find_days(part[1], self.today) or find_time(part[1])):
+            return None
+        if not target or (moves and note) or _UNTOUCHED.search(named):
+            return None
+        find = find_note if note else find_event
+        if _ANY_NOTE.match(target):
+            return MEANT_NOTE
+        about = f"{lead} {context}".strip()
+        if _POINTS.match(target):
+            pointed_at = self._pointed_at(f"{target} {meant}", about, note=bool(note), moves=moves)
+            if pointed_at is None:
+                return None
+            found = (
+                pointed_at
+                or (meant and find(meant, "", self.data, self.today))
+                or (MEANT_NOTE if note else MEANT_EVENT)
+            )
+        else:
+            found = find(target, meant, self.data, self.today)
+            if found == MEANT_NOTE:
+                found = note_told_of(about, self.data, self.today) or found
+        if not isinstance(found, str):
+            return self._call(found, when, moves=moves, shift=shift)
+        is_doubtful = asked["perhaps_cancel"] or asked["perhaps_move"] or _AND.search(target)
+        return None if is_doubtful and not found.startswith(WHICH_ONE) else found
 
+    def _pointed_at(self, target: str, about: str, *, note: bool, moves: bool) -> Thing | str | None:
+        """Return what a pronoun or an ordinal means, or the question which one; nothing where it is unclear.
 
-def _corrected(
-    message: str, data: PersonalData, today: dt.date, before: Sequence[Made]
-) -> list[Call] | str | None:
-    """Return the call that moves the event written last to when ``message`` says; None if it says none."""
-    written = [call for call in before if call.name in ("add_event", "move_event") and not call.failed]
-    found = _CORRECTS.match(message)
-    if not found or (message.endswith("?") and not found["verb"]):
-        return None
-    shown: Sequence[Thing] = shown_by(written, data, today) if len(written) == 1 else []
-    if not shown and found["verb"] and not written:
-        spoken = event_spoken_of(before, data, today)
-        shown = (
-            [spoken]
-            if spoken
-            else [each for each in shown_by(before, data, today) if isinstance(each, Dated)]
+        None if it means a mail or a file. ``about`` is said around it.
+        """
+        shown = shown_by(self.before, self.data, self.today)
+        others = any(call.name.endswith(("_mail", "_file", "_files")) for call in self.before)
+        if (
+            phrases.MAIL.search(about)
+            or phrases.FILES.search(about)
+            or (others and not (shown or about or moves))
+        ):
+            return None
+        if event := None if note else event_said(about, (), self.data, self.today):
+            return event
+        kind: Any = Note if note else Dated if moves or "event" in target else Thing
+        found = one_of([each for each in shown if isinstance(each, kind)], target, self.today)
+        if not found and not moves and (note or re.search(r"\bnotes?\b", about)):
+            found = note_told_of(about, self.data, self.today)
+        if note or (found and not isinstance(found, str)):
+            return found
+        spoken_of = event_spoken_of(self._read, self.data, self.today) or (
+            None if found else event_shown_last(self._read, self.data, self.today)
         )
-    whole = _BETTER.sub("", found["when"])
-    takes_back = TAKES_BACK.search(found["lead"]) or whole != found["when"] or "instead" in whole.casefold()
-    for when in dict.fromkeys((whole, whole.partition(",")[0])):  # behind a comma stands why
-        said, shift = _shift(_AS_BEFORE.sub(" ", _TAIL.sub("", when)), "")
-        rest, day, clock = read_event(_BARE_HOUR.sub(" at ", said), today)
-        corrects = found["verb"] or takes_back or (shift and not said)
-        if corrects and len(shown) == 1 and not rest and (day or clock or shift):
-            return _call(shown[0], said, data, today, moves=True, shift=shift)
-    return None
+        return spoken_of or found or (None if others and not about else "")
+
+    def _told_of(self, message: str, context: str) -> list[Call] | str | None:
+        """Return the change of the one event or note whose title is said, whatever words ask for it."""
+        text = f"{context} {message}"
+        out, alters = TAKES_OUT.search(message), _ALTERS.search(message)
+        cue = out or alters
+        if not cue or QUESTION.match(message) or message.endswith("?") or phrases.IF.search(text):
+            return None
+        begin = cue.end() - len(cue[0].lstrip(" ,;:.!?()\u2013-"))
+        clause = f"{_SEPARATOR.split(message[:begin])[-1]}{_SEPARATOR.split(message[begin:])[0]}"
+        if (
+            is_held_back(_INSTEAD_OF.sub(" ", _AS_BEFORE.sub(" ", clause)))
+            or _ADDS.match(message)
+            or _UNTOUCHED.search(clause)
+        ):
+            return None
+        if out and re.search(r"\bnotes?\b", text, re.IGNORECASE):
+            said = title_words(text)
+            notes: Sequence[Thing] = [
+                each for each in self.data.notes.all() if title_is_said(each.title, said)
+            ]
+            if not notes and (named := _NAMED_NOTE.search(text)):
+                note = find_note(named[0], "", self.data, self.today)
+                notes = [] if isinstance(note, str) else [note]
+            return self._call(notes[0], moves=False) if len(notes) == 1 else None
+        days = days_in(text, self.today)
+        event = event_said(text, days, self.data, self.today)
+        if event is None and _PRONOUN.search(message[cue.start() :]):
+            shown = shown_by(self.before, self.data, self.today)
+            if len(shown) == 1 and isinstance(shown[0], Note):
+                return self._call(shown[0], moves=False) if out else None
+            event = shown[0] if len(shown) == 1 and isinstance(shown[0], Dated) else None
+        if event is None:
+            return None
+        if out and not (alters and alters.start() > out.start()):
+            if days and event.date not in days:
+                return None
+            return self._call(event, moves=False)
+        rest, shift = _shift(_INSTEAD_OF.sub("", text), message[cue.start() : cue.end()].strip(" ,.;:"))
+        new_days = [day for day in days_in(_INSTEAD_OF.sub("", text), self.today) if day != event.date]
+        times = [time for time in times_in(rest) if f"{parse_time(time):%H:%M}" != event.time]
+        if not (shift or new_days or times):
+            return TO_WHEN if _NEEDS_WHEN.search(message) else None
+        if (len(new_days) > 1 and not TAKES_BACK.search(text)) or _RANGE.search(text):
+            return None
+        when = f"{new_days[-1]}" if new_days and not shift else ""
+        when += f" at {times[-1]}" if times and not shift else ""
+        return self._call(event, when, moves=True, shift=shift)
+
+    def _corrected(self, message: str) -> list[Call] | str | None:
+        """Return the call that moves the event written last to when ``message`` says; None if to none."""
+        written = [
+            call for call in self.before if call.name in ("add_event", "move_event") and not call.failed
+        ]
+        found = _CORRECTS.match(message)
+        if not found or (message.endswith("?") and not found["verb"]):
+            return None
+        shown: Sequence[Thing] = shown_by(written, self.data, self.today) if len(written) == 1 else []
+        if not shown and found["verb"] and not written:
+            spoken = event_spoken_of(self.before, self.data, self.today)
+            shown = (
+                [spoken]
+                if spoken
+                else [
+                    each for each in shown_by(self.before, self.data, self.today) if isinstance(each, Dated)
+                ]
+            )
+        whole = _BETTER.sub("", found["when"])
+        takes_back = (
+            TAKES_BACK.search(found["lead"]) or whole != found["when"] or "instead" in whole.casefold()
+        )
+        for when in dict.fromkeys((whole, whole.partition(",")[0])):  # behind a comma stands why
+            said, shift = _shift(_AS_BEFORE.sub(" ", _TAIL.sub("", when)), "")
+            rest, day, clock = read_event(_BARE_HOUR.sub(" at ", said), self.today)
+            corrects = found["verb"] or takes_back or (shift and not said)
+            if corrects and len(shown) == 1 and not rest and (day or clock or shift):
+                return self._call(shown[0], said, moves=True, shift=shift)
+        return None
+
+    def _call(
+        self, thing: Thing, when: str = "", *, moves: bool, shift: dt.timedelta | None = None
+    ) -> list[Call] | str:
+        follows, when = _FOLLOWS.search(when), _FOLLOWS.sub(" ", when)
+        if isinstance(thing, Note):
+            return [("delete_note", {"id": thing.id, "title": thing.title})]
+        event = {"title": thing.title, "date": f"{thing.date}"}
+        try:
+            self.data.calendar.single(**event)
+        except ToolError as error:
+            return f"I cannot do that: {error}."
+        if not moves:
+            return [("delete_event", event)]
+        rest, day, clock = read_event(_BARE_HOUR.sub(" at ", when), self.today)
+        if rest or not (day or clock or shift) or (not day and find_days(when, self.today)):
+            return TO_WHEN
+        date = (
+            parse_date(day, thing.date + dt.timedelta(days=1) if follows else self.today)
+            if day
+            else thing.date
+        )
+        time = thing.time.replace(ALL_DAY, "")
+        if clock:
+            time = f"{_near(parse_time(clock), clock, time):%H:%M}"
+        if shift and time:
+            moved = dt.datetime.combine(date, parse_time(time)) + shift
+            date, time = moved.date(), f"{moved:%H:%M}"
+        elif shift and not shift % dt.timedelta(days=1):
+            date += shift
+        elif shift:
+            return TO_WHEN  # it lasts all day
+        return [("move_event", event | {"new_date": f"{date}", "new_time": time})]
 
 
 def _shift(what: str, verb: str) -> tuple[str, dt.timedelta | None]:
@@ -427,45 +450,8 @@ def _shift(what: str, verb: str) -> tuple[str, dt.timedelta | None]:
     return what, None
 
 
-def _call(
-    thing: Thing,
-    when: str,
-    data: PersonalData,
-    today: dt.date,
-    *,
-    moves: bool,
-    shift: dt.timedelta | None = None,
-) -> list[Call] | str:
-    follows, when = _FOLLOWS.search(when), _FOLLOWS.sub(" ", when)
-    if isinstance(thing, Note):
-        return [("delete_note", {"id": thing.id, "title": thing.title})]
-    event = {"title": thing.title, "date": f"{thing.date}"}
-    try:
-        data.calendar.single(**event)
-    except ToolError as error:
-        return f"I cannot do that: {error}."
-    if not moves:
-        return [("delete_event", event)]
-    rest, day, clock = read_event(_BARE_HOUR.sub(" at ", when), today)
-    if rest or not (day or clock or shift) or (not day and find_days(when, today)):
-        return TO_WHEN
-    date = parse_date(day, thing.date + dt.timedelta(days=1) if follows else today) if day else thing.date
-    time = thing.time.replace(ALL_DAY, "")
-    if clock:
-        time = f"{_near(parse_time(clock), clock, time):%H:%M}"
-    if shift and time:
-        moved = dt.datetime.combine(date, parse_time(time)) + shift
-        date, time = moved.date(), f"{moved:%H:%M}"
-    elif shift and not shift % dt.timedelta(days=1):
-        date += shift
-    elif shift:
-        return TO_WHEN  # it lasts all day
-    return [("move_event", event | {"new_date": f"{date}", "new_time": time})]
-
-
 def _near(time: dt.time, said: str, old: str) -> dt.time:
-    """Return ``time``
-    in the other half of the day if only its hour was ``said`` and ``old`` is near to that.
+    """Return ``time``; in the other half of the day if only its hour was ``said`` and ``old`` is near to it.
 
     Dinner at 19:00 that is moved "to 8" is at 20:00.
     """

@@ -15,7 +15,7 @@ from itertools import takewhile
 from typing import Final
 
 from . import phrases
-from .changes import BEGINS, POINTS_BACK, TAKEN_BACK, TAKES_OUT, wanted_changes
+from .changes import BEGINS, POINTS_BACK, TAKEN_BACK, TAKES_OUT, Changes
 from .data import PersonalData
 from .dates import find_days, parse_date
 from .dictation import WHICH_TEXT, dictated_note, note_that_was_said, notes_what_was_said
@@ -128,7 +128,7 @@ class Planner:
                 calls=[("create_note", {"text": text_of_note})] if text_of_note else (),
                 says="" if text_of_note else WHICH_TEXT,
             )
-        changes = wanted_changes(text, context, self.data, self.today, before, earlier)
+        changes = Changes(self.data, self.today, before, earlier).wanted(text, context)
         if changes is not None:
             return _answered(step, changes)
         clauses = text.split(", ")

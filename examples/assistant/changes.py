@@ -59,14 +59,14 @@ _CANCEL: Final = (
 )
 _MOVE: Final = r"mov(?:e|ing)|re-?schedul(?:e|ing)|postpon(?:e|ing)"
 _PERHAPS_CANCEL: Final = (
-    r"scrap|trash|toss|chuck|ditch|axe|bin|kill|dump|drop(?:ping)?(?! (?:off|by|in|me|us|him|her)\b)"
+    r"scrap|scrub|trash|toss|chuck|ditch|axe|bin|kill|dump|drop(?:ping)?(?! (?:off|by|in|me|us|him|her)\b)"
     rf"|tak(?:e|ing)(?= .+ (?:off|out of|from) {_CALENDAR})"
 )
 """Words that also mean something else: only what has the title of an event is one."""
 _PERHAPS_MOVE: Final = (
     r"push(?:ing)?|shift(?:ing)?|chang(?:e|ing)|put (?:off|back)|delay|bring|bump|nudge|pull|scoot|slide"
     r"|shove|shunt|update"
-    r"|put(?= (?:it|ours|mine|that|them) to\b)"
+    r"|put(?= (?:it|ours|mine|that|them|(?:the|my) [\w' ]{2,30}) to\b)"
 )
 BEGINS: Final = re.compile(
     rf",? (?:and then|and also|and|then) (?={phrases.POLITE}(?:{_CANCEL}|{_MOVE}) (?:the|my|our|that|it)\b)",
@@ -89,6 +89,8 @@ _ALTER: Final = rf"{_MOVE}|{_PERHAPS_MOVE}|adapt|adjust|correct|fix|alter|swap"
 POINTS_BACK: Final = re.compile(
     rf"^\W*(?:{phrases.POLITE}(?:{_CANCEL}|{_PERHAPS_CANCEL}|{_ALTER}|{_OUT}|tak(?:e|ing)|call(?:ing)?"
     r"|bin|ditch|axe|strike) (?:it|that|this|them)\b|(?:away|out)(?: of .{1,20})? with (?:it|that|this)\b"
+    rf"|{phrases.POLITE}(?:put|add|enter|stick|pop|save) (?:it|that|this)\b(?! (?:as|in|to|into) (?:an?"
+    rf"|my) note)"
     r"|(?:please|pls) (?:change|cancel|delete|move)\W*$)",
     re.IGNORECASE,
 )
@@ -99,13 +101,14 @@ TAKEN_BACK: Final = re.compile(
 )
 _DECLINED: Final = re.compile(rf"(?:{I_MEAN}|\bto )(?:no|none|neither|nothing|stop)\b", re.IGNORECASE)
 _AS_BEFORE: Final = re.compile(
-    r"\b(?:instead|rather|(?:at )?(?:the )?same (?:time|day|hour)"
+    r"\b(?:instead|rather|(?:at )?(?:the )?same (?:time|day|hour)(?: as (?:it was|before))?"
     r"|(?:the )?(?:time|hour) (?:stays?|remain\w*)(?: (?:the same|as it is))?)\b",
     re.IGNORECASE,
 )
 _REASON: Final = re.compile(
     r"(?:,? (?:because|since|(?:i )?(?:don'?t|do not|no longer) need (?:it|that|them))"
-    r"|, (?!i mean )(?:i|i'[md]|we|it|it's|he|she|they|there|my))\b.*?(?=, I mean |$)",
+    r"| (?:i'll|i'm|she's|he's|they're|we're)|, (?!i mean )(?:i|i'[md]|we|it|it's|he|she|they|there"
+    r"|my))\b.*?(?=, I mean |$)",
     re.IGNORECASE,
 )
 _TAIL: Final = re.compile(
@@ -139,7 +142,8 @@ _AMOUNT: Final = re.compile(
 """By how much something is moved."""
 _WAY: Final = re.compile(r"\b(?:back|forward|later|earlier|sooner|up)\b", re.IGNORECASE)
 _CORRECTS: Final = re.compile(
-    r"^\W*(?P<lead>(?:(?:no|nope|oh|oops|sorry|ac+tual+y|wait|hang on|hm+|a+h|ar*gh|er|uh|ok|okay|right"
+    r"^\W*(?P<lead>(?:(?:no|nope|na[hw]|och|oh|oops|sorry|ac+tual+y|wait|hang on|hm+|a+h|ar*gh|er|uh|ok"
+    r"|okay|right"
     r"|and|but|rather"
     r"|good|grand|i mean|i meant|on second thoughts?)\b\W*)*)"
     rf"(?P<verb>{phrases.POLITE}(?:let us |let's )?(?:rather )?(?:make|do|put|set|have|say)(?: (?:it|that"
@@ -155,15 +159,17 @@ _BETTER: Final = re.compile(
 )
 """Behind what is meant instead."""
 TAKES_BACK: Final = re.compile(
-    r"\b(?:no|nope|oops|sorry|actually|wait|hang on|rather|i meant?|on second thoughts?)\b", re.IGNORECASE
+    r"\b(?:no|nope|na[hw]|oops|sorry|actually|wait|hang on|rather|i meant?|on second thoughts?)\b",
+    re.IGNORECASE,
 )
 _BEGINS_CLAUSE: Final = (
     rf"(?:^|[,;:.!?()\u2013-]\s*|\b(?:so|and|then|just|pls|you (?:may|can)) ){phrases.POLITE}"
 )
 TAKES_OUT: Final = re.compile(
     rf"{_BEGINS_CLAUSE}(?:(?:{_OUT})\b(?=.*\b(?:off|out|away|in the bin|on the head|from (?:the|my))\b)"
-    r"|(?:bin|scrap|ditch|lose|drop|axe|kill|trash|toss|chuck|dump|cancel|delete|remove|erase)\b"
+    r"|(?:bin|scrap|scrub|ditch|lose|drop|axe|kill|trash|toss|chuck|dump|cancel|delete|remove|erase)\b"
     r"|(?:away|out)(?: of .{1,20})? with (?:it|that|this)\b|out (?:it|that) goes)"
+    r"|\b(?:take|whip) (?:it|that) (?:out|off)\b"
     r"|\b(?:can|may|should|must|has to|needs to) (?:all )?(?:go\b(?! to| on| at)|be (?:deleted|removed"
     r"|cancelled)\b)",
     re.IGNORECASE,
@@ -181,6 +187,7 @@ _ALTERS: Final = re.compile(
 _NEEDS_WHEN: Final = re.compile(
     r"\bneeds? another (?:day|time|date)\b|\bbe (?:moved|shifted)\b", re.IGNORECASE
 )
+_POLITELY: Final = re.compile(r"\b(?:can|could|would|will) (?:you|u)\b", re.IGNORECASE)
 _SEPARATOR: Final = re.compile(r"[,;:.!?()]")
 _PRONOUN: Final = re.compile(r"\b(?:it|that|this|them)\b", re.IGNORECASE)
 _ANY_NOTE: Final = re.compile(r"^(?:(?:one|a|some) of (?:my|the) notes|(?:a|one) note)$", re.IGNORECASE)
@@ -193,6 +200,8 @@ _INSTEAD_OF: Final = re.compile(
 )
 _RANGE: Final = re.compile(r"\bfrom\b.+\b(?:to|until)\b|\bforward\b", re.IGNORECASE)
 """In a message that may mean two times, or either way."""
+_OF_EITHER_HALF: Final = re.compile(r"\d{1,2}|[a-z -]+(?<!morning)(?<!afternoon)(?<!evening)", re.IGNORECASE)
+"""A time of day without its half."""
 _NEAR_HOURS: Final = 3
 _NOON: Final = 12
 _AND: Final = re.compile(r"\band\b|[&,]", re.IGNORECASE)
@@ -324,7 +333,8 @@ class Changes:
         text = f"{context} {message}"
         out, alters = TAKES_OUT.search(message), _ALTERS.search(message)
         cue = out or alters
-        if not cue or QUESTION.match(message) or message.endswith("?") or phrases.IF.search(text):
+        asks = message.endswith("?") and not _POLITELY.search(message)
+        if not cue or QUESTION.match(message) or asks or phrases.IF.search(text):
             return None
         begin = cue.end() - len(cue[0].lstrip(" ,;:.!?()\u2013-"))
         clause = f"{_SEPARATOR.split(message[:begin])[-1]}{_SEPARATOR.split(message[begin:])[0]}"
@@ -455,7 +465,7 @@ def _near(time: dt.time, said: str, old: str) -> dt.time:
 
     Dinner at 19:00 that is moved "to 8" is at 20:00.
     """
-    if not (old and said.strip().isdecimal() and 0 < time.hour < _NOON):
+    if not (old and _OF_EITHER_HALF.fullmatch(said.strip()) and 0 < time.hour < _NOON):
         return time
     was, other = parse_time(old), time.replace(hour=time.hour + _NOON)
     is_near = abs(other.hour - was.hour) <= _NEAR_HOURS < abs(time.hour - was.hour)

@@ -21,8 +21,9 @@ _NUMBERS = {"a": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six":
 _FORMATS = ("%Y-%m-%d", "%d.%m.%Y", "%b %d %Y", "%d %b %Y")  # with slashes it is ambiguous
 _IN_DAYS = re.compile(
     r"in (?P<number>\d{1,3}|[a-z]+) (?P<unit>day|week)s?(?: from (?:today|now))?"
-    r"|(?P<count>\d{1,3}|[a-z]+) (?P<units>day|week)s? from (?:today|now)"
+    r"|(?P<count>\d{1,3}|[a-z]+) (?P<units>day|week)s? (?:from )?(?:today|now)"
 )
+_WEEK_AFTER = re.compile(r"(?:a )?week on ([a-z]+)|([a-z]+) week")
 _OF_NEXT_WEEK = re.compile(r"([a-z]+) (?:of )?next week|next week(?: on)? ([a-z]+)")
 _DAY_OF_MONTH = re.compile(r"(?:([a-z]+) )?(?:the )?(\d{1,2})(?:st|nd|rd|th)")
 _ONES = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth"]
@@ -129,6 +130,7 @@ def parse_date(text: str, today: dt.date) -> dt.date:
         day = (
             _weekday(said, today)
             or _of_next_week(said, today)
+            or _week_after(said, today)
             or _in_days(said, today)
             or _day_of_month(said, today)
             or _calendar_day(said, today)
@@ -235,6 +237,13 @@ def _of_next_week(said: str, today: dt.date) -> dt.date | None:
     match = _OF_NEXT_WEEK.fullmatch(said)
     number = _place(match[1] or match[2], calendar.day_name) if match else None
     return None if number is None else today + dt.timedelta(days=7 - today.weekday() + number)
+
+
+def _week_after(said: str, today: dt.date) -> dt.date | None:
+    """A week after the next day of that name: "a week on Friday", "Friday week"."""
+    match = _WEEK_AFTER.fullmatch(said)
+    day = _weekday(match[1] or match[2], today) if match else None
+    return None if day is None else day + dt.timedelta(days=7)
 
 
 def _day_of_month(said: str, today: dt.date) -> dt.date | None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final
 
 from .phrases import POLITE, REQUEST
+from .retrieval import content_words
 from .writes import ASKED, is_held_back
 
 WHICH_TEXT: Final = "What should the note say?"
@@ -30,10 +32,26 @@ _DICTATED: Final = re.compile(
 _POINTED: Final = re.compile(
     rf"^{POLITE}(?:great|perfect|nice|good|cool|phew|i see)?[,.! ]*{POLITE}"
     r"(?:write|note|jot|save|keep|put|copy|stick|pop|drop) "
-    r"(?:(?:it|that|this|those|these)(?: \w+)?|(?:the|his|her|their|what|all)(?: [\w'\u2019]+){1,8}) "
+    r"(?:(?:it|that|this|those|these)(?: \w+){0,2}|(?:the|his|her|their|what|all)(?: [\w'\u2019]+){1,8}) "
     r"(?:down|(?:as|in|into|to) (?:an?|my)(?: \w+)? notes?)\b",
     re.IGNORECASE,
 )
+_THINGS: Final = re.compile(
+    rf"^{POLITE}(?:write|note|jot|save|keep|put|copy|stick|pop|drop) ((?:[\w'\u2019]+ ){{1,6}})(?:in|into"
+    rf"|to) a(?: \w+)? note\b",
+    re.IGNORECASE,
+)
+"""A request for a note of things that are named."""
+_DETERMINED: Final = re.compile(
+    r"^(?:(?:about|with|having|of) )?(?:the|that|his|her|their|these|those|both"
+    r"|all)(?: [\w'\u2019,]+){1,14}\W*$",
+    re.IGNORECASE,
+)
+_VERB: Final = re.compile(
+    r"\b(?:is|are|was|were|has|had|comes?|goes|needs?|wants?|will|must|should|likes?|starts?|ends?|costs?)\b",
+    re.IGNORECASE,
+)
+"""In a sentence, which is dictated; things that are named have none."""
 _WHAT_WAS_SAID: Final = re.compile(
     rf"^{POLITE}(?:write|note|jot)(?: down)? (?:what (?:he|she|they|it|you|that)(?: \w+)? (?:wrote|said|says)"
     r"|(?:the|his|her|their|those|all)(?: [\w'\u2019]+){1,3})\W*$",
@@ -106,7 +124,16 @@ def note_that_was_said(message: str) -> str | None:
     return _MUST_KNOW.sub("", text) if is_told else None
 
 
-def notes_what_was_said(message: str) -> bool:
-    """Return whether ``message`` asks for a note of what was answered last, such as "write that down"."""
-    points = _POINTED.match(message) or _WHAT_WAS_SAID.match(message)
-    return points is not None and not is_held_back(message)
+def notes_what_was_said(message: str, said: Callable[[], str]) -> bool:
+    """Return whether ``message`` asks for a note of what was ``said`` last, such as "write that down"."""
+    if is_held_back(message):
+        return False
+    if _POINTED.match(message) or _WHAT_WAS_SAID.match(message):
+        return True
+    things = _THINGS.match(message)
+    named = things[1] if things else dictated_note(message)
+    if not named or _HAS_CONTENT.search(message):
+        return False
+    is_named_alone = _DETERMINED.match(named) and not _VERB.search(named)
+    words, answer = content_words(named), said().casefold()
+    return bool(answer) and (bool(is_named_alone) or (bool(words) and all(word in answer for word in words)))

@@ -88,6 +88,7 @@ _DEED: Final = re.compile(
     r"|write (?:an? )?(?:e-?mail|message)|e-?mail (?!from|about)|add .+ to (?:the|my) .*(?:note|list))\b"
     r"|.*\b(?:mails?|e-?mails?|files?|inbox)\b.*\b(?:can|may|should|must) (?:go|be (?:erased|deleted"
     r"|removed|binned))"
+    r"|.*\b(?:mails?|e-?mails?|files?)\b.*\b(?:delete|erase|remove|bin|trash) (?:it|that)\b"
     r"|.*\b(?:bank account|transfer the)\b"
     r"|.*\blights? (?:on|off)\b|.*\b(?:start|set) a timer\b|.*\bgive me a beep\b"
     r"|(?:can|could) .+ be (?:printed|sent|deleted|moved|cancelled|ordered|booked)\b",

@@ -25,7 +25,7 @@ def _from(lines: str) -> re.Pattern[str]:
 _POLITE_WORDS: Final = _one_of(
     """
     you should, can u, could u, would you mind, would you ever, will you ever, i need you to
-    anyway, so anyway, first of all, first, secondly, finally, lastly, i wanna, i wanted to
+    in its place, anyway, so anyway, first of all, first, secondly, finally, lastly, i wanna, i wanted to
     i would love to, i(?:'d| would) love you to
     please, kindly, pls, hey, hi, ok, okay, now, and, then, also, so, oh, right, can you, could you, would you
     will you, i want you to, i(?:'d| would) like you to, i want to, i(?:'d| would) like to, i need to, let's
@@ -73,7 +73,7 @@ COURTESY: Final = re.compile(
     r"|(?:please )?be so (?:kind|good) (?:as to|and)"
     r"|(?:would|could) you be so (?:kind|good) (?:as to|and)"
     r"|would it be (?:possible|ok(?:ay)?) (?:for you )?to|(?:would|will) you please|(?:pardon|excuse) me,?"
-    r"|would you be able to) (?P<verb>\w+)",
+    r"|may i trouble you to|would you be able to) (?P<verb>\w+)",
     re.IGNORECASE,
 )
 """A wordy please, with the verb of the request."""
@@ -88,7 +88,7 @@ REQUEST: Final = re.compile(rf"^\W*{POLITE}{_STARTS}", re.IGNORECASE)
 OPENS: Final = re.compile(rf"^\W*{POLITE}(?:open|launch|start|run|close|quit|stop)\b", re.IGNORECASE)
 """How a request begins that is for a program, if it is for none of the user's texts."""
 REQUEST_ENDS: Final = re.compile(
-    r"(?<=[.!?;])\s+|\n+|(?<=\?)(?=\w)"
+    r"(?<=[.!?;])(?<!\bProf\.)(?<!\bDr\.)(?<!\bMr\.)(?<!\bMrs\.)(?<!\bMs\.)\s+|\n+|(?<=\?)(?=\w)"
     rf"|[,;]?\s+(?:oh and|and then|and also|and|n|also|then|plus|so),?\s+(?={POLITE}{_STARTS})"
     rf"|\s*[\u2600-\u27bf\U0001f300-\U0001faff]+\s*(?={POLITE}{_STARTS})|\s*[&+]\s*(?={_STARTS})"
     rf"|,\s+(?=(?:then|also) {_STARTS}|(?:what|who|when|where|how|which)\b(?!,| i (?:wish|want|need"
@@ -193,7 +193,7 @@ GENERAL: Final = re.compile(
 """A question about the world, not about the user's things."""
 WEATHER: Final = _with(
     r"""
-    weather, forecast, umbrella, raining, snowing, sunny, it like outside, it like in
+    weather, forecast, umbrella, brolly, raining, snowing, sunny, it like outside, it like in
     nice out, (?:jacket|coat|umbrella) or no
     we(?:ather|ahter|ater|ther), wheather
     how (?:warm|cold|hot)(?! (?:shoul?d|must|does|do|has|is (?:the|my))\b)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import takewhile
 from typing import Final
 
@@ -117,7 +118,8 @@ class Planner:
 
     def _step(self, text: str, context: str, before: Sequence[Made], earlier: Sequence[Made]) -> Step:
         step = Step(text)
-        if notes_what_was_said(text) and (answer := _stated(before, self.today)):
+        answered = partial(_stated, before, self.today)
+        if notes_what_was_said(text, answered) and (answer := answered()):
             return replace(step, calls=[("create_note", {"text": answer})])
         text_of_note = dictated_note(text)
         if text_of_note is None:
@@ -137,7 +139,8 @@ class Planner:
                 return Step(part)
         day_before = next((str(call.arguments["date"]) for call in before if "date" in call.arguments), "")
         said_day = find_day(context, self.today) or ""
-        events = wanted_events(text, self.today, said_day=said_day, day_before=day_before)
+        asked = f"{context} {text}" if POINTS_BACK.match(text) else text
+        events = wanted_events(asked, self.today, said_day=said_day, day_before=day_before)
         if events == NOT_ASKED and phrases.IF.search(text) and (day := find_day(text, self.today)):
             return replace(step, says=DEPENDS, calls=[("list_events", {"date": day})])
         if events is not None:

@@ -173,23 +173,27 @@ _PART_OF_DAY: Final = re.compile(r"\b(?:tonight|evening|night)\b", re.IGNORECASE
 _MARK: Final = "\u00a7"
 """In the place of a day, a time or a calendar."""
 _UP_TO: Final = (
-    rf"(?=\s*(?:[,.;!?]|$|(?:(?:goes|down|off|in|into|on|at|for|to|from|by|the|this|coming|that|same|day"
-    rf"|there|instead|is)\s+)*{_MARK}))"
+    r"(?=\s*(?:[,.;!?]|$)|(?:\s+(?:goes|down|off|in|into|on|at|for|to|from|by|the|this|coming|that|same"
+    r"|day|there"
+    rf"|instead|is))*\s*{_MARK})"
 )
 _OBJECT: Final = re.compile(
-    rf"\b(?:call it|(?:put|add|enter|stick|pop) it (?:in|down) as) (?P<called>[^{_MARK},.;!?]+?){_UP_TO}"
+    rf"\b(?:call it|(?:put|add|enter|stick|pop|save) it (?:(?:in"
+    rf"|down) )?as) (?P<called>[^{_MARK},.;!?]+?){_UP_TO}"
     rf"|(?:^|[,;:.!?] *|\bso ){POLITE}{_ADD}(?: (?:in|off|down)(?= ))? "
     rf"(?:(?:the |on )*{_MARK}[\s{_MARK}]*(?:at |on )?{_MARK}?\s*(?:off )?for (?P<behind>[^{_MARK},.;!?]+?)"
     rf"|(?P<object>(?!sure\b)[^{_MARK},.;!?]+?)){_UP_TO}",
     re.IGNORECASE,
 )
 """The object of a request for an event."""
+_ABBREVIATED: Final = re.compile(r"\b(Prof|Dr|Mrs?|Ms|St)\.", re.IGNORECASE)
 _MORNING: Final = re.compile(
     r"\b(?:morning|breakfast|run|running|jog|gym|swim\w*|yoga|flight|train|bus|airport|ferry|early)\b",
     re.IGNORECASE,
 )
 _EVENING: Final = re.compile(
-    r"\b(?:evening|dinner|supper|drinks?|party|pub|quiz|cinema|movie|film|concert|gig|theatre|bbq"
+    r"\b(?:evening|dinner|supper|drinks?|pints?|beers?|party|pub|quiz|cinema|movie|film|concert|gig"
+    r"|theatre|bbq"
     r"|barbecue)\b",
     re.IGNORECASE,
 )
@@ -226,7 +230,7 @@ def wanted_events(
     parts = _split(asked)
     events = [read_event(part, today) for part in parts]
     if len(parts) == 1 and named:
-        begin, has_taken_back = message.find(named) + len(named), _TAKEN_BACK.search(message)
+        begin, has_taken_back = max(0, message.find(named.split()[-1])), _TAKEN_BACK.search(message)
         behind = message if has_taken_back else message[begin:]
         day, clock = said_when(behind, today, last=bool(has_taken_back))
         before = said_when(message[:begin], today)
@@ -249,7 +253,7 @@ def wanted_events(
 
 def _object_of(message: str, today: dt.date) -> str:
     """Return what stands behind the verb of a request for an event, up to a day, a time or a comma."""
-    marked = _CLOCK.sub(f" {_MARK} ", " ".join(message.split()))
+    marked = _CLOCK.sub(f" {_MARK} ", _ABBREVIATED.sub(r"\1", " ".join(message.split())))
     while day := find_day(marked, today):
         marked = marked.replace(day, _MARK, 1)
     marked = re.sub(rf"\b{_CALENDAR}\b", _MARK, marked, flags=re.IGNORECASE)

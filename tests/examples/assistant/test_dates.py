@@ -19,7 +19,8 @@ DATES = {
     "2026-11-21": ["in 3 days"],
     "2026-11-24": ["Tuesday"],
     "2026-11-25": ["next Wednesday", "in a week", "next week"],
-    "2026-12-02": ["in two weeks"],
+    "2026-12-02": ["in two weeks", "two weeks today"],
+    "2026-11-27": ["a week on Friday", "Friday week"],
     "2026-12-24": [
         *("December 24", "dec 24th", "Dec. 24", "24 December", "Thursday, December 24"),
         *("2026-12-24", "24.12.2026", "12/24", "24/12/2026"),

@@ -160,10 +160,14 @@ def test_dictation_is_to_the_letter(said: str, text: str | None) -> None:
         ("put the phone number in a note", True),
         ("don't write that down", False),
         ("write down: tea", False),
+        ("note down the room and the day please", True),
+        ("put room and Monday in a note", True),
+        ("put milk and tea in a note", False),
+        ("write a note that the room is cold", False),
     ],
 )
 def test_what_was_said_is_noted(said: str, is_meant: bool) -> None:
-    assert notes_what_was_said(said) is is_meant
+    assert notes_what_was_said(said, lambda: "Room 4 on Monday") is is_meant
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,8 @@ _LISTS: Final[Mapping[TextKind, Call]] = {
 }
 _SURE: Final = 0.5
 _LIKELY: Final = 0.3
+_CERTAIN: Final = 0.8
+"""Of a question with a pronoun, which may mean what was read last."""
 _DAYS_AHEAD: Final = 30
 _FEW_WORDS: Final = 3
 """With fewer, a text that has them all is met by chance."""
@@ -304,7 +306,8 @@ class Planner:
         found = retrieve(own, self.data, (asks and _kinds_in(context)) or _KINDS, near)
         if (found is None or found.coverage < _LIKELY) and context and asks:
             found = retrieve([*own, *content_words(context)], self.data, _KINDS, near) or found
-        if (found is None or found.coverage < _LIKELY) and read:
+        least = _CERTAIN if asks and phrases.PRONOUN.search(step.text) else _LIKELY
+        if (found is None or found.coverage < least) and read:
             return replace(step, calls=[(read[-1].name, read[-1].arguments)])
         halves = [content_words(half) for half in phrases.HALVES.split(step.text)]
         places = [retrieve(words, self.data, _KINDS) for words in halves if len(words) > 1]

@@ -25,6 +25,7 @@ import datetime as dt
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import asdict
 from typing import Annotated, Any, Literal, TypeVar, TypeVarTuple
 
 import anyio
@@ -85,7 +86,8 @@ def assistant_tools(
 ) -> list[BaseTool]:
     """Return the tools over ``data`` and a weather service, with one for the web if ``web``.
 
-    Those that delete and move what there is are among them if ``changes``; nano was not trained on them.
+    Those that delete and move what there is are among them if ``changes``, and events say when they end and
+    where they are; nano was not trained on that.
     Those that would ask a server wait as long as one takes to answer.
     """
 
@@ -118,9 +120,12 @@ def assistant_tools(
     async def list_events(date: str) -> str:
         """List the events on a date."""
         events = await _in_thread(data.calendar.events_on, date)
-        return json.dumps(
-            [{"time": event.time, "title": event.title} for event in events], ensure_ascii=False
-        )
+        known = ("time", "title", "until", "place") if changes else ("time", "title")
+        shown = [
+            {name: value for name, value in asdict(event).items() if value and name in known}
+            for event in events
+        ]
+        return json.dumps(shown, ensure_ascii=False)
 
     @tool
     async def add_event(title: str, date: str, time: str) -> str:

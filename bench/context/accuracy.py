@@ -168,6 +168,7 @@ class _Scorer:
         from agentrt.runtime import LocalRuntime, RuntimeConfig
         from agentrt.runtime.kv.compression.codec import BlockCodec
         from agentrt.runtime.model.directory import open_model_directory
+        from agentrt.runtime.model.native.library import native_library
 
         from ..common.pieces import open_whole
 
@@ -175,7 +176,10 @@ class _Scorer:
         settings = RuntimeConfig(context_folder=Path(self._folder.name), context_compression=RATIO)
         self._runtime = LocalRuntime.open(model, settings)
         self._window = window
-        self._model = open_whole(open_model_directory(model), settings.device_properties(), window)
+        directory = open_model_directory(model, native=native_library)
+        self._model = open_whole(
+            directory, settings.device_properties(keeps_weights=directory.keeps_weights), window
+        )
         self._codec = BlockCodec(self._model.layout)
         self._windows: list[_Window] = []
 

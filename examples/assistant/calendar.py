@@ -11,7 +11,7 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ _RECURRING = re.compile(rb"^(?:RRULE|RDATE|EXRULE|RECURRENCE-ID)[;:]", re.IGNORE
 _TITLE_WORD = re.compile(r"[^\W_]+")
 _ARTICLES = frozenset({"a", "an", "the"})
 _RECURS = "{} recurs, and only single events can be changed; nothing was changed"
+_WEEK = 7
 _DEFAULT_LENGTH = dt.timedelta(hours=1)
 
 
@@ -49,6 +50,9 @@ class Event:
 
     time: str
     title: str
+    until: str = ""
+    """When it ends on that day, if it also begins on it."""
+    place: str = ""
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,7 @@ class _Series:
 
     uid: str
     title: str
+    place: str
     start: dt.date | dt.datetime
     length: dt.timedelta
     rule: Any
@@ -101,7 +106,7 @@ class Calendar:
     def events_on(self, date: str) -> list[Event]:
         """The events on the day or in the week that the free text ``date`` means, in order of time.
 
-        Of a week, the name of the day stands before the time.
+        Of several days, the name of the day stands before the time; its date, too, beyond a week.
         """
         first, last = parse_days(date, self.today())
         days = [first + dt.timedelta(days=count) for count in range((last - first).days + 1)]
@@ -111,8 +116,9 @@ class Calendar:
         replaced = {series.replaces for series in known}
         if first == last:
             return _events_of(first, known, replaced)
+        name = "%A" if len(days) <= _WEEK else "%A %d %B"
         return [
-            Event(f"{day:%A} {event.time}", event.title)
+            replace(event, time=f"{day:{name}} {event.time}")
             for day in days
             for event in _events_of(day, known, replaced)
         ]
@@ -332,9 +338,15 @@ def _dated(title: str, start: dt.date | dt.datetime) -> Dated:
 def _events_of(
     day: dt.date, known: list[_Series], replaced: set[tuple[str, dt.datetime] | None]
 ) -> list[Event]:
-    found = {(start, end, series.title, series.uid) for series, start, end in _on(day, known, replaced)}
+    found = {
+        (start, end, series.title, series.uid, series.place)
+        for series, start, end in _on(day, known, replaced)
+    }
     ordered = sorted(found, key=lambda event: (isinstance(event[0], dt.datetime), str(event[0]), event[2]))
-    return [Event(_clock(start, end, day), title) for start, end, title, _ in ordered]
+    return [
+        Event(_clock(start, end, day), title, _end(start, end), place)
+        for start, end, title, _, place in ordered
+    ]
 
 
 def _on(
@@ -380,6 +392,7 @@ def _series(part: Any, number: int) -> _Series:
     return _Series(
         uid,
         str(part.get("SUMMARY", "untitled")),
+        " ".join(str(part.get("LOCATION", "")).split()),
         start,
         length,
         _rule(rule, start) if rule else None,
@@ -468,6 +481,18 @@ def _clock(start: dt.date | dt.datetime, end: dt.date | dt.datetime, day: dt.dat
     if isinstance(start, dt.datetime) and isinstance(end, dt.datetime) and end.date() == day:
         return f"until {end:%H:%M}"
     return ALL_DAY
+
+
+def _end(start: dt.date | dt.datetime, end: dt.date | dt.datetime) -> str:
+    """When an event ends, such as ``19:00``, if it begins and ends on one day."""
+    if (
+        isinstance(start, dt.datetime)
+        and isinstance(end, dt.datetime)
+        and start.date() == end.date()
+        and end > start
+    ):
+        return f"{end:%H:%M}"
+    return ""
 
 
 def _replace(path: Path, content: bytes) -> None:

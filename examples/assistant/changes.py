@@ -7,41 +7,50 @@ or the message only thinks about it, nothing changes.
 from __future__ import annotations
 
 import datetime as dt
-import json
 import re
 from collections.abc import Sequence
-from contextlib import suppress
-from difflib import get_close_matches
-from typing import Any, Final, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Final
 
 from . import phrases
 from .calendar import ALL_DAY, Dated, title_words
 from .data import PersonalData
-from .dates import find_days, parse_date, parse_days, parse_time
+from .dates import find_days, parse_date, parse_time
 from .errors import ToolError
+from .meant import (
+    MEANT_EVENT,
+    MEANT_NOTE,
+    NAMES_NOTE,
+    NOTHING_FOUND,
+    WHICH_ONE,
+    Thing,
+    days_in,
+    event_said,
+    event_shown_last,
+    event_spoken_of,
+    find_event,
+    find_note,
+    note_told_of,
+    one_of,
+    shown_by,
+    times_in,
+    title_is_said,
+)
 from .notes import Note
-from .references import PLACE, index_of
-from .results import Made, dated
-from .retrieval import content_words, retrieve
-from .search import STOP_WORDS
+from .references import PLACE
+from .results import Made
 from .writes import QUESTION, Call, find_time, is_headed, is_held_back, read_event
-
-Thing: TypeAlias = Dated | Note
 
 CHANGES: Final = frozenset({"delete_note", "delete_event", "move_event"})
 """The tools."""
-MEANT_EVENT: Final = "Which event?"
-MEANT_NOTE: Final = "Which note?"
 TO_WHEN: Final = "To when?"
-WHICH_ONE: Final = "Which one: "
-"""What stands before those of which one may be meant."""
 I_MEAN: Final = ", I mean "
 """In a message, before the answer to a question which one is meant."""
 NOT_CHANGED: Final = "Nothing was changed. Say what to change, such as: move the dentist to Friday at 10:00."
 DEPENDS: Final = "Nothing was changed, as it depends on something. Say so if it is to be."
-_DAYS_AHEAD: Final = 30
-_SURE: Final = 0.5
-_SHORTEST_MISSPELT: Final = 5
+_UNCLEAR: Final = (NOTHING_FOUND, TO_WHEN, MEANT_EVENT, MEANT_NOTE)
+_EARLIER: Final = 2
+"""Calls before those for the last message, whose texts may be meant."""
 _CALENDAR: Final = r"(?:my|the|our) (?:calend[ae]r|cal|diary|agenda|schedule)"
 _CANCEL: Final = (
     r"cancel(?:l?ing)?|cancl|del|delet(?:e|ing)|throw(?:ing)? (?:away|out)|remov(?:e|ing)"
@@ -50,18 +59,23 @@ _CANCEL: Final = (
 )
 _MOVE: Final = r"mov(?:e|ing)|re-?schedul(?:e|ing)|postpon(?:e|ing)"
 _PERHAPS_CANCEL: Final = (
-    r"scrap|drop(?:ping)?(?! (?:off|by|in|me|us|him|her)\b)"
+    r"scrap|scrub|trash|toss|chuck|ditch|axe|bin|kill|dump|drop(?:ping)?(?! (?:off|by|in|me|us|him|her)\b)"
     rf"|tak(?:e|ing)(?= .+ (?:off|out of|from) {_CALENDAR})"
 )
 """Words that also mean something else: only what has the title of an event is one."""
-_PERHAPS_MOVE: Final = r"push(?:ing)?|shift(?:ing)?|chang(?:e|ing)|put off|delay|bring"
+_PERHAPS_MOVE: Final = (
+    r"push(?:ing)?|shift(?:ing)?|chang(?:e|ing)|put (?:off|back)|delay|bring|bump|nudge|pull|scoot|slide"
+    r"|shove|shunt|update"
+    r"|put(?= (?:it|ours|mine|that|them|(?:the|my) [\w' ]{2,30}) to\b)"
+)
 BEGINS: Final = re.compile(
     rf",? (?:and then|and also|and|then) (?={phrases.POLITE}(?:{_CANCEL}|{_MOVE}) (?:the|my|our|that|it)\b)",
     re.IGNORECASE,
 )
 """What stands between another request and one for a change."""
 _ASKED: Final = re.compile(
-    r"(?:^\W*|[,;:.!?\u2013-] *|\bso )(?:(?:i|we)(?:'ve| have)?(?: got)? (?:(?:have|need|want) to|must|to) )?"
+    r"(?:^\W*(?:(?:ok|okay|right|ac+tual+y|well|ugh|argh|hm+|ah|grand|lovely|good|fine) )*"
+    r"|[,;:.!?()\u2013-] *|\bso )(?:(?:i|we)(?:'ve| have)?(?: got)? (?:(?:have|need|want) to|must|to) )?"
     rf"{phrases.POLITE}(?P<no>(?:i (?:don'?t|do not) want (?:you )?to|i(?:'d| would) rather (?:you )?not"
     r"|don'?t|do not|never|no need to|not) (?:\w+ )?)?(?:help me )?"
     rf"(?:(?:{_CANCEL}|(?P<perhaps_cancel>{_PERHAPS_CANCEL}))"
@@ -69,18 +83,32 @@ _ASKED: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _ADDS: Final = re.compile(r"^\W*(?:add|put|enter|schedule|create|write)\b", re.IGNORECASE)
+_OUT: Final = r"take|whip|knock|strike|get|pull|lift|cut|throw|toss|chuck|wipe|cross|clear|rub"
+"""Verbs for what is cancelled, with "out", "off" and the like behind them."""
+_ALTER: Final = rf"{_MOVE}|{_PERHAPS_MOVE}|adapt|adjust|correct|fix|alter|swap"
 POINTS_BACK: Final = re.compile(
-    rf"^\W*{phrases.POLITE}(?:{_CANCEL}|{_MOVE}|tak(?:e|ing)|call(?:ing)?) (?:it|that|this)\b", re.IGNORECASE
+    rf"^\W*(?:{phrases.POLITE}(?:{_CANCEL}|{_PERHAPS_CANCEL}|{_ALTER}|{_OUT}|tak(?:e|ing)|call(?:ing)?"
+    r"|bin|ditch|axe|strike) (?:it|that|this|them)\b|(?:away|out)(?: of .{1,20})? with (?:it|that|this)\b"
+    rf"|{phrases.POLITE}(?:put|add|enter|stick|pop|save) (?:it|that|this)\b(?! (?:as|in|to|into) (?:an?"
+    rf"|my) note)"
+    r"|(?:please|pls) (?:change|cancel|delete|move)\W*$)",
+    re.IGNORECASE,
 )
 """How a request begins for the change of something that is told before it: "Delete it please."."""
 TAKEN_BACK: Final = re.compile(
-    r"\b(?:never ?mind|forget it|no wait)\b(?!.*\b(?:cancel|delete|remove|move)\b)", re.IGNORECASE
+    r"\b(?:never ?mind|(?<!i )(?<!to )forget it|no wait)\b(?!.*\b(?:cancel|delete|remove|move)\b)",
+    re.IGNORECASE,
 )
 _DECLINED: Final = re.compile(rf"(?:{I_MEAN}|\bto )(?:no|none|neither|nothing|stop)\b", re.IGNORECASE)
-_AS_BEFORE: Final = re.compile(r"\b(?:instead|rather|(?:at )?(?:the )?same (?:time|day))\b", re.IGNORECASE)
+_AS_BEFORE: Final = re.compile(
+    r"\b(?:instead|rather|(?:at )?(?:the )?same (?:time|day|hour)(?: as (?:it was|before))?"
+    r"|(?:the )?(?:time|hour) (?:stays?|remain\w*)(?: (?:the same|as it is))?)\b",
+    re.IGNORECASE,
+)
 _REASON: Final = re.compile(
     r"(?:,? (?:because|since|(?:i )?(?:don'?t|do not|no longer) need (?:it|that|them))"
-    r"|, (?!i mean )(?:i|i'[md]|we|it|it's|he|she|they|there|my))\b.*?(?=, I mean |$)",
+    r"| (?:i'll|i'm|she's|he's|they're|we're)|, (?!i mean )(?:i|i'[md]|we|it|it's|he|she|they|there"
+    r"|my))\b.*?(?=, I mean |$)",
     re.IGNORECASE,
 )
 _TAIL: Final = re.compile(
@@ -89,11 +117,96 @@ _TAIL: Final = re.compile(
     rf"|by .*|(?:off|out of|from|in|on)(?: {_CALENDAR})?))+\W*$|\W+$",
     re.IGNORECASE,
 )
+_FOLLOWS: Final = re.compile(
+    r"\b(?:(?:directly|right|just) after|(?:which|that) follows|following)\b", re.IGNORECASE
+)
+"""Said of a day that is to be counted from that of the event."""
+_THEN: Final = re.compile(r"(?:[ ,]+(?:then|so|please|pls|plz|thanks|thx|again|for me))+\W*$", re.IGNORECASE)
 _TO: Final = re.compile(r"\b(?:to|until|till|for)\b", re.IGNORECASE)
-_BARE_HOUR: Final = re.compile(r"^ *(?=\d{1,2}(?: (?:on|tomorrow|today)\b|\W*$))")
+_BARE_HOUR: Final = re.compile(
+    r"^ *(?=(?:\d{1,2}|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)(?: (?:on|tomorrow"
+    r"|today)\b|\W*$))",
+    re.IGNORECASE,
+)
+_COUNTS: Final = {
+    "a": 1, "an": 1, "one": 1, "two": 2, "a couple of": 2, "three": 3, "four": 4, "five": 5, "six": 6,
+    "ten": 10, "fifteen": 15, "twenty": 20, "thirty": 30, "half an": 0.5, "half a": 0.5,
+    "a quarter of an": 0.25,
+}  # fmt: skip
+_AMOUNT: Final = re.compile(
+    rf"(?P<by>\bby )?\b(?P<count>{'|'.join(sorted(_COUNTS, key=len, reverse=True))}|\d{{1,3}}) ?"
+    r"(?P<unit>min|h|hour|day|week)(?:ute)?s?\b(?P<more> and a half)?(?P<way> (?:later|earlier|sooner"
+    r"|early)\b)?",
+    re.IGNORECASE,
+)
+"""By how much something is moved."""
+_WAY: Final = re.compile(r"\b(?:back|forward|later|earlier|sooner|up)\b", re.IGNORECASE)
+_CORRECTS: Final = re.compile(
+    r"^\W*(?P<lead>(?:(?:no|nope|na[hw]|och|oh|oops|sorry|ac+tual+y|wait|hang on|hm+|a+h|ar*gh|er|uh|ok"
+    r"|okay|right"
+    r"|and|but|rather"
+    r"|good|grand|i mean|i meant|on second thoughts?)\b\W*)*)"
+    rf"(?P<verb>{phrases.POLITE}(?:let us |let's )?(?:rather )?(?:make|do|put|set|have|say)(?: (?:it|that"
+    rf"|this))\b"
+    r"|(?:it|that|this)(?:'s| is| should be| has to be| must be)\b)?"
+    r"(?: ?(?:for|to|at|on|in|be))? *(?P<when>.+)$",
+    re.IGNORECASE,
+)
+"""A message that wants the last event otherwise: "make that 21:00", "no, on Friday"."""
+_BETTER: Final = re.compile(
+    r"[ ,]+(?:i meant?(?: to say)?|(?:would |will )?(?:suits?|be|works?|is)\b.{0,20}\bbetter\b.*)\W*$",
+    re.IGNORECASE,
+)
+"""Behind what is meant instead."""
+TAKES_BACK: Final = re.compile(
+    r"\b(?:no|nope|na[hw]|oops|sorry|actually|wait|hang on|rather|i meant?|on second thoughts?)\b",
+    re.IGNORECASE,
+)
+_BEGINS_CLAUSE: Final = (
+    rf"(?:^|[,;:.!?()\u2013-]\s*|\b(?:so|and|then|just|pls|you (?:may|can)) ){phrases.POLITE}"
+)
+TAKES_OUT: Final = re.compile(
+    rf"{_BEGINS_CLAUSE}(?:(?:{_OUT})\b(?=.*\b(?:off|out|away|in the bin|on the head|from (?:the|my))\b)"
+    r"|(?:bin|scrap|scrub|ditch|lose|drop|axe|kill|trash|toss|chuck|dump|cancel|delete|remove|erase)\b"
+    r"|(?:away|out)(?: of .{1,20})? with (?:it|that|this)\b|out (?:it|that) goes)"
+    r"|\b(?:take|whip) (?:it|that) (?:out|off)\b"
+    r"|\b(?:can|may|should|must|has to|needs to) (?:all )?(?:go\b(?! to| on| at)|be (?:deleted|removed"
+    r"|cancelled)\b)",
+    re.IGNORECASE,
+)
+"""That an event or a note is to be away, in whatever words: "whip it out of the diary"."""
+_ALTERS: Final = re.compile(
+    rf"{_BEGINS_CLAUSE}(?:{_ALTER}|let)\b"
+    r"|\b(?:instead|is now|(?:moves?|goes) to|can only (?:do|make|come)|needs? another (?:day|time|date))\b"
+    r"|\b(?:has|have|needs?) to (?:go|be|start|begin|move)\b"
+    r"|\b(?:must|should) (?:go|be (?:moved|at|on|changed|shifted)|start|begin)\b"
+    r"|\b(?:begins?|starts?|stays?|remain\w*|same (?:time|hour)|later|earlier)\b",
+    re.IGNORECASE,
+)
+"""That an event is to be at another time."""
+_NEEDS_WHEN: Final = re.compile(
+    r"\bneeds? another (?:day|time|date)\b|\bbe (?:moved|shifted)\b", re.IGNORECASE
+)
+_POLITELY: Final = re.compile(r"\b(?:can|could|would|will) (?:you|u)\b", re.IGNORECASE)
+_SEPARATOR: Final = re.compile(r"[,;:.!?()]")
+_PRONOUN: Final = re.compile(r"\b(?:it|that|this|them)\b", re.IGNORECASE)
+_ANY_NOTE: Final = re.compile(r"^(?:(?:one|a|some) of (?:my|the) notes|(?:a|one) note)$", re.IGNORECASE)
+_NAMED_NOTE: Final = re.compile(
+    r"\b(?:the|my) [\w' ]{3,30}? note\b|\bnotes? (?:about|on|for|with|named|called) [\w' ]{3,30}",
+    re.IGNORECASE,
+)
+_INSTEAD_OF: Final = re.compile(
+    r"\b(?:instead of|rather than|not (?:on|at|\d+))\b.*$", re.IGNORECASE | re.DOTALL
+)
+_RANGE: Final = re.compile(r"\bfrom\b.+\b(?:to|until)\b|\bforward\b", re.IGNORECASE)
+"""In a message that may mean two times, or either way."""
+_OF_EITHER_HALF: Final = re.compile(r"\d{1,2}|[a-z -]+(?<!morning)(?<!afternoon)(?<!evening)", re.IGNORECASE)
+"""A time of day without its half."""
+_NEAR_HOURS: Final = 3
+_NOON: Final = 12
 _AND: Final = re.compile(r"\band\b|[&,]", re.IGNORECASE)
 _UNTOUCHED: Final = re.compile(
-    r"\b(?:all(?!-| hands)|every\w*|each|both|these|those|them|any\w*"
+    r"\b(?:(?<!after )all(?!-| hands)|every\w*|each|both|these|those|any\w*"
     r"|(?:two|three|several|\d+)(?= (?!days|hours|minutes|weeks)\w+s\b)"
     r"|events|appointments|meetings|notes(?! *$)|entries|things|m\d{1,6})\b|^(?:my |the )?notes\b"
     rf"|{phrases.MAIL.pattern}|{phrases.FILES.pattern}",
@@ -102,93 +215,261 @@ _UNTOUCHED: Final = re.compile(
 """What stays: several things at once, mail and files."""
 _PART: Final = re.compile(r"\b(?:from|off|out of|line|item|word|part)\b(.*)", re.IGNORECASE)
 """Of a note, or of those who come to an event: that cannot be taken out."""
-_NOTE: Final = re.compile(
-    r"^.*\b(?P<id>n\d{1,6})$|^(?P<name>.*?)\bnote\b(?P<about>.*)$|^(?P<listed>.+) from (?:my|the) notes$",
-    re.IGNORECASE | re.DOTALL,
-)
 _POINTS: Final = re.compile(
-    r"^(?:it|(?:this|that|the)(?: (?:one|event|appointment|note))?"
+    r"^(?:it|them|ours|mine|(?:this|that|the)(?: (?:one|event|appointment|note))?"
     rf"|(?:the )?(?:{PLACE.pattern})(?: (?:one|event|appointment|note))?)$",
     re.IGNORECASE,
 )
 """At a thing that was shown."""
-_KINDS_OF_EVENT: Final = frozenset({"event", "appointment", "meeting", "entry", "session", "thing", "date"})
-_NO_WORDS: Final = STOP_WORDS | frozenset(
-    """
-    s t one time back forward out am pm o clock calendar diary agenda schedule booked planned scheduled cancel
-    delete remove move upcoming can cannot make won be two three half minutes hour hours day days week weeks
-    later earlier
-    """.split()  # noqa: SIM905
+_POINTS_FIRST: Final = re.compile(
+    r"^(it|this|that|them)(?: (?!note|one|event|app|mail|file)\w+)? ?(?:[,.;]|$)", re.IGNORECASE
 )
-"""Words that say nothing about which event is meant."""
 
 
-def wanted_changes(
-    message: str, context: str, data: PersonalData, today: dt.date, before: Sequence[Made]
-) -> list[Call] | str | None:
-    """Return the call for the change that ``message`` asks for, or what to ask or say; None if for none.
+@dataclass(frozen=True)
+class Changes:
+    """Reads changes from messages about ``data``, where ``before`` has the calls for the message before."""
 
-    ``context`` is said around it; ``before`` has the calls for the message before.
-    """
-    asked = _ASKED.search(message)
-    lead = message[: asked.start()].strip() if asked else ""
-    if not asked or QUESTION.match(message) or is_headed(message) or _ADDS.match(lead):
-        return None
-    what = _REASON.sub("", " ".join(asked["what"].split()))
-    if asked["no"] or TAKEN_BACK.search(message) or _DECLINED.search(message):
-        return NOT_CHANGED
-    if phrases.IF.search(lead) or is_held_back(_AS_BEFORE.sub(" ", what)):
-        return DEPENDS
-    moves = asked["move"] is not None
-    target, when = _split(what, today) if moves else (what, "")
-    target, _, meant = target.partition(I_MEAN)
-    target = _TAIL.sub("", target)
-    note = _NOTE.match(target)
-    named = (note["name"] or "") if note else target
-    part = _PART.search(named)
-    if part and not (find_days(part[1], today) or find_time(part[1])):
-        return None
-    if not target or (moves and note) or _UNTOUCHED.search(named):
-        return None
-    find = _note if note else _event
-    if _POINTS.match(target):
-        shown = _shown(before, data, today)
-        if not (shown or lead) and any(call.name.endswith(("_mail", "_file", "_files")) for call in before):
+    data: PersonalData
+    today: dt.date
+    before: Sequence[Made]
+    earlier: Sequence[Made] = ()
+    """All calls before those."""
+
+    def wanted(self, message: str, context: str = "") -> list[Call] | str | None:
+        """Return the call for the change that ``message`` asks for, or what to ask or say; None if for none.
+
+        ``context`` is said around it.
+        """
+        if (corrected := self._corrected(message)) is not None:
+            return corrected
+        asked = _ASKED.search(message)
+        found = self._asked_for(message, context)
+        is_sure = asked is not None and not (asked["perhaps_cancel"] or asked["perhaps_move"])
+        if (found is None and not is_sure) or (isinstance(found, str) and found.startswith(_UNCLEAR)):
+            return self._told_of(message, context) or found
+        return found
+
+    @property
+    def _read(self) -> Sequence[Made]:
+        """Calls whose texts may be about the event that is meant."""
+        return [*self.earlier[-_EARLIER:], *self.before]
+
+    def _asked_for(self, message: str, context: str) -> list[Call] | str | None:
+        """Return what a message wants that begins with the verb of a change, or has one behind a clause."""
+        asked = _ASKED.search(message)
+        lead = message[: asked.start()].strip() if asked else ""
+        if not asked or QUESTION.match(message) or is_headed(message) or _ADDS.match(lead):
             return None
+        what = _REASON.sub("", " ".join(asked["what"].split()))
+        if asked["no"] or TAKEN_BACK.search(message) or _DECLINED.search(message):
+            return NOT_CHANGED
+        if phrases.IF.search(lead) or is_held_back(_AS_BEFORE.sub(" ", what)):
+            return DEPENDS
+        moves = asked["move"] is not None
+        what, shift = _shift(_THEN.sub("", what), asked["move"]) if moves else (what, None)
+        target, when = _split(what, self.today) if moves else (what, "")
+        target, _, meant = target.partition(I_MEAN)
+        target = _TAIL.sub("", target)
+        if pointed := _POINTS_FIRST.match(target):
+            target = pointed[1]
+        note = NAMES_NOTE.match(target)
+        named = (note["name"] or "") if note else target
+        part = _PART.search(named)
+        if part and not (find_days(part[1], self.today) or find_time(part[1])):
+            return None
+        if not target or (moves and note) or _UNTOUCHED.search(named):
+            return None
+        find = find_note if note else find_event
+        if _ANY_NOTE.match(target):
+            return MEANT_NOTE
+        about = f"{lead} {context}".strip()
+        if _POINTS.match(target):
+            pointed_at = self._pointed_at(f"{target} {meant}", about, note=bool(note), moves=moves)
+            if pointed_at is None:
+                return None
+            found = (
+                pointed_at
+                or (meant and find(meant, "", self.data, self.today))
+                or (MEANT_NOTE if note else MEANT_EVENT)
+            )
+        else:
+            found = find(target, meant, self.data, self.today)
+            if found == MEANT_NOTE:
+                found = note_told_of(about, self.data, self.today) or found
+        if not isinstance(found, str):
+            return self._call(found, when, moves=moves, shift=shift)
+        is_doubtful = asked["perhaps_cancel"] or asked["perhaps_move"] or _AND.search(target)
+        return None if is_doubtful and not found.startswith(WHICH_ONE) else found
+
+    def _pointed_at(self, target: str, about: str, *, note: bool, moves: bool) -> Thing | str | None:
+        """Return what a pronoun or an ordinal means, or the question which one; nothing where it is unclear.
+
+        None if it means a mail or a file. ``about`` is said around it.
+        """
+        shown = shown_by(self.before, self.data, self.today)
+        others = any(call.name.endswith(("_mail", "_file", "_files")) for call in self.before)
+        if (
+            phrases.MAIL.search(about)
+            or phrases.FILES.search(about)
+            or (others and not (shown or about or moves))
+        ):
+            return None
+        if event := None if note else event_said(about, (), self.data, self.today):
+            return event
         kind: Any = Note if note else Dated if moves or "event" in target else Thing
-        found = _one([each for each in shown if isinstance(each, kind)], f"{target} {meant}", today)
-        found = found or (meant and find(meant, "", data, today))
-        if not found and (note or re.search(r"\bnotes?\b", f"{lead} {context}")) and not moves:
-            found = _note_that_was_told(f"{lead} {context}", data, today)
-        elif not found:
-            found = _told(f"{lead} {context}", data, today)
-        found = found or (MEANT_NOTE if note else MEANT_EVENT)
-    else:
-        found = find(target, meant, data, today)
-        if found == MEANT_NOTE:
-            found = _note_that_was_told(f"{lead} {context}", data, today) or found
-    if not isinstance(found, str):
-        return _call(found, when, data, today, moves=moves)
-    is_doubtful = asked["perhaps_cancel"] or asked["perhaps_move"] or _AND.search(target)
-    return None if is_doubtful and not found.startswith(WHICH_ONE) else found
+        found = one_of([each for each in shown if isinstance(each, kind)], target, self.today)
+        if not found and not moves and (note or re.search(r"\bnotes?\b", about)):
+            found = note_told_of(about, self.data, self.today)
+        if note or (found and not isinstance(found, str)):
+            return found
+        spoken_of = event_spoken_of(self._read, self.data, self.today) or (
+            None if found else event_shown_last(self._read, self.data, self.today)
+        )
+        return spoken_of or found or (None if others and not about else "")
+
+    def _told_of(self, message: str, context: str) -> list[Call] | str | None:
+        """Return the change of the one event or note whose title is said, whatever words ask for it."""
+        text = f"{context} {message}"
+        out, alters = TAKES_OUT.search(message), _ALTERS.search(message)
+        cue = out or alters
+        asks = message.endswith("?") and not _POLITELY.search(message)
+        if not cue or QUESTION.match(message) or asks or phrases.IF.search(text):
+            return None
+        begin = cue.end() - len(cue[0].lstrip(" ,;:.!?()\u2013-"))
+        clause = f"{_SEPARATOR.split(message[:begin])[-1]}{_SEPARATOR.split(message[begin:])[0]}"
+        if (
+            is_held_back(_INSTEAD_OF.sub(" ", _AS_BEFORE.sub(" ", clause)))
+            or _ADDS.match(message)
+            or _UNTOUCHED.search(clause)
+        ):
+            return None
+        if out and re.search(r"\bnotes?\b", text, re.IGNORECASE):
+            said = title_words(text)
+            notes: Sequence[Thing] = [
+                each for each in self.data.notes.all() if title_is_said(each.title, said)
+            ]
+            if not notes and (named := _NAMED_NOTE.search(text)):
+                note = find_note(named[0], "", self.data, self.today)
+                notes = [] if isinstance(note, str) else [note]
+            return self._call(notes[0], moves=False) if len(notes) == 1 else None
+        days = days_in(text, self.today)
+        event = event_said(text, days, self.data, self.today)
+        if event is None and _PRONOUN.search(message[cue.start() :]):
+            shown = shown_by(self.before, self.data, self.today)
+            if len(shown) == 1 and isinstance(shown[0], Note):
+                return self._call(shown[0], moves=False) if out else None
+            event = shown[0] if len(shown) == 1 and isinstance(shown[0], Dated) else None
+        if event is None:
+            return None
+        if out and not (alters and alters.start() > out.start()):
+            if days and event.date not in days:
+                return None
+            return self._call(event, moves=False)
+        rest, shift = _shift(_INSTEAD_OF.sub("", text), message[cue.start() : cue.end()].strip(" ,.;:"))
+        new_days = [day for day in days_in(_INSTEAD_OF.sub("", text), self.today) if day != event.date]
+        times = [time for time in times_in(rest) if f"{parse_time(time):%H:%M}" != event.time]
+        if not (shift or new_days or times):
+            return TO_WHEN if _NEEDS_WHEN.search(message) else None
+        if (len(new_days) > 1 and not TAKES_BACK.search(text)) or _RANGE.search(text):
+            return None
+        when = f"{new_days[-1]}" if new_days and not shift else ""
+        when += f" at {times[-1]}" if times and not shift else ""
+        return self._call(event, when, moves=True, shift=shift)
+
+    def _corrected(self, message: str) -> list[Call] | str | None:
+        """Return the call that moves the event written last to when ``message`` says; None if to none."""
+        written = [
+            call for call in self.before if call.name in ("add_event", "move_event") and not call.failed
+        ]
+        found = _CORRECTS.match(message)
+        if not found or (message.endswith("?") and not found["verb"]):
+            return None
+        shown: Sequence[Thing] = shown_by(written, self.data, self.today) if len(written) == 1 else []
+        if not shown and found["verb"] and not written:
+            spoken = event_spoken_of(self.before, self.data, self.today)
+            shown = (
+                [spoken]
+                if spoken
+                else [
+                    each for each in shown_by(self.before, self.data, self.today) if isinstance(each, Dated)
+                ]
+            )
+        whole = _BETTER.sub("", found["when"])
+        takes_back = (
+            TAKES_BACK.search(found["lead"]) or whole != found["when"] or "instead" in whole.casefold()
+        )
+        for when in dict.fromkeys((whole, whole.partition(",")[0])):  # behind a comma stands why
+            said, shift = _shift(_AS_BEFORE.sub(" ", _TAIL.sub("", when)), "")
+            rest, day, clock = read_event(_BARE_HOUR.sub(" at ", said), self.today)
+            corrects = found["verb"] or takes_back or (shift and not said)
+            if corrects and len(shown) == 1 and not rest and (day or clock or shift):
+                return self._call(shown[0], said, moves=True, shift=shift)
+        return None
+
+    def _call(
+        self, thing: Thing, when: str = "", *, moves: bool, shift: dt.timedelta | None = None
+    ) -> list[Call] | str:
+        follows, when = _FOLLOWS.search(when), _FOLLOWS.sub(" ", when)
+        if isinstance(thing, Note):
+            return [("delete_note", {"id": thing.id, "title": thing.title})]
+        event = {"title": thing.title, "date": f"{thing.date}"}
+        try:
+            self.data.calendar.single(**event)
+        except ToolError as error:
+            return f"I cannot do that: {error}."
+        if not moves:
+            return [("delete_event", event)]
+        rest, day, clock = read_event(_BARE_HOUR.sub(" at ", when), self.today)
+        if rest or not (day or clock or shift) or (not day and find_days(when, self.today)):
+            return TO_WHEN
+        date = (
+            parse_date(day, thing.date + dt.timedelta(days=1) if follows else self.today)
+            if day
+            else thing.date
+        )
+        time = thing.time.replace(ALL_DAY, "")
+        if clock:
+            time = f"{_near(parse_time(clock), clock, time):%H:%M}"
+        if shift and time:
+            moved = dt.datetime.combine(date, parse_time(time)) + shift
+            date, time = moved.date(), f"{moved:%H:%M}"
+        elif shift and not shift % dt.timedelta(days=1):
+            date += shift
+        elif shift:
+            return TO_WHEN  # it lasts all day
+        return [("move_event", event | {"new_date": f"{date}", "new_time": time})]
 
 
-def _call(thing: Thing, when: str, data: PersonalData, today: dt.date, *, moves: bool) -> list[Call] | str:
-    if isinstance(thing, Note):
-        return [("delete_note", {"id": thing.id, "title": thing.title})]
-    event = {"title": thing.title, "date": f"{thing.date}"}
-    try:
-        data.calendar.single(**event)
-    except ToolError as error:
-        return f"I cannot do that: {error}."
-    if not moves:
-        return [("delete_event", event)]
-    rest, day, clock = read_event(when, today)
-    if rest or not (day or clock) or (not day and find_days(when, today)):
-        return TO_WHEN
-    time = f"{parse_time(clock):%H:%M}" if clock else thing.time.replace(ALL_DAY, "")
-    new = {"new_date": f"{parse_date(day, today) if day else thing.date}", "new_time": time}
-    return [("move_event", event | new)]
+def _shift(what: str, verb: str) -> tuple[str, dt.timedelta | None]:
+    """Return what is to be moved, and by how much if that is said: "by an hour", "two days later"."""
+    for found in _AMOUNT.finditer(what):
+        rest = f"{what[: found.start()]} {what[found.end() :]}"
+        way = (found["way"] or " ".join(_WAY.findall(rest))).casefold()
+        if not (found["by"] or way):
+            continue
+        count, unit = found["count"].casefold(), found["unit"].casefold()
+        number = float(count) if count.isdecimal() else _COUNTS[count]
+        number += 0.5 if found["more"] else 0
+        names = {"min": "minutes", "h": "hours", "hour": "hours", "day": "days", "week": "weeks"}
+        by = dt.timedelta(**{names[unit]: number})
+        if "forward" in way and not verb.casefold().startswith(("bring", "pull")):
+            return rest, None  # which people mean either way
+        is_earlier = any(word in way for word in ("earl", "sooner", "forward", "up"))
+        return " ".join(_WAY.sub(" ", rest).split()), -by if is_earlier else by
+    return what, None
+
+
+def _near(time: dt.time, said: str, old: str) -> dt.time:
+    """Return ``time``; in the other half of the day if only its hour was ``said`` and ``old`` is near to it.
+
+    Dinner at 19:00 that is moved "to 8" is at 20:00.
+    """
+    if not (old and _OF_EITHER_HALF.fullmatch(said.strip()) and 0 < time.hour < _NOON):
+        return time
+    was, other = parse_time(old), time.replace(hour=time.hour + _NOON)
+    is_near = abs(other.hour - was.hour) <= _NEAR_HOURS < abs(time.hour - was.hour)
+    return other if is_near else time
 
 
 def _split(what: str, today: dt.date) -> tuple[str, str]:
@@ -204,119 +485,3 @@ def _split(what: str, today: dt.date) -> tuple[str, str]:
                 return what[: marker.start()], ""
     when, mean, meant = when.partition(I_MEAN)
     return what[:begin] + mean + meant, _AS_BEFORE.sub(" ", when)
-
-
-def _one(found: Sequence[Thing], said: str, today: dt.date) -> Thing | str:
-    """Return the thing that is meant, or the question which one; nothing if there is none."""
-    if place := PLACE.search(said):
-        found = found[index_of(place[0].casefold()) :][:1]
-    if len(found) > 1:
-        names = [each.title if isinstance(each, Note) else dated(each, today) for each in found]
-        return f"{WHICH_ONE}{'; '.join(names)}?"
-    return found[0] if found else ""
-
-
-def _event(text: str, meant: str, data: PersonalData, today: dt.date) -> Thing | str:
-    """Return the event whose title has the words of ``text``, or what to ask or say instead.
-
-    ``meant`` is the answer to the question which one.
-    """
-    left = " ".join(re.sub(r"[,;?!]", " ", text if PLACE.search(meant) else f"{text} {meant}").split())
-    first, last = today, today + dt.timedelta(days=_DAYS_AHEAD)
-    near = data.calendar.find(first, last)
-    if found := _titled(near, _words(left)):  # a title may have a day: "Cabin weekend"
-        return _one(found, meant, today)
-    clock, span = read_event(left, today)[2], None
-    if time := find_time(left):
-        left = f"{left[: time.start()]} {left[time.end() :]}"
-    while day := find_days(left, today):
-        span, left = parse_days(day, today), " ".join(left.split()).replace(day, " ", 1)
-    words = _words(left)
-    certain = [word for word in words if word not in _KINDS_OF_EVENT]
-    if not (certain or span or clock):
-        return MEANT_EVENT
-    if span:
-        first, last = span
-        near = data.calendar.find(first, last)
-    if clock:
-        near = [each for each in near if each.time == f"{parse_time(clock):%H:%M}"]
-    if found := _titled(near, words) or _titled(near, certain) or ([] if certain else near):
-        return _one(found, meant, today)
-    days = " to ".join(dict.fromkeys(f"{day:%A} {day.day} {day:%B}" for day in (first, last)))
-    where = f"on {days}" if span else f"in the next {_DAYS_AHEAD} days"
-    return " ".join(["There is no event", *words, f"{where}. Nothing was changed."])
-
-
-def _told(text: str, data: PersonalData, today: dt.date) -> Thing | str:
-    """Return the event that most words of what is told are about, or the question which one."""
-    near, said = data.calendar.find(today, today + dt.timedelta(days=_DAYS_AHEAD)), {*_words(text)}
-    titles = [(each, _words(each.title)) for each in near]
-    about = [(len(said.intersection(words)), each) for each, words in titles if _is_about(said, words)]
-    most = max([0, *(count for count, _ in about)])
-    return _one([each for count, each in about if count == most], "", today)
-
-
-def _note_that_was_told(text: str, data: PersonalData, today: dt.date) -> Thing | str:
-    """Return the note that what is told is about; nothing where that is not clear."""
-    found = _note(re.sub(r"\bnotes?\b", " ", text), "", data, today)
-    return found if isinstance(found, Note) else ""
-
-
-def _is_about(said: set[str], title: Sequence[str]) -> bool:
-    """Return whether all of a short title was said, or most of a longer one: one word is met by chance."""
-    return len(said.intersection(title)) * 3 > len(title) * 2 or (len(title) == 1 and title[0] in said)
-
-
-def _words(text: str) -> list[str]:
-    return [word for word in title_words(text) if word not in _NO_WORDS]
-
-
-def _titled(events: Sequence[Dated], words: Sequence[str]) -> list[Dated]:
-    """Return the events whose title has all ``words``; sooner those without others, then well spelt ones."""
-    titles = [(each, _words(each.title)) for each in events if words]
-    found = [each for each in titles if {*words} <= {*each[1]}]
-    found = found or [each for each in titles if all(_is_like_one(word, each[1]) for word in words)]
-    return [event for event, title in found if title == words] or [event for event, _ in found]
-
-
-def _is_like_one(word: str, title: Sequence[str]) -> bool:
-    if len(word) < _SHORTEST_MISSPELT:
-        return word in title
-    return any(each.startswith(word) for each in title) or bool(get_close_matches(word, title, 1, 0.85))
-
-
-def _note(text: str, meant: str, data: PersonalData, today: dt.date) -> Thing | str:
-    """Return the note that ``text`` is about, as :func:`_event` does."""
-    said = _NOTE.match(text)
-    try:
-        if said and said["id"]:
-            return data.notes.read(said["id"])
-        about = " ".join(filter(None, said.groups())) if said else text
-        words = content_words(about if PLACE.search(meant) else f"{about} {meant}")
-        if not words:
-            return MEANT_NOTE
-        found = [note for note in data.notes.all() if {*words} <= {*content_words(note.title)}]
-        text_of = retrieve(words, data, ("notes",))
-        if not found and text_of and text_of.coverage >= _SURE:
-            found = [data.notes.read(text_of.name)]
-    except ToolError as error:  # there is none of that number
-        return f"I cannot do that: {error}."
-    return _one(found, meant, today) or f"There is no note about {' '.join(words)}. Nothing was changed."
-
-
-def _shown(before: Sequence[Made], data: PersonalData, today: dt.date) -> list[Thing]:
-    """Return the notes and events that were shown or written for the last message, as they are now."""
-    shown: list[Thing] = []
-    for call in (call for call in before if not call.failed):
-        with suppress(ToolError, ValueError):  # it is gone, or the result is a text
-            found = json.loads(call.result)
-            if call.name in ("read_note", "search_notes", "create_note"):
-                listed = found if isinstance(found, list) else [call.arguments | found]
-                shown += [data.notes.read(each.get("saved") or each["id"]) for each in listed]
-            elif call.name in ("list_events", "add_event", "move_event"):
-                titles = (
-                    [each["title"] for each in found] if isinstance(found, list) else [*found.values()][:1]
-                )
-                days = parse_days(str(call.arguments.get("new_date") or call.arguments["date"]), today)
-                shown += [each for each in data.calendar.find(*days) if each.title in titles]
-    return shown

@@ -20,9 +20,10 @@ _PART_OF_DAY = re.compile(r"(?<=.) (?:morning|noon|afternoon|evening|night)$")
 _NUMBERS = {"a": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7}
 _FORMATS = ("%Y-%m-%d", "%d.%m.%Y", "%b %d %Y", "%d %b %Y")  # with slashes it is ambiguous
 _IN_DAYS = re.compile(
-    r"in (?P<number>\d{1,3}|[a-z]+) (?P<unit>day|week)s?"
-    r"|(?P<count>\d{1,3}|[a-z]+) (?P<units>day|week)s? from (?:today|now)"
+    r"in (?P<number>\d{1,3}|[a-z]+) (?P<unit>day|week)s?(?: from (?:today|now))?"
+    r"|(?P<count>\d{1,3}|[a-z]+) (?P<units>day|week)s? (?:from )?(?:today|now)"
 )
+_WEEK_AFTER = re.compile(r"(?:a )?week on ([a-z]+)|([a-z]+) week")
 _OF_NEXT_WEEK = re.compile(r"([a-z]+) (?:of )?next week|next week(?: on)? ([a-z]+)")
 _DAY_OF_MONTH = re.compile(r"(?:([a-z]+) )?(?:the )?(\d{1,2})(?:st|nd|rd|th)")
 _ONES = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth"]
@@ -39,6 +40,12 @@ _HOLIDAYS = {
     "christmas eve": (12, 24), "christmas": (12, 25), "christmas day": (12, 25), "boxing day": (12, 26),
     "new year eve": (12, 31), "new year day": (1, 1),
 }  # fmt: skip
+_BEFORE_MONTH = ("in", "during", "throughout", "about", "me")  # else May may be a verb, and June a person
+_MONTH = re.compile(
+    r"(?:(?P<which>this|next) month|(?:(?:all|rest) of |whole (?:month )?of )?(?P<name>[a-z]{3,9})(?:"
+    r" (?P<year>\d{4}))?)"
+)
+_NEXT_DAYS = re.compile(r"(?:next|coming) (?P<number>few|couple of|\d|[a-z]+) days")
 _MOST_WORDS = 6  # of a day, such as "on Friday the 4th of December"
 _SLASHES = re.compile(r"(\d{1,2})/(\d{1,2})(?:/(\d{4}))?")
 _SHORTEST_MISSPELT = 6
@@ -46,20 +53,28 @@ _DAY_NAMES = ["tomorrow", "yesterday", *map(str.lower, calendar.day_name)]
 _HOURS = [
     "twelve", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
 ]  # fmt: skip
-_PARTS_OF_HOUR = {"": 0, "quarter past ": 15, "half past ": 30, "quarter to ": -15}
+_MINUTES = {"five": 5, "ten": 10, "quarter": 15, "a quarter": 15, "twenty": 20, "twenty-five": 25, "half": 30}
+SPOKEN_PART = rf"(?:(?:{'|'.join(_MINUTES)}) (?:past|to)|half)"
+"""Of an hour, before it; a pattern."""
 _SPOKEN_CLOCK = re.compile(
-    rf"(?P<part>{'|'.join(filter(None, _PARTS_OF_HOUR))})?(?P<hour>{'|'.join(_HOURS)})"
+    rf"(?:(?P<minutes>{'|'.join(_MINUTES)})(?P<side> past| to)? )?(?P<hour>{'|'.join(_HOURS)}|1[0-2]|[1-9])"
     r"(?: o'?clock)?(?: ?(?P<half>[ap]m))?"
 )
 _CLOCK = re.compile(r"(?P<hour>\d{1,2})(?:[:.h](?P<minute>\d{2})|h)?\s*(?:(?P<half>[ap])\.?m\.?|o'?clock)?")
 
 
 def parse_days(text: str, today: dt.date) -> tuple[dt.date, dt.date]:
-    """The first and the last day that ``text`` means: a week or weekend, or what :func:`parse_date` reads.
+    """The first and the last day that ``text`` means: a week, a weekend, a month or the next days.
 
-    A week begins on Monday; of this one, what is left counts.
+    Otherwise that is the day that :func:`parse_date` reads. A week begins on Monday; of this one, and of this
+    month, what is left counts.
     """
-    match = re.fullmatch(r"(this |next |coming )?(week|weekend)", _normalised(text))
+    said = _normalised(text)
+    if span := _month(said, today) or _next_days(said, today):
+        return span
+    match = re.fullmatch(
+        r"(this |next |coming |rest of (?:the |this )?)?(week|weekend)(?:(?<=[st] week)s)?", said
+    )
     if not match:
         day = parse_date(text, today)
         return day, day
@@ -80,11 +95,24 @@ def find_days(text: str, today: dt.date) -> str | None:
             and word.casefold().strip(" .,;:!?") in ("sun", "mar")
         ):
             continue  # which shines
+        if (
+            word.casefold() == "sat"
+            and words[begin + 1 : begin + 2]
+            and words[begin + 1] in ("down", "in", "on", "at")
+        ):
+            continue  # who sits
         for end in range(min(len(words), begin + _MOST_WORDS), begin, -1):
             said = " ".join(words[begin:end]).strip(" .,;:!?")
             with suppress(ToolError):
                 parse_days(said, today)
-                if said.casefold() not in ("this", "now"):  # which mean something else alone
+                if said.casefold() in ("this", "now"):
+                    continue
+                is_month = _place(said.casefold(), calendar.month_name) is not None
+                if (
+                    not is_month
+                    or len(words) == 1
+                    or (begin and words[begin - 1].casefold() in _BEFORE_MONTH)
+                ):
                     return said
     return None
 
@@ -102,6 +130,7 @@ def parse_date(text: str, today: dt.date) -> dt.date:
         day = (
             _weekday(said, today)
             or _of_next_week(said, today)
+            or _week_after(said, today)
             or _in_days(said, today)
             or _day_of_month(said, today)
             or _calendar_day(said, today)
@@ -124,8 +153,11 @@ def parse_time(text: str) -> dt.time:
     if said == "midnight":
         return dt.time(0)
     said = re.sub(r" in the (morning|afternoon|evening)$", _half_of_day, said)
-    if spoken := _SPOKEN_CLOCK.fullmatch(said):
-        minutes = 60 * _HOURS.index(spoken["hour"]) + _PARTS_OF_HOUR[spoken["part"] or ""]
+    spoken = _SPOKEN_CLOCK.fullmatch(said)
+    if spoken and (spoken["minutes"] in (None, "half") or spoken["side"]):
+        hour = spoken["hour"]
+        minutes = 60 * (int(hour) if hour.isdecimal() else _HOURS.index(hour))
+        minutes += _MINUTES.get(spoken["minutes"], 0) * (-1 if spoken["side"] == " to" else 1)
         said = f"{minutes // 60 % 12 or 12}:{minutes % 60:02d}{spoken['half'] or ''}"
     match = _CLOCK.fullmatch(said)
     if match:
@@ -164,6 +196,32 @@ def _spelt_right(word: str) -> str:
     return next(iter(difflib.get_close_matches(word, _DAY_NAMES, 1, 0.85)), word)
 
 
+def _month(said: str, today: dt.date) -> tuple[dt.date, dt.date] | None:
+    match = _MONTH.fullmatch(said)
+    if not match:
+        return None
+    if match["which"]:
+        month = (today.month - 1 + (match["which"] == "next")) % 12 + 1
+    elif (found := _place(match["name"], calendar.month_name)) is None:
+        return None
+    else:
+        month = found
+    year = int(match["year"] or today.year + (month < today.month))
+    if not dt.MINYEAR <= year <= dt.MAXYEAR:
+        return None
+    last = dt.date(year, month, calendar.monthrange(year, month)[1])
+    return (max(last.replace(day=1), today) if last >= today else last.replace(day=1)), last
+
+
+def _next_days(said: str, today: dt.date) -> tuple[dt.date, dt.date] | None:
+    match = _NEXT_DAYS.fullmatch(said)
+    if not match:
+        return None
+    number = match["number"]
+    count = int(number) if number.isdecimal() else {"few": 3, "couple of": 2, **_NUMBERS}.get(number)
+    return None if count is None else (today, today + dt.timedelta(days=count))
+
+
 def _in_days(said: str, today: dt.date) -> dt.date | None:
     match = _IN_DAYS.fullmatch("in a week" if said == "next week" else said)
     if not match:
@@ -179,6 +237,13 @@ def _of_next_week(said: str, today: dt.date) -> dt.date | None:
     match = _OF_NEXT_WEEK.fullmatch(said)
     number = _place(match[1] or match[2], calendar.day_name) if match else None
     return None if number is None else today + dt.timedelta(days=7 - today.weekday() + number)
+
+
+def _week_after(said: str, today: dt.date) -> dt.date | None:
+    """A week after the next day of that name: "a week on Friday", "Friday week"."""
+    match = _WEEK_AFTER.fullmatch(said)
+    day = _weekday(match[1] or match[2], today) if match else None
+    return None if day is None else day + dt.timedelta(days=7)
 
 
 def _day_of_month(said: str, today: dt.date) -> dt.date | None:

@@ -24,8 +24,9 @@ def _from(lines: str) -> re.Pattern[str]:
 
 _POLITE_WORDS: Final = _one_of(
     """
-    you should, can u, could u, would you mind, i need you to
-    first of all, first, i wanna, i wanted to, i would love to, i(?:'d| would) love you to
+    you should, can u, could u, would you mind, would you ever, will you ever, i need you to
+    in its place, anyway, so anyway, first of all, first, secondly, finally, lastly, i wanna, i wanted to
+    i would love to, i(?:'d| would) love you to
     please, kindly, pls, hey, hi, ok, okay, now, and, then, also, so, oh, right, can you, could you, would you
     will you, i want you to, i(?:'d| would) like you to, i want to, i(?:'d| would) like to, i need to, let's
     go ahead and, just, you can, you may, pray
@@ -39,7 +40,9 @@ _STARTS: Final = (
         what, who, whom, whose, when, where, which, how, why, is, are, do, does, did, am, can, could, will
         would, should, have, has, was, were, tell, say, read, show, list, check, find, look, search, give
         add, put, enter, write, jot, note, make, create, take, compare, summari[sz]e, delete, send, remind
-        open, schedule, price, (?:the )?weather, the (?:price|name|time|date|number|address|password|code)
+        open, schedule, stick, pop, pencil, move, cancel, scrap, bin, shift, push, bump, remove, trash
+        toss, chuck, ditch, price, (?:the )?weather
+        the (?:price|name|time|date|number|address|password|code)
         """
     )
     + r"(?:'?s)?\b"
@@ -53,6 +56,16 @@ LETTER: Final = re.compile(
     re.IGNORECASE,
 )
 """How a letter begins and ends."""
+COUNTED: Final = re.compile(
+    r"^\W*(?:i have |i've got )?(?:\d|two|three|a couple of) (?:quick |short )?(?:things|requests"
+    r"|questions|jobs)"
+    r"(?: (?:about|for|on) [\w ]{1,20})? ?[:,.-]+ *",
+    re.IGNORECASE,
+)
+"""How a message begins that has several requests."""
+AFORESAID: Final = re.compile(
+    r"\bthe (?:aforementioned|aforesaid|said|above(?:-mentioned)?) \w+", re.IGNORECASE
+)
 COURTESY: Final = re.compile(
     r"(?:^\W*|(?<=[.!?;] ))(?:(?:i|we)(?: would|'d| should)(?: really)? "
     r"(?:be (?:\w+ ){1,2}|appreciate(?: it)? )if you(?: could| would| can)?"
@@ -60,7 +73,7 @@ COURTESY: Final = re.compile(
     r"|(?:please )?be so (?:kind|good) (?:as to|and)"
     r"|(?:would|could) you be so (?:kind|good) (?:as to|and)"
     r"|would it be (?:possible|ok(?:ay)?) (?:for you )?to|(?:would|will) you please|(?:pardon|excuse) me,?"
-    r"|would you be able to) (?P<verb>\w+)",
+    r"|may i trouble you to|would you be able to) (?P<verb>\w+)",
     re.IGNORECASE,
 )
 """A wordy please, with the verb of the request."""
@@ -75,10 +88,14 @@ REQUEST: Final = re.compile(rf"^\W*{POLITE}{_STARTS}", re.IGNORECASE)
 OPENS: Final = re.compile(rf"^\W*{POLITE}(?:open|launch|start|run|close|quit|stop)\b", re.IGNORECASE)
 """How a request begins that is for a program, if it is for none of the user's texts."""
 REQUEST_ENDS: Final = re.compile(
-    r"(?<=[.!?;])\s+|\n+|(?<=\?)(?=\w)"
-    rf"|[,;]?\s+(?:oh and|and then|and also|and|also|then|plus|so)\s+(?={POLITE}{_STARTS})"
-    rf"|\s*[&+]\s*(?={_STARTS})|,\s+(?=(?:then|also) {_STARTS}|(?:what|who|when|where|how|which)\b(?!,))"
-    r"|\s+(?=\d\) )|,?\s+and\s+(?=(?:about|at|by|for|from|in|on|to|with) (?:what|which|whom|whose|where)\b)",
+    r"(?<=[.!?;])(?<!\bProf\.)(?<!\bDr\.)(?<!\bMr\.)(?<!\bMrs\.)(?<!\bMs\.)\s+|\n+|(?<=\?)(?=\w)"
+    rf"|[,;]?\s+(?:oh and|and then|and also|and|n|also|then|plus|so),?\s+(?={POLITE}{_STARTS})"
+    rf"|\s*[\u2600-\u27bf\U0001f300-\U0001faff]+\s*(?={POLITE}{_STARTS})|\s*[&+]\s*(?={_STARTS})"
+    rf"|,\s+(?=(?:then|also) {_STARTS}|(?:what|who|when|where|how|which)\b(?!,| i (?:wish|want|need"
+    rf"|would)))"
+    r"|,? and (?=my (?:appointments|events|plans|calendar|schedule|agenda)\b)|,? and (?=(?:the"
+    r"|my) [\w' ]{3,40}\b(?:can|may) go\b)|\s+(?=\d\) )|,?\s+and\s+(?=(?:about|at|by|for|from|in|on|to"
+    r"|with) (?:what|which|whom|whose|where)\b)",
     re.IGNORECASE,
 )
 """What separates the requests of a message."""
@@ -88,8 +105,10 @@ STATEMENT: Final = re.compile(
     r"^\W*"
     + _one_of(
         """
-        i, i'm, i've, i'd, we, we're, my, our, you, they, he, she, it, it's, there, this, that, im, ive
-        feeling, not feeling, so (?:bored|tired|happy|sad)
+        i, i'm, i've, i'd, we, we're, my, our, you, they, he, she, it, her, his, their
+        it's, there, this, that, im, ive
+        not that, feels, looks like, seems, sounds, one of my, some of my, feeling, not feeling
+        so (?:bored|tired|happy|sad)
         since, because, before, once, after, although, when (?!do|does|did|is|are|was|were|will|can|should)
         """
     )
@@ -108,6 +127,14 @@ LEAD_IN: Final = re.compile(
     re.IGNORECASE,
 )
 """What stands before a question that is told: "I can't remember what …"."""
+NAMED: Final = re.compile(
+    r"^\W*(?:my|our)\b(?!.*\.$)(?![^,?.]*\b(?:is|are|was|were|ha[sd]|have|will|can|needs?|wants?|got|gets?"
+    r"|keeps?|loves?"
+    r"|likes?|said|gave|went|does|did|moved|came|comes|sent|says?|ends?|starts?|began|broke|lost|left"
+    r"|took)\b|'s\b)",
+    re.IGNORECASE,
+)
+"""A thing of the user's that is named alone: "my camping list"."""
 PAST: Final = re.compile(
     r"^(?!.*\b(?:what|who|whom|whose|when|where|which|how|why)).*\b(?:was|were|gave|had|went|came|took|saw"
     r"|felt|said|met|made me)\b",
@@ -121,7 +148,8 @@ MINE: Final = re.compile(
 """A question about the user's things."""
 GREETING: Final = _from("hi, hello, hey, good (?:morning|afternoon|evening), morning")
 _INTERJECTIONS: Final = r"""
-    hi, hello, hey, hiya, yo, good (?:morning|afternoon|evening|night), morning, thanks, thank you, thx
+    mm+, ooh, yum, grand, ta, hi, hello, hey, hiya, yo, good (?:morning|afternoon|evening|night)
+    morning, thanks, thank you, thx
     cheers, bye, goodbye, see you, ok(?:ay)?, ah+, aha, oh, good(?=\W*$), fine, excellent, wonderful
     very good, very well, good day, all right, alright, great, nice, cool, perfect, lovely, awesome, ugh
     phew, wow, sorry, lol, haha+
@@ -130,12 +158,28 @@ INTERJECTION: Final = _from(_INTERJECTIONS)
 """What stands alone, or before anything: behind it a request is one."""
 TALK: Final = _from(
     rf"""
-    {_INTERJECTIONS}
-    how are you, how's it going, who are you, are you, do you, did you, what are you, what do you think
+    {_INTERJECTIONS}, ha(?: ?ha)*, (?:good|nice|great) (?:one|stuff|job), fair enough
+    no (?:worries|rush|problem)
+    how (?:are|r) (?:you|u), ur, you're, how's (?:it going|the form|things|yourself)
+    what'?(?:ll| will) (?:i|we) call
+    tell us (?:a|an|another|some), what (?:do|should|can|shall) i call, who are you, are you, do you
+    did you, what are you, what do you think
     (?:what|which|where) would you, what(?:'s| is|s) your, what(?:'s|s)? up, how old are you, where are you
     tell me (?:a|an|another|some), congrat\w*, merry, happy
     """
 )
+CHAT: Final = re.compile(
+    r"^\W*(?:(?:so|and|well|right|hey|hi|hiya|ok|morning|me again)\W*)*"
+    + _one_of(
+        r"""
+        how (?:are|r) (?:you|u)\b(?! able), how's (?:it going|the form|things|yourself), you al?l? ?right
+        (?:just )?finished, finally, ur, you're, feels like, coffee's
+        """
+    )
+    + r"\b",
+    re.IGNORECASE,
+)
+"""Small talk, whatever day it names."""
 GENERAL: Final = re.compile(
     r"^\W*(?:so |and |but )?(?:what(?:'s| is| are| exactly is)?(?: exactly)? an?\b|is an?\b"
     r"|how (?:do|does) (?:one|they|people)\b|how many \w+ (?:has|does|do|have|are in|are there in) an?\b"
@@ -149,7 +193,8 @@ GENERAL: Final = re.compile(
 """A question about the world, not about the user's things."""
 WEATHER: Final = _with(
     r"""
-    weather, forecast, umbrella, raining, snowing, sunny, it like outside, it like in
+    weather, forecast, umbrella, brolly, raining, snowing, sunny, it like outside, it like in
+    nice out, (?:jacket|coat|umbrella) or no
     we(?:ather|ahter|ater|ther), wheather
     how (?:warm|cold|hot)(?! (?:shoul?d|must|does|do|has|is (?:the|my))\b)
     what'?s it like out
@@ -185,11 +230,13 @@ NO_CITY: Final = frozenset(
 CALENDAR: Final = _with(
     """
     calendar, diary, agenda, schedule, appointments?, meetings?, events?, free, busy, available, planned
-    plans?, going on, happening, anything on, something on, (?:what's|what is|whats) (?:on|up|next)
+    plans?, going on, happening, anything on, something on, (?:what's|what is|whats) (?:on(?! it\b)|up|next)
     on my plate, my day, my week, squeeze in, coming up
     """
 )
-WHEN: Final = _with("when'?s?, what time, which day, what day")
+WHEN: Final = _with(
+    "when'?s?, what time, which day, what day, how late, how long, (?:un)?till (?:when|what time)"
+)
 RATE: Final = re.compile(r"\b(?:per|an?|each|every|once|twice) $", re.IGNORECASE)
 """Before "week" where no certain one is meant."""
 THERE: Final = _with("there")
@@ -199,8 +246,19 @@ WHICH_DATE: Final = re.compile(
     re.IGNORECASE,
 )
 """How a question begins for the date of a day that is named."""
-NEXT_DAY: Final = _with("(?<!tomorrow )(?:the )?(?:day after|next day|following day)(?! tomorrow)")
+NEXT_DAY: Final = _with(
+    "(?<!tomorrow )(?:the )?(?:day after|next day|following day|day (?:which|that) (?:comes"
+    "|follows))(?! tomorrow)"
+)
+DAY_AFTER_THAT: Final = re.compile(
+    r"\b(?P<day>mon|tues|wednes|thurs|fri|satur|sun)day (?:after|following|behind)(?: (?:that|this|it"
+    r"|next))?\b",
+    re.IGNORECASE,
+)
+"""A day of the week that is counted from one that was spoken of."""
 SAME_DAY: Final = _with("same day, that day, after that, before that, then")
+IN_PLACE: Final = _with("there(?! (?:is|are)), in its place, instead, that same day")
+"""What refers to the request before."""
 HALVES: Final = re.compile(r"\band(?: also)?\b|[,&+;]", re.IGNORECASE)
 MAIL: Final = _with(
     """
@@ -223,7 +281,7 @@ WEB: Final = _with(
     (?:look|search|find|check|see|anything|something)\b.*\bonline
     """
 )
-IF: Final = _with("if, unless, only, whether, in case")
+IF: Final = _with("if, unless, only (?:if|when), whether, in case")
 PRONOUN: Final = _with("it, that, they, them, he, she")
 ID: Final = re.compile(r"\b[nm]\d{1,6}\b", re.IGNORECASE)
 """Of a note or a mail."""
@@ -234,6 +292,11 @@ ANY: Final = re.compile(
     re.IGNORECASE,
 )
 """How a question begins for a list of what there is about something."""
+ACCORDING: Final = re.compile(
+    r"\b(?:in|from|according to) (?:my|the|our) (?:notes|files|documents|mails?|e-?mails?|inbox)\b",
+    re.IGNORECASE,
+)
+"""Of a question whose answer stands there."""
 READ: Final = _with("read, open, says?, summari[sz]e, about")
 FOLLOWS: Final = re.compile(
     r"^\W*(?:and|or|what about|how about|also|then|same for)\b|^\W*(?:(?:in|on|for) )?\w+(?: \w+)?\W*$",

@@ -11,14 +11,17 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import takewhile
 from typing import Final
 
 from . import phrases
-from .changes import BEGINS, POINTS_BACK, TAKEN_BACK, wanted_changes
+from .changes import BEGINS, POINTS_BACK, TAKEN_BACK, TAKES_OUT, Changes
 from .data import PersonalData
 from .dates import find_days, parse_date
+from .dictation import WHICH_TEXT, dictated_note, note_that_was_said, notes_what_was_said
 from .errors import ToolError
+from .meant import event_spoken_of
 from .needs import Need, needs_of_words
 from .references import referred
 from .results import Made, state
@@ -26,14 +29,11 @@ from .retrieval import TEXT_TOOLS, Found, TextKind, content_words, retrieve
 from .writes import (
     DEPENDS,
     NOT_ASKED,
-    WHICH_TEXT,
     Call,
-    dictated_note,
     find_day,
+    find_time,
     is_headed,
     is_trailed,
-    note_that_was_said,
-    notes_what_was_said,
     wanted_events,
 )
 
@@ -48,6 +48,8 @@ _LISTS: Final[Mapping[TextKind, Call]] = {
 }
 _SURE: Final = 0.5
 _LIKELY: Final = 0.3
+_CERTAIN: Final = 0.8
+"""Of a question with a pronoun, which may mean what was read last."""
 _DAYS_AHEAD: Final = 30
 _FEW_WORDS: Final = 3
 """With fewer, a text that has them all is met by chance."""
@@ -101,7 +103,8 @@ class Planner:
             if (is_told and (steps or place < len(parts) - 1)) or (chatted and not _asks(part)):
                 said.append(part)
                 continue
-            around = [*parts[:place], *said] if phrases.SAME_DAY.search(part) else said
+            refers = phrases.SAME_DAY.search(part) or phrases.IN_PLACE.search(part) or POINTS_BACK.match(part)
+            around = [*parts[:place], *said] if refers else said
             step = self._step(part, " ".join(around), before, earlier)
             likely = step.found is not None and step.found.coverage >= _LIKELY
             chats = any(map(_is_talk, parts[:place]))
@@ -117,7 +120,8 @@ class Planner:
 
     def _step(self, text: str, context: str, before: Sequence[Made], earlier: Sequence[Made]) -> Step:
         step = Step(text)
-        if notes_what_was_said(text) and (answer := _stated(before, self.today)):
+        answered = partial(_stated, before, self.today)
+        if notes_what_was_said(text, answered) and (answer := answered()):
             return replace(step, calls=[("create_note", {"text": answer})])
         text_of_note = dictated_note(text)
         if text_of_note is None:
@@ -128,7 +132,7 @@ class Planner:
                 calls=[("create_note", {"text": text_of_note})] if text_of_note else (),
                 says="" if text_of_note else WHICH_TEXT,
             )
-        changes = wanted_changes(text, context, self.data, self.today, before)
+        changes = Changes(self.data, self.today, before, earlier).wanted(text, context)
         if changes is not None:
             return _answered(step, changes)
         clauses = text.split(", ")
@@ -137,7 +141,8 @@ class Planner:
                 return Step(part)
         day_before = next((str(call.arguments["date"]) for call in before if "date" in call.arguments), "")
         said_day = find_day(context, self.today) or ""
-        events = wanted_events(text, self.today, said_day=said_day, day_before=day_before)
+        asked = f"{context} {text}" if POINTS_BACK.match(text) else text
+        events = wanted_events(asked, self.today, said_day=said_day, day_before=day_before)
         if events == NOT_ASKED and phrases.IF.search(text) and (day := find_day(text, self.today)):
             return replace(step, says=DEPENDS, calls=[("list_events", {"date": day})])
         if events is not None:
@@ -145,6 +150,10 @@ class Planner:
         if date := self._date(text):
             return replace(step, says=date)
         kinds = _kinds_in(text)
+        if phrases.CALENDAR.search(text) and phrases.WHEN.search(text) and phrases.PRONOUN.search(text):
+            event = event_spoken_of(before, self.data, self.today)
+            if event:
+                return replace(step, calls=[("list_events", {"date": f"{event.date}"})])
         if (call := referred(text, before, earlier)) and (
             not kinds or call[0] in [TEXT_TOOLS[kind].read for kind in kinds]
         ):
@@ -219,7 +228,7 @@ class Planner:
         if not kinds:
             return []
         words = [word for word in content_words(text) if not phrases.LISTED.fullmatch(word)]
-        if words and phrases.ANY.match(text):
+        if words and phrases.ANY.match(text) and not phrases.ACCORDING.search(text):
             return [(TEXT_TOOLS[kinds[0]].search, {"query": " ".join(words)})]
         if not words and phrases.LISTED.search(text) and kinds[0] in _LISTS:
             mails = self.data.mail.all()
@@ -237,12 +246,16 @@ class Planner:
 
     def _days(self, text: str, said_day: str, before: Sequence[Made]) -> list[Call]:
         """Return the call for the events of a day that is named, or of the day of an event that is."""
-        if _is_statement(text) or phrases.GENERAL.match(text):
+        if _is_statement(text) or phrases.GENERAL.match(text) or phrases.CHAT.match(text):
             return []
-        if days := _all_days(text, self.today):
-            return [("list_events", {"date": day}) for day in days]
         again = [call.arguments["date"] for call in before if "date" in call.arguments]
         again += [said_day] if said_day else []
+        if again and (named := phrases.DAY_AFTER_THAT.search(text)):
+            with suppress(ToolError):
+                behind = parse_date(again[-1], self.today) + dt.timedelta(days=1)
+                return [("list_events", {"date": f"{parse_date(named['day'] + 'day', behind)}"})]
+        if days := _all_days(text, self.today):
+            return [("list_events", {"date": day}) for day in days]
         if again and phrases.NEXT_DAY.search(text):
             with suppress(ToolError):
                 next_day = parse_date(again[-1], self.today) + dt.timedelta(days=1)
@@ -293,7 +306,8 @@ class Planner:
         found = retrieve(own, self.data, (asks and _kinds_in(context)) or _KINDS, near)
         if (found is None or found.coverage < _LIKELY) and context and asks:
             found = retrieve([*own, *content_words(context)], self.data, _KINDS, near) or found
-        if (found is None or found.coverage < _LIKELY) and read:
+        least = _CERTAIN if asks and phrases.PRONOUN.search(step.text) else _LIKELY
+        if (found is None or found.coverage < least) and read:
             return replace(step, calls=[(read[-1].name, read[-1].arguments)])
         halves = [content_words(half) for half in phrases.HALVES.split(step.text)]
         places = [retrieve(words, self.data, _KINDS) for words in halves if len(words) > 1]
@@ -313,7 +327,8 @@ def _answered(step: Step, found: Sequence[Call] | str) -> Step:
 
 def _plain(message: str) -> str:
     """Return ``message`` without what makes it a letter, and its requests as they are put shortly."""
-    return phrases.COURTESY.sub(_courtesy, phrases.LETTER.sub("", phrases.LETTER.sub("", message)))
+    message = phrases.LETTER.sub("", phrases.LETTER.sub("", message))
+    return phrases.AFORESAID.sub("it", phrases.COURTESY.sub(_courtesy, phrases.COUNTED.sub("", message)))
 
 
 def _courtesy(found: re.Match[str]) -> str:
@@ -360,10 +375,14 @@ def _requests_in(message: str) -> list[str]:
     if dictated_note(parts[0]):
         rest = [place for place, part in enumerate(parts) if place and phrases.REQUEST.match(part)]
         first = rest[0] if rest and "\n" not in message else len(parts)
+        if ":" in parts[0]:  # up to the end of the sentence
+            rest = [place for place in rest if re.match(r"[.!?;\n]", message[ends[place - 1][0] - 1 :])]
+            first = rest[0] if rest and "\n" not in message else len(parts)
         note = message[: ends[first - 1][0]] if first < len(parts) else message
         parts = [note.strip(), *parts[first:]]
     else:
         parts = [piece for part in parts for piece in BEGINS.split(part)]
+    parts = _with_their_times(parts)
     requests: list[str] = []
     source = ""
     for part in (phrases.LEAD_IN.sub("", part) for part in parts if re.search(r"\w", part)):
@@ -373,6 +392,18 @@ def _requests_in(message: str) -> list[str]:
             requests.append(source + part)
             source = ""
     return [*requests, *([source] if source else [])]
+
+
+def _with_their_times(parts: Sequence[str]) -> list[str]:
+    """Return ``parts``; one that is a time of day alone belongs to the part before it."""
+    found: list[str] = []
+    for part in parts:
+        time = find_time(part)
+        if found and time and not re.search(r"\w", part.replace(time[0], "")) and not found[-1].endswith("?"):
+            found[-1] = f"{found[-1].rstrip(' .')}, {part}"
+        else:
+            found.append(part)
+    return found
 
 
 def _asks(part: str) -> bool:
@@ -389,10 +420,13 @@ def _is_talk(text: str) -> bool:
 
 def _is_statement(part: str) -> bool:
     part = phrases.INTERJECTION.sub("", part)
-    if part.endswith("?") or any(map(needs_of_words, [part, *part.split(", ")])):
+    if part.endswith("?") or TAKES_OUT.search(part) or any(map(needs_of_words, [part, *part.split(", ")])):
         return False
+    if phrases.CHAT.match(part):
+        return True
     return bool(
-        phrases.STATEMENT.match(part) or (phrases.PAST.match(part) and not phrases.REQUEST.match(part))
+        (phrases.STATEMENT.match(part) and not phrases.NAMED.match(part))
+        or (phrases.PAST.match(part) and not phrases.REQUEST.match(part))
     )
 
 

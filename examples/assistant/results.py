@@ -71,7 +71,13 @@ def _events(arguments: Mapping[str, Any], found: Sequence[Mapping[str, str]], to
     when = _days(str(arguments["date"]), today)
     if not found:
         return f"Nothing is on your calendar {when}."
-    return f"On your calendar {when}: {_listed(' '.join(event.values()) for event in found)}."
+    return f"On your calendar {when}: {_listed(map(_event, found))}."
+
+
+def _event(found: Mapping[str, str]) -> str:
+    until = f" to {found['until']}" if "until" in found else ""
+    place = f" ({found['place']})" if "place" in found else ""
+    return f"{found['time']}{until} {found['title']}{place}"
 
 
 def _days(text: str, today: dt.date) -> str:

@@ -66,7 +66,7 @@ class Index:
 
     def closest(self, word: str) -> str | None:
         """The word of the texts that is spelt most like ``word``."""
-        return next(iter(self._closest([word], cutoff=0.8)), None)
+        return next(iter(self._closest([word], cutoff=0.76)), None)
 
     def close(self) -> None:
         self._connection.close()

@@ -23,16 +23,18 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemM
 from agentrt.adapters.langchain import allow_speculation
 
 from . import phrases
-from .changes import CHANGES, I_MEAN, MEANT_EVENT, MEANT_NOTE, TO_WHEN, WHICH_ONE
+from .changes import CHANGES, I_MEAN, TO_WHEN
 from .checked_model import CheckedModel
 from .checks import claims_deed, is_grounded
 from .data import PersonalData
+from .dictation import WHICH_TEXT
+from .meant import MEANT_EVENT, MEANT_NOTE, WHICH_ONE
 from .needs import Need, needs_of, needs_of_words
 from .planning import WHICH_CITY, Planner, Step
 from .references import READERS
 from .results import Made, state
 from .retrieval import content_words
-from .writes import WHICH_DAY, WHICH_EVENT, WHICH_TEXT, WHICH_TIME, Call
+from .writes import WHICH_DAY, WHICH_EVENT, WHICH_TIME, Call, said_when
 
 Handler: TypeAlias = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
 
@@ -40,7 +42,7 @@ _COMPLETED: Final[Mapping[str, str]] = {
     WHICH_CITY: "{asked} in {answer}",
     WHICH_TEXT: "note: {answer}",
     WHICH_EVENT: "{asked} {answer}",
-    WHICH_DAY: "{asked} {answer}",
+    WHICH_DAY: "{asked} on {answer}",
     WHICH_TIME: "{asked} at {answer}",
 }
 """The message that an answer to a question of the assistant completes."""
@@ -92,7 +94,7 @@ class Turn:
     made_earlier: Sequence[Made]
 
     @classmethod
-    def of(cls, messages: Sequence[AnyMessage]) -> Self:
+    def of(cls, messages: Sequence[AnyMessage], today: dt.date) -> Self:
         """Return the last turn in ``messages``."""
         *earlier, place = [at for at, message in enumerate(messages) if isinstance(message, HumanMessage)]
         past, asked = messages[:place], messages[place]
@@ -100,10 +102,10 @@ class Turn:
         said: list[str] = []
         for at in (*earlier, place):
             text = str(messages[at].text)
-            if said and (completed := _completed(messages[at - 1].text, text)):
-                answer = _INTERJECTION.sub("", text)
-                text = completed.format(asked=said.pop().rstrip(" ?!."), answer=answer)
-            said.append(text)
+            if said and (completed := _completed(messages[at - 1].text, said[-1], text, today)):
+                said[-1] = completed
+            else:
+                said.append(text)
         question = said.pop()
         begun = earlier[-1] if earlier else 0
         return cls(
@@ -136,13 +138,21 @@ class Turn:
         )
 
 
-def _completed(shown: str, answer: str) -> str | None:
-    """Return the message that ``answer`` completes, if what was ``shown`` before ends with a question."""
+def _completed(shown: str, asked: str, answer: str, today: dt.date) -> str | None:
+    """Return ``asked`` with ``answer``, if what was ``shown`` between them ends with the question for it."""
     question = shown.rpartition("\n")[2]
     question = WHICH_ONE if question.startswith(WHICH_ONE) else question
-    return _COMPLETED.get(question) or (
+    asked = asked.rstrip(" ?!.")
+    if question in (WHICH_DAY, WHICH_TIME, TO_WHEN) and not answer.endswith("?"):
+        day, time = said_when(answer, today)
+        said = " at ".join(filter(None, (day, time)))
+        if said:
+            word = "to" if question == TO_WHEN else "on" if day else "at"
+            return f"{asked} {word} {said}"
+    template = _COMPLETED.get(question) or (
         None if phrases.REQUEST.match(answer) else _COMPLETED_CHANGE.get(question)
     )
+    return template and template.format(asked=asked, answer=_INTERJECTION.sub("", answer))
 
 
 def _calls_in(turn: Sequence[AnyMessage]) -> list[Made]:
@@ -183,7 +193,7 @@ class Steering(AgentMiddleware[Any, Any]):
 
     async def awrap_model_call(self, request: ModelRequest[Any], handler: Handler) -> ModelResponse[Any]:
         """Make the calls that the turn needs, then answer."""
-        turn = Turn.of(request.messages)
+        turn = Turn.of(request.messages, self._today)
         steps = await self._plan(turn, request)
         calls = [call for step in steps for call in step.calls]
         if calls and not turn.made:

@@ -1,4 +1,4 @@
-"""Notes and events that a message asks for, in its own words; or what to ask or decline instead.
+"""Events that a message asks for, in its own words; or what to ask or decline instead.
 
 A model that is to fill in a write invents what is missing. What is written here was said.
 """
@@ -11,16 +11,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
-from .dates import find_days, parse_date, parse_days, parse_time
+from .dates import SPOKEN_PART, find_days, parse_date, parse_days, parse_time
 from .errors import ToolError
-from .phrases import POLITE, REQUEST
+from .phrases import POLITE
 
 Call: TypeAlias = tuple[str, Mapping[str, Any]]
 
 WHICH_EVENT: Final = "What is the event?"
 WHICH_DAY: Final = "On which day?"
 WHICH_TIME: Final = "At what time?"
-WHICH_TEXT: Final = "What should the note say?"
 NOT_ASKED: Final = "I have written nothing. Say what to write, such as: add lunch on Friday at 12:00."
 DEPENDS: Final = "Nothing was added, as it depends on something. Say so if it is to be."
 ONE_HOUR: Final = (
@@ -28,51 +27,73 @@ ONE_HOUR: Final = (
     "Say the day and the time at which it begins."
 )
 _ADD: Final = (
-    r"(?:(?:add|enter|stick|pencil|block|insert)(?:l?ing)?|put(?:ting)?|pop(?:ping)?|plan(?:ning)?"
-    r"|set(?:ting)?(?: up)?|(?:schedul|creat|mak)(?:e|ing)|get(?:ting)?|book me in for)"
+    r"(?:(?:put|pencil|book|pop|stick) me (?:down|in) for"
+    r"|(?:add|enter|stick|pencil|block|insert|register|slot)(?:l?ing)?|put(?:ting)?|pop(?:ping)?"
+    r"|plan(?:ning)?"
+    r"|set(?:ting)?(?: up)?|(?:schedul|creat|mak)(?:e|ing)|get(?:ting)?)"
 )
 _CALENDAR: Final = (
     r"(?:(?:in|into|to|on|onto|for) )?(?:my |the |our )?(?:calend[ae]r|cal|diary|agenda|schedule)"
 )
 _IT: Final = r"(?:its?|that|this|them|those|him|her)"
-_END: Final = r"(?=\W*$|[?.!]* at [\w:. ]+$)"
-"""Of a request, behind which the time may stand that was asked for."""
+_END: Final = (
+    r"(?=(?:\W*(?:before i forget(?: it)?|thanks?|thx|please|pleas|pl[sz]))*(?:[?.!]* (?:on"
+    r"|at) [\w:., ]{1,40})?\W*$)"
+)
+"""Of a request, behind which the day and the time may stand that were asked for."""
 _ADDING: Final = re.compile(
     rf"(?:^|[,;:.] *|\bso )(?:{POLITE}{_ADD}|(?:can|could) (?:i|we) (?:please )?(?:get|have|add|put))"
     r"(?: in| down)? (?!note\b|a note)",
     re.IGNORECASE,
 )
+_SURELY_EVENT: Final = re.compile(
+    rf"\W*{POLITE}(?:pencil|schedul|block (?:off|out)|\w+ me (?:in|down) for|\w+ (?:it|that) (?:in"
+    rf"|down) as )",
+    re.IGNORECASE,
+)
+"""How a request begins that is for an event, whatever it says."""
+_NEEDED: Final = re.compile(
+    r"^\W*(?:(?:i|we)(?:'d| would)? )?(?:need|want|like)(?: to have)? (?:the |an? )?"
+    r"(?=.*\b(?:in there|(?:in|into|to|on) (?:my|the|our) (?:calend[ae]r|diary|agenda)|registered"
+    r"|entered)\b)",
+    re.IGNORECASE,
+)
+"""How a wish begins for an event in the calendar."""
 _BARE: Final = re.compile(rf"^{POLITE}add (?!up\b|\d)(?=.{{3,}}$)", re.IGNORECASE)
 """What is added but no note is an event."""
 _VERB: Final = re.compile(rf"^{POLITE}{_ADD}(?: in| down)? ", re.IGNORECASE)
 _HEADED: Final = re.compile(
-    rf"^(?:{POLITE}(?:for (?:my|the) calendar|calendar(?: entry)?|save the date"
+    rf"^(?:{POLITE}(?:(?:(?:a )?new one )?for (?:my|the) calendar|calendar(?: entry)?|save the date"
     r"|new (?:calendar )?(?:event|entry|appointment)"
-    r"|(?:\d|two|three|a couple of) (?:events|entries|appointments))(?: please| pls)?)\b",
+    r"|(?:\d|two|three|a couple of) (?:events|entries|appointments|for (?:my|the) calendar))(?: please"
+    r"| pls)?)\b",
     re.IGNORECASE,
 )
 _TRAILED: Final = re.compile(
     rf"[-\u2013,;.?]? *(?:and |so )?(?:"
     rf"(?:{POLITE}(?:\w+ (?:you|u) )?{_ADD}|make sure) {_IT}(?:'s| is)? {_CALENDAR}\b(?: would you)?"
-    rf"|{POLITE}{_ADD} (?:{_IT} )?(?:{_CALENDAR}|in there|in)(?: too| for me)?(?: please| pls| thx)?\W*$"
-    rf"|{POLITE}(?:add|create|enter|save) {_IT}(?: please| pls| thx)?{_END}"
-    rf"|(?:into|in|on) my (?:calend[ae]r|diary)(?: i mean)?{_END}"
-    rf"|I (?:want|need|would like) to see {_IT} as an event\W*$)",
+    rf"|{POLITE}{_ADD} (?:{_IT} )?(?:{_CALENDAR}|in there|in|down)(?: too| for me)?{_END}"
+    rf"|{POLITE}(?:add|create|enter|save|register|note) {_IT}(?: in| down)?{_END}"
+    rf"|(?:into|in|on|for|to) (?:my|the) (?:calend[ae]r|diary|agenda)(?: i mean)?{_END}"
+    rf"|(?<=[-\u2013,;.]) *(?:calendar|diary)(?= please| pl[sz]){_END}"
+    rf"|in (?:it|that|this) goes{_END}|(?:which )?I (?:want|need|wish|would like) to see (?:{_IT} )?"
+    rf"(?:as an event|{_CALENDAR}){_END})",
     re.IGNORECASE,
 )
 """A request behind what it is about: "…, put it in my calendar"."""
 _CONDITION: Final = re.compile(
     r"\b(?:if|unless|only (?:when|if)|in case|whether|not|never|don'?t|doesn'?t|won'?t|shouldn'?t|no need"
-    r"|without|maybe|perhaps|worth|in principle|instead)\b",
+    r"|without|maybe|perhaps|worth|in principle|instead(?!\W*$))\b",
     re.IGNORECASE,
 )
-_TOLD: Final = re.compile(
-    r"\b(?:already|yesterday|myself|never mind|forget it|was|were|had|would be (?:lovely|nice|great))\b",
-    re.IGNORECASE,
+_TAKEN_BACK_WHOLE: Final = re.compile(
+    r"\b(?:already|myself|never ?mind|(?<!i )(?<!to )forget it)\b", re.IGNORECASE
 )
-"""In a message that tells of something, or takes it back."""
+_TOLD: Final = re.compile(r"\b(?:yesterday|was|were|had|would be (?:lovely|nice|great))\b", re.IGNORECASE)
+"""In a message that tells of something."""
 _NO_TITLE: Final = re.compile(
-    r"\b(?:i|i'm|you|it|it's|this|that|me|we|they|he|she|her|his|their|put|want|need|get|see|have|wake|alarm|add|create|enter"
+    r"\b(?:i|i'm|you|it|it's|this|that|me|we|they|he|she|her|his|their|put|want|need|get|see|have|wake"
+    r"|alarm|add|create|enter"
     r"|calendar|diary|events?|call it)\b|[,;?]",
     re.IGNORECASE,
 )
@@ -90,7 +111,8 @@ QUESTION: Final = re.compile(
     re.IGNORECASE,
 )
 _BEYOND_ONE_HOUR: Final = re.compile(
-    r"\b(?:every|each|weekly|daily|monthly|yearly|until|till|recurring)\b|\bfrom\b.+\b(?:to|until)\b"
+    r"\b(?:every|each|weekly|daily|monthly|yearly|until|till|recurring|repeating)\b|\bfrom\b.+\b(?:to"
+    r"|until)\b"
     r"|\bfor (?:\d+|an?|two|three|half an?) ?(?:hours?|h|days?|minutes?|min)\b"
     r"|\d ?(?:-|\u2013|to) ?\d{1,2}(?::\d\d)?\b"
     r"|\btime ?zone\b|\b[A-Z]\w+/[A-Z]\w+\b",
@@ -101,7 +123,7 @@ _CLOCK: Final = re.compile(
     r"(?:\b(?:at|by|from)|@)? *(?:"
     r"(?<![\d.])\d{1,2}[:.h]\d{2}(?!\d|\.\d)(?: ?[ap]\.?m\b\.?)?"
     rf"|\b{_NUMBER} ?(?:[ap]\.?m\b\.?|o'?clock\b)|\b\d{{1,2}}h\b"
-    rf"|\b(?:half past|quarter past|quarter to) {_NUMBER}\b"
+    rf"|\b{SPOKEN_PART} {_NUMBER}\b(?: ?[ap]\.?m\b)?"
     r"|\b(?:noon|midday|midnight)\b"
     rf"|\b{_NUMBER}(?= in the (?:morning|afternoon|evening))"
     rf"|(?<=\bat ){_NUMBER}\b(?![:.]\d| ?[a-z]*(?:day|week|people|persons)))"
@@ -112,13 +134,16 @@ _BETWEEN: Final = re.compile(r"[,;] *(?:and )?| and (?:then )?", re.IGNORECASE)
 _HAVE: Final = re.compile(
     r"^(?:(?:i|we) (?:want|need|would like) to(?: go(?: for| to)?)?|i'd like to(?: go(?: for| to)?)?"
     r"|(?:i'm|we're) going(?: for| to)?|(?:i|we)(?:'ve| have|'m having| need| want)?(?: got)?"
-    r"|there(?:'?s| is))\b *",
+    r"|there(?:'?s| is)|(?:there )?comes)\b *",
     re.IGNORECASE,
 )
-_THERE: Final = re.compile(r"\b(?:there|then|that day|(?:on )?the same day|in there)\b", re.IGNORECASE)
+_THERE: Final = re.compile(
+    r"\b(?:there|then|that day|(?:on )?(?:the )?same day|in there|instead)\b", re.IGNORECASE
+)
 _AROUND: Final = re.compile(
-    rf"\b(?:{_CALENDAR}|before (?:it|that)|after (?:it|that)|for me|please|pls|plz|thanks|thank you|thx"
-    r"|me an hour of|(?:do not|don'?t) forget|from now)(?![\w'])|, *(?:it|that|which)(?:'s| is)\b"
+    rf"\b(?:{_CALENDAR}|before (?:it|that)|after (?:it|that)|for me|pleas|please|pls|plz|thanks|thank you|thx"
+    r"|me an hour of|(?:do not|don'?t) forget|from now|i mean|too|instead|sharp|registered|entered"
+    r"|before i forget(?: it)?)(?![\w'])|, *(?:it|that|which)(?:'s| is)\b"
     r"|'s coming(?: by)?\b",
     re.IGNORECASE,
 )
@@ -139,98 +164,47 @@ _EDGES: Final = re.compile(
     r"^(?:(?:an?|the|my|our|for|in|on|at|event|entry|entries|appointment for|called|named|titled|that|is|to"
     r"|and|of)\b(?!$)|[\W_])+"
     r"|(?:\b(?:is|are|will be|takes place|starts|on|at|in|for|to|from|and|this|coming|next|the|as|an?|event"
-    r"|entry|goes(?: in)?)"
+    r"|entry|goes(?: in)?|it'?s|there)"
     r"|[^\w)'\u2019])+$",
     re.IGNORECASE,
 )
 _HALF_OF_DAY: Final = re.compile(r"[ap]\.?m|noon|midday|midnight|in the|h\b|1[3-9]|2\d|0\d", re.IGNORECASE)
 _PART_OF_DAY: Final = re.compile(r"\b(?:tonight|evening|night)\b", re.IGNORECASE)
+_MARK: Final = "\u00a7"
+"""In the place of a day, a time or a calendar."""
+_UP_TO: Final = (
+    r"(?=\s*(?:[,.;!?]|$)|(?:\s+(?:goes|down|off|in|into|on|at|for|to|from|by|the|this|coming|that|same"
+    r"|day|there"
+    rf"|instead|is))*\s*{_MARK})"
+)
+_OBJECT: Final = re.compile(
+    rf"\b(?:call it|(?:put|add|enter|stick|pop|save) it (?:(?:in"
+    rf"|down) )?as) (?P<called>[^{_MARK},.;!?]+?){_UP_TO}"
+    rf"|(?:^|[,;:.!?] *|\bso ){POLITE}{_ADD}(?: (?:in|off|down)(?= ))? "
+    rf"(?:(?:the |on )*{_MARK}[\s{_MARK}]*(?:at |on )?{_MARK}?\s*(?:off )?for (?P<behind>[^{_MARK},.;!?]+?)"
+    rf"|(?P<object>(?!sure\b)[^{_MARK},.;!?]+?)){_UP_TO}",
+    re.IGNORECASE,
+)
+"""The object of a request for an event."""
+_ABBREVIATED: Final = re.compile(r"\b(Prof|Dr|Mrs?|Ms|St)\.", re.IGNORECASE)
+_MORNING: Final = re.compile(
+    r"\b(?:morning|breakfast|run|running|jog|gym|swim\w*|yoga|flight|train|bus|airport|ferry|early)\b",
+    re.IGNORECASE,
+)
+_EVENING: Final = re.compile(
+    r"\b(?:evening|dinner|supper|drinks?|pints?|beers?|party|pub|quiz|cinema|movie|film|concert|gig"
+    r"|theatre|bbq"
+    r"|barbecue)\b",
+    re.IGNORECASE,
+)
+_AFTERNOON_UNTIL: Final = 6
+_EVENING_FROM: Final = 6
+_EVENING_UNTIL: Final = 9
+_MEANT_WORDS: Final = 4
+"""Of what is meant instead, in which a day or a time stands."""
 _LONGEST_TITLE: Final = 10
 """Words."""
-_DICTATED: Final = re.compile(
-    rf"^{POLITE}(?:"
-    r"(?:write|make|create|save|take|add|jot|leave|keep|set)(?: for)?(?: me)?(?: down)?(?: an?| another)?"
-    r"(?: new| quick)? note(?: for me)?(?: to self)?|(?:i would like )?that you keep for me a note"
-    r"|(?:write|jot|note|scribble)(?: this| something)? down(?: for me)?|(?:new )?note(?: to self)?"
-    r"|remember|save this"
-    r"|(?:keep|save|put|write|record) this (?:in|as|into) (?:an?|my) notes?(?: for me)?(?=[:,])"
-    r"|memo(?=[:,])|jot(?: this)?(?=:)|(?:record|save|put|write)(?: this| me)? (?:in|into) (?:my|the) notes"
-    r"|mind keeping a note)"
-    r"\b(?: (?:that says|that|saying|with(?= the\b)|about|of)(?= ))? *[:,\u2013-]? *(.*)$",
-    re.IGNORECASE | re.DOTALL,
-)
-_POINTED: Final = re.compile(
-    rf"^{POLITE}(?:great|perfect|nice|good|cool|phew)?[,.! ]*{POLITE}(?:write|note|jot|save|keep|put|copy) "
-    r"(?:(?:it|that|this|those|these)(?: \w+)?|the(?: \w+){1,3}) "
-    r"(?:down|(?:as|in|into|to) (?:an?|my)(?: \w+)? notes?)\b",
-    re.IGNORECASE,
-)
-_WHAT_WAS_SAID: Final = re.compile(
-    rf"^{POLITE}(?:write|note|jot)(?: down)? what (?:he|she|they|it|you|that)(?: \w+)? "
-    r"(?:wrote|said|says)\W*$",
-    re.IGNORECASE,
-)
-_AS_A_NOTE: Final = r"(?:as|in|into|to) (?:an?|my)(?: \w+)? notes?"
-_NOTED: Final = re.compile(
-    rf"^(.{{8,}}?)[,;.] *(?:and |so )?{POLITE}(?:note (?:it|that|this)"
-    rf"|(?:write|note|jot|save|keep|put) (?:it|that|this)(?: \w+)? (?:down|{_AS_A_NOTE}))"
-    r"(?: for me)?(?:,? please|,? pls)?\W*$",
-    re.IGNORECASE | re.DOTALL,
-)
-_AS_NOTE: Final = re.compile(
-    rf"^{POLITE}(?:save|keep|store|record|put|write)(?: down)? "
-    rf"(?!(?:it|that|this|those|these|the answer)\b)(.{{4,}}?),? {_AS_A_NOTE}"
-    r"(?: for me)?(?:,? please|,? pls)?\W*$",
-    re.IGNORECASE | re.DOTALL,
-)
-"""A request around what is to be noted: "save the size, 38, as a note"."""
-_HAS_CONTENT: Final = re.compile(r"[\d:\"\u201c]")
-"""In what is to be noted as it is: "the phone number" points at one that was found."""
-_ASKED: Final = re.compile(r"\b(?:what|which|who|whose|how|when|where|why)\b", re.IGNORECASE)
-_FEWEST_WORDS: Final = 4
-"""Of what is told and then to be noted: "ok thanks, write it down" tells nothing."""
-_MUST_KNOW: Final = re.compile(
-    r"^i (?:(?:must(?:n't| not)|should(?:n't| not)|do(?:n't| not) want to) forget|(?:must|have to) remember)"
-    r"(?: that)? ",
-    re.IGNORECASE,
-)
-_POINTING: Final = re.compile(
-    r"^(?:it|this|that|these|those|them|please|pls|somewhere|thanks|\W)*$", re.IGNORECASE
-)
-
-
-def dictated_note(message: str) -> str | None:
-    """Return the text of a note that ``message`` dictates, to the letter; what it lacks is empty.
-
-    None if it dictates none.
-    """
-    found = _DICTATED.match(message)
-    if not found or is_held_back(message[: found.start(1)]):
-        return None
-    text = found[1].strip()
-    return "" if _POINTING.match(text) or text.casefold() in ("please", "pls") else text
-
-
-def note_that_was_said(message: str) -> str | None:
-    """Return the text before or within a request to note it: "…, so save it as a note".
-
-    None if ``message`` has no such request.
-    """
-    within = _AS_NOTE.match(message)
-    if within and _HAS_CONTENT.search(within[1]) and not is_held_back(message):
-        return within[1].strip(" ,;.-")
-    found = _NOTED.match(message)
-    if not found or is_held_back(message[found.end(1) :]):
-        return None
-    text = found[1].strip(" ,;.-")
-    is_told = len(text.split()) >= _FEWEST_WORDS and not (REQUEST.match(text) or _ASKED.search(text))
-    return _MUST_KNOW.sub("", text) if is_told else None
-
-
-def notes_what_was_said(message: str) -> bool:
-    """Return whether ``message`` asks for a note of what was answered last, such as "write that down"."""
-    points = _POINTED.match(message) or _WHAT_WAS_SAID.match(message)
-    return points is not None and not is_held_back(message)
+ASKED: Final = re.compile(r"\b(?:what|which|who|whose|how|when|where|why)\b", re.IGNORECASE)
 
 
 def wanted_events(
@@ -242,7 +216,8 @@ def wanted_events(
     meant by "then" and "there".
     """
     context, asked = _parts(message, today)
-    if not asked or _TOLD.search(message):
+    named = _object_of(message, today)
+    if not asked or _TAKEN_BACK_WHOLE.search(message) or (_TOLD.search(message) and not named):
         return None
     if is_held_back(message):
         return NOT_ASKED
@@ -252,7 +227,15 @@ def wanted_events(
         asked = asked[: told.start()]
     if _BEYOND_ONE_HOUR.search(asked):
         return ONE_HOUR
-    events = [read_event(part, today) for part in _split(asked)]
+    parts = _split(asked)
+    events = [read_event(part, today) for part in parts]
+    if len(parts) == 1 and named:
+        begin, has_taken_back = max(0, message.find(named.split()[-1])), _TAKEN_BACK.search(message)
+        behind = message if has_taken_back else message[begin:]
+        day, clock = said_when(behind, today, last=bool(has_taken_back))
+        before = said_when(message[:begin], today)
+        day, clock = day or before[0], clock or before[1]
+        events = [(named, day, _with_half_of_day(clock, f"{named} {day}"))]
     days = {day for _, day, _ in events if day} or {day for day in [find_day(context, today)] if day}
     if not days:
         days = {said_day or (day_before if _THERE.search(message) else "")} - {""}
@@ -268,12 +251,25 @@ def wanted_events(
     return calls
 
 
+def _object_of(message: str, today: dt.date) -> str:
+    """Return what stands behind the verb of a request for an event, up to a day, a time or a comma."""
+    marked = _CLOCK.sub(f" {_MARK} ", _ABBREVIATED.sub(r"\1", " ".join(message.split())))
+    while day := find_day(marked, today):
+        marked = marked.replace(day, _MARK, 1)
+    marked = re.sub(rf"\b{_CALENDAR}\b", _MARK, marked, flags=re.IGNORECASE)
+    found = _OBJECT.search(marked)
+    title = "" if found is None else (found["called"] or found["object"] or found["behind"] or "")
+    title = _EDGES.sub("", _NAMED.sub("", title).strip(" '\"\u2018\u2019\u201c\u201d"))
+    is_title = re.search(r"[^\W\d]{2}", title) and len(title.split()) <= _LONGEST_TITLE
+    return title if is_title and not _NO_TITLE.search(title) else ""
+
+
 def _corrected(asked: str, today: dt.date) -> str:
     """Return a request with what is taken back left out: "on Monday, no, on Friday"."""
     begin = 0
     while taken_back := _TAKEN_BACK.search(asked, begin):
         before, after = asked[: taken_back.start()], asked[taken_back.end() :]
-        meant = " ".join(after.split()[:_FEWEST_WORDS])
+        meant = " ".join(after.split()[:_MEANT_WORDS])
         old: str | None = None
         if (time := find_time(meant)) and not meant[: time.start()].strip():
             old = next((match[0] for match in reversed([*_CLOCK.finditer(before)]) if _is_time(match)), None)
@@ -295,16 +291,32 @@ def is_trailed(message: str, today: dt.date) -> bool:
     """Return whether ``message`` tells of an event and asks at its end to add it, such as "Add it."."""
     trailed = _TRAILED.search(message)
     said = message[: trailed.start()] if trailed else ""
-    return bool(find_time(said)) and find_day(said, today) is not None and "?" not in said
+    is_dated = find_time(said) and find_day(said, today) is not None
+    return bool(is_dated) and "?" not in said and not ASKED.search(message)
 
 
 def find_day(text: str, today: dt.date) -> str | None:
-    """Return the part of ``text`` that means one day; None if there is none, or it means a week."""
-    found = find_days(_CLOCK.sub(" ", text), today)
-    with suppress(ToolError):
-        if found and len({*parse_days(found, today)}) == 1:
+    """Return the first part of ``text`` that means one day, not a week; None if there is none."""
+    text = _CLOCK.sub(" , ", text)
+    while found := find_days(text, today):
+        if len({*parse_days(found, today)}) == 1:
             return found
+        text = text.partition(found)[2]
     return None
+
+
+def said_when(text: str, today: dt.date, *, last: bool = True) -> tuple[str, str]:
+    """Return the last day and time of day in ``text``, which may correct others, or the first ones.
+
+    They are empty where there are none.
+    """
+    times = [match for match in _CLOCK.finditer(text) if _is_time(match)]
+    rest, days = _CLOCK.sub(" , ", text), list[str]()
+    while found := find_day(rest, today):
+        days.append(found)
+        rest = rest.partition(found)[2]
+    place = -1 if last else 0
+    return days[place] if days else "", said_time(times[place]) if times else ""
 
 
 def is_held_back(message: str) -> bool:
@@ -316,7 +328,9 @@ def _parts(message: str, today: dt.date) -> tuple[str, str]:
     """Return what is said around a request for events, and the request; empty where there is none."""
     if headed := _HEADED.match(message):
         return message[: headed.end()], message
-    if (trailed := _TRAILED.search(message)) and not (QUESTION.match(message) and message.endswith("?")):
+    if (needed := _NEEDED.match(message)) and "?" not in message:
+        return "", message[needed.end() :]
+    if (trailed := _TRAILED.search(message)) and not ASKED.search(message):
         told = re.split(r"(?<=[.!?])\s+", f"{message[: trailed.start()]} {message[trailed.end() :]}".strip())
         dated = [each for each in told if find_time(each) or find_day(each, today)]
         return "", " ".join(dated or told)
@@ -326,6 +340,7 @@ def _parts(message: str, today: dt.date) -> tuple[str, str]:
             re.search(rf"{_CALENDAR}|\b(?:event|appointment)\b", asked, re.IGNORECASE)
             or find_time(asked)
             or find_day(asked, today)
+            or _SURELY_EVENT.match(adding[0] + asked)
         ):
             return message[: adding.start()], asked
     if bare := _BARE.match(message):
@@ -342,12 +357,13 @@ def find_time(text: str) -> re.Match[str] | None:
 
 def _is_time(match: re.Match[str]) -> bool:
     with suppress(ToolError):
-        parse_time(_said(match))
+        parse_time(said_time(match))
         return True
     return False
 
 
-def _said(match: re.Match[str]) -> str:
+def said_time(match: re.Match[str]) -> str:
+    """Return the time of day that :func:`find_time` has found, as :func:`parse_time` reads it."""
     said = re.sub(r"^(?:at|by|from|@) *", "", match[0].strip(), flags=re.IGNORECASE)
     return re.sub(r"(?<=\d)\.(?=\d)", ":", re.sub(r"(?<=[ap]m)\.$", "", said))  # a full stop is none of it
 
@@ -360,14 +376,27 @@ def _split(asked: str) -> Sequence[str]:
         if find_time(asked[begin : between.start()]) and find_time(asked[between.end() :]):
             parts.append(asked[begin : between.start()])
             begin = between.end()
-    return [*parts, asked[begin:]]
+    parts.append(asked[begin:])
+    return [part for part in parts if re.search(r"[^\W\d]{2}", _CLOCK.sub("", part))] or parts
+
+
+def _with_half_of_day(clock: str, said: str) -> str:
+    """Return ``clock`` with the half of the day that is meant where none is said: lunch at 1, drinks at 8."""
+    if not clock or _HALF_OF_DAY.search(clock) or _MORNING.search(said):
+        return clock
+    hour = parse_time(clock).hour
+    if 1 <= hour < _AFTERNOON_UNTIL:
+        return f"{clock} in the afternoon"
+    if _EVENING_FROM <= hour <= _EVENING_UNTIL and _EVENING.search(said):
+        return f"{clock} in the evening"
+    return clock
 
 
 def read_event(part: str, today: dt.date) -> tuple[str, str, str]:
     """Return the title, the day and the time of an event; empty where they are missing."""
     clock = ""
     if time := find_time(part):
-        clock = _said(time)
+        clock = said_time(time)
         part = f"{part[: time.start()]} {part[time.end() :]}"
     part = _VERB.sub("", _HEADED.sub(" ", " ".join(part.split())))
     days: dict[dt.date, str] = {}
@@ -377,9 +406,11 @@ def read_event(part: str, today: dt.date) -> tuple[str, str, str]:
     if clock and len(days) == 1 and not _HALF_OF_DAY.search(clock):
         part_of_day = _PART_OF_DAY.search(next(iter(days.values())))
         clock = f"{clock} in the evening" if part_of_day else clock
+    said = part
     title = _NAMED.sub("", _AROUND.sub(" ", _THERE.sub(" ", part)))
     title = _EDGES.sub("", _HAVE.sub("", _EDGES.sub("", " ".join(title.split()))))
     title = title.strip(" '\"\u2018\u2019\u201c\u201d")
+    clock = _with_half_of_day(clock, said)
     if find_time(title) or len(title.split()) > _LONGEST_TITLE or not re.search(r"[^\W\d]{2}", title):
         title = ""
     return (

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from math import log
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from agentrt.bench.common.bench_model import RandomWords
+from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
 from agentrt.bench.context import accuracy
 from agentrt.bench.context.accuracy import (
     AS_IS,
@@ -58,11 +60,15 @@ def test_chunks_are_those_of_the_first_blocks_in_order() -> None:
 
 @pytest.mark.bench
 @pytest.mark.real_model
-def test_every_way_to_store_is_measured() -> None:
+@pytest.mark.parametrize("model", ["nano", "tiny.gguf"])
+def test_every_way_to_store_is_measured(model: str, tmp_path: Path) -> None:
+    if model != "nano":  # whose weights, keys and values the runtime keeps in other precisions
+        model = str(tmp_path / model)
+        write_random_gguf(Path(model), ModelShape("qwen2", 2, 256, 256, 4, 2, 512))
     texts = [RandomWords(seed).take(120) for seed in range(2)]
     lines: list[str] = []
     kinds = {NEWS: [*texts, "too short"], HELD_BACK: ["too short"]}
-    found = {each.stored: each for each in measure_accuracy("nano", kinds, 128, lines.append)}
+    found = {each.stored: each for each in measure_accuracy(model, kinds, 128, lines.append)}
     assert list(found) == [AS_IS, *STATIC.values(), COMPRESSED]
     same = found[AS_IS]
     assert (same.increase_pct.value, same.agreement_pct.value, same.bytes_share) == (0, 100, 1)

@@ -144,7 +144,7 @@ def test_an_unclear_date_is_a_clear_error(tmp_path: Path) -> None:
 def test_an_added_event_is_listed_and_read_by_other_programs(tmp_path: Path) -> None:
     found = calendar(tmp_path, "DTSTART:20261120T080000")
     found.add("dentist", "on Friday", "3pm")
-    assert found.events_on("friday") == [Event("08:00", "event0"), Event("15:00", "dentist")]
+    assert found.events_on("friday") == [Event("08:00", "event0"), Event("15:00", "dentist", "16:00")]
     parsed = icalendar.Calendar.from_ical((tmp_path / "calendar.ics").read_bytes())
     added = parsed.walk("VEVENT")[-1]
     assert added["DTSTART"].dt == dt.datetime(2026, 11, 20, 15)
@@ -436,3 +436,20 @@ def test_a_file_that_has_more_than_the_event_stays(tmp_path: Path) -> None:
 
 def contents(folder: Path) -> dict[Path, bytes]:
     return {file: file.read_bytes() for file in folder.rglob("*.ics")}
+
+
+def test_an_event_says_when_it_ends_and_where_it_is(tmp_path: Path) -> None:
+    found = calendar(
+        tmp_path,
+        "DTSTART:20261120T080000 DTEND:20261120T093000 LOCATION:Library",
+        "DTSTART:20261120T230000 DTEND:20261121T010000",
+    )
+    assert found.events_on("Friday") == [
+        Event("08:00", "event0", "09:30", "Library"),
+        Event("23:00", "event1"),
+    ]
+
+
+def test_events_of_a_month_have_the_dates_of_their_days(tmp_path: Path) -> None:
+    found = calendar(tmp_path, "DTSTART:20261204T080000", "DTSTART:20270104T080000")
+    assert on(found, "December") == [("Friday 04 December 08:00", "event0")]

@@ -12,12 +12,11 @@ from agentrt.examples.assistant.changes import (
     CHANGES,
     DEPENDS,
     I_MEAN,
-    MEANT_EVENT,
-    MEANT_NOTE,
     NOT_CHANGED,
     TO_WHEN,
 )
 from agentrt.examples.assistant.data import PersonalData
+from agentrt.examples.assistant.meant import MEANT_EVENT, MEANT_NOTE
 from agentrt.examples.assistant.planning import Planner
 from agentrt.examples.assistant.results import Made
 from agentrt.examples.assistant.sample_data import write_sample_data
@@ -48,6 +47,11 @@ move the train to Bergen to December 2 instead -> move_event Train to Bergen 202
 shift choir practice from 18:00 to 10 -> move_event Choir practice 2026-11-25 2026-11-25 10:00
 move the cabin weekend to December 11 -> move_event Cabin weekend 2026-12-04 2026-12-11 
 move Priya's lunch to tomorrow at the same time -> move_event Lunch with Priya 2026-11-25 2026-11-26 12:30
+postpone the dentist by a week -> move_event Dentist 2026-11-26 2026-12-03 09:30
+move the roofers two days later -> move_event Roofers at the house 2026-11-28 2026-11-30 08:00
+bring the guitar lesson forward by half an hour -> move_event Guitar lesson 2026-11-29 2026-11-29 16:45
+push the boiler check back an hour and a half -> move_event Boiler check with Hanna 2026-11-27 2026-11-27 11:30
+move the dinner to 8 -> move_event Dinner at the Green Lantern 2026-11-26 2026-11-26 20:00
 delete the note about the lasagne -> delete_note n11 Lasagne recipe
 please delete my camping note -> delete_note n6 Camping list
 remove the wifi note, I know it now -> delete_note n12 Wifi at the cabin
@@ -59,6 +63,13 @@ del the camping list note pls dont need it anymore -> delete_note n6 Camping lis
 I've sold the car so the insurance note, not the house, that one can go. Delete it please. -> delete_note n7 Car insurance
 My bicycle has been repaired, so would you please remove the note about that? -> delete_note n1 Bicycle repair
 Priya is ill, so our lunch today is off. Take it out of the calendar, would you? -> delete_event Lunch with Priya 2026-11-25
+I won't make the guitar lesson on Sunday, whip it out of the diary -> delete_event Guitar lesson 2026-11-29
+choir practice tonight is off, so out with it -> delete_event Choir practice 2026-11-25
+we sold the tent, so the camping list note can go -> delete_note n6 Camping list
+Hanna is late on Friday, so the boiler check has to be at noon instead -> move_event Boiler check with Hanna 2026-11-27 2026-11-27 12:00
+the roofers rang: they come at nine on Saturday and not at eight, can you fix that -> move_event Roofers at the house 2026-11-28 2026-11-28 09:00
+the train to Bergen is now on Wednesday the 2nd, same time, please change it -> move_event Train to Bergen 2026-12-01 2026-12-02 07:42
+move lunch with Priya to tomorrow, no hang on, Friday, 13:00 -> move_event Lunch with Priya 2026-11-25 2026-11-27 13:00
 what is on today, and cancel the dentist -> list_events today, delete_event Dentist 2026-11-26
 Write a note: cancel the dentist -> create_note cancel the dentist
 """  # noqa: E501, W291 - an event that lasts all day has no time
@@ -81,8 +92,8 @@ move the dentist -> {TO_WHEN}
 move the dentist to next week -> {TO_WHEN}
 move the dinner to the Blue Lantern on Friday -> {TO_WHEN}
 move the dentist to Friday from 14:00 to 16:00 -> {TO_WHEN}
-postpone the dentist by a week -> {TO_WHEN}
-move the roofers two days later -> {TO_WHEN}
+move the dentist forward by an hour -> {TO_WHEN}
+move the cabin weekend an hour later -> {TO_WHEN}
 cancel the event tomorrow -> Which one: Dentist, Thursday 26 November 09:30; Dinner at the Green Lantern, Thursday 26 November 19:00?
 cancel my gym membership -> There is no event gym membership in the next 30 days. Nothing was changed.
 cancel the dentist on Friday -> There is no event dentist on Friday 27 November. Nothing was changed.
@@ -101,6 +112,9 @@ remove Priya from the lunch ->
 remove the coffee from the camping note -> 
 drop me a line -> 
 I want to move to Bergen -> 
+the dentist said that my teeth can stay -> 
+when does the boiler check start on Friday? -> 
+my sister moved her dentist to Friday -> 
 change my password -> 
 """  # noqa: W291, E501 - they are planned as something else, or not at all
 
@@ -147,6 +161,7 @@ THURSDAY = made(
     "list_events", [{"title": "Dentist"}, {"title": "Dinner at the Green Lantern"}], date="tomorrow"
 )
 ADDED = made("add_event", {"added": "Dentist"}, title="Dentist", date="Thursday")
+ROOF = made("read_mail", {"subject": "Roofers at the house", "body": "They come on Monday."}, id="m1")
 MOVED = made("move_event", {"moved": "Dentist"}, title="Dentist", date="today", new_date="2026-11-26")
 
 
@@ -161,6 +176,18 @@ MOVED = made("move_event", {"moved": "Dentist"}, title="Dentist", date="today", 
         (THURSDAY, "cancel the first one", "delete_event Dentist 2026-11-26"),
         (MOVED, "move it to 11:00", "move_event Dentist 2026-11-26 2026-11-26 11:00"),
         (ADDED, "oh, cancel it", "delete_event Dentist 2026-11-26"),
+        (ADDED, "make that 21:00", "move_event Dentist 2026-11-26 2026-11-26 21:00"),
+        (ADDED, "no, on Friday at 10", "move_event Dentist 2026-11-26 2026-11-27 10:00"),
+        (ADDED, "hm, actually make it half an hour later", "move_event Dentist 2026-11-26 2026-11-26 10:00"),
+        (ADDED, "sorry, next Monday", "move_event Dentist 2026-11-26 2026-11-30 09:30"),
+        (ADDED, "bump it by two days", "move_event Dentist 2026-11-26 2026-11-28 09:30"),
+        (MOVED, "an hour earlier please", "move_event Dentist 2026-11-26 2026-11-26 08:30"),
+        (ADDED, "and on Friday?", "list_events Friday"),
+        (THURSDAY, "actually, Friday", "list_events Friday"),
+        (THURSDAY, "shift the dentist an hour later", "move_event Dentist 2026-11-26 2026-11-26 10:30"),
+        (SUNDAY, "can you make it 18:00?", "move_event Guitar lesson 2026-11-29 2026-11-29 18:00"),
+        (ADDED, "you know what, kill it, I am out that day", "delete_event Dentist 2026-11-26"),
+        (ROOF, "move it to Monday, same time", "move_event Roofers at the house 2026-11-28 2026-11-30 08:00"),
         (made("read_mail", {"subject": ""}, id="m1"), "delete it", ""),
         (READ, "move it to Friday", ""),
         (READ, "don't delete it", ""),

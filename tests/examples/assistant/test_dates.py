@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrt.examples.assistant.dates import parse_date, parse_days, parse_time
+from agentrt.examples.assistant.dates import find_days, parse_date, parse_days, parse_time
 from agentrt.examples.assistant.errors import ToolError
 
 WEDNESDAY = dt.date(2026, 11, 18)
@@ -19,7 +19,8 @@ DATES = {
     "2026-11-21": ["in 3 days"],
     "2026-11-24": ["Tuesday"],
     "2026-11-25": ["next Wednesday", "in a week", "next week"],
-    "2026-12-02": ["in two weeks"],
+    "2026-12-02": ["in two weeks", "two weeks today"],
+    "2026-11-27": ["a week on Friday", "Friday week"],
     "2026-12-24": [
         *("December 24", "dec 24th", "Dec. 24", "24 December", "Thursday, December 24"),
         *("2026-12-24", "24.12.2026", "12/24", "24/12/2026"),
@@ -37,10 +38,19 @@ DAYS = {
     "the weekend": "2026-11-21 2026-11-22",
     "next weekend": "2026-11-28 2026-11-29",
     "Friday": "2026-11-20 2026-11-20",
+    "the rest of the week": "2026-11-18 2026-11-22",
+    "December": "2026-12-01 2026-12-31",
+    "this month": "2026-11-18 2026-11-30",
+    "next month": "2026-12-01 2026-12-31",
+    "February 2028": "2028-02-01 2028-02-29",
+    "the next few days": "2026-11-18 2026-11-21",
+    "the next two days": "2026-11-18 2026-11-20",
 }
 TIMES = {
     "00:00": ["12am", "Midnight"],
-    "03:30": ["half past three"],
+    "03:30": ["half past three", "half three", "half past 3"],
+    "06:50": ["ten to seven"],
+    "08:20": ["twenty past 8"],
     "07:00": ["7 o'clock"],
     "09:00": ["at 9", "9 in the morning"],
     "09:05": ["9:05"],
@@ -110,3 +120,16 @@ def test_times(meant: str, said: str) -> None:
 def test_what_is_no_time_is_a_clear_error(said: str) -> None:
     with pytest.raises(ToolError, match="cannot understand the time"):
         parse_time(said)
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ("what is on in December?", "December"),
+        ("June wants the recipe by Friday", "Friday"),
+        ("may I see what Jan wrote", None),
+        ("what about March?", "March"),
+    ],
+)
+def test_a_name_is_a_month_where_one_can_stand(said: str, found: str | None) -> None:
+    assert find_days(said, WEDNESDAY) == found

@@ -10,12 +10,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentrt.examples.assistant.data import PersonalData
+from agentrt.examples.assistant.dictation import WHICH_TEXT
 from agentrt.examples.assistant.planning import WHICH_CITY, Planner
 from agentrt.examples.assistant.results import Made
 from agentrt.examples.assistant.retrieval import content_words, retrieve
 from agentrt.examples.assistant.sample_data import write_sample_data
 from agentrt.examples.assistant.sources import Sources
-from agentrt.examples.assistant.writes import DEPENDS, WHICH_TEXT
+from agentrt.examples.assistant.writes import DEPENDS
 
 WEDNESDAY = dt.date(2026, 11, 25)
 MESSAGES = """

@@ -24,6 +24,12 @@ MAIL = {"id": "m1", "from": "Anna", "subject": "Roof"}
             "On your calendar from Monday, November 23 to Sunday, November 29: Monday 9:00 Work.",
         ),
         (
+            "list_events",
+            {"date": "today"},
+            [{"time": "09:30", "title": "Dentist", "until": "10:00", "place": "Mill Lane 4"}],
+            "On your calendar today, Wednesday, November 18: 09:30 to 10:00 Dentist (Mill Lane 4).",
+        ),
+        (
             "add_event",
             {},
             {"added": "lunch", "date": "Friday", "time": "12:00"},

@@ -8,15 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentrt.examples.assistant.dates import parse_date, parse_time
+from agentrt.examples.assistant.dictation import dictated_note, note_that_was_said, notes_what_was_said
 from agentrt.examples.assistant.writes import (
     NOT_ASKED,
     ONE_HOUR,
     WHICH_DAY,
     WHICH_EVENT,
     WHICH_TIME,
-    dictated_note,
-    note_that_was_said,
-    notes_what_was_said,
     wanted_events,
 )
 
@@ -49,6 +47,13 @@ tomorow 5pm pick up parcel, put in calender thx -> pick up parcel 2026-11-19 17:
 book club goes in for dec 10 at 8 in the evening -> book club 2026-12-10 20:00
 can i get 'Run' on the calendar for sunday the 6th of december, 07:00 -> Run 2026-12-06 07:00
 for the calendar: chess at half past seven on the 2nd -> chess 2026-12-02 07:30
+could you put an eye test in my diary for Monday at two, my eyes hurt -> eye test 2026-11-23 14:00
+put me down for a massage on Friday at half five in the evening -> massage 2026-11-20 17:30
+block off Thursday at 2 PM for the stock count -> stock count 2026-11-19 14:00
+slot the plumber in for Friday, no wait, Saturday at 9:00 -> plumber 2026-11-21 09:00
+drinks with Ann on Friday at 8, stick it in -> drinks with Ann 2026-11-20 20:00
+pop supper with Jo in for Sunday at quarter past seven, before I forget -> supper with Jo 2026-11-22 19:15
+I need the vet in my diary for Monday at ten past four -> vet 2026-11-23 16:10
 """
 
 
@@ -128,6 +133,10 @@ def test_no_event_has_words_that_were_not_said(said: str) -> None:
         ("note: the code is \"A-7/x_9\" (not 'B')", "the code is \"A-7/x_9\" (not 'B')"),
         ("please make a note that 1. flour 2. sugar 3. butter", "1. flour 2. sugar 3. butter"),
         ("remember that Anna likes tulips", "Anna likes tulips"),
+        ("I want those sizes kept as a note: shoes 39, coat M", "shoes 39, coat M"),
+        ("quick memo before I forget it: gate code 77", "gate code 77"),
+        ("make me a packing note: boots, and take the map", "boots, and take the map"),
+        ("take a note of something for me", ""),
         ("New note: batteries", "batteries"),
         ("scribble this down for me - the key is under the pot", "the key is under the pot"),
         ("Write a note: " + "long " * 100, ("long " * 100).strip()),
@@ -151,10 +160,14 @@ def test_dictation_is_to_the_letter(said: str, text: str | None) -> None:
         ("put the phone number in a note", True),
         ("don't write that down", False),
         ("write down: tea", False),
+        ("note down the room and the day please", True),
+        ("put room and Monday in a note", True),
+        ("put milk and tea in a note", False),
+        ("write a note that the room is cold", False),
     ],
 )
 def test_what_was_said_is_noted(said: str, is_meant: bool) -> None:
-    assert notes_what_was_said(said) is is_meant
+    assert notes_what_was_said(said, lambda: "Room 4 on Monday") is is_meant
 
 
 @pytest.mark.parametrize(

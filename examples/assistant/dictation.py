@@ -1,0 +1,139 @@
+"""Notes that a message asks for, in its own words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from .phrases import POLITE, REQUEST
+from .retrieval import content_words
+from .writes import ASKED, is_held_back
+
+WHICH_TEXT: Final = "What should the note say?"
+_DICTATED: Final = re.compile(
+    rf"^{POLITE}(?:"
+    r"(?:write|make|create|save|take|add|jot|leave|keep|set)(?: for)?(?: me)?(?: down)?(?: an?| another)?"
+    r"(?: (?!the |my |that |this |his |her |down )[\w-]+)? note(?: for me)?(?: to self)?"
+    r"|(?:i would like )?that you keep for me a note"
+    r"|(?:write|jot|note|scribble)(?: this| something)? down(?: for me)?|(?:new )?note(?: to self)?"
+    r"|(?:quick |new |short |another )*memo(?: before i (?:lose|forget) it)?(?=[:,])"
+    r"|(?:write|make|add|create|start)(?: me)? (?:one|another)(?= saying| that says)"
+    r"|remember|(?:save|keep|remember) this(?: for me)?(?=[:,])|save this|note (?:it"
+    r"|this) down(?: for me)?(?=:)"
+    r"|(?:write|jot|scribble) down for me(?=[:,])|(?:start|open)(?: me)? a(?: new)? note(?: for"
+    r" [\w ]{1,30})?(?=:)"
+    r"|(?:keep|save|put|write|record) this (?:in|as|into) (?:an?|my) notes?(?: for me)?(?=[:,])"
+    r"|memo(?=[:,])|jot(?: this)?(?=:)|(?:record|save|put|write)(?: this| me)? (?:in|into) (?:my|the) notes"
+    r"|mind keeping a note)"
+    r"\b(?: (?:that says|that|saying|with(?= the\b)|about|of)(?= ))? *[:,\u2013-]? *(.*)$",
+    re.IGNORECASE | re.DOTALL,
+)
+_POINTED: Final = re.compile(
+    rf"^{POLITE}(?:great|perfect|nice|good|cool|phew|i see)?[,.! ]*{POLITE}"
+    r"(?:write|note|jot|save|keep|put|copy|stick|pop|drop) "
+    r"(?:(?:it|that|this|those|these)(?: \w+){0,2}|(?:the|his|her|their|what|all)(?: [\w'\u2019]+){1,8}) "
+    r"(?:down|(?:as|in|into|to) (?:an?|my)(?: \w+)? notes?)\b",
+    re.IGNORECASE,
+)
+_THINGS: Final = re.compile(
+    rf"^{POLITE}(?:write|note|jot|save|keep|put|copy|stick|pop|drop) ((?:[\w'\u2019]+ ){{1,6}})(?:in|into"
+    rf"|to) a(?: \w+)? note\b",
+    re.IGNORECASE,
+)
+"""A request for a note of things that are named."""
+_DETERMINED: Final = re.compile(
+    r"^(?:(?:about|with|having|of) )?(?:the|that|his|her|their|these|those|both"
+    r"|all)(?: [\w'\u2019,]+){1,14}\W*$",
+    re.IGNORECASE,
+)
+_VERB: Final = re.compile(
+    r"\b(?:is|are|was|were|has|had|comes?|goes|needs?|wants?|will|must|should|likes?|starts?|ends?|costs?)\b",
+    re.IGNORECASE,
+)
+"""In a sentence, which is dictated; things that are named have none."""
+_WHAT_WAS_SAID: Final = re.compile(
+    rf"^{POLITE}(?:write|note|jot)(?: down)? (?:what (?:he|she|they|it|you|that)(?: \w+)? (?:wrote|said|says)"
+    r"|(?:the|his|her|their|those|all)(?: [\w'\u2019]+){1,3})\W*$",
+    re.IGNORECASE,
+)
+_AS_A_NOTE: Final = r"(?:as|in|into|to|with|among) (?:an?|my|the)(?: \w+)? notes?"
+_LABELLED: Final = re.compile(
+    rf"^[^:?\n]{{0,60}}[,;] *{POLITE}(?:note|write|jot|keep) (?:it|this|that)(?: down)?(?: for me)?: *(.+)$"
+    r"|"
+    r"^\W*(?!.*\b(?:what|which|who|read|find|show|search|look|delete|remove|does|says?)\b.*:)"
+    r"[^:?\n]{0,60}\b(?:as|for|in|into|to|with) (?:an?|my|the)(?: \w+)? (?:note"
+    r"|memo)s?(?: for me)?(?: please| pls)?: *(.+)$",
+    re.IGNORECASE | re.DOTALL,
+)
+"""What is to be noted, behind what it is: "I need those words kept as a note: hull, keel"."""
+_NOTED: Final = re.compile(
+    rf"^(.{{8,}}?)[,;.] *(?:and |so )?{POLITE}(?:note (?:it|that|this)"
+    rf"|(?:write|note|jot|save|keep|put) (?:it|that|this)(?: \w+)? (?:down|somewhere|safe|{_AS_A_NOTE}))"
+    r"(?: for me)?(?:,? please|,? pls)?\W*$",
+    re.IGNORECASE | re.DOTALL,
+)
+_AS_NOTE: Final = re.compile(
+    rf"^{POLITE}(?:save|keep|store|record|put|write)(?: down)? "
+    rf"(?!(?:it|that|this|those|these|the answer)\b)(.{{4,}}?),? {_AS_A_NOTE}"
+    r"(?: for me)?(?:,? please|,? pls)?\W*$",
+    re.IGNORECASE | re.DOTALL,
+)
+"""A request around what is to be noted: "save the size, 38, as a note"."""
+_HAS_CONTENT: Final = re.compile(r"[\d:\"\u201c]")
+"""In what is to be noted as it is: "the phone number" points at one that was found."""
+_FEWEST_WORDS: Final = 4
+"""Of what is told and then to be noted: "ok thanks, write it down" tells nothing."""
+_MUST_KNOW: Final = re.compile(
+    r"^i (?:(?:must(?:n't| not)|should(?:n't| not)|do(?:n't| not) want to) forget|(?:must|have to) remember)"
+    r"(?: that)? ",
+    re.IGNORECASE,
+)
+_POINTING: Final = re.compile(
+    r"^(?:it|this|that|these|those|them|please|pls|somewhere|something|anything|before|i|forget|there|here"
+    r"|of|for|me|us|thanks|\W)*$",
+    re.IGNORECASE,
+)
+
+
+def dictated_note(message: str) -> str | None:
+    """Return the text of a note that ``message`` dictates, to the letter; what it lacks is empty.
+
+    None if it dictates none.
+    """
+    found = _DICTATED.match(message) or _LABELLED.match(message)
+    if not found or is_held_back(message[: found.start(found.lastindex or 0)]):
+        return None
+    text = next(filter(None, found.groups()), "").strip()
+    return "" if _POINTING.match(text) or text.casefold() in ("please", "pls") else text
+
+
+def note_that_was_said(message: str) -> str | None:
+    """Return the text before or within a request to note it: "…, so save it as a note".
+
+    None if ``message`` has no such request.
+    """
+    within = _AS_NOTE.match(message)
+    if within and _HAS_CONTENT.search(within[1]) and not is_held_back(message):
+        return within[1].strip(" ,;.-")
+    found = _NOTED.match(message)
+    if not found or is_held_back(message[found.end(1) :]):
+        return None
+    text = found[1].strip(" ,;.-")
+    is_told = len(text.split()) >= _FEWEST_WORDS and not (REQUEST.match(text) or ASKED.search(text))
+    return _MUST_KNOW.sub("", text) if is_told else None
+
+
+def notes_what_was_said(message: str, said: Callable[[], str]) -> bool:
+    """Return whether ``message`` asks for a note of what was ``said`` last, such as "write that down"."""
+    if is_held_back(message):
+        return False
+    if _POINTED.match(message) or _WHAT_WAS_SAID.match(message):
+        return True
+    things = _THINGS.match(message)
+    named = things[1] if things else dictated_note(message)
+    if not named or _HAS_CONTENT.search(message):
+        return False
+    is_named_alone = _DETERMINED.match(named) and not _VERB.search(named)
+    words, answer = content_words(named), said().casefold()
+    return bool(answer) and (bool(is_named_alone) or (bool(words) and all(word in answer for word in words)))

@@ -173,10 +173,12 @@ _PART_OF_DAY: Final = re.compile(r"\b(?:tonight|evening|night)\b", re.IGNORECASE
 _MARK: Final = "\u00a7"
 """In the place of a day, a time or a calendar."""
 _UP_TO: Final = (
-    r"(?=\s*(?:[,.;!?]|$)|(?:\s+(?:goes|down|off|in|into|on|at|for|to|from|by|the|this|coming|that|same"
-    r"|day|there"
-    rf"|instead|is))*\s*{_MARK})"
+    rf"(?=\s*(?:[.;!?]|$|,(?=\s*(?:$|{_MARK}|(?:i|i'\w+|we|we're|he|he's|she|she's|they|they're|it|it's|my"
+    r"|our|as|so|because|since|would|could|can|will|please|pls|thanks|no|not|before|don'?t|for|at|on|in|same"
+    r"|that|this|just|and)\b)))|(?:\s+(?:goes|down|in|into|on|at|for|to|from|by|the|this|coming|that day"
+    rf"|(?:that )?same day|there|instead|is))*\s*{_MARK})"
 )
+"""Where the object of a request ends: a day, a time, a calendar, or the end of its clause."""
 _OBJECT: Final = re.compile(
     rf"\b(?:call it|(?:put|add|enter|stick|pop|save) it (?:(?:in"
     rf"|down) )?as) (?P<called>[^{_MARK},.;!?]+?){_UP_TO}"
@@ -235,7 +237,8 @@ def wanted_events(
         day, clock = said_when(behind, today, last=bool(has_taken_back))
         before = said_when(message[:begin], today)
         day, clock = day or before[0], clock or before[1]
-        events = [(named, day, _with_half_of_day(clock, f"{named} {day}"))]
+        if not all(events[0]) or named in events[0][0]:  # else what is left without day and time is the title
+            events = [(named, day, _with_half_of_day(clock, f"{named} {day}"))]
     days = {day for _, day, _ in events if day} or {day for day in [find_day(context, today)] if day}
     if not days:
         days = {said_day or (day_before if _THERE.search(message) else "")} - {""}

@@ -54,6 +54,8 @@ slot the plumber in for Friday, no wait, Saturday at 9:00 -> plumber 2026-11-21 
 drinks with Ann on Friday at 8, stick it in -> drinks with Ann 2026-11-20 20:00
 pop supper with Jo in for Sunday at quarter past seven, before I forget -> supper with Jo 2026-11-22 19:15
 I need the vet in my diary for Monday at ten past four -> vet 2026-11-23 16:10
+put moving day in my calendar for Friday at 9:00 -> moving day 2026-11-20 09:00
+could you put our open day in the diary, Saturday at 11:00 -> open day 2026-11-21 11:00
 """
 
 

@@ -28,7 +28,7 @@ help:
 	@echo 'make attack  hostile clients, engines and faults against real servers, 25 minutes on an idle machine'
 	@echo 'make docs   the documentation as a web site, in site/'
 	@echo 'make bench  every bench on little work, two minutes each; BENCHES="engine" selects'
-	@echo 'make figures  what is not current of the figures, in full on an idle machine, for hours; fills the pages'
+	@echo 'make figures  what is not current of the figures, in full, some four hours on an idle machine of two cores; fills the pages'
 	@echo 'make pages  fills the pages from the reports that there are, and says what is stale'
 	@echo 'make clean  remove .venv and site/'
 

@@ -79,7 +79,7 @@ PLAN: Final[Sequence[Part]] = (
         _bench("speculation"),
         (*_SHARED, *_SPECULATION, "bench/speculation"),
         workloads=True,
-        minutes=12,
+        minutes=17,
     ),
     Part(
         "scheduler",
@@ -98,14 +98,14 @@ PLAN: Final[Sequence[Part]] = (
         _bench("engine", "--model", LARGE),
         (*_SHARED, *_SERVER, "bench/engine", "bench/engines"),
         models=(LARGE,),
-        minutes=24,
+        minutes=18,
     ),
     Part(
         "scheduler_models",
         _bench("scheduler", "--model", SMALL),
         (*_SHARED, *_SERVER, "bench/scheduler", "bench/engines"),
         models=(SMALL,),
-        minutes=14,
+        minutes=12,
     ),
     Part(
         "context_traces",
@@ -113,6 +113,7 @@ PLAN: Final[Sequence[Part]] = (
         (*_SHARED, *_ENGINE, *_CONTEXTS, "bench/context"),
         models=(SMALL,),
         workloads=True,
+        minutes=12,
     ),
     Part(
         "context_restarts",
@@ -156,7 +157,7 @@ PLAN: Final[Sequence[Part]] = (
         (*_SHARED, *_ENGINE, "bench/models", "bench/engines"),
         models=(SMALL, LARGE),
         workloads=True,
-        minutes=12,
+        minutes=13,
     ),
     Part(
         "outside",
@@ -164,11 +165,11 @@ PLAN: Final[Sequence[Part]] = (
         (*_SHARED, *_SERVER, "bench/outside", "bench/engines", "bench/models"),
         models=(SMALL,),
         workloads=True,
-        minutes=25,
+        minutes=27,
     ),
     Part("assistant", _bench("assistant"), _ASSISTANT),
     Part("assistant_models", _bench("assistant", "--model", SMALL), _ASSISTANT, models=(SMALL,)),
-    Part("assistant_large", _bench("assistant", "--model", LARGE), _ASSISTANT, models=(LARGE,), minutes=15),
+    Part("assistant_large", _bench("assistant", "--model", LARGE), _ASSISTANT, models=(LARGE,)),
     Part(
         "gateway",
         _bench("gateway"),

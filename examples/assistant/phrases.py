@@ -169,11 +169,19 @@ TALK: Final = _from(
     """
 )
 CHAT: Final = re.compile(
-    r"^\W*(?:(?:so|and|well|right|hey|hi|hiya|ok|morning|me again)\W*)*"
+    r"^(?!.*\b(?:calend[ae]r|diary|agenda|schedule|appointments?|meetings?|events?|planned|my|our|(?:any"
+    r"|some)thing)\b)"
+    r"\W*(?:(?:so|and|well|right|hey|hi|hiya|ok|okay|thanks|thank you|bye|goodbye|morning|me again)\W*)*"
     + _one_of(
         r"""
-        how (?:are|r) (?:you|u)\b(?! able), how's (?:it going|the form|things|yourself), you al?l? ?right
-        (?:just )?finished, finally, ur, you're, feels like, coffee's
+        how (?:are|r) (?:you|u)\b(?! able), how'?s (?:it going|the form|things|yourself|your)
+        how (?:is|was) your
+        you al?l? ?right, (?:just )?finished, finally, ur, you're, feels like, coffee's, did you, do you
+        are you
+        see you, have (?:an?|yourself an?) (?:nice|good|great|lovely|wonderful|pleasant), enjoy (?:the|your)
+        happy (?:\w+day|weekend|holidays), (?:talk|speak) (?:to you )?(?:tomorrow|later|soon|again)
+        good ?night
+        sleep (?:well|tight), (?:until|till) (?:tomorrow|then|later|next), that's all
         """
     )
     + r"\b",

@@ -415,7 +415,7 @@ def _is_talk(text: str) -> bool:
     rest = phrases.INTERJECTION.sub("", text)
     if rest != text and phrases.REQUEST.match(rest):
         return _is_talk(rest)
-    return bool(phrases.TALK.match(text) or phrases.GENERAL.match(text))
+    return any(pattern.match(text) for pattern in (phrases.TALK, phrases.CHAT, phrases.GENERAL))
 
 
 def _is_statement(part: str) -> bool:

@@ -20,6 +20,11 @@ from agentrt.examples.assistant.writes import DEPENDS
 
 WEDNESDAY = dt.date(2026, 11, 25)
 MESSAGES = """
+see you tomorrow! -> 
+thanks, have a nice weekend -> 
+how was your Monday? -> 
+are you free on Friday or is my calendar full? -> list_events Friday
+thanks, and on Friday? -> list_events Friday
 how long does the lasagne stay in the oven -> read_note n11
 cabin wifi pw pls -> read_note n12
 Is there a mail from Tom? -> read_mail m5

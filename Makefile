@@ -25,7 +25,7 @@ help:
 	@echo 'make test   lint, types and the tests of the product'
 	@echo 'make check  the tests of benches, attack, examples, site, editors and wheel; every random example and case'
 	@echo 'make test-long  the property tests with 20 times as many random examples'
-	@echo 'make attack  hostile clients, engines and faults against real servers, 25 minutes on an idle machine'
+	@echo 'make attack  hostile clients, engines and faults against real servers, 40 minutes on an idle machine'
 	@echo 'make docs   the documentation as a web site, in site/'
 	@echo 'make bench  every bench on little work, two minutes each; BENCHES="engine" selects'
 	@echo 'make figures  what is not current of the figures, in full, some four hours on an idle machine of two cores; fills the pages'

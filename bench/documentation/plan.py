@@ -189,7 +189,7 @@ PLAN: Final[Sequence[Part]] = (
             "--capture=no",
         ),
         (*_SERVER, "tests/attack", "runtime/serving/gateway", "runtime/contexts"),
-        minutes=25,
+        minutes=40,
         has_quick=False,
         shown="make attack",
     ),

@@ -27,7 +27,7 @@ _campaign = pytest.StashKey[Campaign]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--full", action="store_true", help="attack in full: 25 minutes on an idle machine")
+    parser.addoption("--full", action="store_true", help="attack in full: 40 minutes on an idle machine")
     parser.addoption("--json", type=Path, help="where the report of a campaign in full is written")
 
 

@@ -23,7 +23,7 @@ Sample = tuple[float, float, int, int, int]
 
 
 def test_mixed_load_leaves_no_descriptor_and_no_block(campaign: Campaign) -> None:
-    seconds = campaign.size(480.0, 5.0)
+    seconds = campaign.size(1200.0, 5.0)
     samples: list[Sample] = []
     with ServerProcess("serve", "--memory-mib", "16") as server:
         server.get("/health")

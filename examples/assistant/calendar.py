@@ -338,10 +338,7 @@ def _dated(title: str, start: dt.date | dt.datetime) -> Dated:
 def _events_of(
     day: dt.date, known: list[_Series], replaced: set[tuple[str, dt.datetime] | None]
 ) -> list[Event]:
-    found = {
-        (start, end, series.title, series.uid, series.place)
-        for series, start, end in _on(day, known, replaced)
-    }
+    found = {(start, end, each.title, each.uid, each.place) for each, start, end in _on(day, known, replaced)}
     ordered = sorted(found, key=lambda event: (isinstance(event[0], dt.datetime), str(event[0]), event[2]))
     return [
         Event(_clock(start, end, day), title, _end(start, end), place)
@@ -485,14 +482,8 @@ def _clock(start: dt.date | dt.datetime, end: dt.date | dt.datetime, day: dt.dat
 
 def _end(start: dt.date | dt.datetime, end: dt.date | dt.datetime) -> str:
     """When an event ends, such as ``19:00``, if it begins and ends on one day."""
-    if (
-        isinstance(start, dt.datetime)
-        and isinstance(end, dt.datetime)
-        and start.date() == end.date()
-        and end > start
-    ):
-        return f"{end:%H:%M}"
-    return ""
+    begun, ended = _wall(start, None), _wall(end, None)
+    return f"{ended:%H:%M}" if begun < ended and begun.date() == ended.date() else ""
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -87,15 +87,15 @@ _OUT: Final = r"take|whip|knock|strike|get|pull|lift|cut|throw|toss|chuck|wipe|c
 """Verbs for what is cancelled, with "out", "off" and the like behind them."""
 _ALTER: Final = rf"{_MOVE}|{_PERHAPS_MOVE}|adapt|adjust|correct|fix|alter|swap"
 POINTS_BACK: Final = re.compile(
-    rf"^\W*(?:{phrases.POLITE}(?:{_CANCEL}|{_PERHAPS_CANCEL}|{_ALTER}|{_OUT}|tak(?:e|ing)|call(?:ing)?"
-    r"|bin|ditch|axe|strike) (?:it|that|this|them)\b|(?:away|out)(?: of .{1,20})? with (?:it|that|this)\b"
+    rf"^\W*(?:{phrases.POLITE}(?:{_CANCEL}|{_PERHAPS_CANCEL}|{_ALTER}|{_OUT}|taking|call(?:ing)?)"
+    r" (?:it|that|this|them)\b|(?:away|out)(?: of .{1,20})? with (?:it|that|this)\b"
     rf"|{phrases.POLITE}(?:put|add|enter|stick|pop|save) (?:it|that|this)\b(?! (?:as|in|to|into) (?:an?"
     rf"|my) note)"
     r"|(?:please|pls) (?:change|cancel|delete|move)\W*$)",
     re.IGNORECASE,
 )
 """How a request begins for the change of something that is told before it: "Delete it please."."""
-TAKEN_BACK: Final = re.compile(
+WITHDRAWN: Final = re.compile(
     r"\b(?:never ?mind|(?<!i )(?<!to )forget it|no wait)\b(?!.*\b(?:cancel|delete|remove|move)\b)",
     re.IGNORECASE,
 )
@@ -158,7 +158,7 @@ _BETTER: Final = re.compile(
     re.IGNORECASE,
 )
 """Behind what is meant instead."""
-TAKES_BACK: Final = re.compile(
+_CORRECTING: Final = re.compile(
     r"\b(?:no|nope|na[hw]|oops|sorry|actually|wait|hang on|rather|i meant?|on second thoughts?)\b",
     re.IGNORECASE,
 )
@@ -167,7 +167,7 @@ _BEGINS_CLAUSE: Final = (
 )
 TAKES_OUT: Final = re.compile(
     rf"{_BEGINS_CLAUSE}(?:(?:{_OUT})\b(?=.*\b(?:off|out|away|in the bin|on the head|from (?:the|my))\b)"
-    r"|(?:bin|scrap|scrub|ditch|lose|drop|axe|kill|trash|toss|chuck|dump|cancel|delete|remove|erase)\b"
+    rf"|(?:{_CANCEL}|{_PERHAPS_CANCEL}|lose)\b"
     r"|(?:away|out)(?: of .{1,20})? with (?:it|that|this)\b|out (?:it|that) goes)"
     r"|\b(?:take|whip) (?:it|that) (?:out|off)\b"
     r"|\b(?:can|may|should|must|has to|needs to) (?:all )?(?:go\b(?! to| on| at)|be (?:deleted|removed"
@@ -262,7 +262,7 @@ class Changes:
         if not asked or QUESTION.match(message) or is_headed(message) or _ADDS.match(lead):
             return None
         what = _REASON.sub("", " ".join(asked["what"].split()))
-        if asked["no"] or TAKEN_BACK.search(message) or _DECLINED.search(message):
+        if asked["no"] or WITHDRAWN.search(message) or _DECLINED.search(message):
             return NOT_CHANGED
         if phrases.IF.search(lead) or is_held_back(_AS_BEFORE.sub(" ", what)):
             return DEPENDS
@@ -371,7 +371,7 @@ class Changes:
         times = [time for time in times_in(rest) if f"{parse_time(time):%H:%M}" != event.time]
         if not (shift or new_days or times):
             return TO_WHEN if _NEEDS_WHEN.search(message) else None
-        if (len(new_days) > 1 and not TAKES_BACK.search(text)) or _RANGE.search(text):
+        if (len(new_days) > 1 and not _CORRECTING.search(text)) or _RANGE.search(text):
             return None
         when = f"{new_days[-1]}" if new_days and not shift else ""
         when += f" at {times[-1]}" if times and not shift else ""
@@ -397,7 +397,7 @@ class Changes:
             )
         whole = _BETTER.sub("", found["when"])
         takes_back = (
-            TAKES_BACK.search(found["lead"]) or whole != found["when"] or "instead" in whole.casefold()
+            _CORRECTING.search(found["lead"]) or whole != found["when"] or "instead" in whole.casefold()
         )
         for when in dict.fromkeys((whole, whole.partition(",")[0])):  # behind a comma stands why
             said, shift = _shift(_AS_BEFORE.sub(" ", _TAIL.sub("", when)), "")

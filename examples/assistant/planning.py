@@ -16,7 +16,7 @@ from itertools import takewhile
 from typing import Final
 
 from . import phrases
-from .changes import BEGINS, POINTS_BACK, TAKEN_BACK, TAKES_OUT, Changes
+from .changes import BEGINS, POINTS_BACK, TAKES_OUT, WITHDRAWN, Changes
 from .data import PersonalData
 from .dates import find_days, parse_date
 from .dictation import WHICH_TEXT, dictated_note, note_that_was_said, notes_what_was_said
@@ -89,7 +89,7 @@ class Planner:
             return self._plan(_plain(message), before, earlier)
 
     def _plan(self, message: str, before: Sequence[Made], earlier: Sequence[Made]) -> list[Step]:
-        if is_headed(message) or note_that_was_said(message) or TAKEN_BACK.search(message):
+        if is_headed(message) or note_that_was_said(message) or WITHDRAWN.search(message):
             return [self._step(message, "", before, earlier)]
         if is_trailed(message, self.today):
             return [self._step(message, "", before, earlier)]

@@ -86,9 +86,7 @@ _CONDITION: Final = re.compile(
     r"|without|maybe|perhaps|worth|in principle|instead(?!\W*$))\b",
     re.IGNORECASE,
 )
-_TAKEN_BACK_WHOLE: Final = re.compile(
-    r"\b(?:already|myself|never ?mind|(?<!i )(?<!to )forget it)\b", re.IGNORECASE
-)
+_WITHDRAWN: Final = re.compile(r"\b(?:already|myself|never ?mind|(?<!i )(?<!to )forget it)\b", re.IGNORECASE)
 _TOLD: Final = re.compile(r"\b(?:yesterday|was|were|had|would be (?:lovely|nice|great))\b", re.IGNORECASE)
 """In a message that tells of something."""
 _NO_TITLE: Final = re.compile(
@@ -219,7 +217,7 @@ def wanted_events(
     """
     context, asked = _parts(message, today)
     named = _object_of(message, today)
-    if not asked or _TAKEN_BACK_WHOLE.search(message) or (_TOLD.search(message) and not named):
+    if not asked or _WITHDRAWN.search(message) or (_TOLD.search(message) and not named):
         return None
     if is_held_back(message):
         return NOT_ASKED
@@ -300,7 +298,7 @@ def is_trailed(message: str, today: dt.date) -> bool:
 
 def find_day(text: str, today: dt.date) -> str | None:
     """Return the first part of ``text`` that means one day, not a week; None if there is none."""
-    text = _CLOCK.sub(" , ", text)
+    text = _CLOCK.sub(" ; ", text)  # which no day spans: what is found stands in the text
     while found := find_days(text, today):
         if len({*parse_days(found, today)}) == 1:
             return found
@@ -314,7 +312,7 @@ def said_when(text: str, today: dt.date, *, last: bool = True) -> tuple[str, str
     They are empty where there are none.
     """
     times = [match for match in _CLOCK.finditer(text) if _is_time(match)]
-    rest, days = _CLOCK.sub(" , ", text), list[str]()
+    rest, days = text, list[str]()
     while found := find_day(rest, today):
         days.append(found)
         rest = rest.partition(found)[2]

@@ -46,7 +46,8 @@ async def test_what_is_cut_off_is_talk() -> None:
 @pytest.mark.parametrize(
     "message",
     ["send a mail to Anna", "Could you delete that note?", "please book a table", "remind me to call mum",
-     "write an email to my boss", "Ok, please cancel the lunch", "call a taxi"],
+     "write an email to my boss", "Ok, please cancel the lunch", "call a taxi",
+     "transfer 20 euros to Ann", "Get a taxi booked for six", "text Ann that I am late"],
 )  # fmt: skip
 def test_what_no_tool_can_do_needs_no_model(message: str) -> None:
     @in_event_loop
@@ -59,8 +60,11 @@ def test_what_no_tool_can_do_needs_no_model(message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "message", ["write a note: call mum", "what does the order say?", "read the mail about the booking"]
-)
+    "message",
+    ["write a note: call mum", "what does the order say?", "read the mail about the booking",
+     "what is my bank account number?", "is my flight booked?", "have tickets arrived by mail?",
+     "write down what is in the file"],
+)  # fmt: skip
 def test_others_are_the_model_s(message: str) -> None:
     @in_event_loop
     async def ask() -> None:

@@ -19,7 +19,9 @@ from agentrt.examples.assistant.writes import (
 )
 
 WEDNESDAY = dt.date(2026, 11, 18)
-WORDS = st.sampled_from("add swimming sauna Friday Sunday 8:00 17:00 at on and Anna milk , tomorrow".split())  # noqa: SIM905
+WORDS = st.sampled_from(
+    "add swimming sauna Friday Sunday 8:00 17:00 25:00 December 4 at on and Anna milk , tomorrow".split()  # noqa: SIM905
+)
 
 
 EVENTS = """
@@ -77,6 +79,7 @@ def test_events(line: str) -> None:
         ("add dentist on Friday", WHICH_TIME),
         ("add dentist on Friday at 25:00", WHICH_TIME),
         ("add lunch at 12:00", WHICH_DAY),
+        ("add lunch December 25:00 4 at 12:00", WHICH_DAY),
         ("add lunch on 12/11 at 12:00", WHICH_DAY),
         ("put yoga on my calendar", WHICH_DAY),
         ("i wanna add drinks with the choir people", WHICH_DAY),

@@ -60,7 +60,7 @@ _SPOKEN_CLOCK = re.compile(
     rf"(?:(?P<minutes>{'|'.join(_MINUTES)})(?P<side> past| to)? )?(?P<hour>{'|'.join(_HOURS)}|1[0-2]|[1-9])"
     r"(?: o'?clock)?(?: ?(?P<half>[ap]m))?"
 )
-_CLOCK = re.compile(r"(?P<hour>\d{1,2})(?:[:.h](?P<minute>\d{2})|h)?\s*(?:(?P<half>[ap])\.?m\.?|o'?clock)?")
+_CLOCK = re.compile(r"(?P<hour>\d{1,2})(?:[:.h](?P<minute>\d{2})h?|h)?\s*(?:(?P<half>[ap])\.?m\.?|o'?clock)?")
 
 
 def parse_days(text: str, today: dt.date) -> tuple[dt.date, dt.date]:

@@ -5,6 +5,7 @@ A model that is to fill in a write invents what is missing. What is written here
 
 from __future__ import annotations
 
+import calendar
 import datetime as dt
 import re
 from collections.abc import Mapping, Sequence
@@ -117,14 +118,16 @@ _BEYOND_ONE_HOUR: Final = re.compile(
     re.IGNORECASE,
 )
 _NUMBER: Final = r"(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\d{1,2})"
+_MONTH: Final = rf"(?:{'|'.join(filter(None, [*calendar.month_name, *calendar.month_abbr]))})\b"
 _CLOCK: Final = re.compile(
     r"(?:\b(?:at|by|from)|@)? *(?:"
-    r"(?<![\d.])\d{1,2}[:.h]\d{2}(?!\d|\.\d)(?: ?[ap]\.?m\b\.?)?"
+    r"(?<![\w.])\d{1,2}[:.h]\d{2}(?!\d|\.\d)(?: ?[ap]\.?m\b\.?|h\b|(?!\w))"
     rf"|\b{_NUMBER} ?(?:[ap]\.?m\b\.?|o'?clock\b)|\b\d{{1,2}}h\b"
     rf"|\b{SPOKEN_PART} {_NUMBER}\b(?: ?[ap]\.?m\b)?"
     r"|\b(?:noon|midday|midnight)\b"
     rf"|\b{_NUMBER}(?= in the (?:morning|afternoon|evening))"
-    rf"|(?<=\bat ){_NUMBER}\b(?![:.]\d| ?[a-z]*(?:day|week|people|persons)))"
+    rf"|(?<=\bat ){_NUMBER}\b(?![:.]\d| ?(?:[a-z]*(?:day|week|people|persons)|{_MONTH}))"
+    r")"
     r"(?: in the (?:morning|afternoon|evening))?",
     re.IGNORECASE,
 )

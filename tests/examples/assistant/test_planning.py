@@ -155,6 +155,8 @@ READ = Made("read_mail", {"id": "m1"}, '{"from": "", "subject": "", "body": ""}'
 
 @given(ANY_MESSAGE, st.sampled_from([[], [READ]]))
 @example("what is on in  two  days", [])
+@example("TMR AA0:00", [])
+@example("tmr 0:00AA", [])
 def test_whatever_is_said_is_planned_and_an_event_has_its_words(
     planner: Planner, message: str, before: list[Made]
 ) -> None:

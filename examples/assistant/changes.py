@@ -15,7 +15,7 @@ from typing import Any, Final
 from . import phrases
 from .calendar import ALL_DAY, Dated, title_words
 from .data import PersonalData
-from .dates import find_days, parse_date, parse_time
+from .dates import parse_date, parse_time
 from .errors import ToolError
 from .meant import (
     MEANT_EVENT,
@@ -24,7 +24,6 @@ from .meant import (
     NOTHING_FOUND,
     WHICH_ONE,
     Thing,
-    days_in,
     event_said,
     event_shown_last,
     event_spoken_of,
@@ -33,13 +32,13 @@ from .meant import (
     note_told_of,
     one_of,
     shown_by,
-    times_in,
     title_is_said,
 )
 from .notes import Note
 from .references import PLACE
 from .results import Made
-from .writes import QUESTION, Call, find_time, is_headed, is_held_back, read_event
+from .when import days_in, times_in
+from .writes import QUESTION, Call, is_headed, is_held_back, read_event
 
 CHANGES: Final = frozenset({"delete_note", "delete_event", "move_event"})
 """The tools."""
@@ -276,7 +275,7 @@ class Changes:
         note = NAMES_NOTE.match(target)
         named = (note["name"] or "") if note else target
         part = _PART.search(named)
-        if part and not (find_days(part[1], self.today) or find_time(part[1])):
+        if part and not (days_in(part[1], self.today) or times_in(part[1])):
             return None
         if not target or (moves and note) or _UNTOUCHED.search(named):
             return None
@@ -353,7 +352,7 @@ class Changes:
                 note = find_note(named[0], "", self.data, self.today)
                 notes = [] if isinstance(note, str) else [note]
             return self._call(notes[0], moves=False) if len(notes) == 1 else None
-        days = days_in(text, self.today)
+        days = _single_days(text, self.today)
         event = event_said(text, days, self.data, self.today)
         if event is None and _PRONOUN.search(message[cue.start() :]):
             shown = shown_by(self.before, self.data, self.today)
@@ -367,8 +366,8 @@ class Changes:
                 return None
             return self._call(event, moves=False)
         rest, shift = _shift(_INSTEAD_OF.sub("", text), message[cue.start() : cue.end()].strip(" ,.;:"))
-        new_days = [day for day in days_in(_INSTEAD_OF.sub("", text), self.today) if day != event.date]
-        times = [time for time in times_in(rest) if f"{parse_time(time):%H:%M}" != event.time]
+        new_days = [day for day in _single_days(_INSTEAD_OF.sub("", text), self.today) if day != event.date]
+        times = [time.said for time in times_in(rest) if f"{time.time:%H:%M}" != event.time]
         if not (shift or new_days or times):
             return TO_WHEN if _NEEDS_WHEN.search(message) else None
         if (len(new_days) > 1 and not _CORRECTING.search(text)) or _RANGE.search(text):
@@ -421,7 +420,7 @@ class Changes:
         if not moves:
             return [("delete_event", event)]
         rest, day, clock = read_event(_BARE_HOUR.sub(" at ", when), self.today)
-        if rest or not (day or clock or shift) or (not day and find_days(when, self.today)):
+        if rest or not (day or clock or shift) or (not day and days_in(when, self.today)):
             return TO_WHEN
         date = (
             parse_date(day, thing.date + dt.timedelta(days=1) if follows else self.today)
@@ -439,6 +438,10 @@ class Changes:
         elif shift:
             return TO_WHEN  # it lasts all day
         return [("move_event", event | {"new_date": f"{date}", "new_time": time})]
+
+
+def _single_days(text: str, today: dt.date) -> list[dt.date]:
+    return [day.first for day in days_in(text, today) if day.is_one]
 
 
 def _shift(what: str, verb: str) -> tuple[str, dt.timedelta | None]:
@@ -478,7 +481,7 @@ def _split(what: str, today: dt.date) -> tuple[str, str]:
     for marker in reversed(list(_TO.finditer(what))):
         rest = what[marker.end() : begin]
         rest = rest if when else _BARE_HOUR.sub(" at ", rest)
-        if find_days(rest, today) or find_time(rest):
+        if days_in(rest, today) or times_in(rest):
             if not when:
                 when, begin = rest, marker.start()
             elif marker[0].casefold() != "for":  # from one time to another

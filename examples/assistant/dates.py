@@ -6,7 +6,7 @@ import calendar
 import datetime as dt
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from .errors import ToolError
@@ -46,6 +46,7 @@ _MONTH = re.compile(
     r" (?P<year>\d{4}))?)"
 )
 _NEXT_DAYS = re.compile(r"(?:next|coming) (?P<number>few|couple of|\d|[a-z]+) days")
+PUNCTUATION = " .,;:!?"
 _MOST_WORDS = 6  # of a day, such as "on Friday the 4th of December"
 _SLASHES = re.compile(r"(\d{1,2})/(\d{1,2})(?:/(\d{4}))?")
 _SHORTEST_MISSPELT = 6
@@ -83,37 +84,28 @@ def parse_days(text: str, today: dt.date) -> tuple[dt.date, dt.date]:
     return max(first, today), monday + dt.timedelta(days=6)
 
 
-def find_days(text: str, today: dt.date) -> str | None:
-    """The first and longest part of ``text`` that :func:`parse_days` reads; None if there is none."""
-    words = text.split()
-    for begin, word in enumerate(words):
-        if word.casefold() in ("on", "for", "at", "the"):
+def place_of_days(words: Sequence[str], today: dt.date, begin: int = 0) -> tuple[int, int, str] | None:
+    """The first and longest part of ``words`` from ``begin`` on that :func:`parse_days` reads.
+
+    Returns where it begins and ends, and the part without the punctuation around it; None if there is none.
+    """
+    for start in range(begin, len(words)):
+        word, before = words[start].casefold(), words[start - 1].casefold() if start else ""
+        if word in ("on", "for", "at", "the"):
             continue
-        if (
-            begin
-            and words[begin - 1].casefold() == "the"
-            and word.casefold().strip(" .,;:!?") in ("sun", "mar")
-        ):
+        if before == "the" and word.strip(PUNCTUATION) in ("sun", "mar"):
             continue  # which shines
-        if (
-            word.casefold() == "sat"
-            and words[begin + 1 : begin + 2]
-            and words[begin + 1] in ("down", "in", "on", "at")
-        ):
+        if word == "sat" and words[start + 1 : start + 2] and words[start + 1] in ("down", "in", "on", "at"):
             continue  # who sits
-        for end in range(min(len(words), begin + _MOST_WORDS), begin, -1):
-            said = " ".join(words[begin:end]).strip(" .,;:!?")
+        for end in range(min(len(words), start + _MOST_WORDS), start, -1):
+            said = " ".join(words[start:end]).strip(PUNCTUATION)
             with suppress(ToolError):
                 parse_days(said, today)
                 if said.casefold() in ("this", "now"):
                     continue
                 is_month = _place(said.casefold(), calendar.month_name) is not None
-                if (
-                    not is_month
-                    or len(words) == 1
-                    or (begin and words[begin - 1].casefold() in _BEFORE_MONTH)
-                ):
-                    return said
+                if not is_month or len(words) == 1 or before in _BEFORE_MONTH:
+                    return start, end, said
     return None
 
 

@@ -18,7 +18,7 @@ from typing import Final
 from . import phrases
 from .changes import BEGINS, POINTS_BACK, TAKES_OUT, WITHDRAWN, Changes
 from .data import PersonalData
-from .dates import find_days, parse_date
+from .dates import parse_date
 from .dictation import WHICH_TEXT, dictated_note, note_that_was_said, notes_what_was_said
 from .errors import ToolError
 from .meant import event_spoken_of
@@ -26,12 +26,11 @@ from .needs import Need, needs_of_words
 from .references import referred
 from .results import Made, state
 from .retrieval import TEXT_TOOLS, Found, TextKind, content_words, retrieve
+from .when import days_in, first_day, times_in, without
 from .writes import (
     DEPENDS,
     NOT_ASKED,
     Call,
-    find_day,
-    find_time,
     is_headed,
     is_trailed,
     wanted_events,
@@ -140,10 +139,10 @@ class Planner:
             if needs_of_words(part):
                 return Step(part)
         day_before = next((str(call.arguments["date"]) for call in before if "date" in call.arguments), "")
-        said_day = find_day(context, self.today) or ""
+        said_day = first_day(context, self.today)
         asked = f"{context} {text}" if POINTS_BACK.match(text) else text
         events = wanted_events(asked, self.today, said_day=said_day, day_before=day_before)
-        if events == NOT_ASKED and phrases.IF.search(text) and (day := find_day(text, self.today)):
+        if events == NOT_ASKED and phrases.IF.search(text) and (day := first_day(text, self.today)):
             return replace(step, says=DEPENDS, calls=[("list_events", {"date": day})])
         if events is not None:
             return _answered(step, events)
@@ -189,7 +188,8 @@ class Planner:
             words = " ".join(content_words(step.text)) or step.text
             call = step.found.call if step.found else (TEXT_TOOLS[need].search, {"query": words})
         elif need == "calendar":
-            call = "list_events", {"date": find_days(step.text, self.today) or "today"}
+            days = days_in(step.text, self.today)
+            call = "list_events", {"date": days[0].said if days else "today"}
         elif need == "web" and self.has_web:
             call = "search_web", {"query": step.text}
         else:
@@ -206,7 +206,7 @@ class Planner:
             phrases.PERHAPS_WEATHER.search(text) and (_names_in(text) or there)
         ):
             return cities or there[:1] or _names_in(context)
-        if follows and not find_days(text, self.today):
+        if follows and not days_in(text, self.today):
             rest = phrases.FOLLOWING.sub("", text).strip(" ?!.,")
             return cities or ([rest] if len(rest.split()) <= _FEW_WORDS else None)
         return None
@@ -281,8 +281,8 @@ class Planner:
         if not (asks := phrases.WHICH_DATE.match(text)):
             return ""
         said = text[asks.end() :].strip(" ?!.")
-        day = find_day(said, self.today)
-        if day is None or said.casefold().removeprefix("this ") != day.casefold().removeprefix("this "):
+        day = first_day(said, self.today)
+        if not day or said.casefold().removeprefix("this ") != day.casefold().removeprefix("this "):
             return ""
         return f"{said[0].upper()}{said[1:]} is {parse_date(day, self.today):%A, %B %d, %Y}."
 
@@ -348,14 +348,11 @@ def _stated(before: Sequence[Made], today: dt.date) -> str:
 
 def _all_days(text: str, today: dt.date) -> list[str]:
     """Return the parts of ``text`` that mean a day or a week."""
-    days: list[str] = []
-    text = " ".join(text.split())  # as the days are that are found in it
-    while day := find_days(text, today):
-        before, _, after = text.partition(day)
-        if not (day.casefold() in ("week", "weekend", "year") and phrases.RATE.search(before)):
-            days.append(day)
-        text = f"{before} , {after}"
-    return days
+    return [
+        day.said
+        for day in days_in(text, today)
+        if not (day.said.casefold() in ("week", "weekend") and phrases.RATE.search(text[: day.start]))
+    ]
 
 
 def _weather(step: Step, cities: Sequence[str]) -> Step:
@@ -398,8 +395,8 @@ def _with_their_times(parts: Sequence[str]) -> list[str]:
     """Return ``parts``; one that is a time of day alone belongs to the part before it."""
     found: list[str] = []
     for part in parts:
-        time = find_time(part)
-        if found and time and not re.search(r"\w", part.replace(time[0], "")) and not found[-1].endswith("?"):
+        times = times_in(part)
+        if found and times and not re.search(r"\w", without(part, times)) and not found[-1].endswith("?"):
             found[-1] = f"{found[-1].rstrip(' .')}, {part}"
         else:
             found.append(part)

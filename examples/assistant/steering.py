@@ -34,7 +34,8 @@ from .planning import WHICH_CITY, Planner, Step
 from .references import READERS
 from .results import Made, state
 from .retrieval import content_words
-from .writes import WHICH_DAY, WHICH_EVENT, WHICH_TIME, Call, said_when
+from .when import said_when
+from .writes import WHICH_DAY, WHICH_EVENT, WHICH_TIME, Call
 
 Handler: TypeAlias = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
 

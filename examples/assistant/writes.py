@@ -5,16 +5,14 @@ A model that is to fill in a write invents what is missing. What is written here
 
 from __future__ import annotations
 
-import calendar
 import datetime as dt
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
-from .dates import SPOKEN_PART, find_days, parse_date, parse_days, parse_time
-from .errors import ToolError
+from .dates import parse_time
 from .phrases import POLITE
+from .when import Days, Time, days_in, first_day, said_when, times_in, without
 
 Call: TypeAlias = tuple[str, Mapping[str, Any]]
 
@@ -117,20 +115,6 @@ _BEYOND_ONE_HOUR: Final = re.compile(
     r"|\btime ?zone\b|\b[A-Z]\w+/[A-Z]\w+\b",
     re.IGNORECASE,
 )
-_NUMBER: Final = r"(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\d{1,2})"
-_MONTH: Final = rf"(?:{'|'.join(filter(None, [*calendar.month_name, *calendar.month_abbr]))})\b"
-_CLOCK: Final = re.compile(
-    r"(?:\b(?:at|by|from)|@)? *(?:"
-    r"(?<![\w.])\d{1,2}[:.h]\d{2}(?!\d|\.\d)(?: ?[ap]\.?m\b\.?|h\b|(?!\w))"
-    rf"|\b{_NUMBER} ?(?:[ap]\.?m\b\.?|o'?clock\b)|\b\d{{1,2}}h\b"
-    rf"|\b{SPOKEN_PART} {_NUMBER}\b(?: ?[ap]\.?m\b)?"
-    r"|\b(?:noon|midday|midnight)\b"
-    rf"|\b{_NUMBER}(?= in the (?:morning|afternoon|evening))"
-    rf"|(?<=\bat ){_NUMBER}\b(?![:.]\d| ?(?:[a-z]*(?:day|week|people|persons)|{_MONTH}))"
-    r")"
-    r"(?: in the (?:morning|afternoon|evening))?",
-    re.IGNORECASE,
-)
 _BETWEEN: Final = re.compile(r"[,;] *(?:and )?| and (?:then )?", re.IGNORECASE)
 _HAVE: Final = re.compile(
     r"^(?:(?:i|we) (?:want|need|would like) to(?: go(?: for| to)?)?|i'd like to(?: go(?: for| to)?)?"
@@ -226,7 +210,7 @@ def wanted_events(
         return NOT_ASKED
     asked = _corrected(asked, today)
     told = _REASON.search(asked)
-    if told and (find_time(asked[: told.start()]) or not find_time(asked)):
+    if told and (times_in(asked[: told.start()]) or not times_in(asked)):
         asked = asked[: told.start()]
     if _BEYOND_ONE_HOUR.search(asked):
         return ONE_HOUR
@@ -240,14 +224,14 @@ def wanted_events(
         day, clock = day or before[0], clock or before[1]
         if not all(events[0]) or named in events[0][0]:  # else what is left without day and time is the title
             events = [(named, day, _with_half_of_day(clock, f"{named} {day}"))]
-    days = {day for _, day, _ in events if day} or {day for day in [find_day(context, today)] if day}
+    days = {day for _, day, _ in events} - {""} or {first_day(context, today)} - {""}
     if not days:
         days = {said_day or (day_before if _THERE.search(message) else "")} - {""}
     calls: list[Call] = []
     for title, day, clock in events:
         day = day or (next(iter(days)) if len(days) == 1 else "")
         missing = (not title and WHICH_EVENT) or (not day and WHICH_DAY) or (not clock and WHICH_TIME)
-        if missing == WHICH_EVENT and not clock and _HEADED.match(message) and find_days(message, today):
+        if missing == WHICH_EVENT and not clock and _HEADED.match(message) and days_in(message, today):
             return None  # "calendar for Friday": what is on
         if missing:
             return missing
@@ -257,9 +241,8 @@ def wanted_events(
 
 def _object_of(message: str, today: dt.date) -> str:
     """Return what stands behind the verb of a request for an event, up to a day, a time or a comma."""
-    marked = _CLOCK.sub(f" {_MARK} ", _ABBREVIATED.sub(r"\1", " ".join(message.split())))
-    while day := find_day(marked, today):
-        marked = marked.replace(day, _MARK, 1)
+    text = _ABBREVIATED.sub(r"\1", " ".join(message.split()))
+    marked = without(text, [*_single_days(text, today), *times_in(text)], _MARK)
     marked = re.sub(rf"\b{_CALENDAR}\b", _MARK, marked, flags=re.IGNORECASE)
     found = _OBJECT.search(marked)
     title = "" if found is None else (found["called"] or found["object"] or found["behind"] or "")
@@ -274,15 +257,15 @@ def _corrected(asked: str, today: dt.date) -> str:
     while taken_back := _TAKEN_BACK.search(asked, begin):
         before, after = asked[: taken_back.start()], asked[taken_back.end() :]
         meant = " ".join(after.split()[:_MEANT_WORDS])
-        old: str | None = None
-        if (time := find_time(meant)) and not meant[: time.start()].strip():
-            old = next((match[0] for match in reversed([*_CLOCK.finditer(before)]) if _is_time(match)), None)
-        elif find_day(meant, today):
-            old = find_day(before, today)
-        if old is None:  # it is a word of the title
+        old: Sequence[Time | Days] = ()
+        if (times := times_in(meant)) and not meant[: times[0].start].strip():
+            old = times_in(before)[-1:]
+        elif first_day(meant, today):
+            old = _single_days(before, today)[:1]
+        if not old:  # it is a word of the title
             begin = taken_back.end()
             continue
-        asked = f"{before.replace(old, ' ', 1).rstrip(' ,')} {after}"
+        asked = f"{without(before, old).rstrip(' ,')} {after}"
     return asked
 
 
@@ -295,32 +278,8 @@ def is_trailed(message: str, today: dt.date) -> bool:
     """Return whether ``message`` tells of an event and asks at its end to add it, such as "Add it."."""
     trailed = _TRAILED.search(message)
     said = message[: trailed.start()] if trailed else ""
-    is_dated = find_time(said) and find_day(said, today) is not None
+    is_dated = times_in(said) and first_day(said, today)
     return bool(is_dated) and "?" not in said and not ASKED.search(message)
-
-
-def find_day(text: str, today: dt.date) -> str | None:
-    """Return the first part of ``text`` that means one day, not a week; None if there is none."""
-    text = _CLOCK.sub(" ; ", text)  # which no day spans: what is found stands in the text
-    while found := find_days(text, today):
-        if len({*parse_days(found, today)}) == 1:
-            return found
-        text = text.partition(found)[2]
-    return None
-
-
-def said_when(text: str, today: dt.date, *, last: bool = True) -> tuple[str, str]:
-    """Return the last day and time of day in ``text``, which may correct others, or the first ones.
-
-    They are empty where there are none.
-    """
-    times = [match for match in _CLOCK.finditer(text) if _is_time(match)]
-    rest, days = text, list[str]()
-    while found := find_day(rest, today):
-        days.append(found)
-        rest = rest.partition(found)[2]
-    place = -1 if last else 0
-    return days[place] if days else "", said_time(times[place]) if times else ""
 
 
 def is_held_back(message: str) -> bool:
@@ -336,40 +295,22 @@ def _parts(message: str, today: dt.date) -> tuple[str, str]:
         return "", message[needed.end() :]
     if (trailed := _TRAILED.search(message)) and not ASKED.search(message):
         told = re.split(r"(?<=[.!?])\s+", f"{message[: trailed.start()]} {message[trailed.end() :]}".strip())
-        dated = [each for each in told if find_time(each) or find_day(each, today)]
+        dated = [each for each in told if times_in(each) or first_day(each, today)]
         return "", " ".join(dated or told)
     for adding in _ADDING.finditer(message):
         asked = message[adding.end() :]
         if (
             re.search(rf"{_CALENDAR}|\b(?:event|appointment)\b", asked, re.IGNORECASE)
-            or find_time(asked)
-            or find_day(asked, today)
+            or times_in(asked)
+            or first_day(asked, today)
             or _SURELY_EVENT.match(adding[0] + asked)
         ):
             return message[: adding.start()], asked
     if bare := _BARE.match(message):
         return "", message[bare.end() :]
-    if not QUESTION.match(message) and "?" not in message and find_time(message) and find_day(message, today):
+    if not QUESTION.match(message) and "?" not in message and times_in(message) and first_day(message, today):
         return ("", message) if len(message.split()) <= _LONGEST_TITLE + 6 else ("", "")
     return "", ""
-
-
-def find_time(text: str) -> re.Match[str] | None:
-    """Return the first time of day in ``text``."""
-    return next((match for match in _CLOCK.finditer(text) if _is_time(match)), None)
-
-
-def _is_time(match: re.Match[str]) -> bool:
-    with suppress(ToolError):
-        parse_time(said_time(match))
-        return True
-    return False
-
-
-def said_time(match: re.Match[str]) -> str:
-    """Return the time of day that :func:`find_time` has found, as :func:`parse_time` reads it."""
-    said = re.sub(r"^(?:at|by|from|@) *", "", match[0].strip(), flags=re.IGNORECASE)
-    return re.sub(r"(?<=\d)\.(?=\d)", ":", re.sub(r"(?<=[ap]m)\.$", "", said))  # a full stop is none of it
 
 
 def _split(asked: str) -> Sequence[str]:
@@ -377,11 +318,11 @@ def _split(asked: str) -> Sequence[str]:
     parts: list[str] = []
     begin = 0
     for between in _BETWEEN.finditer(asked):
-        if find_time(asked[begin : between.start()]) and find_time(asked[between.end() :]):
+        if times_in(asked[begin : between.start()]) and times_in(asked[between.end() :]):
             parts.append(asked[begin : between.start()])
             begin = between.end()
     parts.append(asked[begin:])
-    return [part for part in parts if re.search(r"[^\W\d]{2}", _CLOCK.sub("", part))] or parts
+    return [part for part in parts if re.search(r"[^\W\d]{2}", without(part, times_in(part)))] or parts
 
 
 def _with_half_of_day(clock: str, said: str) -> str:
@@ -396,17 +337,17 @@ def _with_half_of_day(clock: str, said: str) -> str:
     return clock
 
 
+def _single_days(text: str, today: dt.date) -> list[Days]:
+    return [day for day in days_in(text, today) if day.is_one]
+
+
 def read_event(part: str, today: dt.date) -> tuple[str, str, str]:
     """Return the title, the day and the time of an event; empty where they are missing."""
-    clock = ""
-    if time := find_time(part):
-        clock = said_time(time)
-        part = f"{part[: time.start()]} {part[time.end() :]}"
-    part = _VERB.sub("", _HEADED.sub(" ", " ".join(part.split())))
-    days: dict[dt.date, str] = {}
-    while day := find_day(part, today):
-        days.setdefault(parse_date(day, today), day)
-        part = " ".join(part.replace(day, " ", 1).split())
+    times, single = times_in(part)[:1], _single_days(part, today)
+    clock = times[0].said if times else ""
+    days = {day.first: day.said for day in reversed(single)}
+    part = _VERB.sub("", _HEADED.sub(" ", " ".join(without(part, [*times, *single]).split())))
+    part = " ".join(part.split())
     if clock and len(days) == 1 and not _HALF_OF_DAY.search(clock):
         part_of_day = _PART_OF_DAY.search(next(iter(days.values())))
         clock = f"{clock} in the evening" if part_of_day else clock
@@ -415,7 +356,7 @@ def read_event(part: str, today: dt.date) -> tuple[str, str, str]:
     title = _EDGES.sub("", _HAVE.sub("", _EDGES.sub("", " ".join(title.split()))))
     title = title.strip(" '\"\u2018\u2019\u201c\u201d")
     clock = _with_half_of_day(clock, said)
-    if find_time(title) or len(title.split()) > _LONGEST_TITLE or not re.search(r"[^\W\d]{2}", title):
+    if times_in(title) or len(title.split()) > _LONGEST_TITLE or not re.search(r"[^\W\d]{2}", title):
         title = ""
     return (
         "" if _NO_TITLE.search(title) else title,

@@ -13,10 +13,9 @@ from .errors import ToolError
 
 _RELATIVE = {
     "today": 0, "tonight": 0, "this": 0, "later today": 0, "now": 0, "tomorrow": 1, "day after tomorrow": 2,
-    "yesterday": -1, "day before yesterday": -2, "tmrw": 1, "tmr": 1, "tmw": 1, "tomoz": 1, "2moro": 1,
-    "tonite": 0, "2nite": 0, "2day": 0, "todays": 0, "tonights": 0, "tomorrows": 1,
+    "yesterday": -1, "day before yesterday": -2, "todays": 0, "tonights": 0, "tomorrows": 1,
 }  # fmt: skip
-_PART_OF_DAY = re.compile(r"(?<=.) (?:morning|noon|afternoon|evening|night)$")
+_PART_OF_DAY = re.compile(r"(?<=.) (?:morning|noon|afternoon|arvo|evening|night)$")
 _NUMBERS = {"a": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7}
 _FORMATS = ("%Y-%m-%d", "%d.%m.%Y", "%b %d %Y", "%d %b %Y")  # with slashes it is ambiguous
 _IN_DAYS = re.compile(
@@ -144,7 +143,7 @@ def parse_time(text: str) -> dt.time:
         return dt.time(12)
     if said == "midnight":
         return dt.time(0)
-    said = re.sub(r" in the (morning|afternoon|evening)$", _half_of_day, said)
+    said = re.sub(r" in the (morning|afternoon|arvo|evening)$", _half_of_day, said)
     spoken = _SPOKEN_CLOCK.fullmatch(said)
     if spoken and (spoken["minutes"] in (None, "half") or spoken["side"]):
         hour = spoken["hour"]
@@ -165,7 +164,15 @@ def _half_of_day(match: re.Match[str]) -> str:
     return "am" if match[1] == "morning" else "pm"
 
 
+_SHORT = {
+    "tomorrow": "tmrw|tmr|tmw|tomoz|2moro", "tonight": "tonite|2nite", "today": "2day", "next": "nxt",
+    "week": "wk", "two weeks": "a fortnight",
+}  # fmt: skip
+
+
 def _normalised(text: str) -> str:
+    for word, short in _SHORT.items():
+        text = re.sub(rf"\b(?:{short})(?=s?\b)", word, text, flags=re.IGNORECASE)
     said = " ".join(text.casefold().replace("'s", "").split()).strip(" .,!?")
     return re.sub(r"^(?:on |for |at )?(?:the )?(?=.)", "", said)
 

@@ -21,10 +21,10 @@ _CLOCK: Final = re.compile(
     rf"|\b{_NUMBER} ?(?:[ap]\.?m\b\.?|o'?clock\b)|\b\d{{1,2}}h\b"
     rf"|\b{SPOKEN_PART} {_NUMBER}\b(?: ?[ap]\.?m\b)?"
     r"|\b(?:noon|midday|midnight)\b"
-    rf"|\b{_NUMBER}(?= in the (?:morning|afternoon|evening))"
+    rf"|\b{_NUMBER}(?= in the (?:morning|afternoon|arvo|evening))"
     rf"|(?<=\bat ){_NUMBER}\b(?![:.]\d| ?(?:[a-z]*(?:day|week|people|persons)|{_MONTH}))"
     r")"
-    r"(?: in the (?:morning|afternoon|evening))?",
+    r"(?: in the (?:morning|afternoon|arvo|evening))?",
     re.IGNORECASE,
 )
 
@@ -74,7 +74,7 @@ def times_in(text: str) -> list[Time]:
 def days_in(text: str, today: dt.date) -> list[Days]:
     """Return the days, weeks and the like in ``text``, in order. A time of day may stand within one."""
     rest = without(text, times_in(text))
-    words = list(re.finditer(r"\S+", rest))
+    words = list(re.finditer(r"\S*\w\S*", rest))
     days: list[Days] = []
     begin = 0
     while found := place_of_days([word[0] for word in words], today, begin):

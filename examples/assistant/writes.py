@@ -29,15 +29,16 @@ _ADD: Final = (
     r"(?:(?:put|pencil|book|pop|stick) me (?:down|in) for"
     r"|(?:add|enter|stick|pencil|block|insert|register|slot)(?:l?ing)?|put(?:ting)?|pop(?:ping)?"
     r"|plan(?:ning)?"
-    r"|set(?:ting)?(?: up)?|(?:schedul|creat|mak)(?:e|ing)|get(?:ting)?)"
+    r"|set(?:ting)?(?: up)?|(?:schedul|creat|mak)(?:e|ing)|get(?:ting)?"
+    r"|(?:chuck|bung|whack|book(?= (?:it|that|this|me|us|an?|the|my)\b))(?=.* (?:in|into|on)\b))"
 )
 _CALENDAR: Final = (
     r"(?:(?:in|into|to|on|onto|for) )?(?:my |the |our )?(?:calend[ae]r|cal|diary|agenda|schedule)"
 )
 _IT: Final = r"(?:its?|that|this|them|those|him|her)"
 _END: Final = (
-    r"(?=(?:\W*(?:before i forget(?: it)?|thanks?|thx|please|pleas|pl[sz]))*(?:[?.!]* (?:on"
-    r"|at) [\w:., ]{1,40})?\W*$)"
+    r"(?=(?:\W*(?:before i forget(?: it)?|for me|thanks?|thx|please|pleas|pl[sz]))*(?:[?.!]* (?:on"
+    r"|at) [\w:., ]{1,40})?(?:, (?:i|my|we|our|he|she|they|so|as|because|before)\b[^.?!,]*)?\W*$)"
 )
 """Of a request, behind which the day and the time may stand that were asked for."""
 _ADDING: Final = re.compile(
@@ -63,7 +64,7 @@ _BARE: Final = re.compile(rf"^{POLITE}add (?!up\b|\d)(?=.{{3,}}$)", re.IGNORECAS
 _VERB: Final = re.compile(rf"^{POLITE}{_ADD}(?: in| down)? ", re.IGNORECASE)
 _HEADED: Final = re.compile(
     rf"^(?:{POLITE}(?:(?:(?:a )?new one )?for (?:my|the) calendar|calendar(?: entry)?|save the date"
-    r"|new (?:calendar )?(?:event|entry|appointment)"
+    r"|new (?:calendar )?(?:event|entry|appointment)|new (?:on|in) (?:my|the) (?:calendar|diary)"
     r"|(?:\d|two|three|a couple of) (?:events|entries|appointments|for (?:my|the) calendar))(?: please"
     r"| pls)?)\b",
     re.IGNORECASE,
@@ -73,6 +74,8 @@ _TRAILED: Final = re.compile(
     rf"(?:{POLITE}(?:\w+ (?:you|u) )?{_ADD}|make sure) {_IT}(?:'s| is)? {_CALENDAR}\b(?: would you)?"
     rf"|{POLITE}{_ADD} (?:{_IT} )?(?:{_CALENDAR}|in there|in|down)(?: too| for me)?{_END}"
     rf"|{POLITE}(?:add|create|enter|save|register|note) {_IT}(?: in| down)?{_END}"
+    rf"|(?<=[-\u2013,;.]) *{POLITE}(?:add|enter)(?: please| pls)?{_END}"
+    rf"|get {_IT} in(?: before .{{1,30}})?{_END}"
     rf"|(?:into|in|on|for|to) (?:my|the) (?:calend[ae]r|diary|agenda)(?: i mean)?{_END}"
     rf"|(?<=[-\u2013,;.]) *(?:calendar|diary)(?= please| pl[sz]){_END}"
     rf"|in (?:it|that|this) goes{_END}|(?:which )?I (?:want|need|wish|would like) to see (?:{_IT} )?"
@@ -127,14 +130,16 @@ _THERE: Final = re.compile(
 )
 _AROUND: Final = re.compile(
     rf"\b(?:{_CALENDAR}|before (?:it|that)|after (?:it|that)|for me|pleas|please|pls|plz|thanks|thank you|thx"
-    r"|me an hour of|(?:do not|don'?t) forget|from now|i mean|too|instead|sharp|registered|entered"
+    r"|me an hour of|my time|local time|(?:do not|don'?t) forget|from now|i mean|too|instead|sharp"
+    r"|registered|entered"
     r"|before i forget(?: it)?)(?![\w'])|, *(?:it|that|which)(?:'s| is)\b"
     r"|'s coming(?: by)?\b",
     re.IGNORECASE,
 )
 _TAKEN_BACK: Final = re.compile(
-    r"[,.;-]* *\b(?:no|sorry|wait|oh no|i mean|i meant|or rather|make that|actually|hm+|uh|er)\b"
-    r"[,.]*(?: (?:no|sorry|wait|i mean)\b,?)* ",
+    r"[,.;-]* *\b(?:no|scrap that|scratch that|sorry|wait|oh no|i mean|i meant|or rather|make (?:that|it)"
+    r"|actually|hm+|uh|er)\b"
+    r"[,.]*(?: (?:no|scrap that|scratch that|sorry|wait|i mean)\b,?)* ",
     re.IGNORECASE,
 )
 """Before what is meant instead of what was said."""
@@ -154,7 +159,6 @@ _EDGES: Final = re.compile(
     re.IGNORECASE,
 )
 _HALF_OF_DAY: Final = re.compile(r"[ap]\.?m|noon|midday|midnight|in the|h\b|1[3-9]|2\d|0\d", re.IGNORECASE)
-_PART_OF_DAY: Final = re.compile(r"\b(?:tonight|evening|night)\b", re.IGNORECASE)
 _MARK: Final = "\u00a7"
 """In the place of a day, a time or a calendar."""
 _UP_TO: Final = (
@@ -173,20 +177,31 @@ _OBJECT: Final = re.compile(
     re.IGNORECASE,
 )
 """The object of a request for an event."""
+_QUOTED: Final = re.compile(
+    r"[\"\u201c](?=[^\"\u201d]*\w)([^\"\u201c\u201d]{2,60})[\"\u201d]"
+    r"|(?<!\w)['\u2018](?=\w)([^'\u2018\u2019]{2,60})(?<=\w)['\u2019](?!\w)"
+)
+_ASKS_LAST: Final = re.compile(r"\b(?:what|which|who|where|when)(?:'?s)?(?: \w+){0,2}\W*$", re.IGNORECASE)
+_READS: Final = re.compile(
+    rf"^\W*{POLITE}(?:what|who|when|where|which|how|why|read|show|tell|find|look|search|check|open|list"
+    r"|summari[sz]e)\b",
+    re.IGNORECASE,
+)
 _ABBREVIATED: Final = re.compile(r"\b(Prof|Dr|Mrs?|Ms|St)\.", re.IGNORECASE)
 _MORNING: Final = re.compile(
     r"\b(?:morning|breakfast|run|running|jog|gym|swim\w*|yoga|flight|train|bus|airport|ferry|early)\b",
     re.IGNORECASE,
 )
 _EVENING: Final = re.compile(
-    r"\b(?:evening|dinner|supper|drinks?|pints?|beers?|party|pub|quiz|cinema|movie|film|concert|gig"
+    r"\b(?:evening|tonight|night|dinner|supper|drinks?|pints?|beers?|party|pub|quiz|cinema|movie|film"
+    r"|concert|gig"
     r"|theatre|bbq"
     r"|barbecue)\b",
     re.IGNORECASE,
 )
 _AFTERNOON_UNTIL: Final = 6
 _EVENING_FROM: Final = 6
-_EVENING_UNTIL: Final = 9
+_NOON: Final = 12
 _MEANT_WORDS: Final = 4
 """Of what is meant instead, in which a day or a time stands."""
 _LONGEST_TITLE: Final = 10
@@ -203,7 +218,8 @@ def wanted_events(
     meant by "then" and "there".
     """
     context, asked = _parts(message, today)
-    named = _object_of(message, today)
+    quoted = _quoted(message)
+    named = quoted or _object_of(message, today)
     if not asked or _WITHDRAWN.search(message) or (_TOLD.search(message) and not named):
         return None
     if is_held_back(message):
@@ -222,7 +238,9 @@ def wanted_events(
         day, clock = said_when(behind, today, last=bool(has_taken_back))
         before = said_when(message[:begin], today)
         day, clock = day or before[0], clock or before[1]
-        if not all(events[0]) or named in events[0][0]:  # else what is left without day and time is the title
+        if (
+            quoted or not all(events[0]) or named in events[0][0]
+        ):  # else what is left without day and time is the title
             events = [(named, day, _with_half_of_day(clock, f"{named} {day}"))]
     days = {day for _, day, _ in events} - {""} or {first_day(context, today)} - {""}
     if not days:
@@ -237,6 +255,12 @@ def wanted_events(
             return missing
         calls.append(("add_event", {"title": title, "date": day, "time": clock}))
     return calls
+
+
+def _quoted(message: str) -> str:
+    """Return the one part of ``message`` that stands in double quotes; empty if there is none."""
+    quoted = [first or second for first, second in _QUOTED.findall(message)]
+    return quoted[0] if len(quoted) == 1 and len(quoted[0].split()) <= _LONGEST_TITLE else ""
 
 
 def _object_of(message: str, today: dt.date) -> str:
@@ -308,8 +332,17 @@ def _parts(message: str, today: dt.date) -> tuple[str, str]:
             return message[: adding.start()], asked
     if bare := _BARE.match(message):
         return "", message[bare.end() :]
-    if not QUESTION.match(message) and "?" not in message and times_in(message) and first_day(message, today):
-        return ("", message) if len(message.split()) <= _LONGEST_TITLE + 6 else ("", "")
+    is_dated = times_in(message) or first_day(message, today)
+    if _quoted(message) and is_dated and not (_READS.match(message) or message.endswith("?")):
+        return "", message
+    if (
+        not _ASKS_LAST.search(message)
+        and not QUESTION.match(message)
+        and "?" not in message
+        and times_in(message)
+        and first_day(message, today)
+    ):
+        return ("", message) if len(message.split()) <= _LONGEST_TITLE + 8 else ("", "")
     return "", ""
 
 
@@ -332,7 +365,7 @@ def _with_half_of_day(clock: str, said: str) -> str:
     hour = parse_time(clock).hour
     if 1 <= hour < _AFTERNOON_UNTIL:
         return f"{clock} in the afternoon"
-    if _EVENING_FROM <= hour <= _EVENING_UNTIL and _EVENING.search(said):
+    if _EVENING_FROM <= hour < _NOON and _EVENING.search(said):
         return f"{clock} in the evening"
     return clock
 
@@ -348,14 +381,11 @@ def read_event(part: str, today: dt.date) -> tuple[str, str, str]:
     days = {day.first: day.said for day in reversed(single)}
     part = _VERB.sub("", _HEADED.sub(" ", " ".join(without(part, [*times, *single]).split())))
     part = " ".join(part.split())
-    if clock and len(days) == 1 and not _HALF_OF_DAY.search(clock):
-        part_of_day = _PART_OF_DAY.search(next(iter(days.values())))
-        clock = f"{clock} in the evening" if part_of_day else clock
     said = part
     title = _NAMED.sub("", _AROUND.sub(" ", _THERE.sub(" ", part)))
     title = _EDGES.sub("", _HAVE.sub("", _EDGES.sub("", " ".join(title.split()))))
     title = title.strip(" '\"\u2018\u2019\u201c\u201d")
-    clock = _with_half_of_day(clock, said)
+    clock = _with_half_of_day(clock, " ".join([said, *days.values()]))
     if times_in(title) or len(title.split()) > _LONGEST_TITLE or not re.search(r"[^\W\d]{2}", title):
         title = ""
     return (

@@ -17,7 +17,8 @@ _DICTATED: Final = re.compile(
     r"(?: me| us| yourself| myself)?(?: down)?(?: an?| another)?"
     r"(?: (?!the |my |that |this |his |her |down )[\w-]+)? note(?: for me)?(?: to self)?"
     r"|(?:i would like )?that you keep for me a note"
-    r"|(?:write|jot|note|scribble)(?: this| something)? down(?: for me)?|(?:new )?note(?: to self)?"
+    r"|(?:write|jot|note|scribble)(?: this| something)? down(?: for me)?"
+    r"|(?:a |one )(?:new )?note(?: for me)?(?=:)|(?:new )?note(?: to self)?"
     r"|(?:quick |new |short |another )*memo(?: before i (?:lose|forget) it)?(?=[:,])"
     r"|(?:write|make|add|create|start)(?: me)? (?:one|another)(?= saying| that says)"
     r"|remember|(?:save|keep|remember) this(?: for me)?(?=[:,])|save this|note (?:it"
@@ -73,7 +74,8 @@ _LABELLED: Final = re.compile(
 _NOTED: Final = re.compile(
     rf"^(.{{8,}}?)[,;.] *(?:and |so )?{POLITE}(?:note (?:it|that|this)|make an? note(?: of (?:it|that|this))?"
     rf"|(?:write|note|jot|save|keep|put) (?:it|that|this)(?: (?!down\b)\w+){{0,2}} "
-    rf"(?:down|somewhere|safe|{_AS_A_NOTE}))(?: for me)?(?:,? please|,? pls)?(?:\W*|, (?:i|we|as"
+    rf"(?:down|somewhere|safe|{_AS_A_NOTE}))(?: somewhere)?(?: for me)?(?:,? please|,? pls)?"
+    rf"(?:\W*|, (?:i|we|as"
     rf"|so)\b[^,;?]*)$",
     re.IGNORECASE | re.DOTALL,
 )

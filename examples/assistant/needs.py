@@ -100,6 +100,7 @@ _DEED: Final = re.compile(
     r"|amend|update)\b"
     r"|.*\b(?:mails?|e-?mails?|files?)\b.*\b(?:delete|erase|remove|bin|trash) (?:it|that)\b"
     r"|.*\btransfer\b.*\b(?:euros?|pounds?|dollars?|bucks|money)\b"
+    r"|answer .{1,30} by (?:e-?mail|mail)\b|set the (?:heating|thermostat|lights?|volume|oven)\b"
     r"|.*\bget rid of (?:the|that|this) (?:files?|mails?|e-?mails?)\b|.*\blights? (?:on|off)\b"
     r"|.*\b(?:start|set) a timer\b|.*\bgive me a beep\b"
     r"|(?:can|could) .+ be (?:printed|sent|deleted|moved|cancelled|ordered|booked)\b",

@@ -73,7 +73,7 @@ COURTESY: Final = re.compile(
     r"(?:be (?:\w+ ){1,2}|appreciate(?: it)? )if you(?: could| would| can)?"
     r"|(?:i|we) (?:would |must )?(?:beg|pray|ask)(?: of)? you,?(?: kindly)?(?: to)?|lest i forget(?: it)?,"
     r"|(?:please )?be so (?:kind|good) (?:as to|and)"
-    r"|(?:would|could) you be so (?:kind|good) (?:as to|and)"
+    r"|(?:would|could) you be so (?:kind|good) (?:as to|and|to)"
     r"|would it be (?:possible|ok(?:ay)?) (?:for you )?to|(?:would|will) you please|(?:pardon|excuse) me,?"
     r"|may i trouble you to|would you be able to) (?P<verb>\w+)"
     r"|(?P<if>(?<=\w),? (?:would|will|could|can|won'?t) (?:you|ya|u)(?: please)?(?=\W*$)"
@@ -101,7 +101,8 @@ REQUEST_ENDS: Final = re.compile(
     rf"|,\s+(?=(?:then|also) {_STARTS}|(?:what|who|when|where|how|which)\b(?!,| i (?:wish|want|need"
     rf"|would)))"
     r"|,? and (?=my (?:appointments|events|plans|calendar|schedule|agenda)\b)|,? and (?=(?:the"
-    r"|my) [\w' ]{3,40}\b(?:can|may) go\b)|\s+(?=\d\) )|,?\s+and\s+(?=(?:about|at|by|for|from|in|on|to"
+    r"|my) [\w' ]{3,40}\b(?:can|may) (?:go|be (?:deleted|removed|cancelled))\b)"
+    r"|\s+(?=\d\) )|,?\s+and\s+(?=(?:about|at|by|for|from|in|on|to"
     r"|with) (?:what|which|whom|whose|where)\b)",
     re.IGNORECASE,
 )
@@ -188,6 +189,7 @@ CHAT: Final = re.compile(
         how (?:is|was) your
         you al?l? ?right, (?:just )?finished, finally, ur, you're, feels like, coffee's, did you, do you
         are you
+        how is it with you
         see you, have (?:an?|yourself an?) (?:nice|good|great|lovely|wonderful|pleasant), enjoy (?:the|your)
         happy (?:\w+day|weekend|holidays), (?:talk|speak) (?:to you )?(?:tomorrow|later|soon|again)
         good ?night

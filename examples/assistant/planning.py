@@ -34,6 +34,7 @@ from .results import Made, state
 from .retrieval import TEXT_TOOLS, Found, TextKind, content_words, retrieve
 from .when import days_in, first_day, times_in, without
 from .writes import (
+    ASKED,
     DEPENDS,
     NOT_ASKED,
     WHICH_EVENT,
@@ -62,6 +63,8 @@ _LIKELY: Final = 0.3
 _CERTAIN: Final = 0.8
 """Of a question with a pronoun, which may mean what was read last."""
 _DAYS_AHEAD: Final = 30
+_TERSE: Final = 6
+"""Words of a message that may ask without a question word: "cabin wifi password"."""
 _FEW_WORDS: Final = 3
 """With fewer, a text that has them all is met by chance."""
 
@@ -293,7 +296,7 @@ class Planner:
 
     def _days(self, text: str, said_day: str, before: Sequence[Made]) -> list[Call]:
         """Return the call for the events of a day that is named, or of the day of an event that is."""
-        if _is_statement(text) or phrases.GENERAL.match(text) or phrases.CHAT.match(text):
+        if _tells(text) or _is_statement(text) or phrases.GENERAL.match(text) or phrases.CHAT.match(text):
             return []
         again = [call.arguments["date"] for call in before if "date" in call.arguments]
         again += [said_day] if said_day else []
@@ -363,6 +366,8 @@ class Planner:
         if len({place.name for place in sure}) > 1:
             return replace(step, calls=[place.call for place in sure])
         if phrases.GREETING.match(context) and len(own) < 2:
+            return step
+        if _tells(step.text) and (not found or found.coverage < _CERTAIN):
             return step
         if found and found.coverage >= _SURE:
             return replace(step, calls=[found.call])
@@ -465,6 +470,12 @@ def _is_dated(text: str, today: dt.date) -> bool:
 
 def _asks(part: str) -> bool:
     return part.endswith("?") or phrases.REQUEST.match(part) is not None
+
+
+def _tells(text: str) -> bool:
+    """Return whether ``text`` only tells something, and is not just a short question without its words."""
+    asks = _asks(text) or ASKED.search(text) or phrases.CALENDAR.search(text) or _kinds_in(text)
+    return not asks and len(text.split()) > _TERSE
 
 
 def _is_talk(text: str) -> bool:

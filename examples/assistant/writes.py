@@ -30,7 +30,8 @@ _ADD: Final = (
     r"|(?:add|enter|stick|pencil|block|insert|register|slot)(?:l?ing)?|put(?:ting)?|pop(?:ping)?"
     r"|plan(?:ning)?"
     r"|set(?:ting)?(?: up)?|(?:schedul|creat|mak)(?:e|ing)|get(?:ting)?"
-    r"|(?:chuck|bung|whack|book(?= (?:it|that|this|me|us|an?|the|my)\b))(?=.* (?:in|into|on)\b))"
+    r"|reserv(?:e|ing)(?=.* (?:agenda|calendar|diary)\b)"
+    r"|(?:chuck|throw|bung|whack|book(?= (?:it|that|this|me|us|an?|the|my)\b))(?=.* (?:in|into|on)\b))"
 )
 _CALENDAR: Final = (
     r"(?:(?:in|into|to|on|onto|for) )?(?:my |the |our )?(?:calend[ae]r|cal|diary|agenda|schedule)"
@@ -78,6 +79,7 @@ _TRAILED: Final = re.compile(
     rf"|get {_IT} in(?: before .{{1,30}})?{_END}"
     rf"|(?:into|in|on|for|to) (?:my|the) (?:calend[ae]r|diary|agenda)(?: i mean)?{_END}"
     rf"|(?<=[-\u2013,;.]) *(?:calendar|diary)(?= please| pl[sz]){_END}"
+    rf"|(?:it|that|this) (?:should|must|has to|needs to) (?:stand|be|go) {_CALENDAR}{_END}"
     rf"|in (?:it|that|this) goes{_END}|(?:which )?I (?:want|need|wish|would like) to see (?:{_IT} )?"
     rf"(?:as an event|{_CALENDAR}){_END})",
     re.IGNORECASE,

@@ -90,6 +90,7 @@ _HAS_CONTENT: Final = re.compile(r"[\d:\"\u201c]")
 """In what is to be noted as it is: "the phone number" points at one that was found."""
 _FEWEST_WORDS: Final = 4
 """Of what is told and then to be noted: "ok thanks, write it down" tells nothing."""
+_SAID_BEHIND: Final = re.compile(r":\s+\w")
 _SAYS_WHAT: Final = re.compile(
     r"\b(?:note|memo|down)(?: for me)? (?:that(?! down)|saying)\b|\bsays?\b", re.IGNORECASE
 )
@@ -142,7 +143,7 @@ def notes_what_is_found(message: str) -> bool:
 
 def notes_what_was_said(message: str, said: Callable[[], str]) -> bool:
     """Return whether ``message`` asks for a note of what was ``said`` last, such as "write that down"."""
-    if is_held_back(message) or _LABELLED.match(message):
+    if is_held_back(message) or _LABELLED.match(message) or _SAID_BEHIND.search(message):
         return False
     if any(pattern.match(message) for pattern in (_POINTED, _WHAT_WAS_SAID, _NOTE_IT)):
         return True

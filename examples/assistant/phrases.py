@@ -24,7 +24,8 @@ def _from(lines: str) -> re.Pattern[str]:
 
 _POLITE_WORDS: Final = _one_of(
     """
-    c[an]{2} (?:you|ya|yous|u), could (?:ya|yous), would (?:ya|yous), i gotta, gotta, righto, mate
+    c[an]{2} (?:you|ya|yous|u), could (?:ya|yous), would (?:ya|yous), alright, all right, perfect, sweet
+    i gotta, gotta, righto, mate
     you know what, fwiw, fyi, i should like (?:you )?to
     you should, can u, could u, would you mind, would you ever, will you ever, i need you to
     in its place, anyway, so anyway, first of all, first, secondly, finally, lastly, i wanna, i wanted to

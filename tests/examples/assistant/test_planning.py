@@ -113,6 +113,8 @@ On a note please: oats, plums -> create_note oats, plums
 stick that in a note - the bins go out on Mondays -> create_note the bins go out on Mondays
 The vet is at Mill Lane 4. Keep that for me in a note, I lose it -> create_note The vet is at Mill Lane 4
 jot something down about the vet? -> 
+write this down before I forget: the bins go out -> create_note before I forget: the bins go out
+alright put the vet on Saturday at 11 -> add_event vet Saturday 11
 make a note would ya -> 
 Tomorrow at 15:00, "Call the vet", in my diary if you please -> add_event Call the vet Tomorrow 15:00
 Ben comes on Saturday at 4 pm. Enter it as 'Tea with Ben' -> add_event Tea with Ben Saturday 4 pm
@@ -123,6 +125,7 @@ the vet tmrw at 10:15, pls add -> add_event vet tmrw 10:15
 Vet visit, the day after tmrw, 10:15. Get that in -> add_event Vet visit day after tmrw 10:15
 I wrote the paint colours down in a file. What did we use in the hall? -> read_file house/paint.txt
 Would you know a joke? -> 
+Well, then I know enough for my camping trip -> 
 Och, never mind, I have it -> 
 Tea is on Friday at seven in the evening, put that in for me. -> add_event Tea Friday seven in the evening
 Would you please give Hanna a ring and tell her the shelf is cleared? -> , 

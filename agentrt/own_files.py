@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -64,6 +65,24 @@ def make_private_file(path: Path) -> None:
             os.fchmod(descriptor, 0o600)
     finally:
         os.close(descriptor)
+
+
+def replace_own_file(path: Path, text: str) -> None:
+    """Replace a file, or create it with its folder: at once or not at all, and readable by no one else.
+
+    Raises:
+        NotAFileError: something else lies beside it under the name of the new one, or a file of another user.
+        OSError: it cannot be written.
+    """
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_file(new)
+        new.write_text(text, encoding="utf-8")
+        new.replace(path)
+    finally:
+        with suppress(OSError):
+            new.unlink(missing_ok=True)
 
 
 def read_own_file(path: Path, *, secret: bool = True) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..errors import ConfigurationError
 from ..extras import require_extra
 from .options import AssistantModel, own_data
 from .output import JsonFile, output_console, write_errors
@@ -30,7 +31,7 @@ _METHOD = (
 
 
 def demo(
-    data: Annotated[list[Path] | None, own_data("It is copied, not changed.")] = None,
+    data: Annotated[list[str] | None, own_data("It is copied, not changed.")] = None,
     model: AssistantModel = "nano",
     latency: Annotated[
         float,
@@ -72,6 +73,7 @@ def demo(
     if page:
         require_extra("gateway")
     from agentrt.examples.assistant.data import workspace
+    from agentrt.examples.assistant.imap import Address
     from agentrt.examples.assistant.sample_data import write_sample_data
     from agentrt.examples.assistant.services import Latencies
     from agentrt.examples.assistant.sources import Sources
@@ -80,8 +82,14 @@ def demo(
     from agentrt.examples.demo.view import DemoView, LiveView, PlainView
 
     console = output_console(highlight=False)
-    if data:
-        Sources(data)  # the error comes before anything else
+    if any(map(Address.parse, data or ())):
+        raise ConfigurationError(
+            "the demo runs on copies of data, and copies no mail of a server. Give files and folders, or use "
+            "'agentrt chat'."
+        )
+    paths = [Path(path) for path in data or ()]
+    if paths:
+        Sources(paths)  # the error comes before anything else
     if pace is None:
         pace = 50.0 if model == "nano" else 0.0
     latencies = Latencies().times(latency)
@@ -91,15 +99,15 @@ def demo(
     else:
         introduce_briefly(pace, console)
     with contextlib.ExitStack() as outer, contextlib.ExitStack() as stack:
-        if not data:
-            data = [stack.enter_context(workspace()) / "sample"]
-            write_sample_data(data[0], dt.date.today())
+        if not paths:
+            paths = [stack.enter_context(workspace()) / "sample"]
+            write_sample_data(paths[0], dt.date.today())
         shown = outer.enter_context(_serve_page(console)) if page else None
         view: DemoView = PlainView(console)
         if not log:
             view = panes = LiveView(console, together=pace > 0)
             stack.enter_context(panes.drawn())
-        result = run_demo(data, latencies, view, model=model, pace=pace, page=shown)
+        result = run_demo(paths, latencies, view, model=model, pace=pace, page=shown)
         stack.close()  # what is drawn while it runs
         if log:
             summarize(result, console)

@@ -8,6 +8,7 @@ command line and in the config file, also where ``agentrt config`` only shows it
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -15,6 +16,7 @@ import typer
 
 from ..extras import missing_modules
 from ..otel.exporting import check_variables
+from ..settings import expanded_path
 
 
 def complete_model(incomplete: str) -> list[str]:
@@ -39,14 +41,40 @@ WeatherDelay: TypeAlias = Annotated[
 ]
 
 
-def own_data(use: str) -> Any:
-    """Return the option ``--data``; ``use`` says what happens to the data."""
+def own_data(use: str, servers: str = "") -> Any:
+    """Return the option ``--data``; ``use`` says what happens to the data, ``servers`` names addresses."""
     return typer.Option(
-        help="Your own data: a calendar (.ics), mail (a Maildir or an mbox file), a note (.md), another text "
-        f"file, or a folder with any of these; may be given several times. {use} Without it, sample data is "
-        "used.",
-        exists=True,
+        help=f"Your own data: a calendar (.ics), mail (a Maildir{servers} or an mbox file), a note (.md), "
+        "another text file, or a folder with any of these; may be given several times. "
+        f"{use} Without it, sample data is used.",
+        callback=_checked_data,
     )
+
+
+def _checked_data(
+    context: typer.Context, option: typer.CallbackParam, values: list[str] | None
+) -> list[str] | None:
+    """Return addresses of mail and paths, these with ``~`` expanded; refuse what cannot be read."""
+    from agentrt.examples.assistant.imap import Address
+
+    source = context.get_parameter_source(str(option.name))
+    typed = source is not None and source.name == "COMMANDLINE"
+    checked = []
+    for value in values or ():
+        if Address.parse(value):
+            checked.append(value)
+            continue
+        try:
+            path = expanded_path(value)
+        except ValueError as error:
+            raise typer.BadParameter(f"{error}. Correct it.") from None
+        if not typed and not path.is_absolute():
+            raise typer.BadParameter(f"{value!r} is a relative path. Write it from / or ~.")
+        if not os.access(path, os.R_OK):
+            problem = "may not be read" if path.exists() else "does not exist"
+            raise typer.BadParameter(f"{value!r} {problem}. Give a file or folder of yours.")
+        checked.append(str(path))
+    return None if values is None else checked
 
 
 def positive(value: float | None) -> float | None:

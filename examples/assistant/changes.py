@@ -15,7 +15,7 @@ from typing import Any, Final
 from . import phrases
 from .calendar import ALL_DAY, Dated, title_words
 from .data import PersonalData
-from .dates import find_days, parse_date, parse_time
+from .dates import parse_date, parse_time
 from .errors import ToolError
 from .meant import (
     MEANT_EVENT,
@@ -24,7 +24,6 @@ from .meant import (
     NOTHING_FOUND,
     WHICH_ONE,
     Thing,
-    days_in,
     event_said,
     event_shown_last,
     event_spoken_of,
@@ -33,13 +32,13 @@ from .meant import (
     note_told_of,
     one_of,
     shown_by,
-    times_in,
     title_is_said,
 )
 from .notes import Note
 from .references import PLACE
 from .results import Made
-from .writes import QUESTION, Call, find_time, is_headed, is_held_back, read_event
+from .when import days_in, times_in
+from .writes import QUESTION, Call, is_headed, is_held_back, read_event
 
 CHANGES: Final = frozenset({"delete_note", "delete_event", "move_event"})
 """The tools."""
@@ -48,7 +47,8 @@ I_MEAN: Final = ", I mean "
 """In a message, before the answer to a question which one is meant."""
 NOT_CHANGED: Final = "Nothing was changed. Say what to change, such as: move the dentist to Friday at 10:00."
 DEPENDS: Final = "Nothing was changed, as it depends on something. Say so if it is to be."
-_UNCLEAR: Final = (NOTHING_FOUND, TO_WHEN, MEANT_EVENT, MEANT_NOTE)
+UNCLEAR: Final = (NOTHING_FOUND, TO_WHEN, MEANT_EVENT, MEANT_NOTE)
+"""How an answer begins where it is not clear what is to be changed, or to when."""
 _EARLIER: Final = 2
 """Calls before those for the last message, whose texts may be meant."""
 _CALENDAR: Final = r"(?:my|the|our) (?:calend[ae]r|cal|diary|agenda|schedule)"
@@ -57,9 +57,10 @@ _CANCEL: Final = (
     r"|eras(?:e|ing)|get(?:ting)? rid of"
     r"|call(?:ing)?(?: off|(?= .+ off\b))"
 )
-_MOVE: Final = r"mov(?:e|ing)|re-?schedul(?:e|ing)|postpon(?:e|ing)"
+_MOVE: Final = r"mov(?:e|ing)|re-?sched(?:ul(?:e|ing))?|postpon(?:e|ing)"
 _PERHAPS_CANCEL: Final = (
-    r"scrap|scrub|trash|toss|chuck|ditch|axe|bin|kill|dump|drop(?:ping)?(?! (?:off|by|in|me|us|him|her)\b)"
+    r"scrap|scratch|scrub|trash|toss|chuck|ditch|axe|bin|kill|dump|drop(?:ping)?(?! (?:off|by|in|me|us|him"
+    r"|her)\b)"
     rf"|tak(?:e|ing)(?= .+ (?:off|out of|from) {_CALENDAR})"
 )
 """Words that also mean something else: only what has the title of an event is one."""
@@ -111,8 +112,10 @@ _REASON: Final = re.compile(
     r"|my))\b.*?(?=, I mean |$)",
     re.IGNORECASE,
 )
+_NO_OBJECT: Final = re.compile(r"(?:it|that|this|them|from|off|there)\b", re.IGNORECASE)
 _TAIL: Final = re.compile(
-    r"(?:[ ,]+(?:please|pls|plz|thanks|thank you|thx|again|for me|will you|would you|can you"
+    r"(?:[ ,]+(?:(?:to|for) (?:some other|another) (?:day|time|date)|please|pls|plz|thanks|thank you|thx"
+    r"|again|for me|will you|would you|can you"
     r"|ok(?:ay)?|then|now"
     rf"|by .*|(?:off|out of|from|in|on)(?: {_CALENDAR})?))+\W*$|\W+$",
     re.IGNORECASE,
@@ -170,27 +173,39 @@ TAKES_OUT: Final = re.compile(
     rf"|(?:{_CANCEL}|{_PERHAPS_CANCEL}|lose)\b"
     r"|(?:away|out)(?: of .{1,20})? with (?:it|that|this)\b|out (?:it|that) goes)"
     r"|\b(?:take|whip) (?:it|that) (?:out|off)\b"
-    r"|\b(?:can|may|should|must|has to|needs to) (?:all )?(?:go\b(?! to| on| at)|be (?:deleted|removed"
+    rf"|(?:^|[,;.-] *)(?:off|out of) {_CALENDAR}"
+    r"|\b(?:can|may|should|must|has to|needs to) (?:all )?(?:come (?:off|out)\b|go\b(?! to| on| at)"
+    r"|be (?:deleted|removed"
     r"|cancelled)\b)",
     re.IGNORECASE,
 )
 """That an event or a note is to be away, in whatever words: "whip it out of the diary"."""
 _ALTERS: Final = re.compile(
     rf"{_BEGINS_CLAUSE}(?:{_ALTER}|let)\b"
-    r"|\b(?:instead|is now|(?:moves?|goes) to|can only (?:do|make|come)|needs? another (?:day|time|date))\b"
-    r"|\b(?:has|have|needs?) to (?:go|be|start|begin|move)\b"
+    r"|\b(?:instead|is now|not (?:on )?\w+, .{3,12} now|(?:moves?|goes) to|can only (?:do|make|come)"
+    r"|needs? another (?:day|time|date))\b"
+    r"|\b(?:has|have|needs?) to (?:go|be|start|begin|move|shift)\b|\b(?:is|are|leaves?|begins?"
+    r"|starts?) .{0,30}\bnow\b"
+    r"|\bnow (?=on |at )"
     r"|\b(?:must|should) (?:go|be (?:moved|at|on|changed|shifted)|start|begin)\b"
     r"|\b(?:begins?|starts?|stays?|remain\w*|same (?:time|hour)|later|earlier)\b",
     re.IGNORECASE,
 )
 """That an event is to be at another time."""
 _NEEDS_WHEN: Final = re.compile(
-    r"\bneeds? another (?:day|time|date)\b|\bbe (?:moved|shifted)\b", re.IGNORECASE
+    r"\bneeds? another (?:day|time|date)\b|\bbe (?:moved|shifted)\b|\b(?:has|have|needs?) to (?:move"
+    r"|shift)\b",
+    re.IGNORECASE,
 )
-_POLITELY: Final = re.compile(r"\b(?:can|could|would|will) (?:you|u)\b", re.IGNORECASE)
+_POLITELY: Final = re.compile(
+    r"\b(?:can|could|would|will) (?:you|u)\b|^\W*(?:can|could) (?!i\b|we\b).{3,50} (?:go|move"
+    r"|be moved) (?:to|on)\b",
+    re.IGNORECASE,
+)
 _SEPARATOR: Final = re.compile(r"[,;:.!?()]")
 _PRONOUN: Final = re.compile(r"\b(?:it|that|this|them)\b", re.IGNORECASE)
-_ANY_NOTE: Final = re.compile(r"^(?:(?:one|a|some) of (?:my|the) notes|(?:a|one) note)$", re.IGNORECASE)
+_ANY_NOTE: Final = re.compile(r"^(?:(?:one|a|some) of (?:my|me|the) notes|(?:a|one) note)$", re.IGNORECASE)
+_ONE_OF_NOTES: Final = re.compile(r"^\W*(?:one|a) of (?:my|me) notes\b", re.IGNORECASE)
 _NAMED_NOTE: Final = re.compile(
     r"\b(?:the|my) [\w' ]{3,30}? note\b|\bnotes? (?:about|on|for|with|named|called) [\w' ]{3,30}",
     re.IGNORECASE,
@@ -200,7 +215,9 @@ _INSTEAD_OF: Final = re.compile(
 )
 _RANGE: Final = re.compile(r"\bfrom\b.+\b(?:to|until)\b|\bforward\b", re.IGNORECASE)
 """In a message that may mean two times, or either way."""
-_OF_EITHER_HALF: Final = re.compile(r"\d{1,2}|[a-z -]+(?<!morning)(?<!afternoon)(?<!evening)", re.IGNORECASE)
+_OF_EITHER_HALF: Final = re.compile(
+    r"[1-9]\d?(?:[:.]\d\d)?|[a-z\d -]+(?<!morning)(?<!afternoon)(?<!arvo)(?<!evening)", re.IGNORECASE
+)
 """A time of day without its half."""
 _NEAR_HOURS: Final = 3
 _NOON: Final = 12
@@ -208,7 +225,9 @@ _AND: Final = re.compile(r"\band\b|[&,]", re.IGNORECASE)
 _UNTOUCHED: Final = re.compile(
     r"\b(?:(?<!after )all(?!-| hands)|every\w*|each|both|these|those|any\w*"
     r"|(?:two|three|several|\d+)(?= (?!days|hours|minutes|weeks)\w+s\b)"
-    r"|events|appointments|meetings|notes(?! *$)|entries|things|m\d{1,6})\b|^(?:my |the )?notes\b"
+    r"|events|appointments|meetings|(?<!from my )(?<!in my )(?<!among my )(?<!of my )(?<!of me )notes(?! *$)"
+    r"|entries|things"
+    r"|m\d{1,6})\b|^(?:my |the )?notes\b"
     rf"|{phrases.MAIL.pattern}|{phrases.FILES.pattern}",
     re.IGNORECASE,
 )
@@ -246,9 +265,17 @@ class Changes:
         asked = _ASKED.search(message)
         found = self._asked_for(message, context)
         is_sure = asked is not None and not (asked["perhaps_cancel"] or asked["perhaps_move"])
-        if (found is None and not is_sure) or (isinstance(found, str) and found.startswith(_UNCLEAR)):
+        if (found is None and not is_sure) or (isinstance(found, str) and found.startswith(UNCLEAR)):
             return self._told_of(message, context) or found
         return found
+
+    def wanted_in_all(self, message: str) -> list[Call] | str | None:
+        """Return the change that the sentences of ``message`` only together ask for."""
+        asked = _ASKED.search(message)
+        is_sure = asked is not None and not (asked["perhaps_cancel"] or asked["perhaps_move"])
+        if asked and is_sure and not _NO_OBJECT.match(asked["what"]):
+            return None  # its own sentence says what it is about
+        return self._told_of(message)
 
     @property
     def _read(self) -> Sequence[Made]:
@@ -276,7 +303,7 @@ class Changes:
         note = NAMES_NOTE.match(target)
         named = (note["name"] or "") if note else target
         part = _PART.search(named)
-        if part and not (find_days(part[1], self.today) or find_time(part[1])):
+        if part and not (days_in(part[1], self.today) or times_in(part[1])):
             return None
         if not target or (moves and note) or _UNTOUCHED.search(named):
             return None
@@ -328,7 +355,7 @@ class Changes:
         )
         return spoken_of or found or (None if others and not about else "")
 
-    def _told_of(self, message: str, context: str) -> list[Call] | str | None:
+    def _told_of(self, message: str, context: str = "") -> list[Call] | str | None:
         """Return the change of the one event or note whose title is said, whatever words ask for it."""
         text = f"{context} {message}"
         out, alters = TAKES_OUT.search(message), _ALTERS.search(message)
@@ -352,8 +379,10 @@ class Changes:
             if not notes and (named := _NAMED_NOTE.search(text)):
                 note = find_note(named[0], "", self.data, self.today)
                 notes = [] if isinstance(note, str) else [note]
+            if not notes and _ONE_OF_NOTES.search(message):
+                return MEANT_NOTE
             return self._call(notes[0], moves=False) if len(notes) == 1 else None
-        days = days_in(text, self.today)
+        days = _single_days(text, self.today)
         event = event_said(text, days, self.data, self.today)
         if event is None and _PRONOUN.search(message[cue.start() :]):
             shown = shown_by(self.before, self.data, self.today)
@@ -367,8 +396,8 @@ class Changes:
                 return None
             return self._call(event, moves=False)
         rest, shift = _shift(_INSTEAD_OF.sub("", text), message[cue.start() : cue.end()].strip(" ,.;:"))
-        new_days = [day for day in days_in(_INSTEAD_OF.sub("", text), self.today) if day != event.date]
-        times = [time for time in times_in(rest) if f"{parse_time(time):%H:%M}" != event.time]
+        new_days = [day for day in _single_days(_INSTEAD_OF.sub("", text), self.today) if day != event.date]
+        times = [time.said for time in times_in(rest) if f"{time.time:%H:%M}" != event.time]
         if not (shift or new_days or times):
             return TO_WHEN if _NEEDS_WHEN.search(message) else None
         if (len(new_days) > 1 and not _CORRECTING.search(text)) or _RANGE.search(text):
@@ -421,7 +450,7 @@ class Changes:
         if not moves:
             return [("delete_event", event)]
         rest, day, clock = read_event(_BARE_HOUR.sub(" at ", when), self.today)
-        if rest or not (day or clock or shift) or (not day and find_days(when, self.today)):
+        if rest or not (day or clock or shift) or (not day and days_in(when, self.today)):
             return TO_WHEN
         date = (
             parse_date(day, thing.date + dt.timedelta(days=1) if follows else self.today)
@@ -439,6 +468,10 @@ class Changes:
         elif shift:
             return TO_WHEN  # it lasts all day
         return [("move_event", event | {"new_date": f"{date}", "new_time": time})]
+
+
+def _single_days(text: str, today: dt.date) -> list[dt.date]:
+    return [day.first for day in days_in(text, today) if day.is_one]
 
 
 def _shift(what: str, verb: str) -> tuple[str, dt.timedelta | None]:
@@ -478,7 +511,7 @@ def _split(what: str, today: dt.date) -> tuple[str, str]:
     for marker in reversed(list(_TO.finditer(what))):
         rest = what[marker.end() : begin]
         rest = rest if when else _BARE_HOUR.sub(" at ", rest)
-        if find_days(rest, today) or find_time(rest):
+        if days_in(rest, today) or times_in(rest):
             if not when:
                 when, begin = rest, marker.start()
             elif marker[0].casefold() != "for":  # from one time to another

@@ -18,7 +18,7 @@ from .calendar import Calendar
 from .files import Folder
 from .mail import MailBox
 from .notes import Notes
-from .sources import Sources, enumerated
+from .sources import Mirror, Sources, enumerated
 
 _LARGEST_COPY = 500_000_000
 _PREFIX = "agentrt-demo-"
@@ -36,9 +36,14 @@ class PersonalData:
     files: Folder
 
     @classmethod
-    def open(cls, *paths: Path, today: Callable[[], dt.date] = dt.date.today) -> Self:
-        """Open what is recognised in files and folders; :class:`ConfigurationError` if that is nothing."""
-        sources = Sources(paths)
+    def open(
+        cls, *paths: Path, mirrors: Sequence[Mirror] = (), today: Callable[[], dt.date] = dt.date.today
+    ) -> Self:
+        """Open what is recognised in files and folders; :class:`ConfigurationError` if that is nothing.
+
+        ``mirrors`` are of some of the folders.
+        """
+        sources = Sources(paths, mirrors)
         return cls(sources, Notes(sources), Calendar(sources, today), MailBox(sources), Folder(sources))
 
     def description(self) -> str:

@@ -6,17 +6,16 @@ import calendar
 import datetime as dt
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from .errors import ToolError
 
 _RELATIVE = {
     "today": 0, "tonight": 0, "this": 0, "later today": 0, "now": 0, "tomorrow": 1, "day after tomorrow": 2,
-    "yesterday": -1, "day before yesterday": -2, "tmrw": 1, "tmr": 1, "tmw": 1, "tomoz": 1, "2moro": 1,
-    "tonite": 0, "2nite": 0, "2day": 0, "todays": 0, "tonights": 0, "tomorrows": 1,
+    "yesterday": -1, "day before yesterday": -2, "todays": 0, "tonights": 0, "tomorrows": 1,
 }  # fmt: skip
-_PART_OF_DAY = re.compile(r"(?<=.) (?:morning|noon|afternoon|evening|night)$")
+_PART_OF_DAY = re.compile(r"(?<=.) (?:morning|noon|afternoon|arvo|evening|night)$")
 _NUMBERS = {"a": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7}
 _FORMATS = ("%Y-%m-%d", "%d.%m.%Y", "%b %d %Y", "%d %b %Y")  # with slashes it is ambiguous
 _IN_DAYS = re.compile(
@@ -46,6 +45,7 @@ _MONTH = re.compile(
     r" (?P<year>\d{4}))?)"
 )
 _NEXT_DAYS = re.compile(r"(?:next|coming) (?P<number>few|couple of|\d|[a-z]+) days")
+PUNCTUATION = " .,;:!?"
 _MOST_WORDS = 6  # of a day, such as "on Friday the 4th of December"
 _SLASHES = re.compile(r"(\d{1,2})/(\d{1,2})(?:/(\d{4}))?")
 _SHORTEST_MISSPELT = 6
@@ -60,7 +60,7 @@ _SPOKEN_CLOCK = re.compile(
     rf"(?:(?P<minutes>{'|'.join(_MINUTES)})(?P<side> past| to)? )?(?P<hour>{'|'.join(_HOURS)}|1[0-2]|[1-9])"
     r"(?: o'?clock)?(?: ?(?P<half>[ap]m))?"
 )
-_CLOCK = re.compile(r"(?P<hour>\d{1,2})(?:[:.h](?P<minute>\d{2})|h)?\s*(?:(?P<half>[ap])\.?m\.?|o'?clock)?")
+_CLOCK = re.compile(r"(?P<hour>\d{1,2})(?:[:.h](?P<minute>\d{2})h?|h)?\s*(?:(?P<half>[ap])\.?m\.?|o'?clock)?")
 
 
 def parse_days(text: str, today: dt.date) -> tuple[dt.date, dt.date]:
@@ -83,37 +83,28 @@ def parse_days(text: str, today: dt.date) -> tuple[dt.date, dt.date]:
     return max(first, today), monday + dt.timedelta(days=6)
 
 
-def find_days(text: str, today: dt.date) -> str | None:
-    """The first and longest part of ``text`` that :func:`parse_days` reads; None if there is none."""
-    words = text.split()
-    for begin, word in enumerate(words):
-        if word.casefold() in ("on", "for", "at", "the"):
+def place_of_days(words: Sequence[str], today: dt.date, begin: int = 0) -> tuple[int, int, str] | None:
+    """The first and longest part of ``words`` from ``begin`` on that :func:`parse_days` reads.
+
+    Returns where it begins and ends, and the part without the punctuation around it; None if there is none.
+    """
+    for start in range(begin, len(words)):
+        word, before = words[start].casefold(), words[start - 1].casefold() if start else ""
+        if word in ("on", "for", "at", "the"):
             continue
-        if (
-            begin
-            and words[begin - 1].casefold() == "the"
-            and word.casefold().strip(" .,;:!?") in ("sun", "mar")
-        ):
+        if before == "the" and word.strip(PUNCTUATION) in ("sun", "mar"):
             continue  # which shines
-        if (
-            word.casefold() == "sat"
-            and words[begin + 1 : begin + 2]
-            and words[begin + 1] in ("down", "in", "on", "at")
-        ):
+        if word == "sat" and words[start + 1 : start + 2] and words[start + 1] in ("down", "in", "on", "at"):
             continue  # who sits
-        for end in range(min(len(words), begin + _MOST_WORDS), begin, -1):
-            said = " ".join(words[begin:end]).strip(" .,;:!?")
+        for end in range(min(len(words), start + _MOST_WORDS), start, -1):
+            said = " ".join(words[start:end]).strip(PUNCTUATION)
             with suppress(ToolError):
                 parse_days(said, today)
                 if said.casefold() in ("this", "now"):
                     continue
                 is_month = _place(said.casefold(), calendar.month_name) is not None
-                if (
-                    not is_month
-                    or len(words) == 1
-                    or (begin and words[begin - 1].casefold() in _BEFORE_MONTH)
-                ):
-                    return said
+                if not is_month or len(words) == 1 or before in _BEFORE_MONTH:
+                    return start, end, said
     return None
 
 
@@ -152,7 +143,7 @@ def parse_time(text: str) -> dt.time:
         return dt.time(12)
     if said == "midnight":
         return dt.time(0)
-    said = re.sub(r" in the (morning|afternoon|evening)$", _half_of_day, said)
+    said = re.sub(r" in the (morning|afternoon|arvo|evening)$", _half_of_day, said)
     spoken = _SPOKEN_CLOCK.fullmatch(said)
     if spoken and (spoken["minutes"] in (None, "half") or spoken["side"]):
         hour = spoken["hour"]
@@ -173,7 +164,15 @@ def _half_of_day(match: re.Match[str]) -> str:
     return "am" if match[1] == "morning" else "pm"
 
 
+_SHORT = {
+    "tomorrow": "tmrw|tmr|tmw|tomoz|2moro", "tonight": "tonite|2nite", "today": "2day", "next": "nxt",
+    "week": "wk", "two weeks": "a fortnight",
+}  # fmt: skip
+
+
 def _normalised(text: str) -> str:
+    for word, short in _SHORT.items():
+        text = re.sub(rf"\b(?:{short})(?=s?\b)", word, text, flags=re.IGNORECASE)
     said = " ".join(text.casefold().replace("'s", "").split()).strip(" .,!?")
     return re.sub(r"^(?:on |for |at )?(?:the )?(?=.)", "", said)
 

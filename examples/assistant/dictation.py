@@ -13,10 +13,12 @@ from .writes import ASKED, is_held_back
 WHICH_TEXT: Final = "What should the note say?"
 _DICTATED: Final = re.compile(
     rf"^{POLITE}(?:"
-    r"(?:write|make|create|save|take|add|jot|leave|keep|set)(?: for)?(?: me)?(?: down)?(?: an?| another)?"
+    r"(?:write|make|create|save|take|add|jot|leave|keep|set|put|scribble|(?:i )?need)(?: for)?"
+    r"(?: me| us| yourself| myself)?(?: down)?(?: an?| another)?"
     r"(?: (?!the |my |that |this |his |her |down )[\w-]+)? note(?: for me)?(?: to self)?"
     r"|(?:i would like )?that you keep for me a note"
-    r"|(?:write|jot|note|scribble)(?: this| something)? down(?: for me)?|(?:new )?note(?: to self)?"
+    r"|(?:write|jot|note|scribble)(?: this| something)? down(?: for me)?"
+    r"|(?:a |one )(?:new )?note(?: for me)?(?=:)|(?:new )?note(?: to self)?"
     r"|(?:quick |new |short |another )*memo(?: before i (?:lose|forget) it)?(?=[:,])"
     r"|(?:write|make|add|create|start)(?: me)? (?:one|another)(?= saying| that says)"
     r"|remember|(?:save|keep|remember) this(?: for me)?(?=[:,])|save this|note (?:it"
@@ -32,10 +34,12 @@ _DICTATED: Final = re.compile(
 _POINTED: Final = re.compile(
     rf"^{POLITE}(?:great|perfect|nice|good|cool|phew|i see)?[,.! ]*{POLITE}"
     r"(?:write|note|jot|save|keep|put|copy|stick|pop|drop) "
-    r"(?:(?:it|that|this|those|these)(?: \w+){0,2}|(?:the|his|her|their|what|all)(?: [\w'\u2019]+){1,8}) "
+    r"(?:(?:it|that|this|those|these|them|both)(?: \w+){0,2}|(?:the|his|her|their|what"
+    r"|all)(?: [\w'\u2019]+){1,8}) "
     r"(?:down|(?:as|in|into|to) (?:an?|my)(?: \w+)? notes?)\b",
     re.IGNORECASE,
 )
+_NOTE_IT: Final = re.compile(rf"^{POLITE}note (?:it|that|this)(?: please| pls)?\W*$", re.IGNORECASE)
 _THINGS: Final = re.compile(
     rf"^{POLITE}(?:write|note|jot|save|keep|put|copy|stick|pop|drop) ((?:[\w'\u2019]+ ){{1,6}})(?:in|into"
     rf"|to) a(?: \w+)? note\b",
@@ -62,15 +66,17 @@ _LABELLED: Final = re.compile(
     rf"^[^:?\n]{{0,60}}[,;] *{POLITE}(?:note|write|jot|keep) (?:it|this|that)(?: down)?(?: for me)?: *(.+)$"
     r"|"
     r"^\W*(?!.*\b(?:what|which|who|read|find|show|search|look|delete|remove|does|says?)\b.*:)"
-    r"[^:?\n]{0,60}\b(?:as|for|in|into|to|with) (?:an?|my|the)(?: \w+)? (?:note"
-    r"|memo)s?(?: for me)?(?: please| pls)?: *(.+)$",
+    r"[^:?\n]{0,60}\b(?:(?:as|for|in|into|on|to|with) (?:an?|my|the)(?: \w+)? (?:note|memo)s?|somewhere safe)"
+    r"(?: for me)?\b[^:?\n]{0,40}(?:: *| [-\u2013] )(.+)$",
     re.IGNORECASE | re.DOTALL,
 )
 """What is to be noted, behind what it is: "I need those words kept as a note: hull, keel"."""
 _NOTED: Final = re.compile(
-    rf"^(.{{8,}}?)[,;.] *(?:and |so )?{POLITE}(?:note (?:it|that|this)"
-    rf"|(?:write|note|jot|save|keep|put) (?:it|that|this)(?: \w+)? (?:down|somewhere|safe|{_AS_A_NOTE}))"
-    r"(?: for me)?(?:,? please|,? pls)?\W*$",
+    rf"^(.{{8,}}?)[,;.] *(?:and |so )?{POLITE}(?:note (?:it|that|this)|make an? note(?: of (?:it|that|this))?"
+    rf"|(?:write|note|jot|save|keep|put) (?:it|that|this)(?: (?!down\b)\w+){{0,2}} "
+    rf"(?:down|somewhere|safe|{_AS_A_NOTE}))(?: somewhere)?(?: for me)?(?:,? please|,? pls)?"
+    rf"(?:\W*|, (?:i|we|as"
+    rf"|so)\b[^,;?]*)$",
     re.IGNORECASE | re.DOTALL,
 )
 _AS_NOTE: Final = re.compile(
@@ -84,6 +90,11 @@ _HAS_CONTENT: Final = re.compile(r"[\d:\"\u201c]")
 """In what is to be noted as it is: "the phone number" points at one that was found."""
 _FEWEST_WORDS: Final = 4
 """Of what is told and then to be noted: "ok thanks, write it down" tells nothing."""
+_SAID_BEHIND: Final = re.compile(r":\s+\w")
+_SAYS_WHAT: Final = re.compile(
+    r"\b(?:note|memo|down)(?: for me)? (?:that(?! down)|saying)\b|\bsays?\b", re.IGNORECASE
+)
+"""In a request for a note whose text it has."""
 _MUST_KNOW: Final = re.compile(
     r"^i (?:(?:must(?:n't| not)|should(?:n't| not)|do(?:n't| not) want to) forget|(?:must|have to) remember)"
     r"(?: that)? ",
@@ -91,7 +102,7 @@ _MUST_KNOW: Final = re.compile(
 )
 _POINTING: Final = re.compile(
     r"^(?:it|this|that|these|those|them|please|pls|somewhere|something|anything|before|i|forget|there|here"
-    r"|of|for|me|us|thanks|\W)*$",
+    r"|of|for|me|us|thanks|down|\W)*$",
     re.IGNORECASE,
 )
 
@@ -105,7 +116,8 @@ def dictated_note(message: str) -> str | None:
     if not found or is_held_back(message[: found.start(found.lastindex or 0)]):
         return None
     text = next(filter(None, found.groups()), "").strip()
-    return "" if _POINTING.match(text) or text.casefold() in ("please", "pls") else text
+    is_missing = _POINTING.match(text) or (text.endswith("?") and ":" not in message)
+    return "" if is_missing or text.casefold() in ("please", "pls") else text
 
 
 def note_that_was_said(message: str) -> str | None:
@@ -124,11 +136,16 @@ def note_that_was_said(message: str) -> str | None:
     return _MUST_KNOW.sub("", text) if is_told else None
 
 
+def notes_what_is_found(message: str) -> bool:
+    """Return whether ``message`` asks for a note of what is looked up before: "and put it in a note"."""
+    return not _SAYS_WHAT.search(message) and notes_what_was_said(message, lambda: message)
+
+
 def notes_what_was_said(message: str, said: Callable[[], str]) -> bool:
     """Return whether ``message`` asks for a note of what was ``said`` last, such as "write that down"."""
-    if is_held_back(message):
+    if is_held_back(message) or _LABELLED.match(message) or _SAID_BEHIND.search(message):
         return False
-    if _POINTED.match(message) or _WHAT_WAS_SAID.match(message):
+    if any(pattern.match(message) for pattern in (_POINTED, _WHAT_WAS_SAID, _NOTE_IT)):
         return True
     things = _THINGS.match(message)
     named = things[1] if things else dictated_note(message)

@@ -49,6 +49,13 @@ class MailBox(Texts[Mail]):
         with self._lock:
             return [self._shown(number, entry) for number, entry in self._entries().items() if entry.unread]
 
+    def by_fingerprint(self) -> dict[str, Mail]:
+        """All mails, oldest first, by what is theirs in later runs, too."""
+        with self._lock:
+            return {
+                entry.fingerprint: self._shown(number, entry) for number, entry in self._entries().items()
+            }
+
     def _name(self, number: int, entry: Entry) -> str:
         return f"m{number}"
 

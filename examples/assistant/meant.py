@@ -12,14 +12,15 @@ from typing import Final, TypeAlias
 
 from .calendar import Dated, title_words
 from .data import PersonalData
-from .dates import find_days, parse_days, parse_time
+from .dates import parse_days, parse_time
 from .errors import ToolError
 from .notes import Note
 from .references import PLACE, index_of
 from .results import Made, dated
 from .retrieval import content_words, retrieve
 from .search import STOP_WORDS
-from .writes import find_time, read_event, said_time
+from .when import days_in, times_in, without
+from .writes import read_event
 
 Thing: TypeAlias = Dated | Note
 MEANT_EVENT: Final = "Which event?"
@@ -55,24 +56,20 @@ def find_event(text: str, meant: str, data: PersonalData, today: dt.date) -> Thi
     near = data.calendar.find(first, last)
     if found := _titled(near, _words(left)):  # a title may have a day: "Cabin weekend"
         return one_of(found, meant, today)
-    clock, span = read_event(left, today)[2], None
-    if time := find_time(left):
-        left = f"{left[: time.start()]} {left[time.end() :]}"
-    while day := find_days(left, today):
-        span, left = parse_days(day, today), " ".join(left.split()).replace(day, " ", 1)
-    words = _words(left)
+    clock, days = read_event(left, today)[2], days_in(left, today)
+    words = _words(without(left, [*days, *times_in(left)]))
     certain = [word for word in words if word not in _KINDS_OF_EVENT]
-    if not (certain or span or clock):
+    if not (certain or days or clock):
         return MEANT_EVENT
-    if span:
-        first, last = span
+    if days:
+        first, last = days[-1].first, days[-1].last
         near = data.calendar.find(first, last)
     if clock:
         near = [each for each in near if each.time == f"{parse_time(clock):%H:%M}"]
     if found := _titled(near, words) or _titled(near, certain) or ([] if certain else near):
         return one_of(found, meant, today)
-    days = " to ".join(dict.fromkeys(f"{day:%A} {day.day} {day:%B}" for day in (first, last)))
-    where = f"on {days}" if span else f"in the next {_DAYS_AHEAD} days"
+    looked_at = " to ".join(dict.fromkeys(f"{day:%A} {day.day} {day:%B}" for day in (first, last)))
+    where = f"on {looked_at}" if days else f"in the next {_DAYS_AHEAD} days"
     return " ".join([f"{NOTHING_FOUND}event", *words, f"{where}. Nothing was changed."])
 
 
@@ -151,25 +148,6 @@ def one_of(found: Sequence[Thing], said: str, today: dt.date) -> Thing | str:
         names = [each.title if isinstance(each, Note) else dated(each, today) for each in found]
         return f"{WHICH_ONE}{'; '.join(names)}?"
     return found[0] if found else ""
-
-
-def days_in(text: str, today: dt.date) -> list[dt.date]:
-    """Return the days that ``text`` names, in order."""
-    days: list[dt.date] = []
-    while day := find_days(text, today):
-        first, last = parse_days(day, today)
-        days += [first] if first == last else []
-        text = text.partition(day)[2]
-    return days
-
-
-def times_in(text: str) -> list[str]:
-    """Return the times of day in ``text``, in order."""
-    times: list[str] = []
-    while time := find_time(text):
-        times.append(said_time(time))
-        text = text[time.end() :]
-    return times
 
 
 def _said_of(title: str, said: Sequence[str]) -> list[str]:

@@ -24,6 +24,9 @@ def _from(lines: str) -> re.Pattern[str]:
 
 _POLITE_WORDS: Final = _one_of(
     """
+    c[an]{2} (?:you|ya|yous|u), could (?:ya|yous), would (?:ya|yous), alright, all right, perfect, sweet
+    i gotta, gotta, righto, mate
+    you know what, fwiw, fyi, i should like (?:you )?to
     you should, can u, could u, would you mind, would you ever, will you ever, i need you to
     in its place, anyway, so anyway, first of all, first, secondly, finally, lastly, i wanna, i wanted to
     i would love to, i(?:'d| would) love you to
@@ -58,7 +61,7 @@ LETTER: Final = re.compile(
 """How a letter begins and ends."""
 COUNTED: Final = re.compile(
     r"^\W*(?:i have |i've got )?(?:\d|two|three|a couple of) (?:quick |short )?(?:things|requests"
-    r"|questions|jobs)"
+    r"|questions|jobs)(?: if (?:i|you) may)?"
     r"(?: (?:about|for|on) [\w ]{1,20})? ?[:,.-]+ *",
     re.IGNORECASE,
 )
@@ -71,12 +74,17 @@ COURTESY: Final = re.compile(
     r"(?:be (?:\w+ ){1,2}|appreciate(?: it)? )if you(?: could| would| can)?"
     r"|(?:i|we) (?:would |must )?(?:beg|pray|ask)(?: of)? you,?(?: kindly)?(?: to)?|lest i forget(?: it)?,"
     r"|(?:please )?be so (?:kind|good) (?:as to|and)"
-    r"|(?:would|could) you be so (?:kind|good) (?:as to|and)"
+    r"|(?:would|could) you be so (?:kind|good) (?:as to|and|to)"
     r"|would it be (?:possible|ok(?:ay)?) (?:for you )?to|(?:would|will) you please|(?:pardon|excuse) me,?"
-    r"|may i trouble you to|would you be able to) (?P<verb>\w+)",
+    r"|may i trouble you to|would you be able to) (?P<verb>\w+)"
+    r"|(?P<if>(?<=\w),? (?:would|will|could|can|won'?t) (?:you|ya|u)(?: please)?(?=\W*$)"
+    r"|,? if (?:you (?:please|like|wish"
+    r"|don'?t mind|(?:would|could|can)(?: be so (?:good|kind))?"
+    r"|would be so (?:good|kind))|i may(?: ask)?|(?:it|that)(?:'s| is) (?:ok|okay|alright|all right"
+    r"|possible|not too much trouble))(?=\W*$|: ))",
     re.IGNORECASE,
 )
-"""A wordy please, with the verb of the request."""
+"""A wordy please, with the verb of the request, or behind it."""
 PRESENT: Final = {
     "added": "add", "cancelled": "cancel", "checked": "check", "deleted": "delete", "entered": "enter",
     "found": "find", "gave": "give", "kept": "keep", "looked": "look", "made": "make", "moved": "move",
@@ -94,7 +102,8 @@ REQUEST_ENDS: Final = re.compile(
     rf"|,\s+(?=(?:then|also) {_STARTS}|(?:what|who|when|where|how|which)\b(?!,| i (?:wish|want|need"
     rf"|would)))"
     r"|,? and (?=my (?:appointments|events|plans|calendar|schedule|agenda)\b)|,? and (?=(?:the"
-    r"|my) [\w' ]{3,40}\b(?:can|may) go\b)|\s+(?=\d\) )|,?\s+and\s+(?=(?:about|at|by|for|from|in|on|to"
+    r"|my) [\w' ]{3,40}\b(?:can|may) (?:go|be (?:deleted|removed|cancelled))\b)"
+    r"|\s+(?=\d\) )|,?\s+and\s+(?=(?:about|at|by|for|from|in|on|to"
     r"|with) (?:what|which|whom|whose|where)\b)",
     re.IGNORECASE,
 )
@@ -122,7 +131,7 @@ LEAD_IN: Final = re.compile(
     r"(?:(?:do|would|can|could) you (?:please |happen to |perhaps )*(?:know|tell me|say|remember|recall) "
     rf"(?=(?:{_QUESTION_WORDS})\b)|(?:i|we)\b"
     r"(?:(?:'d like| need| want| would like|'m looking for| am looking for) (?=(?:the|my)\b)|[^.?!;]*?"
-    r"\b(?:remember|recall|forg[eo]t(?:ten)?|wonder(?:ed|ing)?|know|knew|hear|see|find out|sure|track of"
+    r"\b(?:remember|recall|forg[eo]t(?:ten|ting)?|wonder(?:ed|ing)?|know|knew|hear|see|find out|sure|track of"
     rf"|curious)\b[, ]+(?:again |about )?(?=(?:(?:at|by|for|from|in|on|to|with) )?(?:{_QUESTION_WORDS})\b)))",
     re.IGNORECASE,
 )
@@ -160,6 +169,9 @@ TALK: Final = _from(
     rf"""
     {_INTERJECTIONS}, ha(?: ?ha)*, (?:good|nice|great) (?:one|stuff|job), fair enough
     no (?:worries|rush|problem)
+    yeah nah, geez, aww, that'?ll do, (?:i )?reckon .* (?:better|nicer) than, how ya
+    never ?mind(?! .*\b(?:cancel|delete|remove|move)\b), och, cheerio, which do you, would you know an?
+    (?:right|well)\W+i shall leave
     how (?:are|r) (?:you|u), ur, you're, how's (?:it going|the form|things|yourself)
     what'?(?:ll| will) (?:i|we) call
     tell us (?:a|an|another|some), what (?:do|should|can|shall) i call, who are you, are you, do you
@@ -178,6 +190,7 @@ CHAT: Final = re.compile(
         how (?:is|was) your
         you al?l? ?right, (?:just )?finished, finally, ur, you're, feels like, coffee's, did you, do you
         are you
+        how is it with you
         see you, have (?:an?|yourself an?) (?:nice|good|great|lovely|wonderful|pleasant), enjoy (?:the|your)
         happy (?:\w+day|weekend|holidays), (?:talk|speak) (?:to you )?(?:tomorrow|later|soon|again)
         good ?night
@@ -211,6 +224,7 @@ WEATHER: Final = _with(
 )
 PERHAPS_WEATHER: Final = _with(
     "temperature, degrees, warm, cold, hot, rain, rainy, snow, wind, windy, wet, dry, storm, fog"
+    ", mittens, gloves, scarf, sunscreen, sunglasses, wellies, washing out"
     ", jacket, coat, outside"
 )
 """Where a city is named."""
@@ -243,7 +257,7 @@ CALENDAR: Final = _with(
     """
 )
 WHEN: Final = _with(
-    "when'?s?, what time, which day, what day, how late, how long, (?:un)?till (?:when|what time)"
+    "when'?s?, what time, which day, what day, which date, how late, how long, (?:un)?till (?:when|what time)"
 )
 RATE: Final = re.compile(r"\b(?:per|an?|each|every|once|twice) $", re.IGNORECASE)
 """Before "week" where no certain one is meant."""

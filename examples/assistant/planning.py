@@ -16,22 +16,29 @@ from itertools import takewhile
 from typing import Final
 
 from . import phrases
-from .changes import BEGINS, POINTS_BACK, TAKES_OUT, WITHDRAWN, Changes
+from .changes import BEGINS, POINTS_BACK, TAKES_OUT, UNCLEAR, WITHDRAWN, Changes
 from .data import PersonalData
-from .dates import find_days, parse_date
-from .dictation import WHICH_TEXT, dictated_note, note_that_was_said, notes_what_was_said
+from .dates import parse_date
+from .dictation import (
+    WHICH_TEXT,
+    dictated_note,
+    note_that_was_said,
+    notes_what_is_found,
+    notes_what_was_said,
+)
 from .errors import ToolError
 from .meant import event_spoken_of
 from .needs import Need, needs_of_words
 from .references import referred
 from .results import Made, state
 from .retrieval import TEXT_TOOLS, Found, TextKind, content_words, retrieve
+from .when import days_in, first_day, times_in, without
 from .writes import (
+    ASKED,
     DEPENDS,
     NOT_ASKED,
+    WHICH_EVENT,
     Call,
-    find_day,
-    find_time,
     is_headed,
     is_trailed,
     wanted_events,
@@ -46,13 +53,31 @@ _LISTS: Final[Mapping[TextKind, Call]] = {
     "mail": ("search_mail", {"query": "new mail"}),
     "notes": ("search_notes", {"query": "all notes"}),
 }
+LOOKS_UP: Final = frozenset(
+    {*(tool for tools in TEXT_TOOLS.values() for tool in (tools.search, tools.read))}
+    | {"list_events", "get_weather", "search_web"}
+)
+"""Tools that change nothing."""
 _SURE: Final = 0.5
 _LIKELY: Final = 0.3
 _CERTAIN: Final = 0.8
 """Of a question with a pronoun, which may mean what was read last."""
 _DAYS_AHEAD: Final = 30
+_TERSE: Final = 6
+"""Words of a message that may ask without a question word: "cabin wifi password"."""
 _FEW_WORDS: Final = 3
 """With fewer, a text that has them all is met by chance."""
+
+
+_SAYS: Final = re.compile(
+    r"\bsays?\b|\((?:see |from |in )?(?:my |the )?(?:notes|files|mails?)\)", re.IGNORECASE
+)
+"""In a question for what stands in a text, not for which texts there are."""
+_CORRECTS: Final = re.compile(
+    r"\W*(?:no|nah|nope|na|oops|whoops|sorry|wait|hang on|actually|scrap that|scratch that|i meant?)\b",
+    re.IGNORECASE,
+)
+"""How a sentence begins that corrects the one before it."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +90,22 @@ class Step:
     """A fixed answer."""
     found: Found | None = None
     """The text that the request may be about, if its words do not tell for sure."""
+    notes_found: bool = False
+    """Whether a note is wanted of what the message's other requests find."""
 
     @property
     def is_sure(self) -> bool:
-        return bool(self.calls or self.says)
+        return bool(self.calls or self.says or self.notes_found)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it writes, or says something else than that it is not clear what is to be changed."""
+        writes = any(name not in LOOKS_UP for name, _ in self.calls)
+        return (
+            writes
+            or self.notes_found
+            or (bool(self.says) and not self.says.startswith((*UNCLEAR, WHICH_EVENT)))
+        )
 
 
 @dataclass(frozen=True)
@@ -85,17 +122,26 @@ class Planner:
 
         ``before`` has the calls for the message before, ``earlier`` all others.
         """
+        message = _plain(message)
         with self.data.sources.seen_once():
-            return self._plan(_plain(message), before, earlier)
+            steps = self._plan(message, before, earlier)
+            if any(step.is_settled for step in steps):
+                return steps
+            # Only together its sentences may say what is to be changed, to when, and that it is to be.
+            whole = Changes(self.data, self.today, before, earlier).wanted_in_all(message)
+            if whole is None:
+                events = wanted_events(message, self.today)
+                whole = events if isinstance(events, list) else None
+            return steps if whole is None else [_answered(Step(message), whole)]
 
     def _plan(self, message: str, before: Sequence[Made], earlier: Sequence[Made]) -> list[Step]:
         if is_headed(message) or note_that_was_said(message) or WITHDRAWN.search(message):
             return [self._step(message, "", before, earlier)]
         if is_trailed(message, self.today):
             return [self._step(message, "", before, earlier)]
-        parts = _requests_in(message)
+        parts = _requests_in(message, self.today)
         steps: list[Step] = []
-        said = [part for part in parts[1:] if _is_statement(part) and _kinds_in(part)]  # "it's in a note"
+        said = [part for part in parts if _is_statement(part) and _kinds_in(part)]  # "it's in a note"
         for place, part in enumerate(parts):
             points_back = any(map(POINTS_BACK.match, parts[place + 1 :])) and not part.endswith("?")
             is_told = _is_statement(part) or (points_back and not phrases.REQUEST.match(part))
@@ -105,6 +151,9 @@ class Planner:
                 continue
             refers = phrases.SAME_DAY.search(part) or phrases.IN_PLACE.search(part) or POINTS_BACK.match(part)
             around = [*parts[:place], *said] if refers else said
+            if any(map(_looks_up, steps)) and notes_what_is_found(part):
+                steps.append(Step(part, notes_found=True))
+                continue
             step = self._step(part, " ".join(around), before, earlier)
             likely = step.found is not None and step.found.coverage >= _LIKELY
             chats = any(map(_is_talk, parts[:place]))
@@ -135,15 +184,15 @@ class Planner:
         changes = Changes(self.data, self.today, before, earlier).wanted(text, context)
         if changes is not None:
             return _answered(step, changes)
-        clauses = text.split(", ")
+        clauses = re.split("[,:] ", text)
         for part in (text, *(clauses if phrases.STATEMENT.match(text) else clauses[-1:])):
             if needs_of_words(part):
                 return Step(part)
         day_before = next((str(call.arguments["date"]) for call in before if "date" in call.arguments), "")
-        said_day = find_day(context, self.today) or ""
+        said_day = first_day(context, self.today)
         asked = f"{context} {text}" if POINTS_BACK.match(text) else text
         events = wanted_events(asked, self.today, said_day=said_day, day_before=day_before)
-        if events == NOT_ASKED and phrases.IF.search(text) and (day := find_day(text, self.today)):
+        if events == NOT_ASKED and phrases.IF.search(text) and (day := first_day(text, self.today)):
             return replace(step, says=DEPENDS, calls=[("list_events", {"date": day})])
         if events is not None:
             return _answered(step, events)
@@ -165,7 +214,7 @@ class Planner:
             return replace(step, calls=[("search_web", {"query": query})] if query and self.has_web else ())
         calls = self._named_source(text, context)
         if not calls and not kinds and phrases.PRONOUN.search(text):
-            calls = self._named_source(context)
+            calls = self._named_source(context if content_words(context) else f"{text} {context}")
         if calls:
             return replace(step, calls=calls)
         if calls := self._days(text, said_day, before):
@@ -189,7 +238,8 @@ class Planner:
             words = " ".join(content_words(step.text)) or step.text
             call = step.found.call if step.found else (TEXT_TOOLS[need].search, {"query": words})
         elif need == "calendar":
-            call = "list_events", {"date": find_days(step.text, self.today) or "today"}
+            days = days_in(step.text, self.today)
+            call = "list_events", {"date": days[0].said if days else "today"}
         elif need == "web" and self.has_web:
             call = "search_web", {"query": step.text}
         else:
@@ -206,7 +256,7 @@ class Planner:
             phrases.PERHAPS_WEATHER.search(text) and (_names_in(text) or there)
         ):
             return cities or there[:1] or _names_in(context)
-        if follows and not find_days(text, self.today):
+        if follows and not days_in(text, self.today):
             rest = phrases.FOLLOWING.sub("", text).strip(" ?!.,")
             return cities or ([rest] if len(rest.split()) <= _FEW_WORDS else None)
         return None
@@ -228,7 +278,7 @@ class Planner:
         if not kinds:
             return []
         words = [word for word in content_words(text) if not phrases.LISTED.fullmatch(word)]
-        if words and phrases.ANY.match(text) and not phrases.ACCORDING.search(text):
+        if words and phrases.ANY.match(text) and not (phrases.ACCORDING.search(text) or _SAYS.search(text)):
             return [(TEXT_TOOLS[kinds[0]].search, {"query": " ".join(words)})]
         if not words and phrases.LISTED.search(text) and kinds[0] in _LISTS:
             mails = self.data.mail.all()
@@ -246,7 +296,7 @@ class Planner:
 
     def _days(self, text: str, said_day: str, before: Sequence[Made]) -> list[Call]:
         """Return the call for the events of a day that is named, or of the day of an event that is."""
-        if _is_statement(text) or phrases.GENERAL.match(text) or phrases.CHAT.match(text):
+        if _tells(text) or _is_statement(text) or phrases.GENERAL.match(text) or phrases.CHAT.match(text):
             return []
         again = [call.arguments["date"] for call in before if "date" in call.arguments]
         again += [said_day] if said_day else []
@@ -281,8 +331,8 @@ class Planner:
         if not (asks := phrases.WHICH_DATE.match(text)):
             return ""
         said = text[asks.end() :].strip(" ?!.")
-        day = find_day(said, self.today)
-        if day is None or said.casefold().removeprefix("this ") != day.casefold().removeprefix("this "):
+        day = first_day(said, self.today)
+        if not day or said.casefold().removeprefix("this ") != day.casefold().removeprefix("this "):
             return ""
         return f"{said[0].upper()}{said[1:]} is {parse_date(day, self.today):%A, %B %d, %Y}."
 
@@ -303,7 +353,8 @@ class Planner:
         read = [call for call in before if call.has_text]
         near = {str(value) for call in read for value in call.arguments.values()}
         asks = _asks(step.text)
-        found = retrieve(own, self.data, (asks and _kinds_in(context)) or _KINDS, near)
+        told = asks and _kinds_in(context)
+        found = retrieve([*own, *content_words(context)] if told else own, self.data, told or _KINDS, near)
         if (found is None or found.coverage < _LIKELY) and context and asks:
             found = retrieve([*own, *content_words(context)], self.data, _KINDS, near) or found
         least = _CERTAIN if asks and phrases.PRONOUN.search(step.text) else _LIKELY
@@ -316,9 +367,15 @@ class Planner:
             return replace(step, calls=[place.call for place in sure])
         if phrases.GREETING.match(context) and len(own) < 2:
             return step
+        if _tells(step.text) and (not found or found.coverage < _CERTAIN):
+            return step
         if found and found.coverage >= _SURE:
             return replace(step, calls=[found.call])
         return replace(step, found=found)
+
+
+def _looks_up(step: Step) -> bool:
+    return bool(step.found) or any(name in LOOKS_UP for name, _ in step.calls)
 
 
 def _answered(step: Step, found: Sequence[Call] | str) -> Step:
@@ -334,6 +391,8 @@ def _plain(message: str) -> str:
 def _courtesy(found: re.Match[str]) -> str:
     """Return a request as it would be put shortly."""
     verb = found["verb"]
+    if found["if"]:
+        return ", please"
     return f"please {phrases.PRESENT.get(verb.casefold(), verb)}"
 
 
@@ -348,14 +407,11 @@ def _stated(before: Sequence[Made], today: dt.date) -> str:
 
 def _all_days(text: str, today: dt.date) -> list[str]:
     """Return the parts of ``text`` that mean a day or a week."""
-    days: list[str] = []
-    text = " ".join(text.split())  # as the days are that are found in it
-    while day := find_days(text, today):
-        before, _, after = text.partition(day)
-        if not (day.casefold() in ("week", "weekend", "year") and phrases.RATE.search(before)):
-            days.append(day)
-        text = f"{before} , {after}"
-    return days
+    return [
+        day.said
+        for day in days_in(text, today)
+        if not (day.said.casefold() in ("week", "weekend") and phrases.RATE.search(text[: day.start]))
+    ]
 
 
 def _weather(step: Step, cities: Sequence[str]) -> Step:
@@ -364,7 +420,7 @@ def _weather(step: Step, cities: Sequence[str]) -> Step:
     return replace(step, calls=[*step.calls, *calls], says="" if calls else WHICH_CITY)
 
 
-def _requests_in(message: str) -> list[str]:
+def _requests_in(message: str, today: dt.date) -> list[str]:
     """Return the parts of ``message``. A note that is dictated has all that is no request of its own."""
     ends = [(end.start(), end.end()) for end in phrases.REQUEST_ENDS.finditer(message)]
     begins = [0, *(end for _, end in ends)]
@@ -382,7 +438,7 @@ def _requests_in(message: str) -> list[str]:
         parts = [note.strip(), *parts[first:]]
     else:
         parts = [piece for part in parts for piece in BEGINS.split(part)]
-    parts = _with_their_times(parts)
+    parts = _with_their_times(parts, today)
     requests: list[str] = []
     source = ""
     for part in (phrases.LEAD_IN.sub("", part) for part in parts if re.search(r"\w", part)):
@@ -394,20 +450,32 @@ def _requests_in(message: str) -> list[str]:
     return [*requests, *([source] if source else [])]
 
 
-def _with_their_times(parts: Sequence[str]) -> list[str]:
-    """Return ``parts``; one that is a time of day alone belongs to the part before it."""
+def _with_their_times(parts: Sequence[str], today: dt.date) -> list[str]:
+    """Return ``parts``; one that is a time of day alone, or corrects one, belongs to the part before it."""
     found: list[str] = []
     for part in parts:
-        time = find_time(part)
-        if found and time and not re.search(r"\w", part.replace(time[0], "")) and not found[-1].endswith("?"):
+        times = times_in(part)
+        corrects = found and _CORRECTS.match(part) and _is_dated(part, today) and _is_dated(found[-1], today)
+        alone = times and not re.search(r"\w", without(part, times))
+        if found and (corrects or alone) and not found[-1].endswith("?"):
             found[-1] = f"{found[-1].rstrip(' .')}, {part}"
         else:
             found.append(part)
     return found
 
 
+def _is_dated(text: str, today: dt.date) -> bool:
+    return bool(times_in(text) or days_in(text, today))
+
+
 def _asks(part: str) -> bool:
     return part.endswith("?") or phrases.REQUEST.match(part) is not None
+
+
+def _tells(text: str) -> bool:
+    """Return whether ``text`` only tells something, and is not just a short question without its words."""
+    asks = _asks(text) or ASKED.search(text) or phrases.CALENDAR.search(text) or _kinds_in(text)
+    return not asks and len(text.split()) > _TERSE
 
 
 def _is_talk(text: str) -> bool:

@@ -27,7 +27,8 @@ _PRONOUN: Final = re.compile(
 _POLITE: Final = r"(?:(?:please|can you|could you|would you|and|then|now|ok)[, ]+)*"
 _READING: Final = re.compile(
     rf"{_POLITE}(?:(?:read|open|show|summar\w+|tell me)\b|(?:what|how) about\b"
-    r"|(?:what|who|when|where|how much|how many|(?:on|at|in|from|for) (?:which|what|whom)(?: \w+)?)"
+    r"|(?:what|who|when|where|how (?:much|many|often|long)"
+    r"|(?:on|at|in|from|for) (?:which|what|whom)(?: \w+)?)"
     r"(?:'s| does| did| is| was| do| are)?\b"
     rf"|(?:the )?(?:{PLACE.pattern}))",
     re.IGNORECASE,

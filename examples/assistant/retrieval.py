@@ -54,7 +54,7 @@ _GENERAL: Final = STOP_WORDS | frozenset(
 )
 """Words that say nothing about which text is meant."""
 _IN_TITLE: Final = 1.5
-_NEAR: Final = 1.5
+_NEAR: Final = 1.6
 _UNKNOWN: Final = 0.5
 """The weight of a word that no text has: people ask in other words than they write."""
 _MISSPELT: Final = 0.7

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from email.parser import BytesParser
 from pathlib import Path
-from typing import Generic, Literal, TypeAlias, TypeVar, get_args
+from typing import Generic, Literal, Protocol, TypeAlias, TypeVar, get_args
 
 from agentrt.errors import ConfigurationError
 from agentrt.terminal_text import printable
@@ -47,6 +47,17 @@ class Source:
     size: int
 
 
+class Mirror(Protocol):
+    """A folder with what lies elsewhere. As a ``str``, it is what the user calls that."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder."""
+
+    def refresh(self) -> None:
+        """Bring the folder up to date where it is time. Takes a few seconds at most, and raises nothing."""
+
+
 class Sources:
     """The files at and below some paths.
 
@@ -54,8 +65,9 @@ class Sources:
     paths, the name of the path stands before the place of a file.
     """
 
-    def __init__(self, paths: Sequence[Path]) -> None:
-        """Raise :class:`ConfigurationError` if nothing is recognised."""
+    def __init__(self, paths: Sequence[Path], mirrors: Sequence[Mirror] = ()) -> None:
+        """Raise :class:`ConfigurationError` if nothing is recognised. ``mirrors`` are of some paths."""
+        self._mirrors = {Path(os.path.realpath(mirror.folder)): mirror for mirror in mirrors}
         self._roots: dict[str, Path] = {}
         for number, path in enumerate(dict.fromkeys(Path(os.path.realpath(path)) for path in paths), 1):
             name = path.name.lstrip(".") or "data"
@@ -87,6 +99,8 @@ class Sources:
             del self._seen.found
 
     def _look(self) -> dict[str, Source]:
+        for mirror in self._mirrors.values():
+            mirror.refresh()
         found: dict[str, Source] = {}
         for name, root in self._roots.items():
             for path, in_maildir in _walk(root):
@@ -122,9 +136,8 @@ class Sources:
 
     def __str__(self) -> str:
         home = re.escape(os.path.expanduser("~"))
-        return printable(
-            clean(enumerated(re.sub(rf"^{home}(?=[/\\]|$)", "~", str(p)) for p in self._roots.values()))
-        )
+        names = (str(self._mirrors.get(path, path)) for path in self._roots.values())
+        return printable(clean(enumerated(re.sub(rf"^{home}(?=[/\\]|$)", "~", name) for name in names)))
 
 
 class Parsed(Generic[T]):

@@ -34,7 +34,8 @@ from .planning import WHICH_CITY, Planner, Step
 from .references import READERS
 from .results import Made, state
 from .retrieval import content_words
-from .writes import WHICH_DAY, WHICH_EVENT, WHICH_TIME, Call, said_when
+from .when import said_when
+from .writes import WHICH_DAY, WHICH_EVENT, WHICH_TIME, Call
 
 Handler: TypeAlias = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
 
@@ -129,6 +130,16 @@ class Turn:
         ]
         return [*said[-2 * _REMEMBERED :], self.asked]
 
+    @property
+    def has_found(self) -> bool:
+        """Whether anything was found."""
+        return any(not (call.failed or call.found_nothing) for call in self.made)
+
+    @property
+    def has_noted(self) -> bool:
+        """Whether a note was written, or failed to be."""
+        return any(call.name == "create_note" for call in self.made)
+
     def state(self, today: dt.date) -> str:
         """Return the results in fixed words; errors only where there is nothing else."""
         told = [call for call in self.made if not call.failed] or self.made[-1:]
@@ -202,6 +213,8 @@ class Steering(AgentMiddleware[Any, Any]):
         if not turn.made:
             return _said("\n".join(says)) if says else await self._talk(request, handler, turn)
         found = turn.state(self._today)
+        if any(step.notes_found for step in steps) and turn.has_found and not turn.has_noted:
+            return _called([("create_note", {"text": found})])
         if any(step.found for step in steps):
             found = f"{_CLOSEST}{found}"
         if (

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Generic, TypeVar
 
 from .errors import ToolError
@@ -13,6 +15,11 @@ from .search import MOST_FOUND, Index
 from .sources import Kind, Parsed, Source, Sources
 
 T = TypeVar("T")
+
+
+def fingerprint(key: Hashable) -> str:
+    """A hash of strings, numbers and tuples of them that is the same in later runs, in 16 characters."""
+    return hashlib.sha256(repr(key).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -25,6 +32,11 @@ class Entry:
     sender: str = ""
     sent: float = 0.0
     unread: bool = False
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the key that is the same in later runs."""
+        return fingerprint(self.key)
 
 
 class Texts(ABC, Generic[T]):

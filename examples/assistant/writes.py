@@ -8,12 +8,11 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
-from .dates import SPOKEN_PART, find_days, parse_date, parse_days, parse_time
-from .errors import ToolError
+from .dates import parse_time
 from .phrases import POLITE
+from .when import Days, Time, days_in, first_day, said_when, times_in, without
 
 Call: TypeAlias = tuple[str, Mapping[str, Any]]
 
@@ -30,15 +29,17 @@ _ADD: Final = (
     r"(?:(?:put|pencil|book|pop|stick) me (?:down|in) for"
     r"|(?:add|enter|stick|pencil|block|insert|register|slot)(?:l?ing)?|put(?:ting)?|pop(?:ping)?"
     r"|plan(?:ning)?"
-    r"|set(?:ting)?(?: up)?|(?:schedul|creat|mak)(?:e|ing)|get(?:ting)?)"
+    r"|set(?:ting)?(?: up)?|(?:schedul|creat|mak)(?:e|ing)|get(?:ting)?"
+    r"|reserv(?:e|ing)(?=.* (?:agenda|calendar|diary)\b)"
+    r"|(?:chuck|throw|bung|whack|book(?= (?:it|that|this|me|us|an?|the|my)\b))(?=.* (?:in|into|on)\b))"
 )
 _CALENDAR: Final = (
     r"(?:(?:in|into|to|on|onto|for) )?(?:my |the |our )?(?:calend[ae]r|cal|diary|agenda|schedule)"
 )
 _IT: Final = r"(?:its?|that|this|them|those|him|her)"
 _END: Final = (
-    r"(?=(?:\W*(?:before i forget(?: it)?|thanks?|thx|please|pleas|pl[sz]))*(?:[?.!]* (?:on"
-    r"|at) [\w:., ]{1,40})?\W*$)"
+    r"(?=(?:\W*(?:before i forget(?: it)?|for me|thanks?|thx|please|pleas|pl[sz]))*(?:[?.!]* (?:on"
+    r"|at) [\w:., ]{1,40})?(?:, (?:i|my|we|our|he|she|they|so|as|because|before)\b[^.?!,]*)?\W*$)"
 )
 """Of a request, behind which the day and the time may stand that were asked for."""
 _ADDING: Final = re.compile(
@@ -64,7 +65,7 @@ _BARE: Final = re.compile(rf"^{POLITE}add (?!up\b|\d)(?=.{{3,}}$)", re.IGNORECAS
 _VERB: Final = re.compile(rf"^{POLITE}{_ADD}(?: in| down)? ", re.IGNORECASE)
 _HEADED: Final = re.compile(
     rf"^(?:{POLITE}(?:(?:(?:a )?new one )?for (?:my|the) calendar|calendar(?: entry)?|save the date"
-    r"|new (?:calendar )?(?:event|entry|appointment)"
+    r"|new (?:calendar )?(?:event|entry|appointment)|new (?:on|in) (?:my|the) (?:calendar|diary)"
     r"|(?:\d|two|three|a couple of) (?:events|entries|appointments|for (?:my|the) calendar))(?: please"
     r"| pls)?)\b",
     re.IGNORECASE,
@@ -74,8 +75,11 @@ _TRAILED: Final = re.compile(
     rf"(?:{POLITE}(?:\w+ (?:you|u) )?{_ADD}|make sure) {_IT}(?:'s| is)? {_CALENDAR}\b(?: would you)?"
     rf"|{POLITE}{_ADD} (?:{_IT} )?(?:{_CALENDAR}|in there|in|down)(?: too| for me)?{_END}"
     rf"|{POLITE}(?:add|create|enter|save|register|note) {_IT}(?: in| down)?{_END}"
+    rf"|(?<=[-\u2013,;.]) *{POLITE}(?:add|enter)(?: please| pls)?{_END}"
+    rf"|get {_IT} in(?: before .{{1,30}})?{_END}"
     rf"|(?:into|in|on|for|to) (?:my|the) (?:calend[ae]r|diary|agenda)(?: i mean)?{_END}"
     rf"|(?<=[-\u2013,;.]) *(?:calendar|diary)(?= please| pl[sz]){_END}"
+    rf"|(?:it|that|this) (?:should|must|has to|needs to) (?:stand|be|go) {_CALENDAR}{_END}"
     rf"|in (?:it|that|this) goes{_END}|(?:which )?I (?:want|need|wish|would like) to see (?:{_IT} )?"
     rf"(?:as an event|{_CALENDAR}){_END})",
     re.IGNORECASE,
@@ -116,18 +120,6 @@ _BEYOND_ONE_HOUR: Final = re.compile(
     r"|\btime ?zone\b|\b[A-Z]\w+/[A-Z]\w+\b",
     re.IGNORECASE,
 )
-_NUMBER: Final = r"(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\d{1,2})"
-_CLOCK: Final = re.compile(
-    r"(?:\b(?:at|by|from)|@)? *(?:"
-    r"(?<![\d.])\d{1,2}[:.h]\d{2}(?!\d|\.\d)(?: ?[ap]\.?m\b\.?)?"
-    rf"|\b{_NUMBER} ?(?:[ap]\.?m\b\.?|o'?clock\b)|\b\d{{1,2}}h\b"
-    rf"|\b{SPOKEN_PART} {_NUMBER}\b(?: ?[ap]\.?m\b)?"
-    r"|\b(?:noon|midday|midnight)\b"
-    rf"|\b{_NUMBER}(?= in the (?:morning|afternoon|evening))"
-    rf"|(?<=\bat ){_NUMBER}\b(?![:.]\d| ?[a-z]*(?:day|week|people|persons)))"
-    r"(?: in the (?:morning|afternoon|evening))?",
-    re.IGNORECASE,
-)
 _BETWEEN: Final = re.compile(r"[,;] *(?:and )?| and (?:then )?", re.IGNORECASE)
 _HAVE: Final = re.compile(
     r"^(?:(?:i|we) (?:want|need|would like) to(?: go(?: for| to)?)?|i'd like to(?: go(?: for| to)?)?"
@@ -140,14 +132,16 @@ _THERE: Final = re.compile(
 )
 _AROUND: Final = re.compile(
     rf"\b(?:{_CALENDAR}|before (?:it|that)|after (?:it|that)|for me|pleas|please|pls|plz|thanks|thank you|thx"
-    r"|me an hour of|(?:do not|don'?t) forget|from now|i mean|too|instead|sharp|registered|entered"
+    r"|me an hour of|my time|local time|(?:do not|don'?t) forget|from now|i mean|too|instead|sharp"
+    r"|registered|entered"
     r"|before i forget(?: it)?)(?![\w'])|, *(?:it|that|which)(?:'s| is)\b"
     r"|'s coming(?: by)?\b",
     re.IGNORECASE,
 )
 _TAKEN_BACK: Final = re.compile(
-    r"[,.;-]* *\b(?:no|sorry|wait|oh no|i mean|i meant|or rather|make that|actually|hm+|uh|er)\b"
-    r"[,.]*(?: (?:no|sorry|wait|i mean)\b,?)* ",
+    r"[,.;-]* *\b(?:no|scrap that|scratch that|sorry|wait|oh no|i mean|i meant|or rather|make (?:that|it)"
+    r"|actually|hm+|uh|er)\b"
+    r"[,.]*(?: (?:no|scrap that|scratch that|sorry|wait|i mean)\b,?)* ",
     re.IGNORECASE,
 )
 """Before what is meant instead of what was said."""
@@ -167,7 +161,6 @@ _EDGES: Final = re.compile(
     re.IGNORECASE,
 )
 _HALF_OF_DAY: Final = re.compile(r"[ap]\.?m|noon|midday|midnight|in the|h\b|1[3-9]|2\d|0\d", re.IGNORECASE)
-_PART_OF_DAY: Final = re.compile(r"\b(?:tonight|evening|night)\b", re.IGNORECASE)
 _MARK: Final = "\u00a7"
 """In the place of a day, a time or a calendar."""
 _UP_TO: Final = (
@@ -186,20 +179,31 @@ _OBJECT: Final = re.compile(
     re.IGNORECASE,
 )
 """The object of a request for an event."""
+_QUOTED: Final = re.compile(
+    r"[\"\u201c](?=[^\"\u201d]*\w)([^\"\u201c\u201d]{2,60})[\"\u201d]"
+    r"|(?<!\w)['\u2018](?=\w)([^'\u2018\u2019]{2,60})(?<=\w)['\u2019](?!\w)"
+)
+_ASKS_LAST: Final = re.compile(r"\b(?:what|which|who|where|when)(?:'?s)?(?: \w+){0,2}\W*$", re.IGNORECASE)
+_READS: Final = re.compile(
+    rf"^\W*{POLITE}(?:what|who|when|where|which|how|why|read|show|tell|find|look|search|check|open|list"
+    r"|summari[sz]e)\b",
+    re.IGNORECASE,
+)
 _ABBREVIATED: Final = re.compile(r"\b(Prof|Dr|Mrs?|Ms|St)\.", re.IGNORECASE)
 _MORNING: Final = re.compile(
     r"\b(?:morning|breakfast|run|running|jog|gym|swim\w*|yoga|flight|train|bus|airport|ferry|early)\b",
     re.IGNORECASE,
 )
 _EVENING: Final = re.compile(
-    r"\b(?:evening|dinner|supper|drinks?|pints?|beers?|party|pub|quiz|cinema|movie|film|concert|gig"
+    r"\b(?:evening|tonight|night|dinner|supper|drinks?|pints?|beers?|party|pub|quiz|cinema|movie|film"
+    r"|concert|gig"
     r"|theatre|bbq"
     r"|barbecue)\b",
     re.IGNORECASE,
 )
 _AFTERNOON_UNTIL: Final = 6
 _EVENING_FROM: Final = 6
-_EVENING_UNTIL: Final = 9
+_NOON: Final = 12
 _MEANT_WORDS: Final = 4
 """Of what is meant instead, in which a day or a time stands."""
 _LONGEST_TITLE: Final = 10
@@ -216,14 +220,15 @@ def wanted_events(
     meant by "then" and "there".
     """
     context, asked = _parts(message, today)
-    named = _object_of(message, today)
+    quoted = _quoted(message)
+    named = quoted or _object_of(message, today)
     if not asked or _WITHDRAWN.search(message) or (_TOLD.search(message) and not named):
         return None
     if is_held_back(message):
         return NOT_ASKED
     asked = _corrected(asked, today)
     told = _REASON.search(asked)
-    if told and (find_time(asked[: told.start()]) or not find_time(asked)):
+    if told and (times_in(asked[: told.start()]) or not times_in(asked)):
         asked = asked[: told.start()]
     if _BEYOND_ONE_HOUR.search(asked):
         return ONE_HOUR
@@ -235,16 +240,18 @@ def wanted_events(
         day, clock = said_when(behind, today, last=bool(has_taken_back))
         before = said_when(message[:begin], today)
         day, clock = day or before[0], clock or before[1]
-        if not all(events[0]) or named in events[0][0]:  # else what is left without day and time is the title
+        if (
+            quoted or not all(events[0]) or named in events[0][0]
+        ):  # else what is left without day and time is the title
             events = [(named, day, _with_half_of_day(clock, f"{named} {day}"))]
-    days = {day for _, day, _ in events if day} or {day for day in [find_day(context, today)] if day}
+    days = {day for _, day, _ in events} - {""} or {first_day(context, today)} - {""}
     if not days:
         days = {said_day or (day_before if _THERE.search(message) else "")} - {""}
     calls: list[Call] = []
     for title, day, clock in events:
         day = day or (next(iter(days)) if len(days) == 1 else "")
         missing = (not title and WHICH_EVENT) or (not day and WHICH_DAY) or (not clock and WHICH_TIME)
-        if missing == WHICH_EVENT and not clock and _HEADED.match(message) and find_days(message, today):
+        if missing == WHICH_EVENT and not clock and _HEADED.match(message) and days_in(message, today):
             return None  # "calendar for Friday": what is on
         if missing:
             return missing
@@ -252,11 +259,16 @@ def wanted_events(
     return calls
 
 
+def _quoted(message: str) -> str:
+    """Return the one part of ``message`` that stands in double quotes; empty if there is none."""
+    quoted = [first or second for first, second in _QUOTED.findall(message)]
+    return quoted[0] if len(quoted) == 1 and len(quoted[0].split()) <= _LONGEST_TITLE else ""
+
+
 def _object_of(message: str, today: dt.date) -> str:
     """Return what stands behind the verb of a request for an event, up to a day, a time or a comma."""
-    marked = _CLOCK.sub(f" {_MARK} ", _ABBREVIATED.sub(r"\1", " ".join(message.split())))
-    while day := find_day(marked, today):
-        marked = marked.replace(day, _MARK, 1)
+    text = _ABBREVIATED.sub(r"\1", " ".join(message.split()))
+    marked = without(text, [*_single_days(text, today), *times_in(text)], _MARK)
     marked = re.sub(rf"\b{_CALENDAR}\b", _MARK, marked, flags=re.IGNORECASE)
     found = _OBJECT.search(marked)
     title = "" if found is None else (found["called"] or found["object"] or found["behind"] or "")
@@ -271,15 +283,15 @@ def _corrected(asked: str, today: dt.date) -> str:
     while taken_back := _TAKEN_BACK.search(asked, begin):
         before, after = asked[: taken_back.start()], asked[taken_back.end() :]
         meant = " ".join(after.split()[:_MEANT_WORDS])
-        old: str | None = None
-        if (time := find_time(meant)) and not meant[: time.start()].strip():
-            old = next((match[0] for match in reversed([*_CLOCK.finditer(before)]) if _is_time(match)), None)
-        elif find_day(meant, today):
-            old = find_day(before, today)
-        if old is None:  # it is a word of the title
+        old: Sequence[Time | Days] = ()
+        if (times := times_in(meant)) and not meant[: times[0].start].strip():
+            old = times_in(before)[-1:]
+        elif first_day(meant, today):
+            old = _single_days(before, today)[:1]
+        if not old:  # it is a word of the title
             begin = taken_back.end()
             continue
-        asked = f"{before.replace(old, ' ', 1).rstrip(' ,')} {after}"
+        asked = f"{without(before, old).rstrip(' ,')} {after}"
     return asked
 
 
@@ -292,32 +304,8 @@ def is_trailed(message: str, today: dt.date) -> bool:
     """Return whether ``message`` tells of an event and asks at its end to add it, such as "Add it."."""
     trailed = _TRAILED.search(message)
     said = message[: trailed.start()] if trailed else ""
-    is_dated = find_time(said) and find_day(said, today) is not None
+    is_dated = times_in(said) and first_day(said, today)
     return bool(is_dated) and "?" not in said and not ASKED.search(message)
-
-
-def find_day(text: str, today: dt.date) -> str | None:
-    """Return the first part of ``text`` that means one day, not a week; None if there is none."""
-    text = _CLOCK.sub(" ; ", text)  # which no day spans: what is found stands in the text
-    while found := find_days(text, today):
-        if len({*parse_days(found, today)}) == 1:
-            return found
-        text = text.partition(found)[2]
-    return None
-
-
-def said_when(text: str, today: dt.date, *, last: bool = True) -> tuple[str, str]:
-    """Return the last day and time of day in ``text``, which may correct others, or the first ones.
-
-    They are empty where there are none.
-    """
-    times = [match for match in _CLOCK.finditer(text) if _is_time(match)]
-    rest, days = text, list[str]()
-    while found := find_day(rest, today):
-        days.append(found)
-        rest = rest.partition(found)[2]
-    place = -1 if last else 0
-    return days[place] if days else "", said_time(times[place]) if times else ""
 
 
 def is_held_back(message: str) -> bool:
@@ -333,40 +321,31 @@ def _parts(message: str, today: dt.date) -> tuple[str, str]:
         return "", message[needed.end() :]
     if (trailed := _TRAILED.search(message)) and not ASKED.search(message):
         told = re.split(r"(?<=[.!?])\s+", f"{message[: trailed.start()]} {message[trailed.end() :]}".strip())
-        dated = [each for each in told if find_time(each) or find_day(each, today)]
+        dated = [each for each in told if times_in(each) or first_day(each, today)]
         return "", " ".join(dated or told)
     for adding in _ADDING.finditer(message):
         asked = message[adding.end() :]
         if (
             re.search(rf"{_CALENDAR}|\b(?:event|appointment)\b", asked, re.IGNORECASE)
-            or find_time(asked)
-            or find_day(asked, today)
+            or times_in(asked)
+            or first_day(asked, today)
             or _SURELY_EVENT.match(adding[0] + asked)
         ):
             return message[: adding.start()], asked
     if bare := _BARE.match(message):
         return "", message[bare.end() :]
-    if not QUESTION.match(message) and "?" not in message and find_time(message) and find_day(message, today):
-        return ("", message) if len(message.split()) <= _LONGEST_TITLE + 6 else ("", "")
+    is_dated = times_in(message) or first_day(message, today)
+    if _quoted(message) and is_dated and not (_READS.match(message) or message.endswith("?")):
+        return "", message
+    if (
+        not _ASKS_LAST.search(message)
+        and not QUESTION.match(message)
+        and "?" not in message
+        and times_in(message)
+        and first_day(message, today)
+    ):
+        return ("", message) if len(message.split()) <= _LONGEST_TITLE + 8 else ("", "")
     return "", ""
-
-
-def find_time(text: str) -> re.Match[str] | None:
-    """Return the first time of day in ``text``."""
-    return next((match for match in _CLOCK.finditer(text) if _is_time(match)), None)
-
-
-def _is_time(match: re.Match[str]) -> bool:
-    with suppress(ToolError):
-        parse_time(said_time(match))
-        return True
-    return False
-
-
-def said_time(match: re.Match[str]) -> str:
-    """Return the time of day that :func:`find_time` has found, as :func:`parse_time` reads it."""
-    said = re.sub(r"^(?:at|by|from|@) *", "", match[0].strip(), flags=re.IGNORECASE)
-    return re.sub(r"(?<=\d)\.(?=\d)", ":", re.sub(r"(?<=[ap]m)\.$", "", said))  # a full stop is none of it
 
 
 def _split(asked: str) -> Sequence[str]:
@@ -374,11 +353,11 @@ def _split(asked: str) -> Sequence[str]:
     parts: list[str] = []
     begin = 0
     for between in _BETWEEN.finditer(asked):
-        if find_time(asked[begin : between.start()]) and find_time(asked[between.end() :]):
+        if times_in(asked[begin : between.start()]) and times_in(asked[between.end() :]):
             parts.append(asked[begin : between.start()])
             begin = between.end()
     parts.append(asked[begin:])
-    return [part for part in parts if re.search(r"[^\W\d]{2}", _CLOCK.sub("", part))] or parts
+    return [part for part in parts if re.search(r"[^\W\d]{2}", without(part, times_in(part)))] or parts
 
 
 def _with_half_of_day(clock: str, said: str) -> str:
@@ -388,31 +367,28 @@ def _with_half_of_day(clock: str, said: str) -> str:
     hour = parse_time(clock).hour
     if 1 <= hour < _AFTERNOON_UNTIL:
         return f"{clock} in the afternoon"
-    if _EVENING_FROM <= hour <= _EVENING_UNTIL and _EVENING.search(said):
+    if _EVENING_FROM <= hour < _NOON and _EVENING.search(said):
         return f"{clock} in the evening"
     return clock
 
 
+def _single_days(text: str, today: dt.date) -> list[Days]:
+    return [day for day in days_in(text, today) if day.is_one]
+
+
 def read_event(part: str, today: dt.date) -> tuple[str, str, str]:
     """Return the title, the day and the time of an event; empty where they are missing."""
-    clock = ""
-    if time := find_time(part):
-        clock = said_time(time)
-        part = f"{part[: time.start()]} {part[time.end() :]}"
-    part = _VERB.sub("", _HEADED.sub(" ", " ".join(part.split())))
-    days: dict[dt.date, str] = {}
-    while day := find_day(part, today):
-        days.setdefault(parse_date(day, today), day)
-        part = " ".join(part.replace(day, " ", 1).split())
-    if clock and len(days) == 1 and not _HALF_OF_DAY.search(clock):
-        part_of_day = _PART_OF_DAY.search(next(iter(days.values())))
-        clock = f"{clock} in the evening" if part_of_day else clock
+    times, single = times_in(part)[:1], _single_days(part, today)
+    clock = times[0].said if times else ""
+    days = {day.first: day.said for day in reversed(single)}
+    part = _VERB.sub("", _HEADED.sub(" ", " ".join(without(part, [*times, *single]).split())))
+    part = " ".join(part.split())
     said = part
     title = _NAMED.sub("", _AROUND.sub(" ", _THERE.sub(" ", part)))
     title = _EDGES.sub("", _HAVE.sub("", _EDGES.sub("", " ".join(title.split()))))
     title = title.strip(" '\"\u2018\u2019\u201c\u201d")
-    clock = _with_half_of_day(clock, said)
-    if find_time(title) or len(title.split()) > _LONGEST_TITLE or not re.search(r"[^\W\d]{2}", title):
+    clock = _with_half_of_day(clock, " ".join([said, *days.values()]))
+    if times_in(title) or len(title.split()) > _LONGEST_TITLE or not re.search(r"[^\W\d]{2}", title):
         title = ""
     return (
         "" if _NO_TITLE.search(title) else title,

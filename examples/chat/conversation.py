@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
+from uuid import uuid4
 
 import anyio.to_thread
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolCall, ToolMessage
 
 from agentrt.errors import PromptTooLongError
+from agentrt.examples.assistant.results import Made
 from agentrt.examples.assistant.view import TurnView
 from agentrt.examples.personal_assistant import Agent, ask
 
@@ -18,6 +20,8 @@ from agentrt.examples.personal_assistant import Agent, ask
 # tokenizer has at least about two characters per token.
 _HISTORY_SHARE = 1 / 4
 _CHARACTERS_PER_TOKEN = 2
+_UNASKED: Final = "unasked"
+"""The mark of a question that was not asked."""
 
 
 class KeepsTurns(Protocol):
@@ -90,6 +94,29 @@ class Conversation:
         self.totals.add(time.perf_counter() - started, messages)
         return messages
 
+    def tell(self, text: str, calls: Sequence[Made]) -> None:
+        """Have told ``text`` unasked, as if ``calls`` had been made for it; it is kept with the next turn.
+
+        It stands before the last answer, which may be a question that the next message answers.
+        """
+        made = [
+            ToolCall(name=call.name, args=dict(call.arguments), id=f"call_{uuid4().hex}") for call in calls
+        ]
+        called: list[AnyMessage] = [
+            AIMessage("", tool_calls=made),
+            *(
+                ToolMessage(call.result, tool_call_id=each["id"] or "", name=call.name)
+                for each, call in zip(made, calls, strict=True)
+            ),
+        ]
+        if not self._turns:  # models want to be asked first
+            asked = HumanMessage("What is new?", additional_kwargs={_UNASKED: True})
+            self._turns.append([asked, *called, AIMessage(text)])
+            return
+        *before, answer = self._turns[-1]
+        told = answer.model_copy(update={"content": f"{text}\n\n{answer.text}"})
+        self._turns[-1] = [*before, *called, told]
+
     def __len__(self) -> int:
         """Return the number of turns, of which the latest go into the next request."""
         return len(self._turns)
@@ -107,8 +134,10 @@ class Conversation:
 
     @property
     def last(self) -> tuple[str, str] | None:
-        """The last question and its answer."""
-        return (self._turns[-1][0].text, self._turns[-1][-1].text) if self._turns else None
+        """The last question and its answer; None if nothing was asked yet."""
+        if not self._turns or _UNASKED in self._turns[-1][0].additional_kwargs:
+            return None
+        return self._turns[-1][0].text, self._turns[-1][-1].text
 
     async def _save(self) -> None:
         if self._saved is not None:

@@ -29,6 +29,13 @@ _MOST_TOKENS: Final = 1024
 """Tokens of an answer of any model but nano."""
 
 
+def chat_model(runtime: LocalRuntime | ServedChat, max_tokens: int) -> BaseChatModel:
+    """Return the model of ``runtime``, which writes at most ``max_tokens`` at once."""
+    if isinstance(runtime, ServedChat):
+        return runtime.model_copy(update={"max_tokens": max_tokens})
+    return ChatAgentRT(runtime=runtime, max_tokens=max_tokens)
+
+
 def steered_agent(
     runtime: LocalRuntime | ServedChat,
     data: PersonalData,
@@ -51,11 +58,7 @@ def steered_agent(
     nano = runtime.model_id == "nano"
     if max_tokens is None:
         max_tokens = MOST_TOKENS if nano else _MOST_TOKENS
-    model: BaseChatModel
-    if isinstance(runtime, ServedChat):
-        model = runtime.model_copy(update={"max_tokens": max_tokens})
-    else:
-        model = ChatAgentRT(runtime=runtime, max_tokens=max_tokens)
+    model = chat_model(runtime, max_tokens)
     latencies = Latencies(mail=0, weather=weather_delay, web=0)
     tools = assistant_tools(data, latencies, web=web and not nano, changes=True)
     around = [Steering(data, None if nano else model, now), *middleware]

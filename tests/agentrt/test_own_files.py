@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from agentrt.own_files import NotAFileError, OwnFileError, make_private_file, read_own_file
+from agentrt.own_files import (
+    NotAFileError,
+    OwnFileError,
+    make_private_file,
+    read_own_file,
+    replace_own_file,
+)
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="permissions and FIFOs of POSIX")
 
@@ -130,3 +136,18 @@ def test_a_private_file_is_made_the_users_alone(file: Path, monkeypatch: pytest.
     monkeypatch.setattr("os.getuid", lambda: ME)
     with pytest.raises(NotAFileError, match="file is no regular file that you own"):
         make_private_file(file)
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(file: Path) -> None:
+    file.chmod(0o644)
+    for path in (file, file.parent / "a" / "b" / "new"):
+        replace_own_file(path, "other ö\n")
+        assert path.read_text(encoding="utf-8") == "other ö\n"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert [each.name for each in path.parent.iterdir() if each.is_file()] == [path.name]
+    with pytest.raises(UnicodeEncodeError):
+        replace_own_file(file, "lone \udcff")
+    assert file.read_text(encoding="utf-8") == "other ö\n"
+    assert [each.name for each in file.parent.iterdir() if each.is_file()] == [file.name]
+    with pytest.raises(FileExistsError):
+        replace_own_file(file / "below", "")

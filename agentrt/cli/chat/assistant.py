@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING
 
 from ..output import opening_bar
 from .approval import WhyNot, ask_before_writes
+from .first_model import NANO
+from .known_news import KnownNews
 from .served import open_served
 
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
 
+    from agentrt.examples.assistant.sources import Mirror
+    from agentrt.examples.chat.away import Away
     from agentrt.examples.chat.served import ServedChat
     from agentrt.examples.personal_assistant import Agent
     from agentrt.runtime import LocalRuntime
@@ -36,6 +40,8 @@ class Assistant:
     """Whether tools that change data run only if the user agrees."""
     reads: str = ""
     """What of the user's own data it reads, in a sentence."""
+    away: Away | None = None
+    """What tells of news in the user's own data."""
 
 
 @contextlib.contextmanager
@@ -47,13 +53,14 @@ def open_assistant(
     max_tokens: int | None,
     weather_delay: float,
     why_not: WhyNot | None,
+    mirrors: Sequence[Mirror] = (),
 ) -> Iterator[Assistant]:
     """Open the assistant on what is in ``data``, or on sample data that is deleted at the end.
 
     The model is opened here, unless the running ``agentrt serve`` of this user has it.
 
     Its requests are sent on the event loop of ``runner``. ``why_not`` is asked about each call that changes
-    data; None lets them run.
+    data; None lets them run. ``mirrors`` are of some folders in ``data``.
 
     Raises:
         ConfigurationError: nothing in ``data`` can be read, or the delay is out of range.
@@ -62,7 +69,8 @@ def open_assistant(
     from agentrt.examples.assistant.data import PersonalData, workspace
     from agentrt.examples.assistant.requests import requests_about
     from agentrt.examples.assistant.sample_data import write_sample_data
-    from agentrt.examples.chat.steered import steered_agent
+    from agentrt.examples.chat.away import MOST_TOKENS, Away
+    from agentrt.examples.chat.steered import chat_model, steered_agent
     from agentrt.examples.personal_assistant import open_runtime
 
     with contextlib.ExitStack() as stack:
@@ -70,7 +78,7 @@ def open_assistant(
         if not paths:
             paths = [stack.enter_context(workspace()) / "sample"]
             write_sample_data(paths[0], dt.date.today())
-        opened = stack.enter_context(contextlib.closing(PersonalData.open(*paths)))
+        opened = stack.enter_context(contextlib.closing(PersonalData.open(*paths, mirrors=mirrors)))
         runtime: LocalRuntime | ServedChat | None = runner.run(open_served(model))
         if runtime is None:
             with opening_bar() as show:
@@ -84,6 +92,10 @@ def open_assistant(
             weather_delay=weather_delay,
             web=not data,
         )
+        away = None
+        if data:
+            describes = None if runtime.model_id == NANO else chat_model(runtime, MOST_TOKENS)
+            away = Away(opened, KnownNews(data), describes)
         yield Assistant(
             agent=agent,
             tools=tools,
@@ -92,4 +104,5 @@ def open_assistant(
             examples=requests_about(opened),
             asks_before_writes=why_not is not None,
             reads=opened.description() if data else "",
+            away=away,
         )

@@ -46,7 +46,11 @@ def chat(
         ),
     ] = None,
     data: Annotated[
-        list[Path] | None, own_data("New notes and events are written there, once you agree.")
+        list[str] | None,
+        own_data(
+            "New notes and events are written there, once you agree; mail on a server is only read.",
+            servers=", imaps://USER@HOST/FOLDER",
+        ),
     ] = None,
     max_tokens: Annotated[
         int | None,
@@ -81,6 +85,7 @@ def chat(
     Conversation: /help lists the commands. Ctrl-C stops an answer, Ctrl-D leaves.
     """
     require_extra("demo")
+    from agentrt.examples.assistant.imap import open_mail
     from agentrt.examples.chat.conversation import Conversation
 
     from .approval import RefusedWrites
@@ -100,12 +105,15 @@ def chat(
     saved = SavedTurns() if talk or resume else None
     turns = saved.load() if saved and resume else []
     model = model or model_of_chat(asks=talk)
+    # Once, for whatever models the conversation goes on with.
+    mail = open_mail(data or (), say if _is_terminal(sys.stderr) else lambda _: None)
     refused = RefusedWrites()
     with asyncio.Runner() as runner:
         open_model = partial(
             open_assistant,
             runner=runner,
-            data=data,
+            data=[mail[each].folder if each in mail else Path(each) for each in data or ()],
+            mirrors=list(mail.values()),
             max_tokens=max_tokens,
             weather_delay=weather_delay,
             why_not=None if allow_writes else _why_not(refused, talk=talk),
@@ -143,7 +151,9 @@ def _talk(
                 if assistant.reads and not before:
                     print(assistant.reads)
                 conversation = Conversation(assistant.agent, assistant.runtime.context_length, saved, turns)
-                session = ChatSession(assistant, conversation, console, editor.read, verbose=verbose)
+                session = ChatSession(
+                    assistant, conversation, console, editor.read, editor.print_above, verbose=verbose
+                )
                 session.introduce()
                 model, before = session.run(), model
                 turns = conversation.turns

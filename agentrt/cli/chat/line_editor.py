@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
+from typing import TextIO, cast
 
 from prompt_toolkit import PromptSession
+from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.completion import WordCompleter
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.patch_stdout import StdoutProxy
 from prompt_toolkit.shortcuts import CompleteStyle
 
 _log = logging.getLogger(__name__)
@@ -42,12 +47,31 @@ class LineEditor:
         """
         while True:
             try:
-                text = self._runner.run(self._session.prompt_async("> ", handle_sigint=False))
+                with _warnings_above():
+                    text = self._runner.run(self._session.prompt_async("> ", handle_sigint=False))
             except _InterruptedError as interrupted:
                 if interrupted.text:
                     continue
                 raise KeyboardInterrupt from None
             return _clean(text.strip())
+
+    async def print_above(self, show: Callable[[], None]) -> bool:
+        """Call ``show``, which prints, above an empty prompt.
+
+        Returns False, and prints nothing, where something is typed or no prompt is there.
+        """
+
+        def show_if_empty() -> bool:
+            if is_empty := self._is_empty():
+                show()
+            return is_empty
+
+        return self._is_empty() and await run_in_terminal(show_if_empty)
+
+    def _is_empty(self) -> bool:
+        app = self._session.app
+        typed = app.current_buffer.text or self._session.default_buffer.text
+        return app.is_running and not typed
 
 
 class _InterruptedError(Exception):
@@ -101,6 +125,16 @@ def _create_private(path: Path) -> None:
             os.fchmod(descriptor, 0o600)  # of a file that was there already
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def _warnings_above() -> Iterator[None]:
+    """In the block, print above the prompt what threads write on standard error, if that is the terminal."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield
+        return
+    with StdoutProxy() as above, redirect_stderr(cast(TextIO, above)):
+        yield
 
 
 def _key_bindings() -> KeyBindings:

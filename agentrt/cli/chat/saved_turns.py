@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from langchain_core.messages import messages_from_dict, messages_to_dict
 
 from ...errors import ConfigurationError
-from ...own_files import OwnFileError, make_private_file, read_own_file
+from ...own_files import OwnFileError, read_own_file, replace_own_file
 
 if TYPE_CHECKING:
     from langchain_core.messages import AnyMessage
@@ -60,14 +58,7 @@ class SavedTurns:
             if room < 0:
                 del kept[0]
                 break
-        new = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            make_private_file(new)
-            new.write_text(f"[{', '.join(kept)}]", encoding="utf-8")
-            new.replace(self._path)
+            replace_own_file(self._path, f"[{', '.join(kept)}]")
         except OSError as error:
             _log.warning("the conversation is not kept: %s", error)
-        finally:
-            with suppress(OSError):
-                new.unlink(missing_ok=True)

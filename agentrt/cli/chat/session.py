@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from rich.table import Table
 from rich.text import Text
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from .assistant import Assistant
 
 
+PrintAbove: TypeAlias = Callable[[Callable[[], None]], Awaitable[bool]]
+"""Calls a function that prints above an empty prompt; returns False, and prints nothing, where none is."""
 DESCRIPTIONS: Final = {
     "/help": "this list",
     "/model": "the model; with a name or a path: go on with that one",
@@ -44,18 +47,22 @@ class ChatSession:
         conversation: Conversation,
         console: Console,
         read_line: Callable[[], str],
+        print_above: PrintAbove | None = None,
         *,
         verbose: bool = False,
     ) -> None:
         """``read_line`` raises EOFError at the end of the input, and KeyboardInterrupt on Ctrl-C.
 
-        If ``verbose``, what tools return is printed, too.
+        With ``print_above``, news in the user's own data is told. If ``verbose``, what tools return is
+        printed, too.
         """
         self._verbose = verbose
         self._assistant = assistant
         self._console = console
         self._read_line = read_line
+        self._print_above = print_above
         self._conversation = conversation
+        self._watching: asyncio.Task[None] | None = None
         self._left = False
         self._next_model = ""
         self._commands: dict[str, Callable[[], None]] = {
@@ -86,18 +93,48 @@ class ChatSession:
 
         Returns the model that the user wants to go on with; an empty name if none.
         """
-        while not self._left:
-            # An interrupt may come at any time, also a second one while an answer is being stopped.
-            try:
-                self._console.print()
-                line = self._next_line()
-                if line and not self._run_command(line):
-                    self._take_turn(line)
-            except EOFError:
-                break
-            except KeyboardInterrupt:
-                continue
+        self._watch_news()
+        try:
+            while not self._left:
+                # An interrupt may come at any time, also a second one while an answer is being stopped.
+                try:
+                    self._console.print()
+                    self._tell_failure()
+                    line = self._next_line()
+                    if line and not self._run_command(line):
+                        self._take_turn(line)
+                except EOFError:
+                    break
+                except KeyboardInterrupt:
+                    continue
+        finally:
+            self._stop_watching()
         return self._next_model
+
+    def _watch_news(self) -> None:
+        """Begin to tell what comes meanwhile, above the prompt."""
+        away, print_above = self._assistant.away, self._print_above
+        if away is None or print_above is None:
+            return
+
+        async def show(text: str) -> bool:
+            return await print_above(lambda: self._print(f"{text}\n"))
+
+        watch = away.watch(self._conversation, show)
+        self._watching = self._assistant.runner.get_loop().create_task(watch)
+
+    def _stop_watching(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            self._assistant.runner.run(asyncio.wait([self._watching]))
+            self._tell_failure()
+
+    def _tell_failure(self) -> None:
+        """Say once why news is not told any more, if it has failed."""
+        if self._watching is not None and self._watching.done():
+            watched, self._watching = self._watching, None
+            if not watched.cancelled() and (error := watched.exception()):
+                self._print(f"What is new is not told any more: {error or type(error).__name__}")
 
     def _next_line(self) -> str:
         try:
@@ -110,6 +147,8 @@ class ChatSession:
         started = time.perf_counter()
         self._answer(line)
         self._print(f"({time.perf_counter() - started:.2f} s)", style="dim")
+        if self._assistant.away is not None:
+            self._assistant.away.look_again()
 
     def _answer(self, line: str) -> None:
         remembered = len(self._conversation)

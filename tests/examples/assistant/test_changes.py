@@ -58,6 +58,13 @@ remove the wifi note, I know it now -> delete_note n12 Wifi at the cabin
 I would be grateful if you cancelled the dentist -> delete_event Dentist 2026-11-26
 we need to cancel the dentist from Thursday -> delete_event Dentist 2026-11-26
 delete n3 -> delete_note n3 Boiler service
+the guitar lesson needs to come out of my diary -> delete_event Guitar lesson 2026-11-29
+scratch the dentist, she is ill -> delete_event Dentist 2026-11-26
+the camping list among my notes can go -> delete_note n6 Camping list
+resched the dentist to friday 11am -> move_event Dentist 2026-11-26 2026-11-27 11:00
+Could the guitar lesson go to Monday instead? -> move_event Guitar lesson 2026-11-29 2026-11-30 17:15
+The dentist is ill. Friday at 11 would be better, so please move it there -> move_event Dentist 2026-11-26 2026-11-27 11:00
+move tomorrow's dinner to half past 7 -> move_event Dinner at the Green Lantern 2026-11-26 2026-11-26 19:30
 You can throw away the camping list note. -> delete_note n6 Camping list
 del the camping list note pls dont need it anymore -> delete_note n6 Camping list
 I've sold the car so the insurance note, not the house, that one can go. Delete it please. -> delete_note n7 Car insurance

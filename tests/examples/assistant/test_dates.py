@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrt.examples.assistant.dates import find_days, parse_date, parse_days, parse_time
+from agentrt.examples.assistant.dates import parse_date, parse_days, parse_time
 from agentrt.examples.assistant.errors import ToolError
 
 WEDNESDAY = dt.date(2026, 11, 18)
@@ -120,16 +120,3 @@ def test_times(meant: str, said: str) -> None:
 def test_what_is_no_time_is_a_clear_error(said: str) -> None:
     with pytest.raises(ToolError, match="cannot understand the time"):
         parse_time(said)
-
-
-@pytest.mark.parametrize(
-    ("said", "found"),
-    [
-        ("what is on in December?", "December"),
-        ("June wants the recipe by Friday", "Friday"),
-        ("may I see what Jan wrote", None),
-        ("what about March?", "March"),
-    ],
-)
-def test_a_name_is_a_month_where_one_can_stand(said: str, found: str | None) -> None:
-    assert find_days(said, WEDNESDAY) == found

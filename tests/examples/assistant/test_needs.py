@@ -47,6 +47,10 @@ async def test_what_is_cut_off_is_talk() -> None:
     "message",
     ["send a mail to Anna", "Could you delete that note?", "please book a table", "remind me to call mum",
      "write an email to my boss", "Ok, please cancel the lunch", "call a taxi",
+     "fwd Ann's mail to Ben", "mail Ann that I am late", "shoot Ann an email", "book uber for 6",
+     "the mail from Ann can be thrown away", "trash that mail from Ann", "write back to Ann",
+     "in my cake recipe please change the eggs to three", "clear everything off tomorrow",
+     "alarm at 6:10 pls",
      "transfer 20 euros to Ann", "Get a taxi booked for six", "text Ann that I am late"],
 )  # fmt: skip
 def test_what_no_tool_can_do_needs_no_model(message: str) -> None:

@@ -109,6 +109,24 @@ calendar for tomorrow and for friday -> list_events tomorrow, list_events friday
 add tea on Sunday at 9:00 and tell me what I have that day -> add_event tea Sunday 9:00, list_events Sunday
 Put 'buy figs' into my calendar for today at 16:30, I'm there anyway. -> add_event buy figs today 16:30
 I should be glad if you kept a note that the cleaner gets 35 euros. -> create_note the cleaner gets 35 euros.
+On a note please: oats, plums -> create_note oats, plums
+stick that in a note - the bins go out on Mondays -> create_note the bins go out on Mondays
+The vet is at Mill Lane 4. Keep that for me in a note, I lose it -> create_note The vet is at Mill Lane 4
+jot something down about the vet? -> 
+write this down before I forget: the bins go out -> create_note before I forget: the bins go out
+alright put the vet on Saturday at 11 -> add_event vet Saturday 11
+make a note would ya -> 
+Tomorrow at 15:00, "Call the vet", in my diary if you please -> add_event Call the vet Tomorrow 15:00
+Ben comes on Saturday at 4 pm. Enter it as 'Tea with Ben' -> add_event Tea with Ben Saturday 4 pm
+'Tea with Ben', Saturday 4 pm. No, sorry, Sunday -> add_event Tea with Ben Sunday 4 pm
+put the vet in for tomorrow at 11, no wait, make it 3 in the arvo -> add_event vet tomorrow 3 in the arvo
+Set up a chat with Ben at 8:30 tonight -> add_event chat with Ben tonight 8:30 in the evening
+the vet tmrw at 10:15, pls add -> add_event vet tmrw 10:15
+Vet visit, the day after tmrw, 10:15. Get that in -> add_event Vet visit day after tmrw 10:15
+I wrote the paint colours down in a file. What did we use in the hall? -> read_file house/paint.txt
+Would you know a joke? -> 
+Well, then I know enough for my camping trip -> 
+Och, never mind, I have it -> 
 Tea is on Friday at seven in the evening, put that in for me. -> add_event Tea Friday seven in the evening
 Would you please give Hanna a ring and tell her the shelf is cleared? -> , 
 Would it be possible for you to turn up the heating? -> 
@@ -155,6 +173,8 @@ READ = Made("read_mail", {"id": "m1"}, '{"from": "", "subject": "", "body": ""}'
 
 @given(ANY_MESSAGE, st.sampled_from([[], [READ]]))
 @example("what is on in  two  days", [])
+@example("TMR AA0:00", [])
+@example("tmr 0:00AA", [])
 def test_whatever_is_said_is_planned_and_an_event_has_its_words(
     planner: Planner, message: str, before: list[Made]
 ) -> None:

@@ -263,6 +263,34 @@ def test_a_model_writes_nothing_of_its_own(data: PersonalData, steered: bool) ->
     assert data.notes.all() == before
 
 
+@pytest.mark.parametrize(
+    ("asked", "noted"),
+    [
+        ("When do the roofers come? Note down the day and the hour", "08:00 to 16:00 Roofers"),
+        ("find the wifi password of the cabin and put it in a note", "seven red kettles"),
+    ],
+)
+def test_a_note_is_made_of_what_the_same_message_looks_up(tmp_path: Path, asked: str, noted: str) -> None:
+    write_sample_data(tmp_path / "data", WEDNESDAY)
+    with contextlib.closing(PersonalData.open(tmp_path / "data", today=lambda: WEDNESDAY)) as own:
+        before = own.notes.all()
+        messages, _ = take_turns(Scripted(needs=[], script=[]), own, asked, steered=False)
+        (note,) = [note for note in own.notes.all() if note not in before]
+    assert noted in note.text or noted in note.title
+    assert messages[-1].text.endswith(f"Saved as a note: {note.text}") or noted in messages[-1].text
+    assert [type(message) for message in messages].count(AIMessage) == 3
+
+
+def test_nothing_is_noted_where_nothing_is_found(tmp_path: Path) -> None:
+    write_sample_data(tmp_path / "data", WEDNESDAY)
+    with contextlib.closing(PersonalData.open(tmp_path / "data", today=lambda: WEDNESDAY)) as own:
+        before = own.notes.all()
+        take_turns(
+            Scripted(needs=[], script=[]), own, "find my note about zebras and note that down", steered=False
+        )
+        assert own.notes.all() == before
+
+
 @pytest.mark.parametrize("steered", [True, False])
 def test_a_dictated_note_needs_no_model(data: PersonalData, steered: bool) -> None:
     model = Scripted(needs=["notes"], script=[])

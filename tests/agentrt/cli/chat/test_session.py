@@ -122,7 +122,7 @@ def test_another_model_goes_on_and_the_old_one_where_that_cannot_be_opened(
                 raise ModelNotFoundError(f"there is no model {name}.")
             yield echo_assistant(runner, models[name])
 
-        editor: Any = SimpleNamespace(read=lambda: next(lines))
+        editor: Any = SimpleNamespace(read=lambda: next(lines), print_above=None)
         command._talk("one", open_model, editor, None, [], verbose=False)
     said = [[message.text for message in model.requests[-1]] for model in models.values()]
     assert said[0] == ["hello"]

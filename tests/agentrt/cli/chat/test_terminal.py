@@ -139,3 +139,27 @@ def test_a_chat_with_a_real_model() -> None:
         shown.expect(PROMPT)
         shown.type(CTRL_D)
         assert shown.wait() == 0
+
+
+WARNS = """
+import asyncio, logging, threading
+from agentrt.cli.chat.line_editor import LineEditor
+
+with asyncio.Runner() as runner:
+    editor = LineEditor(runner, {})
+    warn = threading.Thread(target=logging.getLogger("agentrt").warning, args=["be careful"])
+    buffer = editor._session.default_buffer
+    buffer.on_text_changed += lambda _: warn.start() if buffer.text == "wh" else None
+    print("read", editor.read())
+"""
+
+
+def test_a_warning_of_another_thread_stands_above_what_is_typed() -> None:
+    with terminal("-c", WARNS) as shown:
+        shown.expect(PROMPT)
+        shown.type("wh")
+        shown.expect("be careful\r\n")
+        shown.expect("> wh")
+        shown.type("y\r")
+        shown.expect("read why")
+        assert shown.wait() == 0

@@ -408,13 +408,12 @@ class Changes:
 
     def _corrected(self, message: str) -> list[Call] | str | None:
         """Return the call that moves the event written last to when ``message`` says; None if to none."""
-        written = [
-            call for call in self.before if call.name in ("add_event", "move_event") and not call.failed
-        ]
+        recent = self._read if I_MEAN in message else self.before  # the answer to which of them comes later
+        written = [call for call in recent if call.name in ("add_event", "move_event") and not call.failed]
         found = _CORRECTS.match(message)
         if not found or (message.endswith("?") and not found["verb"]):
             return None
-        shown: Sequence[Thing] = shown_by(written, self.data, self.today) if len(written) == 1 else []
+        shown: Sequence[Thing] = shown_by(written, self.data, self.today)
         if not shown and found["verb"] and not written:
             spoken = event_spoken_of(self.before, self.data, self.today)
             shown = (
@@ -424,16 +423,17 @@ class Changes:
                     each for each in shown_by(self.before, self.data, self.today) if isinstance(each, Dated)
                 ]
             )
-        whole = _BETTER.sub("", found["when"])
-        takes_back = (
-            _CORRECTING.search(found["lead"]) or whole != found["when"] or "instead" in whole.casefold()
-        )
+        said_when, _, meant = found["when"].partition(I_MEAN)
+        whole = _BETTER.sub("", said_when)
+        takes_back = _CORRECTING.search(found["lead"]) or whole != said_when or "instead" in whole.casefold()
         for when in dict.fromkeys((whole, whole.partition(",")[0])):  # behind a comma stands why
             said, shift = _shift(_AS_BEFORE.sub(" ", _TAIL.sub("", when)), "")
             rest, day, clock = read_event(_BARE_HOUR.sub(" at ", said), self.today)
             corrects = found["verb"] or takes_back or (shift and not said)
-            if corrects and len(shown) == 1 and not rest and (day or clock or shift):
-                return self._call(shown[0], said, moves=True, shift=shift)
+            if corrects and shown and not rest and (day or clock or shift):
+                named = [each for each in shown if meant and title_is_said(each.title, title_words(meant))]
+                thing = one_of(named or shown, meant, self.today)
+                return thing if isinstance(thing, str) else self._call(thing, said, moves=True, shift=shift)
         return None
 
     def _call(

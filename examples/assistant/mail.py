@@ -50,10 +50,12 @@ class MailBox(Texts[Mail]):
             return [self._shown(number, entry) for number, entry in self._entries().items() if entry.unread]
 
     def by_fingerprint(self) -> dict[str, Mail]:
-        """All mails, oldest first, by what is theirs in later runs, too."""
+        """All mails with a date, oldest first, by what is theirs in later runs, too."""
         with self._lock:
             return {
-                entry.fingerprint: self._shown(number, entry) for number, entry in self._entries().items()
+                entry.fingerprint: self._shown(number, entry)
+                for number, entry in self._entries().items()
+                if entry.sent
             }
 
     def _name(self, number: int, entry: Entry) -> str:
@@ -68,6 +70,8 @@ def _read(source: Source) -> list[Entry]:
     for number, content in enumerate(_messages(source), 1):
         try:
             message = email.message_from_bytes(content, policy=email.policy.default)
+            if not message.keys() and (not content.strip() or b"\0" in content):
+                raise ValueError("it is no mail")
             if source.kind == "mailbox":
                 unread = "R" not in str(message.get("Status", ""))
             else:

@@ -93,11 +93,14 @@ PRESENT: Final = {
 """Of verbs behind "if you"."""
 REQUEST: Final = re.compile(rf"^\W*{POLITE}{_STARTS}", re.IGNORECASE)
 """How a request begins."""
+FINDS: Final = re.compile(rf"^\W*{POLITE}(?:find|search|look (?:up|for))\b(?! out\b)", re.IGNORECASE)
+"""How a request begins for something that was not shown yet."""
 OPENS: Final = re.compile(rf"^\W*{POLITE}(?:open|launch|start|run|close|quit|stop)\b", re.IGNORECASE)
 """How a request begins that is for a program, if it is for none of the user's texts."""
 REQUEST_ENDS: Final = re.compile(
     r"(?<=[.!?;])(?<!\bProf\.)(?<!\bDr\.)(?<!\bMr\.)(?<!\bMrs\.)(?<!\bMs\.)\s+|\n+|(?<=\?)(?=\w)"
     rf"|[,;]?\s+(?:oh and|and then|and also|and|n|also|then|plus|so),?\s+(?={POLITE}{_STARTS})"
+    r"|,?\s+and\s+(?=(?:save|keep|store|copy|jot) (?:it|that|this|them)\b)"
     rf"|\s*[\u2600-\u27bf\U0001f300-\U0001faff]+\s*(?={POLITE}{_STARTS})|\s*[&+]\s*(?={_STARTS})"
     rf"|,\s+(?=(?:then|also) {_STARTS}|(?:what|who|when|where|how|which)\b(?!,| i (?:wish|want|need"
     rf"|would)))"

@@ -310,7 +310,9 @@ class Planner:
             with suppress(ToolError):
                 next_day = parse_date(again[-1], self.today) + dt.timedelta(days=1)
                 return [("list_events", {"date": f"{next_day:%Y-%m-%d}"})]
-        if again and (phrases.SAME_DAY.search(text) or not content_words(text)):
+        if again and (
+            phrases.SAME_DAY.search(text) or not (content_words(text) or phrases.GREETING.match(text))
+        ):
             return [("list_events", {"date": again[-1]})]
         asks = phrases.CALENDAR.search(text)
         words = [word for word in content_words(text) if not phrases.CALENDAR.fullmatch(word)]
@@ -358,7 +360,8 @@ class Planner:
         if (found is None or found.coverage < _LIKELY) and context and asks:
             found = retrieve([*own, *content_words(context)], self.data, _KINDS, near) or found
         least = _CERTAIN if asks and phrases.PRONOUN.search(step.text) else _LIKELY
-        if (found is None or found.coverage < least) and read:
+        looks_for_another = phrases.FINDS.match(step.text) and own
+        if (found is None or found.coverage < least) and read and not looks_for_another:
             return replace(step, calls=[(read[-1].name, read[-1].arguments)])
         halves = [content_words(half) for half in phrases.HALVES.split(step.text)]
         places = [retrieve(words, self.data, _KINDS) for words in halves if len(words) > 1]
@@ -375,7 +378,7 @@ class Planner:
 
 
 def _looks_up(step: Step) -> bool:
-    return bool(step.found) or any(name in LOOKS_UP for name, _ in step.calls)
+    return any(name in LOOKS_UP for name, _ in step.calls)
 
 
 def _answered(step: Step, found: Sequence[Call] | str) -> Step:

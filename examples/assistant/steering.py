@@ -34,7 +34,7 @@ from .planning import WHICH_CITY, Planner, Step
 from .references import READERS
 from .results import Made, state
 from .retrieval import content_words
-from .when import said_when
+from .when import days_in, said_when, times_in
 from .writes import WHICH_DAY, WHICH_EVENT, WHICH_TIME, Call
 
 Handler: TypeAlias = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
@@ -59,6 +59,12 @@ _INTERJECTION: Final = re.compile(
     r"\b\W*)+",
     re.IGNORECASE,
 )
+_LOOKS_UP: Final = re.compile(
+    r"\W*(?:list|show|read|find|search|look|tell|what|who|when|where|which|how|new mail|any mail|hello|hi"
+    r"|never ?mind|forget it|stop|nothing)\b",
+    re.IGNORECASE,
+)
+"""How a message begins that answers no question about an event."""
 _NOT_DONE: Final = "I cannot do that, and nothing was done. "
 _NO_ANSWER: Final = "I have no answer to that. "
 _NOTHING: Final = "I found nothing about {} in your notes, mail and files, so I cannot tell."
@@ -154,6 +160,8 @@ def _completed(shown: str, asked: str, answer: str, today: dt.date) -> str | Non
     question = shown.rpartition("\n")[2]
     question = WHICH_ONE if question.startswith(WHICH_ONE) else question
     asked = asked.rstrip(" ?!.")
+    if question in _COMPLETED and _is_other_request(question, _INTERJECTION.sub("", answer), today):
+        return None
     if question in (WHICH_DAY, WHICH_TIME, TO_WHEN) and not answer.endswith("?"):
         day, time = said_when(answer, today)
         said = " at ".join(filter(None, (day, time)))
@@ -164,6 +172,16 @@ def _completed(shown: str, asked: str, answer: str, today: dt.date) -> str | Non
         None if phrases.REQUEST.match(answer) else _COMPLETED_CHANGE.get(question)
     )
     return template and template.format(asked=asked, answer=_INTERJECTION.sub("", answer))
+
+
+def _is_other_request(question: str, answer: str, today: dt.date) -> bool:
+    """Return whether ``answer`` asks for something else than what the ``question`` was about."""
+    if question == WHICH_TEXT:
+        return False  # which may be anything
+    if _LOOKS_UP.match(answer):
+        return True
+    is_dated = bool(times_in(answer) or days_in(answer, today))
+    return phrases.REQUEST.match(answer) is not None and (is_dated or question != WHICH_EVENT)
 
 
 def _calls_in(turn: Sequence[AnyMessage]) -> list[Made]:

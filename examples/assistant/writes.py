@@ -310,7 +310,7 @@ def is_trailed(message: str, today: dt.date) -> bool:
 
 def is_held_back(message: str) -> bool:
     """Return whether a write is forbidden, depends on something, or is only asked about."""
-    return bool(_CONDITION.search(_REMINDED.sub("", message)) or QUESTION.match(message))
+    return bool(_CONDITION.search(_REMINDED.sub("", _QUOTED.sub(" ", message))) or QUESTION.match(message))
 
 
 def _parts(message: str, today: dt.date) -> tuple[str, str]:

@@ -127,6 +127,7 @@ I wrote the paint colours down in a file. What did we use in the hall? -> read_f
 Would you know a joke? -> 
 Well, then I know enough for my camping trip -> 
 Och, never mind, I have it -> 
+Add "If only" on Monday at 13:00 -> add_event If only Monday 13:00
 Tea is on Friday at seven in the evening, put that in for me. -> add_event Tea Friday seven in the evening
 Would you please give Hanna a ring and tell her the shelf is cleared? -> , 
 Would it be possible for you to turn up the heating? -> 

@@ -268,6 +268,7 @@ def test_a_model_writes_nothing_of_its_own(data: PersonalData, steered: bool) ->
     [
         ("When do the roofers come? Note down the day and the hour", "08:00 to 16:00 Roofers"),
         ("find the wifi password of the cabin and put it in a note", "seven red kettles"),
+        ("look up the wifi password of the cabin and save it as a note", "seven red kettles"),
     ],
 )
 def test_a_note_is_made_of_what_the_same_message_looks_up(tmp_path: Path, asked: str, noted: str) -> None:
@@ -279,6 +280,27 @@ def test_a_note_is_made_of_what_the_same_message_looks_up(tmp_path: Path, asked:
     assert noted in note.text or noted in note.title
     assert messages[-1].text.endswith(f"Saved as a note: {note.text}") or noted in messages[-1].text
     assert [type(message) for message in messages].count(AIMessage) == 3
+
+
+def test_another_request_is_no_answer_and_two_events_are_not_corrected_unasked(tmp_path: Path) -> None:
+    write_sample_data(tmp_path / "data", WEDNESDAY)
+    with contextlib.closing(PersonalData.open(tmp_path / "data", today=lambda: WEDNESDAY)) as own:
+        model = Scripted(needs=[], script=[])
+        said = (
+            "add an event tomorrow at 10",
+            'add "Standup" on Monday at 9:30',
+            'add "Review" on Tuesday at 9:30 and "Planning" on Monday at 16:00',
+            "make that 17:00",
+            "the Planning",
+        )
+        messages, _ = take_turns(model, own, *said[:1], *said[2:4], steered=False)
+        assert messages[-1].text.startswith("Which one: ")
+        for title in ("Review", "Planning"):
+            own.calendar.delete(title, "2026-11-24" if title == "Review" else "2026-11-23")
+        take_turns(model, own, *said, steered=False)
+        assert [event.title for event in own.calendar.events_on("Monday")] == ["Standup", "Planning"]
+        times = {event.title: event.time for event in own.calendar.events_on("next week")}
+        assert (times["Review"], times["Planning"]) == ("Tuesday 09:30", "Monday 17:00")
 
 
 def test_nothing_is_noted_where_nothing_is_found(tmp_path: Path) -> None:

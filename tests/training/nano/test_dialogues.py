@@ -45,15 +45,23 @@ def test_a_turn_holds_together(seed: int, split: Split, share: float) -> None:
 
 @examples(50)
 @given(st.integers(0, 2**32))
-def test_a_dialogue_of_calls_shows_one_call_a_turn_and_mostly_different_tools(seed: int) -> None:
+def test_a_dialogue_of_calls_shows_one_call_a_turn(seed: int) -> None:
     dialogue = Author(Random(seed), "train").dialogue(10, 10, calls_only=True)
     learned = [part.text for part in segments(dialogue) if part.learned]
     assert len(learned) == len(dialogue.turns)
     for text, turn in zip(learned, dialogue.turns, strict=True):
         assert text.startswith("<tool_call>") == bool(turn.steps)
-    called = [turn.steps[0].name for turn in dialogue.turns if turn.steps]
-    if len(called) >= 5:
-        assert len(set(called)) > min(len(dialogue.tools), len(called)) // 2
+
+
+def test_dialogues_of_calls_mostly_show_different_tools() -> None:
+    # Of many dialogues, as each draws by chance: now and then one repeats half of its tools.
+    different = possible = 0
+    for seed in range(100):
+        dialogue = Author(Random(seed), "train").dialogue(10, 10, calls_only=True)
+        called = [turn.steps[0].name for turn in dialogue.turns if turn.steps]
+        different += len(set(called))
+        possible += min(len(dialogue.tools), len(called))
+    assert different > 0.8 * possible
 
 
 def test_a_mix_of_searches_asks_for_a_hit_only_where_a_tool_reads_it() -> None:

@@ -37,7 +37,7 @@ from .meant import (
 from .notes import Note
 from .references import PLACE
 from .results import Made
-from .when import days_in, times_in
+from .when import days_in, single_days_in, times_in
 from .writes import QUESTION, Call, is_headed, is_held_back, read_event
 
 CHANGES: Final = frozenset({"delete_note", "delete_event", "move_event"})
@@ -262,18 +262,17 @@ class Changes:
         """
         if (corrected := self._corrected(message)) is not None:
             return corrected
-        asked = _ASKED.search(message)
         found = self._asked_for(message, context)
-        is_sure = asked is not None and not (asked["perhaps_cancel"] or asked["perhaps_move"])
-        if (found is None and not is_sure) or (isinstance(found, str) and found.startswith(UNCLEAR)):
+        if (found is None and not _surely_asked(message)) or (
+            isinstance(found, str) and found.startswith(UNCLEAR)
+        ):
             return self._told_of(message, context) or found
         return found
 
     def wanted_in_all(self, message: str) -> list[Call] | str | None:
         """Return the change that the sentences of ``message`` only together ask for."""
-        asked = _ASKED.search(message)
-        is_sure = asked is not None and not (asked["perhaps_cancel"] or asked["perhaps_move"])
-        if asked and is_sure and not _NO_OBJECT.match(asked["what"]):
+        asked = _surely_asked(message)
+        if asked and not _NO_OBJECT.match(asked["what"]):
             return None  # its own sentence says what it is about
         return self._told_of(message)
 
@@ -382,7 +381,7 @@ class Changes:
             if not notes and _ONE_OF_NOTES.search(message):
                 return MEANT_NOTE
             return self._call(notes[0], moves=False) if len(notes) == 1 else None
-        days = _single_days(text, self.today)
+        days = [day.first for day in single_days_in(text, self.today)]
         event = event_said(text, days, self.data, self.today)
         if event is None and _PRONOUN.search(message[cue.start() :]):
             shown = shown_by(self.before, self.data, self.today)
@@ -396,7 +395,8 @@ class Changes:
                 return None
             return self._call(event, moves=False)
         rest, shift = _shift(_INSTEAD_OF.sub("", text), message[cue.start() : cue.end()].strip(" ,.;:"))
-        new_days = [day for day in _single_days(_INSTEAD_OF.sub("", text), self.today) if day != event.date]
+        meant = single_days_in(_INSTEAD_OF.sub("", text), self.today)
+        new_days = [day.first for day in meant if day.first != event.date]
         times = [time.said for time in times_in(rest) if f"{time.time:%H:%M}" != event.time]
         if not (shift or new_days or times):
             return TO_WHEN if _NEEDS_WHEN.search(message) else None
@@ -470,8 +470,10 @@ class Changes:
         return [("move_event", event | {"new_date": f"{date}", "new_time": time})]
 
 
-def _single_days(text: str, today: dt.date) -> list[dt.date]:
-    return [day.first for day in days_in(text, today) if day.is_one]
+def _surely_asked(message: str) -> re.Match[str] | None:
+    """Return the request in ``message`` whose verb means a change and nothing else."""
+    asked = _ASKED.search(message)
+    return None if asked is None or asked["perhaps_cancel"] or asked["perhaps_move"] else asked
 
 
 def _shift(what: str, verb: str) -> tuple[str, dt.timedelta | None]:

@@ -32,7 +32,7 @@ from .needs import Need, needs_of_words
 from .references import referred
 from .results import Made, state
 from .retrieval import TEXT_TOOLS, Found, TextKind, content_words, retrieve
-from .when import days_in, first_day, times_in, without
+from .when import days_in, first_day, is_dated, times_in, without
 from .writes import (
     ASKED,
     DEPENDS,
@@ -458,17 +458,13 @@ def _with_their_times(parts: Sequence[str], today: dt.date) -> list[str]:
     found: list[str] = []
     for part in parts:
         times = times_in(part)
-        corrects = found and _CORRECTS.match(part) and _is_dated(part, today) and _is_dated(found[-1], today)
+        corrects = found and _CORRECTS.match(part) and is_dated(part, today) and is_dated(found[-1], today)
         alone = times and not re.search(r"\w", without(part, times))
         if found and (corrects or alone) and not found[-1].endswith("?"):
             found[-1] = f"{found[-1].rstrip(' .')}, {part}"
         else:
             found.append(part)
     return found
-
-
-def _is_dated(text: str, today: dt.date) -> bool:
-    return bool(times_in(text) or days_in(text, today))
 
 
 def _asks(part: str) -> bool:

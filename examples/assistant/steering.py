@@ -34,7 +34,7 @@ from .planning import WHICH_CITY, Planner, Step
 from .references import READERS
 from .results import Made, state
 from .retrieval import content_words
-from .when import days_in, said_when, times_in
+from .when import is_dated, said_when
 from .writes import WHICH_DAY, WHICH_EVENT, WHICH_TIME, Call
 
 Handler: TypeAlias = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
@@ -59,7 +59,7 @@ _INTERJECTION: Final = re.compile(
     r"\b\W*)+",
     re.IGNORECASE,
 )
-_LOOKS_UP: Final = re.compile(
+_NO_ANSWER_TO_IT: Final = re.compile(
     r"\W*(?:list|show|read|find|search|look|tell|what|who|when|where|which|how|new mail|any mail|hello|hi"
     r"|never ?mind|forget it|stop|nothing)\b",
     re.IGNORECASE,
@@ -178,10 +178,10 @@ def _is_other_request(question: str, answer: str, today: dt.date) -> bool:
     """Return whether ``answer`` asks for something else than what the ``question`` was about."""
     if question == WHICH_TEXT:
         return False  # which may be anything
-    if _LOOKS_UP.match(answer):
+    if _NO_ANSWER_TO_IT.match(answer):
         return True
-    is_dated = bool(times_in(answer) or days_in(answer, today))
-    return phrases.REQUEST.match(answer) is not None and (is_dated or question != WHICH_EVENT)
+    is_request = phrases.REQUEST.match(answer) is not None
+    return is_request and (question != WHICH_EVENT or is_dated(answer, today))
 
 
 def _calls_in(turn: Sequence[AnyMessage]) -> list[Made]:

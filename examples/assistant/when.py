@@ -91,9 +91,19 @@ def days_in(text: str, today: dt.date) -> list[Days]:
     return days
 
 
+def single_days_in(text: str, today: dt.date) -> list[Days]:
+    """Return the single days in ``text``, in order, without weeks and the like."""
+    return [day for day in days_in(text, today) if day.is_one]
+
+
+def is_dated(text: str, today: dt.date) -> bool:
+    """Return whether ``text`` names a day, a week or the like, or a time of day."""
+    return bool(times_in(text) or days_in(text, today))
+
+
 def first_day(text: str, today: dt.date) -> str:
     """Return the first single day that ``text`` names, not a week; empty if it names none."""
-    return next((day.said for day in days_in(text, today) if day.is_one), "")
+    return next((day.said for day in single_days_in(text, today)), "")
 
 
 def said_when(text: str, today: dt.date, *, last: bool = True) -> tuple[str, str]:
@@ -102,7 +112,7 @@ def said_when(text: str, today: dt.date, *, last: bool = True) -> tuple[str, str
     They are empty where there are none.
     """
     place = slice(-1, None) if last else slice(1)
-    days = [day.said for day in days_in(text, today) if day.is_one]
+    days = [day.said for day in single_days_in(text, today)]
     return "".join(days[place]), "".join(time.said for time in times_in(text)[place])
 
 

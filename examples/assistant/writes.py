@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from .dates import parse_time
 from .phrases import POLITE
-from .when import Days, Time, days_in, first_day, said_when, times_in, without
+from .when import Days, Time, days_in, first_day, said_when, single_days_in, times_in, without
 
 Call: TypeAlias = tuple[str, Mapping[str, Any]]
 
@@ -268,7 +268,7 @@ def _quoted(message: str) -> str:
 def _object_of(message: str, today: dt.date) -> str:
     """Return what stands behind the verb of a request for an event, up to a day, a time or a comma."""
     text = _ABBREVIATED.sub(r"\1", " ".join(message.split()))
-    marked = without(text, [*_single_days(text, today), *times_in(text)], _MARK)
+    marked = without(text, [*single_days_in(text, today), *times_in(text)], _MARK)
     marked = re.sub(rf"\b{_CALENDAR}\b", _MARK, marked, flags=re.IGNORECASE)
     found = _OBJECT.search(marked)
     title = "" if found is None else (found["called"] or found["object"] or found["behind"] or "")
@@ -287,7 +287,7 @@ def _corrected(asked: str, today: dt.date) -> str:
         if (times := times_in(meant)) and not meant[: times[0].start].strip():
             old = times_in(before)[-1:]
         elif first_day(meant, today):
-            old = _single_days(before, today)[:1]
+            old = single_days_in(before, today)[:1]
         if not old:  # it is a word of the title
             begin = taken_back.end()
             continue
@@ -372,13 +372,9 @@ def _with_half_of_day(clock: str, said: str) -> str:
     return clock
 
 
-def _single_days(text: str, today: dt.date) -> list[Days]:
-    return [day for day in days_in(text, today) if day.is_one]
-
-
 def read_event(part: str, today: dt.date) -> tuple[str, str, str]:
     """Return the title, the day and the time of an event; empty where they are missing."""
-    times, single = times_in(part)[:1], _single_days(part, today)
+    times, single = times_in(part)[:1], single_days_in(part, today)
     clock = times[0].said if times else ""
     days = {day.first: day.said for day in reversed(single)}
     part = _VERB.sub("", _HEADED.sub(" ", " ".join(without(part, [*times, *single]).split())))

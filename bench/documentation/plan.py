@@ -21,10 +21,14 @@ _ENGINE: Final = (
 )
 _SERVER: Final = (*_ENGINE, "runtime/serving/http", "runtime/serving/server")
 _CONTEXTS: Final = ("runtime/contexts", "runtime/files")
-_SPECULATION: Final = (
-    *("adapters", "agentrt/calls", "agentrt/concurrency", "agentrt/config.py", "agentrt/drafts.py"),
+_CORE: Final = (
+    *("agentrt/calls", "agentrt/concurrency", "agentrt/config.py", "agentrt/drafts.py"),
     *("agentrt/lookahead", "agentrt/perfmodel.py", "agentrt/reports", "agentrt/testing", "agentrt/tools"),
     *("agentrt/turns", "speculators"),
+)
+_SPECULATION: Final = (
+    *(*_CORE, "adapters/langchain", "adapters/openai", "adapters/server_tools.py"),
+    "adapters/transparent_subclass.py",
 )
 _NANO: Final = ("runtime/nano",)
 _ASSISTANT: Final = (
@@ -73,7 +77,7 @@ def _bench(name: str, *options: str) -> tuple[str, ...]:
 
 
 PLAN: Final[Sequence[Part]] = (
-    Part("frameworks", ("tests.adapters.frameworks_report",), _SPECULATION, has_quick=False),
+    Part("frameworks", ("tests.adapters.frameworks_report",), (*_CORE, "adapters"), has_quick=False),
     Part(
         "speculation",
         _bench("speculation"),
@@ -166,6 +170,14 @@ PLAN: Final[Sequence[Part]] = (
         models=(SMALL,),
         workloads=True,
         minutes=27,
+    ),
+    Part(
+        "outside_large",
+        _bench("outside", "--model", LARGE, "--agentperf", "python3.12"),
+        (*_SHARED, *_SERVER, "bench/outside", "bench/engines", "bench/models"),
+        models=(LARGE,),
+        workloads=True,
+        minutes=70,
     ),
     Part("assistant", _bench("assistant"), _ASSISTANT),
     Part("assistant_models", _bench("assistant", "--model", SMALL), _ASSISTANT, models=(SMALL,)),

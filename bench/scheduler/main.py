@@ -92,7 +92,7 @@ class GivenSize:
 _QUICK: Final = SimulatedSize(Sweep(range(2), 6, (0.1, 0.8), (10.0,), 4, 2), FEW_WAIT_LENGTHS, 16)
 _FULL: Final = SimulatedSize(Sweep(range(5), 30, (0.1, 0.3, 0.8), (10.0, 30.0), 20, 6), WAIT_LENGTHS, 60)
 SIMULATED: dict[bool, SimulatedSize] = {True: _QUICK, False: _FULL}
-GIVEN: dict[bool, GivenSize] = {True: GivenSize(2, 1, 1), False: GivenSize(5, 1, 3)}
+GIVEN: dict[bool, GivenSize] = {True: GivenSize(2, 1, 1), False: GivenSize(5, 3, 3)}
 """Sizes of the quick run, and of the full one."""
 
 

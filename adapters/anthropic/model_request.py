@@ -62,8 +62,8 @@ class LookaheadResponse:
 def raw_kind(options: Mapping[str, Any]) -> str | None:
     """Return how the HTTP response is handed to the user; None if it is not.
 
-    ``"raw"``: it was read (``with_raw_response``). ``"stream"``: the user reads it
-    (``with_streaming_response``).
+    ``"stream"``: the user reads it (``with_streaming_response``). Any other text: it was read
+    (``with_raw_response``).
     """
     kind: str | None = ((options.get("options") or {}).get("headers") or {}).get(RAW_RESPONSE_HEADER)
     return kind

@@ -188,5 +188,8 @@ def start_request(
         ahead=lambda: sent,
     )
     return PendingAnswer(
-        turn, MessageReader(state.threads, fields), None if sent is None else sent.parser, raw == "raw"
+        turn,
+        MessageReader(state.threads, fields),
+        None if sent is None else sent.parser,
+        raw not in (None, "stream"),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -157,7 +158,8 @@ async def raw(client: AsyncAnthropic, history: list[Any]) -> Any:
     answer = await client.with_options(timeout=60).messages.with_raw_response.create(
         messages=history, **ASKED
     )
-    return (await answer.parse()).content  # type: ignore[misc]
+    parsed: Any = answer.parse()
+    return (await parsed if inspect.isawaitable(parsed) else parsed).content  # before 1.0 it is no coroutine
 
 
 async def streamed(client: AsyncAnthropic, history: list[Any]) -> Any:

@@ -172,8 +172,9 @@ def test_the_clients_tool_runner_gets_results_of_speculations(is_streamed: bool,
         )
         assert runner.until_done().content[0].text == "done"
         assert report_of(client).total.claims == 3
-    # The request for a thread was refused, and its speculation with it.
-    assert runs == ["q0"] * (not holds_threads) + ["q0", "q1", "q2"]
+    # A request for a thread, as newer versions send it, may be refused, and its speculation with it.
+    refused = not holds_threads and bool(endpoint.requests[0].get("thread"))
+    assert runs == ["q0"] * refused + ["q0", "q1", "q2"]
     sent = [message for body in endpoint.requests for message in body["messages"]]
     results = [each["content"][0].get("content") for each in sent if each not in (HI,)]
     assert results[-1] == "found q2"

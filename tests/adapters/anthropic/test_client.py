@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -31,6 +32,7 @@ from tests.adapters.anthropic.doubles import (
     Script,
     answered_by,
     create,
+    events,
     look_tool,
     loop,
     message,
@@ -344,7 +346,149 @@ def test_a_response_that_the_user_reads_is_left_alone() -> None:
     with Endpoint(THREE).client() as plain:
         client = speculate(plain, ScriptedSpeculator(), tools=[look_tool(1)])
         with client.messages.with_streaming_response.create(messages=[HI], **ASKED) as response:
+            assert not response.http_response.is_stream_consumed
             assert json.loads(response.read())["content"][0]["name"] == "look"
+
+
+def hanging_tool(stopped: list[str]) -> Any:
+    @speculable
+    async def look(q: str) -> str:
+        try:
+            await asyncio.sleep(1000)
+        except asyncio.CancelledError:
+            stopped.append(q)
+            raise
+        return q
+
+    return look
+
+
+@pytest.mark.parametrize("how", ["error", "dropped stream"])
+def test_what_runs_for_an_answer_that_never_comes_is_stopped(how: str) -> None:
+    stopped: list[str] = []
+
+    async def main() -> None:
+        async with Endpoint([], delay=5).async_client() as plain:
+            client = speculate(plain, Oracle(THREE, delay=0), tools=[hanging_tool(stopped)])
+            if how == "error":
+                with pytest.raises(anthropic.BadRequestError):
+                    await client.beta.messages.create(messages=[HI], thread={"type": "create"}, **ASKED)
+            else:
+                stream: Any = await client.messages.create(messages=[HI], stream=True, **ASKED)
+                await stream.response.aclose()
+                del stream
+                gc.collect()
+            await asyncio.sleep(1)
+            assert stopped == ["q0"]
+
+    run_in_virtual_time(main)
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_calls_that_the_server_has_answered_are_none_of_the_client(is_streamed: bool) -> None:
+    made = [("look", {"q": "q0"}, "id_1"), ("look", {"q": "q1"}, "id_2")]
+    result = {"type": "tool_result", "tool_use_id": "id_1", "content": "found"}
+    whole = message(made)
+    steps = list(events(made, 0))
+    place = {"index": 2}
+    steps[-2:-2] = [
+        {"type": "content_block_start", **place, "content_block": result},
+        {"type": "content_block_stop", **place},
+    ]
+    whole["content"].append(result)
+    text = "".join(f"event: {step['type']}\ndata: {json.dumps(step)}\n\n" for step in steps)
+
+    content, kind = (text, STREAM) if is_streamed else (json.dumps(whole), "application/json")
+
+    async def answer(request: httpx.Request) -> httpx.Response:
+        await asyncio.sleep(5)
+        return httpx.Response(200, content=content, headers={"content-type": kind})
+
+    async def main() -> Any:
+        with answered_by(answer):
+            async with AsyncAnthropic(base_url=URL, api_key="none", max_retries=0) as plain:
+                draft = ToolCall("look", {"q": "q0", "limit": 3})
+                client = speculate(plain, ScriptedSpeculator([draft]), tools=[look_tool(0)])
+                said: Any = await client.messages.create(messages=[HI], stream=is_streamed, **ASKED)
+                if is_streamed:
+                    assert [event async for event in said]
+                return report_of(client).total
+
+    assert run_in_virtual_time(main).wasted == 1
+
+
+def test_a_call_that_was_made_otherwise_leaves_no_result_behind() -> None:
+    async def main() -> Any:
+        async with Endpoint(THREE[:1], delay=5).async_client() as plain:
+            client = speculate(plain, Oracle(THREE, delay=0), tools=[look_tool(0)])
+            (call,) = await asyncio.create_task(create(client, [HI]))  # in a context of its own
+            result = {"type": "tool_result", "tool_use_id": call.id, "content": "found elsewhere"}
+            said = [HI, {"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+            await asyncio.create_task(create(client, said))
+            return report_of(client).total
+
+    assert run_in_virtual_time(main).unclaimed == 1
+
+
+def test_no_request_is_sent_ahead_in_a_thread() -> None:
+    endpoint = Endpoint(THREE, delay=TIMES.generation, holds_threads=True)
+
+    async def main() -> Any:
+        async with endpoint.async_client() as plain:
+            oracle = Oracle(THREE, delay=TIMES.draft)
+            client = speculate(plain, oracle, tools=[look_tool(TIMES.tool)], config=AHEAD)
+            await client.beta.messages.create(messages=[HI], thread={"type": "create"}, **ASKED)
+            return report_of(client).ahead
+
+    assert run_in_virtual_time(main).wasted == 0
+    assert len(endpoint.requests) == 1
+
+
+def test_a_request_ahead_that_fails_is_sent_again_when_it_is_due_and_not_before() -> None:
+    endpoint, failed = Endpoint(THREE), list[int]()
+
+    async def answer(request: httpx.Request) -> httpx.Response:
+        body = json.loads(request.content)
+        if len(body["messages"]) == 3 and not failed:
+            failed.append(3)
+            return httpx.Response(500, json={})
+        await asyncio.sleep(TIMES.generation)
+        return endpoint._respond(request)[1]
+
+    async def main() -> Any:
+        with answered_by(answer):
+            async with AsyncAnthropic(base_url=URL, api_key="none", max_retries=2) as plain:
+                oracle = Oracle(THREE, delay=TIMES.draft)
+                client = speculate(plain, oracle, tools=[look_tool(TIMES.tool)], config=AHEAD)
+                await loop(client, create, arun_tool)
+                return report_of(client).ahead
+
+    assert run_in_virtual_time(main).kept < 3
+    assert failed
+
+
+def test_two_conversations_in_one_context_do_not_get_each_others_results() -> None:
+    asked: list[str] = []
+
+    @speculable
+    async def look(q: str) -> str:
+        return f"found for {asked[-1]}"
+
+    async def main() -> Any:
+        draft = [ToolCall("look", {"q": "q0"})]
+        async with Endpoint(THREE, delay=5).async_client() as plain:
+            client = speculate(plain, ScriptedSpeculator(draft, draft), tools=[look])
+            calls = {}
+            for name in ("ann", "bob"):
+                asked.append(name)
+                calls[name] = (await create(client, [HI]))[0]
+            for name, call in calls.items():
+                asked.append(name)
+                assert await arun_tool(client, call) == f"found for {name}"
+            return report_of(client).total
+
+    total = run_in_virtual_time(main)
+    assert (total.claims, total.misses, total.calls) == (0, 2, 2)
 
 
 def test_equal_ids_of_different_runs_meet_only_if_the_runs_are_named() -> None:

@@ -22,13 +22,14 @@ class Program:
     """The tool that reads a file."""
     environment: Callable[[str], Mapping[str, str]] = lambda url: {}
     files: Callable[[str], Mapping[str, Any]] = lambda url: {}
-    """JSON by path below the home folder."""
+    """Text, or what JSON is written of, by path below the home folder."""
 
     def write_home(self, home: Path, url: str) -> None:
         """Write the agent's files for the server at ``url``."""
         for name, content in self.files(url).items():
             (home / name).parent.mkdir(parents=True, exist_ok=True)
-            (home / name).write_text(json.dumps(content), encoding="utf-8")
+            text = content if isinstance(content, str) else json.dumps(content)
+            (home / name).write_text(text, encoding="utf-8")
 
 
 PROGRAMS: Final = {
@@ -43,6 +44,28 @@ PROGRAMS: Final = {
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "DISABLE_AUTOUPDATER": "1",
             "MAX_THINKING_TOKENS": "0",
+        },
+    ),
+    "Codex": Program(
+        ("codex", "exec", "--skip-git-repo-check", "--sandbox", "read-only", TASK),
+        "exec_command",
+        lambda url: {"AGENTRT_TOKEN": "none"},
+        lambda url: {
+            ".codex/config.toml": f"""\
+model = "{MODEL}"
+model_provider = "agentrt"
+web_search = "disabled"
+check_for_update_on_startup = false
+[features]
+multi_agent = false
+[analytics]
+enabled = false
+[model_providers.agentrt]
+name = "agentrt"
+base_url = "{url}/v1"
+env_key = "AGENTRT_TOKEN"
+wire_api = "responses"
+"""
         },
     ),
     "opencode": Program(

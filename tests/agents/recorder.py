@@ -9,7 +9,8 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
+CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/responses"
+_ENDS = {CHAT: "data: [DONE]", MESSAGES: "event: message_stop", RESPONSES: "event: response.completed"}
 
 
 @dataclass
@@ -24,7 +25,7 @@ class Exchange:
     @property
     def is_for_a_model(self) -> bool:
         """Whether a model answers it."""
-        return self.path in (CHAT, MESSAGES)
+        return self.path in _ENDS
 
     @property
     def is_answered(self) -> bool:
@@ -32,9 +33,8 @@ class Exchange:
         if self.status != 200:
             return False
         if not self.body.get("stream"):
-            return "error" not in json.loads(self.answer)
-        end = {CHAT: "data: [DONE]", MESSAGES: "event: message_stop"}[self.path]
-        return end in self.answer and '"error":' not in self.answer
+            return not json.loads(self.answer).get("error")
+        return _ENDS[self.path] in self.answer and '"error":{' not in self.answer
 
     @property
     def tools(self) -> dict[str, Any]:
@@ -45,7 +45,9 @@ class Exchange:
     @property
     def results(self) -> list[str]:
         """The results of calls that the request brings."""
-        found = []
+        items = self.body.get("input")
+        items = items if isinstance(items, list) else []
+        found = [_text(item["output"]) for item in items if item.get("type") == "function_call_output"]
         for message in self.body.get("messages", ()):
             content = message.get("content")
             if message["role"] == "tool":

@@ -2,8 +2,8 @@
 
 Their packages (``.ci/agents.txt``) are in the folder that AGENTRT_TEST_AGENTS names, the model in that of
 AGENTRT_TEST_MODELS. A small model does not read a file whenever it is asked to, nor end where it should. So
-the agent's first request that offers the tool is given a ``tool_choice``, and those that bring a result
-``none`` and a stop text: what is tried is the wire, not the model.
+the agent's first request that offers the tool is given a ``tool_choice``, and those that bring a result are
+given none and an early end: what is tried is the wire, not the model.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pytest
 from agentrt.runtime import ModelPool, PooledModel
 from agentrt.runtime.serving.server import ServerConfig, create_app
 from tests.agents.programs import MODEL, PROGRAMS, Program
-from tests.agents.recorder import CHAT, Exchange, Recorder
+from tests.agents.recorder import CHAT, MESSAGES, RESPONSES, Exchange, Recorder
 from tests.runtime.serving.http.serving import listening
 
 AGENTS = os.environ.get("AGENTRT_TEST_AGENTS")
@@ -42,6 +42,18 @@ def pool() -> Iterator[ModelPool]:
         yield pool
 
 
+WORD: Any = {"type": "object", "properties": {"word": {"type": "boolean"}}, "required": ["word"]}
+SAY_LITTLE: Mapping[str, Any] = {
+    CHAT: {"tool_choice": "none", "stop": ["."]},
+    MESSAGES: {"tool_choice": {"type": "none"}, "stop_sequences": ["."]},
+    # Which has no stop texts.
+    RESPONSES: {
+        "tool_choice": "none",
+        "text": {"format": {"type": "json_schema", "name": "said", "schema": WORD}},
+    },
+}
+
+
 class Policy:
     """What the model is made to do: call ``tool`` once, and then say little."""
 
@@ -50,15 +62,14 @@ class Policy:
         self.was_offered = False
 
     def __call__(self, exchange: Exchange) -> Mapping[str, Any]:
-        in_chat = exchange.path == CHAT
         if exchange.results:
-            stop = {"stop": ["."]} if in_chat else {"stop_sequences": ["."]}
-            return {**exchange.body, **stop, "tool_choice": "none" if in_chat else {"type": "none"}}
+            return {**exchange.body, **SAY_LITTLE[exchange.path]}
         if self.was_offered or self._tool not in exchange.tools:
             return exchange.body
         self.was_offered = True
         named = {"name": self._tool}
-        choice = {"type": "function", "function": named} if in_chat else {"type": "tool", **named}
+        choice: dict[str, Any] = {"type": "tool" if exchange.path == MESSAGES else "function"}
+        choice |= {"function": named} if exchange.path == CHAT else named
         return {**exchange.body, "tool_choice": choice}
 
 

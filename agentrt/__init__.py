@@ -1,11 +1,11 @@
 """agentrt: speculative tool execution for existing agents, and a local LLM runtime.
 
 Public are the names in ``__all__`` of ``agentrt`` and of ``agentrt.calls``, ``.config``, ``.dialects``,
-``.errors``, ``.perfmodel``, ``.reports``, ``.testing``, ``.speculators``, of ``.langchain``, ``.mcp``,
-``.openai``, ``.openai_agents`` and ``.pydantic_ai`` in :mod:`agentrt.adapters`, of ``.runtime`` (with
-``.server``, ``.gateway`` and ``.nano``) and ``.terminal_text``; and, for adapters and predictors of your own,
-of ``.adapting``, ``.argument_checks``, ``.drafts``, ``.settings`` and ``.toolcache``. Everything else is
-private and may change in any release.
+``.errors``, ``.perfmodel``, ``.reports``, ``.testing``, ``.speculators``, of ``.anthropic``, ``.langchain``,
+``.mcp``, ``.openai``, ``.openai_agents`` and ``.pydantic_ai`` in :mod:`agentrt.adapters`, of ``.runtime``
+(with ``.server``, ``.gateway`` and ``.nano``) and ``.terminal_text``; and, for adapters and predictors of
+your own, of ``.adapting``, ``.argument_checks``, ``.drafts``, ``.settings`` and ``.toolcache``. Everything
+else is private and may change in any release.
 
 The public names load on first use, so that the command line begins, and can be interrupted, at once.
 """

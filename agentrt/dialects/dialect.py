@@ -13,6 +13,8 @@ CHAT_COMPLETIONS = "/chat/completions"
 RESPONSES = "/responses"
 MODEL_PATHS = frozenset({CHAT_COMPLETIONS, RESPONSES})
 """The paths, below the base URL, of the requests that have a priority."""
+MESSAGES = "/v1/messages"
+"""The path of Anthropic's form, in which only :class:`AgentRTServer` takes a priority."""
 
 
 @dataclass(frozen=True, slots=True)

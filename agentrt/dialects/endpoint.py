@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 from ..otel.propagation import trace_headers
 from ..priority import Priority, named_priority
 from ..tools.scopes import current_scope
-from .dialect import MODEL_PATHS, Dialect, Evidence, PriorityFields, find_dialect, recognise
+from .dialect import (
+    MESSAGES,
+    MODEL_PATHS,
+    AgentRTServer,
+    Dialect,
+    Evidence,
+    PriorityFields,
+    find_dialect,
+    recognise,
+)
 
 logger = logging.getLogger("agentrt")
 
@@ -66,7 +75,7 @@ class EndpointDialect:
         named = named_priority()
         self._in_use = self._in_use or named is not None
         dialect = self.dialect
-        if dialect is None or self._refused or path not in MODEL_PATHS:
+        if dialect is None or self._refused or not _takes_priority(dialect, path):
             return PriorityFields()
         if named is None and not (dialect.marks_every_request and (self._in_use or self._given is not None)):
             return PriorityFields()
@@ -97,10 +106,16 @@ class EndpointDialect:
         return hashlib.blake2b(repr(scope).encode("utf-8", "replace"), key=_KEY, digest_size=16).hexdigest()
 
 
+def _takes_priority(dialect: Dialect, path: str) -> bool:
+    if path.partition("?")[0] == MESSAGES:
+        return isinstance(dialect, AgentRTServer)
+    return path in MODEL_PATHS
+
+
 if TYPE_CHECKING:
 
     class _Base:
-        """What both of OpenAI's clients have."""
+        """What OpenAI's and Anthropic's clients have, sync and async."""
 
         default_headers: Mapping[str, str | Any]
 
@@ -112,10 +127,10 @@ else:
 
 
 class _Prioritized(_Base):
-    """What the sync and the async mixin of OpenAI clients share.
+    """What the sync and the async mixin of OpenAI's and Anthropic's clients share.
 
     All resources of a client send their requests by its ``post``. The mixins add the priority in the
-    endpoint's dialect and the trace, and need nothing of the openai package but the class beside them.
+    endpoint's dialect and the trace, and need nothing of the client's package but the class beside them.
     """
 
     _agentrt_endpoint: EndpointDialect

@@ -19,7 +19,27 @@ _ENGINE: Final = (
     *("runtime/heg", "runtime/kv", "runtime/local", "runtime/model", "runtime/request", "runtime/scheduler"),
     *("runtime/structured_output", "runtime/toolcache", "runtime/xpu"),
 )
-_SERVER: Final = (*_ENGINE, "runtime/serving/http", "runtime/serving/server")
+_SERVER: Final = (
+    *_ENGINE,
+    "runtime/serving/http",
+    *(
+        f"runtime/serving/server/{name}.py"
+        for name in (
+            *(
+                "__init__",
+                "answers",
+                "app",
+                "chat",
+                "common_request",
+                "completions",
+                "contexts",
+                "embeddings",
+            ),
+            *("metrics", "paging", "response_items", "responses", "server_state", "status", "tokens"),
+        )
+    ),
+)
+"""OpenAI's form: no bench speaks Anthropic's or Ollama's."""
 _CONTEXTS: Final = ("runtime/contexts", "runtime/files")
 _CORE: Final = (
     *("agentrt/calls", "agentrt/concurrency", "agentrt/config.py", "agentrt/drafts.py"),
@@ -200,7 +220,7 @@ PLAN: Final[Sequence[Part]] = (
             *("pytest", "tests/attack", "--full", "--timeout=0", "--override-ini=faulthandler_timeout=0"),
             "--capture=no",
         ),
-        (*_SERVER, "tests/attack", "runtime/serving/gateway", "runtime/contexts"),
+        (*_ENGINE, "tests/attack", "runtime/contexts", "runtime/serving"),
         minutes=40,
         has_quick=False,
         shown="make attack",

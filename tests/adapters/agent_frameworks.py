@@ -15,6 +15,7 @@ from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 
+from agentrt.adapters import anthropic as anthropic_adapter
 from agentrt.adapters import langchain
 from agentrt.adapters.openai import report_of, run_tool, speculate
 from agentrt.calls import ToolCall
@@ -30,6 +31,8 @@ from tests.adapters.agent_world import (
     Run,
     ScriptedModel,
 )
+from tests.adapters.anthropic.doubles import HI, Script, sync_results
+from tests.adapters.anthropic.doubles import Endpoint as AnthropicEndpoint
 from tests.adapters.langchain.graphs import INPUT, agent, hand_built
 
 
@@ -181,6 +184,27 @@ def openai_agent(*, direct: bool) -> Outcome:
             messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
 
 
+def anthropic_agent(*, by_runner: bool) -> Outcome:
+    """Run a loop on the Anthropic client; ``by_runner``: the client's own tool runner."""
+    from anthropic import beta_tool
+
+    counted = CountedTool()
+    look = speculable(counted.function())
+    script: Script = [[("look", {"q": str(turn)})] for turn in range(TURNS - 1)]
+    endpoint = AnthropicEndpoint(script, gate=counted.wait_until_asked, holds_threads=True)
+    with endpoint.client() as plain:
+        client = anthropic_adapter.speculate(plain, Oracle(), tools=[look])
+        if by_runner:
+            asked: Any = {"model": "m", "max_tokens": 64, "messages": [HI], "tools": [beta_tool(look)]}
+            client.beta.messages.tool_runner(**asked).until_done()
+        else:
+            sync_results(client, False, TURNS)
+        sent = [message for body in endpoint.requests for message in body["messages"]]
+        blocks = [message["content"][0] for message in sent if message["role"] == "user" and message != HI]
+        results = list(dict.fromkeys(block["content"] for block in blocks))
+        return Outcome(counted.runs, results, anthropic_adapter.report_of(client))
+
+
 FrameworkRun = Callable[[Any, Any], Coroutine[Any, Any, Any]]
 
 
@@ -235,6 +259,8 @@ def own_agents() -> dict[str, Run]:
         **langchain_agents(),
         "OpenAI loop, repeated ids": lambda: openai_agent(direct=False),
         "OpenAI loop, calls of the function": lambda: openai_agent(direct=True),
+        "Anthropic loop": lambda: anthropic_agent(by_runner=False),
+        "Anthropic tool runner": lambda: anthropic_agent(by_runner=True),
     }
 
 

@@ -105,6 +105,8 @@ class MessagesRequest(CountRequest):
     top_p: float | None = Field(default=None, gt=0, le=1)
     top_k: int | None = None
     metadata: Metadata | None = None
+    thread: dict[str, Any] | None = None
+    """A conversation that the server is to hold: none is held here."""
 
     def options(self) -> GenerationOptions:
         """Return the runtime's options.
@@ -192,7 +194,7 @@ class ChatMessages:
         if not blocks:
             raise InvalidRequestError(name, "is empty. Say what the model should do.")
         in_text = False
-        for index, block in self._by_call(blocks):
+        for index, block in self._by_call(blocks, name):
             each = f"{name}[{index}]"
             if _kind(block) == "tool_result":
                 self._add_result(block, each)
@@ -203,7 +205,7 @@ class ChatMessages:
                 self._add_text(block, each)
                 in_text = True
 
-    def _by_call(self, blocks: list[Any]) -> list[tuple[int, Any]]:
+    def _by_call(self, blocks: list[Any], name: str) -> list[tuple[int, Any]]:
         """Return ``blocks`` with their places, results in the order of the calls that they answer.
 
         Most chat templates have no ids: there a result is that of the call at its place.
@@ -211,6 +213,12 @@ class ChatMessages:
         calls, self._open_calls = [*map(str, self._open_calls)], []
         places = [place for place, block in enumerate(blocks) if _kind(block) == "tool_result"]
         ids = [str(blocks[place].get("tool_use_id")) for place in places]
+        for place, id in zip(places, ids, strict=True):
+            if id not in calls:
+                raise InvalidRequestError(
+                    f"{name}[{place}].tool_use_id",
+                    f"{shown(id)} is no call of the message before. Send the conversation with the calls.",
+                )
         if sorted(ids) == sorted({*calls}):
             places = [places[ids.index(id)] for id in dict.fromkeys(calls)]
         results = iter(places)

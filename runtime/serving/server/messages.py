@@ -30,6 +30,20 @@ router = APIRouter(route_class=StrictJsonRoute)
 Event = dict[str, Any]
 
 
+class _ThreadsNotServed(ApiError):
+    """No conversation is held here: Anthropic's client then sends the whole of it with each request."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            400, "no message threads are held here. Leave thread out, and send all messages.", param="thread"
+        )
+
+    def body(self, path: str = "") -> dict[str, Any]:
+        body = super().body(path)
+        body["error"]["details"] = {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
+        return body
+
+
 class CountBody(BaseModel):
     """The tokens of a prompt."""
 
@@ -42,6 +56,8 @@ async def messages(body: MessagesRequest, request: Request) -> Response:
 
     ``X-Session-ID`` names the conversation, which is then listed as a context.
     """
+    if body.thread is not None:
+        raise _ThreadsNotServed
     model = server_state_of(request).model(body.model)
     body.take_priority(request)
     options = body.options()

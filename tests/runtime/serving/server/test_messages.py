@@ -106,7 +106,7 @@ def test_a_call_that_is_cut(client: anthropic.Anthropic) -> None:
     assert (streamed.stop_reason, streamed.usage) == ("max_tokens", whole.usage)
 
 
-def test_the_clients_own_tool_loop(client: anthropic.Anthropic) -> None:
+def test_the_clients_own_tool_loop(client: anthropic.Anthropic, processed: list[Any]) -> None:
     @anthropic.beta_tool
     def get_weather(city: str) -> str:
         """Current weather in a city."""
@@ -118,6 +118,27 @@ def test_the_clients_own_tool_loop(client: anthropic.Anthropic) -> None:
     turns = list(runner)
     assert [turn.stop_reason for turn in turns] == ["tool_use", "end_turn"]
     assert "12 C" in turns[1].content[0].text  # type: ignore[union-attr]
+    # It first asks for a conversation that the server holds, and then sends the whole one each time.
+    first, second = (len(request.prompt_token_ids) for request in processed)
+    assert second > first
+
+
+def test_a_conversation_that_the_server_should_hold_is_refused_as_the_client_expects(
+    client: anthropic.Anthropic,
+) -> None:
+    with pytest.raises(anthropic.BadRequestError, match="no message threads") as caught:
+        client.beta.messages.create(**SHORT, thread={"type": "continue", "previous_message_id": "msg_1"})
+    details = {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
+    assert caught.value.body["error"]["details"] == details  # type: ignore[index]
+
+
+@pytest.mark.parametrize("before", [[], [{"role": "assistant", "content": "Hm."}, *WEATHER]])
+def test_a_result_of_no_call_is_refused(client: anthropic.Anthropic, before: list[Any]) -> None:
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "12 C"}
+    said: Any = [*WEATHER, *before, {"role": "user", "content": [result]}]
+    named = rf"messages\[{len(said) - 1}\].content\[0\].tool_use_id: 'toolu_1' is no call"
+    with pytest.raises(anthropic.BadRequestError, match=named):
+        client.messages.create(**CALL | {"messages": said})
 
 
 @pytest.mark.parametrize(
@@ -319,12 +340,15 @@ def test_what_is_refused(http: httpx.Client, changed: Any, status: int, kind: st
 def test_blocks_that_are_not_served(http: httpx.Client, kind: Any, place: str) -> None:
     block = {"type": kind, "source": {"type": "text", "data": "x"}}
     said = text("x")
+    before: list[Any] = []
     if place == "tool_result":
         block = {"type": "tool_result", "tool_use_id": "x", "content": [said, block]}
+        call = {"type": "tool_use", "id": "x", "name": "look", "input": {}}
+        before = [{"role": "assistant", "content": [call]}]
     message = {"role": "assistant" if place == "assistant" else "user", "content": [said, block]}
-    changed = {"system": [said, block]} if place == "system" else {"messages": [message, *HELLO]}
+    changed = {"system": [said, block]} if place == "system" else {"messages": [*before, message, *HELLO]}
     response = http.post(PATH, json=SHORT | changed)
-    name = {"system": "system[1]", "tool_result": "messages[0].content[1].content[1]"}
+    name = {"system": "system[1]", "tool_result": "messages[1].content[1].content[1]"}
     assert response.status_code == 400
     assert response.json()["error"]["message"].startswith(f"{name.get(place, 'messages[0].content[1]')}: ")
     assert f"{kind}" in response.json()["error"]["message"]

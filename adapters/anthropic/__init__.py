@@ -1,0 +1,15 @@
+"""agentrt for tool loops on the Anthropic client: messages, whole, streamed, parsed or of its tool runner.
+
+::
+
+    client = speculate(AsyncAnthropic(), predictors, tools=[search_notes, read_note])
+    ...
+    message = await client.messages.create(model=..., max_tokens=..., messages=..., tools=...)
+    results = [await arun_tool(client, block) for block in message.content if block.type == "tool_use"]
+
+A sync client works alike, with :func:`run_tool`.
+"""
+
+from .speculate import arun_tool, report_of, run_tool, speculate
+
+__all__ = ["arun_tool", "report_of", "run_tool", "speculate"]

@@ -1,0 +1,96 @@
+"""`speculate` for an Anthropic client, and the functions that a tool loop calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from agentrt.adapting import Toolbox, Turns
+from agentrt.argument_checks import check_setting
+from agentrt.calls import ToolCall
+from agentrt.config import SpeculationConfig
+from agentrt.dialects import Dialect, EndpointDialect
+from agentrt.drafts import Speculator
+from agentrt.errors import ConfigurationError, InvalidRequestError, MissingExtraError
+from agentrt.reports import SpeculationObserver, SpeculationReport
+
+try:
+    import anthropic
+except ModuleNotFoundError as error:
+    raise MissingExtraError("anthropic", "anthropic") from error
+
+from ..transparent_subclass import state_of
+from .client_class import speculating_copy
+from .model_request import ClientState
+
+Client = TypeVar("Client", anthropic.Anthropic, anthropic.AsyncAnthropic)
+
+
+def speculate(
+    client: Client,
+    predictors: Speculator | Sequence[Speculator],
+    *,
+    tools: Sequence[Callable[..., Any]],
+    samples: int = 1,
+    config: SpeculationConfig | None = None,
+    observers: Sequence[SpeculationObserver] = (),
+    dialect: Dialect | str | None = None,
+) -> Client:
+    """Return a copy of ``client`` that speculates on the calls of ``tools``, which are ``@speculable``.
+
+    The copy is an instance of the client's class on the same connections, and sends the same requests. While
+    the model answers ``messages`` (or ``beta.messages``), the predictors predict its next call and the
+    predicted tools run (SpecTools, Algorithm 2). Make the model's calls of ``tools`` with :func:`run_tool` or
+    :func:`arun_tool`, or call the functions themselves, as the client's tool runner does with
+    ``@beta_tool`` above ``@speculable``; make calls of other tools as before.
+
+    One client may serve many runs at one time: a run is the context in which its requests are sent. If one
+    context or thread serves several in turn, name each with :func:`agentrt.run_scope`.
+
+    Inside :func:`agentrt.priority` each request to ``agentrt serve`` carries its priority, once an answer has
+    shown that it is one; ``dialect="agentrt"`` says so from the first request. Anthropic's API has none.
+
+    Raises:
+        ConfigurationError: ``client`` is no client, no predictor is given, ``samples`` is below 1, a tool is
+            not speculable, or there is no such dialect.
+    """
+    kinds = (anthropic.Anthropic, anthropic.AsyncAnthropic)
+    check_setting("client", client, kinds, "an Anthropic or AsyncAnthropic client")
+    turns = Turns(predictors, samples=samples, config=config, observers=observers)
+    if not turns.predictors:
+        raise ConfigurationError("speculate() needs at least one predictor. Give a Speculator.")
+    return speculating_copy(client, ClientState(turns, Toolbox(tools)), EndpointDialect(dialect))
+
+
+def run_tool(client: anthropic.Anthropic | anthropic.AsyncAnthropic, call: Any) -> Any:
+    """Make a tool call of the model: return the speculation's result, or run the tool now.
+
+    ``call`` is a ``tool_use`` block of a message's content. The tool's return value is returned as it is, and
+    its exceptions are raised.
+
+    Raises:
+        InvalidRequestError: ``call`` is no tool call, the client has no such tool, the tool refuses the
+            arguments, or it is a coroutine function.
+    """
+    return state_of(client, ClientState).toolbox.call(_parsed(call))
+
+
+async def arun_tool(client: anthropic.Anthropic | anthropic.AsyncAnthropic, call: Any) -> Any:
+    """:func:`run_tool` for async code. A sync tool runs in a thread, so that it cannot block the loop."""
+    return await state_of(client, ClientState).toolbox.acall(_parsed(call))
+
+
+def report_of(client: anthropic.Anthropic | anthropic.AsyncAnthropic) -> SpeculationReport:
+    """Return the report of a client that :func:`speculate` returned, or of a copy of it."""
+    return state_of(client, ClientState).turns.report()
+
+
+def _parsed(call: Any) -> ToolCall:
+    name, arguments = getattr(call, "name", None), getattr(call, "input", None)
+    if not isinstance(name, str) or not isinstance(arguments, Mapping):
+        raise InvalidRequestError(
+            "call",
+            f"an object of type {type(call).__name__} cannot be used. Give a block of message.content whose "
+            "type is tool_use.",
+        )
+    return ToolCall(name, arguments, getattr(call, "id", None))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -42,7 +43,7 @@ def speculate(
     the model answers ``messages`` (or ``beta.messages``), the predictors predict its next call and the
     predicted tools run (SpecTools, Algorithm 2). Make the model's calls of ``tools`` with :func:`run_tool` or
     :func:`arun_tool`, or call the functions themselves, as the client's tool runner does with
-    ``@beta_tool`` above ``@speculable``; make calls of other tools as before.
+    ``@beta_tool`` above ``@speculable``, which is taken here as well; make calls of other tools as before.
 
     One client may serve many runs at one time: a run is the context in which its requests are sent. If one
     context or thread serves several in turn, name each with :func:`agentrt.run_scope`.
@@ -59,18 +60,19 @@ def speculate(
     turns = Turns(predictors, samples=samples, config=config, observers=observers)
     if not turns.predictors:
         raise ConfigurationError("speculate() needs at least one predictor. Give a Speculator.")
-    return speculating_copy(client, ClientState(turns, Toolbox(tools)), EndpointDialect(dialect))
+    toolbox = Toolbox([getattr(tool, "func", tool) for tool in tools])  # of a @beta_tool its function
+    return speculating_copy(client, ClientState(turns, toolbox), EndpointDialect(dialect))
 
 
 def run_tool(client: anthropic.Anthropic | anthropic.AsyncAnthropic, call: Any) -> Any:
     """Make a tool call of the model: return the speculation's result, or run the tool now.
 
-    ``call`` is a ``tool_use`` block of a message's content. The tool's return value is returned as it is, and
-    its exceptions are raised.
+    ``call`` is a ``tool_use`` block of a message's content, or the same as a mapping. The tool's return value
+    is returned as it is, and its exceptions are raised.
 
     Raises:
-        InvalidRequestError: ``call`` is no tool call, the client has no such tool, the tool refuses the
-            arguments, or it is a coroutine function.
+        InvalidRequestError: ``call`` is no tool call, the client has no such tool, the arguments are not of
+            the types that the tool's annotations say, or it is a coroutine function.
     """
     return state_of(client, ClientState).toolbox.call(_parsed(call))
 
@@ -86,11 +88,12 @@ def report_of(client: anthropic.Anthropic | anthropic.AsyncAnthropic) -> Specula
 
 
 def _parsed(call: Any) -> ToolCall:
-    name, arguments = getattr(call, "name", None), getattr(call, "input", None)
+    read = call.get if isinstance(call, Mapping) else functools.partial(getattr, call)
+    name, arguments = read("name", None), read("input", None)
     if not isinstance(name, str) or not isinstance(arguments, Mapping):
         raise InvalidRequestError(
             "call",
             f"an object of type {type(call).__name__} cannot be used. Give a block of message.content whose "
             "type is tool_use.",
         )
-    return ToolCall(name, arguments, getattr(call, "id", None))
+    return ToolCall(name, arguments, read("id", None))

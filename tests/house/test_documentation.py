@@ -136,7 +136,7 @@ def run_block(path: Path, line: int, code: str, printed: str | None, module: dic
 
 
 # What runs is marked "python" and what it prints "text"; the others are for programs that are not Python.
-LANGUAGES = {"python", "text", "sh", "bash", "toml", "yaml", "mermaid", ""}
+LANGUAGES = {"python", "text", "sh", "bash", "json", "toml", "yaml", "mermaid", ""}
 FENCED = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 
 

@@ -166,7 +166,7 @@ def test_the_clients_tool_runner_gets_results_of_speculations(is_streamed: bool,
 
     endpoint = Endpoint(THREE, gate=gate, holds_threads=holds_threads)
     with endpoint.client() as plain:
-        client = speculate(plain, Oracle(THREE, delay=0), tools=[look.func])
+        client = speculate(plain, Oracle(THREE, delay=0), tools=[look])
         runner: Any = client.beta.messages.tool_runner(
             model="m", max_tokens=64, messages=[HI], tools=[look], stream=is_streamed
         )
@@ -395,5 +395,12 @@ def test_wrong_use_raises() -> None:
     assert type(fast.copy()) is type(fast)
     with pytest.raises(InvalidRequestError, match="whose type is tool_use"):
         run_tool(fast, {"name": "look"})
+
+    @speculable
+    def told(q: str) -> str:
+        return q
+
+    block = {"type": "tool_use", "id": "1", "name": "told", "input": {"q": "x"}}
+    assert run_tool(speculate(client, ScriptedSpeculator(), tools=[told]), block) == "x"
     with pytest.raises(InvalidRequestError, match="no speculable tool 'other'"):
         run_tool(fast, anthropic.types.ToolUseBlock(id="1", type="tool_use", name="other", input={}))

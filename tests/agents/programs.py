@@ -1,0 +1,85 @@
+"""Coding agents that install from npm: how each is told of a server, and given one task."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+MODEL: Final = "coder"
+TASK: Final = "Read the file notes.txt and tell me the code word in it."
+
+
+@dataclass(frozen=True)
+class Program:
+    """One agent: its command, its environment, and the files of its home folder, for a server's address."""
+
+    command: Sequence[str]
+    """Begins with its script in ``node_modules/.bin``."""
+    tool: str
+    """The tool that reads a file."""
+    environment: Callable[[str], Mapping[str, str]] = lambda url: {}
+    files: Callable[[str], Mapping[str, Any]] = lambda url: {}
+    """JSON by path below the home folder."""
+
+    def write_home(self, home: Path, url: str) -> None:
+        """Write the agent's files for the server at ``url``."""
+        for name, content in self.files(url).items():
+            (home / name).parent.mkdir(parents=True, exist_ok=True)
+            (home / name).write_text(json.dumps(content), encoding="utf-8")
+
+
+PROGRAMS: Final = {
+    "Claude Code": Program(
+        ("claude", "--bare", "--tools", "Read", "--print", TASK),
+        "Read",
+        lambda url: {
+            "ANTHROPIC_BASE_URL": url,
+            "ANTHROPIC_AUTH_TOKEN": "none",
+            "ANTHROPIC_MODEL": MODEL,
+            "ANTHROPIC_SMALL_FAST_MODEL": MODEL,
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "DISABLE_AUTOUPDATER": "1",
+            "MAX_THINKING_TOKENS": "0",
+        },
+    ),
+    "opencode": Program(
+        ("opencode", "run", "--model", f"agentrt/{MODEL}", TASK),
+        "read",
+        lambda url: {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"},
+        lambda url: {
+            ".config/opencode/opencode.json": {
+                "autoupdate": False,
+                "share": "disabled",
+                "tools": {"bash": False, "edit": False, "task": False, "webfetch": False, "write": False},
+                "provider": {
+                    "agentrt": {
+                        "npm": "@ai-sdk/openai-compatible",
+                        "name": "agentrt",
+                        "options": {"baseURL": f"{url}/v1", "apiKey": "none"},
+                        "models": {MODEL: {"name": MODEL, "limit": {"context": 32768, "output": 512}}},
+                    }
+                },
+            }
+        },
+    ),
+    "pi": Program(
+        ("pi", "--provider", "agentrt", "--model", MODEL, "--tools", "read", "--print", TASK),
+        "read",
+        lambda url: {"PI_OFFLINE": "1", "PI_SKIP_VERSION_CHECK": "1"},
+        lambda url: {
+            ".pi/agent/models.json": {
+                "providers": {
+                    "agentrt": {
+                        "baseUrl": f"{url}/v1",
+                        "api": "openai-completions",
+                        "apiKey": "none",
+                        "models": [{"id": MODEL, "contextWindow": 32768, "maxTokens": 512}],
+                    }
+                }
+            }
+        },
+    ),
+}

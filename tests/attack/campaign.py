@@ -33,6 +33,8 @@ LIMIT_S = 0.1
 _FIELDS = {"message", "type", "param", "code"}
 _TYPES = {"invalid_request_error", "rate_limit_error", "insufficient_quota", "server_error"}
 _MESSAGES_PATH = "/v1/messages"
+_NO_THREADS = {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
+"""What Anthropic's client reads of the refusal of a message thread."""
 _MESSAGES_TYPES = {
     "api_error", "authentication_error", "invalid_request_error", "not_found_error", "overloaded_error",
     "permission_error", "rate_limit_error", "request_too_large",
@@ -145,7 +147,8 @@ def _is_documented_of_messages(body: Any) -> bool:
     error = body.get("error") if isinstance(body, dict) and body.get("type") == "error" else None
     return (
         isinstance(error, dict)
-        and error.keys() == {"type", "message"}
+        and error.keys() - {"details"} == {"type", "message"}
+        and error.get("details", _NO_THREADS) == _NO_THREADS
         and isinstance(error["message"], str)
         and error["type"] in _MESSAGES_TYPES
     )

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from .errors import MissingExtraError
 
 MODULES: dict[str, tuple[str, ...]] = {
+    "anthropic": ("anthropic",),
     "cli": ("platformdirs", "prompt_toolkit", "rich", "typer"),
     "encryption": ("cryptography",),
     "langgraph": ("langchain", "langchain_core", "langgraph", "langsmith"),
@@ -47,8 +48,8 @@ INCLUDES: dict[str, tuple[str, ...]] = {
     "serve": ("gateway", "runtime"),
     "demo": ("cli", "langgraph", "runtime"),
     "all": (
-        *("demo", "encryption", "hub", "langchain-openai", "mcp", "openai", "openai-agents", "otel"),
-        *("pydantic-ai", "serve"),
+        *("anthropic", "demo", "encryption", "hub", "langchain-openai", "mcp", "openai", "openai-agents"),
+        *("otel", "pydantic-ai", "serve"),
     ),
     "bench": ("all",),
 }

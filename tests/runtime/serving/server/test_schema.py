@@ -91,6 +91,8 @@ def check_operation(
             if path.startswith("/api/") and response.status_code != 413:  # in Ollama's form
                 assert isinstance(error, str)
             elif path.startswith("/v1/messages"):  # in Anthropic's
+                details = {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
+                assert error.pop("details", details) == details
                 assert set(error) == {"type", "message"}
             else:
                 assert set(error) == {"message", "type", "param", "code"}

@@ -113,15 +113,20 @@ def paths_of(module: str) -> list[Path]:
     """Where the folder or the file of a module may be; of a whole part, its room of what users call."""
     first, *rest = module.removeprefix("agentrt.").split(".")
     root = ROOT / first if (ROOT / first).is_dir() else ROOT / "agentrt" / first
-    whole = {"runtime": ["local"]}.get(first, []) if not rest else []
-    path = root.joinpath(*rest, *whole)
+    whole = {"runtime": "local", "runtime.serving.server": "chat"}.get(".".join((first, *rest)), "")
+    path = root.joinpath(*rest, whole)
     return [path, path.with_suffix(".py"), path / "__init__.py"]
 
 
-def test_of_the_server_only_other_forms_are_no_part_of_what_is_measured_of_it() -> None:
-    server = {path.relative_to(ROOT).as_posix() for path in (ROOT / "runtime/serving/server").glob("*.py")}
-    measured = next(set(part.rooms) for part in PLAN if part.name == "engine_models")
-    assert {Path(path).stem for path in server - measured} == {"messages", "message_blocks", "ollama"}
+def test_of_the_server_what_is_measured_is_what_chat_completions_import() -> None:
+    measured = {room for part in PLAN if part.name == "engine_models" for room in part.rooms}
+    server = ROOT / "runtime/serving/server"
+    needed, found = {"chat"}, set[str]()
+    while needed:
+        found.add(name := needed.pop())
+        text = (server / f"{name}.py").read_text(encoding="utf-8")
+        needed |= set(re.findall(r"^from \.(\w+) import", text, re.MULTILINE)) - found
+    assert {Path(room).stem for room in measured if room.startswith("runtime/serving/server/")} == found
 
 
 def test_figures_fill_a_region() -> None:

@@ -9,7 +9,7 @@
     │   ├── ModelNotFoundError, ModelFormatError, ModelDownloadError, ProfileFormatError
     │   └── ModelLoadError, ModelBudgetError, ModelTooLargeError        of a pool
     ├── RequestError
-    │   ├── InvalidRequestError, PromptTooLongError, DeadlineExceededError
+    │   ├── InvalidRequestError, PromptTooLongError, DeadlineExceededError, JobQuotaError
     │   └── ContextNotFoundError, ContextQuotaError, ContextBusyError
     ├── PredictorError
     │   └── HistoryStoreError
@@ -232,6 +232,17 @@ class ContextQuotaError(RequestError):
         )
         self.quota = quota
         self.limit = limit
+
+
+class JobQuotaError(RequestError):
+    """The app has as many background jobs as it may have, or they have run for as long. None was added."""
+
+    def __init__(self, limit: str, again: str) -> None:
+        """``limit`` is what the app may have, ``again`` when it may have more."""
+        super().__init__(
+            f"an app may have {limit}. Send it again {again}, cancel jobs that are not needed, or raise the "
+            "limit."
+        )
 
 
 class ContextBusyError(RequestError):

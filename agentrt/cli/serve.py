@@ -37,10 +37,12 @@ if TYPE_CHECKING:
 
 _MAX_MEMORY_MIB = 2**30
 _MAX_CONTEXTS = 1_000_000
-_YEAR_S = 365 * 86_400
+_DAY_S = 86_400
+_YEAR_S = 365 * _DAY_S
 
 _of_models = functools.partial(typer.Option, rich_help_panel="Models")
 _of_contexts = functools.partial(typer.Option, rich_help_panel="Contexts")
+_of_background = functools.partial(typer.Option, rich_help_panel="Background responses")
 _of_drafts = functools.partial(typer.Option, rich_help_panel="Drafts")
 
 
@@ -202,6 +204,46 @@ def serve(
             "1_Pooling/config.json in its folder says."
         ),
     ] = None,
+    background_jobs: Annotated[
+        int, _of_background(help="Background responses that are computed at once.", min=1, max=_MAX_CONTEXTS)
+    ] = 4,
+    background_jobs_per_app: Annotated[
+        int,
+        _of_background(
+            help="Background responses of an app that have not ended. Further ones are refused.",
+            min=1,
+            max=_MAX_CONTEXTS,
+        ),
+    ] = 256,
+    background_app_seconds: Annotated[
+        float | None,
+        _of_background(
+            help="Seconds within a day for which background responses of an app may be computed. By default "
+            "without limit.",
+            min=1,
+            max=_DAY_S,
+        ),
+    ] = None,
+    background_on_battery: Annotated[
+        bool, _of_background("--background-on-battery", help="Compute them on battery, too.")
+    ] = False,
+    background_max_load: Annotated[
+        float,
+        _of_background(
+            help="Share of the processors that other programs may use while they are computed.",
+            min=0,
+            max=1,
+            callback=positive,
+        ),
+    ] = 0.25,
+    background_max_celsius: Annotated[
+        float | None,
+        _of_background(
+            help="Temperature of a thermal zone or a processor above which they wait. By default any.",
+            min=1,
+            max=126,
+        ),
+    ] = None,
     drain: Drain = 30,
 ) -> None:
     """Serve models to OpenAI clients until Ctrl-C or SIGTERM.
@@ -212,6 +254,8 @@ def serve(
     require_extra("serve")
     begin_serving()
     from agentrt.runtime import EmbeddingModel, ModelPool, PoolConfig, PooledModel, Pooling, RuntimeConfig
+    from agentrt.runtime.serving.background.conditions import BackgroundConditions
+    from agentrt.runtime.serving.background.config import BackgroundConfig
     from agentrt.runtime.serving.server import ServerConfig, bind, create_app
     from agentrt.runtime.serving.server import serve as serve_app
 
@@ -241,6 +285,16 @@ def serve(
         contexts_per_app=contexts_per_app,
         max_context_tokens=max_context_tokens,
     )
+    background = BackgroundConfig(
+        concurrent=background_jobs,
+        jobs_per_app=background_jobs_per_app,
+        seconds_per_app=background_app_seconds,
+        conditions=BackgroundConditions(
+            on_battery=background_on_battery,
+            max_other_load=background_max_load,
+            max_celsius=background_max_celsius,
+        ),
+    )
     budget = None if memory_budget_mib is None else memory_budget_mib * 2**20
     with serving(bind(config)) as listener:
         embedding = None
@@ -262,7 +316,9 @@ def serve(
                 announce(served, config, listener, access, page=True)
 
             with found_by_chat() as tell_chat:
-                serve_app(create_app(pool, config, embedding), config, listener, ready, say_waiting)
+                serve_app(
+                    create_app(pool, config, embedding, background), config, listener, ready, say_waiting
+                )
 
 
 def _described(address: str, access: Access | None, models: Sequence[PooledModel]) -> dict[str, Any]:

@@ -126,6 +126,11 @@ class PooledModel:
         """The arguments of :meth:`LocalRuntime.open` with which it keeps the contexts of its apps."""
         return {"context_table": self.context_table, "context_store": self._context_store}
 
+    @property
+    def context_store(self) -> ContextStore | None:
+        """The folder of its contexts, if the pool has opened one."""
+        return self._context_store
+
     def open_contexts(self) -> None:
         """Open the folder of its contexts, if its settings have one and no runtime has opened it.
 

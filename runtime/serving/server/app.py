@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -12,21 +15,27 @@ from ...local.service import LocalRuntime
 from ...pool.embedding_model import EmbeddingModel
 from ...pool.model_pool import ModelPool
 from .. import tool_cache_route
+from ..background.config import BackgroundConfig
 from ..http.application import application
 from ..live import routes as live
 from ..live.feed import LiveFeed
 from ..live.frames import Frames
 from . import chat, completions, contexts, embeddings, messages, ollama, responses, status, tokens
+from .background import BackgroundResponses
 from .metrics import Metrics
 from .server_state import ServerConfig, ServerState
 
 
 def create_app(
-    served: LocalRuntime | ModelPool, config: ServerConfig, embedding: EmbeddingModel | None = None
+    served: LocalRuntime | ModelPool,
+    config: ServerConfig,
+    embedding: EmbeddingModel | None = None,
+    background: BackgroundConfig | None = None,
 ) -> FastAPI:
     """Return the ASGI application that serves a runtime, or several models. The caller closes ``served``.
 
-    ``embedding`` makes embeddings; without it requests for them are a 404.
+    ``embedding`` makes embeddings; without it requests for them are a 404. ``background`` has the limits of
+    background responses.
 
     Raises:
         ConfigurationError: another model has the name of ``embedding``.
@@ -45,10 +54,11 @@ def create_app(
         owner_paths=live.OWNER_PATHS,
         docs_url=None,
         redoc_url=None,
-        lifespan=lambda _: pool.running(),
+        lifespan=_running,
     )
     metrics = Metrics(pool)
     app.state.server = ServerState(pool, config, metrics, embedding)
+    app.state.background = BackgroundResponses(app.state.server, background or BackgroundConfig())
     app.state.threads = FairThreads("agentrt-serve")
     live.install(app, LiveFeed(lambda: Frames(lambda: pool.models)))
     modules = chat, completions, contexts, embeddings, responses, messages, tokens, ollama
@@ -56,6 +66,12 @@ def create_app(
         app.include_router(module.router)
     app.add_middleware(_ResponseCounter, metrics=metrics)
     return app
+
+
+@asynccontextmanager
+async def _running(app: FastAPI) -> AsyncIterator[None]:
+    async with app.state.server.pool.running(), app.state.background.running():
+        yield
 
 
 class _ResponseCounter:

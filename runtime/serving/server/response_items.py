@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
@@ -77,7 +77,8 @@ class ResponsesRequest(CommonRequest):
     """Whether the response can be continued and shown later; true by default, as for OpenAI."""
     conversation: Annotated[None, BeforeValidator(_refuse_conversation)] = None
     """Not supported; see ``previous_response_id``."""
-    background: Literal[False] | None = None
+    background: bool | None = None
+    """Whether the response is queued, and computed when nothing more urgent is."""
 
     @property
     def wants_logprobs(self) -> bool:

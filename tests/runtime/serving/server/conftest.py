@@ -10,6 +10,8 @@ import pytest
 
 from agentrt.runtime import EmbeddingModel, LocalRuntime, ModelPool
 from agentrt.runtime.request.request import Request
+from agentrt.runtime.serving.background.conditions import BackgroundConditions
+from agentrt.runtime.serving.background.config import BackgroundConfig
 from agentrt.runtime.serving.http.identity import Tokens
 from agentrt.runtime.serving.server import ServerConfig, create_app
 from tests.runtime.serving.http.serving import Running, Start, listening
@@ -20,13 +22,19 @@ __all__ = ["tiny_folder"]
 HELLO = [{"role": "user", "content": "Hello!"}]
 WEATHER = [{"role": "user", "content": "What is the weather in Ljubljana?"}]
 
+ANY_LOAD = BackgroundConfig(conditions=BackgroundConditions(max_other_load=None))
+"""Other tests load the machine meanwhile."""
+
 
 @contextmanager
 def running(
-    runtime: LocalRuntime | ModelPool, embedding: EmbeddingModel | None = None, **settings: Any
+    runtime: LocalRuntime | ModelPool,
+    embedding: EmbeddingModel | None = None,
+    background: BackgroundConfig = ANY_LOAD,
+    **settings: Any,
 ) -> Iterator[Running]:
     config = ServerConfig(**{"port": 0, "drain_s": 5} | settings)
-    app = create_app(runtime, config, embedding)
+    app = create_app(runtime, config, embedding, background)
     with listening(app, config) as server:
         yield server
 

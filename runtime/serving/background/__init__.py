@@ -1,0 +1,1 @@
+"""Background jobs: requests whose answers nobody waits for, kept until they are computed."""

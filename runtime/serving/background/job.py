@@ -1,0 +1,134 @@
+"""A background job: a request, its answer so far, and what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import json
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Self, TypeAlias
+
+Event: TypeAlias = Mapping[str, Any]
+"""One event of a job's stream, of JSON types only. Its ``sequence_number`` is above those before it."""
+
+KIND: Final = "job"
+"""What the header of a stored job says that it is, where stored contexts say other kinds."""
+
+
+class JobStatus(enum.StrEnum):
+    """How far a job is, in OpenAI's words for responses."""
+
+    QUEUED = "queued"
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    INCOMPLETE = "incomplete"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more comes of the job."""
+        return self not in (JobStatus.QUEUED, JobStatus.IN_PROGRESS)
+
+
+@dataclass(eq=False)
+class Job:
+    """One job. Changed on the event loop of its queue only."""
+
+    id: str
+    app: str
+    """The app that it belongs to."""
+    model: str
+    """Name of the model that computes it."""
+    request: Mapping[str, Any]
+    """What it asks for, of JSON types, as the one who runs jobs reads it."""
+    created: float
+    """Unix time in seconds, as all other times of a job."""
+    status: JobStatus = JobStatus.QUEUED
+    started: float | None = None
+    """When it began to run first."""
+    ended: float | None = None
+    run_s: float = 0.0
+    """Seconds for which it has run."""
+    text: str = ""
+    """The text of its answer so far."""
+    events: list[Event] = field(default_factory=list)
+    """What its stream has had so far."""
+    result: Mapping[str, Any] | None = None
+    """What it has ended with, where it has run to an end."""
+    problem: str = ""
+    """Why a job without a result has failed."""
+    next_number: int = 0
+    """The number of the next event. Numbers are not used again, also where events are taken back."""
+    shown: int | None = None
+    """How many events may be read, where jobs are stored: what was read is not forgotten. None: all."""
+    rewritten: bool = False
+    """Whether events that may be stored were taken back."""
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set at the next change of the job; another one then takes its place."""
+
+    def add(self, events: Iterable[Event], text: str = "") -> None:
+        """Number ``events``, add them to the stream, and ``text`` to the answer."""
+        for number, event in enumerate(events, self.next_number):
+            self.events.append({**event, "sequence_number": number})
+        self.next_number = max(self.next_number, self.events[-1]["sequence_number"] + 1)
+        self.text += text
+        if self.shown is None:
+            self.notify()
+
+    def take_back(self, events: int, text: str) -> None:
+        """Keep the first ``events`` of the stream only, and ``text`` of the answer."""
+        del self.events[events:]
+        self.text, self.rewritten = text, True
+        self.shown = None if self.shown is None else min(self.shown, events)
+
+    def show(self, events: int) -> None:
+        """Let the first ``events`` of the stream be read."""
+        self.shown = events
+        self.notify()
+
+    def notify(self) -> None:
+        """Wake those that wait for a change."""
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+    @property
+    def ended_for_readers(self) -> bool:
+        """Whether it has ended, and all its events may be read."""
+        return self.status.ended and self.shown in (None, len(self.events))
+
+    def events_after(self, number: int) -> list[Event]:
+        """Return the events that may be read and whose number is above ``number``."""
+        end = len(self.events) if self.shown is None else self.shown
+        begin = bisect_right(self.events, number, hi=end, key=lambda event: event["sequence_number"])
+        return self.events[begin:end]
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """What is stored of a new job."""
+        known = {name: getattr(self, name) for name in ("model", "request", "created")}
+        return {"kind": KIND, **known}
+
+    def record(self, events: int = 0, text: int = 0) -> bytes:
+        """Return its state, and its stream and answer from these places on."""
+        changes = {name: getattr(self, name) for name in _STATE}
+        changes |= {"events": self.events[events:], "text": self.text[text:]}
+        return json.dumps(changes, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+
+    @classmethod
+    def restored(cls, id: str, app: str, header: Mapping[str, Any], records: Sequence[bytes]) -> Self:
+        """Return the job that was stored with this header and these records."""
+        job = cls(id, app, header["model"], header["request"], header["created"])
+        for record in records:
+            changes = json.loads(record.decode("utf-8", "surrogatepass"))
+            job.events += changes["events"]
+            job.text += changes["text"]
+            for name in _STATE:
+                setattr(job, name, changes[name])
+        job.status, job.shown = JobStatus(job.status), len(job.events)
+        return job
+
+
+_STATE: Final = ("status", "started", "ended", "run_s", "result", "problem", "next_number")

@@ -1,0 +1,304 @@
+"""The queue of background jobs: which runs next, when they pause, and when each will be done."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any, Final, TypeAlias
+
+from agentrt.errors import JobQuotaError
+
+from .conditions import Obstacle
+from .config import BackgroundConfig
+from .job import Event, Job, JobStatus
+from .job_table import JobTable
+
+SAVE_S: Final = 0.5
+"""Seconds between two records of a running job: what a process that is killed must compute again, and how
+late the events of its stream are where jobs are stored."""
+LOOK_S: Final = 0.25
+"""Seconds between two looks at the machine while there are jobs."""
+DAY_S: Final = 86_400.0
+_DURATIONS: Final = 50
+"""Jobs whose durations are known that estimates are made of."""
+
+_log: Final = logging.getLogger(__name__)
+
+Outcome: TypeAlias = tuple[JobStatus, Mapping[str, Any]]
+"""What a job has ended with: completed, incomplete or failed, and its result."""
+Run: TypeAlias = Callable[[Job], Coroutine[Any, Any, Outcome]]
+"""Runs a job, from where :attr:`Job.text` ends. It is cancelled where the job pauses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a job is in the queue."""
+
+    position: int
+    """How many jobs begin before it."""
+    position_at_most: int
+    """How many may, if all other apps send more."""
+    done_in_s: tuple[float, float] | None
+    """Seconds until it is done, at the earliest and at the latest, where jobs take as long as the last ones;
+    None if that is not known, or jobs wait for the machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    run: asyncio.Task[Outcome]
+    whole: asyncio.Task[None]
+    """Ends once the job is stored as it then is."""
+
+
+class JobQueue:
+    """Runs jobs, several at once, in the order in which they came, where apps take turns. For one event loop.
+
+    Jobs pause while ``obstacle`` returns one, and when the queue ends. Then they go on where they were: their
+    answer so far is kept, and a process that was killed meanwhile loses :data:`SAVE_S` of it.
+    """
+
+    def __init__(
+        self,
+        table: JobTable,
+        run: Run,
+        config: BackgroundConfig,
+        obstacle: Callable[[], Obstacle | None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """``run`` runs a job. ``clock`` returns Unix time."""
+        self.table = table
+        self.config = config
+        self.obstacle: Obstacle | None = None
+        """Why no job runs now, if there is a reason."""
+        self._run = run
+        self._look = obstacle
+        self._clock = clock
+        self._tasks: dict[Job, _Running] = {}
+        self._cancelled: set[Job] = set()
+        self._begun: Counter[str] = Counter()
+        """How many jobs of each app have begun, so that the one with the fewest is the next."""
+        self._durations: deque[float] = deque(maxlen=_DURATIONS)
+        self._apps: Collection[str] = ()
+        self._unended = asyncio.Event()
+        self._stopping = True
+
+    @asynccontextmanager
+    async def running(self, apps: Collection[str]) -> AsyncIterator[None]:
+        """Run jobs within the block, first those of ``apps`` that are stored.
+
+        At its end jobs pause; they go on when the queue of another process has the same stores.
+        """
+        self._apps = apps
+        await self.table.load(apps)
+        self._durations.extend(
+            job.run_s for job in self.table.all() if job.status in (JobStatus.COMPLETED, JobStatus.INCOMPLETE)
+        )
+        self._stopping = False
+        watching = asyncio.create_task(self._watch())
+        self._start()
+        try:
+            yield
+        finally:
+            self._stopping = True
+            watching.cancel()
+            await asyncio.wait([watching])
+            await self._pause()
+            await self.table.settle()
+
+    def now(self) -> float:
+        """Return the time of its clock."""
+        return self._clock()
+
+    async def submit(self, job: Job) -> None:
+        """Queue ``job``; once this returns, it is stored, where jobs of its model are.
+
+        Raises:
+            JobQuotaError: its app has too many jobs, or they have run for too long.
+            ContextQuotaError, ContextStoreError: it cannot be stored.
+        """
+        await self.sweep()
+        jobs = self.table.of(job.app)
+        if sum(not each.status.ended for each in jobs) >= self.config.jobs_per_app:
+            limit = f"{self.config.jobs_per_app} background jobs that have not ended"
+            raise JobQuotaError(limit, "when one of them has")
+        most = self.config.seconds_per_app
+        if most is not None and (used := self._seconds_of(job.app)) >= most:
+            limit = f"background jobs that run for {most:g} seconds within a day, and has used {used:.0f}"
+            raise JobQuotaError(limit, "tomorrow")
+        if all(each.status.ended for each in jobs):  # what it has not used before does not count
+            self._begun[job.app] = max(self._begun[job.app], self._least_begun())
+        await self.table.add(job)
+        self._start()
+
+    async def cancel(self, job: Job) -> None:
+        """End ``job``, unless it has ended."""
+        if job.status.ended:
+            return
+        self._cancelled.add(job)
+        if (running := self._tasks.get(job)) is None:
+            await self._end(job, JobStatus.CANCELLED)
+        else:
+            running.run.cancel()
+            await asyncio.wait([running.whole])
+
+    async def remove(self, job: Job) -> None:
+        """End ``job`` and delete it.
+
+        Raises:
+            ContextStoreError: it cannot be deleted, and is still there.
+        """
+        await self.cancel(job)
+        await self.table.remove(job)
+
+    def forget(self, app: str) -> None:
+        """End all jobs of ``app``, of which nothing is stored any more."""
+        for job in self.table.of(app):
+            self._cancelled.add(job)
+            if (running := self._tasks.get(job)) is not None:
+                running.run.cancel()
+            job.status = JobStatus.CANCELLED
+            job.notify()
+            self.table.forget(job)
+
+    async def events(self, job: Job, after: int = -1) -> AsyncGenerator[Event, None]:
+        """Yield the events of ``job`` whose number is above ``after``, until it has ended."""
+        while True:
+            changed, ended = job.changed, job.ended_for_readers
+            for event in job.events_after(after):
+                after = event["sequence_number"]
+                yield event
+            if ended:
+                return
+            if job.changed is changed:
+                await changed.wait()
+
+    def place(self, job: Job) -> Place | None:
+        """Return where ``job`` is in the queue; None if it has ended."""
+        if job.status.ended:
+            return None
+        position = at_most = 0
+        if job not in self._tasks:
+            waiting = self._waiting()
+            position, rank = next((place, rank) for place, (rank, each) in enumerate(waiting) if each is job)
+            before = self._begun + Counter(each.app for other, each in waiting if other < rank)
+            least = self._least_begun()
+            others = set(self._apps) - {job.app}
+            at_most = position + sum(max(0, rank - max(before[app], least)) for app in others)
+        if self.obstacle is not None or not self._durations:
+            return Place(position, at_most, None)
+        shortest, longest = min(self._durations), max(self._durations)
+        if job in self._tasks:
+            return Place(0, 0, (0.0, longest))
+        rounds, most_rounds = (ahead // self.config.concurrent for ahead in (position, at_most))
+        return Place(position, at_most, ((rounds + 1) * shortest, (most_rounds + 2) * longest))
+
+    async def sweep(self) -> None:
+        """End jobs that have waited for too long, and delete what is kept for no longer."""
+        now = self._clock()
+        for job in self.table.all():
+            if job.ended is None:
+                if job not in self._tasks and now - job.created >= self.config.expire_s:
+                    job.problem = f"it has not ended within {self.config.expire_s:g} seconds. Send it again."
+                    await self._end(job, JobStatus.FAILED)
+            elif now - job.ended >= self.config.keep_s:
+                await self.table.remove(job)
+            elif job.events and now - job.ended >= self.config.events_s:
+                job.take_back(0, "")
+                await self.table.save(job)
+
+    def _seconds_of(self, app: str) -> float:
+        since = self._clock() - DAY_S
+        return sum(job.run_s for job in self.table.of(app) if job.ended is None or job.ended > since)
+
+    def _waiting(self) -> list[tuple[int, Job]]:
+        """Return the jobs that do not run, in their order, each with its rank.
+
+        That is how many of its app begin before it, counted together with those that have begun.
+        """
+        rank = self._begun.copy()
+        ranked = []
+        for job in sorted(self.table.all(), key=lambda job: job.created):
+            if job.status.ended or job in self._tasks:
+                continue
+            if job.started is None:
+                ranked.append((rank[job.app], job))
+                rank[job.app] += 1
+            else:
+                ranked.append((-1, job))
+        return sorted(ranked, key=itemgetter(0))
+
+    def _least_begun(self) -> int:
+        """Return how many jobs have begun of the app of which the fewest have, of those that have any."""
+        return min((self._begun[job.app] for job in self.table.all() if not job.status.ended), default=0)
+
+    def _start(self) -> None:
+        """Let as many jobs run as may."""
+        if self._stopping:
+            return
+        waiting = self._waiting()
+        if waiting or self._tasks:
+            self._unended.set()
+        else:
+            self._unended.clear()
+        self.obstacle = self._look() if waiting else self.obstacle
+        if self.obstacle is None:
+            for _, job in waiting[: max(0, self.config.concurrent - len(self._tasks))]:
+                if job.started is None:
+                    self._begun[job.app] += 1
+                    job.started = self._clock()
+                run = asyncio.create_task(self._run(job))
+                self._tasks[job] = _Running(run, asyncio.create_task(self._run_one(job, run)))
+
+    async def _watch(self) -> None:
+        """Pause and start jobs as the machine allows, and look only while there are any."""
+        while True:
+            await self._unended.wait()
+            self.obstacle = self._look()
+            if self.obstacle is None:
+                self._start()
+            else:
+                await self._pause()
+            await asyncio.sleep(LOOK_S)
+
+    async def _pause(self) -> None:
+        running = list(self._tasks.values())
+        for each in running:
+            each.run.cancel()
+        if running:
+            await asyncio.wait([each.whole for each in running])
+
+    async def _run_one(self, job: Job, run: asyncio.Task[Outcome]) -> None:
+        """Store ``job`` while it runs, and then what it has ended with. Is not cancelled; ``run`` may be."""
+        begun = self._clock()
+        job.status = JobStatus.IN_PROGRESS
+        while not run.done():
+            await self.table.save(job)
+            await asyncio.wait([run], timeout=SAVE_S)
+        del self._tasks[job]
+        job.run_s += self._clock() - begun
+        if run.cancelled():
+            if job in self._cancelled:
+                await self._end(job, JobStatus.CANCELLED)
+            else:
+                await self.table.save(job)
+        elif (error := run.exception()) is not None:
+            _log.error("The background job %s has failed.", job.id, exc_info=error)
+            job.problem = "the server failed. Its log has the cause."
+            await self._end(job, JobStatus.FAILED)
+        else:
+            await self._end(job, *run.result())
+
+    async def _end(self, job: Job, status: JobStatus, result: Mapping[str, Any] | None = None) -> None:
+        if status in (JobStatus.COMPLETED, JobStatus.INCOMPLETE):
+            self._durations.append(job.run_s)
+        job.status, job.result, job.ended = status, result, self._clock()
+        self._cancelled.discard(job)
+        job.notify()
+        await self.table.save(job)
+        self._start()

@@ -1,0 +1,226 @@
+"""Background responses through the official client: queued, run, read again, cancelled, and resumed."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from agentrt.runtime import LocalRuntime, ModelPool
+from agentrt.runtime.serving.background.conditions import BackgroundConditions
+from agentrt.runtime.serving.background.config import BackgroundConfig
+from agentrt.runtime.serving.background.job import Job
+from agentrt.runtime.serving.server import ServerConfig
+from agentrt.runtime.serving.server.background import BackgroundResponses
+from agentrt.runtime.serving.server.metrics import Metrics
+from agentrt.runtime.serving.server.server_state import ServerState
+from tests.patience import in_event_loop, until
+from tests.runtime.conftest import Gate
+from tests.runtime.serving.server.conftest import running
+from tests.runtime.serving.server.test_responses import REQUEST, SHORT
+
+QUEUED: Any = SHORT | {"background": True}
+LONG: Any = QUEUED | {"extra_body": {"ignore_eos": True}, "max_output_tokens": 60}
+
+
+def ended(client: openai.OpenAI, id: str) -> Any:
+    until(lambda: client.responses.retrieve(id).status not in ("queued", "in_progress"))
+    return client.responses.retrieve(id)
+
+
+def read(client: openai.OpenAI, id: str, after: int | None = None) -> list[Any]:
+    given: Any = {} if after is None else {"starting_after": after}
+    return list(client.responses.retrieve(id, stream=True, **given))
+
+
+def test_a_response_is_queued_and_then_that_of_the_foreground(client: openai.OpenAI) -> None:
+    foreground = client.responses.create(**SHORT)
+    queued: Any = client.responses.create(**QUEUED)
+    assert (queued.status, queued.background, queued.output) == ("queued", True, [])
+    response = ended(client, queued.id)
+    assert (response.status, response.output_text) == ("completed", foreground.output_text)
+    assert response.created_at == queued.created_at
+    assert response.usage.output_tokens == foreground.usage.output_tokens
+    following: Any = client.responses.create(**SHORT, previous_response_id=queued.id)
+    assert following.status == "completed"
+    called = ended(client, client.responses.create(**REQUEST, background=True).id)
+    (call,) = [item for item in called.output if item.type == "function_call"]
+    (expected,) = [item for item in client.responses.create(**REQUEST).output if item.type == "function_call"]
+    assert (call.name, call.arguments) == (expected.name, expected.arguments)
+
+
+def test_its_stream_is_read_from_any_event_on_and_ends_without_its_client(client: openai.OpenAI) -> None:
+    with client.responses.create(**QUEUED, stream=True) as stream:
+        events = iter(stream)
+        first = [next(events) for _ in range(5)]
+    id = first[0].response.id
+    whole = read(client, id)
+    kinds = [event.type.removeprefix("response.") for event in whole]
+    assert kinds[:4] == ["created", "queued", "in_progress", "output_item.added"]
+    assert kinds[-1] == "completed"
+    assert [event.sequence_number for event in whole] == list(range(len(whole)))
+    assert whole[:5] == first
+    assert read(client, id, first[-1].sequence_number) == whole[5:]
+    assert read(client, id, whole[-1].sequence_number) == []
+    text = "".join(event.delta for event in whole if event.type == "response.output_text.delta")
+    assert text == whole[-1].response.output_text == client.responses.retrieve(id).output_text
+
+
+def test_what_waits_has_a_place_and_what_runs_is_not_continued(
+    client: openai.OpenAI, http: httpx.Client, gate: Gate
+) -> None:
+    ids = [client.responses.create(**LONG).id for _ in range(6)]
+    gate.arrived()
+    waiting: Any = client.responses.retrieve(ids[5])
+    assert waiting.status == "queued"
+    assert waiting.queue["position"] == waiting.queue["position_at_most"] == 1
+    assert waiting.queue["waits_for"] is None
+    with pytest.raises(openai.ConflictError, match="is not complete"):
+        client.responses.create(**SHORT, previous_response_id=ids[0])
+    listed = http.get("/v1/responses", params={"limit": 2}).json()
+    assert [each["id"] for each in listed["data"]] == [ids[5], ids[4]]
+    assert listed["has_more"]
+    assert client.responses.cancel(ids[5]).status == "cancelled"
+    gate.allow(12)
+    until(lambda: len(read_now(client, ids[0])) > 6)
+    reading = client.responses.retrieve(ids[0], stream=True)
+    gate.open()
+    cut: Any = client.responses.cancel(ids[0])
+    assert cut.status == "cancelled"
+    assert cut.output[0].status == "incomplete"
+    deltas = [event.delta for event in reading if event.type == "response.output_text.delta"]
+    assert "".join(deltas) == cut.output_text != ""
+    assert client.responses.cancel(ids[0]) == cut
+    client.responses.delete(ids[1])
+    for id in ids[2:5]:
+        assert ended(client, id).status == "incomplete"
+        client.responses.delete(id)
+    for id in ids[1:5]:
+        with pytest.raises(openai.NotFoundError):
+            client.responses.retrieve(id)
+
+
+def read_now(client: openai.OpenAI, id: str) -> list[Any]:
+    """Return the events so far, of which the last may not be complete."""
+    found = []
+    with client.responses.retrieve(id, stream=True) as stream:
+        began = time.monotonic()
+        for event in stream:
+            found.append(event)
+            if len(found) > 6 or time.monotonic() - began > 1:
+                break
+    return found
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"store": False}, "store"),
+        ({"include": ["message.output_text.logprobs"]}, "include"),
+        ({"input": [{"role": "user", "content": 1}]}, "input[0].content"),
+        ({"input": "word " * 20_000}, "input"),
+        ({"max_output_tokens": 0}, "max_output_tokens"),
+    ],
+)
+def test_what_cannot_be_answered_is_refused_at_once(
+    client: openai.OpenAI, wrong: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.responses.create(**QUEUED | wrong)
+    assert refused.value.param == field
+
+
+def test_responses_of_others_are_not_found(two_apps: list[httpx.Client]) -> None:
+    one, two = two_apps
+    id = one.post("/v1/responses", json=QUEUED).json()["id"]
+    assert two.get("/v1/responses").json()["data"] == []
+    for method, path in (("GET", ""), ("POST", "/cancel"), ("DELETE", "")):
+        assert two.request(method, f"/v1/responses/{id}{path}").status_code == 404
+    assert one.delete(f"/v1/responses/{id}").status_code == 200
+    assert one.post(f"/v1/responses/{id}/cancel").status_code == 404
+
+
+def test_an_app_has_so_many(runtime: LocalRuntime, gate: Gate) -> None:
+    few = BackgroundConfig(jobs_per_app=1, conditions=BackgroundConditions(max_other_load=None))
+    with (
+        running(runtime, background=few) as server,
+        httpx.Client(base_url=server.url, timeout=60) as http,
+    ):
+        id = http.post("/v1/responses", json=QUEUED).json()["id"]
+        refused = http.post("/v1/responses", json=QUEUED)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (429, "job_quota_exceeded")
+        assert refused.headers["x-should-retry"] == "false"
+        gate.open()
+        http.post(f"/v1/responses/{id}/cancel")
+        assert http.post("/v1/responses", json=QUEUED).status_code == 200
+
+
+def test_one_that_waits_for_the_machine_says_for_what(runtime: LocalRuntime) -> None:
+    never = BackgroundConfig(conditions=BackgroundConditions(max_other_load=1e-9))
+    with (
+        running(runtime, background=never) as server,
+        httpx.Client(base_url=server.url, timeout=60) as http,
+    ):
+        id = http.post("/v1/responses", json=QUEUED).json()["id"]
+        body = http.get(f"/v1/responses/{id}").json()
+        assert body["status"] == "queued"
+        assert body["queue"]["waits_for"]["code"] in ("measuring", "other_load")
+        assert body["queue"]["done_at"] is None
+
+
+def test_one_whose_conversation_was_deleted_fails(client: openai.OpenAI, gate: Gate) -> None:
+    ids = [client.responses.create(**LONG).id for _ in range(4)]
+    gate.open()
+    before: Any = client.responses.create(**SHORT)
+    late = client.responses.create(**QUEUED, previous_response_id=before.id)
+    if client.responses.retrieve(late.id).status == "queued":
+        client.responses.delete(before.id)
+        failed = ended(client, late.id)
+        assert failed.status == "failed"
+        assert "was deleted" in failed.error.message
+        assert read(client, late.id)[-1].type == "response.failed"
+    for id in ids:
+        client.responses.delete(id)
+
+
+@pytest.mark.parametrize("begun", ["", "half", "other"])
+@in_event_loop
+async def test_an_answer_goes_on_where_it_was_unless_it_is_another(runtime: LocalRuntime, begun: str) -> None:
+    """What a process that ended has sent is verified, not sent again."""
+    pool = ModelPool.of(runtime)
+    state = ServerState(pool, ServerConfig(), Metrics(pool))
+    config = BackgroundConfig(conditions=BackgroundConditions(max_other_load=None))
+    responses = BackgroundResponses(state, config)
+    request = {"body": SHORT | {"background": True}, "session": None, "seed": 1}
+
+    def job(number: int) -> Job:
+        made = Job(f"resp_{number}", "local", pool.models[0].name, request, 1.0)
+        made.add([{"type": f"response.{kind}"} for kind in ("created", "queued")])
+        return made
+
+    async with responses.running():
+        await responses.queue.submit(whole := job(1))
+        expected = [event async for event in responses.queue.events(whole)]
+        resumed = job(2)
+        answer = "".join(event.get("delta", "") for event in expected if "text.delta" in event["type"])
+        sent = {"": "", "half": answer[: len(answer) // 2], "other": "Zebra"}[begun]
+        if sent:
+            resumed.add([{"type": "response.in_progress"}])
+            resumed.add([{"type": "response.output_item.added", "item": {"type": "message"}}])
+            resumed.add([{"type": "response.content_part.added"}])
+            resumed.add([{"type": "response.output_text.delta", "delta": sent}], sent)
+            resumed.add([{"type": "response.output_item.added", "item": {"type": "function_call"}}])
+        await responses.queue.submit(resumed)
+        async for _ in responses.queue.events(resumed):
+            pass
+        events = [event async for event in responses.queue.events(resumed)]
+    assert resumed.result is not None
+    assert "".join(event["delta"] for event in events if "text.delta" in event["type"]) == answer
+    assert resumed.result["output"][0]["content"][0]["text"] == answer
+    numbers = [event["sequence_number"] for event in events]
+    assert numbers == sorted(set(numbers))
+    accepted = [event for event in events if event["type"] == "response.output_text.delta"]
+    assert accepted[0]["delta"] == (sent if begun == "half" else accepted[0]["delta"])

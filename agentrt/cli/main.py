@@ -19,7 +19,7 @@ from .doctor import doctor
 from .gateway import gateway
 from .models import models, pull
 from .profile import profile
-from .serve import serve
+from .serve import ServeCommand, serve
 from .timeline import timeline
 
 app = typer.Typer(name="agentrt", no_args_is_help=True, pretty_exceptions_enable=False)
@@ -48,7 +48,7 @@ _TRY, _SERVE, _MODELS, _MEASURE = "Try it", "Serve", "Models", "Measure"
 
 app.command(rich_help_panel=_TRY, cls=Command)(demo)
 app.command(rich_help_panel=_TRY, cls=ConfiguredCommand)(chat)
-app.command(rich_help_panel=_SERVE, cls=ConfiguredCommand)(serve)
+app.command(rich_help_panel=_SERVE, cls=ServeCommand)(serve)
 app.command(rich_help_panel=_SERVE, cls=ConfiguredCommand)(gateway)
 app.command(rich_help_panel=_SERVE, cls=Command)(config)
 app.command(rich_help_panel=_MODELS, cls=Command)(models)

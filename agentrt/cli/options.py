@@ -11,6 +11,7 @@ import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, TypeAlias
+from urllib.parse import urlsplit
 
 import typer
 
@@ -93,6 +94,22 @@ def origins(values: list[str] | None) -> list[str] | None:
     return values
 
 
+def host_and_port(value: str) -> tuple[str, int]:
+    """Return the parts of ``HOST:PORT``; raise :class:`typer.BadParameter` for another text."""
+    with contextlib.suppress(ValueError):
+        parts = urlsplit(f"//{value}")
+        if parts.netloc == value and parts.hostname and parts.port is not None and not parts.username:
+            return parts.hostname, parts.port
+    raise typer.BadParameter(f"{value!r} is no HOST:PORT. Give an address such as 127.0.0.1:11434.")
+
+
+def listen_address(value: str | None) -> str | None:
+    """Refuse what is no ``HOST:PORT``."""
+    if value is not None:
+        host_and_port(value)
+    return value
+
+
 def engine_address(value: str) -> str:
     """Refuse what is no address of an engine; without the extra that parses it, nothing."""
     if not missing_modules("gateway"):
@@ -153,6 +170,8 @@ def _check_access(options: Mapping[str, Any]) -> None:
             "it cannot be combined with --token-file. Leave one of them out.", param_hint="--no-auth"
         )
     ListenConfig(host=options["host"], uds=options["uds"]).check()
+    if options.get("ollama") is not None:
+        ListenConfig(host=host_and_port(options["ollama"])[0]).check()
 
 
 def _option(name: str) -> str:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
 from ..extras import require_extra
-from .options import complete_model, names_of_models, positive
+from .command import ConfiguredCommand
+from .options import complete_model, host_and_port, listen_address, names_of_models, positive
 from .output import opening_bar, say
 from .serving import (
     CorsOrigins,
@@ -39,11 +42,24 @@ _MAX_MEMORY_MIB = 2**30
 _MAX_CONTEXTS = 1_000_000
 _DAY_S = 86_400
 _YEAR_S = 365 * _DAY_S
+OLLAMA_ADDRESS: Final = "127.0.0.1:11434"
+"""Where Ollama listens, and ``--ollama`` without a value."""
 
 _of_models = functools.partial(typer.Option, rich_help_panel="Models")
 _of_contexts = functools.partial(typer.Option, rich_help_panel="Contexts")
 _of_background = functools.partial(typer.Option, rich_help_panel="Background responses")
 _of_drafts = functools.partial(typer.Option, rich_help_panel="Drafts")
+
+
+class ServeCommand(ConfiguredCommand):
+    """``agentrt serve``, whose ``--ollama`` needs no value; to typer an option has one always or never."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the command line."""
+        whole = []
+        for given, following in itertools.pairwise([*args, "--"]):
+            whole += [given, OLLAMA_ADDRESS] if given == "--ollama" and following[:1] == "-" else [given]
+        return super().parse_args(ctx, whole)
 
 
 def serve(
@@ -77,6 +93,16 @@ def serve(
     token_file: TokenFile = None,
     no_auth: NoAuth = False,
     cors_origin: CorsOrigins = None,
+    ollama: Annotated[
+        str | None,
+        typer.Option(
+            rich_help_panel="Address and access",
+            metavar="[HOST:PORT]",
+            help="Also answer Ollama's clients, at an address of their own. Without a value that is "
+            f"Ollama's, {OLLAMA_ADDRESS}.",
+            callback=listen_address,
+        ),
+    ] = None,
     memory_mib: Annotated[
         int,
         _of_models(
@@ -257,11 +283,12 @@ def serve(
     from agentrt.runtime.serving.background.conditions import BackgroundConditions
     from agentrt.runtime.serving.background.config import BackgroundConfig
     from agentrt.runtime.serving.server import ServerConfig, bind, create_app
-    from agentrt.runtime.serving.server import serve as serve_app
+    from agentrt.runtime.serving.server.app import add_ollama
+    from agentrt.runtime.serving.server.ollama_listener import bind_ollama, serve_at
 
     given = model or ["nano"]
     names = names_of_models(given, served_model_name or [])
-    tokens, access = choose_tokens(token_file, no_auth, uds)
+    tokens, access = choose_tokens(token_file, no_auth, None if ollama else uds)  # all users reach a port
     config = ServerConfig(
         default_max_tokens=default_max_tokens,
         host=host,
@@ -296,7 +323,12 @@ def serve(
         ),
     )
     budget = None if memory_budget_mib is None else memory_budget_mib * 2**20
-    with serving(bind(config)) as listener:
+    with serving(bind(config)) as listener, ExitStack() as bound:
+        listeners = [listener]
+        if ollama is not None:
+            ollama_host, ollama_port = host_and_port(ollama)
+            ollama_config = config.model_copy(update={"host": ollama_host, "port": ollama_port, "uds": None})
+            listeners.append(bound.enter_context(bind_ollama(ollama_config, listener)))
         embedding = None
         if embedding_model is not None:
             say(f"opening {embedding_model}")
@@ -314,11 +346,14 @@ def serve(
             def ready() -> None:
                 tell_chat(_described(address, access, pool.models))
                 announce(served, config, listener, access, page=True)
+                if ollama is not None:
+                    say(f"Ollama's interface at {origin_of(ollama_config, listeners[1])}")
 
+            app = create_app(pool, config, embedding, background)
+            if ollama is not None:
+                add_ollama(app, ollama_config, listeners[1])
             with found_by_chat() as tell_chat:
-                serve_app(
-                    create_app(pool, config, embedding, background), config, listener, ready, say_waiting
-                )
+                serve_at(app, config, listeners, ready, say_waiting)
 
 
 def _described(address: str, access: Access | None, models: Sequence[PooledModel]) -> dict[str, Any]:

@@ -79,6 +79,7 @@ class ModelPool(AbstractContextManager["ModelPool"]):
         budget = config.memory_budget_bytes or available_memory()
         self.memory_budget_bytes = float("inf") if budget is None else budget
         self._one_load = asyncio.Lock()
+        self._stays_loaded = False
         self._stopping = False
         names = [name for model in models for name in model.names]
         if len(names) != len(self._by_name):
@@ -101,6 +102,7 @@ class ModelPool(AbstractContextManager["ModelPool"]):
         """Return a pool of the one model that ``runtime`` has loaded; it stays loaded."""
         pool = cls((PooledModel.of(runtime),))
         pool.memory_budget_bytes = float("inf")
+        pool._stays_loaded = True
         return pool
 
     def close(self) -> None:
@@ -184,6 +186,18 @@ class ModelPool(AbstractContextManager["ModelPool"]):
             except AgentRTError as error:
                 raise copy.copy(error) from error  # each request raises an error of its own
         return model.runtime
+
+    async def unload(self, model: PooledModel) -> bool:
+        """Unload ``model``; return whether it is not loaded then.
+
+        A model that requests use stays loaded, as does that of :meth:`of`.
+        """
+        if model.idle and not self._stays_loaded:
+            self._begin_unload(model)
+        if model.status is ModelStatus.UNLOADING:
+            assert model.change is not None
+            await asyncio.shield(model.change)
+        return model.status is ModelStatus.UNLOADED
 
     async def _load(self, model: PooledModel) -> None:
         try:

@@ -19,6 +19,7 @@ from tests.attack.wire import Answer, Request, exchange, post
 
 _START_S = 120.0
 _SERVING = re.compile(r"^serving .* at http://127\.0\.0\.1:(\d+)/v1$", re.MULTILINE)
+_OLLAMAS = re.compile(r"^Ollama's interface at http://127\.0\.0\.1:(\d+)$", re.MULTILINE)
 _FAULTS = ("Traceback", "Fatal Python error", "terminate called", "panicked", "ASGI")
 
 
@@ -54,12 +55,16 @@ class ServerProcess:
             )
         self._proc = Path("/proc") / str(self.process.pid)
         end = time.monotonic() + _START_S
-        while not (found := _SERVING.search(self.log())):
+        sought = _OLLAMAS if "--ollama" in options else _SERVING
+        while not sought.search(self.log()):
             if time.monotonic() > end or self.process.poll() is not None:
                 self.kill()
                 raise BenchProcessError(self.process.returncode, self.log().splitlines()[-20:])
             time.sleep(0.02)
-        self.port = int(found[1])
+        served, ollamas = _SERVING.search(self.log()), _OLLAMAS.search(self.log())
+        self.port = int(served[1]) if served else 0
+        self.ollama_port = int(ollamas[1]) if ollamas else 0
+        """That of Ollama's routes, with ``--ollama``."""
 
     def get(self, path: str) -> Answer:
         """Return the answer to a request of the owner."""
@@ -71,7 +76,8 @@ class ServerProcess:
 
     def attack(self, request: Request, timeout_s: float = 60) -> Answer:
         """Return the answer to a request of the attacker."""
-        return exchange(self.port, request, self.tokens["attacker"], timeout_s)
+        port = self.ollama_port if request.path.startswith("/api/") else self.port
+        return exchange(port, request, self.tokens["attacker"], timeout_s)
 
     def log(self) -> str:
         """Return what the process has printed."""

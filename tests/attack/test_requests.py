@@ -19,7 +19,7 @@ from tests.attack.campaign import LIMIT_S, Campaign, draw_each
 from tests.attack.client_bodies import client_requests
 from tests.attack.other_client import OtherClient
 from tests.attack.server_process import ServerProcess
-from tests.attack.wire import HELLO, JSON, Request
+from tests.attack.wire import HELLO, JSON, Request, exchange
 
 _BLOCK = 500
 """Requests between two looks at the waits of the other client."""
@@ -48,8 +48,14 @@ _BRIEF = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 def test_no_request_is_a_fault_or_makes_others_wait(campaign: Campaign) -> None:
     bodies = list(client_requests())
-    with ServerProcess("serve") as server, OtherClient(server, campaign) as other:
-        requests = dict(_of_document(server.get("/openapi.json").json()))
+    with (
+        ServerProcess("serve", "--ollama", "127.0.0.1:0") as server,
+        OtherClient(server, campaign) as other,
+    ):
+        document = Request("schema", "GET", "/openapi.json")
+        requests: dict[str, SearchStrategy[Request]] = {}
+        for port in (server.port, server.ollama_port):
+            requests |= _of_document(exchange(port, document, server.tokens["owner"]).json())
         requests |= {f"body {place}": st.just(each) for place, each in enumerate(bodies)}
         block = _Block(server, other, campaign)
         number = campaign.size(8_000, 300) // len(requests)
@@ -61,7 +67,12 @@ def test_no_request_is_a_fault_or_makes_others_wait(campaign: Campaign) -> None:
     campaign.add_table("answers to random requests", ("request", "status", "answers"), found)
     assert {status for _, status, _ in found} >= {200, 400, 401, 404}
     names = {name for name, _, _ in found}
-    assert {"POST /v1/chat/completions", "DELETE /v1/contexts/{context_id}", "GET /metrics"} <= names
+    assert {
+        "POST /v1/chat/completions",
+        "DELETE /v1/contexts/{context_id}",
+        "GET /metrics",
+        "POST /api/pull",
+    } <= names
     assert {path for path in names if path.startswith("mutated")} == {each.name for each in bodies}
     assert "mutated body of a client for /v1/responses" in names
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -16,6 +17,7 @@ from ...pool.embedding_model import EmbeddingModel
 from ...pool.model_pool import ModelPool
 from .. import tool_cache_route
 from ..background.config import BackgroundConfig
+from ..http.admission import Admission
 from ..http.application import application
 from ..live import routes as live
 from ..live.feed import LiveFeed
@@ -61,7 +63,7 @@ def create_app(
     app.state.background = BackgroundResponses(app.state.server, background or BackgroundConfig())
     app.state.threads = FairThreads("agentrt-serve")
     live.install(app, LiveFeed(lambda: Frames(lambda: pool.models)))
-    modules = chat, completions, contexts, embeddings, responses, messages, tokens, ollama
+    modules = chat, completions, contexts, embeddings, responses, messages, tokens
     for module in (*modules, tool_cache_route, status):
         app.include_router(module.router)
     app.add_middleware(_ResponseCounter, metrics=metrics)
@@ -72,6 +74,36 @@ def create_app(
 async def _running(app: FastAPI) -> AsyncIterator[None]:
     async with app.state.server.pool.running(), app.state.background.running():
         yield
+
+
+def add_ollama(app: FastAPI, config: ServerConfig, listener: socket.socket) -> None:
+    """Let ``app`` of :func:`create_app` answer in Ollama's form, and in no other, at ``listener``.
+
+    That is another listener of its server, on TCP, with a port of its own. ``config`` is that of ``app`` with
+    its address; models and limits are shared.
+    """
+    other = application("agentrt for Ollama's clients", config, docs_url=None, redoc_url=None)
+    for shared in ("server", "threads"):
+        setattr(other.state, shared, getattr(app.state, shared))
+    admission: Admission = other.state.admission
+    admission.requests, admission.bytes = app.state.admission.requests, app.state.admission.bytes
+    other.include_router(ollama.router)
+    other.add_middleware(_ResponseCounter, metrics=app.state.server.metrics)
+    app.add_middleware(_AtPort, port=listener.getsockname()[1], other=other)
+
+
+class _AtPort:
+    """ASGI middleware: requests that arrived at a port are another application's."""
+
+    def __init__(self, app: ASGIApp, port: int, other: ASGIApp) -> None:
+        self._app = app
+        self._port = port
+        self._other = other
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        server = scope.get("server")  # of a Unix socket its path, and no port
+        app = self._other if server is not None and server[1] == self._port else self._app
+        await app(scope, receive, send)
 
 
 class _ResponseCounter:

@@ -1,7 +1,12 @@
-"""Chat, completions, embeddings and models in the form of Ollama, for programs that speak no other."""
+"""Chat, completions, embeddings and models in the form of Ollama, for programs that speak no other.
+
+They are served at a listener of their own (``add_ollama`` of ``app.py``): who finds ``/api/version`` takes
+the server for Ollama.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import hashlib
 import re
@@ -9,12 +14,12 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from importlib import metadata
 from typing import Annotated, Any, ClassVar, Final, Literal, cast
 
 from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from pydantic import Field
 from starlette.types import Scope
 
@@ -23,12 +28,12 @@ from agentrt.priority import Priority
 
 from ...engine.output.generation import Finished, Generation, GenerationEvent
 from ...local.service import LocalRuntime
-from ...pool.embedding_model import Embeddings, Vector
-from ...pool.pooled_model import PooledModel
+from ...pool.embedding_model import EmbeddingModel, Embeddings, Vector
+from ...pool.pooled_model import ModelStatus, PooledModel
 from ...request.field_names import renamed, sender_names
 from ...request.options import GenerationOptions, Prompt, RawPrompt
 from ..http.errors import OLLAMA_ROUTES, ApiError
-from ..http.request_state import app_of, header_priority, priority_headers
+from ..http.request_state import app_of, header_priority, is_owner, priority_headers
 from ..http.strict_json import StrictJsonRoute, compact_json
 from .answers import AnswerWriter, answer
 from .common_request import MAX_ITEMS, Body, Refused, at_most
@@ -39,7 +44,8 @@ _TAG: Final = ":latest"
 _IMAGES: Final = re.compile(r"messages\[(\d+)\]\.content\[0\]")
 _TOOL_NAME: Final = re.compile(r"messages\[(\d+)\]\.name")
 _CONTENT_TYPE: Final = b"content-type"
-
+_LINES: Final = "application/x-ndjson"
+_NEVER: Final = "9999-12-31T23:59:59Z"
 
 _DETAILS: Final[Mapping[str, Any]] = {
     "parent_model": "",
@@ -80,17 +86,35 @@ class OllamaShowRequest(Body):
     model: str
 
 
-class OllamaRequest(OllamaShowRequest, ABC):
+class OllamaPullRequest(OllamaShowRequest):
+    """The body of ``POST /api/pull``."""
+
+    stream: bool | None = None
+    """True by default."""
+
+
+class OllamaRequest(OllamaPullRequest, ABC):
     """The fields of every request for an answer."""
 
     shorten: ClassVar[str | None] = None
     """What shortens a prompt that is too long; None for what errors say of messages."""
 
-    stream: bool | None = None
-    """True by default."""
     format: Literal["", "json"] | dict[str, Any] | None = None
     """``json``, or a JSON schema that the answer follows."""
     options: OllamaOptions | None = None
+    keep_alive: float | str | None = None
+    """0, as a number or a duration, unloads the model if nothing is asked. All else is left to the server's
+    own ``--idle-unload``."""
+
+    @property
+    @abstractmethod
+    def asks(self) -> bool:
+        """Whether there is anything to answer, and not only a model to load or unload."""
+
+    @property
+    def unloads(self) -> bool:
+        """Whether the model is to be unloaded."""
+        return self.keep_alive is not None and not re.search("[1-9]", str(self.keep_alive))
 
     def generation_options(self) -> GenerationOptions:
         """Return the runtime's options."""
@@ -117,8 +141,13 @@ class OllamaChatRequest(OllamaRequest):
     """The body of ``POST /api/chat``."""
 
     messages: list[Any]
-    """The runtime validates them; its errors name the wrong message."""
+    """The runtime validates them; its errors name the wrong message. Without any the model is loaded."""
     tools: list[Any] | None = None
+
+    @property
+    def asks(self) -> bool:
+        """Whether there are messages."""
+        return bool(self.messages)
 
     def generation_options(self) -> GenerationOptions:
         """Return the runtime's options."""
@@ -152,6 +181,11 @@ class OllamaGenerateRequest(OllamaRequest):
     template: Refused = None
     images: Refused = None
     context: Refused = None
+
+    @property
+    def asks(self) -> bool:
+        """Whether there is a prompt."""
+        return bool(self.prompt)
 
     def as_prompt(self) -> list[Any] | RawPrompt:
         """Return the prompt as messages, or as it is."""
@@ -207,7 +241,7 @@ class OllamaRoute(StrictJsonRoute):
 class _OllamaWriter(AnswerWriter):
     """Writes the answer to one request, in lines of JSON when it is streamed."""
 
-    media_type = "application/x-ndjson"
+    media_type = _LINES
     takes_outputs = False
 
     def __init__(self, request: OllamaRequest) -> None:
@@ -239,8 +273,9 @@ class _OllamaWriter(AnswerWriter):
         (generation,) = generations
         return self._line(generation.text, generation.tool_calls, **self._end(generation))
 
-    def loaded(self) -> dict[str, Any]:
-        return self._line("", done=True, done_reason="load")
+    def without_answer(self, reason: str) -> dict[str, Any]:
+        """Return the body that says why there is no answer: ``load`` or ``unload``."""
+        return self._line("", done=True, done_reason=reason)
 
     async def encode(self, chunk: Mapping[str, Any]) -> str:
         return f"{compact_json(chunk)}\n"
@@ -273,7 +308,11 @@ class _OllamaWriter(AnswerWriter):
 
 
 def _now() -> str:
-    return datetime.now(UTC).isoformat().replace("+00:00", "Z")
+    return _iso(datetime.now(UTC))
+
+
+def _iso(time: datetime) -> str:
+    return time.isoformat().replace("+00:00", "Z")
 
 
 def _nanoseconds(seconds: float) -> int:
@@ -285,18 +324,14 @@ router = APIRouter(route_class=OllamaRoute)
 
 @router.post("/api/chat", summary="Generate an answer, in Ollama's form")
 async def chat(body: OllamaChatRequest, request: Request) -> Response:
-    """Answer messages, in lines of JSON unless ``stream`` is false."""
+    """Answer messages, in lines of JSON unless ``stream`` is false. Without any the model is loaded."""
     return await _answer(body, request)
 
 
 @router.post("/api/generate", summary="Answer a prompt, in Ollama's form")
 async def generate(body: OllamaGenerateRequest, request: Request) -> Response:
     """Answer one prompt, in lines of JSON unless ``stream`` is false. An empty one loads the model."""
-    if body.prompt:
-        return await _answer(body, request)
-    priority = _priority(request)
-    async with loaded(request, _model(server_state_of(request), body.model), priority):
-        return JSONResponse(_OllamaWriter(body).loaded(), headers=priority_headers(priority))
+    return await _answer(body, request)
 
 
 @router.get("/api/tags", summary="List the models, in Ollama's form")
@@ -311,12 +346,25 @@ async def tags(request: Request) -> JSONResponse:
     return JSONResponse({"models": listed})
 
 
+@router.get("/api/ps", summary="List the loaded models, in Ollama's form")
+async def ps(request: Request) -> JSONResponse:
+    """Return the models in memory, and until when they stay there."""
+    state = server_state_of(request)
+    listed = [
+        _listed(model.name) | {"size": model.memory_bytes, "expires_at": _expiry(model)}
+        for model in state.pool.models
+        if model.status is ModelStatus.LOADED
+    ]
+    if state.embedding is not None:
+        listed.append(_listed(state.embedding.name) | {"size": 0, "expires_at": _NEVER})
+    return JSONResponse({"models": [each | {"size_vram": 0} for each in listed]})
+
+
 @router.post("/api/show", summary="Describe a model, in Ollama's form")
 async def show(body: OllamaShowRequest, request: Request) -> JSONResponse:
     """Return what is known of a model; its context length once it was loaded."""
     state = server_state_of(request)
-    embedding = state.embedding
-    if embedding is not None and embedding.name in (body.model, body.model.removesuffix(_TAG)):
+    if (embedding := _embedding(state, body.model)) is not None:
         length = {"agentrt.context_length": embedding.max_tokens}
         return JSONResponse(_shown(embedding.name, ["embedding"], length))
     model = _model(state, body.model)
@@ -331,20 +379,93 @@ async def version() -> JSONResponse:
     return JSONResponse({"version": metadata.version("agentrt")})
 
 
+@router.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
+async def root() -> PlainTextResponse:
+    """Return what Ollama's clients look for before they send a request."""
+    return PlainTextResponse("Ollama is running")
+
+
+@router.post("/api/pull", summary="Say whether a model is there, in Ollama's form")
+async def pull(body: OllamaPullRequest, request: Request) -> Response:
+    """Return that a served model is there. None is downloaded because a client says so."""
+    state = server_state_of(request)
+    if _embedding(state, body.model) is None and _find(state, body.model) is None:
+        raise ApiError(
+            404,
+            f"the model {body.model!r} is not served here, and clients download none. Run 'agentrt pull "
+            "OWNER/NAME' on the server's machine, and start agentrt serve with --model.",
+        )
+    done = {"status": "success"}
+    lines = [done] if body.stream is False else [{"status": "pulling manifest"}, done]
+    text = "".join(f"{compact_json(line)}\n" for line in lines)
+    return Response(text, media_type="application/json" if body.stream is False else _LINES)
+
+
+@router.post("/api/create", include_in_schema=False)
+@router.post("/api/copy", include_in_schema=False)
+@router.delete("/api/delete", include_in_schema=False)
+@router.post("/api/push", include_in_schema=False)
+@router.api_route("/api/blobs/{digest}", methods=["HEAD", "POST"], include_in_schema=False)
+async def refuse(request: Request) -> Response:
+    """Refuse what would change the models: those that the server was started with are served."""
+    raise ApiError(
+        403,
+        f"{request.scope['path']} is not served: no client changes the models here. Use agentrt models and "
+        "agentrt pull on the server's machine, and start agentrt serve with --model.",
+    )
+
+
 async def _answer(body: OllamaRequest, request: Request) -> Response:
     model = _model(server_state_of(request), body.model)
+    if not body.asks:
+        return await _without_answer(body, request, model)
     options = body.generation_options()
     options |= {"app": app_of(request), "priority": _priority(request), "session": header_session(request)}
     return await answer(request, model, _OllamaWriter(body), [body.as_prompt()], options)
+
+
+async def _without_answer(body: OllamaRequest, request: Request, model: PooledModel) -> Response:
+    """Load or unload ``model``."""
+    priority, reason = _priority(request), "load"
+    if body.unloads:
+        if not is_owner(request):
+            raise ApiError(
+                403,
+                "other apps use the model, too. Leave keep_alive out, or send the owner's token: the first "
+                "app's in the token file.",
+                code="owner_only",
+            )
+        reason = "unload" if await server_state_of(request).pool.unload(model) else "load"
+    else:
+        async with loaded(request, model, priority):
+            pass
+    return JSONResponse(_OllamaWriter(body).without_answer(reason), headers=priority_headers(priority))
 
 
 def _priority(request: Request) -> Priority:
     return header_priority(request) or Priority.REACTIVE
 
 
+def _find(state: ServerState, name: str) -> PooledModel | None:
+    return state.pool.find(name) or state.pool.find(name.removesuffix(_TAG))
+
+
 def _model(state: ServerState, name: str) -> PooledModel:
-    found = state.pool.find(name)
-    return state.model(name.removesuffix(_TAG)) if found is None else found
+    return _find(state, name) or state.model(name)
+
+
+def _embedding(state: ServerState, name: str) -> EmbeddingModel | None:
+    """Return the embedding model if this is its name."""
+    model = state.embedding
+    return model if model is not None and model.name in (name, name.removesuffix(_TAG)) else None
+
+
+def _expiry(model: PooledModel) -> str:
+    """Return when ``model``, which is loaded, is unloaded if no request comes."""
+    if model.idle_timer is None:
+        return _NEVER
+    left = model.idle_timer.when() - asyncio.get_running_loop().time()
+    return _iso(datetime.now(UTC) + timedelta(seconds=left))
 
 
 def _shown(name: str, capabilities: list[str], length: Mapping[str, int]) -> dict[str, Any]:
@@ -388,9 +509,8 @@ async def embeddings(body: OllamaEmbeddingsRequest, request: Request) -> Respons
 async def _embed(
     body: EmbeddingRequest, request: Request, write: Callable[[Embeddings, Iterator[Vector]], bytes]
 ) -> Response:
-    state = server_state_of(request)
-    named = state.embedding is not None and body.model == state.embedding.name
-    model = state.embedding_model(body.model if named else (body.model or "").removesuffix(_TAG))
+    state, name = server_state_of(request), body.model or ""
+    model = _embedding(state, name) or state.embedding_model(name)
     body.take_priority(request)
     return await answer_embeddings(body, request, model, write)
 

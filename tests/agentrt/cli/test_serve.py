@@ -166,3 +166,49 @@ def test_names_that_do_not_say_whose_they_are(name: str, message: str) -> None:
 def test_a_name_that_is_given_twice(names: list[str]) -> None:
     with pytest.raises(typer.BadParameter, match=f"'{names[-1]}' is given twice. Give it once"):
         names_of_models(["a"], names)
+
+
+@pytest.mark.parametrize(
+    ("given", "address"),
+    [
+        ([], None),
+        (["--ollama"], "127.0.0.1:11434"),
+        (["--ollama", "--no-auth"], "127.0.0.1:11434"),
+        (["--ollama", "[::1]:80"], "[::1]:80"),
+        (["--ollama=localhost:0", "--no-auth"], "localhost:0"),
+    ],
+)
+def test_the_address_for_ollamas_clients(given: list[str], address: str | None) -> None:
+    command = get_group(app).commands["serve"]
+    assert command.make_context("serve", given).params["ollama"] == address
+
+
+@pytest.mark.parametrize(
+    "given", ["11434", "localhost", "localhost:", "a:99999", "http://a:1", "u@a:1", "a:1/"]
+)
+def test_what_is_no_address(given: str) -> None:
+    result = CliRunner().invoke(app, ["serve", "--ollama", given])
+    assert result.exit_code == 2
+    assert "is no HOST:PORT" in " ".join(result.output.split())
+
+
+def test_ollamas_clients_need_a_token_beyond_this_machine() -> None:
+    result = CliRunner().invoke(app, ["serve", "--no-auth", "--ollama", "0.0.0.0:11434"])
+    assert "reachable from other machines" in str(result.exception)
+
+
+def test_with_ollamas_clients_a_unix_socket_needs_a_token_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Other users reach the port."""
+    found: list[ServerConfig] = []
+
+    def bind(config: ServerConfig) -> None:
+        found.append(config)
+        raise FoundError
+
+    monkeypatch.setattr("agentrt.runtime.serving.server.bind", bind)
+    monkeypatch.setattr("agentrt.cli.serve.begin_serving", lambda: None)
+    for more in ((), ("--ollama",), ("--ollama", "--no-auth")):
+        CliRunner().invoke(app, ["serve", "--uds", str(tmp_path / "socket"), *more])
+    assert [config.tokens is None for config in found] == [True, False, True]

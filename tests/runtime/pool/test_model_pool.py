@@ -332,6 +332,20 @@ async def test_a_model_that_no_request_has_used_is_unloaded_as_well(opener: Open
 
 
 @in_event_loop
+async def test_a_model_is_unloaded_when_asked(opener: Opener) -> None:
+    pool = pool_of(opener, "a")
+    (model,) = pool.models
+    assert await pool.unload(model), "it is not loaded"
+    runtime = await use(pool, "a")
+    with pool.hold(model):
+        assert not await pool.unload(model)
+        assert not runtime.closed
+    assert await asyncio.gather(pool.unload(model), pool.unload(model)) == [True, True]
+    assert runtime.closed
+    assert await use(pool, "a") is not runtime
+
+
+@in_event_loop
 async def test_stopping_ends_a_load(opener: Opener) -> None:
     pool = pool_of(opener)
     opener.may_open.clear()

@@ -164,7 +164,7 @@ DECIDED = {
         "GET /v1/responses/{response_id}/input_items", "POST /v1/cache-tool-output/{response_id}",
         "POST /v1/contexts/{context_id}/chat/completions",
     },
-    "refused": {"DELETE /v1/contexts", "GET /v1/contexts"},
+    "refused": {"DELETE /v1/contexts", "GET /v1/contexts", "GET /api/ps", "POST /api/pull"},
 }  # fmt: skip
 """What becomes of each route of `agentrt serve`: it stores nothing, or what it stores has its maker's id; is
 reached by the id of what an app has stored; or shows what all have stored, and stays refused."""
@@ -176,7 +176,8 @@ def test_every_route_of_agentrt_serve_is_decided_on(
     """A new one is decided on in ``separation.py``, and then here: until then it is refused."""
     fake_engine.play(b"")
     decided: dict[str, set[str]] = {decision: set() for decision in DECIDED}
-    for path, methods in httpx.get(f"{engine.url}/openapi.json").json()["paths"].items():
+    documents = [httpx.get(f"{url}/openapi.json").json() for url in (engine.url, engine.ollama_url)]
+    for path, methods in (item for document in documents for item in document["paths"].items()):
         for method in map(str.upper, methods):
             before = len(fake_engine.heads)
             url = before_fake.url + re.sub(r"\{.*?\}", "unknown", path)

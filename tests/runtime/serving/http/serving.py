@@ -37,6 +37,8 @@ class Running:
     port: int
     admission: Any
     _server: DrainingServer
+    ollama_port: int = 0
+    """That of the listener of Ollama's clients, if there is one."""
 
     @property
     def connections(self) -> int:
@@ -47,8 +49,17 @@ class Running:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S)
+    @property
+    def ollama_url(self) -> str:
+        return f"http://127.0.0.1:{self.ollama_port}"
+
+    def url_of(self, path: str) -> str:
+        """The address at which the server has this route."""
+        return f"{self.ollama_url if path.startswith('/api/') else self.url}{path}"
+
+    def connect(self, path: str = "/") -> socket.socket:
+        port = self.ollama_port if path.startswith("/api/") else self.port
+        return socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
 
 
 Start: TypeAlias = Callable[..., Running]
@@ -68,14 +79,16 @@ def read_all(connection: socket.socket) -> bytes:
 
 
 @contextmanager
-def listening(app: FastAPI, config: ListenConfig) -> Iterator[Running]:
+def listening(app: FastAPI, config: ListenConfig, *others: socket.socket) -> Iterator[Running]:
+    """Serve ``app`` at the address in ``config`` and at other listeners: that of Ollama's clients."""
     with bind(config) as listener:
         server = DrainingServer(app, config)
         port = 0 if config.uds else listener.getsockname()[1]
-        thread = threading.Thread(target=server.run, args=([listener],))
+        thread = threading.Thread(target=server.run, args=([listener, *others],))
         thread.start()
         try:
-            yield Running(port, getattr(app.state, "admission", None), server)
+            ollama_port = others[0].getsockname()[1] if others else 0
+            yield Running(port, getattr(app.state, "admission", None), server, ollama_port)
         finally:
             server.should_exit = True
             thread.join(PATIENCE_S)

@@ -13,7 +13,8 @@ from agentrt.runtime.request.request import Request
 from agentrt.runtime.serving.background.conditions import BackgroundConditions
 from agentrt.runtime.serving.background.config import BackgroundConfig
 from agentrt.runtime.serving.http.identity import Tokens
-from agentrt.runtime.serving.server import ServerConfig, create_app
+from agentrt.runtime.serving.server import ServerConfig, bind, create_app
+from agentrt.runtime.serving.server.app import add_ollama
 from tests.runtime.serving.http.serving import Running, Start, listening
 from tests.runtime.tiny import tiny_folder
 
@@ -33,10 +34,32 @@ def running(
     background: BackgroundConfig = ANY_LOAD,
     **settings: Any,
 ) -> Iterator[Running]:
+    """Serve ``runtime``, and at a listener of their own Ollama's clients."""
     config = ServerConfig(**{"port": 0, "drain_s": 5} | settings)
     app = create_app(runtime, config, embedding, background)
-    with listening(app, config) as server:
-        yield server
+    ollama_config = config.model_copy(update={"uds": None, "port": 0})
+    with bind(ollama_config) as listener:
+        add_ollama(app, ollama_config, listener)
+        with listening(app, config, listener) as server:
+            yield server
+
+
+class _RouteTransport(httpx.HTTPTransport):
+    """Sends requests for Ollama's routes to their listener."""
+
+    def __init__(self, server: Running) -> None:
+        super().__init__()
+        self._server = server
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        if request.url.path.startswith("/api/"):
+            request.url = request.url.copy_with(port=self._server.ollama_port)
+        return super().handle_request(request)
+
+
+def client_of(server: Running, **options: Any) -> httpx.Client:
+    """Return a client of all routes of a server, each at its listener."""
+    return httpx.Client(transport=_RouteTransport(server), base_url=server.url, timeout=60, **options)
 
 
 @pytest.fixture(scope="session")
@@ -93,5 +116,5 @@ def client(server: Running) -> Iterator[openai.OpenAI]:
 
 @pytest.fixture
 def http(server: Running) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.url, timeout=60) as client:
+    with client_of(server) as client:
         yield client

@@ -81,7 +81,7 @@ def test_curl(server: Running) -> None:
         "data: [DONE]\n\n"
     )
     prompt = json.dumps({"model": "nano", "prompt": "Hello!", "options": {"num_predict": 8}, "stream": False})
-    assert json.loads(curl(f"{server.url}/api/generate", "--data", prompt))["response"]
+    assert json.loads(curl(f"{server.ollama_url}/api/generate", "--data", prompt))["response"]
     assert json.loads(curl(f"{server.url}/v1/models"))["data"][0]["id"] == "nano"
     assert json.loads(curl(f"{server.url}/health"))["status"] == "ok"
 

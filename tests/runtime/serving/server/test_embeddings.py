@@ -25,7 +25,7 @@ from tests.hypothesis_profiles import examples
 from tests.runtime.pool.conftest import bert, bert_folder
 from tests.runtime.pool.tiny_bert import write_tiny_bert
 from tests.runtime.serving.http.serving import Running, until
-from tests.runtime.serving.server.conftest import HELLO, running
+from tests.runtime.serving.server.conftest import HELLO, client_of, running
 from tests.runtime.serving.server.test_schema import check_operation
 from tests.runtime.serving.server.test_shares import send
 
@@ -42,7 +42,7 @@ def embedding_server(runtime: LocalRuntime, bert: EmbeddingModel) -> Iterator[Ru
 
 @pytest.fixture
 def embedder(embedding_server: Running) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=embedding_server.url, timeout=60) as client:
+    with client_of(embedding_server) as client:
         yield client
 
 
@@ -152,10 +152,8 @@ def test_the_model_is_listed_and_does_not_chat(embedder: httpx.Client) -> None:
 @pytest.mark.hypothesis
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 @pytest.mark.parametrize("path", ["/v1/embeddings", "/api/embed", "/api/embeddings"])
-def test_no_request_is_a_fault(
-    embedder: httpx.Client, embedding_server: Running, path: str, mode: GenerationMode
-) -> None:
-    check_operation(embedder, embedding_server, path, "POST", mode, "tiny-bert")
+def test_no_request_is_a_fault(embedding_server: Running, path: str, mode: GenerationMode) -> None:
+    check_operation(embedding_server, path, "POST", mode, "tiny-bert")
 
 
 @pytest.mark.hypothesis

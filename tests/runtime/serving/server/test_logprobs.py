@@ -16,7 +16,7 @@ from agentrt.runtime.engine.output.pending import LOGPROBS_AT_ONCE
 from agentrt.runtime.serving.server.answers import MAX_LOGPROBS, bound_answers
 from agentrt.runtime.serving.server.chat import ChatRequest, _ChatWriter
 from tests.runtime.serving.http.serving import Running, Start
-from tests.runtime.serving.server.conftest import HELLO
+from tests.runtime.serving.server.conftest import HELLO, client_of
 
 IN_RESPONSES = {"include": ["message.output_text.logprobs"], "top_logprobs": 20, "max_output_tokens": 5000}
 
@@ -79,7 +79,7 @@ ASKED: dict[str, dict[str, Any]] = {
 
 def answer_tokens(server: Running, route: str, body: dict[str, Any]) -> int:
     """Return how many tokens the answer has, as its usage says."""
-    with httpx.Client(base_url=server.url, timeout=60) as http:
+    with client_of(server) as http:
         if "{id}" in route:
             route = route.format(id=http.post("/v1/contexts", json={}).json()["id"])
         if body["stream"] and route.startswith("/v1") and "responses" not in route:

@@ -125,7 +125,7 @@ def test_models(http: httpx.Client, name: str) -> None:
     [
         ("/api/chat", {"model": "none", "messages": HELLO}, 404, "'none' is not served"),
         ("/api/chat", {"messages": HELLO}, 400, "model"),
-        ("/api/chat", {**CHAT, "messages": []}, 400, "messages: is empty"),
+        ("/api/chat", {**CHAT, "keep_alive": []}, 400, "keep_alive"),
         ("/api/chat", {**CHAT, "messages": [HELLO[0] | {"images": ["AAAA"]}]}, 400, "messages[0].images:"),
         ("/api/chat", {**CHAT, "options": {"temperature": -1}}, 400, "options.temperature:"),
         ("/api/chat", {**CHAT, "options": {"repeat_penalty": -1}}, 400, "options.repeat_penalty:"),
@@ -152,7 +152,7 @@ def test_errors_are_texts(
 
 @pytest.mark.parametrize(
     ("method", "path", "status"),
-    [("GET", "/api/chat", 405), ("POST", "/api/pull", 404), ("GET", "/api/", 404)],
+    [("GET", "/api/chat", 405), ("POST", "/api/x", 404), ("GET", "/api/", 404)],
 )
 def test_errors_of_routing_are_texts(http: httpx.Client, method: str, path: str, status: int) -> None:
     response = http.request(method, path)
@@ -189,7 +189,7 @@ def test_no_content_type_lets_a_web_page_in(start: Start, headers: dict[str, str
     """Without a preflight a page can send forms and texts to any server, but not without its ``Origin``."""
     server = start(tokens=Tokens([("mine", "t" * 20)]))
     sent = {"authorization": "Bearer " + "t" * 20, **headers}
-    with httpx.Client(base_url=server.url, headers=sent) as http:
+    with httpx.Client(base_url=server.ollama_url, headers=sent) as http:
         for path in ("/api/chat", "/api/generate", "/api/embed", "/api/embeddings", "/api/show"):
             for kind in CONTENT_TYPES:
                 said = {} if kind is None else {"content-type": kind}

@@ -96,6 +96,20 @@ def test_it_prints_a_token_and_drains_on_sigterm(serve: Callable[..., Service]) 
     assert service.lines[-1] == "stopped"
 
 
+def test_both_listeners_drain_together(serve: Callable[..., Service]) -> None:
+    service = serve("--port", "0", "--no-auth", "--ollama", "127.0.0.1:0")
+    service.wait_for("serving nano at")
+    url = service.wait_for("Ollama's interface at").rsplit(" ", 1)[1]
+    body = {"model": "nano", "prompt": "Hello!"}
+    with httpx.stream("POST", f"{url}/api/generate", json=body, timeout=60) as response:
+        lines = response.iter_lines()
+        next(lines)
+        service.process.send_signal(signal.SIGTERM)
+        assert json.loads(list(lines)[-1])["done"] is True
+    assert service.end() == 0, service.lines
+    assert service.lines[-1] == "stopped"
+
+
 @pytest.mark.check
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_directly_after_the_address_stops_it(

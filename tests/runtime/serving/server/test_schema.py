@@ -35,6 +35,8 @@ OPERATIONS = [
     ("/api/embed", "POST"),
     ("/api/embeddings", "POST"),
     ("/api/generate", "POST"),
+    ("/api/ps", "GET"),
+    ("/api/pull", "POST"),
     ("/api/show", "POST"),
     ("/api/tags", "GET"),
     ("/api/version", "GET"),
@@ -50,29 +52,30 @@ OPERATIONS = [
 PAGED = [("/v1/contexts", "GET"), ("/v1/responses/{response_id}/input_items", "GET")]
 
 
-def test_every_operation_is_described(http: httpx.Client) -> None:
-    described = http.get("/openapi.json").json()["paths"].items()
-    assert {(path, method.upper()) for path, methods in described for method in methods} == set(OPERATIONS)
+def test_every_operation_is_described_at_its_listener(server: Running) -> None:
+    for url, is_ollamas in ((server.url, False), (server.ollama_url, True)):
+        described = httpx.get(f"{url}/openapi.json").json()["paths"].items()
+        operations = {each for each in OPERATIONS if each[0].startswith("/api/") is is_ollamas}
+        assert {(path, method.upper()) for path, methods in described for method in methods} == operations
 
 
 @pytest.mark.matrix
 @pytest.mark.hypothesis
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 @pytest.mark.parametrize("operation", OPERATIONS, ids=" ".join)
-def test_no_request_is_a_fault(
-    http: httpx.Client, server: Running, operation: tuple[str, str], mode: GenerationMode
-) -> None:
+def test_no_request_is_a_fault(server: Running, operation: tuple[str, str], mode: GenerationMode) -> None:
     path, method = operation
     if mode is GenerationMode.NEGATIVE and method != "POST" and (path, method) not in PAGED:
         return  # nothing about it can be wrong: any text is a name or an id
-    check_operation(http, server, path, method, mode)
+    check_operation(server, path, method, mode)
 
 
 def check_operation(
-    http: httpx.Client, server: Running, path: str, method: str, mode: GenerationMode, model: str = "nano"
+    server: Running, path: str, method: str, mode: GenerationMode, model: str = "nano"
 ) -> None:
     """Send requests to ``model`` that match the document, or some that do not: none is a fault."""
-    document = http.get("/openapi.json").json()
+    url = server.url_of(path).removesuffix(path)
+    document = httpx.get(f"{url}/openapi.json").json()
     operation = schemathesis.openapi.from_dict(document)[path][method]
 
     @given(case=operation.as_strategy(generation_mode=mode))
@@ -84,7 +87,7 @@ def check_operation(
             body |= {"model": model, "max_tokens": 3, "max_output_tokens": 3, "stream": False}
             if "messages" in body:
                 body["messages"] = HELLO
-        response = case.call(base_url=server.url, timeout=PATIENCE_S)
+        response = case.call(base_url=url, timeout=PATIENCE_S)
         assert response.status_code < 500, response.text
         if response.status_code >= 400:
             error = response.json()["error"]

@@ -79,7 +79,7 @@ def send(
     server: Running, body: Any, headers: dict[str, str], path: str = "/v1/chat/completions"
 ) -> socket.socket:
     """Send a request whose answer is never read."""
-    connection = server.connect()
+    connection = server.connect(path)
     connection.sendall(request(body, path, headers))
     return connection
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from anthropic import AsyncAnthropic
 
 from agentrt import SpeculationConfig
 from agentrt.adapters.anthropic import arun_tool, report_of, speculate
@@ -64,6 +65,15 @@ def test_another_request_does_not_take_an_answer_requested_ahead(
 
     assert run_in_virtual_time(main).kept == 0
     assert endpoint.requests[-1].items() >= {k: v for k, v in change.items() if k != "extra_headers"}.items()
+
+
+def test_a_response_that_the_user_reads_is_not_requested_ahead() -> None:
+    async def read(client: AsyncAnthropic, history: list[Any]) -> Any:
+        async with client.messages.with_streaming_response.create(messages=history, **ASKED) as response:
+            return (await response.parse()).content
+
+    _, _, client = timed(read, [], AHEAD)
+    assert (report_of(client).ahead.kept, report_of(client).ahead.wasted) == (0, 0)
 
 
 def test_a_request_ahead_that_fails_is_sent_again_when_it_is_due_and_not_before() -> None:

@@ -39,6 +39,7 @@ from tests.adapters.anthropic.doubles import (
 )
 from tests.adapters.doubles import Milestones, Oracle
 from tests.adapters.stainless.doubles import HI, STREAM, answered_by, look_tool
+from tests.patience import until
 
 AHEAD = SpeculationConfig(turn_ahead=TurnAhead(depth=3))
 
@@ -147,13 +148,15 @@ def test_a_tool_that_the_request_does_not_offer_is_not_run() -> None:
 
 
 def test_what_is_given_as_an_iterator_is_sent_whole() -> None:
-    endpoint = Endpoint([])
+    predictor = ScriptedSpeculator()
+    endpoint = Endpoint([], gate=lambda turn: until(lambda: predictor.requests))
     with endpoint.client() as plain:
-        client = speculate(plain, ScriptedSpeculator(), tools=[look_tool(1)])
+        client = speculate(plain, predictor, tools=[look_tool(1)])
         given = {**ASKED, "tools": iter(TOOLS)}
         client.messages.create(messages=iter([HI]), **given)
         assert len(report_of(client).turns) == 1
     assert (endpoint.requests[0]["messages"], endpoint.requests[0]["tools"]) == ([HI], TOOLS)
+    assert [len(predictor.requests[0].messages), len(predictor.requests[0].tools)] == [1, 1]
 
 
 def answered(status: int, content: bytes, kind: str) -> AbstractAsyncContextManager[AsyncAnthropic]:

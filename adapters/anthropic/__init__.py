@@ -10,6 +10,7 @@
 A sync client works alike, with :func:`run_tool`.
 """
 
-from .speculate import arun_tool, report_of, run_tool, speculate
+from ..stainless.client_state import report_of
+from .speculate import arun_tool, run_tool, speculate
 
 __all__ = ["arun_tool", "report_of", "run_tool", "speculate"]

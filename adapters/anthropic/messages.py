@@ -5,27 +5,20 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from anthropic._types import NotGiven, Omit
 from pydantic import BaseModel
 
-from agentrt import DraftRequest, ToolCall
+from agentrt import DraftRequest
 
-Body = Mapping[str, Any]
+from ..stainless.wire import Answered, Body
+
 Block = Mapping[str, Any]
 
-_LISTS: Final = ("messages", "tools", "system")
-"""Fields that may be given as any iterable."""
 _MAX_REMEMBERED: Final = 256
 _CHAT_FIELDS: Final = ("role", "tool_calls", "tool_call_id")
-
-
-def with_lists(body: Body) -> dict[str, Any]:
-    """Return a body that can be read before it is sent: an iterator, which can be read once, is a list."""
-    read = {name: list(body[name]) for name in _LISTS if isinstance(body.get(name), Iterator)}
-    return {**body, **read}
 
 
 def given_in(body: Body) -> dict[str, Any]:
@@ -122,11 +115,16 @@ class Threads:
                 self._fields.popitem(last=False)
 
 
-def body_after_call(body: Body, call: ToolCall, result: str) -> dict[str, Any]:
-    """Return the body of the request that follows an answer with this call only, and its result."""
-    made = {"type": "tool_use", "id": call.id, "name": call.name, "input": dict(call.arguments)}
-    answered = {"type": "tool_result", "tool_use_id": call.id, "content": result}
-    answer = [{"role": "assistant", "content": [made]}, {"role": "user", "content": [answered]}]
+def body_after_calls(body: Body, answered: Answered) -> dict[str, Any]:
+    """Return the body of the request that follows an answer with these calls, given with their results."""
+    made = [
+        {"type": "tool_use", "id": call.id, "name": call.name, "input": dict(call.arguments)}
+        for call, _ in answered
+    ]
+    results = [
+        {"type": "tool_result", "tool_use_id": call.id, "content": output} for call, output in answered
+    ]
+    answer = [{"role": "assistant", "content": made}, {"role": "user", "content": results}]
     return {**body, "messages": [*body["messages"], *answer]}
 
 

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from agentrt.adapting import Toolbox, Turns
 from agentrt.argument_checks import check_setting
 from agentrt.calls import ToolCall
 from agentrt.config import SpeculationConfig
-from agentrt.dialects import Dialect, EndpointDialect
+from agentrt.dialects import Dialect
 from agentrt.drafts import Speculator
-from agentrt.errors import ConfigurationError, InvalidRequestError, MissingExtraError
-from agentrt.reports import SpeculationObserver, SpeculationReport
+from agentrt.errors import InvalidRequestError, MissingExtraError
+from agentrt.reports import SpeculationObserver
 
 try:
     import anthropic
 except ModuleNotFoundError as error:
     raise MissingExtraError("anthropic", "anthropic") from error
 
+from ..stainless.client_class import speculating_copy
+from ..stainless.client_state import ClientState
 from ..transparent_subclass import state_of
-from .client_class import speculating_copy
-from .model_request import ClientState
+from .wire import AnthropicWire
 
 Client = TypeVar("Client", anthropic.Anthropic, anthropic.AsyncAnthropic)
 
@@ -35,6 +36,7 @@ def speculate(
     samples: int = 1,
     config: SpeculationConfig | None = None,
     observers: Sequence[SpeculationObserver] = (),
+    tool_cache: bool | Literal["force"] = False,
     dialect: Dialect | str | None = None,
 ) -> Client:
     """Return a copy of ``client`` that speculates on the calls of ``tools``, which are ``@speculable``.
@@ -48,20 +50,29 @@ def speculate(
     One client may serve many runs at one time: a run is the context in which its requests are sent. If one
     context or thread serves several in turn, name each with :func:`agentrt.run_scope`.
 
+    With ``tool_cache``, results of speculations are submitted to an endpoint that lists ``cache-tool-output``
+    among a model's capabilities, as ``agentrt serve`` does (SpecTools, Algorithm 4): in a streamed answer the
+    endpoint answers the call itself, by a ``tool_result`` block behind the call's in the same message, and
+    continues. Do not make such a call again; send it back as a message of the assistant, its result as one of
+    the user, and what follows as one of the assistant. The client's tool runner does not know such blocks.
+    With any other endpoint nothing changes. ``tool_cache="force"`` is for an endpoint that implements
+    ``POST /cache-tool-output/{response_id}`` and does not list the capability.
+
     Inside :func:`agentrt.priority` each request to ``agentrt serve`` carries its priority, once an answer has
     shown that it is one; ``dialect="agentrt"`` says so from the first request. Anthropic's API has none.
 
+    A client that speculates already gets these predictors, tools and settings in place of its own, and a
+    report of its own.
+
     Raises:
-        ConfigurationError: ``client`` is no client, no predictor is given, ``samples`` is below 1, a tool is
-            not speculable, or there is no such dialect.
+        ConfigurationError: ``client`` is no client, no predictor or no tool is given, ``samples`` is below 1,
+            a tool is not speculable, or there is no such dialect.
     """
     kinds = (anthropic.Anthropic, anthropic.AsyncAnthropic)
     check_setting("client", client, kinds, "an Anthropic or AsyncAnthropic client")
     turns = Turns(predictors, samples=samples, config=config, observers=observers)
-    if not turns.predictors:
-        raise ConfigurationError("speculate() needs at least one predictor. Give a Speculator.")
     toolbox = Toolbox([getattr(tool, "func", tool) for tool in tools])  # of a @beta_tool its function
-    return speculating_copy(client, ClientState(turns, toolbox), EndpointDialect(dialect))
+    return speculating_copy(client, AnthropicWire(), turns, toolbox, tool_cache=tool_cache, dialect=dialect)
 
 
 def run_tool(client: anthropic.Anthropic | anthropic.AsyncAnthropic, call: Any) -> Any:
@@ -80,11 +91,6 @@ def run_tool(client: anthropic.Anthropic | anthropic.AsyncAnthropic, call: Any) 
 async def arun_tool(client: anthropic.Anthropic | anthropic.AsyncAnthropic, call: Any) -> Any:
     """:func:`run_tool` for async code. A sync tool runs in a thread, so that it cannot block the loop."""
     return await state_of(client, ClientState).toolbox.acall(_parsed(call))
-
-
-def report_of(client: anthropic.Anthropic | anthropic.AsyncAnthropic) -> SpeculationReport:
-    """Return the report of a client that :func:`speculate` returned, or of a copy of it."""
-    return state_of(client, ClientState).turns.report()
 
 
 def _parsed(call: Any) -> ToolCall:

@@ -18,7 +18,8 @@ from typing import Any
 
 from agentrt.adapting import register_scope_source
 
-from .speculate import arun_tool, report_of, run_tool, speculate
+from ..stainless.client_state import report_of
+from .speculate import arun_tool, run_tool, speculate
 
 __all__ = ["arun_tool", "report_of", "run_tool", "speculate"]
 

@@ -10,20 +10,20 @@ from agentrt.adapting import Toolbox, Turns
 from agentrt.argument_checks import check_field, check_setting
 from agentrt.calls import ToolCall, parse_arguments
 from agentrt.config import SpeculationConfig
-from agentrt.dialects import Dialect, EndpointDialect
+from agentrt.dialects import Dialect
 from agentrt.drafts import Speculator
-from agentrt.errors import ConfigurationError, InvalidRequestError, MissingExtraError
-from agentrt.reports import SpeculationObserver, SpeculationReport
+from agentrt.errors import InvalidRequestError, MissingExtraError
+from agentrt.reports import SpeculationObserver
 
 try:
     import openai
 except ModuleNotFoundError as error:
     raise MissingExtraError("openai", "openai") from error
 
+from ..stainless.client_class import speculating_copy
+from ..stainless.client_state import ClientState
 from ..transparent_subclass import state_of
-from .client_class import speculating_copy
-from .client_state import ClientState
-from .tool_cache import ToolCacheEndpoint
+from .wire import OpenAIWire
 
 Client = TypeVar("Client", openai.OpenAI, openai.AsyncOpenAI)
 
@@ -60,16 +60,18 @@ def speculate(
     :mod:`agentrt.dialects` or one of your own; if it is None, in that of the endpoint once an answer has
     shown it.
 
+    A client that speculates already gets these predictors, tools and settings in place of its own, and a
+    report of its own.
+
     Raises:
-        ConfigurationError: ``client`` is no client, no predictor is given, ``samples`` is below 1, a tool is
-            not speculable, or there is no such dialect.
+        ConfigurationError: ``client`` is no client, no predictor or no tool is given, ``samples`` is below 1,
+            a tool is not speculable, or there is no such dialect.
     """
     check_setting("client", client, (openai.OpenAI, openai.AsyncOpenAI), "an OpenAI or AsyncOpenAI client")
     turns = Turns(predictors, samples=samples, config=config, observers=observers)
-    if not turns.predictors:
-        raise ConfigurationError("speculate() needs at least one predictor. Give a Speculator.")
-    state = ClientState(turns, Toolbox(tools), ToolCacheEndpoint.if_wanted(tool_cache))
-    return speculating_copy(client, state, EndpointDialect(dialect))
+    return speculating_copy(
+        client, OpenAIWire(), turns, Toolbox(tools), tool_cache=tool_cache, dialect=dialect
+    )
 
 
 def run_tool(client: openai.OpenAI | openai.AsyncOpenAI, call: Any) -> Any:
@@ -88,11 +90,6 @@ def run_tool(client: openai.OpenAI | openai.AsyncOpenAI, call: Any) -> Any:
 async def arun_tool(client: openai.OpenAI | openai.AsyncOpenAI, call: Any) -> Any:
     """:func:`run_tool` for async code. A sync tool runs in a thread, so that it cannot block the loop."""
     return await state_of(client, ClientState).toolbox.acall(_parsed(call))
-
-
-def report_of(client: openai.OpenAI | openai.AsyncOpenAI) -> SpeculationReport:
-    """Return the report of a client that :func:`speculate` returned, or of a copy of it."""
-    return state_of(client, ClientState).turns.report()
 
 
 def _parsed(call: Any) -> ToolCall:

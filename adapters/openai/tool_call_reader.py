@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -13,37 +12,8 @@ from openai.types.responses import Response
 
 from agentrt.calls import CallArgumentsDelta, CallStarted, ParserEvent, TextDelta, ToolCall, parse_arguments
 
+from ..stainless.wire import AnswerReader
 from .response_history import ResponseEvents, ResponseHistory
-
-
-class ToolCallReader(ABC):
-    """Reads the tool calls of one answer."""
-
-    def __init__(self) -> None:
-        """Create a reader of one answer."""
-        self._answered: list[tuple[ToolCall, str]] = []
-        self._complete: Sequence[ToolCall] | None = None
-
-    @abstractmethod
-    def read_whole(self, answer: Any) -> Sequence[ToolCall] | None:
-        """Return the calls of an answer that is not streamed; None if it is no answer."""
-
-    @abstractmethod
-    def read_event(self, event: Any) -> Iterator[ParserEvent]:
-        """Read the next event of a streamed answer; yield it as the events that predictors take."""
-
-    def take_answered(self) -> Sequence[tuple[ToolCall, str]]:
-        """Return calls that the endpoint has answered itself in this stream, with their results, each once.
-
-        They are not among the answer's complete calls.
-        """
-        answered, self._answered = self._answered, []
-        return answered
-
-    def take_complete(self) -> Sequence[ToolCall] | None:
-        """Return the calls of a streamed answer, once, when all are complete; None before and afterwards."""
-        calls, self._complete = self._complete, None
-        return calls
 
 
 def _calls(parts: Sequence[tuple[str, str, str]]) -> list[ToolCall]:
@@ -55,7 +25,7 @@ def _calls(parts: Sequence[tuple[str, str, str]]) -> list[ToolCall]:
     return calls
 
 
-class ChatCompletionReader(ToolCallReader):
+class ChatCompletionReader(AnswerReader):
     """Reads a chat completion; of several choices, the first."""
 
     def __init__(self) -> None:
@@ -74,6 +44,7 @@ class ChatCompletionReader(ToolCallReader):
         """Read a :class:`ChatCompletionChunk`."""
         if not isinstance(event, ChatCompletionChunk):
             return
+        self.response_id = self.response_id or getattr(event, "id", None)
         for choice in event.choices:
             if choice.index != 0:
                 continue
@@ -101,7 +72,7 @@ class ChatCompletionReader(ToolCallReader):
             yield CallArgumentsDelta(piece.index, function.arguments)
 
 
-class ResponseReader(ToolCallReader):
+class ResponseReader(AnswerReader):
     """Reads a response, and remembers it for requests that continue it."""
 
     def __init__(self, history: ResponseHistory, body: Mapping[str, Any]) -> None:
@@ -123,6 +94,7 @@ class ResponseReader(ToolCallReader):
 
     def read_event(self, event: Any) -> Iterator[ParserEvent]:
         """Read an event of a streamed response."""
+        self.response_id = self.response_id or getattr(getattr(event, "response", None), "id", None)
         yield from self._events.read(event)
         match event.type:
             case "response.output_item.done" if event.item.type == "function_call":

@@ -34,7 +34,7 @@ _CORE: Final = (
     *("agentrt/turns", "speculators"),
 )
 _SPECULATION: Final = (
-    *(*_CORE, "adapters/langchain", "adapters/openai", "adapters/server_tools.py"),
+    *(*_CORE, "adapters/langchain", "adapters/openai", "adapters/server_tools.py", "adapters/stainless"),
     "adapters/transparent_subclass.py",
 )
 _NANO: Final = ("runtime/nano",)

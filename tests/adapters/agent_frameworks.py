@@ -31,9 +31,10 @@ from tests.adapters.agent_world import (
     Run,
     ScriptedModel,
 )
-from tests.adapters.anthropic.doubles import HI, Script, sync_results
 from tests.adapters.anthropic.doubles import Endpoint as AnthropicEndpoint
+from tests.adapters.anthropic.doubles import sync_results
 from tests.adapters.langchain.graphs import INPUT, agent, hand_built
+from tests.adapters.stainless.doubles import HI, Script
 
 
 def session_agent(call_id: str | None) -> Outcome:

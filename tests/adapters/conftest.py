@@ -1,10 +1,11 @@
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from agentrt.adapters.openai.tool_cache import ToolCacheEndpoint
+from agentrt.adapters.stainless.tool_cache import ToolCacheEndpoint
 from agentrt.runtime import LocalRuntime, RuntimeConfig
 from agentrt.runtime.serving.server import status
 from agentrt.runtime.toolcache.outputs import ToolOutputs
@@ -29,12 +30,13 @@ def exact_runtime() -> Iterator[LocalRuntime]:
 
 @pytest.fixture
 def no_thread_at_the_first_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The OpenAI client asks for the platform's name in a thread, for which virtual time does not wait."""
+    """Clients ask for the platform's name in a thread, for which virtual time does not wait."""
 
     async def platform() -> str:
         return "Linux"
 
-    monkeypatch.setattr("openai._base_client.asyncify", lambda function: platform)
+    for library in {"anthropic", "openai"} & sys.modules.keys():
+        monkeypatch.setattr(f"{library}._base_client.asyncify", lambda function: platform)
 
 
 @pytest.fixture

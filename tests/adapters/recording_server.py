@@ -1,4 +1,4 @@
-"""An HTTP server on a real socket that records what arrives and answers as an OpenAI endpoint."""
+"""An HTTP server on a real socket that records what arrives and answers in OpenAI's or Anthropic's form."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from anthropic import Anthropic
 from langchain_openai import ChatOpenAI
 from openai import AsyncOpenAI, OpenAI
 
+from tests.adapters.anthropic import doubles as messages
 from tests.adapters.openai.doubles import chat_completion, chat_events, response, response_events
 from tests.patience import PATIENCE_S
 
@@ -74,6 +76,10 @@ class RecordingServer:
         """Return an async client of this server."""
         return AsyncOpenAI(base_url=self.url, api_key="none", max_retries=0)
 
+    def anthropic_client(self) -> Anthropic:
+        """Return a client of this server that asks for messages."""
+        return Anthropic(base_url=self.url.removesuffix("/v1"), api_key="none", max_retries=0)
+
     def chat(self, **options: Any) -> ChatOpenAI:
         """Return a chat model of LangChain on this server."""
         given: Any = {"base_url": self.url, "api_key": "none", "model": "m", "max_retries": 0, "timeout": 60}
@@ -93,6 +99,10 @@ class RecordingServer:
         if "cache-tool-output" in received.path:
             return 200, "application/json", json.dumps({"cached": 1})
         calls, chat = self.calls(received.body), received.path.endswith("/chat/completions")
+        if received.path.endswith("/messages"):
+            made = [(name, json.loads(arguments), id) for name, arguments, id in calls]
+            first, *rest = messages.events(made, 0)
+            return 200, "text/event-stream", messages.sent([{**first, **self.first_event}, *rest])
         if received.body.get("stream"):
             events = list(self.events or (chat_events(calls) if chat else response_events(0, calls)))
             events = [{**events[0], **self.first_event}, *events[1:]]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import anthropic
 import openai
 import pytest
 from langchain.agents import create_agent
@@ -17,6 +19,7 @@ from langchain_openai import ChatOpenAI
 
 from agentrt import ToolCall, speculable
 from agentrt.adapters import langchain
+from agentrt.adapters.anthropic import speculate as speculate_anthropic
 from agentrt.adapters.openai import speculate
 from agentrt.runtime import LocalRuntime, RuntimeConfig
 from agentrt.runtime.toolcache.outputs import ToolOutputs
@@ -67,6 +70,17 @@ def responses(url: str, look: Any) -> tuple[str, str]:
         return done[0].name, done[0].arguments
 
 
+def messages(url: str, look: Any) -> tuple[str, str]:
+    tools: Any = [{"name": "get_weather", "description": FUNCTION["description"], "input_schema": CITY}]
+    asked: Any = {"model": "nano", "messages": QUESTION, "tools": tools, "max_tokens": 80}
+    host = url.removesuffix("/v1")
+    with anthropic.Anthropic(base_url=host, api_key="none", max_retries=0, timeout=PATIENCE_S) as plain:
+        client = speculate_anthropic(plain, ScriptedSpeculator([OSLO]), tools=[speculable(look)])
+        with client.messages.stream(**asked) as stream:
+            (call,) = [block for block in stream.get_final_message().content if block.type == "tool_use"]
+        return call.name, json.dumps(call.input)
+
+
 def chat_openai(url: str, look: Any) -> tuple[str, str]:
     chat = ChatOpenAI(base_url=url, api_key="none", model="nano", max_retries=0, max_tokens=80)
     model = langchain.speculate(chat, ScriptedSpeculator([OSLO])).bind_tools([speculable(tool(look))])
@@ -93,7 +107,7 @@ def get_weather(city: str) -> str:
     return f"rain in {city}"
 
 
-CLIENTS = [sync_client, async_client, responses, chat_openai]
+CLIENTS = [sync_client, async_client, responses, messages, chat_openai]
 MADE = ("get_weather", '{"city": "Oslo"}')
 
 

@@ -19,20 +19,22 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
 
 from agentrt import SpeculationReport, ToolCall, speculable
-from agentrt.adapters import langchain
+from agentrt.adapters import anthropic, langchain
 from agentrt.adapters.langchain.chat_model.answers import AnswerFormat, ChunkConverter
 from agentrt.adapters.langchain.chat_model.runtime_answers import _in_thread, _put
 from agentrt.adapters.langchain.messages import openai_messages
 from agentrt.adapters.openai import arun_tool, report_of, run_tool, speculate
-from agentrt.adapters.openai.tool_cache import CAPABILITY
+from agentrt.adapters.stainless.tool_cache import CAPABILITY
 from agentrt.calls import CallFinished, CallStarted, TextDelta
 from agentrt.errors import InvalidRequestError
 from agentrt.reports import SpeculationEvent, SubmissionRefused
 from agentrt.runtime import CallAnswered
 from agentrt.testing import ScriptedSpeculator
 from agentrt.toolcache import FinishedCall
+from tests.adapters.anthropic.doubles import ASKED
 from tests.adapters.openai.doubles import TOOLS
 from tests.adapters.recording_server import Received, RecordingServer, recording_server
+from tests.adapters.stainless.doubles import HI
 from tests.patience import PATIENCE_S, until
 
 pytestmark = pytest.mark.usefixtures("prediction_is_free")
@@ -106,6 +108,20 @@ def async_client(server: RecordingServer, asking: Asking) -> Result:
     return asyncio.run(main())
 
 
+def messages(server: RecordingServer, asking: Asking) -> Result:
+    @speculable(ttl=5)
+    def look(q: str) -> Any:
+        return asking.output
+
+    drafts = ScriptedSpeculator([DRAFT])
+    plain = server.anthropic_client()
+    with anthropic.speculate(plain, drafts, tools=[look], **asking.options()) as client:
+        with client.messages.stream(messages=[HI], **ASKED) as stream:
+            (call,) = stream.get_final_message().content
+        asking.settle()
+        return anthropic.run_tool(client, call), anthropic.report_of(client)
+
+
 def chat_openai(server: RecordingServer, asking: Asking) -> Result:
     @speculable(ttl=5)
     @tool("look")
@@ -127,7 +143,8 @@ def call_in(chunks: list[Any]) -> Any:
     return first
 
 
-CLIENTS = [sync_client, async_client, chat_openai]
+CLIENTS = [sync_client, async_client, messages, chat_openai]
+OUTPUT_PATHS = {messages: "/cache-tool-output/msg_0"}
 FOUND = {"found": "a"}
 
 
@@ -141,7 +158,7 @@ def test_a_listed_capability_gets_entries_for_one_call_each(ask: Callable[..., R
     with serving(capabilities=[CAPABILITY]) as server:
         ask(server, Asking(True, FOUND))
         (output,) = server.outputs
-    assert output.path == "/v1/cache-tool-output/x"
+    assert output.path == OUTPUT_PATHS.get(ask, "/v1/cache-tool-output/x")
     (entry,) = output.body
     assert 0 < entry.pop("keep_alive") <= 5
     assert entry == {"name": "look", "params": {"q": "a"}, "output": '{"found": "a"}', "reusable": False}
@@ -180,17 +197,24 @@ def refusing(status: int) -> AbstractContextManager[RecordingServer]:
     return serving(capabilities=[CAPABILITY], refuse=refuse, submitted=submitted)
 
 
+REFUSED = [
+    (404, "NotFoundError 404"),
+    (413, "APIStatusError 413"),
+    (503, "InternalServerError 503"),
+    (0, "APIConnectionError"),
+]
+
+
 @pytest.mark.parametrize("tool_cache", [True, "force"])
 @pytest.mark.parametrize(
-    ("status", "reason"),
+    ("ask", "status", "reason"),
     [
-        (404, "NotFoundError 404"),
-        (413, "APIStatusError 413"),
-        (503, "InternalServerError 503"),
-        (0, "APIConnectionError"),
+        (ask, status, reason)
+        for ask in CLIENTS
+        for status, reason in REFUSED
+        if ask is not messages or status in (404, 0)  # it has other names for other errors
     ],
 )
-@pytest.mark.parametrize("ask", CLIENTS)
 def test_a_refusal_is_in_the_report_and_the_call_claims_its_speculation(
     ask: Callable[..., Result], status: int, reason: str, tool_cache: Any
 ) -> None:

@@ -14,8 +14,8 @@ from agentrt import ToolCall
 from agentrt.adapting import Turn
 from agentrt.toolcache import current_result_source
 
-from ...openai.tool_cache import TAKES_PREDICTED_CALLS, ToolCacheEndpoint, prediction_submitter
 from ...openai.tool_call_reader import ChatCompletionReader
+from ...stainless.tool_cache import TAKES_PREDICTED_CALLS, ToolCacheEndpoint, prediction_submitter
 from ..messages import answered_blocks, in_turns, text_block
 from .speculating_model import SpeculatingChatModel
 from .turns import TurnSequence, TurnStarter

@@ -16,7 +16,7 @@ from agentrt.drafts import Speculator
 from .bound_tools import LastBoundTools
 
 if TYPE_CHECKING:
-    from ...openai.tool_cache import ToolCacheEndpoint
+    from ...stainless.tool_cache import ToolCacheEndpoint
 
 Predictor = Speculator | BaseChatModel
 

@@ -21,7 +21,7 @@ from .model_state import ModelState, Predictor
 from .speculating_model import speculating_class
 
 if TYPE_CHECKING:
-    from ...openai.tool_cache import ToolCacheEndpoint
+    from ...stainless.tool_cache import ToolCacheEndpoint
 
 Model = TypeVar("Model", bound=BaseChatModel)
 
@@ -58,6 +58,9 @@ def speculate(
     Inside :func:`agentrt.priority` each request of a ``ChatOpenAI`` carries its priority in ``dialect``, the
     name of one of :mod:`agentrt.dialects` or one of your own; if it is None, in that of the endpoint once an
     answer has shown it.
+
+    A model that speculates already gets these predictors and settings in place of its own, and a report of
+    its own.
 
     Raises:
         ConfigurationError: ``model`` is no chat model or has its tools bound already, there is no predictor,
@@ -106,17 +109,17 @@ def _openai_part(
         return (), {}, None
     import openai
 
-    from ...openai.client_class import prioritized_copy
-    from ...openai.tool_cache import ToolCacheEndpoint
+    from ...stainless.client_class import prioritized_copy
+    from ...stainless.tool_cache import ToolCacheEndpoint
     from .chat_openai import ToolCacheChatOpenAI
 
-    cache = ToolCacheEndpoint.if_wanted(tool_cache)
+    cache = ToolCacheEndpoint.if_wanted(tool_cache, openai)
     endpoint = EndpointDialect(dialect)
     clients: dict[str, Any] = {}
     for root, resource in (("root_client", "client"), ("root_async_client", "async_client")):
         client: Any = getattr(model, root)
         if isinstance(client, openai.OpenAI | openai.AsyncOpenAI):
-            clients[root] = prioritized_copy(client, endpoint)  # type: ignore[type-var]
+            clients[root] = prioritized_copy(client, endpoint)
             clients[resource] = clients[root].chat.completions
     return (ToolCacheChatOpenAI,), clients, cache
 

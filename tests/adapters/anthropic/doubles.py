@@ -3,70 +3,42 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import httpx
 from anthropic import Anthropic, AsyncAnthropic
 
-from agentrt import speculable
-from agentrt.adapters.anthropic import run_tool
-from agentrt.testing import mock_endpoint
+from agentrt import SpeculationConfig
+from agentrt.adapters.anthropic import arun_tool, run_tool, speculate
+from agentrt.perfmodel import TurnTimes
+from agentrt.testing import run_in_virtual_time
+from tests.adapters.doubles import Oracle
+from tests.adapters.stainless.doubles import HI, STREAM, Script, ScriptedEndpoint, answered_client, look_tool
 
 URL = "http://model.test"
-Script = list[list[tuple[str, dict[str, Any]]]]
+THREE: Script = [[("look", {"q": f"q{turn}"})] for turn in range(3)]
+TIMES = TurnTimes(generation=40, draft=5, tool=30)
 TOOLS: Any = [{"name": "look", "description": "Looks.", "input_schema": {"type": "object"}}]
-HI: Any = {"role": "user", "content": "hi"}
 ASKED: Any = {"model": "m", "max_tokens": 64, "tools": TOOLS}
 
 
-class Endpoint:
-    """Answers turn by turn with the calls of ``script``, then with text. Results say which turn it is."""
+async_client = functools.partial(answered_client, AsyncAnthropic, URL)
 
-    def __init__(
-        self,
-        script: Script,
-        *,
-        delay: float = 0.0,
-        gate: Callable[[int], None] = lambda turn: None,
-        holds_threads: bool = False,
-    ) -> None:
+
+class Endpoint(ScriptedEndpoint):
+    url = URL
+    kinds = (Anthropic, AsyncAnthropic)
+
+    def __init__(self, script: Script, *, holds_threads: bool = False, **settings: Any) -> None:
         """``holds_threads``: it keeps conversations; without, it refuses to as the client expects."""
+        super().__init__(script, **settings)
         self.holds_threads = holds_threads
-        self.requests: list[dict[str, Any]] = []
-        self._script = script
-        self._delay = delay
-        self._gate = gate
 
-    @contextmanager
-    def client(self) -> Iterator[Anthropic]:
-        """A client that this endpoint answers inside the block."""
-        with answered_by(self._answer), Anthropic(base_url=URL, api_key="none", max_retries=0) as client:
-            yield client
-
-    @asynccontextmanager
-    async def async_client(self) -> AsyncIterator[AsyncAnthropic]:
-        """An async client that this endpoint answers inside the block."""
-        with answered_by(self._aanswer):
-            async with AsyncAnthropic(base_url=URL, api_key="none", max_retries=0) as client:
-                yield client
-
-    def _answer(self, request: httpx.Request) -> httpx.Response:
-        turn, response = self._respond(request)
-        self._gate(turn)
-        return response
-
-    async def _aanswer(self, request: httpx.Request) -> httpx.Response:
-        _, response = self._respond(request)
-        await asyncio.sleep(self._delay)
-        return response
-
-    def _respond(self, request: httpx.Request) -> tuple[int, httpx.Response]:
-        body = json.loads(request.content)
-        self.requests.append(body)
+    def _respond(self, path: str, body: dict[str, Any]) -> tuple[int, httpx.Response]:
         if body.get("thread") and not self.holds_threads:
             details = {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
             error = {"type": "invalid_request_error", "message": "no threads", "details": details}
@@ -80,19 +52,15 @@ class Endpoint:
         made = [(name, arguments, f"id_{turn}_{place}") for place, (name, arguments) in enumerate(calls)]
         if not body.get("stream"):
             return turn, httpx.Response(200, json=message(made, turn))
-        text = "".join(f"event: {e['type']}\ndata: {json.dumps(e)}\n\n" for e in events(made, turn))
-        return turn, httpx.Response(200, content=text, headers={"content-type": "text/event-stream"})
-
-
-@contextmanager
-def answered_by(side_effect: Callable[[httpx.Request], Any]) -> Iterator[None]:
-    """Answer the requests for messages by ``side_effect``."""
-    with mock_endpoint(assert_all_called=False) as router:
-        router.post(path="/v1/messages").mock(side_effect=side_effect)
-        yield
+        return turn, httpx.Response(200, content=sent(events(made, turn)), headers={"content-type": STREAM})
 
 
 Made = list[tuple[str, dict[str, Any], str]]
+
+
+def sent(steps: Iterable[dict[str, Any]]) -> str:
+    """Return events as a stream has them."""
+    return "".join(f"event: {step['type']}\ndata: {json.dumps(step)}\n\n" for step in steps)
 
 
 def message(calls: Made, turn: int = 0) -> dict[str, Any]:
@@ -128,15 +96,6 @@ def events(calls: Made, turn: int) -> Iterator[dict[str, Any]]:
     end = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
     yield {"type": "message_delta", "delta": end, "usage": {"output_tokens": 1}}
     yield {"type": "message_stop"}
-
-
-def look_tool(seconds: float) -> Any:
-    @speculable
-    async def look(q: str, limit: int = 3) -> str:
-        await asyncio.sleep(seconds)
-        return f"found {q} {limit}"
-
-    return look
 
 
 # The ways to ask a client for an answer; each returns its blocks.
@@ -207,6 +166,27 @@ async def loop(client: AsyncAnthropic, ask: Callable[..., Any], run: Callable[..
 async def plainly(client: Any, call: Any) -> Any:
     await asyncio.sleep(30)
     return f"found {call.input['q']} 3"
+
+
+def timed(
+    ask: Callable[..., Any], wrong: Sequence[int] | None, config: SpeculationConfig | None = None
+) -> tuple[list[Any], float, Any]:
+    """Run a loop; return transcript, seconds and client, which speculates unless ``wrong`` is None."""
+
+    async def main() -> tuple[list[Any], float, Any]:
+        run: Any = plainly
+        async with Endpoint(THREE, delay=TIMES.generation).async_client() as client:
+            if wrong is not None:
+                oracle = Oracle(THREE, wrong, delay=TIMES.draft)
+                client, run = (
+                    speculate(client, oracle, tools=[look_tool(TIMES.tool)], config=config),
+                    arun_tool,
+                )
+                assert type(client).__name__ == "AsyncAnthropic"
+            said = await loop(client, ask, run)
+            return said, asyncio.get_running_loop().time(), client
+
+    return run_in_virtual_time(main)
 
 
 def sync_results(client: Anthropic, is_streamed: bool, turns: int) -> list[Any]:

@@ -12,8 +12,9 @@ from langchain_core.tools import tool
 
 from agentrt import speculable
 from agentrt.adapters.langchain import report_of, speculate
-from tests.adapters.anthropic.doubles import URL, Endpoint, Script
+from tests.adapters.anthropic.doubles import URL, Endpoint
 from tests.adapters.doubles import Milestones, Oracle
+from tests.adapters.stainless.doubles import Script
 
 THREE: Script = [[("look", {"q": f"q{turn}"})] for turn in range(3)]
 

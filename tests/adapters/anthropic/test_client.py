@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import anthropic
@@ -20,65 +20,30 @@ from agentrt.calls import CallArgumentsDelta, CallStarted
 from agentrt.config import TurnAhead
 from agentrt.drafts import DraftRequest
 from agentrt.errors import ConfigurationError, InvalidRequestError
-from agentrt.perfmodel import TurnTimes
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
 from tests.adapters.anthropic.doubles import (
     ASKED,
-    HI,
+    THREE,
+    TIMES,
     TOOLS,
     URL,
     WAYS,
     Endpoint,
-    Script,
-    answered_by,
+    async_client,
     create,
-    events,
-    look_tool,
     loop,
     message,
-    plainly,
-    raw,
-    stream_helper,
+    sent,
     sync_results,
+    timed,
 )
 from tests.adapters.doubles import Milestones, Oracle
+from tests.adapters.stainless.doubles import HI, STREAM, answered_by, look_tool
+from tests.patience import until
 
-THREE: Script = [[("look", {"q": f"q{turn}"})] for turn in range(3)]
-TIMES = TurnTimes(generation=40, draft=5, tool=30)
 AHEAD = SpeculationConfig(turn_ahead=TurnAhead(depth=3))
 
 pytestmark = pytest.mark.usefixtures("no_thread_at_the_first_request", "prediction_is_free")
-
-
-@pytest.fixture
-def no_thread_at_the_first_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The client asks for the platform's name in a thread, for which virtual time does not wait."""
-
-    async def platform() -> str:
-        return "Linux"
-
-    monkeypatch.setattr("anthropic._base_client.asyncify", lambda function: platform)
-
-
-def timed(
-    ask: Callable[..., Any], wrong: Sequence[int] | None, config: SpeculationConfig | None = None
-) -> tuple[list[Any], float, Any]:
-    """Run a loop; return transcript, seconds and client, which speculates unless ``wrong`` is None."""
-
-    async def main() -> tuple[list[Any], float, Any]:
-        run: Any = plainly
-        async with Endpoint(THREE, delay=TIMES.generation).async_client() as client:
-            if wrong is not None:
-                oracle = Oracle(THREE, wrong, delay=TIMES.draft)
-                client, run = (
-                    speculate(client, oracle, tools=[look_tool(TIMES.tool)], config=config),
-                    arun_tool,
-                )
-                assert type(client).__name__ == "AsyncAnthropic"
-            said = await loop(client, ask, run)
-            return said, asyncio.get_running_loop().time(), client
-
-    return run_in_virtual_time(main)
 
 
 @pytest.mark.parametrize("ask", WAYS)
@@ -89,38 +54,6 @@ def test_a_loop_takes_what_equation_1_says(ask: Callable[..., Any], wrong: list[
     assert fast == plain
     assert plain_seconds == TIMES.standard(3) + TIMES.generation
     assert seconds == pytest.approx(TIMES.speculative(1 - len(wrong) / 3, 3) + TIMES.generation)
-
-
-@pytest.mark.parametrize("ask", [way for way in WAYS if way is not raw])
-def test_turns_ahead_say_the_same_sooner(ask: Callable[..., Any]) -> None:
-    plain, _, _ = timed(ask, None)
-    fast, seconds, client = timed(ask, [], AHEAD)
-    assert fast == plain
-    assert seconds == 3 * (TIMES.draft + TIMES.tool) + TIMES.generation
-    assert (report_of(client).ahead.kept, report_of(client).ahead.wasted) == (3, 0)
-
-
-@pytest.mark.parametrize("ask", [create, stream_helper])
-@pytest.mark.parametrize(
-    "change", [{"stop_sequences": ["x"]}, {"system": "be brief"}, {"extra_headers": {"a": "b"}}]
-)
-def test_another_request_does_not_take_an_answer_requested_ahead(
-    ask: Callable[..., Any], change: dict[str, Any]
-) -> None:
-    endpoint = Endpoint(THREE, delay=TIMES.generation)
-
-    async def main() -> Any:
-        async with endpoint.async_client() as plain:
-            oracle = Oracle(THREE, delay=TIMES.draft)
-            client = speculate(plain, oracle, tools=[look_tool(TIMES.tool)], config=AHEAD)
-            (call,) = await ask(client, [HI])
-            result = {"type": "tool_result", "tool_use_id": call.id, "content": await arun_tool(client, call)}
-            history = [HI, {"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
-            await client.messages.create(messages=history, **ASKED, **change)
-            return report_of(client).ahead
-
-    assert run_in_virtual_time(main).kept == 0
-    assert endpoint.requests[-1].items() >= {k: v for k, v in change.items() if k != "extra_headers"}.items()
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
@@ -142,44 +75,6 @@ def test_a_sync_loop_runs_its_tools_while_the_model_answers(is_streamed: bool) -
         results = sync_results(client, is_streamed, 4)
     assert results == ["found q0 3", "found q1 3", "found q2 3"]
     assert report_of(client).total.misses == 0
-
-
-@pytest.mark.parametrize("holds_threads", [False, True], ids=["whole history", "threads"])
-@pytest.mark.parametrize("is_streamed", [False, True])
-def test_the_clients_tool_runner_gets_results_of_speculations(is_streamed: bool, holds_threads: bool) -> None:
-    milestones, runs, asked = Milestones(), list[str](), list[int]()
-
-    @anthropic.beta_tool
-    @speculable
-    def look(q: str) -> str:
-        """Look.
-
-        Args:
-            q: what for
-        """
-        runs.append(q)
-        milestones.reach(f"run {len(runs)}")
-        return f"found {q}"
-
-    def gate(turn: int) -> None:
-        asked.append(turn)
-        if turn < 3:
-            milestones.wait(f"run {len(asked)}")
-
-    endpoint = Endpoint(THREE, gate=gate, holds_threads=holds_threads)
-    with endpoint.client() as plain:
-        client = speculate(plain, Oracle(THREE, delay=0), tools=[look])
-        runner: Any = client.beta.messages.tool_runner(
-            model="m", max_tokens=64, messages=[HI], tools=[look], stream=is_streamed
-        )
-        assert runner.until_done().content[0].text == "done"
-        assert report_of(client).total.claims == 3
-    # A request for a thread, as newer versions send it, may be refused, and its speculation with it.
-    refused = not holds_threads and bool(endpoint.requests[0].get("thread"))
-    assert runs == ["q0"] * refused + ["q0", "q1", "q2"]
-    sent = [message for body in endpoint.requests for message in body["messages"]]
-    results = [each["content"][0].get("content") for each in sent if each not in (HI,)]
-    assert results[-1] == "found q2"
 
 
 def test_predictors_see_the_request_and_the_stream_as_of_chat_completions() -> None:
@@ -253,26 +148,24 @@ def test_a_tool_that_the_request_does_not_offer_is_not_run() -> None:
 
 
 def test_what_is_given_as_an_iterator_is_sent_whole() -> None:
-    endpoint = Endpoint([])
+    predictor = ScriptedSpeculator()
+    endpoint = Endpoint([], gate=lambda turn: until(lambda: predictor.requests))
     with endpoint.client() as plain:
-        client = speculate(plain, ScriptedSpeculator(), tools=[look_tool(1)])
+        client = speculate(plain, predictor, tools=[look_tool(1)])
         given = {**ASKED, "tools": iter(TOOLS)}
         client.messages.create(messages=iter([HI]), **given)
         assert len(report_of(client).turns) == 1
     assert (endpoint.requests[0]["messages"], endpoint.requests[0]["tools"]) == ([HI], TOOLS)
+    assert [len(predictor.requests[0].messages), len(predictor.requests[0].tools)] == [1, 1]
 
 
-@asynccontextmanager
-async def answered(status: int, content: bytes, kind: str) -> AsyncIterator[AsyncAnthropic]:
+def answered(status: int, content: bytes, kind: str) -> AbstractAsyncContextManager[AsyncAnthropic]:
     """A client whose requests are all answered by ``content``."""
     headers = {"content-type": kind}
-    with answered_by(lambda request: httpx.Response(status, content=content, headers=headers)):
-        async with AsyncAnthropic(base_url=URL, api_key="none", max_retries=0) as client:
-            yield client
+    return async_client(lambda request: httpx.Response(status, content=content, headers=headers))
 
 
-STREAM = "text/event-stream"
-STARTED = f"event: message_start\ndata: {json.dumps({'type': 'message_start', 'message': message([])})}\n\n"
+STARTED = sent([{"type": "message_start", "message": message([])}])
 
 
 @pytest.mark.parametrize(
@@ -384,39 +277,6 @@ def test_what_runs_for_an_answer_that_never_comes_is_stopped(how: str) -> None:
     run_in_virtual_time(main)
 
 
-@pytest.mark.parametrize("is_streamed", [False, True])
-def test_calls_that_the_server_has_answered_are_none_of_the_client(is_streamed: bool) -> None:
-    made = [("look", {"q": "q0"}, "id_1"), ("look", {"q": "q1"}, "id_2")]
-    result = {"type": "tool_result", "tool_use_id": "id_1", "content": "found"}
-    whole = message(made)
-    steps = list(events(made, 0))
-    place = {"index": 2}
-    steps[-2:-2] = [
-        {"type": "content_block_start", **place, "content_block": result},
-        {"type": "content_block_stop", **place},
-    ]
-    whole["content"].append(result)
-    text = "".join(f"event: {step['type']}\ndata: {json.dumps(step)}\n\n" for step in steps)
-
-    content, kind = (text, STREAM) if is_streamed else (json.dumps(whole), "application/json")
-
-    async def answer(request: httpx.Request) -> httpx.Response:
-        await asyncio.sleep(5)
-        return httpx.Response(200, content=content, headers={"content-type": kind})
-
-    async def main() -> Any:
-        with answered_by(answer):
-            async with AsyncAnthropic(base_url=URL, api_key="none", max_retries=0) as plain:
-                draft = ToolCall("look", {"q": "q0", "limit": 3})
-                client = speculate(plain, ScriptedSpeculator([draft]), tools=[look_tool(0)])
-                said: Any = await client.messages.create(messages=[HI], stream=is_streamed, **ASKED)
-                if is_streamed:
-                    assert [event async for event in said]
-                return report_of(client).total
-
-    assert run_in_virtual_time(main).wasted == 1
-
-
 def test_a_call_that_was_made_otherwise_leaves_no_result_behind() -> None:
     async def main() -> Any:
         async with Endpoint(THREE[:1], delay=5).async_client() as plain:
@@ -428,43 +288,6 @@ def test_a_call_that_was_made_otherwise_leaves_no_result_behind() -> None:
             return report_of(client).total
 
     assert run_in_virtual_time(main).unclaimed == 1
-
-
-def test_no_request_is_sent_ahead_in_a_thread() -> None:
-    endpoint = Endpoint(THREE, delay=TIMES.generation, holds_threads=True)
-
-    async def main() -> Any:
-        async with endpoint.async_client() as plain:
-            oracle = Oracle(THREE, delay=TIMES.draft)
-            client = speculate(plain, oracle, tools=[look_tool(TIMES.tool)], config=AHEAD)
-            await client.beta.messages.create(messages=[HI], thread={"type": "create"}, **ASKED)
-            return report_of(client).ahead
-
-    assert run_in_virtual_time(main).wasted == 0
-    assert len(endpoint.requests) == 1
-
-
-def test_a_request_ahead_that_fails_is_sent_again_when_it_is_due_and_not_before() -> None:
-    endpoint, failed = Endpoint(THREE), list[int]()
-
-    async def answer(request: httpx.Request) -> httpx.Response:
-        body = json.loads(request.content)
-        if len(body["messages"]) == 3 and not failed:
-            failed.append(3)
-            return httpx.Response(500, json={})
-        await asyncio.sleep(TIMES.generation)
-        return endpoint._respond(request)[1]
-
-    async def main() -> Any:
-        with answered_by(answer):
-            async with AsyncAnthropic(base_url=URL, api_key="none", max_retries=2) as plain:
-                oracle = Oracle(THREE, delay=TIMES.draft)
-                client = speculate(plain, oracle, tools=[look_tool(TIMES.tool)], config=AHEAD)
-                await loop(client, create, arun_tool)
-                return report_of(client).ahead
-
-    assert run_in_virtual_time(main).kept < 3
-    assert failed
 
 
 def test_two_conversations_in_one_context_do_not_get_each_others_results() -> None:

@@ -2,78 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
+import functools
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
 from openai import AsyncOpenAI, OpenAI
 
-from agentrt.testing import mock_endpoint
+from tests.adapters.stainless.doubles import STREAM, ScriptedEndpoint, answered_client
 
 URL = "http://model.test/v1"
 
-Script = list[list[tuple[str, dict[str, Any]]]]
 TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
 RESPONSES_TOOLS = [{"type": "function", "name": "look", "parameters": {"type": "object"}, "strict": False}]
 
 
-@contextmanager
-def answered_by(side_effect: Callable[[httpx.Request], Any]) -> Iterator[None]:
-    """Answer the requests of both APIs, to any host, by ``side_effect``."""
-    with mock_endpoint(assert_all_called=False) as router:
-        for path in ("/v1/chat/completions", "/v1/responses"):
-            router.post(path=path).mock(side_effect=side_effect)
-        yield
+async_client = functools.partial(answered_client, AsyncOpenAI, URL)
 
 
-@asynccontextmanager
-async def async_client(
-    side_effect: Callable[[httpx.Request], Any], *, max_retries: int = 0
-) -> AsyncIterator[AsyncOpenAI]:
-    """An async client whose requests ``side_effect`` answers inside the block."""
-    with answered_by(side_effect):
-        async with AsyncOpenAI(base_url=URL, api_key="none", max_retries=max_retries) as client:
-            yield client
+class Endpoint(ScriptedEndpoint):
+    url = URL
+    kinds = (OpenAI, AsyncOpenAI)
 
-
-class Endpoint:
-    """Answers turn by turn with the calls of ``script``, then with text. Results say which turn it is."""
-
-    def __init__(
-        self, script: Script, *, delay: float = 0.0, gate: Callable[[int], None] = lambda turn: None
-    ):
-        self.requests: list[dict[str, Any]] = []
-        self._script = script
-        self._delay = delay
-        self._gate = gate
-
-    @contextmanager
-    def client(self) -> Iterator[OpenAI]:
-        """A client that this endpoint answers inside the block."""
-        with answered_by(self.answer), OpenAI(base_url=URL, api_key="none", max_retries=0) as client:
-            yield client
-
-    def async_client(self) -> AbstractAsyncContextManager[AsyncOpenAI]:
-        """An async client that this endpoint answers inside the block."""
-        return async_client(self.aanswer)
-
-    def answer(self, request: httpx.Request) -> httpx.Response:
-        turn, response = self._respond(request)
-        self._gate(turn)
-        return response
-
-    async def aanswer(self, request: httpx.Request) -> httpx.Response:
-        _, response = self._respond(request)
-        await asyncio.sleep(self._delay)
-        return response
-
-    def _respond(self, request: httpx.Request) -> tuple[int, httpx.Response]:
-        body = json.loads(request.content)
-        self.requests.append(body)
-        chat = request.url.path.endswith("/chat/completions")
+    def _respond(self, path: str, body: dict[str, Any]) -> tuple[int, httpx.Response]:
+        chat = path.endswith("/chat/completions")
         items = body["messages"] if chat else body["input"]
         results = sum(
             item.get("role") == "tool" or item.get("type") == "function_call_output"
@@ -96,7 +49,7 @@ class Endpoint:
         if body.get("stream"):
             events = chat_events(calls) if chat else response_events(turn, calls)
             text = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
-            headers = {"content-type": "text/event-stream"}
+            headers = {"content-type": STREAM}
             return turn, httpx.Response(200, content=text + "data: [DONE]\n\n" * chat, headers=headers)
         return turn, httpx.Response(200, json=chat_completion(calls) if chat else response(turn, calls))
 

@@ -10,22 +10,9 @@ from typing import Any
 import openai
 from openai import AsyncOpenAI, OpenAI
 
-from agentrt import speculable
 from agentrt.adapters.openai import run_tool
 from tests.adapters.openai.doubles import RESPONSES_TOOLS, TOOLS
-
-HI: Any = {"role": "user", "content": "hi"}
-
-
-def look_tool(seconds: float, runs: list[str]) -> Any:
-    @speculable
-    async def look(q: str, limit: int = 3) -> str:
-        runs.append(q)
-        await asyncio.sleep(seconds)
-        return f"found {q} {limit}"
-
-    return look
-
+from tests.adapters.stainless.doubles import HI
 
 # The ways to ask a client for an answer; each returns the answer's calls and its text.
 

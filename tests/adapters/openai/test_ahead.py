@@ -19,20 +19,19 @@ from agentrt.config import TurnAhead
 from agentrt.perfmodel import TurnTimes
 from agentrt.testing import mock_endpoint, run_in_virtual_time
 from tests.adapters.doubles import Milestones, Oracle
-from tests.adapters.openai.doubles import TOOLS, URL, Endpoint, Script, async_client
+from tests.adapters.openai.doubles import TOOLS, URL, Endpoint, async_client
 from tests.adapters.openai.loops import (
     CHAT,
-    HI,
     RESPONSES,
     chat_create,
     chat_loop,
     chat_streamed,
-    look_tool,
     plainly,
     responses_create,
     responses_loop,
     sync_results,
 )
+from tests.adapters.stainless.doubles import HI, Script, look_tool
 
 pytestmark = pytest.mark.usefixtures("no_thread_at_the_first_request", "prediction_is_free")
 

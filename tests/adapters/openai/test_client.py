@@ -20,21 +20,20 @@ from agentrt.errors import ConfigurationError, InvalidRequestError
 from agentrt.perfmodel import TurnTimes
 from agentrt.testing import ScriptedSpeculator, mock_endpoint, run_in_virtual_time
 from tests.adapters.doubles import Milestones
-from tests.adapters.openai.doubles import TOOLS, URL, Endpoint, Script
+from tests.adapters.openai.doubles import TOOLS, URL, Endpoint
 from tests.adapters.openai.loops import (
     CHAT,
-    HI,
     RESPONSES,
     chat_create,
     chat_loop,
     chat_streamed,
-    look_tool,
     plainly,
     responses_create,
     responses_loop,
     responses_streamed,
     sync_results,
 )
+from tests.adapters.stainless.doubles import HI, Script, look_tool
 
 THREE: Script = [[("look", {"q": f"q{turn}"})] for turn in range(3)]
 

@@ -12,7 +12,7 @@ from agentrt.adapters.openai import report_of, speculate
 from agentrt.reports.events import PredictorSkipped, PredictorStarted, SpeculationEvent
 from agentrt.testing import ScriptedSpeculator
 from tests.adapters.openai.doubles import RESPONSES_TOOLS, TOOLS, Endpoint
-from tests.adapters.openai.loops import HI
+from tests.adapters.stainless.doubles import HI
 from tests.patience import PATIENCE_S
 
 OTHER: Any = {"type": "function", "function": {"name": "other", "parameters": {"type": "object"}}}

@@ -14,7 +14,7 @@ from openai.types.responses import ResponseOutputItemDoneEvent
 
 from agentrt import ToolCall, speculable
 from agentrt.adapters.openai import report_of, run_tool, speculate
-from agentrt.adapters.openai.tool_cache import CAPABILITY, ToolCacheEndpoint
+from agentrt.adapters.stainless.tool_cache import CAPABILITY, ToolCacheEndpoint
 from agentrt.runtime import LocalRuntime
 from agentrt.testing import ScriptedSpeculator, mock_endpoint
 from agentrt.toolcache import FinishedCall
@@ -179,7 +179,7 @@ def submitted_after(failures: list[int], *, submissions: int) -> list[str]:
 
     async def main() -> None:
         async with openai.AsyncOpenAI(base_url=URL, api_key="none", max_retries=0) as client:
-            endpoint = ToolCacheEndpoint()
+            endpoint = ToolCacheEndpoint(openai)
             for _ in range(submissions):  # as if each came after the last one was through
                 await endpoint._asubmit(client, "x", FinishedCall(OSLO, "12 C", 1.0))
                 if not endpoint.may_have_cache:

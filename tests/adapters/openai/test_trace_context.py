@@ -14,7 +14,7 @@ from opentelemetry import trace
 
 from agentrt import SpeculationSession, ToolCall, speculable
 from agentrt.adapters.openai import speculate
-from agentrt.adapters.openai.tool_cache import CAPABILITY
+from agentrt.adapters.stainless.tool_cache import CAPABILITY
 from agentrt.speculators import EndpointSpeculator
 from agentrt.testing import ScriptedSpeculator, mock_endpoint
 from tests.adapters.openai.doubles import chat_completion, chat_events
@@ -123,7 +123,12 @@ def test_what_the_user_has_set_stays(telemetry: Recorded) -> None:
         sent.append(request)
         return httpx.Response(200, json=chat_completion([]))
 
-    client = speculate(openai.OpenAI(base_url=URL, api_key="none"), ScriptedSpeculator([]), tools=[])
+    @speculable
+    def get_weather(city: str) -> str:
+        return city
+
+    plain = openai.OpenAI(base_url=URL, api_key="none")
+    client = speculate(plain, ScriptedSpeculator([]), tools=[get_weather])
     own = {"TraceParent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
     with mock_endpoint(URL) as endpoint, trace.get_tracer("user").start_as_current_span("user"):
         endpoint.post("/chat/completions").mock(side_effect=answer)

@@ -35,7 +35,7 @@ from agentrt.adapters.openai_agents import report_of, speculate
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.serving.server import ServerConfig, create_app
 from agentrt.testing import run_in_virtual_time
-from tests.adapters.openai.doubles import Endpoint, Script
+from tests.adapters.openai.doubles import Endpoint
 from tests.adapters.openai_agents.doubles import (
     STREAMED,
     Drafts,
@@ -52,6 +52,7 @@ from tests.adapters.openai_agents.doubles import (
     saying,
     transcript,
 )
+from tests.adapters.stainless.doubles import Script
 from tests.runtime.serving.http.serving import listening
 
 pytestmark = [

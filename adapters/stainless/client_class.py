@@ -1,19 +1,26 @@
-"""The classes that turn an OpenAI client into a speculating one."""
+"""The classes that turn a client into a speculating one."""
 
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import openai
-
-from agentrt.dialects import EndpointDialect, PrioritizedAsyncClient, PrioritizedClient
+from agentrt.adapting import Toolbox, Turns
+from agentrt.dialects import Dialect, EndpointDialect, PrioritizedAsyncClient, PrioritizedClient
+from agentrt.errors import ConfigurationError
 
 from ..transparent_subclass import plain_class, transparent_subclass
 from .client_state import ClientState
 from .pending_answer import start_request
+from .responses import aparsed, is_async, parsed
+from .tool_cache import ToolCacheEndpoint
+from .wire import Wire
 
-Client = TypeVar("Client", openai.OpenAI, openai.AsyncOpenAI)
+Client = TypeVar("Client")
+
+_LISTS: Final = ("messages", "tools", "system")
+"""Fields that may be given as any iterable."""
 
 
 class _SpeculatingClient:
@@ -42,11 +49,11 @@ class _SpeculatingClient:
 
 
 class SpeculatingClient(_SpeculatingClient):
-    """Mixin of a speculating ``OpenAI``."""
+    """Mixin of a speculating sync client."""
 
     def post(self, path: str, *, body: Any = None, **options: Any) -> Any:
         """Send a request; speculate beside it if it is for a model's answer."""
-        send = self._agentrt_post()
+        send, body = self._agentrt_post(), _with_lists(body)
         answer = start_request(self, send, path, body, options)
         if answer is None:
             return send(path, body=body, **options)
@@ -54,7 +61,7 @@ class SpeculatingClient(_SpeculatingClient):
             result = answer.lookahead_result_blocking()
             if result is None:
                 result = send(path, body=body, **options)
-                answer.take_result(result)
+                answer.take_result(parsed(result) if answer.request.is_raw else result)
         except BaseException:
             answer.turn.discard()
             raise
@@ -62,11 +69,11 @@ class SpeculatingClient(_SpeculatingClient):
 
 
 class SpeculatingAsyncClient(_SpeculatingClient):
-    """Mixin of a speculating ``AsyncOpenAI``."""
+    """Mixin of a speculating async client."""
 
     async def post(self, path: str, *, body: Any = None, **options: Any) -> Any:
         """Send a request; speculate beside it if it is for a model's answer."""
-        send = self._agentrt_post()
+        send, body = self._agentrt_post(), _with_lists(body)
         answer = start_request(self, send, path, body, options)
         if answer is None:
             return await send(path, body=body, **options)
@@ -74,32 +81,58 @@ class SpeculatingAsyncClient(_SpeculatingClient):
             result = await answer.lookahead_result()
             if result is None:
                 result = await send(path, body=body, **options)
-                answer.take_result(result)
+                answer.take_result(await aparsed(result) if answer.request.is_raw else result)
         except BaseException:
             answer.turn.discard()
             raise
         return result
 
 
-def speculating_copy(client: Client, state: ClientState, endpoint: EndpointDialect) -> Client:
-    """Return a copy of ``client``, on the same connections, that speculates with ``state``."""
-    mixin = SpeculatingAsyncClient if isinstance(client, openai.AsyncOpenAI) else SpeculatingClient
-    copy: Any = prioritized_copy(client, endpoint, mixin)
-    copy._agentrt_state = state
+def _with_lists(body: Any) -> Any:
+    """Return a body that can be read before it is sent: an iterator, which can be read once, is a list."""
+    if not isinstance(body, Mapping):
+        return body
+    return {**body, **{name: list(body[name]) for name in _LISTS if isinstance(body.get(name), Iterator)}}
+
+
+def speculating_copy(
+    client: Client,
+    wire: Wire,
+    turns: Turns,
+    toolbox: Toolbox,
+    *,
+    tool_cache: object,
+    dialect: Dialect | str | None,
+) -> Client:
+    """Return a copy of ``client``, on the same connections, that opens its turns in ``turns``.
+
+    If ``client`` speculates already, this is a copy of the client that it was made of.
+
+    Raises:
+        ConfigurationError: there is no predictor, no tool or no such dialect, or ``tool_cache`` is neither a
+            bool nor ``"force"``.
+    """
+    if not turns.predictors:
+        raise ConfigurationError("speculate() needs at least one predictor. Give a Speculator.")
+    if not toolbox.tools:
+        raise ConfigurationError("speculate() needs at least one tool. Give one declared @speculable.")
+    mixin = SpeculatingAsyncClient if is_async(client) else SpeculatingClient
+    copy: Any = prioritized_copy(client, EndpointDialect(dialect), mixin)
+    copy._agentrt_state = ClientState(
+        turns, toolbox, wire, ToolCacheEndpoint.if_wanted(tool_cache, wire.library)
+    )
     return copy  # type: ignore[no-any-return]
 
 
 def prioritized_copy(client: Client, endpoint: EndpointDialect, *mixins: type) -> Client:
     """Return a copy of ``client``, on the same connections, that sends priorities in a dialect."""
     plain: Any = plain_class(type(client))
+    own = PrioritizedAsyncClient if is_async(client) else PrioritizedClient
     # Not by assigning __class__, which Python refuses for classes below Generic.
-    copy: Any = object.__new__(_prioritized_class(plain, *mixins))
+    copy: Any = object.__new__(_prioritized_class(plain, *mixins, own))
     copy.__dict__.update(plain.copy(client).__dict__)
     copy._agentrt_endpoint = endpoint
     return copy  # type: ignore[no-any-return]
 
 
-@functools.cache
-def _prioritized_class(base: Any, *mixins: type) -> Any:
-    own = PrioritizedAsyncClient if issubclass(base, openai.AsyncOpenAI) else PrioritizedClient
-    return transparent_subclass(base, *mixins, own)
+_prioritized_class: Any = functools.cache(transparent_subclass)

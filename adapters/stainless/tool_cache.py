@@ -9,11 +9,11 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Self, TypeVar
 
-import openai
-
 from agentrt.adapting import start_in_thread
 from agentrt.errors import ConfigurationError
 from agentrt.toolcache import FinishedCall, PredictedCall, TakePrediction, TakeResult
+
+from .responses import is_async
 
 T = TypeVar("T")
 
@@ -25,7 +25,6 @@ CAPABILITY = "cache-tool-output"
 TAKES_PREDICTED_CALLS = "takes_predicted_calls"
 """True in the first event of a stream whose endpoint drafts predicted calls."""
 
-_TRANSIENT = (openai.APIConnectionError, openai.RateLimitError, openai.InternalServerError)
 _MAX_FAILURES = 3
 
 
@@ -37,14 +36,18 @@ class ToolCacheEndpoint:
     its list of models is not read, and after three refusals in a row it is sent nothing more.
     """
 
-    def __init__(self, *, forced: bool = False) -> None:
-        """Create the endpoint; unless it is forced, its models are listed when there is a first result."""
+    def __init__(self, library: Any, *, forced: bool = False) -> None:
+        """Create the endpoint; unless it is forced, its models are listed when there is a first result.
+
+        ``library`` is the package of its clients.
+        """
+        self._library = library
         self._forced = forced
         self._has_cache: bool | None = True if forced else None
         self._failures = 0
 
     @classmethod
-    def if_wanted(cls, tool_cache: object) -> Self | None:
+    def if_wanted(cls, tool_cache: object, library: Any) -> Self | None:
         """Return an endpoint for the setting ``tool_cache``; None if that is False.
 
         Raises:
@@ -52,7 +55,7 @@ class ToolCacheEndpoint:
         """
         if tool_cache not in (True, False, "force"):
             raise ConfigurationError(f'tool_cache is {tool_cache!r}. Use True, False or "force".')
-        return cls(forced=tool_cache == "force") if tool_cache else None
+        return cls(library, forced=tool_cache == "force") if tool_cache else None
 
     @property
     def may_have_cache(self) -> bool:
@@ -75,7 +78,7 @@ class ToolCacheEndpoint:
 
         return take
 
-    def _submit(self, client: openai.OpenAI, response_id: str, result: FinishedCall) -> None:
+    def _submit(self, client: Any, response_id: str, result: FinishedCall) -> None:
         with self._noting_unlisted_models():
             if self._has_cache is None:
                 self._has_cache = _names_capability(list(client.models.list()))
@@ -83,7 +86,7 @@ class ToolCacheEndpoint:
             with self._noting_refusal(result):
                 client.post(_path(response_id), cast_to=object, body=[self._entry(result)])
 
-    async def _asubmit(self, client: openai.AsyncOpenAI, response_id: str, result: FinishedCall) -> None:
+    async def _asubmit(self, client: Any, response_id: str, result: FinishedCall) -> None:
         with self._noting_unlisted_models():
             if self._has_cache is None:
                 self._has_cache = _names_capability([model async for model in client.models.list()])
@@ -108,7 +111,7 @@ class ToolCacheEndpoint:
             yield
         except Exception as error:  # noqa: BLE001 - an endpoint whose models cannot be read has no cache
             self._failures += 1
-            if not isinstance(error, _TRANSIENT) or self._failures == _MAX_FAILURES:
+            if not self._is_transient(error) or self._failures == _MAX_FAILURES:
                 self._has_cache = self._has_cache or False  # another submission may have read them
 
     @contextmanager
@@ -117,11 +120,16 @@ class ToolCacheEndpoint:
             yield
             self._failures = 0
         except Exception as error:  # noqa: BLE001 - reported: it is no error of the turn
-            if self._forced and isinstance(error, openai.OpenAIError) and not isinstance(error, _TRANSIENT):
+            if self._forced and isinstance(error, self._library.APIError) and not self._is_transient(error):
                 self._count_refusal(error)
             result.refused(error)
 
-    def _count_refusal(self, error: openai.OpenAIError) -> None:
+    def _is_transient(self, error: Exception) -> bool:
+        """Whether it is busy or cannot be reached: the classes of a status differ between clients."""
+        status = getattr(error, "status_code", 0)
+        return isinstance(error, self._library.APIConnectionError) or status == 429 or status >= 500
+
+    def _count_refusal(self, error: Exception) -> None:
         self._failures += 1
         if self._failures == _MAX_FAILURES:
             self._has_cache = False
@@ -166,7 +174,7 @@ def _in_background(
     client: Any, submit: Callable[[T], object], asubmit: Callable[[T], Coroutine[Any, Any, None]]
 ) -> Callable[[T], None]:
     """Return a function that begins a submission in a task, or in a thread, and does not wait for it."""
-    if not isinstance(client, openai.AsyncOpenAI):
+    if not is_async(client):
 
         def begin_thread(each: T) -> None:
             start_in_thread(lambda: submit(each), name="agentrt tool cache")

@@ -1,14 +1,17 @@
-"""What all copies of one speculating OpenAI client share."""
+"""What all copies of one speculating client share."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 from agentrt.adapting import Toolbox, Turns
 from agentrt.drafts import reads_calls
+from agentrt.reports import SpeculationReport
 
-from .response_history import ResponseHistory
+from ..transparent_subclass import state_of
 from .tool_cache import ToolCacheEndpoint
+from .wire import Wire
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +20,20 @@ class ClientState:
 
     turns: Turns
     toolbox: Toolbox
-    tool_cache: ToolCacheEndpoint | None = None
+    wire: Wire
+    tool_cache: ToolCacheEndpoint | None
     """The endpoint to submit results to; None if results are not submitted."""
-    history: ResponseHistory = field(default_factory=ResponseHistory)
 
     @property
     def reads_calls(self) -> bool:
         """Whether a predictor reads calls off answers that have them in another form, such as code."""
         return any(map(reads_calls, self.turns.predictors))
+
+
+def report_of(client: Any) -> SpeculationReport:
+    """Return the report of a client that ``speculate`` returned, or of a copy of it.
+
+    Raises:
+        ConfigurationError: the client does not speculate.
+    """
+    return state_of(client, ClientState).turns.report()

@@ -1,26 +1,20 @@
-"""A model request of a speculating OpenAI client while its answer is under way."""
+"""A model request of a speculating client while its answer is under way."""
 
 from __future__ import annotations
 
-import functools
 import weakref
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
 from contextlib import aclosing, closing
 from dataclasses import dataclass
 from typing import Any
 
-import openai
-from openai import AsyncStream, Stream
-
-from agentrt import ToolCall
 from agentrt.adapting import Turn, offered_tools
-from agentrt.dialects import CHAT_COMPLETIONS, MODEL_PATHS
 
 from .client_state import ClientState
-from .openai_model_request import OpenAIModelRequest, Parser, draft_request, is_unread_response, parsed
-from .request_body import answered_ids, body_after_calls
+from .model_request import ClientModelRequest
+from .responses import aparsed, is_async, is_stream, parsed
 from .tool_cache import TAKES_PREDICTED_CALLS, prediction_submitter
-from .tool_call_reader import ChatCompletionReader, ResponseReader, ToolCallReader
+from .wire import Answered, AnswerReader
 
 
 @dataclass(slots=True)
@@ -30,15 +24,10 @@ class PendingAnswer:
     When the endpoint answers calls itself in a stream, the next turn starts within the same answer.
     """
 
-    state: ClientState
-    client: Any
-    path: str
-    body: Mapping[str, Any]
+    request: ClientModelRequest
     turn: Turn
-    reader: ToolCallReader
-    parser: Parser | None = None
-    """The ``post_parser`` that the answer goes through."""
-    response_id: str | None = None
+    reader: AnswerReader
+    _response_id: str | None = None
     _takes_predicted_calls: bool = False
 
     def lookahead_result_blocking(self) -> Any:
@@ -47,10 +36,10 @@ class PendingAnswer:
         response = next(pieces, None)
         if response is None:
             return None
-        if not response.streamed:
+        if response.stream is None:
             pieces.close()
-        result = response.parsed_by(self.parser)
-        self.take_result(result, pieces)
+        result = response.parsed_by(self.request.parser)
+        self.take_result(parsed(result) if self.request.is_raw else result, pieces)
         return result
 
     async def lookahead_result(self) -> Any:
@@ -59,21 +48,20 @@ class PendingAnswer:
         response = await anext(pieces, None)
         if response is None:
             return None
-        if not response.streamed:
+        if response.stream is None:
             await pieces.aclose()
-        result = response.parsed_by(self.parser)
-        self.take_result(result, pieces)
+        result = response.parsed_by(self.request.parser)
+        self.take_result(await aparsed(result) if self.request.is_raw else result, pieces)
         return result
 
     def take_result(self, result: Any, events: Any = None) -> None:
-        """Take what the client returns to the user, and bind the turn: now, or when the stream ends.
+        """Take what the user gets, parsed, and bind the turn: now, or when the stream ends.
 
         ``events`` replaces the stream's own generator of events.
         """
-        result = parsed(result)
-        if isinstance(result, (Stream, AsyncStream)):
+        if is_stream(result):
             weakref.finalize(result, self.turn.discard)  # a stream that is never read
-            read: Any = self._read if isinstance(result, Stream) else self._read_async
+            read: Any = self._read_async if isinstance(result, AsyncIterator) else self._read
             result._iterator = read(result._iterator if events is None else events)
             return
         with self.turn, self.turn.reading():
@@ -101,12 +89,12 @@ class PendingAnswer:
 
     def _observe(self, event: Any) -> None:
         with self.turn.reading():
-            if self.response_id is None:
-                self.response_id = getattr(getattr(event, "response", event), "id", None)
-                self._takes_predicted_calls = getattr(event, TAKES_PREDICTED_CALLS, False) is True
-                self._submit_results()
             for seen in self.reader.read_event(event):
                 self.turn.observe(seen)
+            if self._response_id is None and self.reader.response_id is not None:
+                self._response_id = self.reader.response_id
+                self._takes_predicted_calls = getattr(event, TAKES_PREDICTED_CALLS, False) is True
+                self._submit_results()
             answered = self.reader.take_answered()
             if answered:
                 self._start_next_turn(answered)
@@ -116,54 +104,50 @@ class PendingAnswer:
                 self.turn.bind(calls)
 
     def _submit_results(self) -> None:
-        endpoint = self.state.tool_cache
-        if endpoint is not None and self.response_id is not None:
-            self.turn.on_finished(endpoint.submitter(self.client, self.response_id))
-        if self.response_id is not None and self._takes_predicted_calls:
-            self.turn.on_predicted(prediction_submitter(self.client, self.response_id))
+        client, endpoint = self.request.client, self.request.state.tool_cache
+        if endpoint is not None and self._response_id is not None:
+            self.turn.on_finished(endpoint.submitter(client, self._response_id))
+        if self._response_id is not None and self._takes_predicted_calls:
+            self.turn.on_predicted(prediction_submitter(client, self._response_id))
 
-    def _start_next_turn(self, answered: Sequence[tuple[ToolCall, str]]) -> None:
+    def _start_next_turn(self, answered: Answered) -> None:
         """End the turn, whose calls the endpoint has answered, and start one on the longer history."""
         self.turn.bind_answered([call for call, _ in answered])
-        self.body = body_after_calls(self.path, self.body, answered)
-        self.turn = _start_turn(self.state, self.client, self.path, self.body)
+        self.request = self.request.after_calls(answered)
+        self.turn = _start_turn(self.request, None)
         self._submit_results()
 
 
 def start_request(
     client: Any, send: Any, path: str, body: Any, options: Mapping[str, Any]
 ) -> PendingAnswer | None:
-    """Start a turn beside a request.
+    """Start a turn beside a request whose body can be read more than once.
 
     ``send`` is ``post`` of the user's client. Returns None if there is nothing to speculate on.
     """
     state: ClientState | None = getattr(client, "_agentrt_state", None)
-    if state is None or path not in MODEL_PATHS or not isinstance(body, dict):
+    if state is None or path not in state.wire.paths or not isinstance(body, Mapping):
         return None
-    offers_none = not body.get("tools") or body.get("tool_choice") == "none"
-    if not state.toolbox.tools or (offers_none and not state.reads_calls):
+    fields = state.wire.fields(body)
+    if _offered(fields) == set() and not state.reads_calls:
         return None
-    reader = ChatCompletionReader() if path == CHAT_COMPLETIONS else ResponseReader(state.history, body)
-    # A response that the client leaves to the user to read is the answer to one request only.
-    sent = None if is_unread_response(options) else OpenAIModelRequest(client, send, path, body, options)
-    turn = _start_turn(state, client, path, body, sent)
-    return PendingAnswer(state, client, path, body, turn, reader, None if sent is None else sent.parser)
+    request = ClientModelRequest(client, send, path, body, fields, options)
+    turn = _start_turn(request, None if request.is_unread else request)
+    return PendingAnswer(request, turn, state.wire.reader(path, fields))
 
 
-def _start_turn(
-    state: ClientState,
-    client: Any,
-    path: str,
-    body: Mapping[str, Any],
-    sent: OpenAIModelRequest | None = None,
-) -> Turn:
+def _start_turn(request: ClientModelRequest, sent: ClientModelRequest | None) -> Turn:
     """Start a turn beside a request, ``sent`` unless none can be sent ahead after it."""
-    any_tool = state.reads_calls  # code may call all of them
+    state = request.state
     return state.turns.start(
-        functools.partial(draft_request, state, path, body),
+        request.request,
         tools=state.toolbox.tools,
-        offered=None if any_tool else offered_tools(body["tools"], body.get("tool_choice")),
-        answered=answered_ids(path, body),
-        blocking=isinstance(client, openai.OpenAI),
+        offered=None if state.reads_calls else _offered(request.fields),  # code may call all of them
+        answered=state.wire.answered_ids(request.path, request.fields),
+        blocking=not is_async(request.client),
         ahead=lambda: sent,
     )
+
+
+def _offered(fields: Mapping[str, Any]) -> set[str] | None:
+    return offered_tools(fields.get("tools") or (), fields.get("tool_choice"))

@@ -37,6 +37,7 @@ class BenchName(enum.StrEnum):
     SCHEDULER = "scheduler"
     SPECULATION = "speculation"
     TOOLCACHE = "toolcache"
+    WIRE = "wire"
 
 
 NEEDED_EXTRAS: dict[BenchName, tuple[str, ...]] = {
@@ -51,6 +52,7 @@ NEEDED_EXTRAS: dict[BenchName, tuple[str, ...]] = {
     BenchName.SCHEDULER: ("runtime",),
     BenchName.SPECULATION: ("bench",),
     BenchName.TOOLCACHE: ("serve", "openai"),
+    BenchName.WIRE: ("serve",),
 }
 """What a bench imports. It is asked for before the bench begins its work."""
 
@@ -60,6 +62,7 @@ _BENCHES_WITH: dict[str, set[BenchName]] = {
     "--model": {
         *(BenchName.ASSISTANT, BenchName.CONTEXT, BenchName.DRAFTING, BenchName.ENGINE),
         *(BenchName.MODELS, BenchName.OUTSIDE, BenchName.SCHEDULER, BenchName.SPECULATION),
+        BenchName.WIRE,
     },
     "--part": {BenchName.CONTEXT, BenchName.SPECULATION},
     "--peer": {BenchName.SCHEDULER},

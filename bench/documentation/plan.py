@@ -202,6 +202,13 @@ PLAN: Final[Sequence[Part]] = (
         minutes=4,
     ),
     Part(
+        "wire",
+        _bench("wire", "--model", SMALL),
+        (*_SHARED, *_ENGINE, *_CONTEXTS, "bench/wire", "runtime/pool", "runtime/serving"),
+        models=(SMALL,),
+        minutes=15,
+    ),
+    Part(
         "attack",
         (
             *("pytest", "tests/attack", "--full", "--timeout=0", "--override-ini=faulthandler_timeout=0"),

@@ -73,18 +73,37 @@ def test_an_answer_is_that_of_the_runtime(client: anthropic.Anthropic, runtime: 
 
 
 def test_a_stream_has_an_event_for_each_step(http: httpx.Client, client: anthropic.Anthropic) -> None:
-    (block,) = client.messages.create(**SHORT).content
+    whole = client.messages.create(**SHORT)
+    (block,) = whole.content
     with http.stream("POST", PATH, json=SHORT | {"stream": True}) as response:
         assert response.headers["content-type"].startswith("text/event-stream")
         lines = [line for line in response.iter_lines() if line]
     names = [line.removeprefix("event: ") for line in lines[::2]]
     events = [json.loads(line.removeprefix("data: ")) for line in lines[1::2]]
     assert [event["type"] for event in events] == names
-    assert names[:2] == ["message_start", "content_block_start"]
+    assert names[:3] == ["message_start", "ping", "content_block_start"]
     assert names[-3:] == ["content_block_stop", "message_delta", "message_stop"]
-    assert set(names[2:-3]) == {"content_block_delta"}
-    assert {event["delta"]["type"] for event in events[2:-3]} == {"text_delta"}
-    assert "".join(event["delta"]["text"] for event in events[2:-3]) == block.text
+    assert set(names[3:-3]) == {"content_block_delta"}
+    assert {event["delta"]["type"] for event in events[3:-3]} == {"text_delta"}
+    assert "".join(event["delta"]["text"] for event in events[3:-3]) == block.text
+    started, ended = events[0]["message"]["usage"], events[-2]["usage"]
+    assert started["input_tokens"] == prompt_tokens(whole)
+    assert ended["input_tokens"] + ended["cache_read_input_tokens"] == prompt_tokens(whole)
+    assert (started["output_tokens"], ended["output_tokens"]) == (0, whole.usage.output_tokens)
+
+
+def test_a_stream_that_waits_for_its_answer_has_pings(
+    http: httpx.Client, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentrt.runtime.serving.server.messages._PING_S", 0.001)
+    with http.stream("POST", PATH, json=SHORT | {"max_tokens": 2, "stream": True}) as response:
+        lines = response.iter_lines()
+        names: list[str] = []
+        while len(names) < 5:  # no token is computed yet
+            names += [line for line in [next(lines)] if line.startswith("event: ")]
+        assert names == ["event: message_start", *["event: ping"] * 4]
+        gate.open()
+        assert [line for line in lines if line.startswith("event: ")][-1] == "event: message_stop"
 
 
 def test_a_call_whole_and_streamed(client: anthropic.Anthropic) -> None:
@@ -271,6 +290,12 @@ def test_a_second_turn_reads_the_first_from_the_cache(client: anthropic.Anthropi
     assert prompt_tokens(second) == counted.input_tokens
 
 
+def test_a_prompt_that_is_too_long_is_counted(client: anthropic.Anthropic, runtime: LocalRuntime) -> None:
+    messages: Any = [{"role": "user", "content": "word " * 20_000}]
+    counted = client.messages.count_tokens(model="nano", messages=messages).input_tokens
+    assert counted == runtime.count_prompt_tokens(messages) > runtime.context_length
+
+
 def test_tokens_in_either_header(start: Start) -> None:
     token = "t" * 20
     server = start(tokens=Tokens([("mine", token)]))
@@ -322,6 +347,8 @@ def test_what_is_refused(http: httpx.Client, changed: Any, status: int, kind: st
         if path != PATH and changed.keys() & {"max_tokens", "temperature", "stop_sequences"}:
             continue
         if path != PATH and "tool_choice" in changed:
+            continue
+        if path != PATH and says == "too long":
             continue
         response = http.post(path, json=SHORT | {"max_tokens": 2} | changed)
         assert response.status_code == status, response.text

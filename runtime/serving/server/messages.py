@@ -135,7 +135,7 @@ class _MessageWriter(AnswerWriter):
         """``model`` is the model's name in this server, ``prompt`` the messages of ``request`` of ``app``."""
         super().__init__(model, stream=bool(request.stream), id=f"msg_{secrets.token_hex(24)}")
         self._prompt = prompt
-        self._tools = request.shown_tools()
+        self._request = request
         self._app = app
         self._prompt_tokens = 0
         self._blocks = 0
@@ -148,7 +148,8 @@ class _MessageWriter(AnswerWriter):
     async def accept(self, prompts: Sequence[Prompt]) -> None:
         """Count the prompt of a stream, whose start says how long it is."""
         if self.stream:
-            tokens = await self.runtime.atokenize(prompts[0], tools=self._tools, app=self._app)
+            tools = self._request.shown_tools()
+            tokens = await self.runtime.atokenize(prompts[0], tools=tools, app=self._app)
             self._prompt_tokens = len(tokens)
 
     def opening(self) -> Iterator[Event]:

@@ -13,11 +13,11 @@ from typing import Any
 import anthropic
 import httpx
 import pytest
-from starlette.responses import StreamingResponse
 
 from agentrt import Priority
 from agentrt.runtime import EngineStatistics, LocalRuntime
 from agentrt.runtime.serving.http.identity import Tokens
+from agentrt.runtime.serving.http.streaming import ClosingStreamingResponse
 from agentrt.runtime.serving.server.messages import _PingedResponse
 from tests.documented_errors import is_error_of_messages
 from tests.patience import in_event_loop
@@ -308,10 +308,13 @@ async def test_pings_come_between_the_parts_of_a_stream(monkeypatch: pytest.Monk
     ping, pinged = b'event: ping\ndata: {"type":"ping"}\n\n', asyncio.Event()
     sent, sending = list[Any](), list[Any]()
 
-    async def send(message: Any) -> None:
-        sending.append(message)
+    async def give_way() -> None:
         for _ in range(20):
             await asyncio.sleep(0)
+
+    async def send(message: Any) -> None:
+        sending.append(message)
+        await give_way()
         assert sending == [message]
         sent.append(sending.pop().get("body"))
         if sent[-1] == ping:
@@ -324,7 +327,8 @@ async def test_pings_come_between_the_parts_of_a_stream(monkeypatch: pytest.Monk
             yield part
 
     scope = {"type": "http", "asgi": {"spec_version": "2.4"}}
-    await _PingedResponse(StreamingResponse(events()))(scope, None, send)  # type: ignore[arg-type]
+    stream = ClosingStreamingResponse(events(), give_way)
+    await _PingedResponse(stream)(scope, None, send)  # type: ignore[arg-type]
     assert [body for body in sent if body != ping] == [None, b"a", b"b", b""]
     assert (sent[1], sent[-1]) == (ping, b"")
 

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 MODEL: Final = "coder"
-TASK: Final = "Read the file notes.txt and tell me the code word in it."
+FILE: Final = "NOTES.md"
+"""A name that small models copy rightly, and that no agent's instructions have, as they have README.md."""
+TASK: Final = f"Read the file {FILE} and tell me the code word in it."
 
 
 @dataclass(frozen=True)
@@ -54,10 +56,7 @@ PROGRAMS: Final = {
             ".codex/config.toml": f"""\
 model = "{MODEL}"
 model_provider = "agentrt"
-web_search = "disabled"
 check_for_update_on_startup = false
-[features]
-multi_agent = false
 [analytics]
 enabled = false
 [model_providers.agentrt]

@@ -2,8 +2,9 @@
 
 Their packages (``.ci/agents.txt``) are in the folder that AGENTRT_TEST_AGENTS names, the model in that of
 AGENTRT_TEST_MODELS. A small model does not read a file whenever it is asked to, nor end where it should. So
-the agent's first request that offers the tool is given a ``tool_choice``, and those that bring a result are
-given none and an early end: what is tried is the wire, not the model.
+the agent's first request that offers the tool is given a ``tool_choice`` and only the parameters that the
+tool requires, and those that bring a result are given none and an early end: what is tried is the wire, not
+the model.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ import pytest
 
 from agentrt.runtime import ModelPool, PooledModel
 from agentrt.runtime.serving.server import ServerConfig, create_app
-from tests.agents.programs import MODEL, PROGRAMS, Program
+from tests.agents.programs import FILE, MODEL, PROGRAMS, Program
 from tests.agents.recorder import CHAT, MESSAGES, RESPONSES, Exchange, Recorder
 from tests.runtime.serving.http.serving import listening
 
@@ -42,14 +44,15 @@ def pool() -> Iterator[ModelPool]:
         yield pool
 
 
-WORD: Any = {"type": "object", "properties": {"word": {"type": "boolean"}}, "required": ["word"]}
+WORD = "saffron"
+SAID: Any = {"type": "object", "properties": {"word": {"type": "boolean"}}, "required": ["word"]}
 SAY_LITTLE: Mapping[str, Any] = {
     CHAT: {"tool_choice": "none", "stop": ["."]},
     MESSAGES: {"tool_choice": {"type": "none"}, "stop_sequences": ["."]},
     # Which has no stop texts.
     RESPONSES: {
         "tool_choice": "none",
-        "text": {"format": {"type": "json_schema", "name": "said", "schema": WORD}},
+        "text": {"format": {"type": "json_schema", "name": "said", "schema": SAID}},
     },
 }
 
@@ -70,14 +73,17 @@ class Policy:
         named = {"name": self._tool}
         choice: dict[str, Any] = {"type": "tool" if exchange.path == MESSAGES else "function"}
         choice |= {"function": named} if exchange.path == CHAT else named
-        return {**exchange.body, "tool_choice": choice}
+        offered = deepcopy(exchange)
+        schema = offered.tools[self._tool]["input_schema" if exchange.path == MESSAGES else "parameters"]
+        schema["properties"] = {name: schema["properties"][name] for name in schema["required"]}
+        return {**offered.body, "tool_choice": choice}
 
 
 def run(program: Program, url: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run an agent in a new project, with a home of its own."""
     project, home = folder / "project", folder / "home"
     project.mkdir()
-    (project / "notes.txt").write_text("The code word is saffron.\n", encoding="utf-8")
+    (project / FILE).write_text(f"The code word is {WORD}.\n", encoding="utf-8")
     program.write_home(home, url)
     script, *arguments = program.command
     environment = {
@@ -113,4 +119,5 @@ def test_every_request_is_answered_and_a_call_and_its_result_arrive(
     asked = [exchange for exchange in exchanges if exchange.is_for_a_model]
     assert [(each.path, each.status, each.answer[-400:]) for each in asked if not each.is_answered] == []
     assert policy.was_offered, [sorted(each.tools) for each in asked]
-    assert [result for each in asked for result in each.results], said
+    results = [result for each in asked for result in each.results]
+    assert [result for result in results if WORD in result], (results, said)

@@ -16,6 +16,7 @@ from agentrt.bench.common.estimates import Estimate
 from agentrt.bench.common.report import Cell, Table
 from tests.attack.server_process import Resources, ServerProcess
 from tests.attack.wire import Answer, Request
+from tests.documented_errors import is_error_of_messages
 
 COUNTS = (
     "tries",
@@ -33,12 +34,6 @@ LIMIT_S = 0.1
 _FIELDS = {"message", "type", "param", "code"}
 _TYPES = {"invalid_request_error", "rate_limit_error", "insufficient_quota", "server_error"}
 _MESSAGES_PATH = "/v1/messages"
-_NO_THREADS = {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
-"""What Anthropic's client reads of the refusal of a message thread."""
-_MESSAGES_TYPES = {
-    "api_error", "authentication_error", "invalid_request_error", "not_found_error", "overloaded_error",
-    "permission_error", "rate_limit_error", "request_too_large",
-}  # fmt: skip
 _MOST_PROBLEMS = 50
 _SHOWN_BYTES = 300
 _SETTLE_S = 20.0
@@ -126,7 +121,7 @@ def is_typed(answer: Answer, method: str = "POST", path: str = "/v1") -> bool:
     if answer.content_type == "text/event-stream":
         events = [event for event in answer.events() if isinstance(event, dict) and "error" in event]
         if _is_of_messages(path):
-            return all(map(_is_documented_of_messages, events))
+            return all(map(is_error_of_messages, events))
         return all(_is_documented(event) or event.get("type") == "response.failed" for event in events)
     if answer.status < 400 or method == "HEAD":
         return True
@@ -136,22 +131,11 @@ def is_typed(answer: Answer, method: str = "POST", path: str = "/v1") -> bool:
         return False
     if path.startswith("/api/"):
         return isinstance(body, dict) and body.keys() == {"error"} and isinstance(body["error"], str)
-    return _is_documented_of_messages(body) if _is_of_messages(path) else _is_documented(body)
+    return is_error_of_messages(body) if _is_of_messages(path) else _is_documented(body)
 
 
 def _is_of_messages(path: str) -> bool:
     return path.partition("?")[0] in (_MESSAGES_PATH, f"{_MESSAGES_PATH}/count_tokens")
-
-
-def _is_documented_of_messages(body: Any) -> bool:
-    error = body.get("error") if isinstance(body, dict) and body.get("type") == "error" else None
-    return (
-        isinstance(error, dict)
-        and error.keys() - {"details"} == {"type", "message"}
-        and error.get("details", _NO_THREADS) == _NO_THREADS
-        and isinstance(error["message"], str)
-        and error["type"] in _MESSAGES_TYPES
-    )
 
 
 def _is_documented(body: Any) -> bool:

@@ -141,8 +141,8 @@ class BackgroundResponses:
         """Return a background response, or its events whose number is above ``after``."""
         headers = priority_headers(Priority.PROACTIVE)
         if after is None:
-            await self.queue.sweep()
-            return await large_json_response(lambda: self.body(job), headers)
+            body = self.body(job)
+            return await large_json_response(lambda: body, headers)
         writer = self._writer(job)
         return ClosingStreamingResponse(
             self._encoded(writer, job, after),

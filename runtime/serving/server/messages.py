@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import BaseModel
+from starlette.types import Message, Receive, Scope, Send
 
 from agentrt.calls import CallArgumentsDelta, CallFinished, CallStarted, TextDelta
 
 from ...engine.output.generation import CallAnswered, Finished, Generation, GenerationEvent, Usage
 from ...request.field_names import sender_names
+from ...request.options import Prompt
 from ..http.errors import MESSAGES_ROUTES, ApiError
-from ..http.request_state import app_of
+from ..http.request_state import app_of, threads_of
 from ..http.streaming import cancel_on_disconnect
 from ..http.strict_json import StrictJsonRoute, compact_json
 from .answers import AnswerWriter, answer
@@ -28,6 +31,9 @@ _ROUTE, _COUNT_ROUTE = MESSAGES_ROUTES
 router = APIRouter(route_class=StrictJsonRoute)
 
 Event = dict[str, Any]
+
+_PING: Final[Event] = {"type": "ping"}
+_PING_S: Final = 10.0
 
 
 class _ThreadsNotServed(ApiError):
@@ -63,22 +69,59 @@ async def messages(body: MessagesRequest, request: Request) -> Response:
     options = body.options()
     options |= {"app": app_of(request), "session": header_session(request)}
     prompt = ChatMessages(body)
-    return await answer(request, model, _MessageWriter(model.name, body, prompt), [prompt.messages], options)
+    writer = _MessageWriter(model.name, body, prompt, options["app"])
+    response = await answer(request, model, writer, [prompt.messages], options)
+    return _PingedResponse(response) if body.stream else response
 
 
 @router.post(_COUNT_ROUTE, summary="Count the tokens of a prompt, in Anthropic's form")
 async def count_tokens(body: CountRequest, request: Request) -> CountBody:
     """Return the tokens that an answer to the same fields would read, cached ones included.
 
-    A prompt that is too long for the model is a 400, which says how many tokens it has at least.
+    A prompt that is too long for the model is counted as well.
     """
     app, model = app_of(request), server_state_of(request).model(body.model)
     body.take_priority(request)
-    prompt = ChatMessages(body)
+    prompt, tools = ChatMessages(body), body.shown_tools()
     async with loaded(request, model, body.runtime_priority) as runtime:
         with sender_names(prompt.field_name):
-            work = runtime.atokenize(prompt.messages, tools=body.shown_tools(), app=app)
-            return CountBody(input_tokens=len(await cancel_on_disconnect(request, work)))
+            work = threads_of(request).run(app, lambda _: runtime.count_prompt_tokens(prompt.messages, tools))
+            return CountBody(input_tokens=await cancel_on_disconnect(request, work))
+
+
+class _PingedResponse(Response):
+    """A stream of events with a ping every ten seconds: clients and proxies give up on one that is silent."""
+
+    def __init__(self, stream: Response) -> None:
+        """Each part of the body of ``stream`` is whole events."""
+        super().__init__()
+        self._stream = stream
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the stream, and pings from its head to its end."""
+        started, sending = asyncio.Event(), asyncio.Lock()
+
+        async def ping() -> None:
+            await started.wait()
+            while True:
+                await asyncio.sleep(_PING_S)
+                async with sending:
+                    body = _encoded(_PING).encode()
+                    await send({"type": "http.response.body", "body": body, "more_body": True})
+
+        async def send_alone(message: Message) -> None:
+            async with sending:
+                if started.is_set() and not message.get("more_body"):
+                    pinging.cancel()
+                await send(message)
+            started.set()
+
+        pinging = asyncio.create_task(ping())
+        try:
+            await self._stream(scope, receive, send_alone)
+        finally:
+            pinging.cancel()
+            await asyncio.gather(pinging, return_exceptions=True)
 
 
 class _MessageWriter(AnswerWriter):
@@ -88,10 +131,13 @@ class _MessageWriter(AnswerWriter):
     are generated. Otherwise a call is sent when it is complete.
     """
 
-    def __init__(self, model: str, request: MessagesRequest, prompt: ChatMessages) -> None:
-        """``model`` is the model's name in this server, ``prompt`` the messages of ``request``."""
+    def __init__(self, model: str, request: MessagesRequest, prompt: ChatMessages, app: str) -> None:
+        """``model`` is the model's name in this server, ``prompt`` the messages of ``request`` of ``app``."""
         super().__init__(model, stream=bool(request.stream), id=f"msg_{secrets.token_hex(24)}")
         self._prompt = prompt
+        self._request = request
+        self._app = app
+        self._prompt_tokens = 0
         self._blocks = 0
         self._open = ""
         """The type of the block in progress; empty if there is none."""
@@ -99,10 +145,19 @@ class _MessageWriter(AnswerWriter):
     def field_name(self, field: str, prompt: int) -> str:
         return self._prompt.field_name(field)
 
+    async def accept(self, prompts: Sequence[Prompt]) -> None:
+        """Count the prompt of a stream, whose start says how long it is."""
+        if self.stream:
+            tools = self._request.shown_tools()
+            tokens = await self.runtime.atokenize(prompts[0], tools=tools, app=self._app)
+            self._prompt_tokens = len(tokens)
+
     def opening(self) -> Iterator[Event]:
-        """Yield the start of the message, whose prompt is counted at its end: what is cached shows late."""
-        started = {"stop_reason": None, "stop_sequence": None, "usage": _usage(Usage(0, 0))}
+        """Yield the start of the message; how much of its prompt is cached shows at its end only."""
+        usage = _usage(Usage(self._prompt_tokens, 0))
+        started = {"stop_reason": None, "stop_sequence": None, "usage": usage}
         yield {"type": "message_start", "message": self._message([], started)}
+        yield _PING
 
     def chunks(self, index: int, event: GenerationEvent) -> Iterator[Event]:
         if isinstance(event, TextDelta):
@@ -148,7 +203,7 @@ class _MessageWriter(AnswerWriter):
         return self._message(content, {**_stop_of(generation), "usage": _usage(generation.usage)})
 
     async def encode(self, chunk: Mapping[str, Any]) -> str:
-        return f"event: {chunk['type']}\ndata: {compact_json(chunk)}\n\n"
+        return _encoded(chunk)
 
     def _message(self, content: list[Any], fields: Mapping[str, Any]) -> dict[str, Any]:
         head = {"id": self.id, "type": "message", "role": "assistant", "model": self.model}
@@ -168,6 +223,10 @@ class _MessageWriter(AnswerWriter):
             yield {"type": "content_block_stop", "index": self._blocks}
             self._open = ""
             self._blocks += 1
+
+
+def _encoded(event: Mapping[str, Any]) -> str:
+    return f"event: {event['type']}\ndata: {compact_json(event)}\n\n"
 
 
 def _call_block(id: str | None, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:

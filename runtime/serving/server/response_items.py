@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Self
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, PrivateAttr, model_validator
 from pydantic_core import PydanticCustomError
 
 from agentrt.errors import InvalidRequestError
@@ -15,7 +15,7 @@ from agentrt.finite import shown
 
 from ...contexts.context import Message
 from ...contexts.response_chains import StoredResponse
-from ...request.field_names import renamed
+from ...request.field_names import renamed, sender_names
 from ...request.options import GenerationOptions
 from ..http.strict_json import compact_json
 from .common_request import MAX_ITEMS, Body, CommonRequest, at_most
@@ -45,7 +45,9 @@ _ID_PREFIXES = {"message": "msg", "function_call": "fc", "function_call_output":
 _ID_BYTES = 24
 _MESSAGE: Final = re.compile(r"messages\[(\d+)\]")
 _CALL: Final = re.compile(r"\.tool_calls\[(\d+)\]")
-_FUNCTION: Final = re.compile(r"(tools\[\d+\])\.function")
+_FUNCTION: Final = re.compile(r"tools\[(\d+)\](?:\.function)?")
+_NOT_OFFERED: Final = ("web_search", "namespace")
+"""Types of tools that the model is not shown, and may do without: agents send them with every request."""
 
 
 def _refuse_conversation(value: Any) -> None:
@@ -79,6 +81,17 @@ class ResponsesRequest(CommonRequest):
     """Not supported; see ``previous_response_id``."""
     background: bool | None = None
     """Whether the response is queued, and computed when nothing more urgent is."""
+    _places: list[int] = PrivateAttr(default_factory=list)
+    """Of each tool that the model is offered, its place in the request."""
+
+    @model_validator(mode="after")
+    def _keep_offered(self) -> Self:
+        """Keep only the tools that the model is offered: the response lists these."""
+        if self.tools is not None:
+            kinds = map(_kind, self.tools)
+            self._places = [place for place, kind in enumerate(kinds) if kind not in _NOT_OFFERED]
+            self.tools = [self.tools[place] for place in self._places]
+        return self
 
     @property
     def wants_logprobs(self) -> bool:
@@ -92,7 +105,8 @@ class ResponsesRequest(CommonRequest):
             InvalidRequestError: a tool is no function, or the choice of one is none.
         """
         options = self.common_options()
-        options["tools"] = None if self.tools is None else _chat_tools(self.tools)
+        with sender_names(self.field_name):
+            options["tools"] = None if self.tools is None else _chat_tools(self.tools)
         options["tool_choice"] = (
             self.tool_choice if self.tool_choice in _CHOICES else _chat_choice(self.tool_choice)
         )
@@ -127,11 +141,14 @@ class ResponsesRequest(CommonRequest):
         """
         message = _MESSAGE.match(field)
         if message is None:
-            return renamed(_FUNCTION.sub(r"\1", field), _NAMES)
+            return renamed(_FUNCTION.sub(self._tool_name, field), _NAMES)
         index = int(message[1])
         if index >= earlier:
             return _item_field_name(self.input, index - earlier, field[message.end() :])
         return "instructions" if self.instructions and not index else "previous_response_id"
+
+    def _tool_name(self, named: re.Match[str]) -> str:
+        return f"tools[{self._places[int(named[1])]}]"
 
 
 def output_messages(items: Sequence[Any]) -> list[Any]:
@@ -145,8 +162,7 @@ def output_messages(items: Sequence[Any]) -> list[Any]:
 def _chat_tools(tools: Sequence[Any]) -> list[Any]:
     """Return functions in the form of chat completions."""
     for index, tool in enumerate(tools):
-        if not isinstance(tool, Mapping) or tool.get("type") != "function":
-            kind = tool.get("type") if isinstance(tool, Mapping) else None
+        if (kind := _kind(tool)) != "function":
             built_in = f"there is no tool {shown(kind)} in this server" if kind else "it has no type"
             raise InvalidRequestError(
                 f"tools[{index}]",
@@ -154,6 +170,10 @@ def _chat_tools(tools: Sequence[Any]) -> list[Any]:
                 "{'type': 'function', 'name': …, 'description': …, 'parameters': {…}}.",
             )
     return [_chat_function(tool) for tool in tools]
+
+
+def _kind(tool: Any) -> Any:
+    return tool.get("type") if isinstance(tool, Mapping) else None
 
 
 def _chat_choice(choice: Any) -> Any:

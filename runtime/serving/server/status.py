@@ -1,7 +1,8 @@
-"""``/v1/models``, ``/health`` and ``/metrics``."""
+"""``/v1/models``, in OpenAI's form and in Anthropic's; ``/health`` and ``/metrics``."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from fastapi import APIRouter, Request
@@ -10,6 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from ...pool.embedding_model import EmbeddingModel
 from ...pool.pooled_model import ModelStatus, PooledModel
+from ..http.errors import MESSAGES_ROUTES, ApiError
 from ..http.request_state import is_owner
 from ..tool_cache_route import CAPABILITY
 from .server_state import server_state_of
@@ -20,6 +22,30 @@ _EMBEDDINGS: Final = "embeddings"
 _COUNTED: Final = ("running", "waiting", "sampled_tokens")
 
 router = APIRouter()
+
+
+class _NotServed(ApiError):
+    """A 404 in the form that Anthropic's clients read."""
+
+    def body(self, path: str = "") -> dict[str, Any]:
+        return super().body(MESSAGES_ROUTES[0])
+
+
+def _is_anthropics(request: Request) -> bool:
+    """Whether an Anthropic client asks: all of them send their version of the interface."""
+    return "anthropic-version" in request.headers
+
+
+def _describe_to_anthropics(model: PooledModel, name: str, created: int) -> dict[str, Any]:
+    """Return what an Anthropic client is told of a model under one of its names."""
+    return {
+        "type": "model",
+        "id": name,
+        "display_name": name,
+        "created_at": datetime.fromtimestamp(created, UTC).isoformat(),
+        "lifecycle": "active",
+        "max_input_tokens": model.context_length,
+    }
 
 
 def _describe(model: PooledModel | EmbeddingModel, name: str, created: int) -> dict[str, Any]:
@@ -44,9 +70,17 @@ def _describe(model: PooledModel | EmbeddingModel, name: str, created: int) -> d
 
 @router.get("/v1/models", summary="List the models")
 async def models(request: Request) -> JSONResponse:
-    """Return all names of all models, loaded or not, in the order in which they were given."""
+    """Return all names of all models, loaded or not, in the order in which they were given.
+
+    To an Anthropic client, which sends ``anthropic-version``, these are the models that answer messages.
+    """
     state = server_state_of(request)
-    listed = [_describe(model, name, state.started) for model in state.pool.models for name in model.names]
+    named = [(model, name) for model in state.pool.models for name in model.names]
+    if _is_anthropics(request):
+        listed = [_describe_to_anthropics(model, name, state.started) for model, name in named]
+        page = {"first_id": named[0][1], "last_id": named[-1][1], "has_more": False}
+        return JSONResponse({"data": listed, **page})
+    listed = [_describe(model, name, state.started) for model, name in named]
     if state.embedding is not None:
         listed.append(_describe(state.embedding, state.embedding.name, state.started))
     return JSONResponse({"object": "list", "data": listed})
@@ -56,6 +90,11 @@ async def models(request: Request) -> JSONResponse:
 async def model(model: str, request: Request) -> JSONResponse:
     """Return the model of this name; 404 if it is not served."""
     state = server_state_of(request)
+    if _is_anthropics(request):
+        try:
+            return JSONResponse(_describe_to_anthropics(state.model(model), model, state.started))
+        except ApiError as error:
+            raise _NotServed(error.status_code, error.detail) from None
     embedding = state.embedding
     found = embedding if embedding is not None and model == embedding.name else state.model(model)
     return JSONResponse(_describe(found, model, state.started))

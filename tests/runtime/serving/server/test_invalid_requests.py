@@ -130,9 +130,9 @@ INVALID: list[Case] = [
         ({"tools": [TOOL | {"name": ""}]}, "tools[0].name"),
         ({"tools": [TOOL, TOOL]}, "tools[1].name"),
         (
-            {"tools": [{"type": "web_search"}]},
+            {"tools": [{"type": "file_search"}]},
             "tools[0]",
-            "no tool 'web_search' in this server. Give functions:",
+            "no tool 'file_search' in this server. Give functions:",
         ),
         ({"tools": [TOOL, {"type": "mcp", "server_label": "x"}]}, "tools[1]", "Give functions: {'type'"),
         ({"tools": [{}]}, "tools[0]", "it has no type. Give functions: {'type'"),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any
 
 import anthropic
@@ -15,6 +17,10 @@ import pytest
 from agentrt import Priority
 from agentrt.runtime import EngineStatistics, LocalRuntime
 from agentrt.runtime.serving.http.identity import Tokens
+from agentrt.runtime.serving.http.streaming import ClosingStreamingResponse
+from agentrt.runtime.serving.server.messages import _PingedResponse
+from tests.documented_errors import is_error_of_messages
+from tests.patience import in_event_loop
 from tests.runtime.conftest import Gate
 from tests.runtime.serving.http.serving import Running, Start
 from tests.runtime.serving.server.conftest import HELLO, WEATHER
@@ -73,18 +79,37 @@ def test_an_answer_is_that_of_the_runtime(client: anthropic.Anthropic, runtime: 
 
 
 def test_a_stream_has_an_event_for_each_step(http: httpx.Client, client: anthropic.Anthropic) -> None:
-    (block,) = client.messages.create(**SHORT).content
+    whole = client.messages.create(**SHORT)
+    (block,) = whole.content
     with http.stream("POST", PATH, json=SHORT | {"stream": True}) as response:
         assert response.headers["content-type"].startswith("text/event-stream")
         lines = [line for line in response.iter_lines() if line]
     names = [line.removeprefix("event: ") for line in lines[::2]]
     events = [json.loads(line.removeprefix("data: ")) for line in lines[1::2]]
     assert [event["type"] for event in events] == names
-    assert names[:2] == ["message_start", "content_block_start"]
+    assert names[:3] == ["message_start", "ping", "content_block_start"]
     assert names[-3:] == ["content_block_stop", "message_delta", "message_stop"]
-    assert set(names[2:-3]) == {"content_block_delta"}
-    assert {event["delta"]["type"] for event in events[2:-3]} == {"text_delta"}
-    assert "".join(event["delta"]["text"] for event in events[2:-3]) == block.text
+    assert set(names[3:-3]) == {"content_block_delta"}
+    assert {event["delta"]["type"] for event in events[3:-3]} == {"text_delta"}
+    assert "".join(event["delta"]["text"] for event in events[3:-3]) == block.text
+    started, ended = events[0]["message"]["usage"], events[-2]["usage"]
+    assert started["input_tokens"] == prompt_tokens(whole)
+    assert ended["input_tokens"] + ended["cache_read_input_tokens"] == prompt_tokens(whole)
+    assert (started["output_tokens"], ended["output_tokens"]) == (0, whole.usage.output_tokens)
+
+
+def test_a_stream_that_waits_for_its_answer_has_pings(
+    http: httpx.Client, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentrt.runtime.serving.server.messages._PING_S", 0.001)
+    with http.stream("POST", PATH, json=SHORT | {"max_tokens": 2, "stream": True}) as response:
+        lines = response.iter_lines()
+        names: list[str] = []
+        while len(names) < 5:  # no token is computed yet
+            names += [line for line in [next(lines)] if line.startswith("event: ")]
+        assert names == ["event: message_start", *["event: ping"] * 4]
+        gate.open()
+        assert [line for line in lines if line.startswith("event: ")][-1] == "event: message_stop"
 
 
 def test_a_call_whole_and_streamed(client: anthropic.Anthropic) -> None:
@@ -128,8 +153,8 @@ def test_a_conversation_that_the_server_should_hold_is_refused_as_the_client_exp
 ) -> None:
     with pytest.raises(anthropic.BadRequestError, match="no message threads") as caught:
         client.beta.messages.create(**SHORT, thread={"type": "continue", "previous_message_id": "msg_1"})
-    details = {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
-    assert caught.value.body["error"]["details"] == details  # type: ignore[index]
+    assert is_error_of_messages(caught.value.body)
+    assert "details" in caught.value.body["error"]  # type: ignore[index,operator]
 
 
 @pytest.mark.parametrize("before", [[], [{"role": "assistant", "content": "Hm."}, *WEATHER]])
@@ -271,6 +296,56 @@ def test_a_second_turn_reads_the_first_from_the_cache(client: anthropic.Anthropi
     assert prompt_tokens(second) == counted.input_tokens
 
 
+def test_a_prompt_that_is_too_long_is_counted(client: anthropic.Anthropic, runtime: LocalRuntime) -> None:
+    messages: Any = [{"role": "user", "content": "word " * 20_000}]
+    counted = client.messages.count_tokens(model="nano", messages=messages).input_tokens
+    assert counted == runtime.count_prompt_tokens(messages) > runtime.context_length
+
+
+@in_event_loop
+async def test_pings_come_between_the_parts_of_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentrt.runtime.serving.server.messages._PING_S", 0)
+    ping, pinged = b'event: ping\ndata: {"type":"ping"}\n\n', asyncio.Event()
+    sent, sending = list[Any](), list[Any]()
+
+    async def give_way() -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    async def send(message: Any) -> None:
+        sending.append(message)
+        await give_way()
+        assert sending == [message]
+        sent.append(sending.pop().get("body"))
+        if sent[-1] == ping:
+            pinged.set()
+
+    async def events() -> AsyncIterator[bytes]:
+        for part in (b"a", b"b"):
+            await pinged.wait()
+            pinged.clear()
+            yield part
+
+    scope = {"type": "http", "asgi": {"spec_version": "2.4"}}
+    stream = ClosingStreamingResponse(events(), give_way)
+    await _PingedResponse(stream)(scope, None, send)  # type: ignore[arg-type]
+    assert [body for body in sent if body != ping] == [None, b"a", b"b", b""]
+    assert (sent[1], sent[-1]) == (ping, b"")
+
+
+def test_models_in_anthropics_form(client: anthropic.Anthropic, runtime: LocalRuntime) -> None:
+    page = client.models.list()
+    (model,) = page.data
+    assert (page.first_id, page.last_id, page.has_more) == ("nano", "nano", False)
+    assert (model.id, model.type, model.display_name) == ("nano", "model", "nano")
+    assert (model.max_input_tokens, model.lifecycle) == (runtime.context_length, "active")
+    assert model.created_at.utcoffset() == timedelta(0)
+    assert client.models.retrieve("nano") == model
+    with pytest.raises(anthropic.NotFoundError, match="'none' is not served here") as caught:
+        client.models.retrieve("none")
+    assert is_error_of_messages(caught.value.body)
+
+
 def test_tokens_in_either_header(start: Start) -> None:
     token = "t" * 20
     server = start(tokens=Tokens([("mine", token)]))
@@ -323,15 +398,14 @@ def test_what_is_refused(http: httpx.Client, changed: Any, status: int, kind: st
             continue
         if path != PATH and "tool_choice" in changed:
             continue
+        if path != PATH and says == "too long":
+            continue
         response = http.post(path, json=SHORT | {"max_tokens": 2} | changed)
         assert response.status_code == status, response.text
         if status != 200:
             body = response.json()
-            assert (body["type"], set(body["error"]), body["error"]["type"]) == (
-                "error",
-                {"type", "message"},
-                kind,
-            )
+            assert is_error_of_messages(body), body
+            assert body["error"]["type"] == kind
             assert says in body["error"]["message"]
 
 

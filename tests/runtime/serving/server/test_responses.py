@@ -39,6 +39,35 @@ def test_an_answer_is_that_of_the_runtime(client: openai.OpenAI, runtime: LocalR
     assert response.model_dump()["store"] is True
 
 
+NOT_OFFERED: Any = [
+    {"type": "web_search", "external_web_access": False},
+    {"type": "namespace", "name": "agents", "description": "Agents.", "tools": [TOOL | {"name": "spawn"}]},
+]
+
+
+@pytest.mark.parametrize("offered", [[], [TOOL]])
+def test_tools_that_the_model_is_not_offered(
+    client: openai.OpenAI, processed: list[Any], offered: list[Any]
+) -> None:
+    response: Any = client.responses.create(**SHORT | {"tools": [*NOT_OFFERED, *offered]})
+    expected: Any = client.responses.create(**SHORT | {"tools": offered})
+    assert processed[0].prompt_token_ids == processed[1].prompt_token_ids
+    assert response.tools == expected.tools
+    assert [tool.name for tool in response.tools] == [tool["name"] for tool in offered]
+    for choice in ({"type": "web_search"}, {"type": "function", "name": "spawn"}):
+        with pytest.raises(openai.BadRequestError, match="tool_choice"):
+            client.responses.create(**SHORT | {"tools": [*NOT_OFFERED, TOOL], "tool_choice": choice})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "name"), [({"type": "custom"}, "tools[2]"), (TOOL | {"name": ""}, "tools[2].name")]
+)
+def test_a_wrong_tool_has_its_place_in_the_request(client: openai.OpenAI, wrong: Any, name: str) -> None:
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.responses.create(**SHORT | {"tools": [*NOT_OFFERED, wrong]})
+    assert caught.value.param == name
+
+
 def test_an_answer_that_is_cut(client: openai.OpenAI) -> None:
     response: Any = client.responses.create(**SHORT | {"max_output_tokens": 5})
     assert (response.status, response.incomplete_details.reason) == ("incomplete", "max_output_tokens")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import signal
 import socket
@@ -248,6 +249,7 @@ class Server:
 @pytest.fixture
 def start(serve: Callable[..., Service], tmp_path: Path) -> Iterator[Callable[[], Server]]:
     arguments = ["--port", "0", "--no-auth", "--memory-mib", "32", "--context-folder", str(tmp_path)]
+    arguments += ["--background-max-load", "1"]  # that of other tests
     started: list[Server] = []
 
     def one() -> Server:
@@ -323,3 +325,32 @@ def test_kill_9_during_a_call_leaves_the_text_before_it(start: Callable[[], Serv
     assert server.http.get(f"/responses/{id}").status_code == 404
     assert server.contexts() == {context}
     server.ask(context, "Who are you?")
+
+
+@pytest.mark.check
+def test_background_responses_go_on_after_kill_9(start: Callable[[], Server]) -> None:
+    server = start()
+    asked = {"input": "Hello!", "background": True, "ignore_eos": True, "max_output_tokens": 3000}
+    ids = [server.post("/responses", **asked)["id"] for _ in range(6)]
+
+    def read(id: str, after: int) -> Iterator[dict[str, Any]]:
+        path = f"/responses/{id}?stream=true&starting_after={after}"
+        with server.http.stream("GET", path) as streamed:
+            for line in streamed.raise_for_status().iter_lines():
+                if line.startswith("data: {"):
+                    yield json.loads(line.removeprefix("data: "))
+
+    before = list(itertools.islice(read(ids[0], -1), 6))
+    assert before[-1]["type"] == "response.output_text.delta"
+    server.kill()
+
+    server = start()
+    events = before + list(read(ids[0], before[-1]["sequence_number"]))
+    numbers = [event["sequence_number"] for event in events]
+    assert numbers == sorted(set(numbers))
+    text = "".join(event["delta"] for event in events if event["type"] == "response.output_text.delta")
+    assert text == events[-1]["response"]["output"][0]["content"][0]["text"]
+    for id in ids:
+        (*_, last) = read(id, -1)
+        assert last["type"] == "response.incomplete"
+        assert server.http.get(f"/responses/{id}").json() == last["response"]

@@ -16,6 +16,8 @@ class BackgroundConfig(Settings, strict=True):
     """Jobs that run at once, in the same batches."""
     jobs_per_app: int = Field(default=256, ge=1)
     """Jobs of an app that have not ended. Further ones are refused."""
+    bytes_per_app: int = Field(default=64 * 2**20, ge=1)
+    """Bytes of the requests of an app's jobs, of those that have ended, too, as long as they are kept."""
     seconds_per_app: float | None = Field(default=None, gt=0)
     """Seconds within 24 hours for which jobs of an app may run. Once they are used up, further jobs are
     refused; None sets no limit."""

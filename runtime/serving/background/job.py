@@ -46,6 +46,8 @@ class Job:
     """What it asks for, of JSON types, as the one who runs jobs reads it."""
     created: float
     """Unix time in seconds, as all other times of a job."""
+    request_bytes: int = 0
+    """How large the request was."""
     status: JobStatus = JobStatus.QUEUED
     started: float | None = None
     """When it began to run first."""
@@ -108,8 +110,7 @@ class Job:
     @property
     def header(self) -> dict[str, Any]:
         """What is stored of a new job."""
-        known = {name: getattr(self, name) for name in ("model", "request", "created")}
-        return {"kind": KIND, **known}
+        return {"kind": KIND, **{name: getattr(self, name) for name in _HEADER}}
 
     def record(self, events: int = 0, text: int = 0) -> bytes:
         """Return its state, and its stream and answer from these places on."""
@@ -120,7 +121,7 @@ class Job:
     @classmethod
     def restored(cls, id: str, app: str, header: Mapping[str, Any], records: Sequence[bytes]) -> Self:
         """Return the job that was stored with this header and these records."""
-        job = cls(id, app, header["model"], header["request"], header["created"])
+        job = cls(id, app, *(header[name] for name in _HEADER))
         for record in records:
             changes = json.loads(record.decode("utf-8", "surrogatepass"))
             job.events += changes["events"]
@@ -131,4 +132,5 @@ class Job:
         return job
 
 
+_HEADER: Final = ("model", "request", "created", "request_bytes")
 _STATE: Final = ("status", "started", "ended", "run_s", "result", "problem", "next_number")

@@ -124,6 +124,9 @@ class JobQueue:
         """
         await self.sweep()
         jobs = self.table.of(job.app)
+        if sum(each.request_bytes for each in jobs) + job.request_bytes > self.config.bytes_per_app:
+            limit = f"{self.config.bytes_per_app} bytes of background jobs"
+            raise JobQuotaError(limit, "when some are deleted")
         if sum(not each.status.ended for each in jobs) >= self.config.jobs_per_app:
             limit = f"{self.config.jobs_per_app} background jobs that have not ended"
             raise JobQuotaError(limit, "when one of them has")
@@ -209,7 +212,7 @@ class JobQueue:
             elif now - job.ended >= self.config.keep_s:
                 await self.table.remove(job)
             elif job.events and now - job.ended >= self.config.events_s:
-                job.take_back(0, "")
+                job.take_back(0, job.text if job.result is None else "")
                 await self.table.save(job)
 
     def _seconds_of(self, app: str) -> float:

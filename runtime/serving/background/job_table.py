@@ -13,7 +13,7 @@ from typing import Any, Final
 from agentrt.errors import ContextDamagedError, ContextNotFoundError, ContextStoreError
 
 from ...kv.store.store import ContextStore, StoredContext
-from .job import KIND, Job
+from .job import KIND, Job, JobStatus
 
 _log: Final = logging.getLogger(__name__)
 
@@ -26,6 +26,7 @@ class _Saved:
     store: ContextStore
     events: int
     text: int
+    status: JobStatus
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while it changes."""
 
@@ -65,7 +66,7 @@ class JobTable:
                 except ContextDamagedError as damaged:
                     _log.warning("a background job: %s", damaged)
                     continue
-                found.append((job, _Saved(context, store, len(job.events), len(job.text))))
+                found.append((job, _Saved(context, store, len(job.events), len(job.text), job.status)))
         return found
 
     def get(self, app: str, id: str) -> Job | None:
@@ -103,7 +104,7 @@ class JobTable:
                 raise
             return context
 
-        reached = len(job.events), len(job.text)
+        reached = len(job.events), len(job.text), job.status
         self._add(job, _Saved(await asyncio.to_thread(write), store, *reached))
         job.show(reached[0])
 
@@ -117,8 +118,9 @@ class JobTable:
 
     async def _save(self, job: Job, saved: _Saved) -> None:
         async with saved.lock:
-            reached = len(job.events), len(job.text)
-            whole = job.rewritten
+            reached, whole = (len(job.events), len(job.text), job.status), job.rewritten
+            if reached == (saved.events, saved.text, saved.status) and not whole:
+                return
             record = job.record() if whole else job.record(saved.events, saved.text)
             job.rewritten = False
             try:
@@ -134,7 +136,7 @@ class JobTable:
                 job.rewritten = job.rewritten or whole
                 job.show(len(job.events))
             else:
-                saved.events, saved.text = reached
+                saved.events, saved.text, saved.status = reached
                 if not job.rewritten:
                     job.show(reached[0])
 

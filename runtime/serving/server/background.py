@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from http import HTTPStatus
 from itertools import takewhile
 from typing import Annotated, Any, Final, cast
+from weakref import WeakKeyDictionary
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
@@ -73,6 +74,8 @@ class BackgroundResponses:
         """Those of ``state``'s models whose contexts have a folder survive the process."""
         stores = {each.name: each.context_store for each in state.pool.models if each.context_store}
         self._state = state
+        self._bodies = WeakKeyDictionary[Job, dict[str, Any]]()
+        """What is shown of jobs without a result, but for their state: a request may be long."""
         self.queue = JobQueue(
             JobTable(stores), self._run, config, MachineConditions(config.conditions).obstacle
         )
@@ -102,8 +105,11 @@ class BackgroundResponses:
         options: GenerationOptions,
         app: str,
         session: str | None,
+        request_bytes: int,
     ) -> Response:
         """Queue the response of ``writer``, and return it as it is then, or its stream.
+
+        ``request_bytes`` is how large the body of the request was.
 
         Raises:
             InvalidRequestError, PromptTooLongError: it is none that can be answered.
@@ -120,11 +126,12 @@ class BackgroundResponses:
                 options["priority"] = Priority.PROACTIVE
                 (await model.runtime.start(writer.prompt, **options)).cancel()
         request = {
-            "body": body.model_dump(mode="json", exclude_none=True),
+            "body": await asyncio.to_thread(body.model_dump, mode="json", exclude_none=True),
             "session": session,
             "seed": secrets.randbelow(_SEEDS) if body.seed is None else body.seed,
         }
-        job = Job(writer.id, app, model.name, request, writer.created)
+        job = Job(writer.id, app, model.name, request, writer.created, request_bytes)
+        self._bodies[job] = writer.response(JobStatus.QUEUED)
         job.add([writer.step("created", JobStatus.QUEUED), writer.step("queued", JobStatus.QUEUED)])
         try:
             await self.queue.submit(job)
@@ -158,11 +165,13 @@ class BackgroundResponses:
         """Return a background response as it is now."""
         if job.result is not None:
             return dict(job.result)
-        writer = self._writer(job)
         if job.status is JobStatus.CANCELLED:
+            writer = self._writer(job)
             writer.resume(job.text)
             return writer.cancelled()
-        body = writer.response(job.status)
+        if job not in self._bodies:
+            self._bodies[job] = self._writer(job).response(JobStatus.QUEUED)
+        body = self._bodies[job] | {"status": job.status}
         if job.status is JobStatus.FAILED:
             return body | {"error": {"code": "server_error", "message": job.problem}}
         place, now = self.queue.place(job), self.queue.now()

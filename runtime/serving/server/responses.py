@@ -53,7 +53,8 @@ async def responses(body: ResponsesRequest, request: Request) -> Response:
         with sender_names(body.field_name, writer.shorten):
             _check_continuation(previous, body.input_messages())
     if body.background:
-        return await background_of(request).submit(body, writer, options, app, session)
+        request_bytes = len(await request.body())
+        return await background_of(request).submit(body, writer, options, app, session, request_bytes)
     return await answer(request, model, writer, [writer.prompt], options)
 
 

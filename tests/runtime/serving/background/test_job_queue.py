@@ -181,6 +181,9 @@ async def test_an_app_has_so_many_jobs_and_seconds() -> None:
         await made.finish("b")
         made.now += 86_400
         await made.submit("e")
+        large = Job("f", "app", "model", {"text": TEXT}, made.now, made.queue.config.bytes_per_app + 1)
+        with pytest.raises(JobQuotaError, match="bytes of background jobs"):
+            await made.queue.submit(large)
 
 
 @in_event_loop

@@ -21,22 +21,27 @@ from ...contexts.response_chains import ResponseChains, StoredResponse
 from ...engine.output.generation import CallAnswered, Finished, Generation, GenerationEvent, LogprobsDelta
 from ...engine.output.pending import LOGPROBS_AT_ONCE
 from ...local.service import LocalRuntime
-from ...pool.pooled_model import find_response
 from ...request.field_names import sender_names
 from ...request.options import GenerationOptions
 from ...request.validation import MAX_MESSAGES, plain_messages, unasked_output
 from ..http.errors import ApiError
 from ..http.request_state import app_of
 from ..http.strict_json import StrictJsonRoute, compact_json, give_way, json_pieces, large_json_response
+from . import compaction
 from .answers import AnswerWriter, answer
 from .paging import PageBody, PageQuery, page_of
-from .response_items import ResponsesRequest, input_items, output_messages
+from .response_items import ResponsesRequest, input_items, output_messages, stored_messages, usage_of
 from .server_state import header_session, server_state_of
+from .stored_items import look_up, previous_response
 
 _BEGIN_ANEW: Final = "send what still matters of the conversation as input, without previous_response_id"
 """How a conversation that has become too long goes on."""
+_LAST_EVENTS: Final = ("response.completed", "response.incomplete", "response.failed")
+_PADDED_TO: Final = 32
+"""Bytes of which a padded delta and its padding have a multiple."""
 
 router = APIRouter(route_class=StrictJsonRoute)
+router.include_router(compaction.router)
 
 Event = dict[str, Any]
 
@@ -55,7 +60,7 @@ async def responses(body: ResponsesRequest, request: Request) -> Response:
     app, model = app_of(request), server_state_of(request).model(body.model)
     body.take_priority(request)
     session = header_session(request)
-    previous = await _previous(request, body.previous_response_id)
+    previous = await previous_response(request, body)
     writer = _ResponseWriter(model.name, body, previous, app, session)
     options = body.options()
     options["app"] = app
@@ -101,25 +106,6 @@ async def delete_response(response_id: str, request: Request) -> Response:
     return JSONResponse({"id": response_id, "object": "response", "deleted": True})
 
 
-async def _previous(request: Request, id: str | None) -> StoredResponse | None:
-    """Return the response that a request continues.
-
-    Raises:
-        ApiError: 400 as from OpenAI, the app has no such response.
-    """
-    if id is None:
-        return None
-    found = await _look_up(request, id)
-    if found is None:
-        raise ApiError(
-            400,
-            f"previous_response_id: there is no stored response {id!r}. Send the whole conversation.",
-            param="previous_response_id",
-            code="previous_response_not_found",
-        )
-    return found[1]
-
-
 def _check_continuation(previous: StoredResponse, input: Sequence[Any]) -> None:
     """Check that a conversation has room for ``input``, and the call of each tool output.
 
@@ -145,15 +131,10 @@ def _check_continuation(previous: StoredResponse, input: Sequence[Any]) -> None:
 
 
 async def _find(request: Request, id: str) -> tuple[ResponseChains, StoredResponse]:
-    found = await _look_up(request, id)
+    found = await look_up(request, id)
     if found is None:
         raise _not_found(id)
     return found
-
-
-async def _look_up(request: Request, id: str) -> tuple[ResponseChains, StoredResponse] | None:
-    models = server_state_of(request).pool.models
-    return await asyncio.to_thread(find_response, models, app_of(request), id)
 
 
 def _not_found(id: str) -> ApiError:
@@ -167,6 +148,9 @@ def _not_found(id: str) -> ApiError:
 
 class _ResponseWriter(AnswerWriter):
     """Builds one response from a generation's events, writes each step as typed events, and stores it."""
+
+    _completed: int | None = None
+    """Unix time in seconds at which the answer was complete."""
 
     def __init__(
         self,
@@ -252,6 +236,7 @@ class _ResponseWriter(AnswerWriter):
             yield from self._end_item("completed")
         elif isinstance(event, Finished):
             self._generation = event.generation
+            self._completed = int(time.time())
             cut = event.generation.finish_reason == "length"
             yield from self._end_item("incomplete" if cut else "completed")
             kind = "incomplete" if cut else "completed"
@@ -272,7 +257,7 @@ class _ResponseWriter(AnswerWriter):
         response = self._response()
         tokens = generation.usage.prompt_tokens + generation.usage.completion_tokens
         messages = [*self._input, *output_messages(response["output"])]
-        self._turn.commit(plain_messages(messages), tokens, response)
+        self._turn.commit(stored_messages(messages), tokens, response)
 
     def failure(self, error: ApiError) -> Event:
         described = {"code": "server_error", "message": error.detail}
@@ -297,43 +282,52 @@ class _ResponseWriter(AnswerWriter):
     async def encode(self, chunk: Mapping[str, Any]) -> str:
         """Return an event as it is sent; one that may repeat all log probabilities is encoded in a thread."""
         kind = chunk["type"]
+        if self._request.wants_padding and kind.endswith(".delta"):
+            missing = -len(compact_json(chunk["delta"]).encode()) % _PADDED_TO
+            chunk = {**chunk, "obfuscation": secrets.token_hex(_PADDED_TO)[:missing]}
         if self._request.wants_logprobs and not kind.endswith(".delta"):
             data = await asyncio.to_thread(lambda: "".join(give_way(json_pieces(chunk))))
         else:
             data = compact_json(chunk)
-        return f"event: {kind}\ndata: {data}\n\n"
+        end = "data: [DONE]\n\n" if kind in _LAST_EVENTS else ""
+        return f"event: {kind}\ndata: {data}\n\n{end}"
 
     def _response(self) -> dict[str, Any]:
         request, generation = self._request, self._generation
         cut = generation is not None and generation.finish_reason == "length"
         status = "in_progress" if generation is None else "incomplete" if cut else "completed"
-        text_format = request.text and request.text.format
         return {
             "id": self.id,
             "object": "response",
             "created_at": self._created,
+            "completed_at": self._completed if status == "completed" else None,
             "status": status,
             "background": False,
             "error": None,
+            "frequency_penalty": request.frequency_penalty or 0.0,
             "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
             "instructions": request.instructions,
             "max_output_tokens": request.max_output_tokens,
+            "max_tool_calls": None,
             "metadata": request.metadata or {},
             "model": self.model,
             "output": self._items if generation is not None else [],
             "parallel_tool_calls": request.parallel_tool_calls is not False,
+            "presence_penalty": request.presence_penalty or 0.0,
             "previous_response_id": request.previous_response_id,
+            "prompt_cache_key": request.prompt_cache_key,
             "reasoning": {"effort": None, "summary": None},
+            "safety_identifier": request.safety_identifier,
             "service_tier": request.served_tier,
             "store": request.is_stored,
             "temperature": request.temperature or 0.0,
-            "text": {"format": text_format or {"type": "text"}},
+            "text": {"format": request.shown_format},
             "tool_choice": request.tool_choice or "auto",
-            "tools": request.tools or [],
+            "tools": request.shown_tools,
             "top_logprobs": request.top_logprobs or 0,
             "top_p": request.top_p or 1.0,
             "truncation": "disabled",
-            "usage": None if generation is None else _usage(generation),
+            "usage": None if generation is None else usage_of(generation),
         }
 
     def _add_text(self, text: str) -> Iterator[Event]:
@@ -398,14 +392,3 @@ class _ResponseWriter(AnswerWriter):
 
 def _part(text: str, logprobs: list[dict[str, Any]]) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}
-
-
-def _usage(generation: Generation) -> dict[str, Any]:
-    usage = generation.usage
-    return {
-        "input_tokens": usage.prompt_tokens,
-        "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},
-        "output_tokens": usage.completion_tokens,
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
-    }

@@ -181,7 +181,7 @@ def _chat_tools(tools: Sequence[Any]) -> list[Any]:
     return [_chat_function(tool) for tool in tools]
 
 
-def _allowed(tools: list[Any] | None, choice: Mapping[str, Any]) -> list[Any]:
+def _allowed(tools: Sequence[Mapping[str, Any]] | None, choice: Mapping[str, Any]) -> list[Any]:
     """Return those of ``tools`` that ``choice`` allows, and no other is offered to the model.
 
     Raises:
@@ -304,7 +304,7 @@ def _summary(content: Any, field: str) -> str:
         ) from None
 
 
-def stored_messages(messages: Sequence[Any]) -> list[Message]:
+def stored_messages(messages: Sequence[Any]) -> Sequence[Message]:
     """Return chat messages as they are stored: in normal form, with the ids of the items that had one.
 
     Raises:

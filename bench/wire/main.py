@@ -240,7 +240,7 @@ def _compile_s(times: int) -> float:
 def second_turns(server: Server, amounts: Amounts) -> dict[str, Estimate]:
     """Return what is computed of the second turn, also after a kill, and of a continued response."""
     system = _words(amounts.prompt_words, 1)
-    messages = [{"role": "user", "content": "Which word comes first?"}]
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "Which word comes first?"}]
     body = {
         "model": server.get("/models")["data"][0]["id"],
         "system": system,
@@ -258,9 +258,9 @@ def second_turns(server: Server, amounts: Amounts) -> dict[str, Estimate]:
             usage, content = answer.raise_for_status().json()["usage"], answer.json()["content"]
             calls = [block["id"] for block in content if block["type"] == "tool_use"]
             results = [{"type": "tool_result", "tool_use_id": id, "content": "nothing"} for id in calls]
-            following = [*results, {"type": "text", "text": "And which one comes next?"}]
-            messages = [*messages, {"role": "assistant", "content": content}]
-            messages += [{"role": "user", "content": following}]
+            results.append({"type": "text", "text": "And which one comes next?"})
+            messages.append({"role": "assistant", "content": content})
+            messages.append({"role": "user", "content": results})
         whole = usage["input_tokens"] + usage["cache_read_input_tokens"]
         figures[name] = Estimate(value=100 * usage["input_tokens"] / whole)
     first = server.post(

@@ -70,6 +70,10 @@ _BODIES: Mapping[str, tuple[dict[str, Any], tuple[dict[str, Any], ...]]] = {
         {"model": "nano", "input": ["Hello!", "Hi"]},
         ({"encoding_format": "float"}, {"encoding_format": "base64"}),
     ),
+    "/v1/responses/compact": (
+        {"model": "nano", "input": _ITEMS},
+        ({"instructions": "Be brief."}, {"previous_response_id": "resp_00", "service_tier": "flex"}),
+    ),
     "/v1/responses": (
         {"model": "nano", "input": "Hello!", "max_output_tokens": 4},
         (
@@ -77,6 +81,8 @@ _BODIES: Mapping[str, tuple[dict[str, Any], tuple[dict[str, Any], ...]]] = {
             {"stream": True, "instructions": "Be brief.", "metadata": {"a": "b"}},
             {"input": _ITEMS, "tools": [{**_CHOICE, **_WEATHER, "strict": False}], "tool_choice": _CHOICE},
             {"text": {"format": {"type": "json_schema", "name": "v", "schema": _SCHEMA}}, "store": False},
+            {"input": [{"type": "item_reference", "id": "msg_00"}], "stream_options": {}},
+            {"input": [{"type": "compaction", "id": "cmp_00", "encrypted_content": "agentrt1.SGk="}]},
             {"previous_response_id": "resp_00", "truncation": "auto", "reasoning": {"effort": "low"}},
         ),
     ),

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import re
+import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BeforeValidator, PrivateAttr, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import PrivateAttr, model_validator
 
 from agentrt.errors import InvalidRequestError
 from agentrt.finite import shown
 
 from ...contexts.context import Message
 from ...contexts.response_chains import StoredResponse
+from ...engine.output.generation import Generation
 from ...request.field_names import renamed, sender_names
 from ...request.options import GenerationOptions
+from ...request.validation import check_tools, plain_messages
 from ..http.strict_json import compact_json
-from .common_request import MAX_ITEMS, Body, CommonRequest, at_most
+from .common_request import Body, CommonRequest, at_most
+from .response_fields import LOGPROBS, UnservedFields
 
 _TEXT_PARTS = ("input_text", "output_text", "text")
 """A tuple, since the type that a client sends may be of any JSON type, also one that cannot be hashed."""
@@ -49,88 +53,45 @@ _FUNCTION: Final = re.compile(r"tools\[(\d+)\](?:\.function)?")
 _NOT_OFFERED: Final = ("web_search", "namespace")
 """Types of tools that the model is not shown, and may do without: agents send them with every request."""
 
-
-def _refuse_conversation(value: Any) -> None:
-    if value is not None:
-        raise PydanticCustomError(
-            "no_conversations", "there are none here. Send previous_response_id, or the whole conversation."
-        )
+_SUMMARY_FORM: Final = "agentrt1."
+"""What the content of a compaction item begins with."""
+_SUMMARY_HEAD: Final = "The conversation before, in short:\n"
+_MAX_ID: Final = 128
+"""Characters of an item's id."""
 
 
 class TextOptions(Body):
     """The required format of the answer's text."""
 
     format: dict[str, Any] | None = None
+    verbosity: Literal["low", "medium", "high"] | None = None
+    """A hint that models here are not given."""
 
 
-class ResponsesRequest(CommonRequest):
-    """OpenAI's fields, as far as they make sense for a local model."""
+class Conversation(Body):
+    """A conversation: the input, and what comes before it."""
 
-    input: str | list[Any]
+    input: str | list[Any] | None = None
     instructions: str | None = None
-    max_output_tokens: int | None = None
-    tool_choice: str | dict[str, Any] | None = None
-    text: TextOptions | None = None
-    metadata: Annotated[dict[str, str] | None, at_most(_MAX_METADATA)] = None
-    include: Annotated[list[str] | None, at_most(MAX_ITEMS)] = None
     previous_response_id: str | None = None
     """The stored response that this one continues: its conversation, but not its ``instructions``."""
-    store: bool | None = None
-    """Whether the response can be continued and shown later; true by default, as for OpenAI."""
-    conversation: Annotated[None, BeforeValidator(_refuse_conversation)] = None
-    """Not supported; see ``previous_response_id``."""
-    background: bool | None = None
-    """Whether the response is queued, and computed when nothing more urgent is."""
-    _places: list[int] = PrivateAttr(default_factory=list)
-    """Of each tool that the model is offered, its place in the request."""
 
-    @model_validator(mode="after")
-    def _keep_offered(self) -> Self:
-        """Keep only the tools that the model is offered: the response lists these."""
-        if self.tools is not None:
-            kinds = map(_kind, self.tools)
-            self._places = [place for place, kind in enumerate(kinds) if kind not in _NOT_OFFERED]
-            self.tools = [self.tools[place] for place in self._places]
-        return self
-
-    @property
-    def wants_logprobs(self) -> bool:
-        """Whether ``include`` names log probabilities."""
-        return "message.output_text.logprobs" in (self.include or ())
-
-    def options(self) -> GenerationOptions:
-        """Return the runtime's options.
-
-        Raises:
-            InvalidRequestError: a tool is no function, or the choice of one is none.
-        """
-        options = self.common_options()
-        with sender_names(self.field_name):
-            options["tools"] = None if self.tools is None else _chat_tools(self.tools)
-        options["tool_choice"] = (
-            self.tool_choice if self.tool_choice in _CHOICES else _chat_choice(self.tool_choice)
-        )
-        options["response_format"] = _response_format(self.text)
-        options["max_tokens"] = self.max_output_tokens
-        if self.wants_logprobs:
-            options["logprobs"] = self.top_logprobs or 0
-        return options
-
-    @property
-    def is_stored(self) -> bool:
-        """Whether the response is stored."""
-        return self.store is not False
+    def references(self) -> dict[int, Any]:
+        """Return the ids that item references of the input name, by their index."""
+        items = self.input if isinstance(self.input, list) else ()
+        return {index: item.get("id") for index, item in enumerate(items) if _is_reference(item)}
 
     def input_messages(self) -> list[Any]:
         """Return the input as chat messages.
 
         Raises:
-            InvalidRequestError: an item's type is not supported.
+            InvalidRequestError: an item's type is not supported, its id is no text, or it is a compaction of
+                another server.
         """
         if isinstance(self.input, str):
             return [{"role": "user", "content": self.input}]
         messages: list[Any] = []
-        for index, item in enumerate(self.input):
+        for index, item in enumerate(self.input or ()):
             _append_item(messages, item, f"input[{index}]")
         return messages
 
@@ -148,7 +109,77 @@ class ResponsesRequest(CommonRequest):
         return "instructions" if self.instructions and not index else "previous_response_id"
 
     def _tool_name(self, named: re.Match[str]) -> str:
+        return f"tools[{named[1]}]"
+
+
+class ResponsesRequest(Conversation, UnservedFields, CommonRequest):
+    """OpenAI's fields, as far as they make sense for a local model."""
+
+    max_output_tokens: int | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    text: TextOptions | None = None
+    metadata: Annotated[dict[str, str] | None, at_most(_MAX_METADATA)] = None
+    store: bool | None = None
+    """Whether the response can be continued and shown later; true by default, as for OpenAI."""
+    background: bool | None = None
+    """Whether the response is queued, and computed when nothing more urgent is."""
+    _places: list[int] = PrivateAttr(default_factory=list)
+    """Of each tool that the model is offered, its place in the request."""
+
+    @model_validator(mode="after")
+    def _keep_offered(self) -> Self:
+        """Keep only the tools that the model is offered: the response lists these."""
+        if self.tools is not None:
+            kinds = map(_kind, self.tools)
+            self._places = [place for place, kind in enumerate(kinds) if kind not in _NOT_OFFERED]
+            self.tools = [self.tools[place] for place in self._places]
+        return self
+
+    def options(self) -> GenerationOptions:
+        """Return the runtime's options.
+
+        Raises:
+            InvalidRequestError: a tool is no function, the choice of one is none, or ``top_logprobs`` is
+                given and no log probabilities are included.
+        """
+        if self.top_logprobs and not self.wants_logprobs:
+            raise InvalidRequestError("top_logprobs", f"needs include. Set it to ['{LOGPROBS}'].")
+        options = self.common_options()
+        with sender_names(self.field_name):
+            options["tools"] = None if self.tools is None else _chat_tools(self.tools)
+        if isinstance(self.tool_choice, Mapping) and self.tool_choice.get("type") == "allowed_tools":
+            with sender_names(self.field_name):
+                options["tools"] = _allowed(options["tools"], self.tool_choice)
+            options["tool_choice"] = self.tool_choice.get("mode")
+        else:
+            options["tool_choice"] = (
+                self.tool_choice if self.tool_choice in _CHOICES else _chat_choice(self.tool_choice)
+            )
+        options["response_format"] = _response_format(self.text)
+        options["max_tokens"] = self.max_output_tokens
+        if self.wants_logprobs:
+            options["logprobs"] = self.top_logprobs or 0
+        return options
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the response is stored."""
+        return self.store is not False
+
+    def _tool_name(self, named: re.Match[str]) -> str:
         return f"tools[{self._places[int(named[1])]}]"
+
+    @property
+    def shown_tools(self) -> list[Any]:
+        """The tools as a response shows them: functions with all their fields."""
+        return [_shown_tool(tool) for tool in self.tools or ()]
+
+    @property
+    def shown_format(self) -> dict[str, Any]:
+        """The format of the text as a response shows it."""
+        given = (self.text and self.text.format) or {"type": "text"}
+        unset = {"description": None, "strict": False} if given.get("type") == "json_schema" else {}
+        return {**unset, **given}
 
 
 def output_messages(items: Sequence[Any]) -> list[Any]:
@@ -170,6 +201,35 @@ def _chat_tools(tools: Sequence[Any]) -> list[Any]:
                 "{'type': 'function', 'name': …, 'description': …, 'parameters': {…}}.",
             )
     return [_chat_function(tool) for tool in tools]
+
+
+def _allowed(tools: Sequence[Mapping[str, Any]] | None, choice: Mapping[str, Any]) -> list[Any]:
+    """Return those of ``tools`` that ``choice`` allows, and no other is offered to the model.
+
+    Raises:
+        InvalidRequestError: a tool is wrong, or the choice is or allows a tool that there is not.
+    """
+    check_tools(tools)
+    allowed, mode = choice.get("tools"), choice.get("mode", "auto")
+    if mode not in _CHOICES or not isinstance(allowed, list) or not allowed:
+        raise InvalidRequestError(
+            "tool_choice",
+            "must be {'type': 'allowed_tools', 'mode': 'auto' or 'required', 'tools': [{'type': 'function', "
+            "'name': …}]}. Use this form.",
+        )
+    by_name = {tool["function"]["name"]: tool for tool in tools or ()}
+    names = [_chat_choice(each)["function"].get("name") for each in allowed]
+    for name in names:
+        if not isinstance(name, str) or name not in by_name:
+            raise InvalidRequestError("tool_choice", f"tools has no {shown(name)}. Allow some of tools.")
+    return [tool for name, tool in by_name.items() if name in names]
+
+
+def _shown_tool(tool: Any) -> Any:
+    if tool.get("type") != "function":
+        return tool
+    unset = {"description": None, "parameters": None, "strict": None}
+    return {"type": "function", **unset, **_chat_function(tool)["function"]}
 
 
 def _kind(tool: Any) -> Any:
@@ -205,26 +265,84 @@ def _append_item(messages: list[Any], item: Any, field: str) -> None:
     """Append an item of an input or an output to chat messages; a call may become part of the last one.
 
     Raises:
-        InvalidRequestError: its type is not supported; ``field`` is its name.
+        InvalidRequestError: its type is not supported, its id is no text, or it is a compaction of another
+            server; ``field`` is its name.
     """
     kind = item.get("type", "message") if isinstance(item, Mapping) else None
+    id = _item_id(item, field) if isinstance(item, Mapping) else {}
     if kind == "message":
-        messages.append({"role": item.get("role"), "content": _content(item.get("content"))})
+        messages.append({"role": item.get("role"), "content": _content(item.get("content")), **id})
     elif kind == "function_call":
         function = {"name": item.get("name"), "arguments": item.get("arguments")}
-        call = {"id": item.get("call_id"), "type": "function", "function": function}
+        call = {"id": item.get("call_id"), "type": "function", "function": function, **id}
         # One turn of the model is one message: its text, then its calls.
         if not messages or messages[-1]["role"] != "assistant":
             messages.append({"role": "assistant", "content": ""})
         messages[-1].setdefault("tool_calls", []).append(call)
     elif kind == "function_call_output":
         content = _content(item.get("output"))
-        messages.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": content})
+        messages.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": content, **id})
+    elif kind == "compaction":
+        # As the model's own words: what it has read in tool outputs must not become the user's.
+        summary = _summary(item.get("encrypted_content"), f"{field}.encrypted_content")
+        messages.append({"role": "assistant", "content": _SUMMARY_HEAD + summary, **id})
     elif kind != "reasoning":  # reasoning of earlier turns is not part of the prompt
         raise InvalidRequestError(
             field,
-            f"items of type {kind!r} are not supported. Use message, function_call and function_call_output.",
+            f"items of type {kind!r} are not supported. Use message, function_call, function_call_output, "
+            "item_reference and compaction.",
         )
+
+
+def _is_reference(item: Any) -> bool:
+    """Whether an item of an input names a stored one; its type may be left out."""
+    if not isinstance(item, Mapping):
+        return False
+    kind = item.get("type")
+    return kind == "item_reference" or (kind is None and "id" in item and "role" not in item)
+
+
+def _item_id(item: Mapping[str, Any], field: str) -> dict[str, str]:
+    """Return the id of an item as messages have it; nothing if it has none."""
+    id = item.get("id")
+    if id is None:
+        return {}
+    if not isinstance(id, str) or not 0 < len(id) <= _MAX_ID:
+        raise InvalidRequestError(f"{field}.id", f"must have 1 to {_MAX_ID} characters. Leave it out.")
+    return {"item_id": id}
+
+
+def _summary(content: Any, field: str) -> str:
+    """Return the summary in a compaction item.
+
+    Raises:
+        InvalidRequestError: no ``agentrt serve`` has made it.
+    """
+    try:
+        if not content.startswith(_SUMMARY_FORM):
+            raise ValueError
+        return base64.b64decode(content.removeprefix(_SUMMARY_FORM), altchars=b"-_", validate=True).decode()
+    except (AttributeError, ValueError):
+        raise InvalidRequestError(
+            field,
+            "is no compaction of this server. Send the conversation, compacted by its POST "
+            "/v1/responses/compact if it is too long.",
+        ) from None
+
+
+def stored_messages(messages: Sequence[Any]) -> Sequence[Message]:
+    """Return chat messages as they are stored: in normal form, with the ids of the items that had one.
+
+    Raises:
+        InvalidRequestError: a field is wrong.
+    """
+    stored = plain_messages(messages)
+    for kept, given in zip(stored, messages, strict=True):
+        calls = zip(kept.get("tool_calls", ()), given.get("tool_calls", ()), strict=True)
+        for to, source in ((kept, given), *calls):
+            if "item_id" in source:
+                to["item_id"] = source["item_id"]
+    return stored
 
 
 def _content(content: Any) -> Any:
@@ -239,9 +357,9 @@ def _content(content: Any) -> Any:
     ]
 
 
-def _item_field_name(items: str | list[Any], message: int, field: str) -> str:
+def _item_field_name(items: str | list[Any] | None, message: int, field: str) -> str:
     """Return the name of a field of the input's message of this index."""
-    if isinstance(items, str):
+    if not isinstance(items, list):
         return "input"
     call = _CALL.match(field)
     messages: list[Any] = []
@@ -261,7 +379,8 @@ def input_items(response: StoredResponse) -> list[Item]:
 
     These are the conversation that the response continues, then its own input. The outputs of stored
     responses are items as they were returned. All others are made from the messages of the conversation, with
-    ids that stay the same as long as what is before them does.
+    the ids that they came with; those without, or with one of an item before, have ids that stay the same as
+    long as what is before them does.
     """
     items = _Items()
     items.add_messages(response.conversation.first_messages)
@@ -278,37 +397,66 @@ def _without_output(messages: tuple[Message, ...], output: list[Item]) -> tuple[
     return messages[: len(messages) - len(output_messages(output))]
 
 
+def compacted_items(messages: Sequence[Message], summary: str) -> list[Item]:
+    """Return what is left of a conversation: all that its users and instructions say, then the summary."""
+    items = _Items()
+    items.add_messages(message for message in messages if message["role"] in ("system", "user"))
+    content = _SUMMARY_FORM + base64.urlsafe_b64encode(summary.encode()).decode()
+    compaction = {"type": "compaction", "id": f"cmp_{secrets.token_hex(12)}", "encrypted_content": content}
+    return [*items.items, compaction]
+
+
+def usage_of(generation: Generation) -> dict[str, Any]:
+    """Return the tokens of an answer."""
+    usage = generation.usage
+    return {
+        "input_tokens": usage.prompt_tokens,
+        "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},
+        "output_tokens": usage.completion_tokens,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+    }
+
+
 class _Items:
     def __init__(self) -> None:
         self.items: list[Item] = []
+        self._ids: set[str] = set()
         self._digest = hashlib.blake2b(digest_size=_ID_BYTES)
 
     def add_messages(self, messages: Iterable[Message]) -> None:
         for message in messages:
-            for item in _items_of(message):
+            for id, item in _items_of(message):
                 self._digest.update(compact_json(item).encode())
-                id = f"{_ID_PREFIXES[item['type']]}_{self._digest.hexdigest()}"
-                self.items.append({"id": id} | item)
+                if id is None or id in self._ids:
+                    id = f"{_ID_PREFIXES[item['type']]}_{self._digest.hexdigest()}"
+                self._add({"id": id} | item)
 
     def add_outputs(self, items: Iterable[Item]) -> None:
         for item in items:
             self._digest.update(item["id"].encode())
-            self.items.append(item)
+            self._add(item)
+
+    def _add(self, item: Item) -> None:
+        self._ids.add(item["id"])
+        self.items.append(item)
 
 
-def _items_of(message: Message) -> Iterator[Item]:
-    """Yield the items of one message, without ids."""
-    role, content = message["role"], message["content"]
+def _items_of(message: Message) -> Iterator[tuple[str | None, Item]]:
+    """Yield the items of one message without ids, each behind the one that it came with, if it did."""
+    role, content, id = message["role"], message["content"], message.get("item_id")
     calls = message.get("tool_calls") or ()
     if role == "tool":
         output = {"call_id": message.get("tool_call_id"), "output": content}
-        yield {"type": "function_call_output", **output, "status": "completed"}
+        yield id, {"type": "function_call_output", **output, "status": "completed"}
         return
     if content or not calls:
-        yield {"type": "message", "role": role, "content": [_part(role, content)], "status": "completed"}
+        part = _part(role, content)
+        yield id, {"type": "message", "role": role, "content": [part], "status": "completed"}
     for call in calls:
         function = {name: call["function"][name] for name in ("name", "arguments")}
-        yield {"type": "function_call", "call_id": call.get("id"), **function, "status": "completed"}
+        item = {"type": "function_call", "call_id": call.get("id"), **function, "status": "completed"}
+        yield call.get("item_id"), item
 
 
 def _part(role: str, text: str) -> Item:

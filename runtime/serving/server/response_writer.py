@@ -9,7 +9,7 @@ import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, Final
 
 from agentrt.calls import CallArgumentsDelta, CallFinished, CallStarted, TextDelta
 
@@ -19,20 +19,26 @@ from ...engine.output.generation import CallAnswered, Finished, Generation, Gene
 from ...engine.output.pending import LOGPROBS_AT_ONCE
 from ...local.service import LocalRuntime
 from ...request.options import GenerationOptions
-from ...request.validation import plain_messages
 from ..http.errors import ApiError
 from ..http.strict_json import compact_json, give_way, json_pieces
 from .answers import AnswerWriter
-from .response_items import ResponsesRequest, output_messages
+from .response_items import ResponsesRequest, output_messages, stored_messages, usage_of
 
 BEGIN_ANEW = "send what still matters of the conversation as input, without previous_response_id"
 """How a conversation that has become too long goes on."""
+
+_LAST_EVENTS: Final = ("response.completed", "response.incomplete", "response.failed")
+_PADDED_TO: Final = 32
+"""Bytes of which a padded delta and its padding have a multiple."""
 
 Event = dict[str, Any]
 
 
 class ResponseWriter(AnswerWriter):
     """Builds one response from a generation's events, writes each step as typed events, and stores it."""
+
+    _completed: int | None = None
+    """Unix time in seconds at which the answer was complete."""
 
     def __init__(
         self,
@@ -140,6 +146,7 @@ class ResponseWriter(AnswerWriter):
             yield from self._end_item("completed")
         elif isinstance(event, Finished):
             self._generation = event.generation
+            self._completed = int(time.time())
             cut = event.generation.finish_reason == "length"
             yield from self._end_item("incomplete" if cut else "completed")
             kind = "incomplete" if cut else "completed"
@@ -160,7 +167,7 @@ class ResponseWriter(AnswerWriter):
         response = self.response()
         tokens = generation.usage.prompt_tokens + generation.usage.completion_tokens
         messages = [*self._input, *output_messages(response["output"])]
-        self._turn.commit(plain_messages(messages), tokens, response)
+        self._turn.commit(stored_messages(messages), tokens, response)
 
     def failure(self, error: ApiError) -> Event:
         """Return the event of a response that failed."""
@@ -187,11 +194,15 @@ class ResponseWriter(AnswerWriter):
     async def encode(self, chunk: Mapping[str, Any]) -> str:
         """Return an event as it is sent; one that may repeat all log probabilities is encoded in a thread."""
         kind = chunk["type"]
+        if self._request.wants_padding and kind.endswith(".delta"):
+            missing = -len(compact_json(chunk["delta"]).encode()) % _PADDED_TO
+            chunk = {**chunk, "obfuscation": secrets.token_hex(_PADDED_TO)[:missing]}
         if self._request.wants_logprobs and not kind.endswith(".delta"):
             data = await asyncio.to_thread(lambda: "".join(give_way(json_pieces(chunk))))
         else:
             data = compact_json(chunk)
-        return f"event: {kind}\ndata: {data}\n\n"
+        end = "data: [DONE]\n\n" if kind in _LAST_EVENTS else ""
+        return f"event: {kind}\ndata: {data}\n\n{end}"
 
     def response(self, status: str = "in_progress") -> dict[str, Any]:
         """Return the response as it is now; until it is complete, with this ``status``."""
@@ -199,33 +210,38 @@ class ResponseWriter(AnswerWriter):
         cut = generation is not None and generation.finish_reason == "length"
         if generation is not None:
             status = "incomplete" if cut else "completed"
-        text_format = request.text and request.text.format
         return {
             "id": self.id,
             "object": "response",
             "created_at": self.created,
+            "completed_at": self._completed if status == "completed" else None,
             "status": status,
             "background": bool(request.background),
             "error": None,
+            "frequency_penalty": request.frequency_penalty or 0.0,
             "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
             "instructions": request.instructions,
             "max_output_tokens": request.max_output_tokens,
+            "max_tool_calls": None,
             "metadata": request.metadata or {},
             "model": self.model,
             "output": self._items if generation is not None else [],
             "parallel_tool_calls": request.parallel_tool_calls is not False,
+            "presence_penalty": request.presence_penalty or 0.0,
             "previous_response_id": request.previous_response_id,
+            "prompt_cache_key": request.prompt_cache_key,
             "reasoning": {"effort": None, "summary": None},
+            "safety_identifier": request.safety_identifier,
             "service_tier": request.served_tier,
             "store": request.is_stored,
             "temperature": request.temperature or 0.0,
-            "text": {"format": text_format or {"type": "text"}},
+            "text": {"format": request.shown_format},
             "tool_choice": request.tool_choice or "auto",
-            "tools": request.tools or [],
+            "tools": request.shown_tools,
             "top_logprobs": request.top_logprobs or 0,
             "top_p": request.top_p or 1.0,
             "truncation": "disabled",
-            "usage": None if generation is None else _usage(generation),
+            "usage": None if generation is None else usage_of(generation),
         }
 
     def _add_text(self, text: str) -> Iterator[Event]:
@@ -295,14 +311,3 @@ class ResponseWriter(AnswerWriter):
 
 def _part(text: str, logprobs: list[dict[str, Any]]) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}
-
-
-def _usage(generation: Generation) -> dict[str, Any]:
-    usage = generation.usage
-    return {
-        "input_tokens": usage.prompt_tokens,
-        "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},
-        "output_tokens": usage.completion_tokens,
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
-    }

@@ -12,22 +12,23 @@ from fastapi.responses import JSONResponse, Response
 from agentrt.errors import InvalidRequestError
 
 from ...contexts.response_chains import ResponseChains, StoredResponse
-from ...pool.pooled_model import find_response
 from ...request.field_names import sender_names
 from ...request.validation import MAX_MESSAGES, plain_messages, unasked_output
 from ..http.errors import ApiError
 from ..http.request_state import app_of
 from ..http.strict_json import StrictJsonRoute, large_json_response
-from . import background
+from . import background, compaction
 from .answers import answer
 from .background import background_of
 from .paging import PageBody, PageQuery, page_of
 from .response_items import ResponsesRequest, input_items
 from .response_writer import BEGIN_ANEW, ResponseWriter
 from .server_state import header_session, server_state_of
+from .stored_items import look_up, previous_response
 
 router = APIRouter(route_class=StrictJsonRoute)
 router.include_router(background.router)
+router.include_router(compaction.router)
 
 
 class ItemList(PageBody[dict[str, Any]]):
@@ -45,7 +46,7 @@ async def responses(body: ResponsesRequest, request: Request) -> Response:
     app, model = app_of(request), server_state_of(request).model(body.model)
     body.take_priority(request)
     session = header_session(request)
-    previous = await _previous(request, body.previous_response_id)
+    previous = await previous_response(request, body)
     writer = ResponseWriter(model.name, body, previous, app, session)
     options = body.options()
     options["app"] = app
@@ -69,7 +70,7 @@ async def get_response(
     job = background_of(request).find(app_of(request), response_id)
     if job is not None and (stream or not job.status.ended):
         return await background_of(request).show(job, starting_after if stream else None)
-    found = await _look_up(request, response_id)
+    found = await look_up(request, response_id)
     if found is None and job is not None:
         return await background_of(request).show(job)
     if found is None:
@@ -108,40 +109,12 @@ async def delete_response(response_id: str, request: Request) -> Response:
     409 while it is being continued: the answer comes first. One in the background is cancelled.
     """
     removed = await background_of(request).remove(app_of(request), response_id)
-    found = await _look_up(request, response_id)
+    found = await look_up(request, response_id)
     if found is not None:
         removed |= await asyncio.to_thread(found[0].delete, app_of(request), response_id)
     if not removed:
         raise _not_found(response_id)
     return JSONResponse({"id": response_id, "object": "response", "deleted": True})
-
-
-async def _previous(request: Request, id: str | None) -> StoredResponse | None:
-    """Return the response that a request continues.
-
-    Raises:
-        ApiError: 400 as from OpenAI, the app has no such response.
-    """
-    if id is None:
-        return None
-    found = await _look_up(request, id)
-    job = background_of(request).find(app_of(request), id)
-    if found is None and job is not None and not job.status.ended:
-        raise ApiError(
-            409,
-            f"previous_response_id: the response {id!r} is not complete. Send this request again when it is.",
-            param="previous_response_id",
-            code="response_not_complete",
-            headers={"x-should-retry": "false"},
-        )
-    if found is None:
-        raise ApiError(
-            400,
-            f"previous_response_id: there is no stored response {id!r}. Send the whole conversation.",
-            param="previous_response_id",
-            code="previous_response_not_found",
-        )
-    return found[1]
 
 
 def _check_continuation(previous: StoredResponse, input: Sequence[Any]) -> None:
@@ -169,15 +142,10 @@ def _check_continuation(previous: StoredResponse, input: Sequence[Any]) -> None:
 
 
 async def _find(request: Request, id: str) -> tuple[ResponseChains, StoredResponse]:
-    found = await _look_up(request, id)
+    found = await look_up(request, id)
     if found is None:
         raise _not_found(id)
     return found
-
-
-async def _look_up(request: Request, id: str) -> tuple[ResponseChains, StoredResponse] | None:
-    models = server_state_of(request).pool.models
-    return await asyncio.to_thread(find_response, models, app_of(request), id)
 
 
 def _not_found(id: str) -> ApiError:

@@ -162,12 +162,15 @@ DECIDED = {
         "DELETE /v1/contexts/{context_id}", "DELETE /v1/responses/{response_id}",
         "GET /v1/contexts/{context_id}", "GET /v1/responses/{response_id}",
         "GET /v1/responses/{response_id}/input_items", "POST /v1/cache-tool-output/{response_id}",
-        "POST /v1/contexts/{context_id}/chat/completions",
+        "POST /v1/contexts/{context_id}/chat/completions", "POST /v1/responses/{response_id}/cancel",
     },
-    "refused": {"DELETE /v1/contexts", "GET /v1/contexts", "GET /api/ps", "POST /api/pull"},
+    "refused": {
+        "DELETE /v1/contexts", "GET /v1/contexts", "GET /v1/responses", "GET /api/ps", "POST /api/pull",
+        "POST /v1/responses/compact",
+    },
 }  # fmt: skip
 """What becomes of each route of `agentrt serve`: it stores nothing, or what it stores has its maker's id; is
-reached by the id of what an app has stored; or shows what all have stored, and stays refused."""
+reached by the id of what an app has stored; or may show what others have stored, and stays refused."""
 
 
 def test_every_route_of_agentrt_serve_is_decided_on(

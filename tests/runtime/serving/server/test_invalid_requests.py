@@ -121,7 +121,7 @@ INVALID: list[Case] = [
         ({"input": [*CALLS, {**CALLS[2], "output": None}]}, "input[3].output"),
         ({"input": [*CALLS, {**CALLS[2], "call_id": 7}]}, "input[3].call_id"),
         ({"previous_response_id": "resp_1"}, "previous_response_id"),
-        ({"background": True}, "background"),
+        ({"background": "yes"}, "background"),
         ({"max_output_tokens": 0}, "max_output_tokens"),
         ({"max_output_tokens": 1 << 20, "include": ["message.output_text.logprobs"]}, "include"),
         ({"text": {"format": {"type": "xml"}}}, "text.format"),

@@ -29,6 +29,7 @@ OPERATIONS = [
     ("/v1/messages", "POST"),
     ("/v1/messages/count_tokens", "POST"),
     ("/v1/responses", "POST"),
+    ("/v1/responses/compact", "POST"),
     ("/v1/responses/{response_id}", "DELETE"),
     ("/v1/responses/{response_id}", "GET"),
     ("/v1/responses/{response_id}/input_items", "GET"),

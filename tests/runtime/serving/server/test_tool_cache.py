@@ -60,7 +60,9 @@ def test_outputs_reach_responses_too(http: httpx.Client, gate: Any, weather_tool
         answer = httpx.post(f"{http.base_url}/v1/cache-tool-output/{id}", json=[OUTPUT])
         assert answer.json() == {"cached": 1}
         gate.open()
-        done = [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
+        *events, end = [line[6:] for line in lines if line.startswith("data: ")]
+    assert end == "[DONE]"
+    done = [json.loads(event) for event in events]
     assert done[-1]["type"] == "response.completed"
     call, result, message = items = done[-1]["response"]["output"]
     kinds = [item["type"] for item in items]

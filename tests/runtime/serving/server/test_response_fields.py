@@ -14,6 +14,7 @@ from openai.types.responses.response_compact_params import ResponseCompactParams
 from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
 from pydantic import TypeAdapter
 
+from agentrt.priority import PRIORITY_HEADER
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.request.request import Request
 from agentrt.runtime.serving.server import compaction
@@ -362,8 +363,10 @@ def test_what_cannot_be_compacted_is_named(http: httpx.Client, more: Any, param:
 
 
 def test_a_compaction_has_a_priority_and_the_servers_bound(start: Start) -> None:
-    server = start(default_max_tokens=3)
-    body = {"model": "nano", "input": "Hello!", "service_tier": "flex"}
-    answer = httpx.post(f"{server.url}/v1/responses/compact", json=body).raise_for_status()
-    assert answer.json()["usage"]["output_tokens"] == 3
-    assert answer.headers["x-agentrt-priority"] == "proactive"
+    url = f"{start(default_max_tokens=3).url}/v1/responses/compact"
+    flex: Any = {"json": {"input": "Hello!", "service_tier": "flex"}}
+    named: Any = {"json": {"input": "Hello!"}, "headers": {PRIORITY_HEADER: "proactive"}}
+    for request in (flex, named):
+        answer = httpx.post(url, **request).raise_for_status()
+        assert answer.json()["usage"]["output_tokens"] == 3
+        assert answer.headers[PRIORITY_HEADER] == "proactive"

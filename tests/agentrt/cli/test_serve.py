@@ -15,6 +15,8 @@ from agentrt.cli.command import ConfiguredCommand
 from agentrt.cli.main import app
 from agentrt.cli.options import names_of_models
 from agentrt.runtime import PoolConfig, PooledModel, RuntimeConfig
+from agentrt.runtime.serving.background.conditions import BackgroundConditions
+from agentrt.runtime.serving.background.config import BackgroundConfig
 from agentrt.runtime.serving.server import ServerConfig
 from agentrt.settings import Settings
 
@@ -102,6 +104,11 @@ FIELDS: dict[str, tuple[type[Settings], str, int]] = {
     "max_context_tokens": (RuntimeConfig, "max_context_tokens", 1),
     "context_compression": (RuntimeConfig, "context_compression", 1),
     "context_tolerance": (RuntimeConfig, "context_tolerance", 1),
+    "background_jobs": (BackgroundConfig, "concurrent", 1),
+    "background_jobs_per_app": (BackgroundConfig, "jobs_per_app", 1),
+    "background_app_seconds": (BackgroundConfig, "seconds_per_app", 1),
+    "background_max_load": (BackgroundConditions, "max_other_load", 1),
+    "background_max_celsius": (BackgroundConditions, "max_celsius", 1),
 }
 
 

@@ -60,6 +60,8 @@ class Job:
     """What its stream has had so far."""
     result: Mapping[str, Any] | None = None
     """What it has ended with, where it has run to an end."""
+    context_id: str = ""
+    """The context in which its result is stored, too."""
     problem: str = ""
     """Why a job without a result has failed."""
     next_number: int = 0
@@ -133,4 +135,4 @@ class Job:
 
 
 _HEADER: Final = ("model", "request", "created", "request_bytes")
-_STATE: Final = ("status", "started", "ended", "run_s", "result", "problem", "next_number")
+_STATE: Final = ("status", "started", "ended", "run_s", "result", "context_id", "problem", "next_number")

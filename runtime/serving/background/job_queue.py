@@ -159,15 +159,14 @@ class JobQueue:
         await self.cancel(job)
         await self.table.remove(job)
 
-    def forget(self, app: str) -> None:
-        """End all jobs of ``app``, of which nothing is stored any more."""
+    async def forget(self, app: str, context_id: str | None) -> None:
+        """Forget the jobs whose result was in a context that was deleted; with None all jobs of ``app``."""
         for job in self.table.of(app):
-            self._cancelled.add(job)
-            if (running := self._tasks.get(job)) is not None:
-                running.run.cancel()
-            job.status = JobStatus.CANCELLED
-            job.notify()
-            self.table.forget(job)
+            if context_id is None:
+                self.table.forget(job)
+                await self.cancel(job)
+            elif job.context_id == context_id and job.result is not None:
+                await self.table.remove(job)
 
     async def events(self, job: Job, after: int = -1) -> AsyncGenerator[Event, None]:
         """Yield the events of ``job`` whose number is above ``after``, until it has ended."""

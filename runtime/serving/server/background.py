@@ -28,7 +28,7 @@ from agentrt.priority import Priority
 
 from ...contexts.response_chains import StoredResponse
 from ...engine.output.generation import Finished
-from ...pool.pooled_model import find_response
+from ...pool.pooled_model import ModelStatus, find_response
 from ...request.field_names import in_sender_names, sender_names
 from ...request.options import GenerationOptions
 from ..background.conditions import MachineConditions
@@ -85,9 +85,9 @@ class BackgroundResponses:
         """Run background responses within the block."""
         loop = asyncio.get_running_loop()
 
-        def forget(app: str, context_id: str | None) -> None:
-            if context_id is None and not loop.is_closed():
-                loop.call_soon_threadsafe(self.queue.forget, app)
+        def forget(app: str, context_id: str | None) -> None:  # on the thread that deletes
+            if loop.is_running():
+                asyncio.run_coroutine_threadsafe(self.queue.forget(app, context_id), loop)
 
         for model in self._state.pool.models:
             model.context_table.on_delete(forget)
@@ -122,9 +122,11 @@ class BackgroundResponses:
             raise InvalidRequestError("include", "a background response has no logprobs. Leave them out.")
         with sender_names(lambda field: writer.field_name(field, 0), writer.shorten):
             bound_answers(options, self._state.config.default_max_tokens)
-            if model.runtime is not None:  # else it is checked when it runs
-                options["priority"] = Priority.PROACTIVE
-                (await model.runtime.start(writer.prompt, **options)).cancel()
+            with self._state.pool.hold(model):
+                if model.status is ModelStatus.LOADED:  # else it is checked when it runs
+                    runtime = await self._state.pool.load(model)
+                    options["priority"] = Priority.PROACTIVE
+                    (await runtime.start(writer.prompt, **options)).cancel()
         request = {
             "body": await asyncio.to_thread(body.model_dump, mode="json", exclude_none=True),
             "session": session,
@@ -265,6 +267,7 @@ class BackgroundResponses:
             stack.enter_context(pool.hold(model))
             runtime = await pool.load(model)
             options |= await writer.begin(runtime, stack)
+            job.context_id = options["context_id"]
             stream = await runtime.start(writer.prompt, **options)
             stack.callback(stream.cancel)
             if not any(event["type"] == "response.in_progress" for event in job.events):

@@ -230,7 +230,7 @@ async def test_the_jobs_of_an_app_whose_contexts_are_deleted_end() -> None:
     async with bench("app", "other", store=store) as made:
         job, other = await made.submit("a"), await made.submit("b", "other")
         store.apps["app"]["a"].deleted = True
-        made.queue.forget("app")
+        await made.queue.forget("app", None)
         await made.settle()
         assert (job.status, made.queue.table.of("app")) == (JobStatus.CANCELLED, [])
         assert other.status is JobStatus.IN_PROGRESS

@@ -158,6 +158,26 @@ def test_an_app_has_so_many(runtime: LocalRuntime, gate: Gate) -> None:
         assert http.post("/v1/responses", json=QUEUED).status_code == 200
 
 
+@pytest.mark.parametrize("which", ["/v1/contexts", "/v1/contexts/{id}"])
+def test_what_is_deleted_of_an_app_is_not_kept_as_a_job(two_apps: list[httpx.Client], which: str) -> None:
+    one, two = two_apps
+    ids = [client.post("/v1/responses", json=QUEUED).json()["id"] for client in two_apps]
+    for client, id in zip(two_apps, ids, strict=True):
+        until(lambda client=client, id=id: shown(client, id) == "completed")
+    context = one.get("/v1/contexts").json()["data"][0]["id"]
+    assert one.delete(which.format(id=context)).status_code == 200
+    until(lambda: shown(one, ids[0]) is None)
+    assert one.get("/v1/responses").json()["data"] == []
+    assert shown(two, ids[1]) == "completed"
+    two.delete("/v1/contexts")
+
+
+def shown(client: httpx.Client, id: str) -> str | None:
+    """Return the status of a response; None if there is none."""
+    status: str | None = client.get(f"/v1/responses/{id}").json().get("status")
+    return status
+
+
 def test_one_that_waits_for_the_machine_says_for_what(runtime: LocalRuntime) -> None:
     never = BackgroundConfig(conditions=BackgroundConditions(max_other_load=1e-9))
     with (

@@ -45,6 +45,7 @@ def _describe_to_anthropics(model: PooledModel, name: str, created: int) -> dict
         "created_at": datetime.fromtimestamp(created, UTC).isoformat(),
         "lifecycle": "active",
         "max_input_tokens": model.context_length,
+        "capabilities": _describe(model, name, created)["capabilities"],
     }
 
 

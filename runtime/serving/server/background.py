@@ -253,7 +253,9 @@ class BackgroundResponses:
         pool, model = self._state.pool, self._state.model(job.model)
         stored = await asyncio.to_thread(find_response, pool.models, job.app, job.id)
         if stored is not None:  # the process ended between the two records
-            return dict(stored[1].body)
+            _keep_text(job)
+            job.add(_last_events(job, body := dict(stored[1].body)))
+            return body
         request = ResponsesRequest.model_validate(job.request["body"])
         writer = self._writer(job, await self._previous(job, request.previous_response_id))
         _keep_text(job)
@@ -319,6 +321,16 @@ def _keep_text(job: Job) -> None:
     kept = list(takewhile(_is_of_text, job.events))
     if len(kept) < len(job.events):
         job.take_back(len(kept), "".join(event.get("delta", "") for event in kept))
+
+
+def _last_events(job: Job, body: dict[str, Any]) -> list[Event]:
+    """Return the events that are missing of a stream whose response is complete: the text, and the end."""
+    end = {"type": f"response.{body['status']}", "response": body}
+    deltas = [event for event in job.events if event["type"] == "response.output_text.delta"]
+    texts = [part["text"] for item in body["output"] for part in item.get("content", ())]
+    if deltas and texts and texts[0].startswith(job.text) and texts[0] != job.text:
+        return [{**deltas[-1], "delta": texts[0][len(job.text) :]}, end]
+    return [end]
 
 
 def _is_of_text(event: Event) -> bool:

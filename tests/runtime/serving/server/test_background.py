@@ -19,7 +19,7 @@ from agentrt.runtime.serving.server.metrics import Metrics
 from agentrt.runtime.serving.server.server_state import ServerState
 from tests.patience import in_event_loop, until
 from tests.runtime.conftest import Gate
-from tests.runtime.serving.server.conftest import running
+from tests.runtime.serving.server.conftest import ANY_LOAD, running
 from tests.runtime.serving.server.test_responses import REQUEST, SHORT
 
 QUEUED: Any = SHORT | {"background": True}
@@ -244,3 +244,24 @@ async def test_an_answer_goes_on_where_it_was_unless_it_is_another(runtime: Loca
     assert numbers == sorted(set(numbers))
     accepted = [event for event in events if event["type"] == "response.output_text.delta"]
     assert accepted[0]["delta"] == (sent if begun == "half" else accepted[0]["delta"])
+
+
+@in_event_loop
+async def test_a_stream_has_its_end_where_only_the_response_was_stored(runtime: LocalRuntime) -> None:
+    """The process ended behind the record of the response, and before that of its last events."""
+    pool = ModelPool.of(runtime)
+    responses = BackgroundResponses(ServerState(pool, ServerConfig(), Metrics(pool)), ANY_LOAD)
+    request = {"body": SHORT | {"background": True}, "session": None, "seed": 1}
+    async with responses.running():
+        await responses.queue.submit(job := Job("resp_cut", "local", pool.models[0].name, request, 1.0))
+        whole = [event async for event in responses.queue.events(job)]
+        await responses.queue.table.remove(job)
+        cut = Job("resp_cut", "local", pool.models[0].name, request, 1.0)
+        first = next(place for place, event in enumerate(whole) if "text.delta" in event["type"])
+        cut.add(whole[: first + 1], whole[first]["delta"])
+        await responses.queue.submit(cut)
+        events = [event async for event in responses.queue.events(cut)]
+    assert events[-1]["type"] == "response.completed"
+    assert events[-1]["response"] == whole[-1]["response"] == cut.result
+    texts = ["".join(each["delta"] for each in of if "text.delta" in each["type"]) for of in (events, whole)]
+    assert texts[0] == texts[1]

@@ -99,7 +99,7 @@ class Job:
         self.changed = asyncio.Event()
 
     @property
-    def ended_for_readers(self) -> bool:
+    def stream_ended(self) -> bool:
         """Whether it has ended, and all its events may be read."""
         return self.status.ended and self.shown in (None, len(self.events))
 

@@ -171,7 +171,7 @@ class JobQueue:
     async def events(self, job: Job, after: int = -1) -> AsyncGenerator[Event, None]:
         """Yield the events of ``job`` whose number is above ``after``, until it has ended."""
         while True:
-            changed, ended = job.changed, job.ended_for_readers
+            changed, ended = job.changed, job.stream_ended
             for event in job.events_after(after):
                 after = event["sequence_number"]
                 yield event
@@ -277,13 +277,12 @@ class JobQueue:
 
     async def _run_one(self, job: Job, run: asyncio.Task[Outcome]) -> None:
         """Store ``job`` while it runs, and then what it has ended with. Is not cancelled; ``run`` may be."""
-        begun = self._clock()
-        job.status = JobStatus.IN_PROGRESS
+        job.status, counted = JobStatus.IN_PROGRESS, self._clock()
         while not run.done():
             await self.table.save(job)
             await asyncio.wait([run], timeout=SAVE_S)
+            job.run_s, counted = job.run_s + self._clock() - counted, self._clock()
         del self._tasks[job]
-        job.run_s += self._clock() - begun
         if run.cancelled():
             if job in self._cancelled:
                 await self._end(job, JobStatus.CANCELLED)

@@ -120,6 +120,10 @@ class BackgroundResponses:
             raise InvalidRequestError("store", "a background response is stored. Leave store out.")
         if body.wants_logprobs:
             raise InvalidRequestError("include", "a background response has no logprobs. Leave them out.")
+        if body.named_priority is Priority.REACTIVE:
+            raise InvalidRequestError(
+                "service_tier", "a background response is proactive. Leave its priority out."
+            )
         with sender_names(lambda field: writer.field_name(field, 0), writer.shorten):
             bound_answers(options, self._state.config.default_max_tokens)
             with self._state.pool.hold(model):
@@ -180,7 +184,8 @@ class BackgroundResponses:
         assert place is not None
         done = None
         if place.done_in_s is not None:
-            done = dict(zip(("earliest", "latest"), (now + each for each in place.done_in_s), strict=True))
+            earliest_s, latest_s = place.done_in_s
+            done = {"earliest": now + earliest_s, "latest": now + latest_s}
         obstacle = self.queue.obstacle
         return body | {
             "queue": {
@@ -254,8 +259,10 @@ class BackgroundResponses:
         stored = await asyncio.to_thread(find_response, pool.models, job.app, job.id)
         if stored is not None:  # the process ended between the two records
             _keep_text(job)
-            job.add(_last_events(job, body := dict(stored[1].body)))
-            return body
+            writer = self._writer(job)
+            writer.resume(job.text)
+            job.add(writer.rest_of(stored[1].body))
+            return dict(stored[1].body)
         request = ResponsesRequest.model_validate(job.request["body"])
         writer = self._writer(job, await self._previous(job, request.previous_response_id))
         _keep_text(job)
@@ -321,16 +328,6 @@ def _keep_text(job: Job) -> None:
     kept = list(takewhile(_is_of_text, job.events))
     if len(kept) < len(job.events):
         job.take_back(len(kept), "".join(event.get("delta", "") for event in kept))
-
-
-def _last_events(job: Job, body: dict[str, Any]) -> list[Event]:
-    """Return the events that are missing of a stream whose response is complete: the text, and the end."""
-    end = {"type": f"response.{body['status']}", "response": body}
-    deltas = [event for event in job.events if event["type"] == "response.output_text.delta"]
-    texts = [part["text"] for item in body["output"] for part in item.get("content", ())]
-    if deltas and texts and texts[0].startswith(job.text) and texts[0] != job.text:
-        return [{**deltas[-1], "delta": texts[0][len(job.text) :]}, end]
-    return [end]
 
 
 def _is_of_text(event: Event) -> bool:

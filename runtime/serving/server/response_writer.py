@@ -111,6 +111,20 @@ class ResponseWriter(AnswerWriter):
         for _ in self.chunks(0, TextDelta(text)) if text else ():
             pass
 
+    def rest_of(self, stored: Mapping[str, Any]) -> Iterator[Event]:
+        """Yield the events of the complete response ``stored`` behind those of the text that was resumed."""
+        for item in stored["output"]:
+            if item["type"] == "message":
+                sent = "".join(self._text)
+                yield from self._add_text(item["content"][0]["text"].removeprefix(sent))
+            elif item["type"] == "function_call":
+                yield from self._start_call(item["call_id"], item["name"])
+                yield from self._add_arguments(item["arguments"])
+            else:
+                yield from self._start_item(item)
+            yield from self._end_item(item["status"])
+        yield self._event(f"response.{stored['status']}", response=stored)
+
     def cancelled(self) -> dict[str, Any]:
         """Return the response, cancelled, with what there is of it."""
         for _ in self._end_item("incomplete"):

@@ -119,6 +119,7 @@ def read_now(client: openai.OpenAI, id: str) -> list[Any]:
     ("wrong", "field"),
     [
         ({"store": False}, "store"),
+        ({"service_tier": "priority"}, "service_tier"),
         ({"include": ["message.output_text.logprobs"]}, "include"),
         ({"input": [{"role": "user", "content": 1}]}, "input[0].content"),
         ({"input": "word " * 20_000}, "input"),
@@ -246,22 +247,41 @@ async def test_an_answer_goes_on_where_it_was_unless_it_is_another(runtime: Loca
     assert accepted[0]["delta"] == (sent if begun == "half" else accepted[0]["delta"])
 
 
+@pytest.mark.parametrize("asked", [SHORT, REQUEST], ids=["text", "call"])
+@pytest.mark.parametrize("kept", ["begun", "half"])
 @in_event_loop
-async def test_a_stream_has_its_end_where_only_the_response_was_stored(runtime: LocalRuntime) -> None:
+async def test_a_stream_has_its_end_where_only_the_response_was_stored(
+    runtime: LocalRuntime, asked: Any, kept: str
+) -> None:
     """The process ended behind the record of the response, and before that of its last events."""
     pool = ModelPool.of(runtime)
     responses = BackgroundResponses(ServerState(pool, ServerConfig(), Metrics(pool)), ANY_LOAD)
-    request = {"body": SHORT | {"background": True}, "session": None, "seed": 1}
+    request = {"body": asked | {"background": True}, "session": None, "seed": 1}
+
+    def job() -> Job:
+        return Job(f"resp_{asked is SHORT}_{kept}", "local", pool.models[0].name, request, 1.0)
+
     async with responses.running():
-        await responses.queue.submit(job := Job("resp_cut", "local", pool.models[0].name, request, 1.0))
-        whole = [event async for event in responses.queue.events(job)]
-        await responses.queue.table.remove(job)
-        cut = Job("resp_cut", "local", pool.models[0].name, request, 1.0)
-        first = next(place for place, event in enumerate(whole) if "text.delta" in event["type"])
-        cut.add(whole[: first + 1], whole[first]["delta"])
+        await responses.queue.submit(first := job())
+        whole = [event async for event in responses.queue.events(first)]
+        await responses.queue.table.remove(first)
+        cut, count = job(), 1 if kept == "begun" else len(whole) // 2
+        text = "".join(event["delta"] for event in whole[:count] if "text.delta" in event["type"])
+        cut.add(whole[:count], text)
         await responses.queue.submit(cut)
+        async for _ in responses.queue.events(cut):
+            pass
         events = [event async for event in responses.queue.events(cut)]
-    assert events[-1]["type"] == "response.completed"
-    assert events[-1]["response"] == whole[-1]["response"] == cut.result
-    texts = ["".join(each["delta"] for each in of if "text.delta" in each["type"]) for of in (events, whole)]
-    assert texts[0] == texts[1]
+    assert cut.result == whole[-1]["response"]
+    assert [of_stream(events, kind) for kind in KINDS] == [of_stream(whole, kind) for kind in KINDS]
+
+
+KINDS = ["output_text.delta", "function_call_arguments.delta", "output_item.done", "completed"]
+
+
+def of_stream(events: list[Any], kind: str) -> Any:
+    """Return what the events of a kind have together."""
+    found = [event for event in events if event["type"] == f"response.{kind}"]
+    if kind.endswith("delta"):
+        return "".join(event["delta"] for event in found)
+    return [event.get("item") or event["response"] for event in found]

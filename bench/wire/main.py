@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
+
+from agentrt.errors import ConfigurationError
 
 from ..common.bench_model import open_given_models
 from ..common.estimates import Estimate, median, quantile, share
@@ -24,7 +27,9 @@ class Amounts:
     """How much is measured."""
 
     rounds: int
-    """Of questions with and without background responses, and of compilations."""
+    """Of questions with and without background responses."""
+    compilations: int
+    """With and without them, which needs a machine on which nothing else runs."""
     queued: int
     jobs: int
     kills: int
@@ -33,8 +38,8 @@ class Amounts:
 
 
 AMOUNTS: dict[bool, Amounts] = {
-    True: Amounts(rounds=2, queued=8, jobs=10, kills=2, cancels=8, prompt_words=300),
-    False: Amounts(rounds=8, queued=50, jobs=200, kills=20, cancels=100, prompt_words=4500),
+    True: Amounts(rounds=2, compilations=1, queued=8, jobs=10, kills=2, cancels=8, prompt_words=300),
+    False: Amounts(rounds=8, compilations=6, queued=50, jobs=200, kills=20, cancels=100, prompt_words=4500),
 }
 """In a quick run and in a full one."""
 _QUESTIONS: Final = 3
@@ -45,6 +50,8 @@ _RUNS_S: Final = (0.5, 3.0)
 """Seconds between a start and a kill."""
 _STORED_S: Final = 3.0
 """Seconds between an answer and a kill in which what was computed is stored; its text is at once."""
+_CALM_S: Final = 120.0
+"""Seconds in which other programs must be idle."""
 _POLL_S: Final = 0.05
 _ANY_LOAD: Final = ("--background-max-load", "1")
 _COMPILE: Final = """
@@ -82,13 +89,14 @@ METHOD: Final = """\
 first token of a streamed question of 200 tokens while background responses are queued, by that without \
 any, least of three questions each, alternately. jobs_lost: of background responses at random times of \
 whose computing the process is killed with SIGKILL and started again, those that do not end with an \
-answer. jobs_other_text_share: those whose text is not that of the foreground. cancel_ms_p99: until a \
-response that is computed is cancelled. places_kept_share: of the responses that waited, those that began \
-after no more others, and were done within the time, than was said. foreground_slowdown_pct: what two \
-processes that compile Python take longer while background responses are queued, with the default \
---background-max-load, alternately. second_turn_computed_pct: of a conversation of some 8,000 tokens with \
-a tool, the tokens of the second turn that were not cached, as usage says, through /v1/messages; the same \
-after SIGKILL and a new process, and through /v1/responses."""
+answer; streams_cut: those whose stream then has no end, or another text. jobs_other_text_share: those \
+whose text is not that of the foreground. cancel_ms_p99: until a response that is computed is cancelled. \
+places_kept_share: of the responses that waited, those that began after no more others, and were done \
+within the time, than was said. foreground_slowdown_pct: what two processes that compile Python take \
+longer while background responses are queued, with the default --background-max-load, alternately. \
+second_turn_computed_pct: of a conversation of some 8,000 tokens with a tool, the tokens of the second \
+turn that were not cached, as usage says, through /v1/messages; the same after SIGKILL and a new process, \
+and through /v1/responses."""
 
 
 def run(
@@ -99,6 +107,7 @@ def run(
     Raises:
         ModelNotFoundError, ModelFormatError: the model cannot be opened.
         BenchProcessError: the server died.
+        ConfigurationError: other programs keep the machine busy.
     """
     machine, amounts = describe_machine(), AMOUNTS[quick]
     open_given_models([model], progress)
@@ -118,8 +127,11 @@ def run(
         figures |= kills(server, amounts.jobs, amounts.kills)
     with TemporaryDirectory() as folder, Server(model, Path(folder)) as server:
         progress("a compilation beside background responses")
-        ratios = [_compile_ratio(server, amounts.queued, _COMPILATIONS[quick]) for _ in range(amounts.rounds)]
-        figures["foreground_slowdown_pct"] = median([100 * (ratio - 1) for ratio in ratios])
+        ratios = [
+            _compile_ratio(server, amounts.queued, _COMPILATIONS[quick]) for _ in range(amounts.compilations)
+        ]
+        if ratios:
+            figures["foreground_slowdown_pct"] = median([100 * (ratio - 1) for ratio in ratios])
     return BenchReport(bench="wire", machine=machine, figures=figures, method=METHOD)
 
 
@@ -211,10 +223,24 @@ def kills(server: Server, jobs: int, count: int) -> dict[str, Estimate]:
     answered = {id: each.json() for id, each in found.items() if each.status_code == 200}
     ended = {id: each for id, each in answered.items() if each["status"] in ("completed", "incomplete")}
     other = sum(_text(each) != _text(server.post("/responses", _job(ids[id]))) for id, each in ended.items())
+    cut = sum(_streamed(server, id) != _text(each) for id, each in ended.items())
     return {
         "jobs_lost": Estimate(value=jobs - len(ended)),
+        "streams_cut": Estimate(value=cut),
         "jobs_other_text_share": share(other, len(ended)),
     }
+
+
+def _streamed(server: Server, id: str) -> str | None:
+    """Return the text that the stream of a response has; None if it has no end."""
+    deltas, has_end = [], False
+    with server.http.stream("GET", f"/responses/{id}?stream=true") as answer:
+        for line in answer.raise_for_status().iter_lines():
+            event = json.loads(line.removeprefix("data: ")) if line.startswith("data: {") else {}
+            has_end |= event.get("type") in ("response.completed", "response.incomplete")
+            if event.get("type") == "response.output_text.delta":
+                deltas.append(event["delta"])
+    return "".join(deltas) if has_end else None
 
 
 def _text(response: dict[str, Any]) -> str:
@@ -225,11 +251,22 @@ def _text(response: dict[str, Any]) -> str:
 def _compile_ratio(server: Server, queued: int, times: int) -> float:
     alone = _compile_s(times)
     ids = [queue(server, number, max_output_tokens=400) for number in range(queued)]
-    time.sleep(2)
+    end = time.monotonic() + _CALM_S
+    # Else they would still wait for the end of the compilation before.
+    while not any(_is_computed(each) for each in _listed(server)):
+        if time.monotonic() > end:
+            raise ConfigurationError(
+                "other programs keep background responses from being computed. Measure on an idle machine."
+            )
+        time.sleep(_POLL_S)
     beside = _compile_s(times)
     for id in reversed(ids):
         server.http.delete(f"/responses/{id}").raise_for_status()
     return beside / alone
+
+
+def _is_computed(response: dict[str, Any]) -> bool:
+    return response["status"] == "in_progress" and response["queue"]["waits_for"] is None
 
 
 def _compile_s(times: int) -> float:

@@ -222,7 +222,8 @@ def kills(server: Server, jobs: int, count: int) -> dict[str, Estimate]:
     found = {id: server.http.get(f"/responses/{id}") for id in _end(server, list(ids))}
     answered = {id: each.json() for id, each in found.items() if each.status_code == 200}
     ended = {id: each for id, each in answered.items() if each["status"] in ("completed", "incomplete")}
-    other = sum(_text(each) != _text(server.post("/responses", _job(ids[id]))) for id, each in ended.items())
+    foreground = {id: server.post("/responses", _job(ids[id]) | {"store": False}) for id in ended}
+    other = sum(_text(each) != _text(foreground[id]) for id, each in ended.items())
     cut = sum(_streamed(server, id) != _text(each) for id, each in ended.items())
     return {
         "jobs_lost": Estimate(value=jobs - len(ended)),

@@ -48,7 +48,10 @@ COMPILER: Final = "CXX"
 """The variable that names the compiler; else it is the first of :data:`_COMPILERS` that is found."""
 _COMPILERS: Final = ("g++", "clang++", "c++")
 _SOURCE: Final = Path(__file__).with_name("matmul.cpp")
-_FLAGS: Final = ("-std=c++17", "-O3", "-fPIC", "-shared", "-w")
+_FLAGS: Final = ("-std=c++17", "-fPIC", "-shared", "-w")
+THIS_PROCESSOR: Final = ("-O3", "-march=native", "-DNATIVE")
+"""Flags for a library with this processor's instructions only; without ``NATIVE`` it has all."""
+_PROCESSOR: Final = Path("/proc/cpuinfo")
 _TIMEOUT_S: Final = 300
 
 
@@ -152,7 +155,7 @@ def has_native_products(models: Iterable[ov.Model]) -> bool:
 
 
 def is_to_be_compiled() -> bool:
-    """Return whether :func:`native_library` is going to compile the library, which takes half a minute."""
+    """Return whether :func:`native_library` is going to compile the library, which takes some seconds."""
     compiler = _compiler()
     return compiler is not None and not _path(compiler).is_file()
 
@@ -212,9 +215,15 @@ def _compiler() -> str | None:
 
 def _path(compiler: str) -> Path:
     """Return where the library is, or will be, in the user's cache folder: named after all it depends on."""
-    told = " ".join([compiler, *_FLAGS, ov.__version__])
+    told = " ".join([compiler, *_FLAGS, *THIS_PROCESSOR, ov.__version__, _instruction_sets()])
     digest = hashlib.sha256(_SOURCE.read_bytes() + told.encode()).hexdigest()[:16]
     return platformdirs.user_cache_path("agentrt") / "native" / f"matmul-{digest}.so"
+
+
+def _instruction_sets() -> str:
+    """Return the line of the first processor that names what it has; homes are shared between machines."""
+    lines = _PROCESSOR.read_text().splitlines() if _PROCESSOR.is_file() else []
+    return next((line for line in lines if line.startswith(("flags", "Features"))), "")
 
 
 def _compiled(compiler: str) -> Path:
@@ -224,18 +233,23 @@ def _compiled(compiler: str) -> Path:
     library.parent.mkdir(parents=True, exist_ok=True)
     with file_lock(library.with_suffix(".lock")):
         if not library.is_file():
-            _compile(compiler, library)
+            compile_library(compiler, library, THIS_PROCESSOR)
     return library
 
 
-def _compile(compiler: str, library: Path) -> None:
+def compile_library(compiler: str, library: Path, flags: Sequence[str]) -> None:
+    """Compile the library to a file.
+
+    Raises:
+        OSError, subprocess.SubprocessError: the compiler fails.
+    """
     openvino = Path(ov.__file__).parent
     libraries = openvino / "libs"
     linked = [next(libraries.glob(f"{name}.so.*")) for name in ("libopenvino", "libtbb")]
     with tempfile.TemporaryDirectory(dir=library.parent) as folder:
         built = Path(folder) / library.name
         command = [
-            *(compiler, *_FLAGS, str(_SOURCE), "-o", str(built), f"-I{openvino / 'include'}"),
+            *(compiler, *_FLAGS, *flags, str(_SOURCE), "-o", str(built), f"-I{openvino / 'include'}"),
             *(*map(str, linked), f"-Wl,-rpath,{libraries}"),
         ]
         subprocess.run(command, check=True, capture_output=True, text=True, timeout=_TIMEOUT_S)

@@ -121,6 +121,26 @@ struct Matrix {
 
 }  // namespace
 
+#if defined(NATIVE)  // by -march=native: the instruction set of this processor alone
+#if defined(__AVX512VNNI__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
+#define INSTRUCTIONS avx512_vnni
+#define SET 3
+#define WIDTH 16
+#elif defined(__AVXVNNI__)
+#define INSTRUCTIONS avx_vnni
+#define SET 2
+#define WIDTH 8
+#elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+#define INSTRUCTIONS avx2
+#define SET 1
+#define WIDTH 8
+#else
+#define INSTRUCTIONS portable
+#define SET 0
+#define WIDTH 8
+#endif
+#include __FILE__
+#else
 #define INSTRUCTIONS portable
 #define SET 0
 #define WIDTH 8
@@ -160,6 +180,7 @@ struct Matrix {
 #undef SET
 #pragma GCC pop_options
 #endif
+#endif
 
 namespace {
 
@@ -170,15 +191,23 @@ struct Kernels {
     void (*multiply)(const Matrix& matrix, size_t first, size_t last, const Activations& x, size_t rows);
 };
 
-const Kernels PORTABLE = {"portable", portable::quantise, portable::gate, portable::multiply};
+#define KERNELS(set) {#set, set::quantise, set::gate, set::multiply}
+#define KERNELS_OF(set) KERNELS(set)
+const Kernels ALL[] = {  // the fastest first
+#if defined(NATIVE)
+    KERNELS_OF(INSTRUCTIONS),
+#else
 #if defined(__x86_64__)
-const Kernels AVX2 = {"avx2", avx2::quantise, avx2::gate, avx2::multiply};
-const Kernels AVX_VNNI = {"avx_vnni", avx_vnni::quantise, avx_vnni::gate, avx_vnni::multiply};
-const Kernels AVX512_VNNI = {"avx512_vnni", avx512_vnni::quantise, avx512_vnni::gate, avx512_vnni::multiply};
+    KERNELS(avx512_vnni), KERNELS(avx_vnni), KERNELS(avx2),
 #endif
+    KERNELS(portable),
+#endif
+};
 
 bool has(const std::string& name) {
-#if defined(__x86_64__)
+#if defined(NATIVE)
+    return true;
+#elif defined(__x86_64__)
     const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     if (name == "avx2") return has_avx2;
     if (name == "avx_vnni") {
@@ -193,15 +222,14 @@ bool has(const std::string& name) {
     return name == "portable";
 }
 
-const Kernels* best() {
-#if defined(__x86_64__)
-    for (const Kernels* each : {&AVX512_VNNI, &AVX_VNNI, &AVX2})
-        if (has(each->name)) return each;
-#endif
-    return &PORTABLE;
+// Returns the kernels of this name; without one, the fastest that this processor has. Null if there are none.
+const Kernels* find_kernels(const char* name) {
+    for (const Kernels& each : ALL)
+        if (has(each.name) && (!name || std::string(name) == each.name)) return &each;
+    return nullptr;
 }
 
-const Kernels* chosen = best();
+const Kernels* chosen = find_kernels(nullptr);
 
 size_t panel_bytes(int64_t type, size_t columns) {
     size_t bytes = 0;
@@ -419,16 +447,9 @@ void agentrt_pack(int64_t type, const uint8_t* blocks, size_t rows, size_t colum
 // Of a product by itself, for tests and for measuring a machine. `instructions` may be null for the best.
 int agentrt_multiply(const char* instructions, const float* x, size_t rows, size_t columns, int64_t type,
                      const uint8_t* panels, size_t width, float* out) {
-    const Kernels* before = chosen;
-    if (instructions) {
-        if (!has(instructions)) return 1;
-        for (const Kernels* each : {&PORTABLE,
-#if defined(__x86_64__)
-                                    &AVX2, &AVX_VNNI, &AVX512_VNNI
-#endif
-             })
-            if (std::string(each->name) == instructions) chosen = each;
-    }
+    const Kernels *before = chosen, *named = find_kernels(instructions);
+    if (!named) return 1;
+    chosen = named;
     multiply(x, rows, columns, {{panels, type, width, out}});
     chosen = before;
     return 0;
@@ -798,11 +819,11 @@ void some_rows(const Matrix& matrix, const uint8_t* panel, size_t number, const 
     else if (row < end) rows_of_panel<Type, 1>(matrix, panel, number, x, row, end);
 }
 
-// The same for many rows and a pair of panels: where registers suffice, each activation is read once for both.
-template <class Type>
-void many_rows(const Matrix& matrix, const uint8_t* pair, size_t number, const Activations& x, size_t row, size_t end) {
+// The same for many rows and `Panels` panels: each activation is read once for all of them.
+template <class Type, int Panels>
+void many_rows(const Matrix& matrix, const uint8_t* panels, size_t number, const Activations& x, size_t row, size_t end) {
     constexpr size_t together = 6;
-    for (; row < end; row += together) rows_of_panel<Type, together, 2>(matrix, pair, number, x, row, end);
+    for (; row < end; row += together) rows_of_panel<Type, together, Panels>(matrix, panels, number, x, row, end);
 }
 
 // Takes apart WIDTH rows of a panel.
@@ -849,8 +870,9 @@ void multiply(const Matrix& matrix, size_t first, size_t last, const Activations
                 for (size_t p = 0; p < panels; p++)
                     for (int lane = 0; lane < ROWS; lane += WIDTH)
                         take_panel_apart<Type>(panel + p * bytes, x.columns, lane, apart.data() + p * bytes_apart);
-                if (panels == 2) many_rows<To>(matrix, apart.data(), number, x, tile, end);
-                else some_rows<To>(matrix, apart.data(), number, x, tile, end);
+                if constexpr (SET != 3) some_rows<To>(matrix, apart.data(), number, x, tile, end);
+                else if (panels == 2) many_rows<To, 2>(matrix, apart.data(), number, x, tile, end);
+                else many_rows<To, 1>(matrix, apart.data(), number, x, tile, end);
             }
         }
     });

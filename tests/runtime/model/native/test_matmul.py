@@ -37,6 +37,18 @@ def library() -> NativeLibrary:
     return found
 
 
+@pytest.fixture(scope="module")
+def every_set(library: NativeLibrary, tmp_path_factory: pytest.TempPathFactory) -> NativeLibrary:
+    """A library with all instruction sets; ``library`` has those of this processor."""
+    compiler = module._compiler()
+    assert compiler is not None
+    path = tmp_path_factory.mktemp("native") / "every_set.so"
+    module.compile_library(
+        compiler, path, ["-O1", "-fexpensive-optimizations"]
+    )  # else products are not fused
+    return NativeLibrary(path)
+
+
 def rounded(values: Floats, *, fused: bool) -> Floats:
     """Return activations as they are multiplied: in 8 bits, with a scale for each 32.
 
@@ -74,20 +86,39 @@ def moderate(library: NativeLibrary, type: Type, rows: int, columns: int) -> tup
     instructions=st.sampled_from(INSTRUCTIONS),
 )
 def test_products_are_exact_but_for_8_bits_of_activations_and_rows_are_computed_alike(
-    library: NativeLibrary, type: Type, rows: int, units: int, count: int, seed: int, instructions: str
+    library: NativeLibrary,
+    every_set: NativeLibrary,
+    type: Type,
+    rows: int,
+    units: int,
+    count: int,
+    seed: int,
+    instructions: str,
 ) -> None:
     columns = units * max(32, GGML_QUANT_SIZES[type][0])
     weights, panels = matrix(library, type, rows, columns)
     values = np.random.default_rng(seed).standard_normal((count, columns)).astype(np.float32)
-    product = library.multiply(values, type, panels, rows, instructions)
+    product = every_set.multiply(values, type, panels, rows, instructions)
     if product is None:
         return  # this processor lacks them
+    if instructions == library.instructions:
+        np.testing.assert_array_equal(library.multiply(values, type, panels, rows), product)
     codes = rounded(values, fused=instructions != "portable")
     expected = codes.astype(np.float64) @ weights.T.astype(np.float64)
     scale = np.abs(values).astype(np.float64) @ np.abs(weights).T.astype(np.float64)
     assert np.all(np.abs(product - expected) <= 1e-5 * scale + 1e-6)
-    alone = [library.multiply(row[None], type, panels, rows, instructions) for row in values]
+    alone = [every_set.multiply(row[None], type, panels, rows, instructions) for row in values]
     np.testing.assert_array_equal(product, np.concatenate([each for each in alone if each is not None]))
+
+
+def test_another_processor_has_another_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    here = module._path("g++")
+    monkeypatch.setattr(module, "_PROCESSOR", tmp_path / "cpuinfo")
+    (tmp_path / "cpuinfo").write_text("processor\t: 0\nflags\t\t: fpu avx2 fma f16c\n")
+    there = module._path("g++")
+    assert here != there
+    (tmp_path / "cpuinfo").write_text("processor\t: 0\nflags\t\t: fpu avx2 fma f16c avx_vnni\n")
+    assert module._path("g++") not in (here, there)
 
 
 def test_rows_of_zeros_are_zeros(library: NativeLibrary) -> None:

@@ -132,16 +132,18 @@ def _open_gguf(
 ) -> ModelDirectory:
     # Imported here, as they load packages that other models do not need.
     from .chat_template import check_gguf_template
-    from .gguf.cache import convert_gguf
+    from .gguf.cache import convert_gguf, find_conversion
     from .gguf.file_format import read_source
 
-    source = read_source(file)
-    check_gguf_template(file, source.metadata)
-    path = convert_gguf(source, cache_folder, progress, None if native is None else native())
+    name, path = file.stem, find_conversion(file, cache_folder, native)
+    if path is None:
+        source = read_source(file)
+        check_gguf_template(file, source.metadata)
+        name, path = source.name, convert_gguf(source, cache_folder, progress, native and native())
     conversion = Conversion(file, str(read_json(path / "config.json").get("converted_from")))
     with conversion_errors(conversion):
-        directory = _open_exported(source.name, path)
-    return dataclasses.replace(directory, model_id=source.name, conversion=conversion)
+        directory = _open_exported(name, path)
+    return dataclasses.replace(directory, model_id=name, conversion=conversion)
 
 
 def _open_exported(name: str, path: Path) -> ModelDirectory:

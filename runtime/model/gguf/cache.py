@@ -19,12 +19,12 @@ from ...files.checksums import CHECKSUMS
 from ...files.file_lock import file_lock
 from ..hub.pulled import models_folder
 from ..native.library import NativeLibrary
-from .file_format import Header, Source
+from .file_format import Source
 
 Progress = Callable[[float], None]
 """Called with the share of the weights that is converted, from 0 to 1."""
 
-_CONVERSION: Final = 7
+_CONVERSION: Final = 8
 """Part of the directory's name. Increase it when the result of a conversion changes."""
 _CONFIG: Final = "config.json"
 """Written last, with the size of each other file: a directory whose files have these sizes is complete."""
@@ -34,6 +34,8 @@ _NUMBER: Final = "conversion"
 """Entry of the config: the :data:`_CONVERSION` of then."""
 NATIVE: Final = "native"
 """Entry of the config: whether the graph has operations of the native library."""
+_HEADER_BYTES: Final = 32 * 2**20
+"""Bytes at the beginning of a file that are hashed whole; the header of a large vocabulary has 16 MB."""
 _SAMPLES: Final = 64
 _SAMPLE_BYTES: Final = 64 * 2**10
 _UNFINISHED: Final = ".converting-"
@@ -51,6 +53,27 @@ class CachedModel:
     """Bytes on disk."""
     used: float
     """When it was last opened, in seconds since the epoch."""
+
+
+def find_conversion(
+    file: Path,
+    cache_folder: Path | None = None,
+    native: Callable[[], NativeLibrary | None] | None = None,
+) -> Path | None:
+    """Return the directory that :func:`convert_gguf` has written before for a model in one file; else None.
+
+    Does not parse the file, which takes a quarter of a second. ``native`` returns the library, and is only
+    called if there is a conversion.
+    """
+    cache, content = cache_folder or models_folder(), _content([file])
+    versions = (None, NativeLibrary.panels_version)
+    if not any(_complete_directory(cache, _fingerprint(content, version)) for version in versions):
+        return None
+    directory = _complete_directory(cache, _fingerprint(content, _panels(native and native())))
+    if directory is not None:
+        with contextlib.suppress(OSError):
+            os.utime(directory)
+    return directory
 
 
 def convert_gguf(
@@ -76,8 +99,8 @@ def convert_gguf(
     file = source.headers[0].file
     cache = cache_folder or models_folder()
     try:
-        content = _content(source.headers)
-        fingerprint = _fingerprint(content, library)
+        content = _content([header.file for header in source.headers])
+        fingerprint = _fingerprint(content, _panels(library))
         remove_interrupted(cache)
         directory = _complete_directory(cache, fingerprint)
         if directory is None:
@@ -162,7 +185,7 @@ def _convert(
     source: Source, cache: Path, content: str, progress: Progress, library: NativeLibrary | None
 ) -> Path:
     """Write and return the directory of ``source``. The caller holds the lock of its fingerprint."""
-    fingerprint = _fingerprint(content, library)
+    fingerprint = _fingerprint(content, _panels(library))
     directory = cache / f"{source.name}-{fingerprint}"
     unfinished = cache / f"{_UNFINISHED}{fingerprint}"
     # Of a process that was interrupted, of an older version of this package, or damaged.
@@ -216,27 +239,31 @@ def _cached(cache: Path) -> Iterator[CachedModel]:
             continue  # being removed by another process
 
 
-def _fingerprint(content: str, library: NativeLibrary | None) -> str:
+def _panels(library: NativeLibrary | None) -> int | None:
+    return None if library is None else library.panels_version
+
+
+def _fingerprint(content: str, panels: int | None) -> str:
     """Hash ``content`` and the versions of what converts it."""
     tokenizers = importlib.metadata.version("openvino-tokenizers")
-    panels = "" if library is None else f" panels {library.panels_version}"
-    return hashlib.sha256(f"{_CONVERSION} {tokenizers} {content}{panels}".encode()).hexdigest()[:32]
+    written = "" if panels is None else f" panels {panels}"
+    return hashlib.sha256(f"{_CONVERSION} {tokenizers} {content}{written}".encode()).hexdigest()[:32]
 
 
-def _content(headers: Sequence[Header]) -> str:
-    """Hash the headers and samples of the weights.
+def _content(files: Sequence[Path]) -> str:
+    """Hash the beginnings of ``files``, which hold their headers, and samples of the weights.
 
     Training and quantisation change weights everywhere, so that samples from all over a file distinguish
     models without reading gigabytes on each open.
     """
     digest = hashlib.sha256()
-    for header in headers:
-        size = header.file.stat().st_size
+    for file in files:
+        size = file.stat().st_size
         digest.update(str(size).encode())
-        with header.file.open("rb") as stream:
-            digest.update(stream.read(header.size))
+        with file.open("rb") as stream:
+            digest.update(stream.read(_HEADER_BYTES))
             for sample in range(_SAMPLES):
-                stream.seek(header.size + (size - header.size) * sample // _SAMPLES)
+                stream.seek(max(size - _HEADER_BYTES, 0) * sample // _SAMPLES + min(size, _HEADER_BYTES))
                 digest.update(stream.read(_SAMPLE_BYTES))
             stream.seek(-min(size, _SAMPLE_BYTES), os.SEEK_END)
             digest.update(stream.read())

@@ -9,6 +9,7 @@ import sys
 import threading
 import tracemalloc
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import gguf
@@ -22,7 +23,7 @@ from agentrt.runtime.files.checksums import CHECKSUMS, check_files, read_checksu
 from agentrt.runtime.files.file_lock import file_lock
 from agentrt.runtime.model.directory import open_model_directory
 from agentrt.runtime.model.gguf import cache as gguf_cache
-from agentrt.runtime.model.gguf import conversion, weights_file
+from agentrt.runtime.model.gguf import conversion, file_format, weights_file
 from agentrt.runtime.model.gguf.cache import cached_models, convert_gguf, remove_cached_model
 from agentrt.runtime.model.gguf.file_format import read_source
 from agentrt.runtime.model.tokenizer import Tokenizer
@@ -97,6 +98,30 @@ def with_template(file: Path, folder: Path, template: bytes) -> Path:
     changed = folder / "Changed.gguf"
     changed.write_bytes(file.read_bytes().replace(own, template.ljust(len(own))))
     return changed
+
+
+def test_a_file_that_was_converted_is_not_parsed_again(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = open_model_directory(file, tmp_path).path
+    parsed: list[Path] = []
+    read = file_format.read_header
+
+    def parse(file: Path) -> file_format.Header:
+        parsed.append(file)
+        return read(file)
+
+    monkeypatch.setattr(file_format, "read_header", parse)
+    assert open_model_directory(file, tmp_path).path == path
+    assert not parsed
+    changed = tmp_path / file.name
+    for byte in (100, file.stat().st_size // 2, file.stat().st_size - 1):
+        content = bytearray(file.read_bytes())
+        content[byte] ^= 1
+        changed.write_bytes(content)
+        with suppress(ModelFormatError):  # the first is of the header
+            assert open_model_directory(changed, tmp_path).path != path
+    assert len(parsed) == 3
 
 
 @pytest.mark.parametrize(

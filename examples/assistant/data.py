@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from agentrt.errors import ConfigurationError
 
@@ -19,6 +19,11 @@ from .files import Folder
 from .mail import MailBox
 from .notes import Notes
 from .sources import Mirror, Sources, enumerated
+
+if TYPE_CHECKING:
+    from agentrt.runtime import EmbeddingModel
+
+    from .meaning import MeaningIndex
 
 _LARGEST_COPY = 500_000_000
 _PREFIX = "agentrt-demo-"
@@ -37,14 +42,29 @@ class PersonalData:
 
     @classmethod
     def open(
-        cls, *paths: Path, mirrors: Sequence[Mirror] = (), today: Callable[[], dt.date] = dt.date.today
+        cls,
+        *paths: Path,
+        mirrors: Sequence[Mirror] = (),
+        embedding: EmbeddingModel | None = None,
+        today: Callable[[], dt.date] = dt.date.today,
     ) -> Self:
         """Open what is recognised in files and folders; :class:`ConfigurationError` if that is nothing.
 
-        ``mirrors`` are of some of the folders.
+        ``mirrors`` are of some of the folders. With ``embedding``, texts are searched by meaning, too.
         """
         sources = Sources(paths, mirrors)
-        return cls(sources, Notes(sources), Calendar(sources, today), MailBox(sources), Folder(sources))
+        meanings: list[MeaningIndex | None] = [None, None, None]
+        if embedding is not None:
+            from .meaning import MeaningIndex
+
+            meanings = [MeaningIndex(embedding) for _ in meanings]
+        return cls(
+            sources,
+            Notes(sources, meanings[0]),
+            Calendar(sources, today),
+            MailBox(sources, meanings[1]),
+            Folder(sources, meanings[2]),
+        )
 
     def description(self) -> str:
         """Say in one sentence what is read."""

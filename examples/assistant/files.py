@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import posixpath
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from .errors import ToolError
 from .sources import Source, Sources, read_text
 from .texts import Entry, Texts
+
+if TYPE_CHECKING:
+    from .meaning import MeaningIndex
 
 
 @dataclass(frozen=True)
@@ -24,8 +28,8 @@ class Folder(Texts[str]):
     A path that the model gives is looked up among those that were found, and never opened.
     """
 
-    def __init__(self, sources: Sources) -> None:
-        super().__init__(sources, ["text"], _read)
+    def __init__(self, sources: Sources, meaning: MeaningIndex | None = None) -> None:
+        super().__init__(sources, ["text"], _read, meaning)
 
     def read(self, path: str) -> TextFile:
         """The file at ``path``, or the only one of that name; :class:`ToolError` if there is none."""

@@ -12,9 +12,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from email.message import EmailMessage
 from email.utils import mktime_tz, parsedate_tz
+from typing import TYPE_CHECKING
 
 from .sources import Source, Sources, clean, leave_out
 from .texts import Entry, Texts
+
+if TYPE_CHECKING:
+    from .meaning import MeaningIndex
 
 _HIDDEN = re.compile(
     r"<(style|script|title)\b.*?(?:</\1\s*>|\Z)|<!--.*?(?:-->|\Z)", re.DOTALL | re.IGNORECASE
@@ -37,8 +41,8 @@ class Mail:
 class MailBox(Texts[Mail]):
     """The mails among the files, by their date, each once. Their numbers follow that order at first."""
 
-    def __init__(self, sources: Sources) -> None:
-        super().__init__(sources, ["mailbox", "mail"], _read)
+    def __init__(self, sources: Sources, meaning: MeaningIndex | None = None) -> None:
+        super().__init__(sources, ["mailbox", "mail"], _read, meaning)
 
     def read(self, mail_id: str) -> Mail:
         """The mail with that id, ``m12`` or ``12``; :class:`ToolError` if there is none."""

@@ -6,10 +6,14 @@ import re
 from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .errors import ToolError
 from .sources import Source, Sources, clean, discard, read_text, write_new
 from .texts import Entry, Texts
+
+if TYPE_CHECKING:
+    from .meaning import MeaningIndex
 
 _TITLE_WORDS = 6
 _LONGEST_NAME = 60
@@ -28,9 +32,9 @@ class Note:
 class Notes(Texts[Note]):
     """The notes among the files. Their numbers follow their places; a new note gets the next one."""
 
-    def __init__(self, sources: Sources) -> None:
+    def __init__(self, sources: Sources, meaning: MeaningIndex | None = None) -> None:
         self._sources = sources
-        super().__init__(sources, ["note"], _read)
+        super().__init__(sources, ["note"], _read, meaning)
 
     def create(self, text: str) -> Note:
         """Save a note as a new file in the first folder with notes; its name is the title."""

@@ -8,13 +8,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from .errors import ToolError
 from .search import MOST_FOUND, Index
 from .sources import Kind, Parsed, Source, Sources
 
+if TYPE_CHECKING:
+    from .meaning import MeaningIndex
+
 T = TypeVar("T")
+
+_RANK_OFFSET = 60
+"""Of reciprocal rank fusion: how little the first places count more than those behind them."""
 
 
 def fingerprint(key: Hashable) -> str:
@@ -43,8 +49,14 @@ class Texts(ABC, Generic[T]):
     """The texts in the files of some kinds, by numbers that stay theirs. May be used on any thread."""
 
     def __init__(
-        self, sources: Sources, kinds: Sequence[Kind], parse: Callable[[Source], list[Entry]]
+        self,
+        sources: Sources,
+        kinds: Sequence[Kind],
+        parse: Callable[[Source], list[Entry]],
+        meaning: MeaningIndex | None = None,
     ) -> None:
+        """With ``meaning``, which becomes this object's, texts are searched by meaning, too."""
+        self._meaning = meaning
         self._parsed = Parsed(sources, kinds, parse)
         self._lock = threading.Lock()
         self._numbers: dict[Hashable, int] = {}
@@ -53,10 +65,19 @@ class Texts(ABC, Generic[T]):
         self.all()
 
     def search(self, query: str, limit: int = MOST_FOUND) -> list[T]:
-        """Those whose title, sender or text matches best, see :mod:`.search`."""
+        """Those whose title, sender or text matches best, see :mod:`.search`; or is nearest in meaning.
+
+        A text's places in both orders count alike (reciprocal rank fusion).
+        """
+        near = [] if self._meaning is None else self._meaning.search(query, limit)
         with self._lock:
             entries = self._entries()
-            return [self._shown(number, entries[number]) for number in self._index.search(query, limit)]
+            scores: dict[int, float] = {}
+            for order in (self._index.search(query, limit), near):
+                for place, number in enumerate(order):
+                    scores[number] = scores.get(number, 0.0) + 1 / (_RANK_OFFSET + place)
+            best = sorted(scores.keys() & entries.keys(), key=lambda number: (-scores[number], number))
+            return [self._shown(number, entries[number]) for number in best[:limit]]
 
     def weigh(self, word: str) -> dict[str, bool]:
         """The ids or paths of those that have ``word``, and whether it is in the title."""
@@ -82,6 +103,8 @@ class Texts(ABC, Generic[T]):
 
     def close(self) -> None:
         self._index.close()
+        if self._meaning is not None:
+            self._meaning.close()
 
     @abstractmethod
     def _name(self, number: int, entry: Entry) -> str:
@@ -107,9 +130,13 @@ class Texts(ABC, Generic[T]):
             found = {self._number(entry.key): entry for entry in entries}
             for number in self._known.keys() - found.keys():
                 self._index.remove(number)
+                if self._meaning is not None:
+                    self._meaning.remove(number)
             for number, entry in found.items():
                 if entry != self._known.get(number):
                     self._index.put(number, f"{entry.title} {entry.sender}", entry.text)
+                    if self._meaning is not None:
+                        self._meaning.put(number, f"{entry.title}\n\n{entry.text}")
             self._known = found
         return self._known
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from agentrt.examples.chat.away import Away
     from agentrt.examples.chat.served import ServedChat
     from agentrt.examples.personal_assistant import Agent
-    from agentrt.runtime import LocalRuntime
+    from agentrt.runtime import EmbeddingModel, LocalRuntime
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,15 @@ def open_assistant(
     weather_delay: float,
     why_not: WhyNot | None,
     mirrors: Sequence[Mirror] = (),
+    embedding: EmbeddingModel | None = None,
 ) -> Iterator[Assistant]:
     """Open the assistant on what is in ``data``, or on sample data that is deleted at the end.
 
     The model is opened here, unless the running ``agentrt serve`` of this user has it.
 
     Its requests are sent on the event loop of ``runner``. ``why_not`` is asked about each call that changes
-    data; None lets them run. ``mirrors`` are of some folders in ``data``.
+    data; None lets them run. ``mirrors`` are of some folders in ``data``. With ``embedding`` texts are
+    searched by meaning, too.
 
     Raises:
         ConfigurationError: nothing in ``data`` can be read, or the delay is out of range.
@@ -78,7 +80,9 @@ def open_assistant(
         if not paths:
             paths = [stack.enter_context(workspace()) / "sample"]
             write_sample_data(paths[0], dt.date.today())
-        opened = stack.enter_context(contextlib.closing(PersonalData.open(*paths, mirrors=mirrors)))
+        opened = stack.enter_context(
+            contextlib.closing(PersonalData.open(*paths, mirrors=mirrors, embedding=embedding))
+        )
         runtime: LocalRuntime | ServedChat | None = runner.run(open_served(model))
         if runtime is None:
             with opening_bar() as show:

@@ -52,6 +52,14 @@ def chat(
             servers=", imaps://USER@HOST/FOLDER",
         ),
     ] = None,
+    embedding_model: Annotated[
+        str | None,
+        typer.Option(
+            help="A folder with an OpenVINO embedding model, or a pulled name: notes, mail and files are "
+            "then found by what they mean, too.",
+            show_default=False,
+        ),
+    ] = None,
     max_tokens: Annotated[
         int | None,
         typer.Option(
@@ -107,6 +115,11 @@ def chat(
     model = model or model_of_chat(asks=talk)
     # Once, for whatever models the conversation goes on with.
     mail = open_mail(data or (), say if _is_terminal(sys.stderr) else lambda _: None)
+    embedding = None
+    if embedding_model is not None:
+        from agentrt.runtime import EmbeddingModel
+
+        embedding = EmbeddingModel.open(embedding_model)
     refused = RefusedWrites()
     with asyncio.Runner() as runner:
         open_model = partial(
@@ -114,6 +127,7 @@ def chat(
             runner=runner,
             data=[mail[each].folder if each in mail else Path(each) for each in data or ()],
             mirrors=list(mail.values()),
+            embedding=embedding,
             max_tokens=max_tokens,
             weather_delay=weather_delay,
             why_not=None if allow_writes else _why_not(refused, talk=talk),

@@ -57,7 +57,8 @@ def test_events_and_generation_of_a_call() -> None:
 
 
 def test_call_ids_are_never_the_same() -> None:
-    twice = [build([TEXT * 2], ToolCallFormat.HERMES)[-1] for _ in range(2)]
+    two = TEXT + TEXT.replace('"x"', '"y"')
+    twice = [build([two], ToolCallFormat.HERMES)[-1] for _ in range(2)]
     generations = [last.generation for last in twice if isinstance(last, Finished)]
     assert len({call.id for g in generations for call in g.tool_calls}) == 4
 
@@ -78,6 +79,15 @@ def test_a_call_that_was_cut_off_is_dropped(reason: StopReason, text: str, calls
     last = build([text], ToolCallFormat.HERMES, reason)[-1]
     assert (last.generation.text, last.generation.finish_reason) == ("Let me see.", reason)
     assert len(last.generation.tool_calls) == calls
+
+
+@pytest.mark.parametrize("reason", ["stop", "length"])
+def test_a_repeated_call_ends_the_answer(reason: StopReason) -> None:
+    *events, last = build(list(TEXT * 3 + "And so on."), ToolCallFormat.HERMES, reason)
+    assert (last.generation.text, len(last.generation.tool_calls)) == ("Let me see." * 2, 1)
+    assert last.generation.finish_reason == ("tool_calls" if reason == "stop" else reason)
+    assert len([event for event in events if isinstance(event, CallStarted)]) == 1
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "Let me see." * 2
 
 
 LOOK = '{"name": "look", "arguments": {"what": "x"}}'

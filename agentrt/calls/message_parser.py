@@ -20,8 +20,8 @@ from .tool_definitions import ToolDefinitions
 
 _SPACE: Final = " \t\r\n"
 _STARTS: Final = ("{", "[", "`")
-_FENCE_LINE: Final = re.compile(r"[ \t]*```[a-z_]*[ \t]*\r?\n?")
-_MAX_FENCE_LINE: Final = 32
+_FENCE_LINE: Final = re.compile(r"[ \t]*```[a-z_]*[ \t\r]*\n?")
+_MAX_FENCE_LINE: Final = 64
 _MAX_HEAD: Final = 1024
 _HELD_HEAD: Final = re.compile(
     r"(?:```(?:json|tool_call|tool_calls)?\n)?(?:\[[ \t\r\n]{0,32})?"

@@ -106,6 +106,7 @@ def test_only_parallel_calls_may_be_several(manager: StructuredOutputManager, te
         ('{{"name": "search", "arguments": {"query": 3}}}', '{{"name": "search", "arguments": {"query": '),
         (f"{{{CALL} ", f"{{{CALL}"),
         (f"{CALL} and so on", f"{CALL} "),
+        (f"```\n{CALL}```", f"```\n{CALL}"),
     ],
 )
 def test_an_answer_that_has_begun_like_a_call_is_held_to_one(

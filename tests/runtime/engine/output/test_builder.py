@@ -107,6 +107,7 @@ def build_message(text: str, reason: StopReason, *, calls_only: bool = False) ->
         (LOOK[:-5], 0, ""),
         (f"```json\n{LOOK[:-5]}", 0, ""),
         (f"{LOOK}\n{LOOK[:-5]}", 1, ""),
+        (f"```json\n{LOOK}\n``", 1, ""),
         (f"{LOOK}\n{LOOK[:5]}", 1, ""),
         ('{"name": "Oslo", "cou', 0, '{"name": "Oslo", "cou'),
         ('{"name": "Oslo", "arguments": {"a"', 0, '{"name": "Oslo", "arguments": {"a"'),

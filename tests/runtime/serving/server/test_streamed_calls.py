@@ -158,13 +158,20 @@ def test_a_repeated_call_is_not_sent_and_ends_the_answer(
 
 
 @interfaces
-def test_tagged_calls_are_counted_as_well(
-    server: Running, runtime: LocalRuntime, say: Say, weather_tool: Any, read: Read
+@pytest.mark.parametrize(("parallel", "cities"), [(True, ["Oslo", "Rome"]), (False, ["Oslo"])])
+def test_calls_between_tags_of_another_format_are_bounded_as_well(
+    server: Running,
+    runtime: LocalRuntime,
+    say: Say,
+    weather_tool: Any,
+    read: Read,
+    parallel: bool,
+    cities: list[str],
 ) -> None:
-    tagged = "".join(f"<tool_call>\n{call}\n</tool_call>" for call in [OSLO, *[ROME] * 5])
-    for parallel, cities in ((True, ["Oslo", "Rome"]), (False, ["Oslo"])):
-        say(tagged)
-        assert calls_of(list(read(server, weather_tool, parallel))) == [{"city": city} for city in cities]
+    written = say("".join(f"<tools>\n{call}\n</tools>" for call in [OSLO, *[ROME] * 9]))
+    before = runtime.statistics().engine.sampled_tokens
+    assert calls_of(list(read(server, weather_tool, parallel))) == [{"city": city} for city in cities]
+    assert runtime.statistics().engine.sampled_tokens - before < written / 2
 
 
 def test_a_repeated_call_ends_an_answer_that_is_not_streamed(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from ..errors import InvalidRequestError
 from .events import CallFinished, CallStarted, ParserEvent, TextDelta, ToolCall
-from .format import ToolCallFormat
+from .format import CallScanner, ToolCallFormat
 from .json_formats import JSON_MESSAGE
 from .key import canonical_key
 from .parser import MAX_CALL_CHARACTERS, ToolCallParser
@@ -146,8 +146,8 @@ class _WholeMessage:
     def __init__(self, format: ToolCallFormat, tools: ToolDefinitions) -> None:
         offered = format
         if not tools.trusts(format):  # a call of another name is none, which its name shows
-            scanner = functools.partial(format.scanner, offers=tools.offers)
-            offered = dataclasses.replace(format, scanner=scanner)
+            scanner: Callable[..., CallScanner] = format.scanner
+            offered = dataclasses.replace(format, scanner=functools.partial(scanner, offers=tools.offers))
         self._parser = ToolCallParser(offered, check=lambda call, _: tools.check(call, format))
         self.events: list[ParserEvent] = []
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from .arguments import load_json
@@ -39,17 +39,26 @@ class JsonCallScanner:
     Qwen2.5-Coder shows them.
     """
 
-    def __init__(self, index: int, *, before: str = "", other_keys: Collection[str] | None = None) -> None:
+    def __init__(
+        self,
+        index: int,
+        *,
+        before: str = "",
+        other_keys: Collection[str] | None = None,
+        offers: Callable[[str], bool] = bool,
+    ) -> None:
         """``index`` is the call's index in its message, and part of the events.
 
         The characters of ``before`` may precede the call, such as the bracket of an array. ``other_keys`` are
-        the only further keys that a call may have; None allows any.
+        the only further keys that a call may have; None allows any. ``offers`` says which names a tool has: a
+        call of another name is malformed.
         """
         self.done = False
         self.malformed = False
         self._index = index
         self._before = _SPACE + before
         self._other_keys = other_keys
+        self._offers = offers
         self._step = self._open
         self._key = ""
         self._value: list[str] = []
@@ -269,7 +278,7 @@ class JsonCallScanner:
 
     def _finish_value(self, value: Any, position: int) -> None:
         if self._key == "name":
-            if not value:
+            if not self._offers(value):
                 raise MalformedCallError(position)
             self._name = value
             if self._unsent:

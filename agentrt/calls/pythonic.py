@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 
 from .arguments import TextReader, json_text, named
@@ -34,15 +34,18 @@ class PythonicCallScanner:
     value is known only when its literal is complete, so all events come with the closing parenthesis.
     """
 
-    def __init__(self, index: int, *, in_list: bool = False) -> None:
+    def __init__(self, index: int, *, in_list: bool = False, offers: Callable[[str], bool] = bool) -> None:
         """``index`` is the call's index in its message, and part of the events.
 
-        ``in_list`` accepts the opening bracket of a list before the call.
+        ``in_list`` accepts the opening bracket of a list before the call. ``offers`` says which names a tool
+        has: a call of another name is malformed.
         """
         self.done = False
         self.malformed = False
         self._index = index
         self._pieces: list[str] = []
+        self._name = ""
+        self._offers = offers
         self._state: Literal["start", "name", "arguments"] = "start"
         self._quote = ""
         self._escaped = False
@@ -72,14 +75,15 @@ class PythonicCallScanner:
             if character == "[" and self._bracket_allowed:
                 self._bracket_allowed = False
             elif character not in _SPACE:
-                self._state = "name"
+                self._state, self._name = "name", character
                 return bool(_NAME.fullmatch(character))
         elif self._state == "name":
             if character == "(":
                 self._state = "arguments"
                 self._brackets.append(")")
-            else:
-                return bool(_NAME.fullmatch("a" + character))
+                return self._offers(self._name)
+            self._name += character
+            return bool(_NAME.fullmatch("a" + character))
         elif self._quote:
             if self._escaped:
                 self._escaped = False

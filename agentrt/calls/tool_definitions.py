@@ -253,7 +253,7 @@ class ToolDefinitions:
 
     def check(self, call: ToolCall, format: ToolCallFormat) -> ToolCall | None:
         """Return the call, repaired if necessary; None if its text is to be treated as text."""
-        unusable = call if format is self._trusted else None
+        unusable = call if self.trusts(format) else None
         name = self._offered_name(call.name)
         if name is None:
             return unusable
@@ -264,9 +264,17 @@ class ToolDefinitions:
         self.repaired += bool(repairs) or name != call.name
         return ToolCall(name, arguments, call.id)
 
+    def trusts(self, format: ToolCallFormat) -> bool:
+        """Whether a text in ``format`` is a call even if it does not fit."""
+        return format is self._trusted
+
     def offers(self, name: str) -> bool:
         """Whether a call with this name is one of an offered tool, perhaps after a repair."""
         return self._offered_name(name) is not None
+
+    def __contains__(self, name: object) -> bool:
+        """Whether an offered tool has exactly this name."""
+        return name in self._types
 
     def _offered_name(self, name: str) -> str | None:
         if name in self._types:

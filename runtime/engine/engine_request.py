@@ -168,6 +168,7 @@ class EngineRequest:
         """Time of its first token."""
         self._request = request
         self._turn_begin = 0
+        self._calls = request.call_parser()
 
     @property
     def logprobs(self) -> abc.Sequence[TokenLogprobs]:
@@ -178,6 +179,18 @@ class EngineRequest:
     def turn_text(self) -> str:
         """The text since the last answered tool turn."""
         return self.answer.text[self._turn_begin :]
+
+    def read_calls(self, piece: str | ToolTurn) -> None:
+        """Take the next text of the answer, or the tool turn that was answered after it."""
+        if isinstance(piece, ToolTurn):
+            self._calls = self._request.call_parser()
+        elif self._calls is not None:
+            self._calls.feed(piece)
+
+    @property
+    def repeats_call(self) -> bool:
+        """Whether the text of this turn has gone on to a call that it already made: the answer ends."""
+        return self._calls is not None and self._calls.ended
 
     def extend_prompt(self, tokens: tuple[int, ...], usable_tokens: int) -> None:
         """Begin a turn after ``tokens`` that were appended without being sampled.

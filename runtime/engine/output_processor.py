@@ -212,7 +212,7 @@ class OutputProcessor:
         text = request.answer.push(token)
         if text and not self._emit(request, text):
             return False
-        if request.answer.stopped_by is not None:
+        if request.answer.stopped_by is not None or request.repeats_call:
             self._finish(request, "stop")
             return False
         if len(sequence.tokens) >= request.max_total_tokens:
@@ -254,15 +254,15 @@ class OutputProcessor:
         return True
 
     def _emit(self, request: EngineRequest, piece: str | ToolTurn) -> bool:
-        """Call the listener, if there is one. A listener that raises ends its own request only.
+        """Read calls, and call the listener, if there is one. What raises ends its own request only.
 
         Returns:
             Whether the request goes on.
         """
-        if request.listener is None:
-            return True
         try:
-            request.listener(piece)
+            request.read_calls(piece)
+            if request.listener is not None:
+                request.listener(piece)
         except Exception as error:  # noqa: BLE001 - it becomes the output of this request
             self.counters["cancelled"] += 1
             self._remove(request, "cancelled")

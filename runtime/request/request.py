@@ -68,12 +68,20 @@ class Request:
 
     def calls_in(self, text: str) -> tuple[ToolCall, ...]:
         """Return the calls in the whole text of a turn, as they are reported to the caller."""
-        if self.call_format is None or self.tool_choice is None:
-            return ()
-        tools = ToolDefinitions(self.tool_choice.tools, trusted=self.call_format)
-        parser = MessageParser(self.call_format, tools, held_to_grammar=self.held_formats)
-        events = parser.feed(text) + parser.close()
+        parser = self.call_parser()
+        events = [] if parser is None else parser.feed(text) + parser.close()
         return tuple(event.call for event in events if isinstance(event, CallFinished))
+
+    def call_parser(self) -> MessageParser | None:
+        """Return a new parser of one turn of the answer; None if it can have no calls."""
+        if self.call_format is None or self.tool_choice is None:
+            return None
+        return MessageParser(
+            self.call_format,
+            ToolDefinitions(self.tool_choice.tools, trusted=self.call_format),
+            held_to_grammar=self.held_formats,
+            parallel=self.tool_choice.parallel,
+        )
 
     @property
     def callable_tools(self) -> Sequence[Mapping[str, Any]]:

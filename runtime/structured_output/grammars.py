@@ -35,7 +35,7 @@ _ANY_OPENING: Final = rf"/\[{_W}/"
 _ANY_COMMA: Final = rf"/{_W},{_W}/"
 _ANY_CLOSING: Final = rf"/{_W}\]/"
 _ANY_FENCE: Final = r"/```(json|tool_call|tool_calls)?\n/"
-_ANY_FENCE_END: Final = rf"/{_W}```/"
+_ANY_FENCE_END: Final = rf"/{_W}\n[ \t]{{0,32}}```/"  # on a line of its own, where it is read as a fence
 _ANY_END: Final = rf"/{_W}/"
 # One literal for each piece of JSON: a longer one would hide the JSON of a schema that begins alike.
 _EXACT_HEAD: Final = r'"{" "\"name\"" ": "'

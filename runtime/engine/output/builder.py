@@ -34,17 +34,20 @@ class GenerationBuilder:
         *,
         held_to_grammar: Collection[ToolCallFormat] = (),
         calls_only: bool = False,
+        parallel: bool = True,
         prediction: Sequence[int] = (),
     ) -> None:
         """``call_format`` is the format of calls of ``tools``; None if no tools are offered.
 
         A grammar makes the calls of the formats ``held_to_grammar`` valid. ``calls_only`` says that
-        the answer must call a tool: it has no text, and what is left of an unfinished call is none.
+        the answer must call a tool: it has no text, and what is left of an unfinished call is none. Unless
+        ``parallel``, it has at most one call.
         ``prediction`` are the tokens that the caller predicted.
         """
         self._call_format = call_format
         self._held_to_grammar = held_to_grammar
         self._calls_only = calls_only
+        self._parallel = parallel
         self._prediction = prediction
         self._tools = ToolDefinitions(tools, trusted=call_format)
         self._parser = self._new_parser()
@@ -104,7 +107,12 @@ class GenerationBuilder:
     def _new_parser(self) -> MessageParser | None:
         if self._call_format is None:
             return None
-        return MessageParser(self._call_format, self._tools, held_to_grammar=self._held_to_grammar)
+        return MessageParser(
+            self._call_format,
+            self._tools,
+            held_to_grammar=self._held_to_grammar,
+            parallel=self._parallel,
+        )
 
     def _record(self, events: list[ParserEvent]) -> list[GenerationEvent]:
         """Keep text and calls for the generation; give each call an id and its index in the whole answer."""

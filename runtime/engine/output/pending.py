@@ -35,11 +35,13 @@ class PendingGeneration(AbstractContextManager["PendingGeneration"]):
         self._request = engine.submit(request, **options)
         self.output = self._request.output
         """The output of the request, once it has ended."""
+        choice = request.tool_choice
         self._builder = GenerationBuilder(
             request.call_format,
-            () if request.tool_choice is None else request.tool_choice.tools,
+            () if choice is None else choice.tools,
             held_to_grammar=request.held_formats,
-            calls_only=request.tool_choice is not None and request.tool_choice.required,
+            calls_only=choice is not None and choice.required,
+            parallel=choice is None or choice.parallel,
             prediction=request.predicted_token_ids,
         )
         self._reported = 0

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Iterable
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agentrt.calls import CallStarted, MessageParser, ToolCallFormat, ToolDefinitions
+from agentrt.calls import (
+    CallFinished,
+    CallStarted,
+    MessageParser,
+    ParserEvent,
+    TextDelta,
+    ToolCallFormat,
+    ToolDefinitions,
+)
 from agentrt.calls.json_formats import JSON_MESSAGE
 from agentrt.runtime.structured_output.manager import StructuredOutputManager
 from agentrt.runtime.structured_output.tool_choice import ToolChoice
@@ -96,6 +106,7 @@ def test_only_parallel_calls_may_be_several(manager: StructuredOutputManager, te
         ('{{"name": "search", "arguments": {"query": 3}}}', '{{"name": "search", "arguments": {"query": '),
         (f"{{{CALL} ", f"{{{CALL}"),
         (f"{CALL} and so on", f"{CALL} "),
+        (f"```\n{CALL}```", f"```\n{CALL}"),
     ],
 )
 def test_an_answer_that_has_begun_like_a_call_is_held_to_one(
@@ -109,7 +120,7 @@ _beginnings = st.tuples(
     st.sampled_from(["", "", "```json\n", "```\n", "```python\n", "```json", "\n", "<x>"]),
     st.sampled_from(["", "", "[", "[[", "{"]),
     *([_space] * 4),
-    st.sampled_from(["search", "set.light", "delete", 'se"arch']),
+    st.sampled_from(["search", "set.light", "delete", 'se"arch', "Search", "serch"]),
     st.sampled_from(["arguments", "parameters", "args"]),
 ).map(lambda drawn: '{}{}{}{{{}"name"{}:{}"{}", "{}": {{"'.format(*drawn))
 
@@ -131,6 +142,50 @@ def test_calls_are_reported_before_they_end_only_where_nothing_else_may_follow(
             matcher.accept_token(token)
         if any(isinstance(event, CallStarted) for event in parser.feed(character)):
             assert matcher.active
+
+
+HEADS = [
+    f'{before}{{"name": "{name}", "arguments": {{"{key}":'
+    for before in ("", "[", "{", "```json\n", "```\n[", "```\n{")
+    for name, key in (("search", "query"), ("set.light", "state"))
+]
+MARKS = (*b'"}]`,\n', END)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.sampled_from(HEADS), st.randoms(use_true_random=False), st.sampled_from([AUTO, SINGLE]))
+def test_what_the_grammar_allows_is_read_as_calls_and_nothing_else(
+    manager: StructuredOutputManager, head: str, random: Random, choice: ToolChoice
+) -> None:
+    matcher = manager.matcher(choice, None)
+    assert matcher is not None
+    written = bytearray()
+    for token in head.encode():
+        matcher.accept_token(token)
+        written.append(token)
+    while len(written) < 400:
+        allowed = np.flatnonzero(np.isfinite(matcher.mask_logits(np.zeros(257, np.float32)))).tolist()
+        marks = [token for token in allowed if token in MARKS]
+        token = random.choice(marks if marks and random.random() < 0.5 else allowed)
+        if token == END:
+            break
+        matcher.accept_token(token)
+        written.append(token)
+    text, cut = written.decode(errors="ignore"), token != END
+
+    def read(pieces: Iterable[str], held: Collection[ToolCallFormat]) -> list[ParserEvent]:
+        tools = ToolDefinitions(TOOLS)
+        parser = MessageParser(ToolCallFormat.HERMES, tools, held_to_grammar=held, parallel=choice.parallel)
+        return [event for piece in pieces for event in parser.feed(piece)] + parser.close(cut=cut)
+
+    streamed = read(text, manager.held_formats(choice, None))
+    assert not any(isinstance(event, TextDelta) for event in streamed)
+    calls, whole = (
+        [event.call for event in events if isinstance(event, CallFinished)]
+        for events in (streamed, read([text], ()))
+    )
+    assert calls == whole
+    assert cut or calls
 
 
 def test_an_answer_that_may_be_json_is_not_held_to_calls(manager: StructuredOutputManager) -> None:

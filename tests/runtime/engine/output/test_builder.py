@@ -57,7 +57,8 @@ def test_events_and_generation_of_a_call() -> None:
 
 
 def test_call_ids_are_never_the_same() -> None:
-    twice = [build([TEXT * 2], ToolCallFormat.HERMES)[-1] for _ in range(2)]
+    two = TEXT + TEXT.replace('"x"', '"y"')
+    twice = [build([two], ToolCallFormat.HERMES)[-1] for _ in range(2)]
     generations = [last.generation for last in twice if isinstance(last, Finished)]
     assert len({call.id for g in generations for call in g.tool_calls}) == 4
 
@@ -80,6 +81,15 @@ def test_a_call_that_was_cut_off_is_dropped(reason: StopReason, text: str, calls
     assert len(last.generation.tool_calls) == calls
 
 
+@pytest.mark.parametrize("reason", ["stop", "length"])
+def test_a_repeated_call_ends_the_answer(reason: StopReason) -> None:
+    *events, last = build(list(TEXT * 3 + "And so on."), ToolCallFormat.HERMES, reason)
+    assert (last.generation.text, len(last.generation.tool_calls)) == ("Let me see." * 2, 1)
+    assert last.generation.finish_reason == ("tool_calls" if reason == "stop" else reason)
+    assert len([event for event in events if isinstance(event, CallStarted)]) == 1
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "Let me see." * 2
+
+
 LOOK = '{"name": "look", "arguments": {"what": "x"}}'
 TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"properties": {"what": {}}}}}]
 
@@ -97,6 +107,7 @@ def build_message(text: str, reason: StopReason, *, calls_only: bool = False) ->
         (LOOK[:-5], 0, ""),
         (f"```json\n{LOOK[:-5]}", 0, ""),
         (f"{LOOK}\n{LOOK[:-5]}", 1, ""),
+        (f"```json\n{LOOK}\n``", 1, ""),
         (f"{LOOK}\n{LOOK[:5]}", 1, ""),
         ('{"name": "Oslo", "cou', 0, '{"name": "Oslo", "cou'),
         ('{"name": "Oslo", "arguments": {"a"', 0, '{"name": "Oslo", "arguments": {"a"'),

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
-from types import UnionType
 from typing import TYPE_CHECKING, Any, Final
 
 from agentrt.otel import api
@@ -194,12 +193,12 @@ def _parameters(options: GenerationOptions, stream: bool) -> dict[str, Any]:
     """Return the attributes of a request's options; those of wrong types, which it refuses, are left out."""
     given: dict[str, Any] = dict(options)
     attributes: dict[str, Any] = {
-        f"gen_ai.request.{name}": given[name] for name in _INTEGERS if _is_number(given.get(name), int)
+        f"gen_ai.request.{name}": given[name] for name in _INTEGERS if _is_number(given.get(name), (int,))
     }
     attributes |= {
         f"gen_ai.request.{name}": float(given[name])
         for name in _DOUBLES
-        if _is_number(given.get(name), int | float)
+        if _is_number(given.get(name), (int, float))
     }
     answer_format = given.get("response_format")
     if isinstance(answer_format, Mapping):
@@ -209,9 +208,9 @@ def _parameters(options: GenerationOptions, stream: bool) -> dict[str, Any]:
     return attributes
 
 
-def _is_number(value: Any, kind: type | UnionType) -> bool:
+def _is_number(value: Any, types: tuple[type, ...]) -> bool:
     """Whether an attribute can hold ``value``, which the request has not checked yet."""
-    return isinstance(value, kind) and not isinstance(value, bool) and not abs(value) >= _INT64
+    return type(value) in types and not abs(value) >= _INT64
 
 
 def input_messages(prompt: Prompt) -> str:

@@ -16,6 +16,7 @@ import pytest
 
 from agentrt import Priority
 from agentrt.runtime import EngineStatistics, LocalRuntime
+from agentrt.runtime.request.prompt_encoder import PromptEncoder
 from agentrt.runtime.serving.http.identity import Tokens
 from agentrt.runtime.serving.http.streaming import ClosingStreamingResponse
 from agentrt.runtime.serving.server.messages import _PingedResponse
@@ -96,6 +97,22 @@ def test_a_stream_has_an_event_for_each_step(http: httpx.Client, client: anthrop
     assert started["input_tokens"] == prompt_tokens(whole)
     assert ended["input_tokens"] + ended["cache_read_input_tokens"] == prompt_tokens(whole)
     assert (started["output_tokens"], ended["output_tokens"]) == (0, whole.usage.output_tokens)
+
+
+def test_a_stream_tokenizes_its_prompt_once(
+    client: anthropic.Anthropic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rendered: list[list[int]] = []
+    encode = PromptEncoder.encode_messages
+
+    def note(*arguments: Any) -> list[int]:
+        rendered.append(encode(*arguments))
+        return rendered[-1]
+
+    monkeypatch.setattr(PromptEncoder, "encode_messages", note)
+    with client.messages.stream(**CALL) as stream:
+        (started,) = [event for event in stream if event.type == "message_start"]
+    assert [len(tokens) for tokens in rendered] == [started.message.usage.input_tokens]
 
 
 def test_a_stream_that_waits_for_its_answer_has_pings(

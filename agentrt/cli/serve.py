@@ -282,9 +282,9 @@ def serve(
     from agentrt.runtime import EmbeddingModel, ModelPool, PoolConfig, PooledModel, Pooling, RuntimeConfig
     from agentrt.runtime.serving.background.conditions import BackgroundConditions
     from agentrt.runtime.serving.background.config import BackgroundConfig
-    from agentrt.runtime.serving.server import ServerConfig, bind, create_app
+    from agentrt.runtime.serving.server import ServerConfig, bind, create_app, serve
     from agentrt.runtime.serving.server.app import add_ollama
-    from agentrt.runtime.serving.server.ollama_listener import bind_ollama, serve_at
+    from agentrt.runtime.serving.server.ollama_listener import bind_ollama
 
     given = model or ["nano"]
     names = names_of_models(given, served_model_name or [])
@@ -353,7 +353,7 @@ def serve(
             if ollama is not None:
                 add_ollama(app, ollama_config, listeners[1])
             with found_by_chat() as tell_chat:
-                serve_at(app, config, listeners, ready, say_waiting)
+                serve(app, config, listeners, ready, say_waiting)
 
 
 def _described(address: str, access: Access | None, models: Sequence[PooledModel]) -> dict[str, Any]:

@@ -516,3 +516,42 @@ def test_a_call_answered_by_the_tool_cache(http: httpx.Client, gate: Gate) -> No
     call, result = blocks[-3:-1]
     assert result == {"type": "tool_result", "tool_use_id": call["id"], "content": "12 C, rain"}
     assert (blocks[-1]["type"], events[-2]["delta"]["stop_reason"]) == ("text", "end_turn")
+
+
+def test_an_answered_message_is_taken_back_as_it_came(
+    client: anthropic.Anthropic, http: httpx.Client, gate: Gate, runtime: LocalRuntime, processed: list[Any]
+) -> None:
+    with client.messages.stream(**CALL) as stream:
+        events = iter(stream)
+        id = next(event.message.id for event in events if event.type == "message_start")
+        output = {"name": "get_weather", "params": {"city": "Ljubljana"}, "output": "12 C, rain"}
+        assert http.post(f"/v1/cache-tool-output/{id}", json=[output]).json() == {"cached": 1}
+        gate.open()
+        _ = list(events)
+        content = [block.model_dump() for block in stream.get_final_message().content]
+    call, result, said = content[-3:]
+    assert [each["type"] for each in (call, result, said)] == ["tool_use", "tool_result", "text"]
+    again: Any = CALL | {
+        "messages": [*WEATHER, {"role": "assistant", "content": content}, *HELLO],
+        "max_tokens": 1,
+    }
+    client.messages.create(**again)
+    function = {"name": call["name"], "arguments": call["input"]}
+    made = [{"id": call["id"], "type": "function", "function": function}]
+    before = "".join(block["text"] for block in content[:-3])
+    turns = [
+        *WEATHER,
+        {"role": "assistant", "content": before, "tool_calls": made},
+        {"role": "tool", "tool_call_id": call["id"], "content": "12 C, rain"},
+        {"role": "assistant", "content": said["text"]},
+        *HELLO,
+    ]
+    described = {"name": TOOL["name"], "description": TOOL["description"], "parameters": CITY}
+    runtime.generate(turns, tools=[{"type": "function", "function": described}], max_tokens=1)
+    assert processed[-2].prompt_token_ids == processed[-1].prompt_token_ids
+    ended = again | {"messages": again["messages"][:-1]}
+    for place, sent in (("messages", ended), ("messages[1].content[0].tool_use_id", again)):
+        response = http.post(PATH, json=sent)
+        assert response.status_code == 400
+        assert response.json()["error"]["message"].startswith(f"{place}: ")
+        content[:] = [result, call, said]

@@ -118,7 +118,8 @@ class ResponseWriter(AnswerWriter):
                 sent = "".join(self._text)
                 yield from self._add_text(item["content"][0]["text"].removeprefix(sent))
             elif item["type"] == "function_call":
-                yield from self._start_call(item["call_id"], item["name"])
+                named = {name: item[name] for name in ("namespace", "name") if name in item}
+                yield from self._start_call(item["call_id"], named)
                 yield from self._add_arguments(item["arguments"])
             else:
                 yield from self._start_item(item)
@@ -144,13 +145,13 @@ class ResponseWriter(AnswerWriter):
                 yield from self._add_text(event.text)
         elif isinstance(event, CallStarted):
             if self.runtime.constrains_calls:
-                yield from self._start_call(event.id, event.name)
+                yield from self._start_call(event.id, self._request.called(event.name))
         elif isinstance(event, CallArgumentsDelta):
             if self.runtime.constrains_calls:
                 yield from self._add_arguments(event.text)
         elif isinstance(event, CallFinished):
             if self._open_item("function_call") is None:
-                yield from self._start_call(event.call.id, event.call.name)
+                yield from self._start_call(event.call.id, self._request.called(event.call.name))
                 yield from self._add_arguments(json.dumps(event.call.arguments, ensure_ascii=False))
             yield from self._end_item("completed")
         elif isinstance(event, CallAnswered):
@@ -268,9 +269,9 @@ class ResponseWriter(AnswerWriter):
         self._logprobs += logprobs
         yield self._part_event("response.output_text.delta", delta=text, logprobs=logprobs)
 
-    def _start_call(self, id: str | None, name: str) -> Iterator[Event]:
+    def _start_call(self, id: str | None, named: Mapping[str, str]) -> Iterator[Event]:
         yield from self._end_item("completed")
-        call = {"type": "function_call", "id": self._item_id("fc"), "name": name, "arguments": ""}
+        call = {"type": "function_call", "id": self._item_id("fc"), **named, "arguments": ""}
         yield from self._start_item(call | {"call_id": id})
 
     def _add_arguments(self, text: str) -> Iterator[Event]:

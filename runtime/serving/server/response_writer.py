@@ -7,7 +7,8 @@ import hashlib
 import json
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
@@ -125,12 +126,6 @@ class ResponseWriter(AnswerWriter):
                 yield from self._start_item(item)
             yield from self._end_item(item["status"])
         yield self._event(f"response.{stored['status']}", response=stored)
-
-    def cancelled(self) -> dict[str, Any]:
-        """Return the response, cancelled, with what there is of it."""
-        for _ in self._end_item("incomplete"):
-            pass
-        return self.response("cancelled") | {"output": self._items}
 
     def chunks(self, index: int, event: GenerationEvent) -> Iterator[Event]:
         """Yield the typed events of one event of the generation."""
@@ -322,6 +317,22 @@ class ResponseWriter(AnswerWriter):
         event = {"type": kind, "sequence_number": self._next_number, **fields}
         self._next_number += 1
         return event
+
+
+def output_of(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the output that ``events`` have sent so far, of which the last item may be in progress."""
+    items: dict[int, dict[str, Any]] = {}
+    texts: defaultdict[int, list[str]] = defaultdict(list)
+    for event in events:
+        if event["type"] in ("response.output_item.added", "response.output_item.done"):
+            items[event["output_index"]] = dict(event["item"])
+        elif event["type"] in ("response.output_text.delta", "response.function_call_arguments.delta"):
+            texts[event["output_index"]].append(event["delta"])
+    for index, item in items.items():
+        if item["status"] == "in_progress" and index in texts:
+            text = "".join(texts[index])
+            item |= {"content": [_part(text, [])]} if item["type"] == "message" else {"arguments": text}
+    return list(items.values())
 
 
 def _part(text: str, logprobs: list[dict[str, Any]]) -> dict[str, Any]:

@@ -237,12 +237,16 @@ class ContextQuotaError(RequestError):
 class JobQuotaError(RequestError):
     """The app has as many background jobs as it may have, or they have run for as long. None was added."""
 
-    def __init__(self, limit: str, again: str) -> None:
-        """``limit`` is what the app may have, ``again`` when it may have more."""
+    def __init__(self, quota: str, limit: str, again: str) -> None:
+        """``quota`` is the field that limits it, such as ``jobs_per_app``.
+
+        ``limit`` is what the app may have, ``again`` when it may have more.
+        """
         super().__init__(
             f"an app may have {limit}. Send it again {again}, cancel jobs that are not needed, or raise the "
             "limit."
         )
+        self.quota = quota
 
 
 class ContextBusyError(RequestError):

@@ -100,7 +100,7 @@ def gateway(
         serve(
             create_gateway(config),
             config,
-            listener,
+            [listener],
             lambda: announce(f"the engine at {upstream}", config, listener, access, page=False),
             say_waiting,
         )

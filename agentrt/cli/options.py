@@ -78,13 +78,6 @@ def _checked_data(
     return None if values is None else checked
 
 
-def positive(value: float | None) -> float | None:
-    """Refuse 0, which a range of numbers includes."""
-    if value == 0:
-        raise typer.BadParameter("it is 0. Give more than that.")
-    return value
-
-
 def origins(values: list[str] | None) -> list[str] | None:
     """Refuse what is no origin of web pages."""
     from agentrt.runtime.serving.http.config import check_origin

@@ -14,7 +14,7 @@ import typer
 
 from ..extras import require_extra
 from .command import ConfiguredCommand
-from .options import complete_model, host_and_port, listen_address, names_of_models, positive
+from .options import complete_model, host_and_port, listen_address, names_of_models
 from .output import opening_bar, say
 from .serving import (
     CorsOrigins,
@@ -195,18 +195,16 @@ def serve(
         _of_contexts(
             help="Bytes of stored contexts over those that they have at 8 bits a number, such as 0.5. By "
             "default they are stored as they are.",
-            min=0,
+            min=0.01,
             max=1,
-            callback=positive,
         ),
     ] = None,
     context_tolerance: Annotated[
         float,
         _of_contexts(
             help="Share by which --context-compression may increase the model's perplexity.",
-            min=0,
+            min=0.0001,
             max=1,
-            callback=positive,
         ),
     ] = 0.005,
     context_memory_mib: Annotated[
@@ -257,9 +255,8 @@ def serve(
         float,
         _of_background(
             help="Share of the processors that other programs may use while they are computed.",
-            min=0,
+            min=0.01,
             max=1,
-            callback=positive,
         ),
     ] = 0.25,
     background_max_celsius: Annotated[
@@ -282,9 +279,9 @@ def serve(
     from agentrt.runtime import EmbeddingModel, ModelPool, PoolConfig, PooledModel, Pooling, RuntimeConfig
     from agentrt.runtime.serving.background.conditions import BackgroundConditions
     from agentrt.runtime.serving.background.config import BackgroundConfig
-    from agentrt.runtime.serving.server import ServerConfig, bind, create_app
+    from agentrt.runtime.serving.server import ServerConfig, bind, create_app, serve
     from agentrt.runtime.serving.server.app import add_ollama
-    from agentrt.runtime.serving.server.ollama_listener import bind_ollama, serve_at
+    from agentrt.runtime.serving.server.ollama_listener import bind_ollama
 
     given = model or ["nano"]
     names = names_of_models(given, served_model_name or [])
@@ -353,7 +350,7 @@ def serve(
             if ollama is not None:
                 add_ollama(app, ollama_config, listeners[1])
             with found_by_chat() as tell_chat:
-                serve_at(app, config, listeners, ready, say_waiting)
+                serve(app, config, listeners, ready, say_waiting)
 
 
 def _described(address: str, access: Access | None, models: Sequence[PooledModel]) -> dict[str, Any]:

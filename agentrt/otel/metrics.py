@@ -33,6 +33,7 @@ class GenerationMetrics:
     def __init__(self) -> None:
         """Create the histograms of the process's meter. OpenTelemetry must be installed."""
         made = meter()
+        self._latest = follows_latest()
 
         def histogram(name: str, unit: str, bounds: tuple[float, ...], text: str) -> Any:
             return made.create_histogram(name, unit, text, explicit_bucket_boundaries_advisory=bounds)
@@ -42,6 +43,18 @@ class GenerationMetrics:
         )
         self._client = histogram(
             "gen_ai.client.operation.duration", "s", _OPERATION_S, "Time from request to answer."
+        )
+        self._first_chunk = histogram(
+            "gen_ai.client.operation.time_to_first_chunk",
+            "s",
+            _OPERATION_S,
+            "Time from request to first chunk of a stream.",
+        )
+        self._per_chunk = histogram(
+            "gen_ai.client.operation.time_per_output_chunk",
+            "s",
+            _OPERATION_S,
+            "Time from the chunk before to each further one of a stream.",
         )
         self._server = histogram(
             "gen_ai.server.request.duration", "s", _OPERATION_S, "Time from request to last token."
@@ -66,6 +79,13 @@ class GenerationMetrics:
         self._client.record(measured.total_s, attributes)
         for kind, tokens in (("input", measured.input_tokens), ("output", measured.output_tokens)):
             self._usage.record(tokens, {**attributes, "gen_ai.token.type": kind})
+
+    def record_chunk(self, waited_s: float, attributes: dict[str, Any], *, first: bool) -> None:
+        """Record a chunk of a stream, by the latest conventions: ``waited_s`` since the request if it is the
+        ``first``, and else since the one before.
+        """
+        if self._latest:
+            (self._first_chunk if first else self._per_chunk).record(waited_s, attributes)
 
     def record_failure(self, total_s: float, attributes: dict[str, Any], *, served: bool) -> None:
         """Record a request that failed after ``total_s``; ``attributes`` say how."""

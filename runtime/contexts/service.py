@@ -283,6 +283,8 @@ class ContextStream:
         self._stream = stream
         self._turn = turn
         self._prompt = prompt
+        self.prompt_tokens = stream.prompt_tokens
+        """See :attr:`GenerationStream.prompt_tokens`, the context's included."""
         self.tool_outputs = stream.tool_outputs
         """See :attr:`GenerationStream.tool_outputs`."""
 

@@ -396,11 +396,11 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
         """Start one answer and return once the request is checked and accepted; read its events next."""
         with self._span(messages, options, stream=True) as span:
             request = await self._preparer.aprepare(messages, options)
-            tools = request.callable_tools
+            tools, prompt_tokens = request.callable_tools, len(request.prompt_token_ids)
             tool_outputs = ToolOutputs(
                 tools,
                 tokenize=self._renderer.tokenize_call,
-                max_reply_tokens=self.context_length - len(request.prompt_token_ids),
+                max_reply_tokens=self.context_length - prompt_tokens,
                 answers=not request.must_call,
                 takes_predicted_calls=self.drafts,
             )
@@ -416,7 +416,10 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
                 else None
             )
             return GenerationStream(
-                lambda listener: self._submit(request, listener, tool_cache, span), tool_outputs, owner=self
+                lambda listener: self._submit(request, listener, tool_cache, span),
+                prompt_tokens,
+                tool_outputs,
+                owner=self,
             )
 
     def _span(

@@ -50,16 +50,25 @@ def plain_messages(messages: object) -> list[dict[str, Any]]:
     return checked
 
 
-def unasked_output(earlier: Sequence[Mapping[str, Any]], added: Sequence[Mapping[str, Any]]) -> int | None:
+def unasked_output(earlier: Sequence[Any], added: Sequence[Any]) -> int | None:
     """Return which of ``added`` is the first tool output whose call no message before it makes; None if none.
 
-    ``earlier`` are the messages before ``added``, from the first of the conversation on.
+    ``earlier`` are the messages before ``added``, from the first of the conversation on. What is wrong in
+    messages that were not checked makes no calls.
     """
     calls: set[str | None] = set()
     for index, message in enumerate((*earlier, *added), -len(earlier)):
-        if message["role"] == "tool" and index >= 0 and message.get("tool_call_id") not in calls:
+        if not isinstance(message, Mapping):
+            continue
+        id, made = message.get("tool_call_id"), message.get("tool_calls")
+        if message.get("role") == "tool" and index >= 0 and isinstance(id, str | None) and id not in calls:
             return index
-        calls.update(call.get("id") for call in message.get("tool_calls", ()))
+        of_message = (
+            [call.get("id") for call in made if isinstance(call, Mapping)]
+            if isinstance(made, Sequence)
+            else ()
+        )
+        calls.update(each for each in of_message if isinstance(each, str | None))
     return None
 
 

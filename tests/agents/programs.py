@@ -57,6 +57,8 @@ PROGRAMS: Final = {
 model = "{MODEL}"
 model_provider = "agentrt"
 check_for_update_on_startup = false
+[features]
+multi_agent = false
 [analytics]
 enabled = false
 [model_providers.agentrt]
@@ -65,6 +67,43 @@ base_url = "{url}/v1"
 env_key = "AGENTRT_TOKEN"
 wire_api = "responses"
 """
+        },
+    ),
+    "Qwen Code": Program(
+        (
+            *("qwen", "--bare", "--auth-type", "openai", "--model", MODEL),
+            *("--exclude-tools", "edit", "run_shell_command", "--prompt", TASK),
+        ),
+        "read_file",
+        lambda url: {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": "none"},
+        lambda url: {
+            ".qwen/settings.json": {
+                "general": {"disableAutoUpdate": True},
+                "privacy": {"usageStatisticsEnabled": False},
+                "telemetry": {"enabled": False},
+            }
+        },
+    ),
+    "Cline": Program(
+        ("cline", TASK),
+        "read_files",
+        files=lambda url: {
+            ".cline/data/settings/providers.json": {
+                "version": 1,
+                "lastUsedProvider": "openai-compatible",
+                "providers": {
+                    "openai-compatible": {
+                        "settings": {
+                            "provider": "openai-compatible",
+                            "apiKey": "none",
+                            "model": MODEL,
+                            "baseUrl": f"{url}/v1",
+                        },
+                        "updatedAt": "2026-11-29T00:00:00.000Z",
+                        "tokenSource": "manual",
+                    }
+                },
+            }
         },
     ),
     "opencode": Program(

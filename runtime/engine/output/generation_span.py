@@ -23,11 +23,10 @@ from .generation import Generation
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
-_PARAMETERS: Final = (
-    *("max_tokens", "temperature", "top_p", "top_k"),
-    *("seed", "frequency_penalty", "presence_penalty"),
-)
-"""Options that are attributes ``gen_ai.request.*`` of the same names."""
+_INTEGERS: Final = ("max_tokens", "seed")
+_DOUBLES: Final = ("temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty")
+"""Options that are attributes ``gen_ai.request.*`` of the same names; of each the type in the conventions."""
+_INT64: Final = 1 << 63
 
 _response_id: ContextVar[str | None] = ContextVar("agentrt_response_id", default=None)
 
@@ -47,10 +46,12 @@ class GenerationSpan:
 
         operation = "text_completion" if isinstance(prompt, RawPrompt) else "chat"
         self._common = api.operation(operation, model)
+        self._response = {**self._common, "gen_ai.response.model": model}
         self._prompt = prompt
-        self._stream = stream
         self._served = is_served()
         self._began = time.perf_counter()
+        self._first_chunk_s: float | None = None
+        self._last_chunk = 0.0
         # Nothing is imported at the end, which may come while the interpreter exits.
         self._metrics = generation_metrics()
         self._failed = api.failed()
@@ -70,6 +71,7 @@ class GenerationSpan:
 
     def submitted(self, request: Request) -> None:
         """Describe the checked request."""
+        self._began = request.arrived
         if not self._span.is_recording():
             return
         self._span.set_attribute("agentrt.priority", request.priority.name.lower())
@@ -78,14 +80,23 @@ class GenerationSpan:
         if request.session is not None and not self._served:  # of a header of the client
             self._span.set_attribute("gen_ai.conversation.id", request.session)
 
+    def received(self) -> None:
+        """Note that the reader of a stream has received a chunk."""
+        first, now = self._first_chunk_s is None, time.perf_counter()
+        waited_s = now - (self._began if first else self._last_chunk)
+        self._last_chunk = now
+        if first:
+            self._first_chunk_s = waited_s
+        if not self._served:
+            self._metrics.record_chunk(waited_s, self._response, first=first)
+
     def finish(self, output: RequestOutput, generation: Generation | None = None) -> None:
         """End the span of a whole answer; of one that was given up, where there is no ``generation``."""
         if not self._end():
             return
         reason = "cancelled" if generation is None else generation.finish_reason
-        response = {**self._common, "gen_ai.response.model": self._common["gen_ai.request.model"]}
         if self._span.is_recording():
-            self._span.set_attributes(response | self._answer(output, reason))
+            self._span.set_attributes(self._response | self._answer(output, reason))
             if generation is not None and self._records_texts:
                 self._span.set_attribute("gen_ai.input.messages", input_messages(self._prompt))
                 self._span.set_attribute("gen_ai.output.messages", output_messages(generation))
@@ -93,7 +104,7 @@ class GenerationSpan:
         measured = Measured(
             output.prompt_tokens, len(output.token_ids), output.time_to_first_token_s, output.total_s
         )
-        self._metrics.record(measured, response, served=self._served)
+        self._metrics.record(measured, self._response, served=self._served)
 
     def fail(self, error: BaseException) -> None:
         """End the span of a request that failed with ``error``."""
@@ -137,8 +148,8 @@ class GenerationSpan:
         }
         if api.follows_latest():
             attributes["gen_ai.usage.cache_read.input_tokens"] = output.cached_tokens
-            if self._stream:
-                attributes["gen_ai.response.time_to_first_chunk"] = output.time_to_first_token_s
+            if self._first_chunk_s is not None:
+                attributes["gen_ai.response.time_to_first_chunk"] = self._first_chunk_s
         return attributes
 
 
@@ -182,16 +193,24 @@ def _parameters(options: GenerationOptions, stream: bool) -> dict[str, Any]:
     """Return the attributes of a request's options; those of wrong types, which it refuses, are left out."""
     given: dict[str, Any] = dict(options)
     attributes: dict[str, Any] = {
-        f"gen_ai.request.{name}": given[name]
-        for name in _PARAMETERS
-        if isinstance(given.get(name), int | float)
+        f"gen_ai.request.{name}": given[name] for name in _INTEGERS if _is_number(given.get(name), (int,))
+    }
+    attributes |= {
+        f"gen_ai.request.{name}": float(given[name])
+        for name in _DOUBLES
+        if _is_number(given.get(name), (int, float))
     }
     answer_format = given.get("response_format")
     if isinstance(answer_format, Mapping):
         attributes["gen_ai.output.type"] = "text" if answer_format.get("type") == "text" else "json"
-    if api.follows_latest():
-        attributes["gen_ai.request.stream"] = stream
+    if stream and api.follows_latest():
+        attributes["gen_ai.request.stream"] = True
     return attributes
+
+
+def _is_number(value: Any, types: tuple[type, ...]) -> bool:
+    """Whether an attribute can hold ``value``, which the request has not checked yet."""
+    return type(value) in types and not abs(value) >= _INT64
 
 
 def input_messages(prompt: Prompt) -> str:

@@ -63,7 +63,9 @@ class PendingGeneration(AbstractContextManager["PendingGeneration"]):
         return self.output.result().prompt_tokens + len(self.output.result().token_ids)
 
     def feed(self, pieces: Sequence[str | ToolTurn]) -> list[GenerationEvent]:
-        """Return the events of the next pieces of the answer."""
+        """Return the events of the next pieces of the answer, which are a chunk to its reader."""
+        if self._span is not None:
+            self._span.received()
         events: list[GenerationEvent] = []
         for piece in _joined(pieces):
             events += self._new_logprobs()

@@ -19,9 +19,13 @@ class GenerationStream:
     """A request that was accepted and is in the engine, whose events one task reads."""
 
     def __init__(
-        self, submit: Callable[[OutputListener], PendingGeneration], tool_outputs: ToolOutputs, owner: object
+        self,
+        submit: Callable[[OutputListener], PendingGeneration],
+        prompt_tokens: int,
+        tool_outputs: ToolOutputs,
+        owner: object,
     ) -> None:
-        """Submit the request; an event loop must be running.
+        """Submit the request, whose prompt has ``prompt_tokens``; an event loop must be running.
 
         ``owner``, the runtime, closes when nothing refers to it any more: the stream keeps it open.
         """
@@ -30,6 +34,8 @@ class GenerationStream:
         self._pieces = Handover[str | ToolTurn]()
         self._pending = submit(self._put)
         self._pending.output.add_done_callback(lambda _: self._pieces.close())
+        self.prompt_tokens = prompt_tokens
+        """Tokens of the prompt, as it was accepted."""
         self.tool_outputs = tool_outputs
         """The cache of tool outputs for this answer. The engine answers the calls whose outputs it holds
         (SpecTools §3.2); :class:`CallAnswered` events report them."""

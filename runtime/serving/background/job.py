@@ -59,11 +59,11 @@ class Job:
     events: list[Event] = field(default_factory=list)
     """What its stream has had so far."""
     result: Mapping[str, Any] | None = None
-    """What it has ended with, where it has run to an end."""
+    """What it has ended with."""
     context_id: str = ""
     """The context in which its result is stored, too."""
     problem: str = ""
-    """Why a job without a result has failed."""
+    """Why it has failed, where its run does not say so."""
     next_number: int = 0
     """The number of the next event. Numbers are not used again, also where events are taken back."""
     shown: int | None = None

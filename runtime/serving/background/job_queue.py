@@ -34,6 +34,8 @@ Outcome: TypeAlias = tuple[JobStatus, Mapping[str, Any]]
 """What a job has ended with: completed, incomplete or failed, and its result."""
 Run: TypeAlias = Callable[[Job], Coroutine[Any, Any, Outcome]]
 """Runs a job, from where :attr:`Job.text` ends. It is cancelled where the job pauses."""
+End: TypeAlias = Callable[[Job, JobStatus], tuple[Event, Mapping[str, Any]]]
+"""Returns the last event, and the result, of a job that ends without one of its run: cancelled or failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +69,21 @@ class JobQueue:
         self,
         table: JobTable,
         run: Run,
+        end: End,
         config: BackgroundConfig,
         obstacle: Callable[[], Obstacle | None],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """``run`` runs a job. ``clock`` returns Unix time."""
+        """``run`` runs a job, ``end`` says what becomes of one that has not run to its end.
+
+        ``clock`` returns Unix time.
+        """
         self.table = table
         self.config = config
         self.obstacle: Obstacle | None = None
         """Why no job runs now, if there is a reason."""
         self._run = run
+        self._end_of = end
         self._look = obstacle
         self._clock = clock
         self._tasks: dict[Job, _Running] = {}
@@ -126,14 +133,14 @@ class JobQueue:
         jobs = self.table.of(job.app)
         if sum(each.request_bytes for each in jobs) + job.request_bytes > self.config.bytes_per_app:
             limit = f"{self.config.bytes_per_app} bytes of background jobs"
-            raise JobQuotaError(limit, "when some are deleted")
+            raise JobQuotaError("bytes_per_app", limit, "when some are deleted")
         if sum(not each.status.ended for each in jobs) >= self.config.jobs_per_app:
             limit = f"{self.config.jobs_per_app} background jobs that have not ended"
-            raise JobQuotaError(limit, "when one of them has")
+            raise JobQuotaError("jobs_per_app", limit, "when one of them has")
         most = self.config.seconds_per_app
         if most is not None and (used := self._seconds_of(job.app)) >= most:
             limit = f"background jobs that run for {most:g} seconds within a day, and has used {used:.0f}"
-            raise JobQuotaError(limit, "tomorrow")
+            raise JobQuotaError("seconds_per_app", limit, "tomorrow")
         if all(each.status.ended for each in jobs):  # what it has not used before does not count
             self._begun[job.app] = max(self._begun[job.app], self._least_begun())
         await self.table.add(job)
@@ -211,7 +218,7 @@ class JobQueue:
             elif now - job.ended >= self.config.keep_s:
                 await self.table.remove(job)
             elif job.events and now - job.ended >= self.config.events_s:
-                job.take_back(0, job.text if job.result is None else "")
+                job.take_back(0, "")
                 await self.table.save(job)
 
     def _seconds_of(self, app: str) -> float:
@@ -298,6 +305,9 @@ class JobQueue:
     async def _end(self, job: Job, status: JobStatus, result: Mapping[str, Any] | None = None) -> None:
         if status in (JobStatus.COMPLETED, JobStatus.INCOMPLETE):
             self._durations.append(job.run_s)
+        if result is None:
+            last, result = self._end_of(job, status)
+            job.add([last])
         job.status, job.result, job.ended = status, result, self._clock()
         self._cancelled.discard(job)
         job.notify()

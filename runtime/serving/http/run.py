@@ -7,7 +7,7 @@ import ctypes
 import logging
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from email.utils import formatdate
 from functools import partial
@@ -78,7 +78,7 @@ class DrainingServer(uvicorn.Server):
     """Stops at the first signal, once its requests have ended or ``drain_s`` is over, or at a second SIGINT.
 
     Requests that are in progress then are cancelled; :class:`AnswerInterrupted` answers them. Its ``run``
-    takes the listener; ``should_exit``, which any thread may set, stops it, too. While nothing happens it
+    takes the listeners; ``should_exit``, which any thread may set, stops it, too. While nothing happens it
     does not wake up, where uvicorn looks ten times a second whether it is to stop.
     """
 
@@ -244,18 +244,19 @@ async def _accept(listener: socket.socket) -> socket.socket:
 def serve(
     app: FastAPI,
     config: ListenConfig,
-    listener: socket.socket,
+    listeners: Sequence[socket.socket],
     ready: Callable[[], None],
     waiting: Callable[[int], None],
 ) -> None:
     """Serve until SIGINT or SIGTERM, then let requests in progress finish within ``config.drain_s``.
 
-    Call it on the main thread. ``ready`` is called once clients can connect and signals stop the server;
-    ``waiting`` with the number of requests in progress when the server begins to wait for them.
+    All ``listeners`` drain together. Call it on the main thread. ``ready`` is called once clients can connect
+    and signals stop the server; ``waiting`` with the number of requests in progress when the server begins to
+    wait for them.
     """
     server = DrainingServer(app, config, ready, waiting)
     with _signals_stop(server):
-        server.run(sockets=[listener])
+        server.run(sockets=list(listeners))
 
 
 @contextmanager

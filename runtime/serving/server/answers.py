@@ -49,6 +49,8 @@ class AnswerWriter(ABC):
 
     runtime: LocalRuntime
     """What generates the answers, from :meth:`begin` on."""
+    prompt_tokens: int = 0
+    """Tokens of the first prompt of a stream, from :meth:`opening` on."""
     shorten: str | None = None
     """How the sender can shorten a prompt that is too long; None for what errors say of messages."""
 
@@ -149,6 +151,7 @@ async def answer(
             with _names(writer, index):
                 streams.append(await cancel_on_disconnect(request, start(prompt, **each)))
             stack.callback(streams[-1].cancel)
+        writer.prompt_tokens = streams[0].prompt_tokens
         await writer.accept(prompts)
         if writer.takes_outputs:
             outputs = streams[0].tool_outputs

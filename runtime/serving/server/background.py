@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from http import HTTPStatus
 from itertools import takewhile
@@ -44,7 +44,7 @@ from ..http.strict_json import StrictJsonRoute, large_json_response
 from .answers import bound_answers
 from .paging import PageBody, PageQuery, page_of
 from .response_items import ResponsesRequest
-from .response_writer import ResponseWriter
+from .response_writer import ResponseWriter, output_of
 from .server_state import ServerConfig, ServerState
 
 _AGAIN_S: Final = 2.0
@@ -57,6 +57,12 @@ _OF_TEXT: Final = {
     *("response.output_item.added", "response.content_part.added", "response.output_text.delta"),
 }
 """The events of a response until its first text has ended."""
+_QUOTAS: Final = {
+    "jobs_per_app": "job_quota_exceeded",
+    "bytes_per_app": "job_bytes_quota_exceeded",
+    "seconds_per_app": "job_seconds_quota_exceeded",
+}
+"""The code of the error for each limit."""
 _NO_ROOM: Final = (ModelBudgetError, OverloadedError, RuntimeClosedError, EngineFailedError)
 """Errors after which a job waits: for other models and requests, or for the next process."""
 
@@ -77,7 +83,7 @@ class BackgroundResponses:
         self._bodies = WeakKeyDictionary[Job, dict[str, Any]]()
         """What is shown of jobs without a result, but for their state: a request may be long."""
         self.queue = JobQueue(
-            JobTable(stores), self._run, config, MachineConditions(config.conditions).obstacle
+            JobTable(stores), self._run, self._end, config, MachineConditions(config.conditions).obstacle
         )
 
     @asynccontextmanager
@@ -144,7 +150,7 @@ class BackgroundResponses:
         except JobQuotaError as error:
             raise ApiError(
                 *(429, str(error)),
-                code="job_quota_exceeded",
+                code=_QUOTAS[error.quota],
                 kind="insufficient_quota",
                 headers={"x-should-retry": "false"},
             ) from error
@@ -171,15 +177,7 @@ class BackgroundResponses:
         """Return a background response as it is now."""
         if job.result is not None:
             return dict(job.result)
-        if job.status is JobStatus.CANCELLED:
-            writer = self._writer(job)
-            writer.resume(job.text)
-            return writer.cancelled()
-        if job not in self._bodies:
-            self._bodies[job] = self._writer(job).response(JobStatus.QUEUED)
-        body = self._bodies[job] | {"status": job.status}
-        if job.status is JobStatus.FAILED:
-            return body | {"error": {"code": "server_error", "message": job.problem}}
+        body = self._begun(job, job.status, job.events_after(-1))
         place, now = self.queue.place(job), self.queue.now()
         assert place is not None
         done = None
@@ -195,6 +193,42 @@ class BackgroundResponses:
                 "waits_for": obstacle and {"code": obstacle.reason, "message": obstacle.text},
             }
         }
+
+    def _begun(self, job: Job, status: JobStatus, events: Sequence[Event]) -> dict[str, Any]:
+        """Return a response without a result, with what its ``events`` say of its output."""
+        if job not in self._bodies:
+            self._bodies[job] = self._writer(job).response(JobStatus.QUEUED)
+        return self._bodies[job] | {"status": status, "output": output_of(events)}
+
+    def _end(self, job: Job, status: JobStatus) -> tuple[Event, dict[str, Any]]:
+        """Return the last event and the response of a job that was cancelled, or failed outside its run.
+
+        OpenAI has no event of its own for the former: it is an incomplete response whose status says more.
+        """
+        response = self._begun(job, status, job.events)
+        for item in response["output"]:
+            if item["status"] == JobStatus.IN_PROGRESS:
+                item["status"] = JobStatus.INCOMPLETE
+        kind = JobStatus.INCOMPLETE
+        if status is JobStatus.FAILED:
+            kind, response["error"] = status, {"code": "server_error", "message": job.problem}
+        return {"type": f"response.{kind}", "response": response}, response
+
+    def check_not_continued(self, app: str, id: str) -> None:
+        """Check that no background response of ``app`` waits to continue the response ``id``.
+
+        Raises:
+            ApiError: 409, one does.
+        """
+        for job in self.queue.table.of(app):
+            if not job.status.ended and job.request["body"].get("previous_response_id") == id:
+                raise ApiError(
+                    409,
+                    f"the background response {job.id!r} continues it. Cancel that one, or wait for its end.",
+                    param="response_id",
+                    code="context_busy",
+                    headers={"x-should-retry": "false"},
+                )
 
     async def cancel(self, app: str, id: str) -> Job:
         """End a background response, unless it has ended, and return it.
@@ -235,9 +269,9 @@ class BackgroundResponses:
                 job.take_back(begun, "")
             except Exception as error:
                 known, failure = self._failure(job, error)
-                job.add([failure])
                 if known.status_code == HTTPStatus.INTERNAL_SERVER_ERROR:
                     raise
+                job.add([failure])
                 return JobStatus.FAILED, failure["response"]
             else:
                 return JobStatus(body["status"]), body

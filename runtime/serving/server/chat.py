@@ -15,6 +15,7 @@ from fastapi.responses import Response
 
 from agentrt.calls import CallArgumentsDelta, CallFinished, CallStarted, TextDelta, ToolCall
 from agentrt.errors import InvalidRequestError
+from agentrt.finite import shown
 
 from ...engine.logprobs import TokenLogprobs
 from ...engine.output.generation import CallAnswered, Finished, Generation, GenerationEvent, LogprobsDelta
@@ -22,6 +23,7 @@ from ...engine.output.pending import LOGPROBS_AT_ONCE
 from ...pool.pooled_model import PooledModel
 from ...request.field_names import renamed
 from ...request.options import GenerationOptions
+from ...request.validation import unasked_output
 from ..http.errors import ApiError
 from ..http.open_responses import new_completion_id
 from ..http.request_state import app_of
@@ -31,6 +33,7 @@ from .common_request import MAX_ITEMS, ChoicesRequest, CommonRequest, at_most
 from .server_state import header_session, server_state_of
 
 _FUNCTION: Final = re.compile(r"tools(\[\d+\])(\.function)?")
+_MESSAGE: Final = re.compile(r"messages\[(\d+)\]")
 _FUNCTION_CALL: Final = re.compile(r"messages\[(\d+)\]\.tool_calls\[0\](\.function)?")
 
 router = APIRouter(route_class=StrictJsonRoute)
@@ -87,6 +90,9 @@ class ChatRequest(CommonRequest, ChoicesRequest):
     def field_name(self, field: str) -> str:
         """Return this request's name for a field that an error of the runtime names."""
         field = renamed(field, {"prompt": "messages", "context": "context_id"})
+        places = [place for place, _ in self._placed_messages()]
+        if (message := _MESSAGE.match(field)) is not None and (index := int(message[1])) < len(places):
+            field = places[index] + field[message.end() :]
         call = _FUNCTION_CALL.match(field)
         if call is not None and "function_call" in self.messages[int(call[1])]:
             return f"messages[{call[1]}].function_call{field[call.end() :]}"
@@ -105,22 +111,70 @@ class ChatRequest(CommonRequest, ChoicesRequest):
     def prompt(self) -> list[Any]:
         """The messages, with calls and their outputs in the form of tools.
 
-        A function message has the output of the last call before it: neither has an id.
+        A function message has the output of the last call before it: neither has an id. An answer with
+        outputs that this server had for its calls, ``tool_results``, is several messages.
         """
-        converted: list[Any] = []
+        return [message for _, message in self._placed_messages()]
+
+    def check_outputs(self) -> None:
+        """Check that each output of a tool is that of a call before it.
+
+        Raises:
+            InvalidRequestError: one is not.
+        """
+        if (index := unasked_output((), self.prompt)) is not None:
+            place, message = list(self._placed_messages())[index]
+            id = message.get("tool_call_id")
+            older = self.messages[int(_MESSAGE.findall(place)[0])].get("role") == "function"
+            raise InvalidRequestError(
+                place if older else f"{place}.tool_call_id",
+                f"no call before it has the id {shown(id)}. Send the assistant's message with it first.",
+            )
+
+    def _placed_messages(self) -> Iterator[tuple[str, Any]]:
+        """Yield the messages of the prompt, each with its place in the request."""
         id = "call_0"
         for index, message in enumerate(self.messages):
-            call = message.get("function_call") if isinstance(message, Mapping) else None
-            if call is not None and message.get("role") == "assistant":
+            place = f"messages[{index}]"
+            if not isinstance(message, Mapping):
+                yield place, message
+                continue
+            role, call = message.get("role"), message.get("function_call")
+            if role == "function":
+                message = {**message, "role": "tool", "tool_call_id": id}
+            elif role == "assistant" and call is not None:
                 id = f"call_{index}"
-                others = {key: value for key, value in message.items() if key != "function_call"}
-                others["tool_calls"] = [{"id": id, "type": "function", "function": call}]
-                converted.append(others)
-            elif isinstance(message, Mapping) and message.get("role") == "function":
-                converted.append({**message, "role": "tool", "tool_call_id": id})
-            else:
-                converted.append(message)
-        return converted
+                message = {key: value for key, value in message.items() if key != "function_call"}
+                message["tool_calls"] = [{"id": id, "type": "function", "function": call}]
+                message["tool_results"] = [{**each, "tool_call_id": id} for each in _results_of(message)]
+            yield from _turns_of(message, place)
+
+
+def _results_of(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the outputs that a message of this server's has for its calls."""
+    results = message.get("tool_results")
+    return [each for each in results if isinstance(each, Mapping)] if isinstance(results, list) else []
+
+
+def _turns_of(message: Mapping[str, Any], place: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield a message of a request, or the turns of which its stream was: calls, outputs, and what followed.
+
+    The deltas of a stream do not tell what was said before calls: all of its text follows the outputs.
+    """
+    results = _results_of(message)
+    if message.get("role") != "assistant" or not results:
+        yield place, message
+        return
+    ids = [each.get("tool_call_id") for each in results]
+    calls = message.get("tool_calls")
+    made: list[Any] = calls if isinstance(calls, list) else []
+    answered = [call for call in made if isinstance(call, Mapping) and call.get("id") in ids]
+    yield place, {"role": "assistant", "content": "", "tool_calls": answered}
+    for number, each in enumerate(results):
+        output = {"role": "tool", "tool_call_id": each.get("tool_call_id"), "content": each.get("content")}
+        yield f"{place}.tool_results[{number}]", output
+    if message.get("content") or len(answered) < len(made):
+        yield place, {**message, "tool_calls": [call for call in made if call not in answered] or None}
 
 
 class ChoicesWriter(AnswerWriter):
@@ -334,6 +388,7 @@ async def chat_completions(body: ChatRequest, request: Request) -> Response:
     """
     model = server_state_of(request).model(body.model)
     body.take_priority(request)
+    body.check_outputs()
     options = body.options()
     options |= {"app": app_of(request), "session": header_session(request)}
     return await answer_chat(request, model, body, options)

@@ -155,7 +155,7 @@ class ChatMessages:
             self._add_message(message, f"messages[{index}]")
         if not request.messages:
             raise InvalidRequestError("messages", "is empty. Send at least one, of the user.")
-        if self.messages[-1]["role"] == "assistant":
+        if request.messages[-1]["role"] == "assistant":
             raise InvalidRequestError(
                 "messages",
                 "the last one is the assistant's, and none is continued here. End with the user's.",
@@ -237,25 +237,44 @@ class ChatMessages:
             self._add_texts(block["content"], f"{name}.content")
 
     def _add_answer_blocks(self, blocks: list[Any], name: str) -> None:
-        """Add the texts and calls of the last message, which is the model's. What it thought is not shown."""
-        calls: list[dict[str, Any]] = []
+        """Add the texts and calls of the last message, which is the model's. What it thought is not shown.
+
+        Outputs that this server had for its calls are among them; then what follows is one more message.
+        """
         for index, block in enumerate(blocks):
             each, kind = f"{name}[{index}]", _kind(block)
-            if kind == "tool_use":
-                call = f".tool_calls[{len(calls)}]"
-                self._names[-1] |= {
-                    call: each,
-                    f"{call}.id": f"{each}.id",
-                    f"{call}.function.name": f"{each}.name",
-                    f"{call}.function.arguments": f"{each}.input",
-                }
-                function = {"name": block.get("name"), "arguments": block.get("input")}
-                calls.append({"id": block.get("id"), "type": "function", "function": function})
-                self._open_calls.append(block.get("id"))
+            if kind == "tool_result":
+                self._add_answered(block, each)
             elif kind != "thinking" and kind != "redacted_thinking":
-                self._add_text(block, each)
-        if calls:
-            self.messages[-1]["tool_calls"] = calls
+                if self.messages[-1]["role"] == "tool":
+                    self._add("assistant", name)
+                if kind == "tool_use":
+                    self._add_call(block, each)
+                else:
+                    self._add_text(block, each)
+
+    def _add_answered(self, block: Mapping[str, Any], name: str) -> None:
+        id = block.get("tool_use_id")
+        if id not in self._open_calls:
+            raise InvalidRequestError(
+                f"{name}.tool_use_id",
+                f"{shown(id)} is no call of the blocks before. Send the message as it came.",
+            )
+        self._open_calls.remove(id)
+        self._add_result(block, name)
+
+    def _add_call(self, block: Mapping[str, Any], name: str) -> None:
+        calls = self.messages[-1].setdefault("tool_calls", [])
+        call = f".tool_calls[{len(calls)}]"
+        self._names[-1] |= {
+            call: name,
+            f"{call}.id": f"{name}.id",
+            f"{call}.function.name": f"{name}.name",
+            f"{call}.function.arguments": f"{name}.input",
+        }
+        function = {"name": block.get("name"), "arguments": block.get("input")}
+        calls.append({"id": block.get("id"), "type": "function", "function": function})
+        self._open_calls.append(block.get("id"))
 
     def _add_texts(self, content: Any, name: str) -> None:
         """Add a text, or blocks of text, to the last message."""

@@ -17,7 +17,6 @@ from agentrt.calls import CallArgumentsDelta, CallFinished, CallStarted, TextDel
 
 from ...engine.output.generation import CallAnswered, Finished, Generation, GenerationEvent, Usage
 from ...request.field_names import sender_names
-from ...request.options import Prompt
 from ..http.errors import MESSAGES_ROUTES, ApiError
 from ..http.request_state import app_of, threads_of
 from ..http.streaming import cancel_on_disconnect
@@ -69,7 +68,7 @@ async def messages(body: MessagesRequest, request: Request) -> Response:
     options = body.options()
     options |= {"app": app_of(request), "session": header_session(request)}
     prompt = ChatMessages(body)
-    writer = _MessageWriter(model.name, body, prompt, options["app"])
+    writer = _MessageWriter(model.name, prompt, stream=bool(body.stream))
     response = await answer(request, model, writer, [prompt.messages], options)
     return _PingedResponse(response) if body.stream else response
 
@@ -131,13 +130,10 @@ class _MessageWriter(AnswerWriter):
     are generated. Otherwise a call is sent when it is complete.
     """
 
-    def __init__(self, model: str, request: MessagesRequest, prompt: ChatMessages, app: str) -> None:
-        """``model`` is the model's name in this server, ``prompt`` the messages of ``request`` of ``app``."""
-        super().__init__(model, stream=bool(request.stream), id=f"msg_{secrets.token_hex(24)}")
+    def __init__(self, model: str, prompt: ChatMessages, *, stream: bool) -> None:
+        """``model`` is the model's name in this server, ``prompt`` the messages of the request."""
+        super().__init__(model, stream=stream, id=f"msg_{secrets.token_hex(24)}")
         self._prompt = prompt
-        self._request = request
-        self._app = app
-        self._prompt_tokens = 0
         self._blocks = 0
         self._open = ""
         """The type of the block in progress; empty if there is none."""
@@ -145,16 +141,9 @@ class _MessageWriter(AnswerWriter):
     def field_name(self, field: str, prompt: int) -> str:
         return self._prompt.field_name(field)
 
-    async def accept(self, prompts: Sequence[Prompt]) -> None:
-        """Count the prompt of a stream, whose start says how long it is."""
-        if self.stream:
-            tools = self._request.shown_tools()
-            tokens = await self.runtime.atokenize(prompts[0], tools=tools, app=self._app)
-            self._prompt_tokens = len(tokens)
-
     def opening(self) -> Iterator[Event]:
         """Yield the start of the message; how much of its prompt is cached shows at its end only."""
-        usage = _usage(Usage(self._prompt_tokens, 0))
+        usage = _usage(Usage(self.prompt_tokens, 0))
         started = {"stop_reason": None, "stop_sequence": None, "usage": usage}
         yield {"type": "message_start", "message": self._message([], started)}
         yield _PING

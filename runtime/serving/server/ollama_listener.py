@@ -1,19 +1,16 @@
-"""The listener of Ollama's interface, and running a server at this one and its first."""
+"""The listener of Ollama's interface."""
 
 from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-
-from fastapi import FastAPI
 
 from agentrt.errors import ConfigurationError
 
 from ..http.config import ListenConfig
 from ..http.listener import bind
-from ..http.run import DrainingServer, _signals_stop
 
 
 @contextmanager
@@ -38,16 +35,3 @@ def bind_ollama(config: ListenConfig, first: socket.socket) -> Iterator[socket.s
         if first.getsockname()[1] == port:  # by which requests are told apart; of a Unix socket a character
             raise ConfigurationError(f"--ollama: --port is {port}, too. Choose another one.")
         yield listener
-
-
-def serve_at(
-    app: FastAPI,
-    config: ListenConfig,
-    listeners: Sequence[socket.socket],
-    ready: Callable[[], None],
-    waiting: Callable[[int], None],
-) -> None:
-    """Serve at several listeners, as :func:`~agentrt.runtime.serving.server.serve` does at one."""
-    server = DrainingServer(app, config, ready, waiting)
-    with _signals_stop(server):
-        server.run(sockets=list(listeners))

@@ -12,21 +12,31 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import PrivateAttr, model_validator
 
 from agentrt.errors import InvalidRequestError
-from agentrt.finite import shown
 
 from ...contexts.context import Message
 from ...contexts.response_chains import StoredResponse
 from ...engine.output.generation import Generation
 from ...request.field_names import renamed, sender_names
 from ...request.options import GenerationOptions
-from ...request.validation import check_tools, plain_messages
+from ...request.validation import plain_messages
 from ..http.strict_json import compact_json
 from .common_request import Body, CommonRequest, at_most
 from .response_fields import LOGPROBS, UnservedFields
+from .response_tools import (
+    CHOICES,
+    allowed_tools,
+    called_fields,
+    chat_choice,
+    chat_tools,
+    is_offered,
+    name_in,
+    offered_tools,
+    shown_tool,
+    split_name,
+)
 
 _TEXT_PARTS = ("input_text", "output_text", "text")
 """A tuple, since the type that a client sends may be of any JSON type, also one that cannot be hashed."""
-_CHOICES = (None, "auto", "none", "required")
 _MAX_METADATA = 16
 """As for OpenAI."""
 
@@ -50,8 +60,6 @@ _ID_BYTES = 24
 _MESSAGE: Final = re.compile(r"messages\[(\d+)\]")
 _CALL: Final = re.compile(r"\.tool_calls\[(\d+)\]")
 _FUNCTION: Final = re.compile(r"tools\[(\d+)\](?:\.function)?")
-_NOT_OFFERED: Final = ("web_search", "namespace")
-"""Types of tools that the model is not shown, and may do without: agents send them with every request."""
 
 _SUMMARY_FORM: Final = "agentrt1."
 """What the content of a compaction item begins with."""
@@ -123,16 +131,15 @@ class ResponsesRequest(Conversation, UnservedFields, CommonRequest):
     """Whether the response can be continued and shown later; true by default, as for OpenAI."""
     background: bool | None = None
     """Whether the response is queued, and computed when nothing more urgent is."""
-    _places: list[int] = PrivateAttr(default_factory=list)
-    """Of each tool that the model is offered, its place in the request."""
+    _offered: list[tuple[str, Any]] = PrivateAttr(default_factory=list)
+    """The tools that the model is offered, each with its place in the request."""
 
     @model_validator(mode="after")
     def _keep_offered(self) -> Self:
         """Keep only the tools that the model is offered: the response lists these."""
         if self.tools is not None:
-            kinds = map(_kind, self.tools)
-            self._places = [place for place, kind in enumerate(kinds) if kind not in _NOT_OFFERED]
-            self.tools = [self.tools[place] for place in self._places]
+            self._offered = list(offered_tools(self.tools))
+            self.tools = [tool for tool in self.tools if is_offered(tool)]
         return self
 
     def options(self) -> GenerationOptions:
@@ -146,14 +153,14 @@ class ResponsesRequest(Conversation, UnservedFields, CommonRequest):
             raise InvalidRequestError("top_logprobs", f"needs include. Set it to ['{LOGPROBS}'].")
         options = self.common_options()
         with sender_names(self.field_name):
-            options["tools"] = None if self.tools is None else _chat_tools(self.tools)
+            options["tools"] = None if self.tools is None else chat_tools([tool for _, tool in self._offered])
         if isinstance(self.tool_choice, Mapping) and self.tool_choice.get("type") == "allowed_tools":
             with sender_names(self.field_name):
-                options["tools"] = _allowed(options["tools"], self.tool_choice)
+                options["tools"] = allowed_tools(options["tools"], self.tool_choice)
             options["tool_choice"] = self.tool_choice.get("mode")
         else:
             options["tool_choice"] = (
-                self.tool_choice if self.tool_choice in _CHOICES else _chat_choice(self.tool_choice)
+                self.tool_choice if self.tool_choice in CHOICES else chat_choice(self.tool_choice)
             )
         options["response_format"] = _response_format(self.text)
         options["max_tokens"] = self.max_output_tokens
@@ -167,12 +174,16 @@ class ResponsesRequest(Conversation, UnservedFields, CommonRequest):
         return self.store is not False
 
     def _tool_name(self, named: re.Match[str]) -> str:
-        return f"tools[{self._places[int(named[1])]}]"
+        return self._offered[int(named[1])][0]
+
+    def called(self, tool: str) -> dict[str, str]:
+        """Return the fields of a call that name ``tool``, which the model knows by this name."""
+        return called_fields(self.tools or (), tool)
 
     @property
     def shown_tools(self) -> list[Any]:
         """The tools as a response shows them: functions with all their fields."""
-        return [_shown_tool(tool) for tool in self.tools or ()]
+        return [shown_tool(tool) for tool in self.tools or ()]
 
     @property
     def shown_format(self) -> dict[str, Any]:
@@ -190,70 +201,6 @@ def output_messages(items: Sequence[Any]) -> list[Any]:
     return messages
 
 
-def _chat_tools(tools: Sequence[Any]) -> list[Any]:
-    """Return functions in the form of chat completions."""
-    for index, tool in enumerate(tools):
-        if (kind := _kind(tool)) != "function":
-            built_in = f"there is no tool {shown(kind)} in this server" if kind else "it has no type"
-            raise InvalidRequestError(
-                f"tools[{index}]",
-                f"{built_in}. Give functions: "
-                "{'type': 'function', 'name': …, 'description': …, 'parameters': {…}}.",
-            )
-    return [_chat_function(tool) for tool in tools]
-
-
-def _allowed(tools: Sequence[Mapping[str, Any]] | None, choice: Mapping[str, Any]) -> list[Any]:
-    """Return those of ``tools`` that ``choice`` allows, and no other is offered to the model.
-
-    Raises:
-        InvalidRequestError: a tool is wrong, or the choice is or allows a tool that there is not.
-    """
-    check_tools(tools)
-    allowed, mode = choice.get("tools"), choice.get("mode", "auto")
-    if mode not in _CHOICES or not isinstance(allowed, list) or not allowed:
-        raise InvalidRequestError(
-            "tool_choice",
-            "must be {'type': 'allowed_tools', 'mode': 'auto' or 'required', 'tools': [{'type': 'function', "
-            "'name': …}]}. Use this form.",
-        )
-    by_name = {tool["function"]["name"]: tool for tool in tools or ()}
-    names = [_chat_choice(each)["function"].get("name") for each in allowed]
-    for name in names:
-        if not isinstance(name, str) or name not in by_name:
-            raise InvalidRequestError("tool_choice", f"tools has no {shown(name)}. Allow some of tools.")
-    return [tool for name, tool in by_name.items() if name in names]
-
-
-def _shown_tool(tool: Any) -> Any:
-    if tool.get("type") != "function":
-        return tool
-    unset = {"description": None, "parameters": None, "strict": None}
-    return {"type": "function", **unset, **_chat_function(tool)["function"]}
-
-
-def _kind(tool: Any) -> Any:
-    return tool.get("type") if isinstance(tool, Mapping) else None
-
-
-def _chat_choice(choice: Any) -> Any:
-    """Return the choice of a function in the form of chat completions."""
-    if not isinstance(choice, Mapping) or choice.get("type") != "function":
-        raise InvalidRequestError(
-            "tool_choice",
-            "must be 'auto', 'none', 'required' or {'type': 'function', 'name': …}. Use one of these.",
-        )
-    return _chat_function(choice)
-
-
-def _chat_function(tool: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a function in the nested format of chat completions; responses have it flat."""
-    if "function" in tool:
-        return tool
-    kept = ("name", "description", "parameters", "strict")
-    return {"type": "function", "function": {key: tool[key] for key in kept if key in tool}}
-
-
 def _response_format(text: TextOptions | None) -> dict[str, Any] | None:
     if text is None or text.format is None:
         return None
@@ -265,16 +212,21 @@ def _append_item(messages: list[Any], item: Any, field: str) -> None:
     """Append an item of an input or an output to chat messages; a call may become part of the last one.
 
     Raises:
-        InvalidRequestError: its type is not supported, its id is no text, or it is a compaction of another
-            server; ``field`` is its name.
+        InvalidRequestError: its type is not supported, its id or namespace is no text, or it is a compaction
+            of another server; ``field`` is its name.
     """
     kind = item.get("type", "message") if isinstance(item, Mapping) else None
     id = _item_id(item, field) if isinstance(item, Mapping) else {}
     if kind == "message":
         messages.append({"role": item.get("role"), "content": _content(item.get("content")), **id})
     elif kind == "function_call":
-        function = {"name": item.get("name"), "arguments": item.get("arguments")}
+        name, namespace = item.get("name"), item.get("namespace")
+        function = {"name": name_in(namespace, name), "arguments": item.get("arguments")}
         call = {"id": item.get("call_id"), "type": "function", "function": function, **id}
+        if namespace is not None:
+            if not isinstance(namespace, str):
+                raise InvalidRequestError(f"{field}.namespace", "must be text. Send the call as it came.")
+            call["namespace"] = namespace
         # One turn of the model is one message: its text, then its calls.
         if not messages or messages[-1]["role"] != "assistant":
             messages.append({"role": "assistant", "content": ""})
@@ -331,7 +283,7 @@ def _summary(content: Any, field: str) -> str:
 
 
 def stored_messages(messages: Sequence[Any]) -> Sequence[Message]:
-    """Return chat messages as they are stored: in normal form, with the ids of the items that had one.
+    """Return chat messages as they are stored: in normal form, with ids of items and namespaces of calls.
 
     Raises:
         InvalidRequestError: a field is wrong.
@@ -340,8 +292,7 @@ def stored_messages(messages: Sequence[Any]) -> Sequence[Message]:
     for kept, given in zip(stored, messages, strict=True):
         calls = zip(kept.get("tool_calls", ()), given.get("tool_calls", ()), strict=True)
         for to, source in ((kept, given), *calls):
-            if "item_id" in source:
-                to["item_id"] = source["item_id"]
+            to |= {name: source[name] for name in ("item_id", "namespace") if name in source}
     return stored
 
 
@@ -454,8 +405,9 @@ def _items_of(message: Message) -> Iterator[tuple[str | None, Item]]:
         part = _part(role, content)
         yield id, {"type": "message", "role": role, "content": [part], "status": "completed"}
     for call in calls:
-        function = {name: call["function"][name] for name in ("name", "arguments")}
-        item = {"type": "function_call", "call_id": call.get("id"), **function, "status": "completed"}
+        named = split_name(call.get("namespace"), call["function"]["name"])
+        item = {"type": "function_call", "call_id": call.get("id"), **named}
+        item |= {"arguments": call["function"]["arguments"], "status": "completed"}
         yield call.get("item_id"), item
 
 

@@ -7,7 +7,8 @@ import hashlib
 import json
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
@@ -118,18 +119,13 @@ class ResponseWriter(AnswerWriter):
                 sent = "".join(self._text)
                 yield from self._add_text(item["content"][0]["text"].removeprefix(sent))
             elif item["type"] == "function_call":
-                yield from self._start_call(item["call_id"], item["name"])
+                named = {name: item[name] for name in ("namespace", "name") if name in item}
+                yield from self._start_call(item["call_id"], named)
                 yield from self._add_arguments(item["arguments"])
             else:
                 yield from self._start_item(item)
             yield from self._end_item(item["status"])
         yield self._event(f"response.{stored['status']}", response=stored)
-
-    def cancelled(self) -> dict[str, Any]:
-        """Return the response, cancelled, with what there is of it."""
-        for _ in self._end_item("incomplete"):
-            pass
-        return self.response("cancelled") | {"output": self._items}
 
     def chunks(self, index: int, event: GenerationEvent) -> Iterator[Event]:
         """Yield the typed events of one event of the generation."""
@@ -144,13 +140,13 @@ class ResponseWriter(AnswerWriter):
                 yield from self._add_text(event.text)
         elif isinstance(event, CallStarted):
             if self.runtime.constrains_calls:
-                yield from self._start_call(event.id, event.name)
+                yield from self._start_call(event.id, self._request.called(event.name))
         elif isinstance(event, CallArgumentsDelta):
             if self.runtime.constrains_calls:
                 yield from self._add_arguments(event.text)
         elif isinstance(event, CallFinished):
             if self._open_item("function_call") is None:
-                yield from self._start_call(event.call.id, event.call.name)
+                yield from self._start_call(event.call.id, self._request.called(event.call.name))
                 yield from self._add_arguments(json.dumps(event.call.arguments, ensure_ascii=False))
             yield from self._end_item("completed")
         elif isinstance(event, CallAnswered):
@@ -268,9 +264,9 @@ class ResponseWriter(AnswerWriter):
         self._logprobs += logprobs
         yield self._part_event("response.output_text.delta", delta=text, logprobs=logprobs)
 
-    def _start_call(self, id: str | None, name: str) -> Iterator[Event]:
+    def _start_call(self, id: str | None, named: Mapping[str, str]) -> Iterator[Event]:
         yield from self._end_item("completed")
-        call = {"type": "function_call", "id": self._item_id("fc"), "name": name, "arguments": ""}
+        call = {"type": "function_call", "id": self._item_id("fc"), **named, "arguments": ""}
         yield from self._start_item(call | {"call_id": id})
 
     def _add_arguments(self, text: str) -> Iterator[Event]:
@@ -321,6 +317,22 @@ class ResponseWriter(AnswerWriter):
         event = {"type": kind, "sequence_number": self._next_number, **fields}
         self._next_number += 1
         return event
+
+
+def output_of(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the output that ``events`` have sent so far, of which the last item may be in progress."""
+    items: dict[int, dict[str, Any]] = {}
+    texts: defaultdict[int, list[str]] = defaultdict(list)
+    for event in events:
+        if event["type"] in ("response.output_item.added", "response.output_item.done"):
+            items[event["output_index"]] = dict(event["item"])
+        elif event["type"] in ("response.output_text.delta", "response.function_call_arguments.delta"):
+            texts[event["output_index"]].append(event["delta"])
+    for index, item in items.items():
+        if item["status"] == "in_progress" and index in texts:
+            text = "".join(texts[index])
+            item |= {"content": [_part(text, [])]} if item["type"] == "message" else {"arguments": text}
+    return list(items.values())
 
 
 def _part(text: str, logprobs: list[dict[str, Any]]) -> dict[str, Any]:

@@ -108,6 +108,7 @@ async def delete_response(response_id: str, request: Request) -> Response:
 
     409 while it is being continued: the answer comes first. One in the background is cancelled.
     """
+    background_of(request).check_not_continued(app_of(request), response_id)
     removed = await background_of(request).remove(app_of(request), response_id)
     found = await look_up(request, response_id)
     if found is not None:

@@ -82,6 +82,36 @@ def test_the_opt_in_selects_the_latest_conventions(
     assert scope.schema_url == "https://opentelemetry.io/schemas/1.41.1"
 
 
+def test_parameters_have_the_types_of_the_conventions(
+    runtime: LocalRuntime, telemetry: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(*LATEST)
+    penalties = {"frequency_penalty": 1, "presence_penalty": 1}
+    runtime.generate(SECRET, max_tokens=2, seed=1, temperature=1, top_p=1, top_k=5, **penalties)  # type: ignore[arg-type]
+    (span,) = telemetry.spans()
+    asked = {name: value for name, value in attributes(span).items() if name.startswith("gen_ai.request.")}
+    assert {name: type(value) for name, value in asked.items()} == {
+        "gen_ai.request.model": str,
+        "gen_ai.request.max_tokens": int,
+        "gen_ai.request.seed": int,
+        **{
+            f"gen_ai.request.{name}": float
+            for name in ("temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty")
+        },
+    }
+    assert "gen_ai.response.time_to_first_chunk" not in attributes(span)
+
+
+@pytest.mark.parametrize("value", [True, 10**400])
+def test_parameters_that_no_attribute_holds_are_refused_by_the_request_alone(
+    runtime: LocalRuntime, telemetry: Recorded, value: int
+) -> None:
+    with pytest.raises(InvalidRequestError):
+        runtime.generate(SECRET, top_k=value, temperature=value)
+    (span,) = telemetry.spans()
+    assert not {"gen_ai.request.top_k", "gen_ai.request.temperature"} & {*attributes(span)}
+
+
 async def start(runtime: LocalRuntime, **options: Any) -> None:
     _ = [event async for event in (await runtime.start(SECRET, **options)).events()]
 
@@ -198,6 +228,31 @@ def test_metrics_of_a_generation(runtime: LocalRuntime, telemetry: Recorded) -> 
     (first,) = points["gen_ai.server.time_to_first_token"]
     assert first.sum == generation.timing.time_to_first_token_s
     assert first.explicit_bounds[:2] == (0.001, 0.005)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("latest", [False, True])
+def test_chunks_of_a_stream_are_measured_by_the_latest_conventions(
+    runtime: LocalRuntime, telemetry: Recorded, monkeypatch: pytest.MonkeyPatch, way: str, latest: bool
+) -> None:
+    if latest:
+        monkeypatch.setenv(*LATEST)
+    WAYS[way](runtime, max_tokens=40)
+    points, measured = telemetry.points(), "gen_ai.client.operation.time_to_first_chunk"
+    if not latest or way in ("generate", "agenerate"):
+        assert measured not in points
+        return
+    (first,) = points[measured]
+    (span,) = telemetry.spans()
+    assert (first.count, first.sum) == (1, attributes(span)["gen_ai.response.time_to_first_chunk"])
+    assert first.sum >= attributes(span)["agentrt.time_to_first_token_s"]
+    assert first.explicit_bounds == tuple(0.01 * 2**power for power in range(14))
+    assert first.attributes["gen_ai.response.model"] == "nano"
+    (rest,) = points["gen_ai.client.operation.time_per_output_chunk"]
+    assert 1 <= rest.count < 40
+    assert rest.explicit_bounds == first.explicit_bounds
+    (whole,) = points["gen_ai.client.operation.duration"]
+    assert rest.sum < whole.sum
 
 
 @pytest.mark.check

@@ -38,7 +38,13 @@ class Bench:
         self.at_once = 1
         stores: Any = {} if store is None else {"model": store}
         config = BackgroundConfig(**{"concurrent": 2} | settings)
-        self.queue = JobQueue(JobTable(stores), self.run, config, lambda: self.obstacle, lambda: self.now)
+        self.queue = JobQueue(
+            JobTable(stores), self.run, self.end, config, lambda: self.obstacle, lambda: self.now
+        )
+
+    def end(self, job: Job, status: JobStatus) -> tuple[Any, Any]:
+        """End a job with what there is of it."""
+        return {"delta": "", "ended": status.value}, {"text": job.text}
 
     async def run(self, job: Job) -> Outcome:
         """Answer letter by letter, and go on with several at once; take back what is no letter."""
@@ -149,7 +155,10 @@ async def test_a_job_that_is_cancelled_ends_whether_it_runs_or_waits() -> None:
         await made.queue.cancel(waiting)
         await made.queue.cancel(running)
         assert [job.status for job in (running, waiting)] == [JobStatus.CANCELLED] * 2
-        assert [event["delta"] for event in await reader] == ["", "a", ""]
+        events = await reader
+        assert [event["delta"] for event in events] == ["", "a", "", ""]
+        assert events[-1]["ended"] == "cancelled"
+        assert running.result == {"text": "a"}
         await made.queue.cancel(running)
         assert (await made.submit("c")).status is JobStatus.IN_PROGRESS
 
@@ -168,6 +177,7 @@ async def test_an_unexpected_error_ends_its_job_only(caplog: pytest.LogCaptureFi
             JobStatus.FAILED,
             "the server failed. Its log has the cause.",
         )
+        assert broken.events[-1]["ended"] == "failed"
         assert "KeyError" in caplog.text
         assert (await made.submit("c")).status is JobStatus.IN_PROGRESS
 
@@ -205,7 +215,7 @@ async def test_jobs_expire_and_are_kept_for_a_while() -> None:
         await made.queue.sweep()
         assert (first.status, second.status) == (JobStatus.IN_PROGRESS, JobStatus.FAILED)
         assert "within 100 seconds" in second.problem
-        assert len(second.events) == 1
+        assert [event.get("ended") for event in second.events] == [None, "failed"]
         made.now += 10
         await made.queue.sweep()
         assert second.events == []

@@ -18,7 +18,7 @@ from agentrt.runtime.serving.server.background import BackgroundResponses
 from agentrt.runtime.serving.server.metrics import Metrics
 from agentrt.runtime.serving.server.server_state import ServerState
 from tests.patience import in_event_loop, until
-from tests.runtime.conftest import Gate
+from tests.runtime.conftest import Gate, Hold
 from tests.runtime.serving.server.conftest import ANY_LOAD, running
 from tests.runtime.serving.server.test_responses import REQUEST, SHORT
 
@@ -86,15 +86,26 @@ def test_what_waits_has_a_place_and_what_runs_is_not_continued(
     assert client.responses.cancel(ids[5]).status == "cancelled"
     gate.allow(12)
     until(lambda: len(read_now(client, ids[0])) > 6)
+    begun: Any = client.responses.retrieve(ids[0])
+    (item,) = begun.output
+    assert (begun.status, item.status, item.role) == ("in_progress", "in_progress", "assistant")
     reading = client.responses.retrieve(ids[0], stream=True)
     gate.open()
     cut: Any = client.responses.cancel(ids[0])
     assert cut.status == "cancelled"
     assert cut.output[0].status == "incomplete"
-    deltas = [event.delta for event in reading if event.type == "response.output_text.delta"]
-    assert "".join(deltas) == cut.output_text != ""
+    events: list[Any] = list(reading)
+    deltas = [event.delta for event in events if event.type == "response.output_text.delta"]
+    assert "".join(deltas) == cut.output_text
+    assert begun.output_text != ""
+    assert cut.output_text.startswith(begun.output_text)
+    assert (events[-1].type, events[-1].response) == ("response.incomplete", cut)
+    (queued,) = read(client, ids[5])[2:]
+    assert (queued.type, queued.response.status) == ("response.incomplete", "cancelled")
     assert client.responses.cancel(ids[0]) == cut
+    reading = client.responses.retrieve(ids[1], stream=True)
     client.responses.delete(ids[1])
+    assert list(reading)[-1].type == "response.incomplete"
     for id in ids[2:5]:
         assert ended(client, id).status == "incomplete"
         client.responses.delete(id)
@@ -159,6 +170,23 @@ def test_an_app_has_so_many(runtime: LocalRuntime, gate: Gate) -> None:
         assert http.post("/v1/responses", json=QUEUED).status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("limit", "code"),
+    [("seconds_per_app", "job_seconds_quota_exceeded"), ("bytes_per_app", "job_bytes_quota_exceeded")],
+)
+def test_each_quota_has_a_code_of_its_own(runtime: LocalRuntime, limit: str, code: str) -> None:
+    most = {"seconds_per_app": 1e-9, "bytes_per_app": len(httpx.Request("POST", "/", json=QUEUED).content)}
+    few = ANY_LOAD.model_copy(update={limit: most[limit]})
+    with (
+        running(runtime, background=few) as server,
+        httpx.Client(base_url=server.url, timeout=60) as http,
+    ):
+        id = http.post("/v1/responses", json=QUEUED).json()["id"]
+        until(lambda: shown(http, id) == "completed")
+        refused = http.post("/v1/responses", json=QUEUED)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (429, code)
+
+
 @pytest.mark.parametrize("which", ["/v1/contexts", "/v1/contexts/{id}"])
 def test_what_is_deleted_of_an_app_is_not_kept_as_a_job(two_apps: list[httpx.Client], which: str) -> None:
     one, two = two_apps
@@ -192,18 +220,24 @@ def test_one_that_waits_for_the_machine_says_for_what(runtime: LocalRuntime) -> 
         assert body["queue"]["done_at"] is None
 
 
-def test_one_whose_conversation_was_deleted_fails(client: openai.OpenAI, gate: Gate) -> None:
-    ids = [client.responses.create(**LONG).id for _ in range(4)]
-    gate.open()
+def test_what_one_waits_to_continue_is_not_deleted_unless_with_everything(
+    client: openai.OpenAI, http: httpx.Client, runtime: LocalRuntime, hold: Hold
+) -> None:
     before: Any = client.responses.create(**SHORT)
-    late = client.responses.create(**QUEUED, previous_response_id=before.id)
-    if client.responses.retrieve(late.id).status == "queued":
+    context = http.get("/v1/contexts").json()["data"][0]["id"]
+    gate = hold(runtime)
+    ids = [client.responses.create(**LONG).id for _ in range(4)]
+    late, other = (client.responses.create(**QUEUED, previous_response_id=before.id).id for _ in range(2))
+    with pytest.raises(openai.ConflictError, match=f"{late}.* continues it"):
         client.responses.delete(before.id)
-        failed = ended(client, late.id)
-        assert failed.status == "failed"
-        assert "was deleted" in failed.error.message
-        assert read(client, late.id)[-1].type == "response.failed"
-    for id in ids:
+    client.responses.cancel(other)
+    assert http.delete(f"/v1/contexts/{context}").status_code == 200
+    gate.open()
+    failed = ended(client, late)
+    assert failed.status == "failed"
+    assert "was deleted" in failed.error.message
+    assert read(client, late)[-1].type == "response.failed"
+    for id in (*ids, late, other):
         client.responses.delete(id)
 
 

@@ -20,6 +20,10 @@ CALLS: Any = [
     {"type": "function_call_output", "call_id": "a", "output": "12 C"},
 ]
 ORPHAN = {"role": "tool", "tool_call_id": "call_0", "content": "12 C"}
+ASKED: Any = CALLED | {
+    "tool_calls": [{"id": "call_0", "type": "function", "function": {"name": "look", "arguments": "{}"}}]
+}
+ANSWERED = ASKED | {"content": "It rains.", "tool_results": [{"tool_call_id": "call_0", "content": "12 C"}]}
 CHAT = {"model": "nano", "messages": HELLO, "max_tokens": 10}
 
 Case = tuple[str, dict[str, Any], str | None, str]
@@ -40,6 +44,14 @@ INVALID: list[Case] = [
         ({"messages": "Hello"}, "messages", "invalid_type"),
         ({"messages": [{"role": "wizard", "content": "x"}]}, "messages[0].role", "invalid_value"),
         ({"messages": [3]}, "messages[0]", "invalid_value"),
+        ({"messages": [*HELLO, ORPHAN]}, "messages[1].tool_call_id", "Send the assistant's message"),
+        ({"messages": [ORPHAN, ASKED, *HELLO]}, "messages[0].tool_call_id", "no call before it"),
+        ({"messages": [ASKED, ORPHAN, ANSWERED, {"role": "x"}]}, "messages[3].role", "invalid_value"),
+        (
+            {"messages": [ASKED | {"content": "", "tool_calls": 7}, ORPHAN]},
+            "messages[1].tool_call_id",
+            "no call before it",
+        ),
         (TOO_LONG, "messages", "context_length_exceeded"),
         ({"max_tokens": -1}, "max_tokens", "invalid_value"),
         ({"max_completion_tokens": 0}, "max_completion_tokens", "invalid_value"),
@@ -76,6 +88,7 @@ INVALID: list[Case] = [
         ({"function_call": {"name": "no_such_function"}}, "function_call"),
         ({"messages": [CALLED | {"function_call": {"name": ""}}]}, "messages[0].function_call.name"),
         ({"messages": [CALLED | {"function_call": 7}]}, "messages[0].function_call"),
+        ({"messages": [*HELLO, {"role": "function", "name": "a", "content": "x"}]}, "messages[1]"),
         ({"messages": [CALLED | {"tool_calls": [{"id": "a"}]}]}, "messages[0].tool_calls[0]"),
         ({"function_call": 7}, "function_call"),
     ),

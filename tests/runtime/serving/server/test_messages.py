@@ -16,6 +16,7 @@ import pytest
 
 from agentrt import Priority
 from agentrt.runtime import EngineStatistics, LocalRuntime
+from agentrt.runtime.request.prompt_encoder import PromptEncoder
 from agentrt.runtime.serving.http.identity import Tokens
 from agentrt.runtime.serving.http.streaming import ClosingStreamingResponse
 from agentrt.runtime.serving.server.messages import _PingedResponse
@@ -96,6 +97,22 @@ def test_a_stream_has_an_event_for_each_step(http: httpx.Client, client: anthrop
     assert started["input_tokens"] == prompt_tokens(whole)
     assert ended["input_tokens"] + ended["cache_read_input_tokens"] == prompt_tokens(whole)
     assert (started["output_tokens"], ended["output_tokens"]) == (0, whole.usage.output_tokens)
+
+
+def test_a_stream_tokenizes_its_prompt_once(
+    client: anthropic.Anthropic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rendered: list[list[int]] = []
+    encode = PromptEncoder.encode_messages
+
+    def note(*arguments: Any) -> list[int]:
+        rendered.append(encode(*arguments))
+        return rendered[-1]
+
+    monkeypatch.setattr(PromptEncoder, "encode_messages", note)
+    with client.messages.stream(**CALL) as stream:
+        (started,) = [event for event in stream if event.type == "message_start"]
+    assert [len(tokens) for tokens in rendered] == [started.message.usage.input_tokens]
 
 
 def test_a_stream_that_waits_for_its_answer_has_pings(
@@ -499,3 +516,42 @@ def test_a_call_answered_by_the_tool_cache(http: httpx.Client, gate: Gate) -> No
     call, result = blocks[-3:-1]
     assert result == {"type": "tool_result", "tool_use_id": call["id"], "content": "12 C, rain"}
     assert (blocks[-1]["type"], events[-2]["delta"]["stop_reason"]) == ("text", "end_turn")
+
+
+def test_an_answered_message_is_taken_back_as_it_came(
+    client: anthropic.Anthropic, http: httpx.Client, gate: Gate, runtime: LocalRuntime, processed: list[Any]
+) -> None:
+    with client.messages.stream(**CALL) as stream:
+        events = iter(stream)
+        id = next(event.message.id for event in events if event.type == "message_start")
+        output = {"name": "get_weather", "params": {"city": "Ljubljana"}, "output": "12 C, rain"}
+        assert http.post(f"/v1/cache-tool-output/{id}", json=[output]).json() == {"cached": 1}
+        gate.open()
+        _ = list(events)
+        content = [block.model_dump() for block in stream.get_final_message().content]
+    call, result, said = content[-3:]
+    assert [each["type"] for each in (call, result, said)] == ["tool_use", "tool_result", "text"]
+    again: Any = CALL | {
+        "messages": [*WEATHER, {"role": "assistant", "content": content}, *HELLO],
+        "max_tokens": 1,
+    }
+    client.messages.create(**again)
+    function = {"name": call["name"], "arguments": call["input"]}
+    made = [{"id": call["id"], "type": "function", "function": function}]
+    before = "".join(block["text"] for block in content[:-3])
+    turns = [
+        *WEATHER,
+        {"role": "assistant", "content": before, "tool_calls": made},
+        {"role": "tool", "tool_call_id": call["id"], "content": "12 C, rain"},
+        {"role": "assistant", "content": said["text"]},
+        *HELLO,
+    ]
+    described = {"name": TOOL["name"], "description": TOOL["description"], "parameters": CITY}
+    runtime.generate(turns, tools=[{"type": "function", "function": described}], max_tokens=1)
+    assert processed[-2].prompt_token_ids == processed[-1].prompt_token_ids
+    ended = again | {"messages": again["messages"][:-1]}
+    for place, sent in (("messages", ended), ("messages[1].content[0].tool_use_id", again)):
+        response = http.post(PATH, json=sent)
+        assert response.status_code == 400
+        assert response.json()["error"]["message"].startswith(f"{place}: ")
+        content[:] = [result, call, said]

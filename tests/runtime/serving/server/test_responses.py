@@ -41,8 +41,14 @@ def test_an_answer_is_that_of_the_runtime(client: openai.OpenAI, runtime: LocalR
 
 NOT_OFFERED: Any = [
     {"type": "web_search", "external_web_access": False},
-    {"type": "namespace", "name": "agents", "description": "Agents.", "tools": [TOOL | {"name": "spawn"}]},
+    {
+        "type": "namespace",
+        "name": "code",
+        "description": "Code.",
+        "tools": [{"type": "custom", "name": "exec"}],
+    },
 ]
+NAMESPACE: Any = {"type": "namespace", "name": "mcp__sky", "description": "The sky.", "tools": [TOOL]}
 
 
 @pytest.mark.parametrize("offered", [[], [TOOL]])
@@ -52,15 +58,23 @@ def test_tools_that_the_model_is_not_offered(
     response: Any = client.responses.create(**SHORT | {"tools": [*NOT_OFFERED, *offered]})
     expected: Any = client.responses.create(**SHORT | {"tools": offered})
     assert processed[0].prompt_token_ids == processed[1].prompt_token_ids
-    assert response.tools == expected.tools
-    assert [tool.name for tool in response.tools] == [tool["name"] for tool in offered]
-    for choice in ({"type": "web_search"}, {"type": "function", "name": "spawn"}):
+    assert [tool.name for tool in response.tools] == ["code", *(tool["name"] for tool in offered)]
+    assert response.tools[1:] == expected.tools
+    for choice in ({"type": "web_search"}, {"type": "function", "name": "exec"}):
         with pytest.raises(openai.BadRequestError, match="tool_choice"):
             client.responses.create(**SHORT | {"tools": [*NOT_OFFERED, TOOL], "tool_choice": choice})
 
 
 @pytest.mark.parametrize(
-    ("wrong", "name"), [({"type": "custom"}, "tools[2]"), (TOOL | {"name": ""}, "tools[2].name")]
+    ("wrong", "name"),
+    [
+        ({"type": "custom"}, "tools[2]"),
+        (TOOL | {"name": ""}, "tools[2].name"),
+        (NAMESPACE | {"name": ""}, "tools[2]"),
+        (NAMESPACE | {"tools": 7}, "tools[2]"),
+        (NAMESPACE | {"tools": [TOOL, TOOL | {"name": ""}]}, "tools[2].tools[1].name"),
+        (NAMESPACE | {"tools": [TOOL, TOOL]}, "tools[2].tools[1].name"),
+    ],
 )
 def test_a_wrong_tool_has_its_place_in_the_request(client: openai.OpenAI, wrong: Any, name: str) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
@@ -99,6 +113,43 @@ def test_a_call_whole_and_streamed(client: openai.OpenAI) -> None:
     assert json.loads("".join(written)) == {"city": "Ljubljana"}
     (done,) = [event for event in events if event.type == "response.output_item.done"]
     assert (done.item.arguments, done.item.name) == ("".join(written), "get_weather")
+
+
+@pytest.mark.parametrize("namespace", ["mcp__sky", "mcp__sky__"])
+def test_a_call_in_a_namespace_is_sent_and_taken_back_by_its_two_names(
+    client: openai.OpenAI, processed: list[Any], namespace: str
+) -> None:
+    other = TOOL | {"name": "get_time"}
+    tools: Any = [other, NAMESPACE | {"name": namespace}]
+    request: Any = REQUEST | {"tools": tools}
+    request["tool_choice"] = {
+        "type": "allowed_tools",
+        "mode": "required",
+        "tools": [{"type": "function", "name": "get_weather", "namespace": namespace}],
+    }
+    whole = client.responses.create(**request)
+    events: list[Any] = list(client.responses.create(**request, stream=True))
+    names = [tool["function"]["name"] for tool in processed[-1].tool_choice.tools]
+    assert names == ["mcp__sky__get_weather"]
+    calls = [event.item for event in events if event.type.startswith("response.output_item.")]
+    for call in (*calls, *whole.output, *events[-1].response.output):
+        assert (call.type, call.name, call.namespace) == ("function_call", "get_weather", namespace)
+    assert whole.tools[1].model_dump(exclude_none=True) == tools[1] | {"tools": [TOOL]}
+
+    asked, sent = {"role": "user", "content": REQUEST["input"]}, whole.output[0].to_dict()
+    output: Any = {"type": "function_call_output", "call_id": whole.output[0].call_id, "output": "12 C"}
+    again: Any = REQUEST | {"tools": tools, "max_output_tokens": 1}
+    client.responses.create(**again | {"input": [asked, sent, output | {"namespace": namespace}]})
+    last = client.responses.create(**again | {"input": [output], "previous_response_id": whole.id})
+    assert processed[-1].prompt_token_ids == processed[-2].prompt_token_ids
+    items: list[Any] = list(client.responses.input_items.list(last.id, order="asc"))
+    assert (items[1].name, items[1].namespace) == ("get_weather", namespace)
+    kept = client.responses.create(**again | {"input": [asked, sent, output]})
+    items = list(client.responses.input_items.list(kept.id, order="asc"))
+    assert (items[1].name, items[1].namespace) == ("get_weather", namespace)
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.responses.create(**again | {"input": [asked, sent | {"namespace": 7}, output]})
+    assert caught.value.param == "input[1].namespace"
 
 
 def test_input_items_become_chat_messages(client: openai.OpenAI, runtime: LocalRuntime) -> None:

@@ -8,12 +8,15 @@ from contextlib import contextmanager
 from typing import Any
 
 import httpx
+import openai
 import pytest
+from openai.lib.streaming._deltas import accumulate_delta
 
 from agentrt.runtime.serving.http.identity import Tokens
-from tests.runtime.serving.http.serving import Start
+from tests.runtime.serving.http.serving import Running, Start
 from tests.runtime.serving.server.conftest import HELLO, WEATHER
 
+CHAT = "/v1/chat/completions"
 OUTPUT: Any = {"name": "get_weather", "params": {"city": "Ljubljana"}, "output": "12 C, rain"}
 
 
@@ -51,6 +54,58 @@ def test_outputs_reach_a_response_in_progress(
     assert choices[-1]["finish_reason"] == "stop"
     late = http.post(f"{path}/{id}", json=[OUTPUT])
     assert (late.status_code, late.json()) == (200, {"cached": 0})
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_an_answered_message_is_taken_back_as_it_came(
+    server: Running, http: httpx.Client, gate: Any, weather_tool: Any, processed: list[Any], older: bool
+) -> None:
+    function = weather_tool["function"]
+    tools: Any = {"functions": [function]} if older else {"tools": [weather_tool]}
+    request: Any = {"model": "nano", "messages": WEATHER, "max_tokens": 80, **tools}
+    message: dict[object, object] = {}
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", timeout=60) as client:
+        for chunk in client.chat.completions.create(**request, stream=True):
+            if not message:
+                assert http.post(f"/v1/cache-tool-output/{chunk.id}", json=[OUTPUT]).json() == {"cached": 1}
+                gate.open()
+            accumulate_delta(message, chunk.choices[0].delta.to_dict())
+        client.chat.completions.create(**request | {"messages": [*WEATHER, message, *HELLO]})
+    said, results = message["content"], message["tool_results"]
+    assert isinstance(said, str)
+    assert "12" in said
+    assert isinstance(results, list)
+    calls = [
+        {"id": "a", "type": "function", "function": {"name": "get_weather", "arguments": OUTPUT["params"]}}
+    ]
+    turns = [
+        *WEATHER,
+        {"role": "assistant", "content": "", "tool_calls": calls},
+        {"role": "tool", "tool_call_id": "a", "content": "12 C, rain"},
+        {"role": "assistant", "content": said},
+        *HELLO,
+    ]
+    tools_of_turns = [{"type": "function", "function": function}]
+    newer = request | {"messages": turns, "functions": None, "tools": tools_of_turns}
+    assert http.post(CHAT, json=newer).status_code == 200
+    assert processed[-2].prompt_token_ids == processed[-1].prompt_token_ids
+    results[0].update(tool_call_id="other")
+    if not older:
+        wrong = http.post(CHAT, json=request | {"messages": [*WEATHER, message, *HELLO]})
+        assert wrong.json()["error"]["param"] == "messages[1].tool_results[0].tool_call_id"
+
+
+def test_calls_without_an_output_follow_those_with_one(http: httpx.Client, processed: list[Any]) -> None:
+    made = [{"id": id, "type": "function", "function": {"name": "look", "arguments": "{}"}} for id in "ab"]
+    results = [{"index": 0, "tool_call_id": "a", "name": "look", "content": "A"}]
+    message = {"role": "assistant", "content": None, "tool_calls": made, "tool_results": results}
+    outputs = [{"role": "tool", "tool_call_id": id, "content": id.upper()} for id in "ab"]
+    turns = [{"role": "assistant", "content": "", "tool_calls": [call]} for call in made]
+    in_turns = [turns[0], outputs[0], turns[1], outputs[1]]
+    for messages in ([message, outputs[1]], in_turns):
+        response = http.post(CHAT, json={"model": "nano", "messages": [*WEATHER, *messages], "max_tokens": 1})
+        assert response.status_code == 200, response.text
+    assert processed[-2].prompt_token_ids == processed[-1].prompt_token_ids
 
 
 def test_outputs_reach_responses_too(http: httpx.Client, gate: Any, weather_tool: Any) -> None:

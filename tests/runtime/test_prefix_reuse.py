@@ -90,7 +90,7 @@ def test_blocks_held_for_the_next_turn_survive_background_load(open_runtime: Ope
     prompt = list(range(300, 300 + 5 * BLOCK))
     first = submit(runtime, 4, prompt=prompt, prefix_salt=b"salt")
     first.output.result(30)
-    runtime._engine.hold_for_next_turn(first)
+    runtime._engine.expect_return(first, ["get_weather"])
     room = runtime.statistics().blocks - 6
     background = [300 + n % 900 for n in range(room * BLOCK)]
     for _ in range(3):  # together they need the whole arena
@@ -100,7 +100,7 @@ def test_blocks_held_for_the_next_turn_survive_background_load(open_runtime: Ope
     second = submit(runtime, 4, prompt=first.sequence.tokens + [7] * 10, prefix_salt=b"salt")
     assert second.output.result(30).cached_tokens == 5 * BLOCK
     # Reactive requests may evict them.
-    runtime._engine.hold_for_next_turn(first)
+    runtime._engine.expect_return(first, ["get_weather"])
     filling = [300 + n % 800 for n in range((room + 5) * BLOCK)]
     assert submit(runtime, 4, prompt=filling, prefix_salt=b"x").output.result(30).stop_reason == "length"
 
@@ -109,7 +109,7 @@ def test_a_turn_held_for_its_tools_leaves_the_answers_of_others_reusable(open_ru
     runtime = open_runtime(kv_cache_precision="f32")
     held = submit(runtime, 4, prompt=list(range(300, 300 + 2 * BLOCK)), prefix_salt=b"other")
     held.output.result(30)
-    runtime._engine.hold_for_next_turn(held)
+    runtime._engine.expect_return(held, ["get_weather"])
     prompt = list(range(400, 400 + BLOCK + 7))  # its last block is completed by the answer
     first = submit(runtime, 3 * BLOCK, prompt=prompt, prefix_salt=b"salt")
     first.output.result(30)

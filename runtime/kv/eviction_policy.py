@@ -155,8 +155,7 @@ class EvictionPolicy:
             app = self._owners[block_hash]
         if block_hash in self._lru:
             self._pay(app, -1)
-        self._remove(block_hash)
-        del self._owners[block_hash]
+        self._forget(block_hash)
         return block_hash
 
     # What is expected.
@@ -254,6 +253,10 @@ class EvictionPolicy:
 
     def _remove(self, block_hash: bytes) -> None:
         self._uncount(self._idle.pop(block_hash))
+
+    def _forget(self, block_hash: bytes) -> None:
+        self._remove(block_hash)
+        del self._owners[block_hash]
 
     def _uncount(self, place: _Place | None) -> None:
         if place is not None and place.level is not None:

@@ -20,7 +20,7 @@ import heapq
 import itertools
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 _MOST_APPS: Final = 1024
@@ -46,17 +46,15 @@ class ExpectedReturn:
     """The next request of a context whose answer has called tools, as it is expected."""
 
     key: bytes
-    """Hash of the last complete block of the prompt: the next prompt contains it."""
+    """What tells it from others: the hash of a block that the next prompt contains."""
     hashes: Sequence[bytes]
     """Those of the blocks that are kept for it: a prefix and all before it."""
     app: str
     context_id: str
-    tool: str | None
-    """The tool that is expected to take the longest; None once the request has arrived."""
-    ended: float
-    """When the answer ended. This and the next two are seconds on one clock."""
     at: float
-    """When the request is expected."""
+    """When the request is expected. This and the next two are seconds on one clock."""
+    late: float
+    """From when on it is expected only at :attr:`until`: what is overdue may take long, or never come."""
     until: float
     """When it is no longer expected."""
     level: float
@@ -173,7 +171,7 @@ class EvictionPolicy:
         self.end(expected.key)
         self._active[expected.key] = expected
         entry = (next(self._uses), expected)
-        heapq.heappush(self._expiry, (expected.until, *entry))
+        heapq.heappush(self._expiry, (min(expected.late, expected.until), *entry))
         for block_hash in expected.hashes:
             returns = self._returns.setdefault(block_hash, [])
             if len(returns) > 2 * len(self._active):
@@ -188,9 +186,9 @@ class EvictionPolicy:
             self._expiry = [each for each in self._expiry if self._is_active(each[2])]
             heapq.heapify(self._expiry)
 
-    def find(self, hashes: Sequence[bytes]) -> ExpectedReturn | None:
-        """Return the expected return that a prompt with ``hashes`` is; None if it is none."""
-        return next((self._active[each] for each in reversed(hashes) if each in self._active), None)
+    def find(self, key: bytes | None) -> ExpectedReturn | None:
+        """Return the expected return of this key; None if none is expected."""
+        return None if key is None else self._active.get(key)
 
     def end(self, key: bytes) -> None:
         """Expect the return of this key no longer."""
@@ -200,13 +198,20 @@ class EvictionPolicy:
             for block_hash in ended.hashes:
                 self._reorder(block_hash)
 
-    def expire(self, now: float) -> None:
-        """Expect those no longer that have not come until ``now``."""
+    def expire(self, now: float) -> list[bytes]:
+        """Expect those no longer that have not come until ``now``; return their keys."""
+        expired: list[bytes] = []
         while self.next_expiry() <= now and self._expiry:
-            self.end(heapq.heappop(self._expiry)[2].key)
+            due = heapq.heappop(self._expiry)[2]
+            if due.until > now:
+                self.expect(replace(due, at=due.until, late=due.until))
+            else:
+                self.end(due.key)
+                expired.append(due.key)
+        return expired
 
     def next_expiry(self) -> float:
-        """When the next return is no longer expected; infinite if none is."""
+        """When the next return is late or no longer expected; infinite if none is."""
         while self._expiry and not self._is_active(self._expiry[0][2]):
             heapq.heappop(self._expiry)
         return self._expiry[0][0] if self._expiry else float("inf")

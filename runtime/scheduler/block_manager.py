@@ -22,10 +22,13 @@ from .sequence import Sequence
 from .state_rows import ROWS_PER_SEQUENCE, StateManager
 from .tool_pauses import ToolPauses
 
+_PUNCTUAL: Final = 0.5
+"""How much longer than expected tools may take until the next turn is late, by what was expected."""
+_PUNCTUAL_S: Final = 0.5
+"""Seconds that it may take longer in any case."""
 _DELAY: Final = 4.0
-"""How many times as late as expected a next turn may be."""
 _LEAST_DELAY_S: Final = 5.0
-"""Seconds that it may be late in any case."""
+"""The same until it is no longer expected."""
 
 
 class AwaitedContext(NamedTuple):
@@ -290,17 +293,20 @@ class BlockManager:
         prompt_blocks = min(len(blocks), sequence.prompt_tokens // self.block_tokens)
         if not prompt_blocks:
             return
-        tool, seconds = self.pauses.longest(sequence.app, calls, sequence.tool_seconds)
+        key = hashes[prompt_blocks - 1]
+        tokens = len(sequence.tokens)
+        seconds = self.pauses.begin(key, tokens, sequence.app, calls, sequence.tool_seconds, now)
+        if seconds is None:
+            return
         until = now + seconds + max(_LEAST_DELAY_S, _DELAY * seconds)
         self._expect(
             ExpectedReturn(
-                key=hashes[prompt_blocks - 1],
+                key=key,
                 hashes=hashes[: len(blocks)],
                 app=sequence.app,
                 context_id=sequence.context_id,
-                tool=tool,
-                ended=now,
                 at=now + seconds,
+                late=now + seconds + max(_PUNCTUAL_S, _PUNCTUAL * seconds),
                 until=until,
                 level=sequence.level if until - now <= longest_hold_s else float("inf"),
             )
@@ -308,28 +314,25 @@ class BlockManager:
 
     def note_arrival(self, sequence: Sequence, longest_hold_s: float) -> None:
         """Note that ``sequence`` has arrived, which may be a next turn: it will need its blocks soon."""
-        if sequence.block_hashes is None or not self.pool.eviction.returns:
+        if sequence.block_hashes is None:
             return
-        blocks = sequence.prompt_tokens // self.block_tokens
-        known = self.pool.eviction.find(sequence.block_hashes.compute(sequence.tokens, blocks))
-        if known is not None and known.tool is not None:
-            self.pauses.observe(known.app, known.tool, sequence.arrived - known.ended)
+        tokens = sequence.prompt_tokens
+        hashes = sequence.block_hashes.compute(sequence.tokens, tokens // self.block_tokens)
+        sequence.continues = self.pauses.arrive(hashes, tokens, sequence.arrived)
+        if (known := self.pool.eviction.find(sequence.continues)) is not None:
             until = sequence.arrived + longest_hold_s
-            self._expect(replace(known, tool=None, at=sequence.arrived, until=until, level=sequence.level))
+            self._expect(replace(known, at=sequence.arrived, late=until, until=until, level=sequence.level))
 
     def end_return(self, sequence: Sequence) -> None:
         """Note that ``sequence``, which may be an expected next turn, has its blocks."""
-        if sequence.block_hashes is None or not self.pool.eviction.returns:
-            return
-        hashes = sequence.block_hashes.compute(sequence.tokens, sequence.prompt_tokens // self.block_tokens)
-        if (known := self.pool.eviction.find(hashes)) is not None:
+        if sequence.continues is not None:
             for policy in self._policies:
-                policy.end(known.key)
+                policy.end(sequence.continues)
 
     def expire(self, now: float) -> None:
         """Expect those returns no longer that have not come in time."""
         for policy in self._policies:
-            policy.expire(now)
+            self.pauses.expire(policy.expire(now))
 
     def next_expiry(self) -> float:
         """When the next return is no longer expected; infinite if none is."""

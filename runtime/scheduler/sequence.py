@@ -103,6 +103,8 @@ class Sequence:
     """Draft tokens of which the next decode verifies some behind ``tokens`` (sd.npu §2.2)."""
     given: list[range] = field(default_factory=list)
     """Where in ``tokens``, behind the prompt, tokens lie that were given and not sampled."""
+    continues: bytes | None = None
+    """The key of the return that it is (:class:`ExpectedReturn`); None if it was not expected."""
     level: int = 0
     """Priority level, the lowest the most urgent: that of ``priority``, or :data:`REACTIVE_LEVEL` for all
     where the policy ignores priority."""

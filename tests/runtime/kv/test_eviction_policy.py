@@ -69,25 +69,23 @@ def misses(uses: list[Use], capacity: int, hint: Hint | None) -> Counter[str]:
         fresh = pool.allocate(len(missing))
         for block, block_hash in zip(fresh, missing, strict=True):
             pool.cache(block, block_hash, use.app)
-        if (found := pool.eviction.find(hashes)) is not None:
-            pool.eviction.end(found.key)
+        pool.eviction.end(f"{use.app} {use.conversation}".encode())
         pool.release(table + fresh)
         at = None if hint is None else hint(use)
         if at is not None:
-            pool.eviction.expect(expected(hashes, use.at, at, use.app))
+            pool.eviction.expect(expected(hashes, at, app=use.app, key=f"{use.app} {use.conversation}".encode()))
     pool.check_integrity([])
     return computed
 
 
-def expected(hashes: list[bytes], now: float, at: float, app: str = "", **fields: Any) -> ExpectedReturn:
+def expected(hashes: list[bytes], at: float, **fields: Any) -> ExpectedReturn:
     usual = ExpectedReturn(
         key=hashes[-1],
         hashes=hashes,
-        app=app,
+        app="",
         context_id="",
-        tool=None,
-        ended=now,
         at=at,
+        late=at + 1,
         until=at + 10,
         level=0,
     )

@@ -11,7 +11,7 @@ import itertools
 import json
 import math
 import random
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,8 +35,7 @@ SHARES: Final = (0.25, 0.5, 0.75)
 """Of the peak of the working set: what memory there is."""
 BLOCK_TOKENS: Final = 32
 _CHARACTERS_A_TOKEN: Final = 4
-_TOKEN_S: Final = 0.02
-"""Seconds for a token of an answer."""
+_AGENTS_A_SECOND: Final = 1.0
 _USER_S: Final = 30.0
 """Mean seconds until a user goes on (exponential)."""
 _USUAL_TOOL_S: Final = (math.log(0.15), 1.75)
@@ -44,6 +43,9 @@ _USUAL_TOOL_S: Final = (math.log(0.15), 1.75)
 _CALL_DEVIATION: Final = 0.3
 """Deviation of the logarithm of the seconds of one call from what its tool usually takes."""
 _HOLD_S: Final = 60.0
+_NOBODY: Final = float("inf")
+"""A level whose blocks are kept from nobody."""
+_WORKLOADS: Final = ("tau", "apibank", "swe_agent", "toolbench")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,16 @@ class AgentTurn:
     calls: frozenset[str]
     pause_s: float | None
     """Until its next request; None if there is none."""
+
+    @property
+    def tokens(self) -> int:
+        """Those of prompt and answer."""
+        return self.prompt_tokens + self.answer_tokens
+
+    @property
+    def blocks(self) -> int:
+        """The complete blocks of prompt and answer."""
+        return self.tokens // BLOCK_TOKENS
 
 
 @dataclass(eq=False)
@@ -84,17 +96,21 @@ class Agents:
 
     @property
     def peak_blocks(self) -> int:
-        """The most blocks of conversations that are being answered or whose tools run, at any time."""
+        """The most blocks of conversations whose tools run at one time."""
         changes: list[tuple[float, int]] = []
         for agent in self.agents:
             now = agent.begins
             for turn in agent.turns:
-                blocks = (turn.prompt_tokens + turn.answer_tokens) // BLOCK_TOKENS
-                changes.append((now, blocks))
-                now += turn.answer_tokens * _TOKEN_S + (turn.pause_s or 0.0) * bool(turn.calls)
-                changes.append((now, -blocks))
-                now += (turn.pause_s or 0.0) * (not turn.calls)
+                pause = turn.pause_s or 0.0
+                if turn.calls:
+                    changes += [(now, turn.blocks), (now + pause, -turn.blocks)]
+                now += pause
         return max(itertools.accumulate(change for _, change in sorted(changes)))
+
+    @property
+    def largest(self) -> int:
+        """Blocks of the longest conversation."""
+        return max(turn.blocks for agent in self.agents for turn in agent.turns) + 1
 
 
 Hints = Callable[[Agent], Mapping[str, float]]
@@ -146,19 +162,19 @@ class _Trusting(EvictionPolicy):
         return float(self._capacity)
 
 
-def draw_agents(conversations: Mapping[str, list[Conversation]], count: int, rate: float, seed: int) -> Agents:
-    """Return ``count`` agents that begin at ``rate`` a second (Poisson), with conversations in turn."""
+def draw_agents(conversations: Mapping[str, list[Conversation]], count: int, seed: int) -> Agents:
+    """Return ``count`` agents that begin one after the other (Poisson), with conversations in turn."""
     rng = random.Random(seed)
     usual: dict[str, float] = {}
     pool = [(app, each) for app, found in conversations.items() for each in found if len(each.turns) > 1]
     rng.shuffle(pool)
     agents, begins = list[Agent](), 0.0
     for number, (app, conversation) in enumerate(itertools.islice(itertools.cycle(pool), count)):
-        begins += rng.expovariate(rate)
+        begins += rng.expovariate(_AGENTS_A_SECOND)
         common = len(json.dumps(conversation.tools)) // _CHARACTERS_A_TOKEN
         turns = list(_turns_of(conversation, common, usual, rng))
-        last = turns[-1]
-        own = range((number + 1) << 20, ((number + 1) << 20) + last.prompt_tokens + last.answer_tokens - common)
+        first = (number + 1) << 20
+        own = range(first, first + turns[-1].tokens - common)
         hashes = BlockHashes(app.encode(), BLOCK_TOKENS)
         agents.append(Agent(app, begins, turns, [*range(common), *own], hashes))
     return Agents(agents, usual)
@@ -184,7 +200,10 @@ def _turns_of(
 
 @dataclass
 class Replay:
-    """One replay on a virtual clock: what each app computes again after tools, and in all."""
+    """One replay on a virtual clock: what each app computes again.
+
+    Requests are answered at once, so that memory is needed for conversations that wait.
+    """
 
     agents: Agents
     side: Side
@@ -192,6 +211,7 @@ class Replay:
     after_tools: Counter[str] = field(default_factory=Counter)
     """Tokens of a known prefix that each app has computed again after its tools had run."""
     after_all: Counter[str] = field(default_factory=Counter)
+    """The same after any pause."""
 
     def __post_init__(self) -> None:
         """Replay all agents."""
@@ -209,91 +229,138 @@ class Replay:
             swap_outs=SwapOuts(pool, BLOCK_TOKENS, NO_SWAPPER),
             stores_chunks=False,
         )
-        self._hints = self.side.hints(self.agents)
-        self._count = itertools.count()
-        self._events: list[tuple[float, int, Callable[[float], None]]] = []
-        self._waiting: deque[Callable[[float], bool]] = deque()
-        for agent in self.agents.agents:
-            self._at(agent.begins, lambda now, agent=agent: self._arrive(agent, 0, now))
-        while self._events:
-            now, _, happen = heapq.heappop(self._events)
+        hints, count = self.side.hints(self.agents), itertools.count()
+        due = [(agent.begins, next(count), agent, 0) for agent in self.agents.agents]
+        heapq.heapify(due)
+        while due:
+            now, _, agent, number = heapq.heappop(due)
             self._manager.expire(now)
-            happen(now)
+            self._answer(agent, number, hints(agent), now)
+            pause_s = agent.turns[number].pause_s
+            if pause_s is not None:
+                heapq.heappush(due, (now + pause_s, next(count), agent, number + 1))
 
-    def _at(self, when: float, happen: Callable[[float], None]) -> None:
-        heapq.heappush(self._events, (when, next(self._count), happen))
-
-    def _arrive(self, agent: Agent, number: int, now: float) -> None:
-        turn = agent.turns[number]
+    def _answer(self, agent: Agent, number: int, told: Mapping[str, float], now: float) -> None:
+        """Answer one request, and expect the next one as the side does."""
+        manager, turn = self._manager, agent.turns[number]
+        tokens = agent.tokens[: turn.prompt_tokens]
         sequence = Sequence(
-            next(self._count),
-            Priority.REACTIVE,
-            agent.tokens[: turn.prompt_tokens],
-            agent.hashes,
-            now,
-            app=agent.app,
-            tool_seconds=self._hints(agent),
+            number, Priority.REACTIVE, tokens, agent.hashes, now, app=agent.app, tool_seconds=told
         )
         if self.side.expects:
-            self._manager.note_arrival(sequence, _HOLD_S)
-        self._waiting.append(lambda now: self._begin(agent, number, sequence, now))
-        self._begin_waiting(now)
-
-    def _begin_waiting(self, now: float) -> None:
-        while self._waiting and self._waiting[0](now):
-            self._waiting.popleft()
-
-    def _begin(self, agent: Agent, number: int, sequence: Sequence, now: float) -> bool:
-        """Give a sequence its blocks; return whether there were enough."""
-        manager, turn = self._manager, agent.turns[number]
+            manager.note_arrival(sequence, _HOLD_S)
         manager.attach_cached_prefix(sequence)
-        needed = manager.blocks_for(turn.prompt_tokens + turn.answer_tokens) - len(sequence.blocks)
-        if not manager.room_for(needed, sequence.level, admitting=True):
-            manager.release(sequence)
-            return False
-        manager.allocate(sequence, needed)
+        manager.allocate(sequence, manager.blocks_for(turn.tokens) - len(sequence.blocks))
         manager.end_return(sequence)
         manager.pool.eviction.end(agent.key)
         if number:
             earlier = agent.turns[number - 1]
-            known = (earlier.prompt_tokens + earlier.answer_tokens) // BLOCK_TOKENS * BLOCK_TOKENS
-            again = max(0, known - sequence.computed_tokens)
+            again = max(0, earlier.blocks * BLOCK_TOKENS - sequence.computed_tokens)
             self.after_all[agent.app] += again
             self.after_tools[agent.app] += again * bool(earlier.calls)
-        before, sequence.computed_tokens = sequence.computed_tokens, turn.prompt_tokens
-        manager.cache_full_blocks(sequence, before)
-        self._at(now + turn.answer_tokens * _TOKEN_S, lambda now: self._end(agent, number, sequence, now))
-        return True
-
-    def _end(self, agent: Agent, number: int, sequence: Sequence, now: float) -> None:
-        manager, turn = self._manager, agent.turns[number]
-        sequence.tokens += agent.tokens[turn.prompt_tokens : turn.prompt_tokens + turn.answer_tokens]
-        before, sequence.computed_tokens = sequence.computed_tokens, len(sequence.tokens)
+        before = sequence.computed_tokens
+        sequence.tokens += agent.tokens[turn.prompt_tokens : turn.tokens]
+        sequence.computed_tokens = len(sequence.tokens)
         manager.cache_full_blocks(sequence, before)
         manager.release(sequence)
-        if turn.pause_s is not None:
-            if self.side.knows_future:
-                self._expect(agent, turn, now)
-            elif self.side.expects and turn.calls:
-                manager.expect_return(sequence, turn.calls, now, _HOLD_S)
-            self._at(now + turn.pause_s, lambda now: self._arrive(agent, number + 1, now))
-        elif self.side.expects and turn.calls and not self.side.knows_future:
-            manager.expect_return(sequence, turn.calls, now, _HOLD_S)  # it never comes
-        self._begin_waiting(now)
+        if self.side.knows_future:
+            self._expect(agent, turn, now)
+        elif self.side.expects and turn.calls:
+            manager.expect_return(sequence, turn.calls, now, _HOLD_S)
 
     def _expect(self, agent: Agent, turn: AgentTurn, now: float) -> None:
-        assert turn.pause_s is not None
+        if turn.pause_s is None:
+            return
         at = now + turn.pause_s
-        known = turn.prompt_tokens + turn.answer_tokens
-        self._manager.pool.eviction.expect(
-            ExpectedReturn(
-                key=agent.key,
-                hashes=agent.hashes.compute(agent.tokens, known // BLOCK_TOKENS),
-                app=agent.app,
-                context_id="",
-                at=at,
-                late=at + 1e9,
-                until=at + 1e9,
-                level=float("inf"),
-            )
+        expected = ExpectedReturn(
+            key=agent.key,
+            hashes=agent.hashes.compute(agent.tokens, turn.blocks),
+            app=agent.app,
+            context_id="",
+            at=at,
+            late=at + 1,
+            until=at + 1,
+            level=_NOBODY,
         )
+        self._manager.pool.eviction.expect(expected)
+
+
+@dataclass(frozen=True, slots=True)
+class Recomputed:
+    """What one side and LRU have computed again, by seed: after tools, after any pause, and of other apps
+    than the hostile one after tools."""
+
+    share: float
+    side: str
+    ours: list[tuple[int, int, int]]
+    lru: list[tuple[int, int, int]]
+
+    def ratio(self, kind: int) -> Estimate | None:
+        """Return ours by LRU's; None where LRU computes nothing again."""
+        pairs = [(ours[kind], lru[kind]) for ours, lru in zip(self.ours, self.lru, strict=True)]
+        if not all(lru for _, lru in pairs):
+            return None
+        return bootstrap(pairs, lambda drawn: sum(ours for ours, _ in drawn) / sum(lru for _, lru in drawn))
+
+
+def measure_returns(
+    workloads: Path, agents: int, seeds: int, progress: Callable[[str], None]
+) -> list[Recomputed]:
+    """Replay the conversations of ``workloads`` that have results of tools on each side.
+
+    Raises:
+        WorkloadError: a workload is missing or damaged.
+    """
+    found = {name: each for name, each in traced(workloads).items() if name in _WORKLOADS}
+    drawn = [draw_agents(found, agents, seed) for seed in range(seeds)]
+    recomputed: list[Recomputed] = []
+    for share in SHARES:
+        progress(f"returns from tools with {share:.0%} of the memory")
+        sizes = [max(each.largest, round(share * each.peak_blocks)) for each in drawn]
+        by_side = {
+            side.name: [_counts(Replay(each, side, size)) for each, size in zip(drawn, sizes, strict=True)]
+            for side in (LRU, *SIDES)
+        }
+        recomputed += [Recomputed(share, side.name, by_side[side.name], by_side[LRU.name]) for side in SIDES]
+    return recomputed
+
+
+def _counts(replay: Replay) -> tuple[int, int, int]:
+    tools, hostile = replay.after_tools, hostile_app(replay.agents)
+    return tools.total(), replay.after_all.total(), tools.total() - tools[hostile]
+
+
+def return_figures(recomputed: list[Recomputed]) -> dict[str, Estimate]:
+    """Return the highest ratio of each side, and those with seconds told by share of the memory."""
+    figures: dict[str, Estimate] = {}
+    for name, side, kind in (
+        ("", TOLD, 0),
+        ("_learned", LEARNED, 0),
+        ("_shuffled_hints", WRONG, 0),
+        ("_beside_hostile_app", HOSTILE, 2),
+    ):
+        ratios = {each.share: each.ratio(kind) for each in recomputed if each.side == side.name}
+        known = [ratio for ratio in ratios.values() if ratio is not None]
+        if known:
+            figures[f"kv_recomputed_ratio_vs_lru{name}"] = max(known, key=lambda each: each.value)
+        for share, ratio in ratios.items() if side is TOLD else ():
+            if ratio is not None:
+                figures[f"kv_recomputed_ratio_vs_lru_at_{share:.0%}".replace("%", "pct")] = ratio
+    return figures
+
+
+def returns_table(recomputed: list[Recomputed]) -> Table:
+    """Return all ratios, with what LRU computes again."""
+    return Table(
+        title="tokens computed again after tools, against LRU",
+        columns=("memory", "expected", "ratio", "after any pause", "other apps", "LRU tokens"),
+        rows=tuple(
+            (
+                f"{each.share:.0%}",
+                each.side,
+                *(each.ratio(kind) for kind in range(3)),
+                sum(tools for tools, _, _ in each.lru),
+            )
+            for each in recomputed
+        ),
+    )

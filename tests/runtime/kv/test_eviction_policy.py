@@ -69,11 +69,12 @@ def misses(uses: list[Use], capacity: int, hint: Hint | None) -> Counter[str]:
         fresh = pool.allocate(len(missing))
         for block, block_hash in zip(fresh, missing, strict=True):
             pool.cache(block, block_hash, use.app)
-        pool.eviction.end(f"{use.app} {use.conversation}".encode())
+        key = f"{use.app} {use.conversation}".encode()
+        pool.eviction.end(key)
         pool.release(table + fresh)
         at = None if hint is None else hint(use)
         if at is not None:
-            pool.eviction.expect(expected(hashes, at, app=use.app, key=f"{use.app} {use.conversation}".encode()))
+            pool.eviction.expect(expected(hashes, at, app=use.app, key=key))
     pool.check_integrity([])
     return computed
 

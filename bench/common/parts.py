@@ -12,6 +12,8 @@ class ContextPart(enum.StrEnum):
 
     TRACES = "traces"
     """Switching latencies on every side."""
+    RETURNS = "returns"
+    """What is computed again after tools have run, where memory is short."""
     RESTARTS = "restarts"
     """Times to the first token after a restart."""
     STORAGE = "storage"

@@ -15,6 +15,7 @@ from ..common.report import BenchReport, Table
 from ..engines.llama_cpp import describe_builds
 from .accuracy import HELD_BACK, NEWS, Accuracy, accuracy_figures, accuracy_table, measure_accuracy
 from .restart import measure_restart, restart_figures, restart_table
+from .returns import measure_returns, return_figures, returns_table
 from .storage import measure_density_overhead, measure_slowdown
 from .sweeps import (
     Texts,
@@ -47,10 +48,12 @@ class Size:
     """Tokens of each."""
     prompt_tokens: int
     """Of prompts for which contexts are stored."""
+    returns: tuple[int, int] = (60, 1)
+    """Agents that call tools, and how often they are drawn."""
 
 
 _TRACES: Final = TraceSize((4, 8), 3, 2048, 2.25, slow_disk=(4, 12), patterns=True)
-FULL: Final = Size(_TRACES, (1000, 4000), 3, 7, 10, 1024, 512)
+FULL: Final = Size(_TRACES, (1000, 4000), 3, 7, 10, 1024, 512, (400, 3))
 QUICK: Final = Size(TraceSize((3, 8), 3, 512, 2.5), (1000,), 1, 2, 2, 512, 128)
 SIZES: dict[bool, Size] = {False: FULL, True: QUICK}
 
@@ -76,7 +79,15 @@ inference_slowdown_pct is of batches of requests whose contexts are stored, dens
 to the first token of prompts whose density is measured, each the median over pairs. \
 compressed_ppl_increase_pct is that of the second halves of texts, after first halves that were stored \
 with context_compression=0.5: of news articles, and (…_held_back) of passages of an encyclopedia, with \
-which no setting was chosen; intervals are over texts."""
+which no setting was chosen; intervals are over texts. kv_recomputed_ratio_vs_lru is of tokens of known \
+prefixes that recorded agents compute again after their tools have run, against LRU with equal memory, in \
+virtual time and through the runtime's block manager: a quarter, half or three quarters (…_at_…) of the \
+peak of what conversations need whose tools run. The figures without a share are the highest of the three. \
+One agent begins a second (Poisson); a token is four characters; requests are answered at once; users go on \
+after 30 s (exponential). Tools usually take what is drawn once for each, 86 % up to a second, and each \
+call varies about that; requests tell it as tool_seconds, or it is learned, or that of other tools is told \
+(…_shuffled_hints), or the app with the most agents says 1 ms (…_beside_hostile_app, of other apps). \
+Intervals are over draws. The table has Belady's order by the known next use, also after users' pauses."""
 
 
 def run(
@@ -111,6 +122,10 @@ def run(
         replayed, slow = traces.sides(), traces.on_slow_disk()
         figures |= switch_figures(replayed) | slow_disk_figures(slow)
         tables += [latency_table(replayed), *([slow_disk_table(slow)] if slow else [])]
+    if ContextPart.RETURNS in parts and workloads is not None:
+        recomputed = measure_returns(workloads, *size.returns, progress)
+        figures |= return_figures(recomputed)
+        tables.append(returns_table(recomputed))
     if ContextPart.RESTARTS in parts:
         fitting = [each for each in size.restarts if each + _MARGIN_TOKENS <= found.context_length]
         restarts = [measure_restart(model, tokens, texts, size.repeats, progress) for tokens in fitting]

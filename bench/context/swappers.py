@@ -82,8 +82,9 @@ _Blocks = list[tuple[bytes, int, int]]
 def free_blocks(pool: BlockPool, blocks: list[int]) -> None:
     """Make cached blocks that no request holds free; called on the engine thread."""
     for block in blocks:
-        del pool._idle[block]
-        pool._uncache(block)
+        block_hash = pool._hash_of.pop(block)
+        del pool._block_of[block_hash]
+        pool.eviction._forget(block_hash)
         pool._free.append(block)
 
 
@@ -184,7 +185,7 @@ class OnDemandSwapper(PolicySwapper):
     def _resident(pool: BlockPool, context: SwapOut) -> _Blocks:
         """The blocks of a context that are cached and held by no request: hash, position, block."""
         found = ((each, at, pool.find(each)) for at, each in enumerate(context.block_hashes))
-        return [(each, at, block) for each, at, block in found if block is not None and block in pool._idle]
+        return [(each, at, block) for each, at, block in found if block is not None and each in pool.eviction]
 
 
 @contextmanager

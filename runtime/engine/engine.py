@@ -110,9 +110,9 @@ class Engine:
         if not request.output.done():
             self._commands.put((self._outputs.cancel, request))
 
-    def hold_for_next_turn(self, request: EngineRequest) -> None:
-        """Hold the KV blocks of a finished ``request`` for its next turn while tools run. Thread-safe."""
-        self._commands.put((self._outputs.hold_for_next_turn, request))
+    def expect_return(self, request: EngineRequest, calls: abc.Collection[str]) -> None:
+        """Expect the next turn of a finished ``request``, which has called these tools. Thread-safe."""
+        self._commands.put((self._outputs.expect_return, (request, calls)))
 
     def close(self) -> None:
         """Stop and free the XPUs; requests that have not ended get :class:`RuntimeClosedError`. Thread-safe.

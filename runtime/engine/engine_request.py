@@ -280,4 +280,5 @@ class EngineRequestBuilder:
             request.request_id,
             request.app,
             request.context_id,
+            request.tool_seconds,
         )

@@ -7,7 +7,7 @@ from typing import Self
 
 from agentrt.priority import Priority
 
-from ..scheduler.block_manager import HeldContext
+from ..scheduler.block_manager import AwaitedContext
 from ..scheduler.scheduler import SchedulerStatistics
 from ..scheduler.sequence import SequenceState
 from .engine_request import EngineRequest
@@ -65,12 +65,12 @@ class EngineStatus:
 
     requests: tuple[RequestStatus, ...] = ()
     """Those that have not ended, the ones that are served next first."""
-    held_contexts: tuple[HeldContext, ...] = ()
-    """Contexts whose blocks are held for their next turns while tools run."""
+    awaited_contexts: tuple[AwaitedContext, ...] = ()
+    """Contexts whose blocks are kept for their next turns while tools run."""
     swapped_blocks: frozenset[int] = frozenset()
     """Blocks that chunks of contexts are being loaded into, or stored from."""
     free_blocks: int = 0
-    """Blocks that nothing holds."""
+    """Blocks that nothing holds, and that are kept for no next turn."""
     cached_blocks: int = 0
     """Free blocks that the prefix cache still holds."""
 

@@ -59,10 +59,10 @@ class OutputProcessor:
                 )
                 for sequence in self._scheduler.queues.in_serving_order(most)
             ),
-            held_contexts=tuple(blocks.held_contexts),
+            awaited_contexts=tuple(blocks.awaited_contexts),
             swapped_blocks=blocks.swapped_blocks,
-            free_blocks=blocks.free_blocks,
-            cached_blocks=blocks.cached_blocks,
+            free_blocks=blocks.free_blocks - blocks.pool.eviction.expected,
+            cached_blocks=blocks.cached_blocks - blocks.pool.eviction.expected,
         )
 
     def add(self, request: EngineRequest) -> None:
@@ -86,10 +86,11 @@ class OutputProcessor:
             self.counters["cancelled"] += 1
             self._finish(request, "cancelled")
 
-    def hold_for_next_turn(self, request: EngineRequest) -> None:
-        """Hold the KV blocks of a finished request while its tools run, for its next turn."""
+    def expect_return(self, ended: tuple[EngineRequest, abc.Collection[str]]) -> None:
+        """Keep the KV blocks of a finished request, which has called these tools, for its next turn."""
+        request, calls = ended
         if request.sequence.state is SequenceState.FINISHED:
-            self._scheduler.hold_for_next_turn(request.sequence, self._now())
+            self._scheduler.expect_return(request.sequence, calls, self._now())
 
     def expire(self, now: float) -> None:
         """End the requests whose deadline has passed."""

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from .eviction_policy import EvictionPolicy
+
 
 class BlockPool:
     """Reference counts of the blocks of one arena, and a prefix cache of complete blocks.
 
     A block that was *cached* under a hash stays usable after its last holder has released it: it is found
-    again by its hash until its memory is needed, the least recently used first (paged prefix caching,
-    Agent.xpu §6.5). A hash stands for the block's tokens and everything before them, and is salted per app
-    (:mod:`.block_hashes`), so that no app can find another app's blocks.
+    again by its hash until its memory is needed (paged prefix caching, Agent.xpu §6.5). Which gives way first
+    is decided by :attr:`eviction`. A hash stands for the block's tokens and everything before them, and is
+    salted per app (:mod:`.block_hashes`), so that no app can find another app's blocks.
 
     Not thread-safe: the scheduler owns it, and the engine thread owns the scheduler.
     """
@@ -25,18 +27,19 @@ class BlockPool:
         self._holders = [0] * total
         self._block_of: dict[bytes, int] = {}
         self._hash_of: dict[int, bytes] = {}
-        self._idle: dict[int, None] = {}  # cached and without a holder, least recently used first
+        self.eviction = EvictionPolicy(total)
+        """The cached blocks without a holder, and what is expected of them."""
         self._quarantined: set[int] = set()
 
     @property
     def free(self) -> int:
         """Blocks that :meth:`allocate` can give: unused ones, and cached ones without a holder."""
-        return len(self._free) + len(self._idle)
+        return len(self._free) + len(self.eviction)
 
     @property
     def cached(self) -> int:
         """Blocks without a holder that can still be found by their hash."""
-        return len(self._idle)
+        return len(self.eviction)
 
     @property
     def usable(self) -> int:
@@ -50,14 +53,10 @@ class BlockPool:
         """
         if count > self.free:
             raise AssertionError(f"{count} blocks wanted, {self.free} free: the scheduler did not check")
+        self.eviction.limit(self.free - count)
         blocks = []
         for _ in range(count):
-            if self._free:
-                block = self._free.pop()
-            else:
-                block = next(iter(self._idle))
-                del self._idle[block]
-                self._uncache(block)
+            block = self._free.pop() if self._free else self._evict()
             self._holders[block] = 1
             blocks.append(block)
         return blocks
@@ -65,14 +64,16 @@ class BlockPool:
     def acquire_cached(self, block_hashes: Sequence[bytes]) -> list[int]:
         """Take the blocks of the longest prefix of ``block_hashes`` that is cached for one more holder."""
         blocks = []
-        for block_hash in block_hashes:
+        for place, block_hash in enumerate(block_hashes):
             block = self._block_of.get(block_hash)
             if block is None:
+                self.eviction.missed(block_hashes[place:])
                 break
             if not self._holders[block]:
-                del self._idle[block]
+                self.eviction.acquired(block_hash)
             self._holders[block] += 1
             blocks.append(block)
+        self.eviction.limit(self.free)
         return blocks
 
     def share(self, blocks: Sequence[int]) -> None:
@@ -86,8 +87,8 @@ class BlockPool:
         """Return the block that is cached under ``block_hash``, held or not; None if there is none."""
         return self._block_of.get(block_hash)
 
-    def cache(self, block: int, block_hash: bytes) -> None:
-        """Cache ``block``, which is held, complete and never written again, under ``block_hash``.
+    def cache(self, block: int, block_hash: bytes, app: str = "") -> None:
+        """Cache ``block`` of ``app``, held, complete and never written again, under ``block_hash``.
 
         Where another block with the same content is cached already, that one stays the one to be found.
         """
@@ -96,10 +97,11 @@ class BlockPool:
         if block_hash not in self._block_of and block not in self._hash_of:
             self._block_of[block_hash] = block
             self._hash_of[block] = block_hash
+            self.eviction.computed(block_hash, app)
 
     def cached_blocks(self) -> dict[bytes, int]:
         """Return the blocks of :attr:`cached` by their hashes, the least recently used first."""
-        return {self._hash_of[block]: block for block in self._idle}
+        return {block_hash: self._block_of[block_hash] for block_hash in self.eviction}
 
     def restore(self, block_hashes: Sequence[bytes]) -> list[int]:
         """Cache a free block under each of ``block_hashes``, the least recently used first, and return them.
@@ -124,10 +126,11 @@ class BlockPool:
             self._holders[block] -= 1
             if self._holders[block]:
                 continue
-            if block in self._hash_of:
-                self._idle[block] = None
-            else:
+            block_hash = self._hash_of.get(block)
+            if block_hash is None:
                 self._free.append(block)
+            else:
+                self.eviction.released(block_hash)
 
     def freed_by(self, released: Mapping[int, int]) -> int:
         """How many more blocks would be free if each were released ``released[block]`` times."""
@@ -152,17 +155,18 @@ class BlockPool:
         for block, holders in enumerate(self._holders):
             if held[block] != holders:
                 raise AssertionError(f"block {block} is in {held[block]} tables, {holders} are counted")
-        unheld = sorted([*self._free, *self._idle, *self._quarantined])
+        if not set(self.eviction) <= self._block_of.keys():
+            raise AssertionError("a block is kept for reuse that cannot be found")
+        idle = [self._block_of[block_hash] for block_hash in self.eviction]
+        unheld = sorted([*self._free, *idle, *self._quarantined])
         if sorted([*held, *unheld]) != list(range(self.total)):
             raise AssertionError(
                 f"KV blocks are not conserved: {len(held)} held + {len(unheld)} not, {self.total} exist"
             )
         if {block_hash: block for block, block_hash in self._hash_of.items()} != self._block_of:
             raise AssertionError("a cached block cannot be found by its hash")
-        if not self._idle.keys() <= self._hash_of.keys():
-            raise AssertionError("a block is kept for reuse without a hash")
 
-    def _uncache(self, block: int) -> None:
-        block_hash = self._hash_of.pop(block, None)
-        if block_hash is not None:
-            del self._block_of[block_hash]
+    def _evict(self) -> int:
+        block = self._block_of.pop(self.eviction.evict())
+        del self._hash_of[block]
+        return block

@@ -208,7 +208,6 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
         native_calls.check()
         caches = self._arena.rows(self._platform)
         self.close()
-        self._scheduler.release_held_contexts()
         # Without their states the blocks of a hybrid model are of no use.
         saved = bool(caches) and self._state_pool is None and self._kept.store is None
         blocks = self._pool.cached_blocks() if saved else {}
@@ -228,8 +227,8 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
             arena_bytes=self._arena.memory_bytes,
             block_tokens=self._arena.block_tokens,
             blocks=pool.total,
-            free_blocks=pool.free,
-            cached_blocks=pool.cached,
+            free_blocks=pool.free - pool.eviction.expected,
+            cached_blocks=pool.cached - pool.eviction.expected,
             state_rows=0 if states is None else states.total,
             free_state_rows=0 if states is None else states.free,
             contexts=None if kept.swapper is None else kept.swapper.statistics(),

@@ -56,6 +56,10 @@ class GenerationOptions(TypedDict, total=False):
     session: str | None
     """Name that the app gives the conversation which the messages are, at most 256 characters. The
     conversation is then a context of the app, listed and deleted as others are (:class:`ContextService`)."""
+    tool_seconds: Mapping[str, float] | None
+    """How long the tools that the answer may call are expected to take, by their names. While they run, the
+    runtime keeps the KV blocks of contexts that come back sooner in memory. Without it, it learns how long
+    they take. It changes no answer."""
     context_id: str
     """Id of the app's context that the messages continue. :class:`ContextService` sets it."""
     deadline_s: float | None

@@ -26,6 +26,7 @@ from .validation import (
     check_prediction,
     check_response_format,
     check_text,
+    check_tool_seconds,
     check_tools,
 )
 
@@ -103,6 +104,7 @@ class InputProcessor:
         app: str = "",
         shared_prefix: bool = False,
         session: str | None = None,
+        tool_seconds: Mapping[str, float] | None = None,
         context_id: str = "",
         deadline_s: float | None = None,
         stop: str | Sequence[str] = (),
@@ -158,6 +160,7 @@ class InputProcessor:
             app=app,
             session=_as_session(session),
             context_id=context_id,
+            tool_seconds=check_tool_seconds(tool_seconds),
             grammar_matcher=grammar_matcher,
             call_format=None if choice is None else self._call_format,
             tool_choice=choice,

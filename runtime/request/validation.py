@@ -13,6 +13,10 @@ from agentrt.finite import is_finite, parse_problem, shown
 _ROLES: Final = ("system", "developer", "user", "assistant", "tool")
 MAX_MESSAGES: Final = 4096
 """A chat template takes 15 µs for each message, in which no other thread runs."""
+MAX_TOLD_TOOLS: Final = 256
+"""Tools whose durations one request tells."""
+MAX_TOOL_SECONDS: Final = 86_400.0
+"""A day: what is expected later is kept no differently."""
 
 
 def check_messages(messages: object) -> list[dict[str, Any]]:
@@ -109,6 +113,28 @@ def check_prediction(prediction: object) -> str:
             "prediction", "must be {'type': 'content', 'content': …}. Give the text that you expect."
         )
     return _check_content(prediction.get("content"), "prediction.content")
+
+
+def check_tool_seconds(tool_seconds: object) -> Mapping[str, float]:
+    """Return how long tools are expected to take, by their names; empty for None.
+
+    Raises:
+        InvalidRequestError: it is no mapping of at most :data:`MAX_TOLD_TOOLS` names to seconds.
+    """
+    if tool_seconds is None:
+        return {}
+    if not isinstance(tool_seconds, Mapping) or len(tool_seconds) > MAX_TOLD_TOOLS:
+        raise InvalidRequestError(
+            "tool_seconds", f"must be a dict of at most {MAX_TOLD_TOOLS} names of tools. Give their seconds."
+        )
+    for name, seconds in tool_seconds.items():
+        if not isinstance(name, str) or not is_finite(seconds) or not 0 <= seconds <= MAX_TOOL_SECONDS:
+            raise InvalidRequestError(
+                "tool_seconds",
+                f"{shown(name)} has {shown(seconds)}. Give names of tools and numbers of seconds, each from "
+                f"0 to {MAX_TOOL_SECONDS:g}.",
+            )
+    return dict(tool_seconds)
 
 
 def check_response_format(response_format: object) -> Mapping[str, Any] | None:

@@ -324,7 +324,7 @@ class BatchBuilder:
 
     def _admit(self, sequence: Sequence) -> None:
         """Admit a waiting sequence whose blocks are reserved."""
-        self.block_manager.release_continued(sequence)
+        self.block_manager.end_return(sequence)
         self.queues.admit(sequence)
         if sequence.cached_tokens is None:
             sequence.cached_tokens = sequence.computed_tokens
@@ -346,14 +346,13 @@ class BatchBuilder:
         if needed <= 0:
             return True
         blocks = needed + (self.queues.preceding(sequence) if waiting else 0)
-        # Contexts held for a tool turn are released first, then running sequences are evicted.
-        if not self.block_manager.reclaim_held(blocks, sequence.level, admitting=waiting):
+        if not self.block_manager.room_for(blocks, sequence.level, admitting=waiting):
             victims = self._victims(blocks, sequence, {chunk.sequence for chunk in chunks}, admitting=waiting)
             for victim in victims:
                 self._evict(victim)
             evicted.update(victims)
             # A load may have started since the victims were chosen, so that its block is not free yet.
-            if not victims or not self.block_manager.room_for(blocks, admitting=waiting):
+            if not victims or not self.block_manager.room_for(blocks, sequence.level, admitting=waiting):
                 return False
         self.block_manager.allocate(sequence, needed)
         return True
@@ -371,7 +370,7 @@ class BatchBuilder:
             if candidate in scheduled or not self._evictable(candidate):
                 continue
             victims.append(candidate)
-            if self.block_manager.room_for(blocks, admitting=admitting, without=victims):
+            if self.block_manager.room_for(blocks, sequence.level, admitting=admitting, without=victims):
                 return victims
         return []
 

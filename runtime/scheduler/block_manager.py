@@ -1,4 +1,4 @@
-"""The block manager: block tables and state rows of sequences, prefix cache, contexts held for a tool turn.
+"""The block manager: block tables and state rows of sequences, prefix cache, contexts that await their tools.
 
 Blocks are shared only where they hold what computing them again would write, up to the last bits of a sum.
 Quantised keys depend on which tokens were written together, so there a block whose tokens were written one by
@@ -12,25 +12,31 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
 
 from ..kv.block_pool import BlockPool
+from ..kv.eviction_policy import EvictionPolicy, ExpectedReturn
 from .chunk_loads import ChunkLoads, SwapOuts
 from .sequence import Sequence
 from .state_rows import ROWS_PER_SEQUENCE, StateManager
+from .tool_pauses import ToolPauses
+
+_PUNCTUAL: Final = 0.5
+"""How much longer than expected tools may take until the next turn is late, by what was expected."""
+_PUNCTUAL_S: Final = 0.5
+"""Seconds that it may take longer in any case."""
+_DELAY: Final = 4.0
+_LEAST_DELAY_S: Final = 5.0
+"""The same until it is no longer expected."""
 
 
-@dataclass(frozen=True, slots=True)
-class HeldContext:
-    """The blocks of a finished turn whose tools are running, held for its next turn."""
+class AwaitedContext(NamedTuple):
+    """The cached blocks of a finished turn whose tools are running, kept for its next turn."""
 
     app: str
     context_id: str
     blocks: list[int]
-    checkpoint: int | None
-    """State row behind the last of them, in a hybrid model."""
-    level: int
-    until: float
 
 
 @dataclass(kw_only=True)
@@ -52,11 +58,11 @@ class BlockManager:
     swap_outs: SwapOuts
     stores_chunks: bool
     """Whether these two move chunks of named apps into and out of ``pool``."""
-    _held: dict[bytes, HeldContext] = field(default_factory=dict)
+    pauses: ToolPauses = field(default_factory=ToolPauses)
 
     @property
     def free_blocks(self) -> int:
-        """Blocks that can be allocated without taking them from a sequence or a held context."""
+        """Blocks that can be allocated without taking them from a sequence."""
         return self.pool.free
 
     @property
@@ -65,9 +71,13 @@ class BlockManager:
         return self.pool.cached
 
     @property
-    def held_contexts(self) -> list[HeldContext]:
-        """The contexts whose blocks are held for their next turns."""
-        return list(self._held.values())
+    def awaited_contexts(self) -> list[AwaitedContext]:
+        """The contexts whose next turns are expected, with their blocks that no sequence has."""
+        idle = self.pool.cached_blocks()
+        return [
+            AwaitedContext(each.app, each.context_id, [idle[key] for key in each.hashes if key in idle])
+            for each in self.pool.eviction.returns
+        ]
 
     @property
     def swapped_blocks(self) -> frozenset[int]:
@@ -152,19 +162,24 @@ class BlockManager:
         if complete:
             self.swap_outs.begin(sequence, sequence.block_hashes.compute(sequence.tokens, complete))
 
-    def room_for(self, blocks: int, *, admitting: bool, without: Collection[Sequence] = ()) -> bool:
+    def room_for(
+        self, blocks: int, level: float, *, admitting: bool, without: Collection[Sequence] = ()
+    ) -> bool:
         """Whether ``blocks`` blocks would be free if the sequences in ``without`` had none.
 
-        ``admitting`` a sequence takes state rows as well, in a hybrid model.
+        Not if that takes blocks of contexts of a more urgent priority level than ``level`` that are expected
+        back. ``admitting`` a sequence takes state rows as well, in a hybrid model.
         """
         tables = Counter(block for sequence in without for block in sequence.blocks)
         if without:
             tables.update(self.loads.released_by(without))
-        if self.pool.free + self.pool.freed_by(tables) < blocks:
+        free = self.pool.free - self.pool.eviction.kept_from(level)
+        if free + self.pool.freed_by(tables) < blocks:
             return False
         if self.states is None or not admitting:
             return True
-        return self.states.free + len(without) * ROWS_PER_SEQUENCE >= ROWS_PER_SEQUENCE
+        rows = self.states.free - self.states.eviction.kept_from(level)
+        return rows + len(without) * ROWS_PER_SEQUENCE >= ROWS_PER_SEQUENCE
 
     def allocate(self, sequence: Sequence, blocks: int) -> None:
         """Append ``blocks`` free blocks to the sequence's table; give it state rows if it has none yet."""
@@ -194,7 +209,7 @@ class BlockManager:
             blocks = [position // self.block_tokens for position in sequence.states.positions]
             known = sequence.block_hashes.compute(sequence.tokens, blocks[-1])
             hashes = [known[block - 1] for block in blocks]
-        self.states.complete(sequence.states, hashes)
+        self.states.complete(sequence.states, hashes, sequence.app)
 
     def abandon(self, sequence: Sequence) -> None:
         """Note that the sequence's batch was dropped."""
@@ -211,7 +226,7 @@ class BlockManager:
             return
         hashes = sequence.block_hashes.compute(sequence.tokens, last)
         for index in range(first, last):
-            self.pool.cache(sequence.blocks[index], hashes[index])
+            self.pool.cache(sequence.blocks[index], hashes[index], sequence.app)
 
     def release(self, sequence: Sequence) -> None:
         """Release all blocks and state rows of a sequence; cached ones can still be found."""
@@ -261,62 +276,86 @@ class BlockManager:
             self.release(sequence)
         return partial > 0
 
-    def hold(self, sequence: Sequence, until: float) -> None:
-        """Hold the cached blocks of a finished sequence until time ``until``, for its next turn."""
+    def expect_return(
+        self, sequence: Sequence, calls: Collection[str], now: float, longest_hold_s: float
+    ) -> None:
+        """Expect the next turn of a sequence whose answer ended at ``now`` with ``calls`` of these tools.
+
+        Less urgent sequences do not take its blocks, for at most ``longest_hold_s``.
+        """
         if sequence.block_hashes is None or not self.share:
             return
         hashes = sequence.block_hashes.compute(sequence.tokens, len(sequence.tokens) // self.block_tokens)
         blocks, checkpoint = self._acquire_cached(hashes)
-        if blocks:
-            last = hashes[len(blocks) - 1]
-            self._release_held(last)
-            self._held[last] = HeldContext(
-                sequence.app, sequence.context_id, blocks, checkpoint, sequence.level, until
+        self.pool.release(blocks)
+        if self.states is not None and checkpoint is not None:
+            self.states.release_checkpoint(checkpoint)
+        prompt_blocks = min(len(blocks), sequence.prompt_tokens // self.block_tokens)
+        if not prompt_blocks:
+            return
+        key = hashes[prompt_blocks - 1]
+        tokens = len(sequence.tokens)
+        seconds = self.pauses.begin(key, tokens, sequence.app, calls, sequence.tool_seconds, now)
+        if seconds is None:
+            return
+        until = now + seconds + max(_LEAST_DELAY_S, _DELAY * seconds)
+        self._expect(
+            ExpectedReturn(
+                key=key,
+                hashes=hashes[: len(blocks)],
+                app=sequence.app,
+                context_id=sequence.context_id,
+                at=now + seconds,
+                late=now + seconds + max(_PUNCTUAL_S, _PUNCTUAL * seconds),
+                until=until,
+                level=sequence.level if until - now <= longest_hold_s else float("inf"),
             )
+        )
 
-    def release_continued(self, sequence: Sequence) -> None:
-        """Release the held contexts that ``sequence``, a next turn, begins with; it has their blocks."""
-        if self._held and sequence.block_hashes is not None:
-            # Not its whole table: the blocks behind its cached prefix are not complete yet.
-            cached = sequence.computed_tokens // self.block_tokens
-            for block_hash in sequence.block_hashes.compute(sequence.tokens, cached):
-                self._release_held(block_hash)
+    def note_arrival(self, sequence: Sequence, longest_hold_s: float) -> None:
+        """Note that ``sequence`` has arrived, which may be a next turn: it will need its blocks soon."""
+        if sequence.block_hashes is None:
+            return
+        tokens = sequence.prompt_tokens
+        hashes = sequence.block_hashes.compute(sequence.tokens, tokens // self.block_tokens)
+        sequence.continues = self.pauses.arrive(hashes, tokens, sequence.arrived)
+        if (known := self.pool.eviction.find(sequence.continues)) is not None:
+            until = sequence.arrived + longest_hold_s
+            self._expect(replace(known, at=sequence.arrived, late=until, until=until, level=sequence.level))
 
-    def release_expired(self, now: float) -> None:
-        """Release held contexts whose time is over."""
-        if self._held:
-            for key in [key for key, context in self._held.items() if context.until <= now]:
-                self._release_held(key)
+    def end_return(self, sequence: Sequence) -> None:
+        """Note that ``sequence``, which may be an expected next turn, has its blocks."""
+        if sequence.continues is not None:
+            for policy in self._policies:
+                policy.end(sequence.continues)
 
-    def reclaim_held(self, blocks: int, level: int, *, admitting: bool) -> bool:
-        """Release held contexts, oldest first, until there is room; return whether there is.
-
-        Contexts of a more urgent priority level than ``level`` stay held. See :meth:`room_for`.
-        """
-        for key, context in list(self._held.items()):
-            if self.room_for(blocks, admitting=admitting):
-                return True
-            if context.level >= level:
-                self._release_held(key)
-        return self.room_for(blocks, admitting=admitting)
+    def expire(self, now: float) -> None:
+        """Expect those returns no longer that have not come in time."""
+        for policy in self._policies:
+            self.pauses.expire(policy.expire(now))
 
     def next_expiry(self) -> float:
-        """When the next held context is released; infinite if there is none."""
-        return min((context.until for context in self._held.values()), default=float("inf"))
+        """When the next return is no longer expected; infinite if none is."""
+        return self.pool.eviction.next_expiry()
 
     def check_integrity(self, sequences: Iterable[Sequence]) -> None:
-        """Check that ``sequences``, held contexts, loads and swap-outs account for every block and row."""
+        """Check that ``sequences``, loads and swap-outs account for every block and row."""
         sequences = list(sequences)
-        held = self._held.values()
         tables = [sequence.blocks for sequence in sequences]
-        tables += [context.blocks for context in held]
         tables += [self.loads.held_blocks, self.swap_outs.held_blocks]
         self.pool.check_integrity(tables)
         if self.states is not None:
             self.states.check_integrity(
-                [sequence.states for sequence in sequences if sequence.states is not None],
-                [context.checkpoint for context in held if context.checkpoint is not None],
+                sequence.states for sequence in sequences if sequence.states is not None
             )
+
+    @property
+    def _policies(self) -> list[EvictionPolicy]:
+        return [self.pool.eviction, *([] if self.states is None else [self.states.eviction])]
+
+    def _expect(self, expected: ExpectedReturn) -> None:
+        for policy in self._policies:
+            policy.expect(expected)
 
     def _stores(self, sequence: Sequence) -> bool:
         return self.stores_chunks and self.share and bool(sequence.app)
@@ -354,10 +393,3 @@ class BlockManager:
                 return blocks, checkpoint
             self.pool.release([blocks.pop()])
         return [], None
-
-    def _release_held(self, key: bytes) -> None:
-        context = self._held.pop(key, None)
-        if context is not None:
-            self.pool.release(context.blocks)
-            if self.states is not None and context.checkpoint is not None:
-                self.states.release_checkpoint(context.checkpoint)

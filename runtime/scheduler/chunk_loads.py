@@ -99,7 +99,7 @@ class ChunkLoads:
         """Note that ``loads`` have ended: each sequence that waits gets what was loaded, and it is cached."""
         for load in loads:
             if load.state is LoadState.LOADED:
-                self.pool.cache(load.block, load.block_hash)
+                self.pool.cache(load.block, load.block_hash, load.app)
                 for sequence in self._waiting[load]:
                     self._take_cached(sequence, load.position, load.block_hash)
             else:

@@ -115,8 +115,8 @@ class Policy:
     """Prefix cache: blocks in memory are reused where a prompt of the same app begins with their tokens."""
 
     tool_wait_s: float = 60.0
-    """How long the blocks of a turn that ended in tool calls are held for the next turn. Afterwards, and if
-    0, they stay in the prefix cache like those of any finished request: until the memory is needed."""
+    """Longest time for which less urgent requests wait rather than take blocks of a turn that has ended in
+    tool calls. If 0, no next turn is expected, and cached blocks give way least recently used first."""
 
     max_waiting: int = 10_000
     """Requests that may wait for free KV blocks; beyond it the one that would be served last is shed."""
@@ -133,7 +133,7 @@ AGENT_XPU: Final = Policy()
 
 
 def _baseline(**choices: Any) -> Policy:
-    """A scheme to compare with: without aging, shares of apps, estimates of time, contexts held for tools."""
+    """A scheme to compare with: without aging, shares of apps, estimates of time, returns from tools."""
     return Policy(
         shortest_first=False, share_apps=False, promote_after_s=float("inf"), tool_wait_s=0.0, **choices
     )

@@ -32,7 +32,7 @@ first token.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from ..heg.graph import ExecutionGraph
@@ -166,10 +166,10 @@ class Scheduler:
         return max(self.policy.hang_timeout_s, 50 * cost.seconds)
 
     def next_timeout(self) -> float:
-        """The next time at which a deadline passes, a kernel counts as hung, or a held context expires.
+        """When a deadline passes next, a kernel counts as hung, or a return is expected no longer.
 
-        Held contexts count only while sequences wait for their blocks. With loads, also the time at which a
-        sequence that waits for a chunk may find it quicker to compute it.
+        Returns count only while sequences wait, as it may be for their blocks. With loads, also the time at
+        which a sequence that waits for a chunk may find it quicker to compute it.
         """
         times = [self._hung_at(kernel) for kernel in self._active.values()]
         times += (self.queues.next_deadline, self.loads.next_decision)
@@ -187,6 +187,7 @@ class Scheduler:
             which may be ``sequence`` itself.
         """
         self.queues.add(sequence, now)
+        self.block_manager.note_arrival(sequence, self.policy.tool_wait_s)
         if self.policy.restarts and not sequence.is_background:
             self._builder.evict_background_prompts()
         if self.queues.num_waiting <= self.policy.max_waiting:
@@ -231,14 +232,10 @@ class Scheduler:
         """
         self.queues.extend(sequence, tokens)
 
-    def hold_for_next_turn(self, sequence: Sequence, now: float) -> None:
-        """Hold the blocks of a FINISHED sequence whose tools are running, for ``policy.tool_wait_s``."""
+    def expect_return(self, sequence: Sequence, calls: Collection[str], now: float) -> None:
+        """Expect the next turn of a FINISHED sequence, whose answer has called these tools."""
         if self.policy.tool_wait_s > 0:
-            self.block_manager.hold(sequence, now + self.policy.tool_wait_s)
-
-    def release_held_contexts(self) -> None:
-        """Release the blocks held for next turns; they can still be found."""
-        self.block_manager.release_expired(float("inf"))
+            self.block_manager.expect_return(sequence, calls, now, self.policy.tool_wait_s)
 
     def complete_kernel(self, role: Role, now: float) -> Batch | None:
         """Note that the kernel on ``role`` is done.
@@ -321,7 +318,7 @@ class Scheduler:
         another engine on this machine has reactive work, which they would delay.
         """
         self.queues.reactive_elsewhere = reactive_elsewhere
-        self.block_manager.release_expired(now)
+        self.block_manager.expire(now)
         self.queues.promote_aged(now)
         only = self._next_of_only_batch(background=background and not reactive_elsewhere)
         if only is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
@@ -42,8 +43,8 @@ class SequenceState(enum.Enum):
     its cached prefix, and releases them if the rest do not fit. A sequence whose batch is paused between two
     kernels keeps its state: being paused is a state of the :class:`Batch`, and nothing computed is lost. If a
     sequence finishes while it is in a batch, its blocks are released when the batch is completed or dropped.
-    If it finishes with a tool call, they may be held for the next turn
-    (:meth:`Scheduler.hold_for_next_turn`).
+    If it finishes with a tool call, the next turn is expected, and they are kept for it
+    (:meth:`Scheduler.expect_return`).
     """
 
     WAITING = "waiting"
@@ -57,7 +58,7 @@ class SequenceState(enum.Enum):
 class Sequence:
     """The tokens of one request, its block table, and how many of its tokens have been computed.
 
-    The sampler's side appends to ``tokens``; every field below ``context_id`` belongs to the scheduler.
+    The sampler's side appends to ``tokens``; every field below ``tool_seconds`` belongs to the scheduler.
     """
 
     id: int
@@ -78,6 +79,8 @@ class Sequence:
     name are those of one app, whose chunks are not stored."""
     context_id: str = ""
     """The context under which they are stored; empty if the request names none."""
+    tool_seconds: Mapping[str, float] = field(default_factory=dict)
+    """How long its app expects tools to take that the answer may call, by their names."""
 
     prompt_tokens: int = field(init=False)
     state: SequenceState = SequenceState.WAITING
@@ -100,6 +103,8 @@ class Sequence:
     """Draft tokens of which the next decode verifies some behind ``tokens`` (sd.npu §2.2)."""
     given: list[range] = field(default_factory=list)
     """Where in ``tokens``, behind the prompt, tokens lie that were given and not sampled."""
+    continues: bytes | None = None
+    """The key of the return that it is (:class:`ExpectedReturn`); None if it was not expected."""
     level: int = 0
     """Priority level, the lowest the most urgent: that of ``priority``, or :data:`REACTIVE_LEVEL` for all
     where the policy ignores priority."""

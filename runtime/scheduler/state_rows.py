@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, Self
 
 from ..heg.kernel import StateAccess
 from ..kv.block_pool import BlockPool
+from ..kv.eviction_policy import EvictionPolicy
 
 CHECKPOINT_BLOCKS: Final = 8
 """KV blocks between two checkpoints of a prompt; the last one is behind its last complete block."""
@@ -74,8 +75,13 @@ class StateManager:
 
     @property
     def free(self) -> int:
-        """Rows that no sequence, batch or held context needs."""
+        """Rows that no sequence or batch needs."""
         return self._pool.free
+
+    @property
+    def eviction(self) -> EvictionPolicy:
+        """Which checkpoints give way first."""
+        return self._pool.eviction
 
     @property
     def suffices(self) -> bool:
@@ -109,20 +115,20 @@ class StateManager:
         write = next(row for row in rows.own if row != rows.current)
         rows.access = StateAccess((rows.current, *rows.checkpoints, write), plan.past, plan.interval)
 
-    def complete(self, rows: StateRows, hashes: Sequence[bytes]) -> None:
-        """Go on from the state that a completed batch has written.
+    def complete(self, rows: StateRows, hashes: Sequence[bytes], app: str) -> None:
+        """Go on from the state that a completed batch of ``app`` has written.
 
         ``hashes`` are those of the blocks before each of ``rows.positions``.
         """
         assert rows.access is not None
         written = rows.access.rows[-1]
         for row, block_hash in zip(rows.checkpoints, hashes, strict=False):
-            self._pool.cache(row, block_hash)
+            self._pool.cache(row, block_hash, app)
         self._release_shared(rows)
         rows.current = written
         if len(hashes) > len(rows.checkpoints) and self._pool.free:
             # The state at the end becomes a checkpoint, and another row takes its place.
-            self._pool.cache(written, hashes[-1])
+            self._pool.cache(written, hashes[-1], app)
             rows.own = (*(row for row in rows.own if row != written), *self._pool.allocate(1))
         self.abandon(rows)
 
@@ -155,10 +161,9 @@ class StateManager:
         """Release a checkpoint that was taken."""
         self._pool.release([row])
 
-    def check_integrity(self, held: Iterable[StateRows], checkpoints: Iterable[int]) -> None:
-        """Check that sequences' rows and the ``checkpoints`` of held contexts account for every row."""
-        tables = [[*rows.own, *rows.checkpoints, *self._shared(rows)] for rows in held]
-        self._pool.check_integrity([*tables, list(checkpoints)])
+    def check_integrity(self, held: Iterable[StateRows]) -> None:
+        """Check that sequences' rows account for every row."""
+        self._pool.check_integrity([*rows.own, *rows.checkpoints, *self._shared(rows)] for rows in held)
 
     def _intervals(self, end: int) -> tuple[int, int]:
         """Tokens between two checkpoints: the usual number, or too many for a second one before ``end``."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,6 +15,7 @@ from agentrt.runtime import Generation, LocalRuntime
 from agentrt.runtime.model.tokenizer import Tokenizer
 from agentrt.runtime.request.processor import SharedPrefix
 from tests.hypothesis_profiles import first_of
+from tests.patience import until
 from tests.runtime.conftest import OpenRuntime
 from tests.runtime.engine.test_engine import submit
 
@@ -90,7 +93,7 @@ def test_blocks_held_for_the_next_turn_survive_background_load(open_runtime: Ope
     prompt = list(range(300, 300 + 5 * BLOCK))
     first = submit(runtime, 4, prompt=prompt, prefix_salt=b"salt")
     first.output.result(30)
-    runtime._engine.hold_for_next_turn(first)
+    runtime._engine.expect_return(first, ["get_weather"])
     room = runtime.statistics().blocks - 6
     background = [300 + n % 900 for n in range(room * BLOCK)]
     for _ in range(3):  # together they need the whole arena
@@ -100,16 +103,59 @@ def test_blocks_held_for_the_next_turn_survive_background_load(open_runtime: Ope
     second = submit(runtime, 4, prompt=first.sequence.tokens + [7] * 10, prefix_salt=b"salt")
     assert second.output.result(30).cached_tokens == 5 * BLOCK
     # Reactive requests may evict them.
-    runtime._engine.hold_for_next_turn(first)
+    runtime._engine.expect_return(first, ["get_weather"])
     filling = [300 + n % 800 for n in range((room + 5) * BLOCK)]
     assert submit(runtime, 4, prompt=filling, prefix_salt=b"x").output.result(30).stop_reason == "length"
+
+
+@pytest.mark.parametrize(("calls", "kept"), [({"get_weather"}, True), (None, False)])
+def test_a_turn_whose_tool_runs_computes_only_its_new_tokens(
+    open_runtime: OpenRuntime, calls: set[str] | None, kept: bool
+) -> None:
+    runtime = open_with(open_runtime, blocks=24)
+    prompt = list(range(300, 300 + 5 * BLOCK))
+    waits = submit(
+        runtime, 4, prompt=prompt, prefix_salt=b"salt", app="a", tool_seconds={"get_weather": 30.0}
+    )
+    waits.output.result(30)
+    if calls is not None:  # else LRU
+        runtime._engine.expect_return(waits, calls)
+    for beginning in range(400, 406):  # more than the arena holds
+        other = [beginning + n % 900 for n in range(5 * BLOCK)]
+        submit(runtime, 4, prompt=other, prefix_salt=b"other", app="b").output.result(30)
+    back = submit(runtime, 4, prompt=waits.sequence.tokens + [7] * 10, prefix_salt=b"salt", app="a")
+    assert back.output.result(30).cached_tokens == (5 * BLOCK if kept else 0)
+
+
+def test_the_pause_of_a_tool_is_learned(open_runtime: OpenRuntime) -> None:
+    runtime = open_runtime()
+    messages: list[Any] = [SYSTEM, {"role": "user", "content": "What is the weather in Oslo?"}]
+    city = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    tool = {"type": "function", "function": {"name": "get_weather", "parameters": city}}
+    options: Any = {"app": "agent", "tools": [tool], "max_tokens": 60}
+    called = runtime.generate(messages, tool_choice="required", tool_seconds={"get_weather": 9}, **options)
+    (call,) = called.tool_calls
+    manager = runtime._engine._scheduler.block_manager
+    until(lambda: manager.pool.eviction.returns)
+    (expected,) = manager.pool.eviction.returns
+    assert 8 < expected.at - time.perf_counter() <= 9
+    function = {"name": call.name, "arguments": json.dumps(call.arguments)}
+    made = {"id": "call_1", "type": "function", "function": function}
+    messages.append({"role": "assistant", "content": called.text, "tool_calls": [made]})
+    messages.append({"role": "tool", "tool_call_id": "call_1", "content": "Rain. " * 30})
+    again = runtime.generate(messages, **options)
+    assert again.usage.cached_tokens >= called.usage.prompt_tokens - 2 * BLOCK
+    assert manager.pool.eviction.find(expected.key) is None
+    (pauses,) = manager.pauses._pauses.values()
+    assert len(pauses) == 1
+    assert pauses[0] < 9
 
 
 def test_a_turn_held_for_its_tools_leaves_the_answers_of_others_reusable(open_runtime: OpenRuntime) -> None:
     runtime = open_runtime(kv_cache_precision="f32")
     held = submit(runtime, 4, prompt=list(range(300, 300 + 2 * BLOCK)), prefix_salt=b"other")
     held.output.result(30)
-    runtime._engine.hold_for_next_turn(held)
+    runtime._engine.expect_return(held, ["get_weather"])
     prompt = list(range(400, 400 + BLOCK + 7))  # its last block is completed by the answer
     first = submit(runtime, 3 * BLOCK, prompt=prompt, prefix_salt=b"salt")
     first.output.result(30)

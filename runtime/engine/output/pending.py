@@ -82,7 +82,8 @@ class PendingGeneration(AbstractContextManager["PendingGeneration"]):
         finished = events[-1]
         if isinstance(finished, Finished):
             if finished.generation.finish_reason == "tool_calls":
-                self._engine.hold_for_next_turn(self._request)
+                names = {call.name for call in finished.generation.tool_calls}
+                self._engine.expect_return(self._request, names)
             if self._span is not None:
                 self._span.finish(self.output.result(), finished.generation)
         return [*self._new_logprobs(), *events]

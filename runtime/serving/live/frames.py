@@ -18,7 +18,7 @@ from ...engine.trace import TracedKernel, TracedRequest
 from ...heg.kernel import Role
 from ...local.service import LocalRuntime
 from ...pool.pooled_model import PooledModel
-from ...scheduler.block_manager import HeldContext
+from ...scheduler.block_manager import AwaitedContext
 from ...scheduler.sequence import SequenceState
 from .expectation import Expectation
 
@@ -81,7 +81,7 @@ def held_rows(status: EngineStatus, blocks: int, block_bytes: int) -> list[dict[
     known: set[int] = set()
     rows = [
         *_rows_of("requests", status.requests, known),
-        *_rows_of("next turn", status.held_contexts, known),
+        *_rows_of("next turn", status.awaited_contexts, known),
         ("disk", None, None, len(status.swapped_blocks - known)),
     ]
     largest = sorted((row for row in rows if row[-1]), key=lambda row: -row[-1])[:MAX_ROWS]
@@ -99,7 +99,7 @@ def held_rows(status: EngineStatus, blocks: int, block_bytes: int) -> list[dict[
     ]
 
 
-def _rows_of(purpose: str, holders: Iterable[RequestStatus | HeldContext], known: set[int]) -> list[_Row]:
+def _rows_of(purpose: str, holders: Iterable[RequestStatus | AwaitedContext], known: set[int]) -> list[_Row]:
     """Return rows of the blocks of ``holders`` that are not ``known``, and add them to these."""
     contexts: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
     apps: defaultdict[str, set[int]] = defaultdict(set)

@@ -13,13 +13,14 @@ from agentrt.priority import PRIORITY_HEADER, Priority
 
 from ...request.options import GenerationOptions
 from ...request.sampling_params import MAX_BIASES
+from ...request.validation import MAX_TOLD_TOOLS, MAX_TOOL_SECONDS
 from ..http.request_state import header_priority
 
 ServiceTier = Literal["auto", "default", "flex", "scale", "priority"]
 
 _PASSED_ON: Final = {"temperature", "top_p", "top_k", "min_p", "repetition_penalty", "frequency_penalty",
                      "presence_penalty", "seed", "stop", "stop_token_ids", "ignore_eos",
-                     "parallel_tool_calls", "shared_prefix"}  # fmt: skip
+                     "parallel_tool_calls", "shared_prefix", "tool_seconds"}  # fmt: skip
 """Fields that are options of the runtime, too, where a request has them."""
 
 MAX_ITEMS: Final = 64
@@ -134,6 +135,12 @@ class GenerationRequest(PrioritizedRequest):
         return cast(GenerationOptions, {"priority": self.runtime_priority, **given})
 
 
+ToolSeconds = Annotated[
+    dict[str, Annotated[float, Field(ge=0, le=MAX_TOOL_SECONDS)]] | None, at_most(MAX_TOLD_TOOLS)
+]
+"""agentrt's own: how long the tools that the answer may call are expected to take, by their names."""
+
+
 class CommonRequest(GenerationRequest):
     """The fields that chat completions and responses share."""
 
@@ -142,6 +149,7 @@ class CommonRequest(GenerationRequest):
     top_logprobs: int | None = Field(default=None, ge=0, le=20)
     shared_prefix: bool | None = None
     """agentrt's own: whether apps with the same system messages and tools, and this field, share them."""
+    tool_seconds: ToolSeconds = None
 
 
 LogitBias = Annotated[dict[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], float], at_most(MAX_BIASES)]

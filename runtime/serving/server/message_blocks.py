@@ -14,7 +14,7 @@ from agentrt.finite import shown
 
 from ...request.field_names import renamed
 from ...request.options import GenerationOptions
-from .common_request import MAX_ITEMS, Body, PrioritizedRequest, Refused, at_most
+from .common_request import MAX_ITEMS, Body, PrioritizedRequest, Refused, ToolSeconds, at_most
 
 _NAMES: Final = {
     "prompt": "messages",
@@ -105,6 +105,7 @@ class MessagesRequest(CountRequest):
     top_p: float | None = Field(default=None, gt=0, le=1)
     top_k: int | None = None
     metadata: Metadata | None = None
+    tool_seconds: ToolSeconds = None
     thread: dict[str, Any] | None = None
     """A conversation that the server is to hold: none is held here."""
 
@@ -125,6 +126,8 @@ class MessagesRequest(CountRequest):
             options["top_p"] = self.top_p
         if self.top_k is not None:
             options["top_k"] = self.top_k
+        if self.tool_seconds is not None:
+            options["tool_seconds"] = self.tool_seconds
         if (choice := self.tool_choice) is not None:
             if choice.type == "tool" and choice.name is None:
                 raise InvalidRequestError("tool_choice.name", "is missing. Name the tool to call.")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,8 @@ def submit(
     deadline_s: float | None = None,
     prefix_salt: bytes | None = None,
     grammar_matcher: Any = None,
+    app: str = "",
+    tool_seconds: Mapping[str, float] | None = None,
     **params: Any,
 ) -> EngineRequest:
     """Submit tokens to the engine; by default nothing but ``max_tokens`` ends the answer."""
@@ -52,6 +54,8 @@ def submit(
         deadline_s=deadline_s,
         prefix_salt=prefix_salt,
         grammar_matcher=grammar_matcher,
+        app=app,
+        tool_seconds=tool_seconds or {},
     )
     return runtime._engine.submit(request, listener=listener, drafters=[] if drafter is None else [drafter])
 

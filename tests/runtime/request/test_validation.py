@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 
 from agentrt.errors import InvalidRequestError
 from agentrt.runtime.request.sampling_params import SamplingParams
-from agentrt.runtime.request.validation import check_messages, check_tools
+from agentrt.runtime.request.validation import (
+    MAX_TOLD_TOOLS,
+    MAX_TOOL_SECONDS,
+    check_messages,
+    check_tool_seconds,
+    check_tools,
+)
 
 USER = {"role": "user", "content": "hi"}
 
@@ -188,3 +194,20 @@ def test_token_ids_beyond_the_vocabulary() -> None:
     for params in (SamplingParams(logit_bias={50: 1.0}), SamplingParams(stop_token_ids=(-1,))):
         with pytest.raises(InvalidRequestError, match="0 to 49"):
             params.check_vocabulary(VOCABULARY)
+
+
+def test_seconds_of_tools() -> None:
+    assert check_tool_seconds(None) == {}
+    assert check_tool_seconds({"a": 0, "b": MAX_TOOL_SECONDS}) == {"a": 0, "b": MAX_TOOL_SECONDS}
+    wrong = [-1, math.nan, math.inf, True, "1", None, 10**400, MAX_TOOL_SECONDS + 1]
+    for seconds in [
+        *({"a": each} for each in wrong),
+        {1: 1},
+        [],
+        1.0,
+        dict.fromkeys(map(str, range(257)), 1),
+    ]:
+        with pytest.raises(InvalidRequestError) as caught:
+            check_tool_seconds(seconds)
+        assert caught.value.field == "tool_seconds"
+    assert MAX_TOLD_TOOLS == 256

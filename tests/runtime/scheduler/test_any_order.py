@@ -179,7 +179,8 @@ class AnyOrder(RuleBasedStateMachine):
     @precondition(lambda self: self.finished)
     @rule(data=st.data())
     def tool_waits(self, data: st.DataObject) -> None:
-        self.scheduler.hold_for_next_turn(data.draw(st.sampled_from(self.finished)), self.machine.now)
+        calls = data.draw(st.sets(st.sampled_from("ab")))
+        self.scheduler.expect_return(data.draw(st.sampled_from(self.finished)), calls, self.machine.now)
 
     @rule(seconds=st.floats(0, 20))
     def time_passes(self, seconds: float) -> None:

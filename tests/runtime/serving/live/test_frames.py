@@ -18,7 +18,7 @@ from agentrt.runtime import LocalRuntime, PooledModel
 from agentrt.runtime.engine.engine_status import EngineStatus
 from agentrt.runtime.engine.trace import TracedKernel, TracedRequest
 from agentrt.runtime.heg.kernel import Role
-from agentrt.runtime.scheduler.block_manager import HeldContext
+from agentrt.runtime.scheduler.block_manager import AwaitedContext
 from agentrt.runtime.serving.live.expectation import Expectation
 from agentrt.runtime.serving.live.frames import (
     MAX_ROWS,
@@ -237,7 +237,7 @@ def test_an_answer_whose_tools_run_is_held_for_the_next_turn(
         before = await since_before.next()
         options: Any = {"app": "agent", "tools": [weather_tool], "tool_choice": "required"}
         await asyncio.to_thread(runtime.generate, WEATHER, **options, max_tokens=200)
-        await asyncio.to_thread(until, lambda: runtime._engine._scheduler.block_manager.held_contexts)
+        await asyncio.to_thread(until, lambda: runtime._engine._scheduler.block_manager.awaited_contexts)
         after = [[await frames.next() for _ in range(3)] for frames in (since_before, opened_later)]
         return [[before], *after]
 
@@ -269,8 +269,8 @@ def test_rows_add_up_whatever_is_held(requests: Any, turns: Any, swapped: Any, l
             status(str(place), 0.0, app=app, context_id=context, blocks=blocks)
             for place, ((app, context), blocks) in enumerate(requests)
         ),
-        held_contexts=tuple(
-            HeldContext(app, context, list(blocks), None, 0, 0.0) for (app, context), blocks in turns
+        awaited_contexts=tuple(
+            AwaitedContext(app, context, list(blocks)) for (app, context), blocks in turns
         ),
         swapped_blocks=frozenset(swapped),
         free_blocks=110 - len(used) - lost,
@@ -284,7 +284,7 @@ def test_rows_add_up_whatever_is_held(requests: Any, turns: Any, swapped: Any, l
 
 
 def test_many_contexts_are_few_rows() -> None:
-    turns = tuple(HeldContext("app", f"ctx {place}", [place], None, 0, 0.0) for place in range(500))
-    rows = held_rows(EngineStatus(held_contexts=turns, free_blocks=500), 1000, 1)
+    turns = tuple(AwaitedContext("app", f"ctx {place}", [place]) for place in range(500))
+    rows = held_rows(EngineStatus(awaited_contexts=turns, free_blocks=500), 1000, 1)
     assert len(rows) == MAX_ROWS + 1
     assert rows[-1] == {"held_for": "other", "app": None, "context": None, "bytes": 500 - MAX_ROWS}

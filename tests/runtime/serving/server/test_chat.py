@@ -252,3 +252,20 @@ def test_function_call(client: openai.OpenAI, body: dict[str, Any], call: Any, r
     assert (choice.message.function_call is not None) is (reason is not None)
     if reason is not None:
         assert choice.finish_reason == reason
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", {"messages": HELLO}),
+        ("/v1/messages", {"model": "nano", "messages": HELLO, "max_tokens": 4}),
+        ("/v1/responses", {"input": "Hello!", "max_output_tokens": 4}),
+    ],
+)
+def test_seconds_of_tools_are_those_of_the_runtime(
+    http: httpx.Client, processed: list[Any], path: str, body: dict[str, Any]
+) -> None:
+    told = {"get_weather": 0.4, "build": 90}
+    assert http.post(path, json=body | {"tool_seconds": told}).status_code == 200
+    assert [request.tool_seconds for request in processed] == [told]
+    assert http.post(path, json=body | {"tool_seconds": {"build": -1}}).status_code == 400

@@ -58,6 +58,8 @@ class GenerationOptions(TypedDict, total=False):
     conversation is then a context of the app, listed and deleted as others are (:class:`ContextService`)."""
     context_id: str
     """Id of the app's context that the messages continue. :class:`ContextService` sets it."""
+    tool_seconds: Mapping[str, float] | None
+    """For how many seconds tools usually run, by name, where the caller knows it."""
     deadline_s: float | None
     """Seconds from now after which the request ends with :class:`DeadlineExceededError`."""
     max_tokens: int | None

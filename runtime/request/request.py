@@ -55,6 +55,8 @@ class Request:
     """The app's name for the conversation, if it has one."""
     context_id: str = ""
     """Id of the app's context that the request continues; empty if it continues none."""
+    tool_seconds: Mapping[str, float] = field(default_factory=dict)
+    """For how many seconds tools usually run, by name, where the caller knows it."""
     predicted_token_ids: tuple[int, ...] = ()
     """Token ids of the text that the caller predicts."""
     grammar_matcher: GrammarMatcher | None = None

@@ -277,7 +277,7 @@ def test_tasks_need_version_2_and_say_what_installs_it() -> None:
 
 def test_a_name_that_the_module_does_not_have_is_an_import_error() -> None:
     with pytest.raises(ImportError, match="Tasks"):
-        from agentrt.adapters.mcp import Tasks  # type: ignore[attr-defined]  # noqa: F401
+        from agentrt.adapters.mcp import Tasks  # noqa: F401
 
 
 def test_a_session_serves_real_calls_after_speculations_that_were_dropped_in_the_middle() -> None:

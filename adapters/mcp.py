@@ -7,31 +7,47 @@
         async with SpeculationSession(tools, predictors) as session:
             ...
 
-Works with versions 1 and 2 of the package ``mcp``. For the tools that ``langchain-mcp-adapters`` loads see
-:func:`agentrt.adapters.langchain.speculable_mcp_tools`.
+Works with versions 1 and 2 of the package ``mcp``; tasks (:class:`TasksExtension`) need version 2. For the
+tools that ``langchain-mcp-adapters`` loads see :func:`agentrt.adapters.langchain.speculable_mcp_tools`.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, Unpack
+from collections.abc import Awaitable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
+
+import anyio
 
 from agentrt.adapting import SpeculableKeywords, SpeculableOptions, SpeculableTool
 from agentrt.argument_checks import check_setting
-from agentrt.errors import ConfigurationError, MissingExtraError
+from agentrt.errors import ConfigurationError, MissingExtraError, SpeculationError
 
 from .server_tools import bind, check_trusted, only_reads, options_of, speculative_result
 
 try:
     import mcp
+    import mcp.client
     import mcp.types
 except ModuleNotFoundError as error:
     raise MissingExtraError("mcp", "mcp") from error
 
-__all__ = ["McpTool", "speculable_tools"]
+if TYPE_CHECKING:
+    from .mcp_tasks import TasksExtension
+
+__all__ = ["McpTool", "TasksExtension", "speculable_tools"]
 
 _VERSION_2 = hasattr(mcp, "Client")
+
+
+def __getattr__(name: str) -> Any:
+    if name != "TasksExtension":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if not _VERSION_2:
+        raise MissingExtraError("version 2 of mcp", "mcp", requirement="mcp>=2")
+    from .mcp_tasks import TasksExtension
+
+    return TasksExtension
 
 
 class McpClient(Protocol):
@@ -48,8 +64,10 @@ class McpTool:
     :class:`mcp.types.CallToolResult`.
     """
 
-    def __init__(self, client: McpClient, tool: mcp.types.Tool, options: SpeculableOptions) -> None:
-        """``tool`` is as the server listed it."""
+    def __init__(
+        self, client: McpClient, tool: mcp.types.Tool, options: SpeculableOptions, listing: Listing
+    ) -> None:
+        """``tool`` is as the server listed it in ``listing``."""
         self.name = tool.name
         self.schema: dict[str, Any] = {
             "type": "function",
@@ -65,7 +83,9 @@ class McpTool:
             bind=bind,
             call=None,
             acall=functools.partial(client.call_tool, tool.name),
-            speculative_acall=functools.partial(speculative_result, _speculative_call(client), tool.name),
+            speculative_acall=functools.partial(
+                speculative_result, functools.partial(_speculative_call, client, listing), tool.name
+            ),
             options=options,
         )
 
@@ -85,16 +105,20 @@ async def speculable_tools(
     ``discloses`` them, unless that option is given. ``options`` are those of :func:`agentrt.speculable`, for
     all tools. Call other tools as before, by ``client.call_tool``.
 
+    A list of tools with a time to live (``ttlMs``) is read again after it, before the next speculation: a
+    tool that the server no longer declares read-only runs only when it is called.
+
     Raises:
         ConfigurationError: ``client`` is none or not connected, the server is not trusted, or an option is
             unknown or has an invalid value.
     """
     check_trusted(trusted)
-    listed = await _list(_session(client))
+    listing = Listing(client)
+    listed = await listing.read()
     writers = tuple(tool.name for tool in listed if not only_reads(tool.annotations))
     given = {"invalidated_by": writers, **dict[str, Any](options)}
     return [
-        McpTool(client, tool, options_of(tool.annotations, given))
+        McpTool(client, tool, options_of(tool.annotations, given), listing)
         for tool in listed
         if only_reads(tool.annotations)
     ]
@@ -111,23 +135,55 @@ def _session(client: object) -> mcp.ClientSession:
     return session
 
 
-async def _list(session: mcp.ClientSession) -> list[mcp.types.Tool]:
-    """Return all tools of the server, of all pages of its list."""
-    tools: list[mcp.types.Tool] = []
-    cursor: str | None = None
-    while True:
-        page = await _page(session, cursor)
-        tools += page.tools
-        cursor = _field(page, "next_cursor")
-        if not cursor:
-            return tools
+class Listing:
+    """What a server says of its tools, for as long as it says that this holds."""
 
+    def __init__(self, client: McpClient) -> None:
+        """``client`` is connected. Nothing is read yet."""
+        # A client of version 2 keeps lists itself, within the scope that the server gives them.
+        session = _session(client)
+        self._source: Any = client if _VERSION_2 and isinstance(client, mcp.Client) else session
+        self._reading = anyio.Lock()
+        self._readers: frozenset[str] = frozenset()
+        self._stale_at: float | None = None
 
-async def _page(session: Any, cursor: str | None) -> mcp.types.ListToolsResult:
-    if _VERSION_2:
-        params = None if cursor is None else mcp.types.PaginatedRequestParams(cursor=cursor)
-        return await session.list_tools(params=params)  # type: ignore[no-any-return]
-    return await session.list_tools(cursor)  # type: ignore[no-any-return]
+    async def read(self, *, again: bool = False) -> list[mcp.types.Tool]:
+        """Return all tools of the server, of all pages of its list; ``again`` not as the client keeps it."""
+        tools: list[mcp.types.Tool] = []
+        cursor, ttls = None, list[int]()
+        while True:
+            page = await self._page(cursor, again)
+            tools += page.tools
+            ttls.append(getattr(page, "ttl_ms", 0))
+            cursor = _field(page, "next_cursor")
+            if not cursor:
+                break
+        self._readers = frozenset(tool.name for tool in tools if only_reads(tool.annotations))
+        # Without a time, or with 0, which servers send that say nothing, it holds as long as the connection.
+        self._stale_at = anyio.current_time() + min(ttls) / 1000 if min(ttls) > 0 else None
+        return tools
+
+    async def check(self, name: str) -> None:
+        """Check that the server still declares the tool read-only, if its list has become stale.
+
+        Raises:
+            SpeculationError: it does not, or has the tool no longer.
+        """
+        async with self._reading:
+            if self._stale_at is not None and anyio.current_time() >= self._stale_at:
+                await self.read(again=True)
+        if name not in self._readers:
+            raise SpeculationError(
+                f"the server no longer declares {name} read-only. It runs when it is called."
+            )
+
+    async def _page(self, cursor: str | None, again: bool) -> Any:
+        if _VERSION_2 and isinstance(self._source, mcp.Client):
+            return await self._source.list_tools(cursor=cursor, cache_mode="refresh" if again else "use")
+        if _VERSION_2:
+            params = None if cursor is None else mcp.types.PaginatedRequestParams(cursor=cursor)
+            return await self._source.list_tools(params=params)
+        return await self._source.list_tools(cursor)
 
 
 def _field(value: Any, name: str) -> Any:
@@ -138,8 +194,28 @@ def _field(value: Any, name: str) -> Any:
     return getattr(value, first + "".join(map(str.capitalize, rest)))
 
 
-def _speculative_call(client: McpClient) -> Callable[..., Awaitable[Any]]:
-    """Return how a speculative run calls a tool: without showing a server's questions to the user."""
-    if _VERSION_2 and isinstance(client, (mcp.Client, mcp.ClientSession)):
-        return functools.partial(_session(client).call_tool, allow_input_required=True)
-    return client.call_tool
+async def _speculative_call(client: McpClient, listing: Listing, name: str, arguments: dict[str, Any]) -> Any:
+    """Return the result of a speculative call, without showing a server's questions to the user.
+
+    Raises:
+        SpeculationError: the tool is no longer declared read-only, or its result is of an extension that the
+            client does not have.
+    """
+    await listing.check(name)
+    if not (_VERSION_2 and isinstance(client, (mcp.Client, mcp.ClientSession))):
+        return await client.call_tool(name, arguments)
+    session = _session(client)
+    result = await session.call_tool(name, arguments, allow_input_required=True, allow_claimed=True)
+    if isinstance(result, mcp.types.CallToolResult | mcp.types.InputRequiredResult):
+        return result
+    extensions: Sequence[Any] = getattr(client, "extensions", None) or ()
+    for claim in (claim for extension in extensions for claim in extension.claims()):
+        if type(result) is claim.model:
+            context = mcp.client.ClaimContext(session=session, tool_name=name, read_timeout_seconds=None)
+            final = await claim.resolve(result, context)
+            if not final.is_error:  # as the client does for a real call
+                await session.validate_tool_result(name, final)
+            return final
+    raise SpeculationError(
+        f"{name} has answered with a {type(result).__name__}. Use an mcp.Client that has the extension."
+    )

@@ -21,7 +21,13 @@ from .concurrency.threads import start_in_thread
 from .lookahead.model_request import ModelRequest, request_key
 from .tools.real_call import current_speculative_run, is_hidden_run
 from .tools.restrictions import Guards, offered_tools
-from .tools.scopes import current_scope, register_scope_source, reserve_turn, within_scope
+from .tools.scopes import (
+    current_scope,
+    expected_tool_seconds,
+    register_scope_source,
+    reserve_turn,
+    within_scope,
+)
 from .tools.speculable import claiming_function, plain_function, register_tool_type, running, speculable_tool
 from .tools.speculable_tool import Invocation, SpeculableKeywords, SpeculableOptions, SpeculableTool
 from .tools.toolbox import Toolbox
@@ -45,6 +51,7 @@ __all__ = [
     "claiming_function",
     "current_scope",
     "current_speculative_run",
+    "expected_tool_seconds",
     "is_hidden_run",
     "offered_tools",
     "plain_function",

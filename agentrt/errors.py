@@ -57,9 +57,10 @@ def _restore(kind: type[AgentRTError], args: tuple[Any, ...], state: dict[str, A
 class MissingExtraError(AgentRTError, ImportError):
     """An optional dependency is not installed; the message is the exact line that installs it."""
 
-    def __init__(self, module: str, extra: str) -> None:
-        """``module`` is missing; ``extra`` is the extra that installs it."""
-        super().__init__(f"{module} is not installed. Run: pip install 'agentrt[{extra}]'")
+    def __init__(self, module: str, extra: str, *, requirement: str | None = None) -> None:
+        """``module`` is missing; ``extra`` is the extra that installs it, or ``requirement`` is what does."""
+        needed = f"agentrt[{extra}]" if requirement is None else requirement
+        super().__init__(f"{module} is not installed. Run: pip install '{needed}'")
 
 
 class ConfigurationError(AgentRTError, ValueError):

@@ -10,7 +10,8 @@
 A sync client works alike, with :func:`run_tool`.
 """
 
+from ..stainless.client_class import prioritized
 from ..stainless.client_state import report_of
 from .speculate import arun_tool, run_tool, speculate
 
-__all__ = ["arun_tool", "report_of", "run_tool", "speculate"]
+__all__ = ["arun_tool", "prioritized", "report_of", "run_tool", "speculate"]

@@ -18,10 +18,11 @@ from typing import Any
 
 from agentrt.adapting import register_scope_source
 
+from ..stainless.client_class import prioritized
 from ..stainless.client_state import report_of
 from .speculate import arun_tool, run_tool, speculate
 
-__all__ = ["arun_tool", "report_of", "run_tool", "speculate"]
+__all__ = ["arun_tool", "prioritized", "report_of", "run_tool", "speculate"]
 
 
 def pydantic_ai_run() -> Hashable | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from agentrt.adapting import Toolbox, Turns
+from agentrt.argument_checks import check_setting
 from agentrt.dialects import Dialect, EndpointDialect, PrioritizedAsyncClient, PrioritizedClient
 from agentrt.errors import ConfigurationError
 
@@ -124,8 +125,24 @@ def speculating_copy(
     return copy  # type: ignore[no-any-return]
 
 
+def prioritized(client: Client, *, dialect: Dialect | str | None = None) -> Client:
+    """Return a copy of ``client``, on the same connections, whose requests carry what ``dialect`` adds.
+
+    It does not speculate: it is for a model of a framework that does, such as the Agents SDK or pydantic-ai,
+    and that takes a client. Its requests then carry their priority, and for how long their tools usually run,
+    as those of a client of :func:`speculate` do. ``dialect`` is as there.
+
+    Raises:
+        ConfigurationError: ``client`` is no client, or there is no such dialect.
+    """
+    usable = all(hasattr(client, name) for name in ("post", "copy", "default_headers"))
+    wanted = "an OpenAI or Anthropic client, sync or async"
+    check_setting("client", client, object if usable else (), wanted)
+    return prioritized_copy(client, EndpointDialect(dialect))
+
+
 def prioritized_copy(client: Client, endpoint: EndpointDialect, *mixins: type) -> Client:
-    """Return a copy of ``client``, on the same connections, that sends priorities in a dialect."""
+    """Return a copy of ``client``, on the same connections, whose requests carry what the dialect adds."""
     plain: Any = plain_class(type(client))
     own = PrioritizedAsyncClient if is_async(client) else PrioritizedClient
     # Not by assigning __class__, which Python refuses for classes below Generic.

@@ -1,4 +1,4 @@
-"""How a request's priority is written for an endpoint: a dialect for each engine or gateway.
+"""How requests say their priority and the times of their tools: a dialect for each engine or gateway.
 
 `speculate(…, dialect=…)` and `EndpointSpeculator(…, dialect=…)` take a dialect or its name. Without one an
 endpoint is recognised by the answers it has given; see :mod:`agentrt.dialects.dialect`.

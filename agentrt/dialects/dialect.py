@@ -1,8 +1,11 @@
-"""Dialects: the fields and headers by which engines and gateways take a priority, and what shows them."""
+"""Dialects: the fields and headers by which engines and gateways take what a request says of itself.
+
+That is its priority, and for how long its tools usually run. Evidence shows which dialect an endpoint takes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Protocol, runtime_checkable
 
@@ -15,6 +18,8 @@ MODEL_PATHS = frozenset({CHAT_COMPLETIONS, RESPONSES})
 """The paths, below the base URL, of the requests that have a priority."""
 MESSAGES = "/v1/messages"
 """The path of Anthropic's form, in which only :class:`AgentRTServer` takes a priority."""
+TOOL_SECONDS = "tool_seconds"
+"""The field of agentrt's own server with the seconds of tools by name, and the capability to take it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +39,12 @@ class Evidence:
 
     headers: Mapping[str, str]
     body: Mapping[str, Any] | None = None
+
+    @property
+    def capabilities(self) -> set[Any] | None:
+        """The ``capabilities`` of the models that the body lists; None if it lists none with any."""
+        listed = [model["capabilities"] for model in self._objects("data") if "capabilities" in model]
+        return {each for named in listed if isinstance(named, list) for each in named} if listed else None
 
     @property
     def owners(self) -> set[Any]:
@@ -73,6 +84,16 @@ class Dialect(Protocol):
         """
         return PriorityFields({"priority": int(priority)})
 
+    def hints(
+        self, tool_seconds: Mapping[str, float], capabilities: Collection[Any] | None
+    ) -> Mapping[str, Any]:
+        """Return the fields of the body that say for how many seconds tools of the request usually run.
+
+        ``tool_seconds`` has those whose time is known. ``capabilities`` are those of the endpoint's models;
+        None if its list of models was not seen. By default there are none: most engines take no such thing.
+        """
+        return {}
+
     def recognises(self, evidence: Evidence) -> bool:
         """Whether an answer shows that its endpoint takes this dialect. False if no answer ever does."""
         return False
@@ -83,6 +104,12 @@ class AgentRTServer(Dialect):
     """agentrt's own server. A request without the field is reactive."""
 
     name: ClassVar[str] = "agentrt"
+
+    def hints(
+        self, tool_seconds: Mapping[str, float], capabilities: Collection[Any] | None
+    ) -> Mapping[str, Any]:
+        """Return ``tool_seconds``; nothing if the models are listed without that capability."""
+        return {TOOL_SECONDS: tool_seconds} if capabilities is None or TOOL_SECONDS in capabilities else {}
 
     def recognises(self, evidence: Evidence) -> bool:
         """By the header with the priority of the request in its answers, or ``owned_by`` of its model."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 
@@ -11,6 +11,9 @@ from ..errors import ConfigurationError
 
 ScopeSource = Callable[[], Hashable | None]
 """Returns a key of the run of this code, as a framework knows it, or None."""
+
+ToolSeconds = Callable[[Collection[str]], Mapping[str, float]]
+"""Returns for how many seconds the tools of these names usually run, without those never seen to run."""
 
 _scope: ContextVar[Hashable | None] = ContextVar("agentrt_scope", default=None)
 _may_disclose: ContextVar[bool] = ContextVar("agentrt_may_disclose", default=False)
@@ -102,18 +105,28 @@ class TurnMark:
     Where the run has no scope, the mark stands for it: tasks and threads that copy the context belong to it.
     """
 
-    __slots__ = ("before", "begun", "run")
+    __slots__ = ("before", "begun", "run", "tool_seconds")
 
     def __init__(self, before: TurnMark | None = None) -> None:
         """``before`` is the mark of the turn before it in the same context."""
         self.before = before
         self.begun = False
         self.run: Hashable = None
+        self.tool_seconds: ToolSeconds | None = None
 
 
 def current_turn() -> TurnMark | None:
     """Return the mark of the turn whose calls this context makes, or None."""
     return _turn.get()
+
+
+def expected_tool_seconds(tools: Collection[str]) -> Mapping[str, float]:
+    """Return for how many seconds ``tools`` usually run, as the turn knows it whose request is sent here.
+
+    It is empty outside of a turn, and has no tool that was never seen to run.
+    """
+    turn = _turn.get()
+    return {} if turn is None or turn.tool_seconds is None else turn.tool_seconds(tools)
 
 
 def reserve_turn() -> None:
@@ -127,15 +140,18 @@ def reserve_turn() -> None:
     _turn.set(TurnMark(before))
 
 
-def begin_turn(run: Hashable = None) -> tuple[TurnMark, TurnMark | None]:
+def begin_turn(
+    run: Hashable = None, tool_seconds: ToolSeconds | None = None
+) -> tuple[TurnMark, TurnMark | None]:
     """Return the mark of a turn that begins in this context, and that of the turn before it, if any.
 
     ``run`` identifies the run as far as it is known: a turn of another run is not the one before.
+    ``tool_seconds`` is what :func:`expected_tool_seconds` asks in this context.
     """
     mark = _turn.get()
     if mark is None or mark.begun:
         mark = TurnMark(mark)
         _turn.set(mark)
     before, mark.before = mark.before, None
-    mark.begun, mark.run = True, run
+    mark.begun, mark.run, mark.tool_seconds = True, run, tool_seconds
     return mark, before if before is not None and before.run == run else None

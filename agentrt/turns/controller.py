@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 
 from ..config import Budget, SpeculationConfig
 from ..drafts import DraftCost
 from ..perfmodel import saved_seconds
 from ..reports import events
-from .payoff import Mean, OpenDrafts, PredictorEstimate, SampleEstimate, ToolEstimate
+from .payoff import Mean, OpenDrafts, PredictorEstimate, RunTimes, SampleEstimate, ToolEstimate
 
 _COLD_TURNS = 8  # a new predictor draws as many samples as the user has set
 _DRY_TURNS = 16  # so many in a row without a right draft count as a claim rate of zero
@@ -49,7 +49,7 @@ class Controller:
         self._lock = threading.Lock()
         self._predictors: dict[str, PredictorEstimate] = {}
         self._pairs: dict[tuple[str, str], ToolEstimate] = {}
-        self._tool_s: dict[str, Mean] = {}
+        self._tool_s: dict[str, RunTimes] = {}
         self._generation_s = Mean()
         self._turns: OrderedDict[int, dict[str, OpenDrafts]] = OrderedDict()
 
@@ -143,6 +143,12 @@ class Controller:
         with self._lock:
             self._spending.claim_run((turn, tool), money=cost)
 
+    def tool_seconds(self, tools: Collection[str]) -> dict[str, float]:
+        """Return the median seconds of the last runs of those of ``tools`` that were seen to run."""
+        with self._lock:
+            known = {name: self._tool_s[name].median for name in tools if name in self._tool_s}
+        return {name: round(median, 3) for name, median in known.items() if 0 <= median < math.inf}
+
     def on_event(self, event: events.SpeculationEvent) -> None:
         """Update the estimates."""
         with self._lock:
@@ -166,9 +172,9 @@ class Controller:
                     self._answered(event, self._turns.pop(event.turn, {}))
                 case events.CallClaimed():
                     self._spending.claim_run((event.turn, event.tool), money=event.cost)
-                    self._tool_s.setdefault(event.tool, Mean()).add(event.tool_s)
+                    self._tool_s.setdefault(event.tool, RunTimes()).add(event.tool_s)
                 case events.CallMissed():
-                    self._tool_s.setdefault(event.tool, Mean()).add(event.tool_s)
+                    self._tool_s.setdefault(event.tool, RunTimes()).add(event.tool_s)
                 case events.DraftUnclaimed() if (
                     pair := self._pairs.get((event.predictor, event.tool))
                 ) is not None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import statistics
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,6 +13,8 @@ from ..reports.events import DraftJudged
 
 DECAY = 0.95
 """The share of an estimate kept at each observation: the last twenty make up two thirds of it."""
+
+_RUNS_OF_A_MEDIAN = 20
 
 
 class Mean:
@@ -35,6 +39,25 @@ class Mean:
     def value(self) -> float | None:
         """The mean; None before the first observation."""
         return self._sum / self.weight if self.weight else None
+
+
+class RunTimes(Mean):
+    """The seconds that a tool's runs took: their decaying mean, and the median of the last ones."""
+
+    def __init__(self) -> None:
+        """Create the times of a tool that was never seen to run."""
+        super().__init__()
+        self._last: deque[float] = deque(maxlen=_RUNS_OF_A_MEDIAN)
+
+    def add(self, value: float) -> None:
+        """Add the seconds of a run."""
+        super().add(value)
+        self._last.append(value)
+
+    @property
+    def median(self) -> float:
+        """The median of the last runs, which one that hung does not change. There must have been one."""
+        return statistics.median(self._last)
 
 
 class Rate(Mean):

@@ -121,7 +121,8 @@ class Turn:
         answered calls of guarded tools that have not reached them. Without a scope the turn before may be
         another conversation's: its other calls can still be made, as misses.
         """
-        self._mark, before = begin_turn((self._reporter, self._input.scope))
+        run = (self._reporter, self._input.scope)
+        self._mark, before = begin_turn(run, self._shared.controller.tool_seconds)
         for tool in self._input.tools.values():
             tool.pending_claims.drop_calls(rejected, self._input.scope, _REJECTED, made=False)
             if answered and len(tool.pending_claims) and tool.name in self._input.restrictions().unapproved:

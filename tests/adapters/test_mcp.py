@@ -11,13 +11,14 @@ from mcp import types
 
 from agentrt import SpeculationSession, ToolCall
 from agentrt.adapters.mcp import McpTool, speculable_tools
-from agentrt.errors import ConfigurationError
+from agentrt.errors import ConfigurationError, MissingExtraError
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
 from tests.adapters.mcp_servers import VERSION_2, connected, is_error, open_world_server, server_of
 
 pytestmark = pytest.mark.anyio
 
 if VERSION_2:
+    from mcp.server.caching import CacheHint
     from mcp.server.mcpserver import Context, MCPServer
 
 
@@ -221,6 +222,62 @@ def test_all_pages_of_the_list_are_read() -> None:
             return names
 
     assert asyncio.run(main()) == ["find", "fail"]
+
+
+@pytest.mark.skipif(not VERSION_2, reason="version 1 of mcp has no lists with a time to live")
+@pytest.mark.parametrize("scope", ["public", "private"])
+@pytest.mark.parametrize(("ttl_s", "lists"), [(0, 1), (100, 1), (25, 2)])
+def test_a_list_of_tools_is_read_again_after_its_time_to_live(ttl_s: int, lists: int, scope: Any) -> None:
+    """The first speculation starts at second 0, the second at 40."""
+    asked: list[float] = []
+    notes = Notes()
+    hint = CacheHint(ttl_ms=1000 * ttl_s, scope=scope)
+    server = MCPServer("notes", cache_hints={"tools/list": hint})
+
+    async def main() -> Any:
+        def add(only_reads: bool) -> None:
+            server.add_tool(notes.find, annotations=types.ToolAnnotations(read_only_hint=only_reads))
+
+        add(True)
+        whole = server.list_tools
+
+        async def list_tools() -> Any:
+            asked.append(asyncio.get_running_loop().time())
+            return await whole()
+
+        server.list_tools = list_tools  # type: ignore[method-assign]
+        async with mcp.Client(server, mode="2026-07-28") as client:
+            tools = await speculable_tools(client, trusted=True)
+            draft = ToolCall("find", {"query": "a"})
+            predictors = [ScriptedSpeculator([draft], [draft])]
+            async with SpeculationSession(tools, predictors) as session:
+                for number in range(2):
+                    made = ToolCall("find", {"query": "a"}, str(number))
+                    with session.turn([], []) as turn:
+                        await asyncio.sleep(40)
+                        turn.bind([made])
+                    assert (await session.acall(made)).content[0].text == "found a 3"
+                    server.remove_tool("find")
+                    add(False)
+                return session.report()
+
+    report = run_in_virtual_time(main)
+    assert len(asked) == lists
+    assert report.total.claims == (1 if lists == 2 else 2)
+    assert notes.runs == ["a", "a"]  # the second one for real, where the server had changed its mind
+    if lists == 2:
+        assert "no longer declares find read-only" in str(report.turns[1].calls[0].reason)
+
+
+@pytest.mark.skipif(VERSION_2, reason="version 2 of mcp is installed")
+def test_tasks_need_version_2_and_say_what_installs_it() -> None:
+    with pytest.raises(MissingExtraError, match=r"version 2 of mcp is not installed.*'mcp>=2'"):
+        from agentrt.adapters.mcp import TasksExtension  # noqa: F401
+
+
+def test_a_name_that_the_module_does_not_have_is_an_import_error() -> None:
+    with pytest.raises(ImportError, match="Tasks"):
+        from agentrt.adapters.mcp import Tasks  # noqa: F401
 
 
 def test_a_session_serves_real_calls_after_speculations_that_were_dropped_in_the_middle() -> None:

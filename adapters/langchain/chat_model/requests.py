@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.messages import BaseMessage
 
+from agentrt.adapting import expected_tool_seconds, offered_tools
 from agentrt.errors import InvalidRequestError
 
 from ..messages import openai_messages
@@ -73,6 +74,9 @@ def generation_request(
     n, stream_usage = options.pop("n"), options.pop("stream_usage")
     if "session" not in given:
         options["session"] = _session()
+    offered = offered_tools(options.get("tools"), options["tool_choice"])
+    if "tool_seconds" not in given and offered and (seconds := expected_tool_seconds(offered)):
+        options["tool_seconds"] = seconds
     return GenerationRequest(openai_messages(messages), options, n, stream_usage)
 
 

@@ -19,6 +19,9 @@ from .server_state import server_state_of
 _EMBEDDINGS: Final = "embeddings"
 """Listed in the ``capabilities`` of the model that makes them."""
 
+_TOOL_SECONDS: Final = "tool_seconds"
+"""Listed where a request can say for how many seconds its tools usually run."""
+
 _COUNTED: Final = ("running", "waiting", "sampled_tokens")
 
 router = APIRouter()
@@ -56,7 +59,7 @@ def _describe(model: PooledModel | EmbeddingModel, name: str, created: int) -> d
         status, capabilities = ModelStatus.LOADED, [_EMBEDDINGS]
     else:
         status, length = model.status, model.context_length
-        capabilities = [CAPABILITY] if model.takes_tools else []
+        capabilities = [CAPABILITY, _TOOL_SECONDS] if model.takes_tools else []
     return {
         "id": name,
         "object": "model",

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import math
+import statistics
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrt.config import Budget
+from agentrt.config import Budget, SpeculationConfig
 from agentrt.errors import ConfigurationError
-from agentrt.turns.controller import Spending
+from agentrt.reports.events import CallMissed
+from agentrt.turns.controller import Controller, Spending
 from agentrt.turns.payoff import PredictionCost, Probes
 
 
@@ -154,3 +157,20 @@ def test_invalid_budgets_are_refused() -> None:
         Budget(runs=-1)
     with pytest.raises(ConfigurationError, match="per_seconds"):
         Budget(per_seconds=0)
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=60))
+def test_a_tools_time_is_the_median_of_its_last_runs(seconds: list[float]) -> None:
+    controller = Controller(SpeculationConfig())
+    for each in seconds:
+        controller.on_event(CallMissed(1, tool="look", tool_s=each, reason="no draft"))
+    controller.on_event(CallMissed(1, tool="odd", tool_s=math.inf, reason="no draft"))
+    times = controller.tool_seconds(["look", "odd", "never"])
+    assert times == {"look": pytest.approx(statistics.median(seconds[-20:]), abs=1e-3)}
+
+
+def test_one_run_that_hung_does_not_change_a_tools_time() -> None:
+    controller = Controller(SpeculationConfig())
+    for tool_s in (0.5, 300.0, 0.7):
+        controller.on_event(CallMissed(1, tool="look", tool_s=tool_s, reason="no draft"))
+    assert controller.tool_seconds(["look"]) == {"look": 0.7}

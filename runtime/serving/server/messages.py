@@ -19,7 +19,7 @@ from ...engine.output.generation import CallAnswered, Finished, Generation, Gene
 from ...request.field_names import sender_names
 from ...request.options import Prompt
 from ..http.errors import MESSAGES_ROUTES, ApiError
-from ..http.request_state import app_of, threads_of
+from ..http.request_state import app_of, header_priority, threads_of
 from ..http.streaming import cancel_on_disconnect
 from ..http.strict_json import StrictJsonRoute, compact_json
 from .answers import AnswerWriter, answer
@@ -65,7 +65,7 @@ async def messages(body: MessagesRequest, request: Request) -> Response:
     if body.thread is not None:
         raise _ThreadsNotServed
     model = server_state_of(request).model(body.model)
-    body.take_priority(request)
+    body.take_priority(header_priority(request))
     options = body.options()
     options |= {"app": app_of(request), "session": header_session(request)}
     prompt = ChatMessages(body)
@@ -81,7 +81,7 @@ async def count_tokens(body: CountRequest, request: Request) -> CountBody:
     A prompt that is too long for the model is counted as well.
     """
     app, model = app_of(request), server_state_of(request).model(body.model)
-    body.take_priority(request)
+    body.take_priority(header_priority(request))
     prompt, tools = ChatMessages(body), body.shown_tools()
     async with loaded(request, model, body.runtime_priority) as runtime:
         with sender_names(prompt.field_name):

@@ -180,6 +180,11 @@ class JobQueue:
             if job.changed is changed:
                 await changed.wait()
 
+    async def ended(self, job: Job) -> None:
+        """Wait until ``job`` has ended, and where jobs are stored, until its end is."""
+        while not job.stream_ended:
+            await job.changed.wait()
+
     def place(self, job: Job) -> Place | None:
         """Return where ``job`` is in the queue; None if it has ended."""
         if job.status.ended:

@@ -57,7 +57,7 @@ class JobTable:
 
     def _read(self, apps: list[str]) -> list[tuple[Job, _Saved]]:
         found = []
-        for store, app in itertools.product(self._stores.values(), apps):
+        for (model, store), app in itertools.product(self._stores.items(), apps):
             for context in store.contexts(app):
                 if context.header.get("kind") != KIND:
                     continue
@@ -66,6 +66,7 @@ class JobTable:
                 except ContextDamagedError as damaged:
                     _log.warning("a background job: %s", damaged)
                     continue
+                job.model = model  # it may have had another name
                 found.append((job, _Saved(context, store, len(job.events), len(job.text), job.status)))
         return found
 

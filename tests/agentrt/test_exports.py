@@ -104,6 +104,7 @@ EXPORTS = {
             "SamplingParams",
         ),
         *("Context", "ContextKind", "ContextService", "ContextStream", "ContextTable"),
+        *("BackgroundConditions", "BackgroundConfig", "BackgroundJob", "BackgroundService", "JobStatus"),
         *("Timing", "TokenLogprobs", "Usage", "find_model"),
     },
     "agentrt.runtime.serving.gateway": {"GatewayConfig", "bind", "create_gateway", "serve"},

@@ -62,7 +62,7 @@ def create_app(
     app.state.server = ServerState(pool, config, metrics, embedding)
     app.state.background = BackgroundResponses(app.state.server, background or BackgroundConfig())
     app.state.threads = FairThreads("agentrt-serve")
-    live.install(app, LiveFeed(lambda: Frames(lambda: pool.models)))
+    live.install(app, LiveFeed(lambda: Frames(lambda: pool.models, queue=app.state.background.queue)))
     modules = chat, completions, contexts, embeddings, responses, messages, tokens
     for module in (*modules, tool_cache_route, status):
         app.include_router(module.router)

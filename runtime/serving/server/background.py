@@ -46,6 +46,7 @@ class BackgroundResponses(BackgroundService):
             on_answer=state.metrics.record,
         )
         self._state = state
+        state.metrics.watch(self.queue)
 
     def find(self, app: str, id: str) -> Job | None:
         """Return the job of a background response; None if ``app`` has no such response, or no longer."""

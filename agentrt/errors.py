@@ -9,7 +9,8 @@
     │   ├── ModelNotFoundError, ModelFormatError, ModelDownloadError, ProfileFormatError
     │   └── ModelLoadError, ModelBudgetError, ModelTooLargeError        of a pool
     ├── RequestError
-    │   ├── InvalidRequestError, PromptTooLongError, DeadlineExceededError, JobQuotaError
+    │   ├── InvalidRequestError, PromptTooLongError, DeadlineExceededError
+    │   ├── JobQuotaError, JobFailedError                               of background jobs
     │   └── ContextNotFoundError, ContextQuotaError, ContextBusyError
     ├── PredictorError
     │   └── HistoryStoreError
@@ -243,6 +244,14 @@ class JobQuotaError(RequestError):
             f"an app may have {limit}. Send it again {again}, cancel jobs that are not needed, or raise the "
             "limit."
         )
+
+
+class JobFailedError(RequestError):
+    """A background job has ended without an answer."""
+
+    def __init__(self, id: str, problem: str) -> None:
+        """``problem`` says why, and what to do next."""
+        super().__init__(f"the background response {id!r} has failed: {problem}")
 
 
 class ContextBusyError(RequestError):

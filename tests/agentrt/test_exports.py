@@ -27,6 +27,8 @@ EXPORTS = {
         *("ToolCall", "current_priority", "priority", "run_scope", "speculable"),
     },
     "agentrt.adapters.langchain": {
+        "BackgroundModel",
+        "BackgroundRun",
         "ChatAgentRT",
         "RunRecorder",
         "SpeculationMiddleware",

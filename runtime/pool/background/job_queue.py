@@ -97,8 +97,18 @@ class JobQueue:
     async def running(self, apps: Collection[str]) -> AsyncIterator[None]:
         """Run jobs within the block, first those of ``apps`` that are stored.
 
-        At its end jobs pause; they go on when the queue of another process has the same stores.
+        At its end jobs pause; they go on when another queue has the same stores.
+
+        Raises:
+            ConfigurationError: another queue of this process has them now.
+            ContextStoreError: they cannot be read.
         """
+        with self.table.owned():
+            async with self._run_all(apps):
+                yield
+
+    @asynccontextmanager
+    async def _run_all(self, apps: Collection[str]) -> AsyncIterator[None]:
         self._apps = apps
         await self.table.load(apps)
         self._durations.extend(

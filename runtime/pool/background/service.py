@@ -111,7 +111,12 @@ class BackgroundService:
         )
 
     async def __aenter__(self) -> Self:
-        """Run jobs until the block ends, first those that are stored."""
+        """Run jobs until the block ends, first those that are stored.
+
+        Raises:
+            ConfigurationError: another service of this process runs the stored jobs.
+            ContextStoreError: they cannot be read.
+        """
         await self._block.enter_async_context(self._running())
         return self
 
@@ -122,11 +127,11 @@ class BackgroundService:
     @asynccontextmanager
     async def _running(self) -> AsyncIterator[None]:
         loop = asyncio.get_running_loop()
-        ended = False
+        queue: JobQueue | None = self.queue
 
         def forget(app: str, context_id: str | None) -> None:  # on the thread that deletes
-            if not ended and loop.is_running():
-                asyncio.run_coroutine_threadsafe(self.queue.forget(app, context_id), loop)
+            if (running := queue) is not None and loop.is_running():
+                asyncio.run_coroutine_threadsafe(running.forget(app, context_id), loop)
 
         for model in self._pool.models:
             model.context_table.on_delete(forget)
@@ -134,7 +139,7 @@ class BackgroundService:
             async with self.queue.running(self.apps):
                 yield
         finally:
-            ended = True
+            queue = None  # the table, which keeps the listener, may live longer
 
     async def submit(
         self,

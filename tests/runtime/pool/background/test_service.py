@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentrt.errors import InvalidRequestError, JobQuotaError
+from agentrt.errors import ConfigurationError, InvalidRequestError, JobQuotaError
 from agentrt.runtime import (
     BackgroundConditions,
     BackgroundConfig,
@@ -108,6 +108,8 @@ async def test_jobs_go_on_in_the_next_process(tmp_path: Path) -> None:
     with LocalRuntime.open("nano", config) as runtime:
         async with BackgroundService(runtime, never) as background:
             id = (await background.submit(HELLO, max_tokens=20)).id
+            with pytest.raises(ConfigurationError, match="Use that one"):
+                await BackgroundService(runtime).__aenter__()
     with LocalRuntime.open("nano", config) as runtime:
         async with BackgroundService(runtime, CONFIG) as background:
             (job,) = await background.jobs()

@@ -259,11 +259,6 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
         return self._engine.status(most)
 
     @property
-    def context_store(self) -> ContextStore | None:
-        """What keeps contexts in a folder; None without one."""
-        return self._kept.store
-
-    @property
     def constrains_calls(self) -> bool:
         """Whether a grammar makes every tool call valid, so that it may be shown before it is complete."""
         return self._input_processor.call_token is not None

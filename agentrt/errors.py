@@ -9,7 +9,8 @@
     │   ├── ModelNotFoundError, ModelFormatError, ModelDownloadError, ProfileFormatError
     │   └── ModelLoadError, ModelBudgetError, ModelTooLargeError        of a pool
     ├── RequestError
-    │   ├── InvalidRequestError, PromptTooLongError, DeadlineExceededError, JobQuotaError
+    │   ├── InvalidRequestError, PromptTooLongError, DeadlineExceededError
+    │   ├── JobQuotaError, JobFailedError                               of background jobs
     │   └── ContextNotFoundError, ContextQuotaError, ContextBusyError
     ├── PredictorError
     │   └── HistoryStoreError
@@ -248,6 +249,14 @@ class JobQuotaError(RequestError):
             "limit."
         )
         self.quota = quota
+
+
+class JobFailedError(RequestError):
+    """A background job has ended without an answer."""
+
+    def __init__(self, id: str, problem: str) -> None:
+        """``problem`` says why, and what to do next."""
+        super().__init__(f"the background response {id!r} has failed: {problem}")
 
 
 class ContextBusyError(RequestError):

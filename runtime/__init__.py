@@ -43,6 +43,11 @@ if TYPE_CHECKING:
     from .local.service import RuntimeStatistics as RuntimeStatistics
     from .model.directory import find_model as find_model
     from .model.opening import OpeningStep as OpeningStep
+    from .pool.background.conditions import BackgroundConditions as BackgroundConditions
+    from .pool.background.config import BackgroundConfig as BackgroundConfig
+    from .pool.background.job import JobStatus as JobStatus
+    from .pool.background.service import BackgroundJob as BackgroundJob
+    from .pool.background.service import BackgroundService as BackgroundService
     from .pool.embedding_model import EmbeddingModel as EmbeddingModel
     from .pool.embedding_model import Embeddings as Embeddings
     from .pool.embedding_model import Pooling as Pooling
@@ -68,6 +73,10 @@ _NAMES = {
     ".local.service": "LocalRuntime RuntimeStatistics",
     ".model.directory": "find_model",
     ".model.opening": "OpeningStep",
+    ".pool.background.conditions": "BackgroundConditions",
+    ".pool.background.config": "BackgroundConfig",
+    ".pool.background.job": "JobStatus",
+    ".pool.background.service": "BackgroundJob BackgroundService",
     ".pool.embedding_model": "EmbeddingModel Embeddings Pooling",
     ".pool.model_pool": "ModelPool PoolConfig",
     ".pool.pooled_model": "PooledModel",

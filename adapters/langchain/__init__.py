@@ -23,6 +23,7 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtraError("langchain-core", "langgraph") from error
 
+from .chat_model.background import BackgroundModel, BackgroundRun
 from .chat_model.chat_agentrt import ChatAgentRT, init_chat_model
 from .guards.guards import allow_speculation
 from .recorder import RunRecorder
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from .speculation.middleware import SpeculationMiddleware
 
 __all__ = [
+    "BackgroundModel",
+    "BackgroundRun",
     "ChatAgentRT",
     "RunRecorder",
     "SpeculationMiddleware",

@@ -277,8 +277,8 @@ def serve(
     require_extra("serve")
     begin_serving()
     from agentrt.runtime import EmbeddingModel, ModelPool, PoolConfig, PooledModel, Pooling, RuntimeConfig
-    from agentrt.runtime.serving.background.conditions import BackgroundConditions
-    from agentrt.runtime.serving.background.config import BackgroundConfig
+    from agentrt.runtime.pool.background.conditions import BackgroundConditions
+    from agentrt.runtime.pool.background.config import BackgroundConfig
     from agentrt.runtime.serving.server import ServerConfig, bind, create_app, serve
     from agentrt.runtime.serving.server.app import add_ollama
     from agentrt.runtime.serving.server.ollama_listener import bind_ollama

@@ -21,10 +21,8 @@ _ENGINE: Final = (
 )
 _SERVER: Final = (
     *(*_ENGINE, "runtime/serving/http", "runtime/serving/tool_cache_route.py"),
-    *(
-        f"runtime/serving/server/{name}.py"
-        for name in ("answers", "chat", "common_request", "metrics", "server_state")
-    ),
+    "runtime/pool/responses/common_request.py",
+    *(f"runtime/serving/server/{name}.py" for name in ("answers", "chat", "metrics", "server_state")),
 )
 """What a chat completion passes: no bench speaks another form, and ``app.py`` only names the routes."""
 _CONTEXTS: Final = ("runtime/contexts", "runtime/files")

@@ -56,6 +56,11 @@ class ContextTable:
         self._lock = threading.Lock()  # of the fields above and all entries; never held for I/O
         self._changing = threading.RLock()  # held, also for I/O, while contexts come and go
 
+    @property
+    def store(self) -> ContextStore | None:
+        """What keeps the contexts in a folder; None without one."""
+        return self._store
+
     def on_delete(self, listener: OnDelete) -> None:
         """Call ``listener`` for each deletion from now on, on the thread that deletes."""
         self._listeners.append(listener)

@@ -128,8 +128,8 @@ class PooledModel:
 
     @property
     def context_store(self) -> ContextStore | None:
-        """The folder of its contexts, if the pool has opened one."""
-        return self._context_store
+        """The folder of its contexts, if the pool or its runtime has opened one."""
+        return self.context_table.store
 
     def open_contexts(self) -> None:
         """Open the folder of its contexts, if its settings have one and no runtime has opened it.

@@ -27,6 +27,8 @@ EXPORTS = {
         *("ToolCall", "current_priority", "priority", "run_scope", "speculable"),
     },
     "agentrt.adapters.langchain": {
+        "BackgroundModel",
+        "BackgroundRun",
         "ChatAgentRT",
         "RunRecorder",
         "SpeculationMiddleware",
@@ -104,6 +106,7 @@ EXPORTS = {
             "SamplingParams",
         ),
         *("Context", "ContextKind", "ContextService", "ContextStream", "ContextTable"),
+        *("BackgroundConditions", "BackgroundConfig", "BackgroundJob", "BackgroundService", "JobStatus"),
         *("Timing", "TokenLogprobs", "Usage", "find_model"),
     },
     "agentrt.runtime.serving.gateway": {"GatewayConfig", "bind", "create_gateway", "serve"},

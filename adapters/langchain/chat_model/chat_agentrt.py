@@ -383,9 +383,12 @@ class ChatAgentRT(BaseChatModel):
     def _request_fields(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in _REQUEST_FIELDS}
 
-    def _request(
-        self, messages: Sequence[BaseMessage], stop: Stop, given: Mapping[str, Any], *, streamed: bool = False
-    ) -> tuple[GenerationRequest, AnswerFormat]:
+    def request_of(self, messages: Sequence[BaseMessage], given: Mapping[str, Any]) -> GenerationRequest:
+        """Return the request to the runtime; options in ``given`` take precedence over the fields.
+
+        Raises:
+            InvalidRequestError: an option does not exist, or cannot be converted.
+        """
         options = dict(given)
         wanted = options.pop("model", self.model)
         if wanted not in (self.model, self.model_name):
@@ -394,9 +397,12 @@ class ChatAgentRT(BaseChatModel):
                 f"this chat model has {self.model!r} open, not {wanted!r:.80}. Make a ChatAgentRT with the "
                 "other one.",
             )
-        if stop is not None:
-            options["stop"] = stop
-        request = generation_request(messages, self._request_fields(), options)
+        return generation_request(messages, self._request_fields(), options)
+
+    def _request(
+        self, messages: Sequence[BaseMessage], stop: Stop, given: Mapping[str, Any], *, streamed: bool = False
+    ) -> tuple[GenerationRequest, AnswerFormat]:
+        request = self.request_of(messages, given if stop is None else {**given, "stop": stop})
         if streamed:
             request.check_single("Use generate() or agenerate(), which return all, or n=1.")
         elif self.tool_cache:

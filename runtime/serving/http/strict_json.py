@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from typing import Any, Final
 
 from fastapi import Request
 from fastapi.responses import Response
@@ -14,6 +13,7 @@ from fastapi.routing import APIRoute
 from pydantic_core import from_json
 from starlette.types import Scope
 
+from agentrt.concurrency.fair_threads import give_way
 from agentrt.finite import is_finite
 
 from .errors import ApiError
@@ -26,8 +26,6 @@ _BYTES_OF_A_VALUE: Final = 16
 """Outside of strings. A longer number counts as several values: the longest take as long as hundreds."""
 _AT_ONCE: Final = 16
 """Elements of a list that are encoded in one go: the encoder holds the GIL, and the event loop waits."""
-
-T = TypeVar("T")
 
 
 class _StrictRequest(Request):
@@ -150,17 +148,6 @@ async def large_json_response(
     """Return the response with the body that ``make_body`` returns. Both are made in a thread."""
     content = await asyncio.to_thread(lambda: "".join(give_way(json_pieces(make_body()))).encode())
     return Response(content, media_type="application/json", headers=headers)
-
-
-def give_way(items: Iterable[T]) -> Iterator[T]:
-    """Yield ``items``, and let other threads run after every few of them.
-
-    Python would let each of those wait for 5 ms instead, and a request passes through several.
-    """
-    for place, item in enumerate(items, 1):
-        yield item
-        if place % _AT_ONCE == 0:
-            time.sleep(0)
 
 
 def json_pieces(value: Any) -> Iterator[str]:

@@ -7,6 +7,7 @@ docs/live-page.md says what its fields are.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -17,6 +18,7 @@ from ...engine.engine_status import EngineStatus, RequestStatus
 from ...engine.trace import TracedKernel, TracedRequest
 from ...heg.kernel import Role
 from ...local.service import LocalRuntime
+from ...pool.background.job_queue import JobQueue
 from ...pool.pooled_model import PooledModel
 from ...scheduler.block_manager import AwaitedContext
 from ...scheduler.sequence import SequenceState
@@ -133,10 +135,15 @@ class Frames:
         self,
         models: Callable[[], Sequence[PooledModel]],
         speculation: Callable[[], Mapping[str, Any]] | None = None,
+        queue: JobQueue | None = None,
     ) -> None:
-        """``models`` returns what is served; ``speculation`` what the agents of this process speculated."""
+        """``models`` returns what is served; ``speculation`` what the agents of this process speculated.
+
+        ``queue`` has the background jobs.
+        """
         self._models = models
         self._speculation = speculation
+        self._queue = queue
         self._watched: dict[LocalRuntime, _Watched] = {}
 
     async def next(self) -> Frame:
@@ -153,6 +160,8 @@ class Frames:
         frame: Frame = {"t": round(time.perf_counter(), 4), "models": parts}
         if self._speculation is not None:
             frame["speculation"] = self._speculation()
+        if self._queue is not None:
+            frame["background"] = background_part(self._queue)
         return frame
 
     def stop(self) -> None:
@@ -200,6 +209,27 @@ class _Watched:
     def _without_requests(self) -> EngineStatus:
         statistics = self._runtime.statistics()
         return EngineStatus(free_blocks=statistics.free_blocks, cached_blocks=statistics.cached_blocks)
+
+
+def background_part(queue: JobQueue) -> Frame:
+    """Return the part of a frame that is about background jobs: those that run, then those that come next.
+
+    It has no times that pass, so that a queue which waits for the machine sends no frames.
+    """
+    places, obstacle = queue.places(), queue.obstacle
+    rows = [
+        {
+            "id": short_id(job.id),
+            "app": app_name(job.app),
+            "status": job.status.value,
+            "position": place.position,
+            "position_at_most": place.position_at_most,
+            "done_s": None if place.done_in_s is None else [round(each, 1) for each in place.done_in_s],
+        }
+        for job, place in itertools.islice(places.items(), MAX_ROWS)
+    ]
+    waits_for = obstacle.reason.value if places and obstacle else None
+    return {"waits_for": waits_for, "unended": len(places), "jobs": rows}
 
 
 async def _part_of(model: PooledModel, watched: _Watched | None) -> Frame:

@@ -13,10 +13,10 @@ from agentrt.concurrency.fair_threads import FairThreads
 from agentrt.errors import ConfigurationError
 
 from ...local.service import LocalRuntime
+from ...pool.background.config import BackgroundConfig
 from ...pool.embedding_model import EmbeddingModel
 from ...pool.model_pool import ModelPool
 from .. import tool_cache_route
-from ..background.config import BackgroundConfig
 from ..http.admission import Admission
 from ..http.application import application
 from ..live import routes as live
@@ -62,7 +62,7 @@ def create_app(
     app.state.server = ServerState(pool, config, metrics, embedding)
     app.state.background = BackgroundResponses(app.state.server, background or BackgroundConfig())
     app.state.threads = FairThreads("agentrt-serve")
-    live.install(app, LiveFeed(lambda: Frames(lambda: pool.models)))
+    live.install(app, LiveFeed(lambda: Frames(lambda: pool.models, queue=app.state.background.queue)))
     modules = chat, completions, contexts, embeddings, responses, messages, tokens
     for module in (*modules, tool_cache_route, status):
         app.include_router(module.router)
@@ -72,7 +72,7 @@ def create_app(
 
 @asynccontextmanager
 async def _running(app: FastAPI) -> AsyncIterator[None]:
-    async with app.state.server.pool.running(), app.state.background.running():
+    async with app.state.server.pool.running(), app.state.background:
         yield
 
 

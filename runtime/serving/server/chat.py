@@ -14,6 +14,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from agentrt.calls import CallArgumentsDelta, CallFinished, CallStarted, TextDelta, ToolCall
+from agentrt.concurrency.fair_threads import give_way
 from agentrt.errors import InvalidRequestError
 from agentrt.finite import shown
 
@@ -21,15 +22,15 @@ from ...engine.logprobs import TokenLogprobs
 from ...engine.output.generation import CallAnswered, Finished, Generation, GenerationEvent, LogprobsDelta
 from ...engine.output.pending import LOGPROBS_AT_ONCE
 from ...pool.pooled_model import PooledModel
+from ...pool.responses.common_request import MAX_ITEMS, ChoicesRequest, CommonRequest, at_most
 from ...request.field_names import renamed
 from ...request.options import GenerationOptions
 from ...request.validation import unasked_output
 from ..http.errors import ApiError
 from ..http.open_responses import new_completion_id
-from ..http.request_state import app_of
-from ..http.strict_json import StrictJsonRoute, give_way
+from ..http.request_state import app_of, header_priority
+from ..http.strict_json import StrictJsonRoute
 from .answers import AnswerWriter, answer
-from .common_request import MAX_ITEMS, ChoicesRequest, CommonRequest, at_most
 from .server_state import header_session, server_state_of
 
 _FUNCTION: Final = re.compile(r"tools(\[\d+\])(\.function)?")
@@ -387,7 +388,7 @@ async def chat_completions(body: ChatRequest, request: Request) -> Response:
     ``X-Session-ID`` names the conversation, which is then listed as a context.
     """
     model = server_state_of(request).model(body.model)
-    body.take_priority(request)
+    body.take_priority(header_priority(request))
     body.check_outputs()
     options = body.options()
     options |= {"app": app_of(request), "session": header_session(request)}

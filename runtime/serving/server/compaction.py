@@ -14,12 +14,12 @@ from agentrt.errors import InvalidRequestError
 
 from ...contexts.response_chains import StoredResponse
 from ...engine.output.generation import Generation, GenerationEvent
+from ...pool.responses.common_request import PrioritizedRequest
+from ...pool.responses.items import Conversation, compacted_items, stored_messages, usage_of
 from ...request.options import GenerationOptions
-from ..http.request_state import app_of
+from ..http.request_state import app_of, header_priority
 from ..http.strict_json import StrictJsonRoute
 from .answers import AnswerWriter, answer
-from .common_request import PrioritizedRequest
-from .response_items import Conversation, compacted_items, stored_messages, usage_of
 from .server_state import header_session, server_state_of
 from .stored_items import previous_response
 
@@ -47,7 +47,7 @@ async def compact(body: CompactRequest, request: Request) -> Response:
     not encrypted, and nothing is stored: whoever has the item can read it.
     """
     model = server_state_of(request).model(body.model)
-    body.take_priority(request)
+    body.take_priority(header_priority(request))
     writer = _CompactionWriter(model.name, body, await previous_response(request, body))
     options: GenerationOptions = {
         "priority": body.runtime_priority,

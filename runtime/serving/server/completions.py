@@ -14,17 +14,18 @@ from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from agentrt.calls import TextDelta
+from agentrt.concurrency.fair_threads import give_way
 from agentrt.errors import InvalidRequestError
 
 from ...engine.logprobs import TokenLogprobs
 from ...engine.output.generation import Finished, Generation, GenerationEvent, LogprobsDelta
+from ...pool.responses.common_request import MAX_CHOICES, ChoicesRequest
 from ...request.field_names import renamed
 from ...request.options import GenerationOptions, Prompt, RawPrompt
-from ..http.request_state import app_of
-from ..http.strict_json import StrictJsonRoute, give_way
+from ..http.request_state import app_of, header_priority
+from ..http.strict_json import StrictJsonRoute
 from .answers import answer
 from .chat import ChoicesWriter
-from .common_request import MAX_CHOICES, ChoicesRequest
 from .server_state import header_session, server_state_of
 
 _UTF8: Final = codecs.getincrementaldecoder("utf-8")
@@ -200,7 +201,7 @@ async def completions(body: CompletionRequest, request: Request) -> Response:
     ``X-Session-ID`` names the conversation, as for chat completions.
     """
     app, model = app_of(request), server_state_of(request).model(body.model)
-    body.take_priority(request)
+    body.take_priority(header_priority(request))
     options = body.options()
     options |= {"app": app, "session": header_session(request)}
     return await answer(request, model, _CompletionWriter(model.name, body, app), body.prompts(), options)

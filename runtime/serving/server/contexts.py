@@ -14,11 +14,11 @@ from agentrt.priority import Priority
 
 from ...contexts.context import Context
 from ...pool.pooled_model import PooledModel, delete_contexts, find_context
+from ...pool.responses.common_request import ModelRequest
 from ..http.errors import ApiError
-from ..http.request_state import app_of
+from ..http.request_state import app_of, header_priority
 from ..http.strict_json import StrictJsonRoute
 from .chat import ChatRequest, answer_chat
-from .common_request import ModelRequest
 from .paging import PageBody, PageQuery, page_of
 from .server_state import loaded, server_state_of
 
@@ -153,7 +153,7 @@ async def call_context(context_id: str, body: ChatRequest, request: Request) -> 
         raise InvalidRequestError("model", reason)
     if body.n not in (None, 1):
         raise ApiError(400, "n: a context goes on with one answer. Leave it out.", param="n")
-    body.take_priority(request)
+    body.take_priority(header_priority(request))
     return await answer_chat(request, model, body, body.options(), context.id)
 
 

@@ -15,12 +15,12 @@ from agentrt.concurrency.fair_threads import Cancellation
 from agentrt.errors import InvalidRequestError
 
 from ...pool.embedding_model import EmbeddingModel, Embeddings, Vector
+from ...pool.responses.common_request import PrioritizedRequest
 from ...request.field_names import renamed, sender_names
 from ..http.admission import admit
-from ..http.request_state import app_of, priority_headers, threads_of
+from ..http.request_state import app_of, header_priority, priority_headers, threads_of
 from ..http.streaming import cancel_on_disconnect
 from ..http.strict_json import StrictJsonRoute, compact_json
-from .common_request import PrioritizedRequest
 from .server_state import server_state_of
 
 _MOST_TEXTS: Final = 2048
@@ -66,7 +66,7 @@ class EmbeddingRequest(PrioritizedRequest):
 async def embeddings(body: EmbeddingRequest, request: Request) -> Response:
     """OpenAI's embeddings, by the server's embedding model: vectors of length 1."""
     model = server_state_of(request).embedding_model(body.model)
-    body.take_priority(request)
+    body.take_priority(header_priority(request))
     write = functools.partial(_body, model.name, body.encoding_format == "base64")
     with sender_names(body.field_name):
         return await answer_embeddings(body, request, model, write)

@@ -12,9 +12,16 @@ from pydantic_core import PydanticCustomError
 from agentrt.errors import InvalidRequestError
 from agentrt.finite import shown
 
+from ...pool.responses.common_request import (
+    MAX_ITEMS,
+    Body,
+    PrioritizedRequest,
+    Refused,
+    ToolSeconds,
+    at_most,
+)
 from ...request.field_names import renamed
 from ...request.options import GenerationOptions
-from .common_request import MAX_ITEMS, Body, PrioritizedRequest, Refused, ToolSeconds, at_most
 
 _NAMES: Final = {
     "prompt": "messages",

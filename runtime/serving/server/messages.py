@@ -18,7 +18,7 @@ from agentrt.calls import CallArgumentsDelta, CallFinished, CallStarted, TextDel
 from ...engine.output.generation import CallAnswered, Finished, Generation, GenerationEvent, Usage
 from ...request.field_names import sender_names
 from ..http.errors import MESSAGES_ROUTES, ApiError
-from ..http.request_state import app_of, threads_of
+from ..http.request_state import app_of, header_priority, threads_of
 from ..http.streaming import cancel_on_disconnect
 from ..http.strict_json import StrictJsonRoute, compact_json
 from .answers import AnswerWriter, answer
@@ -64,7 +64,7 @@ async def messages(body: MessagesRequest, request: Request) -> Response:
     if body.thread is not None:
         raise _ThreadsNotServed
     model = server_state_of(request).model(body.model)
-    body.take_priority(request)
+    body.take_priority(header_priority(request))
     options = body.options()
     options |= {"app": app_of(request), "session": header_session(request)}
     prompt = ChatMessages(body)
@@ -80,7 +80,7 @@ async def count_tokens(body: CountRequest, request: Request) -> CountBody:
     A prompt that is too long for the model is counted as well.
     """
     app, model = app_of(request), server_state_of(request).model(body.model)
-    body.take_priority(request)
+    body.take_priority(header_priority(request))
     prompt, tools = ChatMessages(body), body.shown_tools()
     async with loaded(request, model, body.runtime_priority) as runtime:
         with sender_names(prompt.field_name):

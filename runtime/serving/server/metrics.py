@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left
+from collections import Counter as Tally
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
@@ -14,6 +15,9 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from ...engine.output.generation import Generation
+from ...pool.background.conditions import Reason
+from ...pool.background.job import JobStatus
+from ...pool.background.job_queue import JobQueue
 from ...pool.model_pool import ModelPool
 from ...pool.pooled_model import ModelStatus, PooledModel
 
@@ -24,6 +28,9 @@ _BYTES_STEP: Final = 2**20
 _STEPS: Final = {"_tokens": _TOKEN_STEP, "_steps": _TOKEN_STEP, "_chunks_recomputed": 8}
 """How exact counters are, by the ends of their names: a forward pass may be one token, a chunk is 32."""
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_QUEUED_SECONDS: Final = (1, 5, 15, 60, 300, 900, 3600, 14_400, 86_400)
+_RUN_STEP: Final = 10
+"""Seconds of an app's background jobs, which are counted so coarsely."""
 
 _GAUGES: Final = (
     ("agentrt_model_loaded", "1 for a model that is loaded, else 0."),
@@ -115,6 +122,17 @@ class Metrics:
             )
         )
 
+    def watch(self, queue: JobQueue) -> None:
+        """Tell of the background jobs of ``queue``, too."""
+        self._registry.register(_QueueCollector(queue))
+        queued = Histogram(
+            "agentrt_background_queued_seconds",
+            "Time from a background response's request to its first computing.",
+            buckets=_QUEUED_SECONDS,
+            registry=self._registry,
+        )
+        queue.on_begin = queued.observe
+
     def record(self, model: str, generation: Generation) -> None:
         """Count a finished generation of the model of this name."""
         usage, timing = generation.usage, generation.timing
@@ -148,6 +166,35 @@ class _ModelCollector(Collector):
             for model, count in zip(models, counts, strict=True):
                 counter.add_metric((model.name,), _coarse(name, count))
             yield counter
+
+
+class _QueueCollector(Collector):
+    def __init__(self, queue: JobQueue) -> None:
+        self._queue = queue
+
+    def collect(self) -> Iterator[Metric]:
+        counts = Tally(job.status for job in self._queue.table.all())
+        jobs = GaugeMetricFamily(
+            "agentrt_background_jobs", "Background responses that are kept, by status.", labels=("status",)
+        )
+        for status in JobStatus:
+            jobs.add_metric((status.value,), counts[status])
+        yield jobs
+        waits = GaugeMetricFamily(
+            "agentrt_background_waiting",
+            "1 for the reason for which no background response is computed, else 0.",
+            labels=("reason",),
+        )
+        unended = any(counts[status] for status in JobStatus if not status.ended)
+        obstacle = self._queue.obstacle if unended else None  # without jobs nobody looks at the machine
+        for reason in Reason:
+            waits.add_metric((reason.value,), obstacle is not None and obstacle.reason is reason)
+        yield waits
+        text = f"Seconds for which background responses of an app were computed, in steps of {_RUN_STEP}."
+        seconds = CounterMetricFamily("agentrt_background_run_seconds", text, labels=("app",))
+        for app, run_s in self._queue.run_s.items():
+            seconds.add_metric((app,), run_s - run_s % _RUN_STEP)
+        yield seconds
 
 
 def _coarse(name: str, count: float) -> float:

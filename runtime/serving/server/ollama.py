@@ -346,7 +346,7 @@ async def _embed(
 ) -> Response:
     state, name = server_state_of(request), body.model or ""
     model = _embedding(state, name) or state.embedding_model(name)
-    body.take_priority(request)
+    body.take_priority(header_priority(request))
     return await answer_embeddings(body, request, model, write)
 
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any, ClassVar, Final, Literal, cast
 
 from pydantic import Field
 
+from ...pool.responses.common_request import MAX_ITEMS, Body, Refused, at_most
 from ...request.field_names import renamed
 from ...request.options import GenerationOptions, Prompt, RawPrompt
-from .common_request import MAX_ITEMS, Body, Refused, at_most
 from .embeddings import EmbeddingRequest
 
 _IMAGES: Final = re.compile(r"messages\[(\d+)\]\.content\[0\]")

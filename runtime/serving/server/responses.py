@@ -12,17 +12,18 @@ from fastapi.responses import JSONResponse, Response
 from agentrt.errors import InvalidRequestError
 
 from ...contexts.response_chains import ResponseChains, StoredResponse
+from ...pool.responses.builder import BEGIN_ANEW
+from ...pool.responses.items import ResponsesRequest, input_items
 from ...request.field_names import sender_names
 from ...request.validation import MAX_MESSAGES, plain_messages, unasked_output
 from ..http.errors import ApiError
-from ..http.request_state import app_of
+from ..http.request_state import app_of, header_priority
 from ..http.strict_json import StrictJsonRoute, large_json_response
 from . import background, compaction
 from .answers import answer
 from .background import background_of
 from .paging import PageBody, PageQuery, page_of
-from .response_items import ResponsesRequest, input_items
-from .response_writer import BEGIN_ANEW, ResponseWriter
+from .response_writer import ResponseWriter
 from .server_state import header_session, server_state_of
 from .stored_items import look_up, previous_response
 
@@ -44,7 +45,7 @@ async def responses(body: ResponsesRequest, request: Request) -> Response:
     With ``background`` it is queued, and the answer has what is known of it; it goes on without its client.
     """
     app, model = app_of(request), server_state_of(request).model(body.model)
-    body.take_priority(request)
+    body.take_priority(header_priority(request))
     session = header_session(request)
     previous = await previous_response(request, body)
     writer = ResponseWriter(model.name, body, previous, app, session)
@@ -55,7 +56,7 @@ async def responses(body: ResponsesRequest, request: Request) -> Response:
             _check_continuation(previous, body.input_messages())
     if body.background:
         request_bytes = len(await request.body())
-        return await background_of(request).submit(body, writer, options, app, session, request_bytes)
+        return await background_of(request).respond(body, writer, app, session, request_bytes)
     return await answer(request, model, writer, [writer.prompt], options)
 
 

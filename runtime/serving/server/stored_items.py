@@ -13,11 +13,11 @@ from agentrt.finite import shown
 from ...contexts.context import ContextKind
 from ...contexts.response_chains import ResponseChains, StoredResponse
 from ...pool.pooled_model import PooledModel, find_response
+from ...pool.responses.common_request import MAX_ITEMS
+from ...pool.responses.items import Conversation, Item, input_items
 from ..http.errors import ApiError
 from ..http.request_state import app_of
 from .background import background_of
-from .common_request import MAX_ITEMS
-from .response_items import Conversation, Item, input_items
 from .server_state import server_state_of
 
 

@@ -10,11 +10,11 @@ from pydantic_core import PydanticCustomError
 
 from agentrt.priority import Priority
 
+from ...pool.responses.common_request import ModelRequest
 from ...request.options import Prompt, RawPrompt
 from ..http.request_state import app_of
 from ..http.streaming import cancel_on_disconnect
 from ..http.strict_json import StrictJsonRoute
-from .common_request import ModelRequest
 from .server_state import loaded, server_state_of
 
 router = APIRouter(route_class=StrictJsonRoute)

@@ -15,8 +15,8 @@ from agentrt.cli.command import ConfiguredCommand
 from agentrt.cli.main import app
 from agentrt.cli.options import names_of_models
 from agentrt.runtime import PoolConfig, PooledModel, RuntimeConfig
-from agentrt.runtime.serving.background.conditions import BackgroundConditions
-from agentrt.runtime.serving.background.config import BackgroundConfig
+from agentrt.runtime.pool.background.conditions import BackgroundConditions
+from agentrt.runtime.pool.background.config import BackgroundConfig
 from agentrt.runtime.serving.server import ServerConfig
 from agentrt.settings import Settings
 

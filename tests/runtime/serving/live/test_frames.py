@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 
 from agentrt import Priority
 from agentrt.errors import RuntimeClosedError
-from agentrt.runtime import LocalRuntime, PooledModel
+from agentrt.runtime import (
+    BackgroundConditions,
+    BackgroundConfig,
+    BackgroundService,
+    LocalRuntime,
+    PooledModel,
+)
 from agentrt.runtime.engine.engine_status import EngineStatus
 from agentrt.runtime.engine.trace import TracedKernel, TracedRequest
 from agentrt.runtime.heg.kernel import Role
@@ -29,7 +35,8 @@ from agentrt.runtime.serving.live.frames import (
     kernel_rows,
     newest_of_each_app,
 )
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, in_event_loop
+from tests.runtime.conftest import Gate
 from tests.runtime.serving.http.serving import until
 from tests.runtime.serving.live.test_expectation import status
 from tests.runtime.serving.server.conftest import WEATHER
@@ -288,3 +295,40 @@ def test_many_contexts_are_few_rows() -> None:
     rows = held_rows(EngineStatus(awaited_contexts=turns, free_blocks=500), 1000, 1)
     assert len(rows) == MAX_ROWS + 1
     assert rows[-1] == {"held_for": "other", "app": None, "context": None, "bytes": 500 - MAX_ROWS}
+
+
+@in_event_loop
+async def test_the_background_queue_is_told_without_its_texts(runtime: LocalRuntime, gate: Gate) -> None:
+    config = BackgroundConfig(concurrent=1, conditions=BackgroundConditions(max_other_load=None))
+    async with BackgroundService(runtime, config, apps=("mail", "notes")) as background:
+        frames = Frames(list, queue=background.queue)
+        assert (await frames.next())["background"] == {"waits_for": None, "unended": 0, "jobs": []}
+        jobs = [
+            await background.submit(PROMPT, app=app, metadata={"about": SECRET}, max_tokens=2)
+            for app in ("mail", "mail", *["mail"] * MAX_ROWS, "notes")
+        ]
+        told = (await frames.next())["background"]
+        rows = told["jobs"]
+        assert (told["unended"], len(rows)) == (MAX_ROWS + 3, MAX_ROWS)
+        assert [each["app"] for each in rows[:4]] == ["mail", "mail", "notes", "mail"], "apps take turns"
+        assert [each["position"] for each in rows[:4]] == [0, 0, 1, 2]
+        assert rows[2]["id"] == jobs[-1].id[:12]
+        assert SECRET not in json.dumps(told)
+        for job in jobs:
+            await job.cancel()
+        assert (await frames.next())["background"]["unended"] == 0
+
+
+@in_event_loop
+async def test_a_queue_that_waits_sends_the_same_frame(runtime: LocalRuntime) -> None:
+    never = BackgroundConfig(conditions=BackgroundConditions(max_other_load=1e-9))
+    async with BackgroundService(runtime, never) as background:
+        frames = Frames(list, queue=background.queue)
+        job = await background.submit(PROMPT)
+        told = (await frames.next())["background"]
+        assert told["waits_for"] in ("measuring", "other_load")
+        assert told["jobs"][0]["done_s"] is None
+        await asyncio.sleep(0.01)
+        assert (await frames.next())["background"]["jobs"] == told["jobs"]
+        await job.cancel()
+        assert (await frames.next())["background"]["waits_for"] is None

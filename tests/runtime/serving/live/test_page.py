@@ -72,6 +72,21 @@ def test_the_bar_of_memory_is_as_long_as_what_is_held(blank: Any) -> None:
     wait(blank, "document.querySelector('#memory-bars .held').clientWidth === 0")
 
 
+def test_the_background_queue_says_what_it_waits_for(blank: Any) -> None:
+    job = {"id": "resp_1", "app": "mail", "status": "queued", "position": 2, "position_at_most": 5}
+    apply(
+        blank,
+        frame() | {"background": {"waits_for": None, "unended": 1, "jobs": [job | {"done_s": [3, 61]}]}},
+    )
+    row = blank.locator("#background tbody tr")
+    wait(blank, "document.querySelector('#background tbody').innerText.includes('mail')")
+    assert row.inner_text().split("\t") == ["mail", "queued", "2, at most 5", "in 3.00 s to 61 s", "resp_1"]
+    waiting = {"waits_for": "on_battery", "unended": 1, "jobs": [job | {"done_s": None}]}
+    apply(blank, frame() | {"n": 2, "t": 2.0, "background": waiting})
+    wait(blank, "document.querySelector('#background-now').innerText.endsWith('wait for a power supply')")
+    assert "not known" in row.inner_text()
+
+
 def test_counts_say_since_when_they_are(blank: Any) -> None:
     apply(blank, frame(counts={"answered_calls": 7}, answered=[{"tools": ["look"]}]))
     wait(blank, "document.querySelector('#answered tbody').innerText.includes('look')")
@@ -229,6 +244,7 @@ def test_names_are_text_whatever_they_are(page: Any, server: Running) -> None:
             answered=[{"tools": [name]}],
             kv={"bytes": 1, "free_bytes": 0, "cached_bytes": 0, "held": [{"app": name, "context": name}]},
         )
+        hostile["background"] = {"waits_for": name, "jobs": [{"app": name, "id": name, "status": name}]}
         hostile["speculation"] = {"drafts": 1, "recent": [{"tool": name, "what": name}]}
         page.evaluate("document.querySelector('details').open = true")
         apply(page, hostile)

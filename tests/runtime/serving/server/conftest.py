@@ -9,9 +9,9 @@ import openai
 import pytest
 
 from agentrt.runtime import EmbeddingModel, LocalRuntime, ModelPool
+from agentrt.runtime.pool.background.conditions import BackgroundConditions
+from agentrt.runtime.pool.background.config import BackgroundConfig
 from agentrt.runtime.request.request import Request
-from agentrt.runtime.serving.background.conditions import BackgroundConditions
-from agentrt.runtime.serving.background.config import BackgroundConfig
 from agentrt.runtime.serving.http.identity import Tokens
 from agentrt.runtime.serving.server import ServerConfig, bind, create_app
 from agentrt.runtime.serving.server.app import add_ollama

@@ -10,9 +10,9 @@ import openai
 import pytest
 
 from agentrt.runtime import LocalRuntime, ModelPool
-from agentrt.runtime.serving.background.conditions import BackgroundConditions
-from agentrt.runtime.serving.background.config import BackgroundConfig
-from agentrt.runtime.serving.background.job import Job
+from agentrt.runtime.pool.background.conditions import BackgroundConditions
+from agentrt.runtime.pool.background.config import BackgroundConfig
+from agentrt.runtime.pool.background.job import Job
 from agentrt.runtime.serving.server import ServerConfig
 from agentrt.runtime.serving.server.background import BackgroundResponses
 from agentrt.runtime.serving.server.metrics import Metrics
@@ -256,7 +256,7 @@ async def test_an_answer_goes_on_where_it_was_unless_it_is_another(runtime: Loca
         made.add([{"type": f"response.{kind}"} for kind in ("created", "queued")])
         return made
 
-    async with responses.running():
+    async with responses:
         await responses.queue.submit(whole := job(1))
         expected = [event async for event in responses.queue.events(whole)]
         resumed = job(2)
@@ -295,7 +295,7 @@ async def test_a_stream_has_its_end_where_only_the_response_was_stored(
     def job() -> Job:
         return Job(f"resp_{asked is SHORT}_{kept}", "local", pool.models[0].name, request, 1.0)
 
-    async with responses.running():
+    async with responses:
         await responses.queue.submit(first := job())
         whole = [event async for event in responses.queue.events(first)]
         await responses.queue.table.remove(first)

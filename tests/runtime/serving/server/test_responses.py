@@ -14,7 +14,7 @@ import pytest
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.contexts.response_chains import ResponseChains
 from agentrt.runtime.contexts.table import ContextTable
-from agentrt.runtime.serving.server.response_items import input_items
+from agentrt.runtime.pool.responses.items import input_items
 from tests.patience import until
 from tests.runtime.conftest import Gate
 from tests.runtime.contexts.memory_store import MemoryStore

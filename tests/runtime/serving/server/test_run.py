@@ -354,3 +354,67 @@ def test_background_responses_go_on_after_kill_9(start: Callable[[], Server]) ->
         (*_, last) = read(id, -1)
         assert last["type"] == "response.incomplete"
         assert server.http.get(f"/responses/{id}").json() == last["response"]
+
+
+IN_PROCESS = """
+import asyncio, json, sys
+from pathlib import Path
+from agentrt.runtime import *
+
+async def main(runtime, asked):
+    any_load = BackgroundConfig(conditions=BackgroundConditions(max_other_load=None))
+    async with BackgroundService(runtime, any_load) as background:
+        for _ in range(asked):
+            job = await background.submit(
+                [{"role": "user", "content": "Hello!"}], ignore_eos=True, max_tokens=3000
+            )
+            print(job.id, flush=True)
+        if asked:
+            async for event in job.events():
+                print(json.dumps(event), flush=True)
+        for job in await background.jobs():
+            print(json.dumps(await job.result()), flush=True)
+
+config = RuntimeConfig(context_folder=Path(sys.argv[1]), memory_bytes=32 * 2**20)
+with LocalRuntime.open("nano", config) as runtime:
+    asyncio.run(main(runtime, int(sys.argv[2])))
+"""
+
+
+@pytest.mark.check
+def test_jobs_of_a_process_that_was_killed_are_the_servers_and_the_other_way_round(
+    start: Callable[[], Server], tmp_path: Path
+) -> None:
+    def process(asked: int) -> subprocess.Popen[str]:
+        arguments = [sys.executable, "-c", IN_PROCESS, str(tmp_path), str(asked)]
+        return subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
+
+    with process(asked=2) as submitting:
+        assert submitting.stdout is not None
+        ids = [submitting.stdout.readline().strip() for _ in range(2)]
+        before = [json.loads(submitting.stdout.readline()) for _ in range(6)]
+        submitting.kill()
+    assert before[-1]["type"] == "response.output_text.delta"
+
+    server = start()
+    listed = server.http.get("/responses", params={"order": "asc"}).json()["data"]
+    assert [each["id"] for each in listed] == ids
+    path = f"/responses/{ids[1]}?stream=true&starting_after={before[-1]['sequence_number']}"
+    lines = server.http.get(path, timeout=200).raise_for_status().text.splitlines()
+    events = before + [
+        json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {")
+    ]
+    numbers = [event["sequence_number"] for event in events]
+    assert numbers == sorted(set(numbers))
+    text = "".join(event["delta"] for event in events if event["type"] == "response.output_text.delta")
+    assert text == events[-1]["response"]["output"][0]["content"][0]["text"]
+    asked = {"input": "Hello!", "background": True, "ignore_eos": True, "max_output_tokens": 3000}
+    ids.append(server.post("/responses", **asked)["id"])
+    server.kill()
+
+    with process(asked=0) as reading:
+        assert reading.stdout is not None
+        responses = [json.loads(line) for line in reading.stdout]
+    assert [each["id"] for each in responses] == ids
+    assert responses[1] == events[-1]["response"]
+    assert {each["status"] for each in responses} == {"incomplete"}

@@ -14,7 +14,8 @@ import openai
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from agentrt.runtime import LocalRuntime
+from agentrt.runtime import BackgroundConditions, BackgroundConfig, LocalRuntime
+from agentrt.runtime.pool.background.conditions import Reason
 from agentrt.runtime.serving.http.identity import Tokens
 from tests.patience import until
 from tests.runtime.serving.http.serving import Start
@@ -107,6 +108,32 @@ def test_what_grows_with_a_text_is_coarse(start: Start, runtime: LocalRuntime, g
     assert after["agentrt_engine_steps_total", "nano"] % 256 == 0
 
 
+def test_the_metrics_of_the_background_queue(runtime: LocalRuntime, gate: Any) -> None:
+    few = BackgroundConfig(concurrent=1, conditions=BackgroundConditions(max_other_load=None))
+    body = {"input": "Hello!", "background": True, "max_output_tokens": 2}
+    with running(runtime, background=few) as server, httpx.Client(base_url=server.url, timeout=60) as http:
+        ids = [http.post("/v1/responses", json=body).json()["id"] for _ in range(3)]
+        http.post(f"/v1/responses/{ids[2]}/cancel")
+        samples = samples_in(http.get("/metrics").text)
+        names = ("queued", "in_progress", "cancelled", "completed")
+        assert [samples["agentrt_background_jobs", name] for name in names] == [1, 1, 1, 0]
+        assert samples["agentrt_background_queued_seconds_count",] == 1
+        assert not any(samples["agentrt_background_waiting", reason] for reason in Reason)
+        gate.open()
+        until(lambda: http.get(f"/v1/responses/{ids[1]}").json()["status"] == "incomplete")
+        samples = samples_in(http.get("/metrics").text)
+        assert samples["agentrt_background_queued_seconds_count",] == 2
+        assert samples["agentrt_background_run_seconds_total", "local"] % 10 == 0
+    never = BackgroundConfig(conditions=BackgroundConditions(max_other_load=1e-9))
+    with running(runtime, background=never) as server, httpx.Client(base_url=server.url, timeout=60) as http:
+        id = http.post("/v1/responses", json=body).json()["id"]
+        samples = samples_in(http.get("/metrics").text)
+        assert sum(samples["agentrt_background_waiting", reason] for reason in Reason) == 1
+        http.post(f"/v1/responses/{id}/cancel")
+        samples = samples_in(http.get("/metrics").text)
+        assert not any(samples["agentrt_background_waiting", reason] for reason in Reason)
+
+
 def test_the_bytes_of_contexts_are_coarse(open_runtime: Callable[..., LocalRuntime], tmp_path: Path) -> None:
     with running(open_runtime(context_folder=tmp_path)) as server:
         httpx.post(f"{server.url}/v1/contexts", json={})
@@ -118,6 +145,9 @@ def test_the_bytes_of_contexts_are_coarse(open_runtime: Callable[..., LocalRunti
 def test_the_page_and_the_dashboard_name_the_metrics_that_exist(start: Start) -> None:
     server = start()
     httpx.post(f"{server.url}/v1/chat/completions", json={"model": "nano", "messages": HELLO}, timeout=60)
+    background = {"input": "Hello!", "background": True, "max_output_tokens": 2}
+    id = httpx.post(f"{server.url}/v1/responses", json=background).json()["id"]
+    until(lambda: httpx.get(f"{server.url}/v1/responses/{id}").json()["status"] == "incomplete")
     text = httpx.get(f"{server.url}/metrics").text
     labels: dict[str, set[str]] = {}
     for family in text_string_to_metric_families(text):

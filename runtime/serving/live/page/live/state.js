@@ -88,6 +88,7 @@ class LiveState {
     this.ended = [];
     this.tools = new Map();
     this.rates = [];
+    this.background = null;
     this.speculation = null;
     this.speculated = [];
     this.events = 0;
@@ -102,6 +103,7 @@ class LiveState {
     this.step = this.t === null ? 0 : t - this.t;
     this.n = number(frame.n);
     this.t = t;
+    if (frame.background) this.background = frame.background;
     if (frame.speculation) this.applySpeculation(frame.speculation);
     const models = records(frame.models);
     if (!models.length && this.models.length) return; // what was there last stays

@@ -117,6 +117,31 @@ const ENDED = [
   ["Total", (row) => seconds(row.total_s)],
   ["Request", (row) => row.id],
 ];
+const WAITS = new Map([
+  ["on_battery", "a power supply"],
+  ["heat", "the machine to cool down"],
+  ["other_load", "other programs"],
+  ["measuring", "the load to be measured"],
+]);
+
+function doneIn(row) {
+  const [earliest, latest] = list(row.done_s);
+  if (latest === undefined) return "— not known";
+  return `in ${seconds(earliest)} to ${seconds(latest)}`;
+}
+
+function placeOf(row) {
+  const most = number(row.position_at_most);
+  return most > number(row.position) ? `${integer(row.position)}, at most ${integer(most)}` : integer(row.position);
+}
+
+const BACKGROUND = [
+  ["App", appOf, "name"],
+  ["State", (row) => (row.status === "in_progress" ? "in progress" : row.status)],
+  ["Begin before it", placeOf, "phrase"],
+  ["Done", doneIn, "phrase"],
+  ["Response", (row) => row.id],
+];
 const PURPOSES = new Map([
   ["next turn", "the next turn, while tools run"],
   ["disk", "loads from disk and copies to it"],
@@ -179,6 +204,7 @@ class Tables {
     this.lanes = table("lanes", LANES, "no kernel has run");
     this.kernels = table("kernels", KERNELS, "none");
     this.tools = table("answered", TOOLS, "none yet");
+    this.background = table("background", BACKGROUND, "none");
     this.speculated = table("speculated", SPECULATED, "none yet");
     this.now = facts("now", ["Tokens a second", "Running", "Waiting"]);
     this.since = facts("since", ["Finished", "Cancelled", "Failed", "Preemptions", "Draft tokens accepted"]);
@@ -205,6 +231,13 @@ class Tables {
     this.cache.show([integer(state.sum("answered_calls")), integer(state.sum("given_tokens"))]);
     this.tools.show([...state.tools].sort((one, other) => other[1] - one[1]));
     this.showBars(state.models.filter((model) => model.kv));
+    document.getElementById("background-section").hidden = state.background === null;
+    if (state.background !== null) {
+      const { waits_for: reason, unended, jobs } = state.background;
+      const waits = reason ? `. They wait for ${WAITS.get(reason) ?? text(reason)}` : "";
+      setText(document.getElementById("background-now"), `${integer(unended)} have not ended${waits}`);
+      this.background.show(records(jobs));
+    }
     document.getElementById("speculation-section").hidden = state.speculation === null;
     if (state.speculation !== null) {
       const { drafts, claims, misses, wasted, saved_s: saved } = state.speculation;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,10 +20,9 @@ from ...engine.output.generation import Generation
 from ...request.field_names import renamed, sender_names
 from ...request.options import GenerationOptions
 from ...request.validation import plain_messages
-from ..http.strict_json import compact_json
 from .common_request import Body, CommonRequest, at_most
-from .response_fields import LOGPROBS, UnservedFields
-from .response_tools import (
+from .fields import LOGPROBS, UnservedFields
+from .tools import (
     CHOICES,
     allowed_tools,
     called_fields,
@@ -218,7 +218,9 @@ def _append_item(messages: list[Any], item: Any, field: str) -> None:
     kind = item.get("type", "message") if isinstance(item, Mapping) else None
     id = _item_id(item, field) if isinstance(item, Mapping) else {}
     if kind == "message":
-        messages.append({"role": item.get("role"), "content": _content(item.get("content")), **id})
+        messages.append(
+            {"role": item.get("role"), "content": _content(item.get("content")), **id, **_name(item)}
+        )
     elif kind == "function_call":
         name, namespace = item.get("name"), item.get("namespace")
         function = {"name": name_in(namespace, name), "arguments": item.get("arguments")}
@@ -233,7 +235,8 @@ def _append_item(messages: list[Any], item: Any, field: str) -> None:
         messages[-1].setdefault("tool_calls", []).append(call)
     elif kind == "function_call_output":
         content = _content(item.get("output"))
-        messages.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": content, **id})
+        answered = {"role": "tool", "tool_call_id": item.get("call_id"), "content": content}
+        messages.append({**answered, **id, **_name(item)})
     elif kind == "compaction":
         # As the model's own words: what it has read in tool outputs must not become the user's.
         summary = _summary(item.get("encrypted_content"), f"{field}.encrypted_content")
@@ -262,6 +265,11 @@ def _item_id(item: Mapping[str, Any], field: str) -> dict[str, str]:
     if not isinstance(id, str) or not 0 < len(id) <= _MAX_ID:
         raise InvalidRequestError(f"{field}.id", f"must have 1 to {_MAX_ID} characters. Leave it out.")
     return {"item_id": id}
+
+
+def _name(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the name of a speaker or a tool as messages have it; nothing if the item has none."""
+    return {"name": item["name"]} if item.get("name") is not None else {}
 
 
 def _summary(content: Any, field: str) -> str:
@@ -377,8 +385,9 @@ class _Items:
 
     def add_messages(self, messages: Iterable[Message]) -> None:
         for message in messages:
-            for id, item in _items_of(message):
-                self._digest.update(compact_json(item).encode())
+            for id, item in items_of(message):
+                text = json.dumps(item, ensure_ascii=False, separators=(",", ":"))
+                self._digest.update(text.encode())
                 if id is None or id in self._ids:
                     id = f"{_ID_PREFIXES[item['type']]}_{self._digest.hexdigest()}"
                 self._add({"id": id} | item)
@@ -393,7 +402,7 @@ class _Items:
         self.items.append(item)
 
 
-def _items_of(message: Message) -> Iterator[tuple[str | None, Item]]:
+def items_of(message: Message) -> Iterator[tuple[str | None, Item]]:
     """Yield the items of one message without ids, each behind the one that it came with, if it did."""
     role, content, id = message["role"], message["content"], message.get("item_id")
     calls = message.get("tool_calls") or ()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal, cast
 
-from fastapi import Request
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
@@ -14,7 +13,6 @@ from agentrt.priority import PRIORITY_HEADER, Priority
 from ...request.options import GenerationOptions
 from ...request.sampling_params import MAX_BIASES
 from ...request.validation import MAX_TOLD_TOOLS, MAX_TOOL_SECONDS
-from ..http.request_state import header_priority
 
 ServiceTier = Literal["auto", "default", "flex", "scale", "priority"]
 
@@ -82,13 +80,13 @@ class PrioritizedRequest(ModelRequest):
             return Priority.REACTIVE if self.priority <= Priority.REACTIVE else Priority.PROACTIVE
         return {"flex": Priority.PROACTIVE, "priority": Priority.REACTIVE}.get(self.service_tier or "")
 
-    def take_priority(self, request: Request) -> None:
-        """Take the priority that the header of ``request`` names, if it names one.
+    def take_priority(self, header: Priority | None) -> None:
+        """Take the priority that the header of the request names, if it names one.
 
         Raises:
-            InvalidRequestError: the body names another one, or the header names none.
+            InvalidRequestError: the body names another one.
         """
-        if (header := header_priority(request)) is None:
+        if header is None:
             return
         if self.named_priority not in (None, header):
             raise InvalidRequestError(

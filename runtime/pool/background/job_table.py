@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Coroutine, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from agentrt.errors import ContextDamagedError, ContextNotFoundError, ContextStoreError
+from agentrt.errors import ConfigurationError, ContextDamagedError, ContextNotFoundError, ContextStoreError
 
 from ...kv.store.store import ContextStore, StoredContext
 from .job import KIND, Job, JobStatus
 
 _log: Final = logging.getLogger(__name__)
+_owned: Final[set[ContextStore]] = set()
+"""The stores whose jobs a table has. Other processes are kept from them by the lock of their folder."""
 
 
 @dataclass
@@ -45,6 +47,24 @@ class JobTable:
         self._saved: dict[Job, _Saved] = {}
         self._changes: set[asyncio.Task[None]] = set()
 
+    @contextmanager
+    def owned(self) -> Iterator[None]:
+        """Keep the jobs of the stores from other tables of this process, which would run them, too.
+
+        Raises:
+            ConfigurationError: one has them.
+        """
+        stores = set(self._stores.values())
+        if stores & _owned:
+            raise ConfigurationError(
+                "another BackgroundService or server runs the background jobs of this runtime. Use that one."
+            )
+        _owned.update(stores)
+        try:
+            yield
+        finally:
+            _owned.difference_update(stores)
+
     async def load(self, apps: Iterable[str]) -> None:
         """Read the stored jobs of ``apps``. Those whose record is damaged are reported in the log.
 
@@ -57,7 +77,7 @@ class JobTable:
 
     def _read(self, apps: list[str]) -> list[tuple[Job, _Saved]]:
         found = []
-        for store, app in itertools.product(self._stores.values(), apps):
+        for (model, store), app in itertools.product(self._stores.items(), apps):
             for context in store.contexts(app):
                 if context.header.get("kind") != KIND:
                     continue
@@ -66,6 +86,7 @@ class JobTable:
                 except ContextDamagedError as damaged:
                     _log.warning("a background job: %s", damaged)
                     continue
+                job.model = model  # it may have had another name
                 found.append((job, _Saved(context, store, len(job.events), len(job.text), job.status)))
         return found
 

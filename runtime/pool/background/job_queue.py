@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import time
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -82,6 +83,10 @@ class JobQueue:
         self.config = config
         self.obstacle: Obstacle | None = None
         """Why no job runs now, if there is a reason."""
+        self.run_s: defaultdict[str, float] = defaultdict(float)
+        """Seconds for which jobs of each app have run in this process."""
+        self.on_begin: Callable[[float], None] | None = None
+        """Called with the seconds that a job has waited when it begins to run first."""
         self._run = run
         self._end_of = end
         self._look = obstacle
@@ -99,8 +104,18 @@ class JobQueue:
     async def running(self, apps: Collection[str]) -> AsyncIterator[None]:
         """Run jobs within the block, first those of ``apps`` that are stored.
 
-        At its end jobs pause; they go on when the queue of another process has the same stores.
+        At its end jobs pause; they go on when another queue has the same stores.
+
+        Raises:
+            ConfigurationError: another queue of this process has them now.
+            ContextStoreError: they cannot be read.
         """
+        with self.table.owned():
+            async with self._run_all(apps):
+                yield
+
+    @asynccontextmanager
+    async def _run_all(self, apps: Collection[str]) -> AsyncIterator[None]:
         self._apps = apps
         await self.table.load(apps)
         self._durations.extend(
@@ -187,25 +202,32 @@ class JobQueue:
             if job.changed is changed:
                 await changed.wait()
 
+    async def ended(self, job: Job) -> None:
+        """Wait until ``job`` has ended, and where jobs are stored, until its end is."""
+        while not job.stream_ended:
+            await job.changed.wait()
+
     def place(self, job: Job) -> Place | None:
         """Return where ``job`` is in the queue; None if it has ended."""
-        if job.status.ended:
-            return None
-        position = at_most = 0
-        if job not in self._tasks:
-            waiting = self._waiting()
-            position, rank = next((place, rank) for place, (rank, each) in enumerate(waiting) if each is job)
-            before = self._begun + Counter(each.app for other, each in waiting if other < rank)
-            least = self._least_begun()
-            others = set(self._apps) - {job.app}
-            at_most = position + sum(max(0, rank - max(before[app], least)) for app in others)
-        if self.obstacle is not None or not self._durations:
-            return Place(position, at_most, None)
-        shortest, longest = min(self._durations), max(self._durations)
-        if job in self._tasks:
-            return Place(0, 0, (0.0, longest))
-        rounds, most_rounds = (ahead // self.config.concurrent for ahead in (position, at_most))
-        return Place(position, at_most, ((rounds + 1) * shortest, (most_rounds + 2) * longest))
+        return self.places().get(job)
+
+    def places(self) -> dict[Job, Place]:
+        """Return where the jobs that have not ended are: those that run, then the others in their order."""
+        known = bool(self._durations) and self.obstacle is None
+        shortest, longest = (min(self._durations), max(self._durations)) if known else (0.0, 0.0)
+        found = {job: Place(0, 0, (0.0, longest) if known else None) for job in self._tasks}
+        least, apps, before = self._least_begun(), set(self._apps), self._begun.copy()
+        ranked = itertools.groupby(enumerate(self._waiting()), key=lambda each: each[1][0])
+        for rank, equals in ranked:
+            same = [(position, job) for position, (_, job) in equals]
+            for position, job in same:
+                more = sum(max(0, rank - max(before[app], least)) for app in apps - {job.app})
+                at_most = position + more
+                rounds, most_rounds = (ahead // self.config.concurrent for ahead in (position, at_most))
+                done = ((rounds + 1) * shortest, (most_rounds + 2) * longest) if known else None
+                found[job] = Place(position, at_most, done)
+            before.update(job.app for _, job in same)
+        return found
 
     async def sweep(self) -> None:
         """End jobs that have waited for too long, and delete what is kept for no longer."""
@@ -261,6 +283,8 @@ class JobQueue:
                 if job.started is None:
                     self._begun[job.app] += 1
                     job.started = self._clock()
+                    if self.on_begin is not None:
+                        self.on_begin(max(0.0, job.started - job.created))
                 run = asyncio.create_task(self._run(job))
                 self._tasks[job] = _Running(run, asyncio.create_task(self._run_one(job, run)))
 
@@ -288,7 +312,10 @@ class JobQueue:
         while not run.done():
             await self.table.save(job)
             await asyncio.wait([run], timeout=SAVE_S)
-            job.run_s, counted = job.run_s + self._clock() - counted, self._clock()
+            now = self._clock()
+            job.run_s += now - counted
+            self.run_s[job.app] += now - counted
+            counted = now
         del self._tasks[job]
         if run.cancelled():
             if job in self._cancelled:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentrt.errors import ConfigurationError
-from agentrt.runtime.serving.background.conditions import (
+from agentrt.runtime.pool.background.conditions import (
     CALM_S,
     WINDOW_S,
     BackgroundConditions,

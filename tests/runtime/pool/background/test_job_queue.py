@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentrt.errors import ContextStoreError, JobQuotaError
-from agentrt.runtime.serving.background.conditions import Obstacle, Reason
-from agentrt.runtime.serving.background.config import BackgroundConfig
-from agentrt.runtime.serving.background.job import Job, JobStatus
-from agentrt.runtime.serving.background.job_queue import LOOK_S, JobQueue, Outcome
-from agentrt.runtime.serving.background.job_table import JobTable
+from agentrt.runtime.pool.background.conditions import Obstacle, Reason
+from agentrt.runtime.pool.background.config import BackgroundConfig
+from agentrt.runtime.pool.background.job import Job, JobStatus
+from agentrt.runtime.pool.background.job_queue import LOOK_S, JobQueue, Outcome
+from agentrt.runtime.pool.background.job_table import JobTable
 from tests.patience import PATIENCE_S, in_event_loop
 from tests.runtime.contexts.memory_store import MemoryStore
 

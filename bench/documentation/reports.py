@@ -71,9 +71,14 @@ class Measured(BaseModel):
         return f"{machine.usable_cores} cores of {machine.cpu}, {machine.operating_system.partition('-')[0]}"
 
     def changed_since(self, root: Path) -> list[str]:
-        """Return the rooms of the clone at ``root`` that have changed since the measurement."""
+        """Return the rooms of the clone at ``root`` that have changed since the measurement.
+
+        A room that there is no longer is named by the folder in which it was.
+        """
         now = digests_of(root, self.sources)
-        return [room for room, digest in self.sources.items() if now[room] != digest]
+        changed = (Path(room) for room, digest in self.sources.items() if now[room] != digest)
+        there = (next(each for each in (room, *room.parents) if (root / each).exists()) for room in changed)
+        return list(dict.fromkeys(each.as_posix() for each in there))
 
     def is_current(self, root: Path) -> bool:
         """Whether it was measured in full, and nothing has changed of it or of what was measured."""

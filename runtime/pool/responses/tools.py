@@ -124,7 +124,9 @@ def chat_choice(choice: Any) -> Any:
             "tool_choice",
             "must be 'auto', 'none', 'required' or {'type': 'function', 'name': …}. Use one of these.",
         )
-    return _chat_function({**choice, "name": name_in(choice.get("namespace"), choice.get("name"))})
+    if "namespace" in choice:
+        choice = {**choice, "name": name_in(choice["namespace"], choice.get("name"))}
+    return _chat_function(choice)
 
 
 def _chat_function(tool: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -129,6 +129,8 @@ async def test_what_cannot_be_submitted_is_refused(chat: ChatAgentRT) -> None:
         job = service.queue.table.get("local", run.id)
         assert job is not None
         await service.queue.cancel(job)
-        job.status, job.problem = type(job.status).FAILED, "it has not ended. Send it again."
+        assert job.result is not None
+        error = {"code": "server_error", "message": "it has not ended. Send it again."}
+        job.result = {**job.result, "status": "failed", "error": error}
         with pytest.raises(JobFailedError, match="Send it again"):
             await run.result()

@@ -350,6 +350,10 @@ def test_a_page_says_what_has_changed_since(clone: Path, ran: list[list[str]]) -
     documentation.main(["--fill"])
     assert "**Measured before `room` changed.**" in (clone / "README.md").read_text()
     assert check(clone).stale == 1
+    code.parent.rename(clone / "elsewhere")
+    commit_all()
+    documentation.main(["--fill"])
+    assert "**Measured before `.` changed.**" in (clone / "README.md").read_text()
 
 
 def test_a_number_that_is_changed_by_hand_is_shown_as_such(clone: Path, ran: list[list[str]]) -> None:

@@ -185,6 +185,8 @@ def _tools(prompt: Prompt) -> dict[str, Any]:
 class _PassCounter:
     """Counts forward passes; drafts nothing."""
 
+    reads_prompt = False
+
     def __init__(self, counts: Counts) -> None:
         from agentrt.runtime.scheduler.draft import NO_DRAFT
 
@@ -206,7 +208,8 @@ class _Timed:
     """A drafter, or what completes drafts, with the time that its methods take."""
 
     def __init__(self, timed: Drafter | DraftCompleter, counts: Counts) -> None:
-        for name in ("observe", "append", "draft", "complete"):
+        self.reads_prompt = getattr(timed, "reads_prompt", False)
+        for name in ("observe_prompt", "observe", "append", "draft", "complete"):
             if (method := getattr(timed, name, None)) is not None:
                 setattr(self, name, _timed(method, counts))
 

@@ -32,6 +32,17 @@ class Drafter(Protocol):
     and :meth:`draft` once.
     """
 
+    reads_prompt: bool = False
+    """Whether :meth:`observe_prompt` is to be called, which takes the time of a row of logits a token."""
+
+    def observe_prompt(self, begin: int, logits: NDArray[np.float32]) -> None:
+        """See the logits behind tokens of the prompt, from that at ``begin`` on: ``[tokens, vocabulary]``.
+
+        Called before the first token is sampled, in order, for tokens that are computed: not for those of the
+        prefix cache, the last one, and those for which there is no time. Valid during the call only.
+        """
+        return
+
     def observe(self, verified: Sequence[int], logits: NDArray[np.float32]) -> None:
         """See the logits of a forward pass before its tokens are sampled; most drafters need none.
 
@@ -84,6 +95,11 @@ class DraftSources(Drafter):
         self._sources = list(sources)
         self._vocabulary_size = vocabulary_size
         self._completers = [] if completer is None else [completer]
+
+    def observe_prompt(self, begin: int, logits: NDArray[np.float32]) -> None:
+        """See :meth:`Drafter.observe_prompt`."""
+        for source in [each for each in self._sources if each.reads_prompt]:
+            self._call(source, partial(source.observe_prompt, begin, logits))
 
     def observe(self, verified: Sequence[int], logits: NDArray[np.float32]) -> None:
         """See :meth:`Drafter.observe`."""

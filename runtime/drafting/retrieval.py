@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from ..scheduler.draft import LEAST_REACHED, Draft
-from .app_history import AppHistory, Evidence, Source
+from .acceptance import Evidence
+from .app_history import AppHistory, Source
 from .drafter import Drafter
 from .suffix_index import MAX_MATCH, SEPARATOR, SuffixIndex
 

@@ -142,16 +142,22 @@ class OutputProcessor:
         sampling: list[tuple[EngineRequest | None, ScheduledChunk]] = []
         first_rows: list[int] = []
         rows = 0
+        logits, inputs = batch.context.logits, batch.context.inputs
         for chunk in batch.chunks:
             self.counters["computed_tokens"] += chunk.length + len(chunk.draft)
+            # None: the request ended while the batch was running.
+            request = self._requests.get(chunk.sequence.id)
+            if chunk.prompt_rows and request is not None and request.drafter is not None:
+                assert logits is not None
+                assert inputs is not None
+                begin = inputs.position_ids[inputs.sampled_rows[rows]]
+                request.drafter.observe_prompt(begin, logits[rows : rows + chunk.prompt_rows])
             if chunk.samples:
-                # None: the request ended while the batch was running.
-                sampling.append((self._requests.get(chunk.sequence.id), chunk))
-                first_rows.append(rows)
-                rows += chunk.logits_rows
+                sampling.append((request, chunk))
+                first_rows.append(rows + chunk.prompt_rows)
+            rows += chunk.logits_rows
         if not sampling:
             return
-        logits = batch.context.logits
         assert logits is not None
         samplers = [None if request is None else request.sampler for request, _ in sampling]
         tokens = sample_batch(samplers, logits if rows == len(first_rows) else logits[first_rows])
@@ -159,7 +165,7 @@ class OutputProcessor:
             if request is None:
                 continue
             if request.drafter is not None:
-                request.drafter.observe(chunk.draft, logits[first : first + chunk.logits_rows])
+                request.drafter.observe(chunk.draft, logits[first : first + 1 + len(chunk.draft)])
             self._verify_draft(request, token, chunk.draft, logits, first + 1, now)
 
     def _verify_draft(

@@ -29,11 +29,13 @@ class ScheduledChunk(NamedTuple):
     draft: tuple[int, ...] = ()
     """Draft tokens computed behind the ``length`` tokens; each gives a row of logits, so that the next can be
     verified."""
+    prompt_rows: int = 0
+    """Rows of logits in front of these: behind the last tokens of the chunk that are not sampled from."""
 
     @property
     def logits_rows(self) -> int:
         """How many rows of logits the chunk gives."""
-        return 1 + len(self.draft) if self.samples else 0
+        return self.prompt_rows + (1 + len(self.draft) if self.samples else 0)
 
 
 @dataclass(slots=True, eq=False)
@@ -113,7 +115,7 @@ def inputs_of(chunks: list[ScheduledChunk], *, drafts_alone: bool) -> BatchInput
     rows: list[int] = []
     longest = 0
     tables: list[list[int]] = []
-    for sequence, length, samples, draft in chunks:
+    for sequence, length, samples, draft, prompt_rows in chunks:
         start = sequence.computed_tokens
         end = start + length
         if length == 1:
@@ -133,8 +135,9 @@ def inputs_of(chunks: list[ScheduledChunk], *, drafts_alone: bool) -> BatchInput
             positions += range(end, end + len(draft))
             end += len(draft)
         begins.append(len(tokens))
-        if samples:
-            rows += range(len(tokens) - 1 - len(draft), len(tokens))
+        if samples or prompt_rows:
+            end_row = len(tokens)
+            rows += range(end_row - samples - prompt_rows - len(draft), end_row)
         if end > longest:
             longest = end
     held = [chunk.sequence.states for chunk in chunks]

@@ -153,7 +153,8 @@ class BatchBuilder:
                 budget = None if budget is None else budget - length
                 samples = sequence.computed_tokens + length == len(sequence.tokens)
                 draft = self._draft_that_fits(sequence) if samples and not prefill else ()
-                chunks.append(ScheduledChunk(sequence, length, samples, draft))
+                rows = length - samples if sequence.calibrates and prefill else 0
+                chunks.append(ScheduledChunk(sequence, length, samples, draft, rows))
             elif waiting:
                 self.block_manager.release(sequence)  # its cached prefix: a WAITING sequence holds no blocks
                 # Later sequences in the queue must not take the blocks that this one waits for.
@@ -252,16 +253,26 @@ class BatchBuilder:
         return shape_of(chunks, drafts_alone=not self.block_manager.quantised_keys)
 
     def _trim(self, chunks: list[ScheduledChunk], limit_s: float) -> None:
-        """Shorten a batch until no kernel takes longer than ``limit_s``: drafts first, then its last chunks.
+        """Shorten a batch until no kernel takes longer than ``limit_s``.
 
-        The token budget considers the first prompt only. Drafts, the past of further sequences and their
+        Rows of logits that nothing is sampled from go first, then drafts, then the last chunks. The token
+        budget considers the first prompt only. These rows, drafts, the past of further sequences and their
         number can make kernels longer. The sequences left out stay ready for the next batch.
         """
         if limit_s == float("inf"):
             return
         drafted = [place for place, chunk in enumerate(chunks) if chunk.draft]
-        while (drafted or len(chunks) > 1) and self.graph.longest_kernel_s(self._shape_of(chunks)) > limit_s:
-            if drafted:
+        calibrating = [place for place, chunk in enumerate(chunks) if chunk.prompt_rows]
+        while (calibrating or drafted or len(chunks) > 1) and self.graph.longest_kernel_s(
+            self._shape_of(chunks)
+        ) > limit_s:
+            if calibrating:
+                place = calibrating[-1]
+                rows = chunks[place].prompt_rows // 2
+                chunks[place] = chunks[place]._replace(prompt_rows=rows)
+                if not rows:
+                    calibrating.pop()
+            elif drafted:
                 place = drafted.pop()
                 chunks[place] = chunks[place]._replace(draft=())
             else:

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from agentrt.errors import InvalidRequestError
 from agentrt.priority import Priority
 from agentrt.runtime import EngineStatistics, LocalRuntime
-from agentrt.runtime.drafting.app_history import AcceptanceModel, AppHistories
+from agentrt.runtime.drafting.acceptance import AcceptanceModel
+from agentrt.runtime.drafting.app_history import AppHistories
 from agentrt.runtime.drafting.drafter import Drafter, DraftSources
 from agentrt.runtime.drafting.drafter_selector import AppDrafterSelector, RequestDrafters
 from agentrt.runtime.drafting.prediction import PredictionDrafter, count_accepted

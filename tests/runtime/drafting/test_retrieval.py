@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrt.runtime.drafting.app_history import AcceptanceModel, AppHistories, AppHistory, Evidence
+from agentrt.runtime.drafting.acceptance import AcceptanceModel, Evidence
+from agentrt.runtime.drafting.app_history import AppHistories, AppHistory
 from agentrt.runtime.drafting.history_store import MAX_TOKENS
 from agentrt.runtime.drafting.retrieval import RetrievalDrafter
 from agentrt.runtime.drafting.suffix_index import MAX_MATCH, Match, SuffixIndex

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from agentrt.runtime import EngineStatistics, LocalRuntime
+from agentrt.runtime.drafting.drafter import Drafter
 from agentrt.runtime.scheduler.draft import MAX_DRAFT_TOKENS, Draft
 from tests.hypothesis_profiles import first_of
 from tests.runtime.conftest import OpenRuntime
@@ -18,7 +19,7 @@ TOKENS = 40
 pytestmark = pytest.mark.usefixtures("whole_drafts")
 
 
-class ScriptedDrafter:
+class ScriptedDrafter(Drafter):
     """Drafts the next ``length`` tokens of a script; every ``wrong``-th of them is another token."""
 
     def __init__(self, script: Sequence[int], length: int, wrong: int = 0) -> None:

@@ -82,13 +82,19 @@ class CalibrationDrafter(Drafter):
         self._prompt = prompt
         self._prompts = prompts
         self._predicted: dict[int, int] = {}
-        """By place in the prompt, until the first draft."""
+        """By place in the prompt, until the first token is sampled."""
         self._last = array("i", prompt[-MAX_MATCH:])
         self._expected: list[_Step] = []
 
     def observe_prompt(self, begin: int, logits: NDArray[np.float32]) -> None:
         """See :meth:`Drafter.observe_prompt`."""
         self._predicted.update(enumerate(logits.argmax(axis=-1).tolist(), begin))
+
+    def observe(self, verified: Sequence[int], logits: NDArray[np.float32]) -> None:
+        """See :meth:`Drafter.observe`. The first logits are those behind the prompt's last token."""
+        if self._predicted:
+            self._predicted[len(self._prompt) - 1] = int(logits[0].argmax())
+            self._add_prompt()
 
     def append(self, token: int) -> None:
         """See :meth:`Drafter.append`."""
@@ -101,8 +107,6 @@ class CalibrationDrafter(Drafter):
 
     def draft(self) -> Draft:
         """See :meth:`Drafter.draft`."""
-        if self._predicted:
-            self._add_prompt()
         index, last, reached = self._prompts.index, self._last[:], 1.0
         match = index.longest_match(last)
         length, ends = (0, ()) if match is None else (match.length, match.ends)
@@ -128,8 +132,7 @@ class CalibrationDrafter(Drafter):
         return Draft(tuple(each.token for each in drafted), tuple(each.probability for each in drafted))
 
     def _add_prompt(self) -> None:
-        first, last = min(self._predicted), max(self._predicted)
-        begin, end = max(0, first - _CONTEXT), last + 2  # the token that the last prediction is compared with
-        predicted = [self._predicted.get(place, SEPARATOR) for place in range(begin, end)]
-        self._prompts.add(self._prompt[begin:end], predicted)
+        begin = max(0, min(self._predicted) - _CONTEXT)
+        predicted = [self._predicted.get(place, SEPARATOR) for place in range(begin, len(self._prompt))]
+        self._prompts.add(self._prompt[begin:], predicted)
         self._predicted = {}

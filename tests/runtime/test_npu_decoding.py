@@ -14,6 +14,7 @@ import pytest
 from agentrt.errors import GraphLoadError
 from agentrt.priority import Priority
 from agentrt.runtime import LocalRuntime
+from agentrt.runtime.drafting.drafter_selector import AppDrafterSelector
 from agentrt.runtime.heg.kernel import GraphLoad, Role, StaticGraph
 from agentrt.runtime.xpu.graph_loader import GraphStore
 from tests.patience import until
@@ -89,6 +90,29 @@ def test_tokens_are_the_same_and_the_npu_decodes(open_npu: OpenRuntime, alone: l
         )
         assert [tokens(runtime, prompt) for prompt in PROMPTS] == alone
     assert runtime.statistics().engine.graph_loads >= groups_of(runtime)
+
+
+@pytest.mark.check
+def test_it_drafts_from_the_logits_of_prompts_and_from_rejected_drafts(open_npu: OpenRuntime) -> None:
+    """All drafts that are verified on the emulated NPU leave the tokens as they are, in float32."""
+    texts = (
+        "the roof garden is open until noon",
+        "noon is when the garden of the roof opens",
+        "open the roof",
+    )
+    prompts = [[{"role": "user", "content": f"Repeat: {text}. {PROMPTS[2][0]['content']}"}] for text in texts]
+    plain = open_npu(npu_decoding=False)
+    expected = [tokens(plain, prompt) for prompt in prompts]
+    drafting = open_npu()
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(lambda prompt: tokens(drafting, prompt, app="one"), prompts)) == expected
+    assert [tokens(drafting, prompt, app="one") for prompt in prompts] == expected
+    selector = drafting.drafter_selector
+    assert isinstance(selector, AppDrafterSelector)
+    assert selector.histories is not None
+    (history,) = selector.histories._apps.values()
+    assert len(history.calibrated.index) > sum(len(prompt[0]["content"].split()) for prompt in prompts) / 2
+    assert drafting.statistics().engine.accepted_tokens > 0
 
 
 @pytest.mark.check

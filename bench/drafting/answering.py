@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ..engines import side as engines
@@ -28,10 +29,10 @@ DRAFTS: Final[dict[str, Any]] = {"drafts": True}
 class Counts:
     """What the drafters of the requests so far did."""
 
-    passes: int = 0
-    """Forward passes that sampled, prefill's included."""
-    verified: int = 0
-    """Draft tokens in them, right or wrong."""
+    passes: list[int] = field(default_factory=list)
+    """Draft tokens, right or wrong, of each forward pass that sampled, prefill's included."""
+    sampled: list[int] = field(default_factory=list)
+    """Tokens that each of them added to the answer, end tokens excepted."""
     seconds: float = 0.0
     """Time in the drafters."""
 
@@ -51,6 +52,8 @@ class Answer:
     drafting_s: float
     """Time in the drafters, which is part of the decode time."""
     calls: tuple[ToolCall, ...] = ()
+    steps: tuple[tuple[int, int], ...] = ()
+    """Draft tokens of each of these passes, and tokens that it added; empty where nothing drafts."""
 
     @classmethod
     def of_peer(cls, answer: engines.Answer) -> Answer:
@@ -94,13 +97,16 @@ class AnsweringRuntime:
     def use(self, side: Vanilla) -> None:
         """Draft for the requests that start from now on as ``side`` does."""
         self._selector.use(side)
-        shorten: Any = _keep_all if side.verifies_all else self._shorten
+        shorten: Any = self._shorten
+        if side.verifies_all:
+            shorten = partial(_keep, side.most_verified)
         self._draft_lengths.shorten = shorten  # type: ignore[method-assign]
 
     def answer(self, side: Vanilla, prompt: Prompt, max_tokens: int, **options: Any) -> Answer:
         """Answer one prompt, greedily unless ``options`` say otherwise."""
         self.use(side)
-        made = self._runtime.generate(prompt.messages, max_tokens=max_tokens, **{**_tools(prompt), **options})
+        asked = {"app": side.app, **_tools(prompt), **options}
+        made = self._runtime.generate(prompt.messages, max_tokens=max_tokens, **asked)
         return self._answer_of(made)
 
     def answer_predicted(
@@ -140,10 +146,11 @@ class AnsweringRuntime:
             made.token_ids,
             made.timing.total_s - made.timing.time_to_first_token_s,
             made.timing.total_s,
-            counts.passes - 1 if counts.passes else decoded,  # without drafters each token is a pass
-            counts.verified,
+            len(counts.passes) - 1 if counts.passes else decoded,  # without drafters each token is a pass
+            sum(counts.passes),
             counts.seconds,
             made.tool_calls,
+            tuple(zip(counts.passes, counts.sampled, strict=True))[1:],
         )
 
 
@@ -174,8 +181,9 @@ class _SideSelector:
         return [_PassCounter(self.counts), *timed]
 
 
-def _keep_all(*_: object) -> None:
-    """Cut no draft, in place of :meth:`DraftLengths.shorten`."""
+def _keep(most: int, chunks: list[Any], *_: object) -> None:
+    """Cut drafts to ``most`` tokens, in place of :meth:`DraftLengths.shorten`."""
+    chunks[:] = [chunk._replace(draft=chunk.draft[:most]) for chunk in chunks]
 
 
 def _tools(prompt: Prompt) -> dict[str, Any]:
@@ -194,11 +202,11 @@ class _PassCounter:
         self._no_draft = NO_DRAFT
 
     def observe(self, verified: Sequence[int], logits: Any) -> None:
-        self._counts.passes += 1
-        self._counts.verified += len(verified)
+        self._counts.passes.append(len(verified))
+        self._counts.sampled.append(0)
 
     def append(self, token: int) -> None:
-        pass
+        self._counts.sampled[-1] += 1
 
     def draft(self) -> Draft:
         return self._no_draft

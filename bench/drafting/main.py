@@ -26,7 +26,7 @@ from .extremes import (
     undrafted_slowdowns,
 )
 from .prompt_sets import Prompt, PromptSet, load_sets
-from .sides import Ours, Vanilla, baselines
+from .sides import Ours, Vanilla, baselines, from_logits
 
 Progress = Callable[[str], None]
 
@@ -168,7 +168,7 @@ def _measure(
     size: Size,
     progress: Progress,
 ) -> Measured:
-    sides: list[Vanilla] = [Vanilla(), *baselines(), Ours()]
+    sides: list[Vanilla] = [Vanilla(), *baselines(), Ours(), *from_logits()]
     draft = str(models[drafts[0]].path) if drafts else None
     gguf = model if model.endswith(".gguf") else None
     with open_peers(str(models[model].path), draft, gguf) as peers:

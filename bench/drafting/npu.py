@@ -134,9 +134,7 @@ def eagle(bare: Simulated, passes: int) -> Simulated:
 def ablation_table(recorded: Sequence[Recorded]) -> Table:
     """Tables 3 and 4, and Figure 11: each row drafts from what the one before it does, and one thing more."""
 
-    def row(
-        name: str, one: Recorded, tokens_a_pass: float, gpu: Simulated, npu: Simulated
-    ) -> tuple[Cell, ...]:
+    def row(name: str, one: Recorded, passed: float, gpu: Simulated, npu: Simulated) -> tuple[Cell, ...]:
         answers, tokens = len(one.answers), sum(each.decoded for _, each in one.answers)
         return (
             name,

@@ -95,6 +95,8 @@ class DraftSources(Drafter):
         self._sources = list(sources)
         self._vocabulary_size = vocabulary_size
         self._completers = [] if completer is None else [completer]
+        self.alternatives: Sequence[Draft] = ()
+        """Drafts beside the last one that begin with other tokens, the likeliest first."""
 
     def observe_prompt(self, begin: int, logits: NDArray[np.float32]) -> None:
         """See :meth:`Drafter.observe_prompt`."""
@@ -119,7 +121,13 @@ class DraftSources(Drafter):
         for completer in self._completers:
             completed = self._call(completer, partial(_complete_all, completer, found))
             found = found if completed is None else completed
-        return max(found, key=_expected_tokens, default=NO_DRAFT)
+        best = max(found, key=_expected_tokens, default=NO_DRAFT)
+        likelier = dict[int, Draft]()
+        for each in sorted(found, key=_expected_tokens, reverse=True):
+            if each.tokens and each.tokens[0] != best.tokens[0]:
+                likelier.setdefault(each.tokens[0], each)
+        self.alternatives = list(likelier.values())
+        return best
 
     def _checked_draft(self, source: Drafter) -> Draft:
         draft = source.draft()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import abc
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -15,7 +14,7 @@ from agentrt.errors import (
 )
 from agentrt.priority import Priority
 
-from ..scheduler.batch import Batch, ScheduledChunk
+from ..scheduler.batch import Batch, Branch, ScheduledChunk
 from ..scheduler.draft import MAX_DRAFT_TOKENS
 from ..scheduler.scheduler import Scheduler
 from ..scheduler.sequence import Sequence, SequenceState
@@ -166,27 +165,37 @@ class OutputProcessor:
                 continue
             if request.drafter is not None:
                 request.drafter.observe(chunk.draft, logits[first : first + 1 + len(chunk.draft)])
-            self._verify_draft(request, token, chunk.draft, logits, first + 1, now)
+            self._verify_draft(request, token, chunk, logits, first + 1, now)
 
     def _verify_draft(
         self,
         request: EngineRequest,
         token: int | Exception,
-        draft: abc.Sequence[int],
+        chunk: ScheduledChunk,
         logits: Logits,
         row: int,
         now: float,
     ) -> None:
         """Append the sampled ``token``, then sample further ones for as long as they equal the draft.
 
-        The rows of ``logits`` from ``row`` on are those after each draft token. They are sampled from as if
-        the tokens had been computed one by one, so that drafts change nothing but the number of forward
-        passes.
+        The rows of ``logits`` from ``row`` on are those after each draft token, then those of each branch.
+        They are sampled from as if the tokens had been computed one by one, so that drafts change nothing but
+        the number of forward passes. Where the draft differs, the first branch that does not goes on.
         """
+        draft, branches = chunk.draft, dict[Branch, int]()
+        behind = row + len(draft)
+        for branch in chunk.branches:
+            branches[branch], behind = behind, behind + len(branch.tokens)
         for position in range(len(draft) + 1):
             if isinstance(token, Exception):
                 self._fail(request, token)
                 return
+            path = (*draft[:position], token)
+            if path != draft[: position + 1] and (
+                branch := next((each for each in branches if each.tokens[: position + 1] == path), None)
+            ):
+                self._scheduler.take_branch(request.sequence, list(branches), branch)
+                draft, row = branch.tokens, branches.pop(branch)
             accepted = position < len(draft) and token == draft[position]
             self.counters["drafted_tokens"] += position < len(draft)
             self.counters["accepted_tokens"] += accepted
@@ -232,7 +241,9 @@ class OutputProcessor:
         """Have the next decode of a request verify what its drafter drafts."""
         if request.drafter is not None:
             most = min(MAX_DRAFT_TOKENS, request.max_total_tokens - len(request.sequence.tokens) - 1)
-            self._scheduler.set_draft(request.sequence, request.drafter.draft().first(most))
+            draft = request.drafter.draft().first(most)
+            others = [each.first(most) for each in request.drafter.alternatives]
+            self._scheduler.set_draft(request.sequence, draft, others)
 
     def _answer_tool_turn(self, request: EngineRequest, end: int) -> bool:
         """Answer the calls of a tool turn from the tool cache, if it has all their outputs (SpecTools, O3).

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.drafting.drafter import Drafter
+from agentrt.runtime.scheduler.batch import Branch
 from agentrt.runtime.scheduler.batch_builder import BatchBuilder
+from agentrt.runtime.scheduler.block_manager import BlockManager
 from agentrt.runtime.scheduler.draft import NO_DRAFT, Draft
 from tests.runtime.conftest import open_exact
 from tests.runtime.engine.test_engine import submit
@@ -26,8 +29,18 @@ pytestmark = pytest.mark.usefixtures("whole_drafts")
 @pytest.fixture(scope="module", params=["f32", "u8"])
 def branching(request: pytest.FixtureRequest) -> Iterator[LocalRuntime]:
     """A runtime that verifies branches as an NPU does: up to 32 tokens in one pass."""
+
+    def checked_branch(blocks: BlockManager, *arguments: Any) -> Branch | None:
+        made = branch(blocks, *arguments)
+        assert made is None or not blocks.pool._hash_of.keys() & made.blocks, (
+            "it would overwrite a cached block"
+        )
+        return made
+
+    branch = BlockManager.branch
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BatchBuilder, "_free_tokens", lambda _: 32)
+        patch.setattr(BlockManager, "branch", checked_branch)
         with open_exact(kv_cache_precision=request.param) as runtime:
             yield runtime
 
@@ -51,6 +64,9 @@ class Source(Drafter):
 
 
 def answer(runtime: LocalRuntime, drafters: list[Any], **params: Any) -> tuple[int, ...]:
+    """Answer in blocks that hold nothing, so that reading what was not written does not go unnoticed."""
+    for cache in runtime._platform.caches.values():
+        cache.data[runtime._pool._free] = 0xFF if cache.data.dtype == np.uint8 else np.nan
     request = submit(runtime, TOKENS, prompt=PROMPT, drafters=drafters, prefix_salt=b"app", **params)
     return request.output.result(30).token_ids
 
@@ -79,6 +95,14 @@ def test_the_branch_that_is_right_saves_its_passes(branching: LocalRuntime) -> N
     after = branching.statistics().engine
     assert after.accepted_tokens - before.accepted_tokens >= TOKENS * 3 // 4
     assert after.steps - before.steps <= TOKENS // 6
+
+
+@pytest.mark.parametrize("first", range(3))
+def test_every_second_token_is_a_branch_s(branching: LocalRuntime, first: int) -> None:
+    """Whatever place of a block the pass begins at."""
+    plain = answer(branching, [])
+    wrong, right = Source(plain, [(first, 4), (0, 4)], 1), Source(plain, [(1, 2)], 2)
+    assert answer(branching, [wrong, right]) == plain
 
 
 def test_what_branches_wrote_is_not_in_the_prefix_cache(branching: LocalRuntime) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -32,9 +33,7 @@ def branching(request: pytest.FixtureRequest) -> Iterator[LocalRuntime]:
 
     def checked_branch(blocks: BlockManager, *arguments: Any) -> Branch | None:
         made = branch(blocks, *arguments)
-        assert made is None or not blocks.pool._hash_of.keys() & made.blocks, (
-            "it would overwrite a cached block"
-        )
+        assert made is None or not blocks.pool._hash_of.keys() & made.blocks, "cached ones stay"
         return made
 
     branch = BlockManager.branch
@@ -63,11 +62,17 @@ class Source(Drafter):
         return Draft(tuple(tokens), (0.9,) * len(tokens)) if tokens else NO_DRAFT
 
 
-def answer(runtime: LocalRuntime, drafters: list[Any], **params: Any) -> tuple[int, ...]:
+apps = map(str, itertools.count())
+
+
+def answer(
+    runtime: LocalRuntime, drafters: list[Any], app: str | None = None, **params: Any
+) -> tuple[int, ...]:
     """Answer in blocks that hold nothing, so that reading what was not written does not go unnoticed."""
     for cache in runtime._platform.caches.values():
         cache.data[runtime._pool._free] = 0xFF if cache.data.dtype == np.uint8 else np.nan
-    request = submit(runtime, TOKENS, prompt=PROMPT, drafters=drafters, prefix_salt=b"app", **params)
+    salt = (next(apps) if app is None else app).encode()
+    request = submit(runtime, TOKENS, prompt=PROMPT, drafters=drafters, prefix_salt=salt, **params)
     return request.output.result(30).token_ids
 
 
@@ -109,7 +114,7 @@ def test_what_branches_wrote_is_not_in_the_prefix_cache(branching: LocalRuntime)
     """The answer as the next prompt gives the same answer as computed anew."""
     plain = answer(branching, [])
     sides = [Source(plain, [(3, 5)], 1), Source(plain, [(0, 9)], 2), Source(plain, [(6, 2)], 3)]
-    answer(branching, sides)
+    answer(branching, sides, "app")
     prompt = [*PROMPT, *plain]
     outputs = [
         submit(branching, 8, prompt=prompt, prefix_salt=salt).output.result(30) for salt in (b"app", None)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from agentrt.runtime.request.request import Request
     from agentrt.runtime.scheduler.draft import Draft
 
+NPU_TOKENS: Final = 32
+"""Tokens of the simulated NPU's graph for decoding."""
 DRAFTS: Final[dict[str, Any]] = {"drafts": True}
 """The setting with which the runtime drafts."""
 
@@ -79,6 +81,7 @@ class AnsweringRuntime:
         self._selector = _SideSelector(own)
         self._draft_lengths = runtime._scheduler._builder._draft_lengths
         self._shorten = self._draft_lengths.shorten
+        self._free_tokens = runtime._scheduler._builder._free_tokens
         runtime.drafter_selector = self._selector
 
     @property
@@ -101,6 +104,8 @@ class AnsweringRuntime:
         if side.verifies_all:
             shorten = partial(_keep, side.most_verified)
         self._draft_lengths.shorten = shorten  # type: ignore[method-assign]
+        builder: Any = self._runtime._scheduler._builder
+        builder._free_tokens = (lambda: NPU_TOKENS) if side.branches else self._free_tokens
 
     def answer(self, side: Vanilla, prompt: Prompt, max_tokens: int, **options: Any) -> Answer:
         """Answer one prompt, greedily unless ``options`` say otherwise."""

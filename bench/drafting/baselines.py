@@ -28,6 +28,9 @@ class FixedWidthDrafter:
 
     reads_prompt = False
 
+    def observe_prompt(self, begin: int, logits: Any) -> None:
+        """Never called."""
+
     def __init__(self, predictor: Predictor) -> None:
         from agentrt.runtime.scheduler.draft import Draft
 

@@ -31,6 +31,8 @@ class Vanilla:
     """Whether all that is drafted is verified, rather than what the scheduler chooses."""
     most_verified = 10_000
     """Draft tokens of a forward pass, if all are verified."""
+    branches = False
+    """Whether drafts of other sources are verified as branches, up to the tokens of an NPU's pass."""
     app = ""
     """The app of its requests. One of its own has a prefix cache of its own."""
 

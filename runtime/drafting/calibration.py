@@ -109,7 +109,7 @@ class CalibrationDrafter(Drafter):
         """See :meth:`Drafter.draft`."""
         index, last, reached = self._prompts.index, self._last[:], 1.0
         match = index.longest_match(last)
-        length, ends = (0, ()) if match is None else (match.length, match.ends)
+        length, ends = (0, tuple[int, ...]()) if match is None else (match.length, match.ends)
         path: list[_Step] = []
         while len(path) < _MOST_TOKENS and (counts := self._prompts.predicted(ends)):
             token, count = counts.most_common(1)[0]
@@ -120,7 +120,8 @@ class CalibrationDrafter(Drafter):
             if reached < LEAST_REACHED:
                 break
             last.append(token)
-            stays = [end + 1 for end, each in zip(ends, index.following(ends), strict=True) if each == token]
+            following = zip(ends, index.following(ends), strict=True)
+            stays = tuple(end + 1 for end, each in following if each == token)
             if stays:
                 length, ends = length + 1, stays
             elif (match := index.longest_match(last)) is not None:

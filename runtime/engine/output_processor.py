@@ -191,11 +191,10 @@ class OutputProcessor:
                 self._fail(request, token)
                 return
             path = (*draft[:position], token)
-            if path != draft[: position + 1] and (
-                branch := next((each for each in branches if each.tokens[: position + 1] == path), None)
-            ):
-                self._scheduler.take_branch(request.sequence, list(branches), branch)
-                draft, row = branch.tokens, branches.pop(branch)
+            if path != draft[: position + 1]:
+                for other in [each for each in branches if each.tokens[: position + 1] == path][:1]:
+                    self._scheduler.take_branch(request.sequence, list(branches), other)
+                    draft, row = other.tokens, branches.pop(other)
             accepted = position < len(draft) and token == draft[position]
             self.counters["drafted_tokens"] += position < len(draft)
             self.counters["accepted_tokens"] += accepted

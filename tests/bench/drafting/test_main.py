@@ -57,6 +57,7 @@ def test_every_figure_of_a_small_run(tmp_path: Path) -> None:
         "speedup_vs_vanilla_own_sets", "tool_call_speedup", "tokens_identical_at_default_precision",
         "slowest_set_vs_vanilla", "recurring_request_speedup", "undrafted_slowdown_pct",
         "batch8_drafting_ratio", "agent_turn_end_to_end_ratio", "draft_ms_p99_at_32k", "memory_overhead_mb",
+        "npu_speedup_vs_vanilla", "npu_speedup_vs_retrieval", "npu_energy_ratio",
     }  # fmt: skip
     assert [name for name, each in figures.items() if not each.has_interval] == [
         "agent_turn_end_to_end_ratio"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -186,7 +187,7 @@ class OutputProcessor:
         behind = row + len(draft)
         for branch in chunk.branches:
             branches[branch], behind = behind, behind + len(branch.tokens)
-        for position in range(len(draft) + 1):
+        for position in itertools.count():
             if isinstance(token, Exception):
                 self._fail(request, token)
                 return

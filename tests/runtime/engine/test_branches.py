@@ -45,7 +45,10 @@ def branching(request: pytest.FixtureRequest) -> Iterator[LocalRuntime]:
 
 
 class Source(Drafter):
-    """Drafts ``right`` tokens of the script and then wrong ones, in the passes whose turn it is."""
+    """Drafts ``right`` tokens of the script and then wrong ones, in the passes whose turn it is.
+
+    The later of two sources is surer of itself, so that its draft is no branch unless it is far shorter.
+    """
 
     def __init__(self, script: tuple[int, ...], plan: list[tuple[int, int]], salt: int) -> None:
         self._script, self._plan, self._salt = script, plan, salt
@@ -59,7 +62,7 @@ class Source(Drafter):
         self._pass += 1
         rest = self._script[self._appended :]
         tokens = [*rest[:right], *((token + self._salt) % 2048 for token in rest[right : right + wrong])]
-        return Draft(tuple(tokens), (0.9,) * len(tokens)) if tokens else NO_DRAFT
+        return Draft(tuple(tokens), (1 - 0.9 ** (1 + self._salt),) * len(tokens)) if tokens else NO_DRAFT
 
 
 apps = map(str, itertools.count())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -82,6 +83,7 @@ class AnsweringRuntime:
         self._draft_lengths = runtime._scheduler._builder._draft_lengths
         self._shorten = self._draft_lengths.shorten
         self._free_tokens = runtime._scheduler._builder._free_tokens
+        self._kernel_limit_s = runtime._scheduler._builder.kernel_limit_s
         runtime.drafter_selector = self._selector
 
     @property
@@ -105,6 +107,7 @@ class AnsweringRuntime:
             shorten = partial(_keep, side.most_verified)
         self._draft_lengths.shorten = shorten  # type: ignore[method-assign]
         builder: Any = self._runtime._scheduler._builder
+        builder.kernel_limit_s = (lambda *_: math.inf) if side.calibrates else self._kernel_limit_s
         builder._free_tokens = (lambda: NPU_TOKENS) if side.branches else self._free_tokens
 
     def answer(self, side: Vanilla, prompt: Prompt, max_tokens: int, **options: Any) -> Answer:
@@ -170,7 +173,9 @@ class _SideSelector:
         """Draft for the requests that start from now on as ``side`` does, and count anew."""
         self._side = side
         token_texts = self._own.token_texts if side.follows_grammar else None
-        self._selector = replace(self._own, histories=side.histories, token_texts=token_texts)
+        self._selector = replace(
+            self._own, histories=side.histories, token_texts=token_texts, from_logits=side.branches
+        )
         self.counts = Counts()
 
     def select(self, request: Request, tool_cache: Drafter | None) -> RequestDrafters:
@@ -199,6 +204,7 @@ class _PassCounter:
     """Counts forward passes; drafts nothing."""
 
     reads_prompt = False
+    alternatives = ()
 
     def __init__(self, counts: Counts) -> None:
         from agentrt.runtime.scheduler.draft import NO_DRAFT
@@ -221,10 +227,13 @@ class _Timed:
     """A drafter, or what completes drafts, with the time that its methods take."""
 
     def __init__(self, timed: Drafter | DraftCompleter, counts: Counts) -> None:
-        self.reads_prompt = getattr(timed, "reads_prompt", False)
+        self._timed = timed
         for name in ("observe_prompt", "observe", "append", "draft", "complete"):
             if (method := getattr(timed, name, None)) is not None:
                 setattr(self, name, _timed(method, counts))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._timed, name)
 
 
 def _timed(method: Callable[..., Any], counts: Counts) -> Callable[..., Any]:

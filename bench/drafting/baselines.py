@@ -27,6 +27,7 @@ class FixedWidthDrafter:
     """A baseline as a drafter: the engine verifies every predicted token, as the baseline's paper does."""
 
     reads_prompt = False
+    alternatives: Sequence[Draft] = ()
 
     def observe_prompt(self, begin: int, logits: Any) -> None:
         """Never called."""

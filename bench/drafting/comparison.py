@@ -25,7 +25,6 @@ from .sides import (
     SUFFIX_DECODING,
     VANILLA,
     BaselineSide,
-    FromLogits,
     Ours,
     Vanilla,
 )
@@ -118,7 +117,7 @@ def compare_sides(
             tokens = runtime.prompt_tokens(prompt)
             result.prefill_s += runtime.prefill(prompt)
             for side in sides:
-                if isinstance(side, FromLogits) and side.calibrates:
+                if side.calibrates:
                     result.calibrated_prefill_s += runtime.answer(side, prompt, 1).total_s
             begin = number % len(sides)
             for side in (*sides[begin:], *sides[:begin]):

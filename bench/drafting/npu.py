@@ -164,9 +164,9 @@ class Ablation:
 
     @staticmethod
     def _simulate(recorded: Recorded, *, npu_decoding: bool) -> list[Simulated]:
-        calibrates = isinstance(recorded.side, FromLogits) and recorded.side.calibrates
+        side = recorded.side
         return [
-            simulate_answer(tokens, answer, npu_decoding=npu_decoding, calibrates=calibrates)
+            simulate_answer(tokens, answer, npu_decoding=npu_decoding, calibrates=side.calibrates)
             for tokens, answer in recorded.answers
         ]
 

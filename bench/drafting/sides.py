@@ -31,8 +31,10 @@ class Vanilla:
     """Whether all that is drafted is verified, rather than what the scheduler chooses."""
     most_verified = 10_000
     """Draft tokens of a forward pass, if all are verified."""
+    calibrates = False
+    """Whether the logits of all tokens of prompts are computed, however long kernels take with them."""
     branches = False
-    """Whether drafts of other sources are verified as branches, up to the tokens of an NPU's pass."""
+    """Whether requests are drafted for as on an NPU, and branches verified up to the tokens of its pass."""
     app = ""
     """The app of its requests. One of its own has a prefix cache of its own."""
 
@@ -97,6 +99,8 @@ class FromLogits(Ours):
         from agentrt.runtime.drafting.calibration import CalibrationDrafter
         from agentrt.runtime.drafting.reuse import ReuseDrafter
 
+        if self.branches:  # as the runtime has selected them
+            return own
         history = self.histories.of(request.prefix_salt, request.app)
         drafters = list(own)
         if self.calibrates:

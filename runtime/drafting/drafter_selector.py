@@ -98,7 +98,9 @@ class AppDrafterSelector(DrafterSelector):
         if history is None:
             return RequestDrafters(drafters)
         prompt, matcher, completer = request.prompt_token_ids, request.grammar_matcher, None
-        drafters.append(RetrievalDrafter(prompt, request.max_total_tokens, history))
+        drafters.append(
+            RetrievalDrafter(prompt, request.max_total_tokens, history, branches=self.from_logits)
+        )
         if self.from_logits:
             drafters.append(CalibrationDrafter(prompt, history.calibrated))
             drafters.append(ReuseDrafter(history.of_rejected))

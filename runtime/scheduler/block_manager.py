@@ -182,7 +182,7 @@ class BlockManager:
     ) -> Branch | None:
         """Return a branch of ``chunk`` beside those ``before``; None if no blocks are free for it.
 
-        Its blocks lie behind those of the draft at the end of the sequence's table, and stay there.
+        Its blocks lie behind those of the draft at the end of the sequence's table.
         """
         sequence = chunk.sequence
         start = sequence.computed_tokens
@@ -207,6 +207,12 @@ class BlockManager:
         others = [block for block in table[taken.place + len(own) :] if block not in taken.blocks]
         sequence.blocks = [*table[: taken.place], *taken.blocks, *others]
         self.pool.release(own)
+
+    def release_spare(self, sequence: Sequence) -> None:
+        """Release what a sequence has behind the blocks of its tokens: those of verified branches."""
+        used = self.blocks_for(len(sequence.tokens))
+        self.pool.release(sequence.blocks[used:])
+        sequence.blocks = sequence.blocks[:used]
 
     def start(self, sequence: Sequence, length: int) -> None:
         """Note that a batch is to compute ``length`` more tokens of the sequence."""

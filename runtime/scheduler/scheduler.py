@@ -221,6 +221,8 @@ class Scheduler:
         An NPU that decodes verifies ``alternatives``, too, as far as there is room. Where the sampled tokens
         are those of such a branch, call :meth:`take_branch` before their first one that the draft lacks.
         """
+        if sequence.alternatives:
+            self.block_manager.release_spare(sequence)
         sequence.draft, sequence.alternatives = draft, tuple(alternatives)
 
     def take_branch(self, sequence: Sequence, branches: abc.Sequence[Branch], branch: Branch) -> None:

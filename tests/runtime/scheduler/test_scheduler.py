@@ -232,6 +232,7 @@ def test_a_branch_shares_the_complete_blocks_and_is_taken_with_its_own(quantised
     machine.step()
     assert sequence.blocks[:3] == [*before[:2], *taken.blocks]
     assert len(sequence.tokens) == at + 4 == sequence.computed_tokens + 1
+    assert len(sequence.blocks) * BLOCK == at + 3, "those of the other paths are free"
     machine.until(sequence)
     assert machine.pool.free == machine.blocks
 

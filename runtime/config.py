@@ -43,6 +43,7 @@ class RuntimeConfig(Settings, strict=True):
     npu_decoding: bool = False
     """On a platform with an NPU (``intel-ultra``, ``emulated``) decode and verify drafts there, too, with a
     second graph of a shorter static shape that is loaded in place of the first during prefill (sd.npu §3.2).
+    :attr:`drafts` are then also made from the logits of the prompt and from rejected drafts (§3.3, §3.4).
     Other platforms have no static shapes and ignore it. The graphs are kept in :attr:`profile_folder`."""
 
     inference_precision: Literal["f32", "bf16", "f16"] | None = None
@@ -110,8 +111,9 @@ class RuntimeConfig(Settings, strict=True):
     """Draft tokens from the request's own text, from what its app has generated before, and from the grammar
     that an answer is held to, and verify several in one forward pass where that is expected to save time.
     None drafts where that changes no token: with weights as they are in a GGUF file (:attr:`weight_format`),
-    at precisions of None. In float32 without quantised activations the tokens are the same as well;
-    otherwise a near tie of two tokens may be decided the other way."""
+    at precisions of None; and on an NPU that decodes (:attr:`npu_decoding`). In float32 without quantised
+    activations the tokens are the same as well; otherwise a near tie of two tokens may be decided the other
+    way."""
 
     history_folder: _Path | None = None
     """Folder in which the answers of each named app (``app=``) are kept, as token ids that only the user can

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ..engines import side as engines
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from agentrt.runtime.request.request import Request
     from agentrt.runtime.scheduler.draft import Draft
 
+NPU_TOKENS: Final = 32
+"""Tokens of the simulated NPU's graph for decoding."""
 DRAFTS: Final[dict[str, Any]] = {"drafts": True}
 """The setting with which the runtime drafts."""
 
@@ -28,10 +32,10 @@ DRAFTS: Final[dict[str, Any]] = {"drafts": True}
 class Counts:
     """What the drafters of the requests so far did."""
 
-    passes: int = 0
-    """Forward passes that sampled, prefill's included."""
-    verified: int = 0
-    """Draft tokens in them, right or wrong."""
+    passes: list[int] = field(default_factory=list)
+    """Draft tokens, right or wrong, of each forward pass that sampled, prefill's included."""
+    sampled: list[int] = field(default_factory=list)
+    """Tokens that each of them added to the answer, end tokens excepted."""
     seconds: float = 0.0
     """Time in the drafters."""
 
@@ -51,6 +55,8 @@ class Answer:
     drafting_s: float
     """Time in the drafters, which is part of the decode time."""
     calls: tuple[ToolCall, ...] = ()
+    steps: tuple[tuple[int, int], ...] = ()
+    """Draft tokens of each of these passes, and tokens that it added; empty where nothing drafts."""
 
     @classmethod
     def of_peer(cls, answer: engines.Answer) -> Answer:
@@ -76,6 +82,8 @@ class AnsweringRuntime:
         self._selector = _SideSelector(own)
         self._draft_lengths = runtime._scheduler._builder._draft_lengths
         self._shorten = self._draft_lengths.shorten
+        self._free_tokens = runtime._scheduler._builder._free_tokens
+        self._kernel_limit_s = runtime._scheduler._builder.kernel_limit_s
         runtime.drafter_selector = self._selector
 
     @property
@@ -94,13 +102,19 @@ class AnsweringRuntime:
     def use(self, side: Vanilla) -> None:
         """Draft for the requests that start from now on as ``side`` does."""
         self._selector.use(side)
-        shorten: Any = _keep_all if side.verifies_all else self._shorten
+        shorten: Any = self._shorten
+        if side.verifies_all:
+            shorten = partial(_keep, side.most_verified)
         self._draft_lengths.shorten = shorten  # type: ignore[method-assign]
+        builder: Any = self._runtime._scheduler._builder
+        builder.kernel_limit_s = (lambda *_: math.inf) if side.calibrates else self._kernel_limit_s
+        builder._free_tokens = (lambda: NPU_TOKENS) if side.branches else self._free_tokens
 
     def answer(self, side: Vanilla, prompt: Prompt, max_tokens: int, **options: Any) -> Answer:
         """Answer one prompt, greedily unless ``options`` say otherwise."""
         self.use(side)
-        made = self._runtime.generate(prompt.messages, max_tokens=max_tokens, **{**_tools(prompt), **options})
+        asked = {"app": side.app, **_tools(prompt), **options}
+        made = self._runtime.generate(prompt.messages, max_tokens=max_tokens, **asked)
         return self._answer_of(made)
 
     def answer_predicted(
@@ -140,10 +154,11 @@ class AnsweringRuntime:
             made.token_ids,
             made.timing.total_s - made.timing.time_to_first_token_s,
             made.timing.total_s,
-            counts.passes - 1 if counts.passes else decoded,  # without drafters each token is a pass
-            counts.verified,
+            len(counts.passes) - 1 if counts.passes else decoded,  # without drafters each token is a pass
+            sum(counts.passes),
             counts.seconds,
             made.tool_calls,
+            tuple(zip(counts.passes, counts.sampled, strict=True))[1:],
         )
 
 
@@ -158,7 +173,9 @@ class _SideSelector:
         """Draft for the requests that start from now on as ``side`` does, and count anew."""
         self._side = side
         token_texts = self._own.token_texts if side.follows_grammar else None
-        self._selector = replace(self._own, histories=side.histories, token_texts=token_texts)
+        self._selector = replace(
+            self._own, histories=side.histories, token_texts=token_texts, from_logits=side.branches
+        )
         self.counts = Counts()
 
     def select(self, request: Request, tool_cache: Drafter | None) -> RequestDrafters:
@@ -174,8 +191,9 @@ class _SideSelector:
         return [_PassCounter(self.counts), *timed]
 
 
-def _keep_all(*_: object) -> None:
-    """Cut no draft, in place of :meth:`DraftLengths.shorten`."""
+def _keep(most: int, chunks: list[Any], *_: object) -> None:
+    """Cut drafts to ``most`` tokens, in place of :meth:`DraftLengths.shorten`."""
+    chunks[:] = [chunk._replace(draft=chunk.draft[:most]) for chunk in chunks]
 
 
 def _tools(prompt: Prompt) -> dict[str, Any]:
@@ -185,6 +203,9 @@ def _tools(prompt: Prompt) -> dict[str, Any]:
 class _PassCounter:
     """Counts forward passes; drafts nothing."""
 
+    reads_prompt = False
+    alternatives = ()
+
     def __init__(self, counts: Counts) -> None:
         from agentrt.runtime.scheduler.draft import NO_DRAFT
 
@@ -192,11 +213,11 @@ class _PassCounter:
         self._no_draft = NO_DRAFT
 
     def observe(self, verified: Sequence[int], logits: Any) -> None:
-        self._counts.passes += 1
-        self._counts.verified += len(verified)
+        self._counts.passes.append(len(verified))
+        self._counts.sampled.append(0)
 
     def append(self, token: int) -> None:
-        pass
+        self._counts.sampled[-1] += 1
 
     def draft(self) -> Draft:
         return self._no_draft
@@ -206,9 +227,13 @@ class _Timed:
     """A drafter, or what completes drafts, with the time that its methods take."""
 
     def __init__(self, timed: Drafter | DraftCompleter, counts: Counts) -> None:
-        for name in ("observe", "append", "draft", "complete"):
+        self._timed = timed
+        for name in ("observe_prompt", "observe", "append", "draft", "complete"):
             if (method := getattr(timed, name, None)) is not None:
                 setattr(self, name, _timed(method, counts))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._timed, name)
 
 
 def _timed(method: Callable[..., Any], counts: Counts) -> Callable[..., Any]:

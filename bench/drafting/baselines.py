@@ -26,6 +26,12 @@ Baseline: TypeAlias = Callable[[Sequence[int]], Predictor]
 class FixedWidthDrafter:
     """A baseline as a drafter: the engine verifies every predicted token, as the baseline's paper does."""
 
+    reads_prompt = False
+    alternatives: Sequence[Draft] = ()
+
+    def observe_prompt(self, begin: int, logits: Any) -> None:
+        """Never called."""
+
     def __init__(self, predictor: Predictor) -> None:
         from agentrt.runtime.scheduler.draft import Draft
 

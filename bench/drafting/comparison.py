@@ -18,7 +18,16 @@ from ..engines.llama_cpp import LLAMA_CPP, LLAMA_CPP_NATIVE, llama_cpp_builds
 from ..engines.openvino_genai import OpenVINOGenAI, groups_of_agentrt
 from .answering import Answer, AnsweringRuntime
 from .prompt_sets import Prompt, PromptSet, Source
-from .sides import OURS, SUFFIX_DECODING, VANILLA, BaselineSide, Ours, Vanilla
+from .sides import (
+    CALIBRATED,
+    OURS,
+    REUSING,
+    SUFFIX_DECODING,
+    VANILLA,
+    BaselineSide,
+    Ours,
+    Vanilla,
+)
 
 GENAI_LOOKUP: Final = "OpenVINO GenAI prompt lookup"
 """At its default activation groups."""
@@ -52,6 +61,8 @@ class SetResult:
     """Ours to the same prompts a second time, when all first answers are history."""
     prefill_s: float = 0.0
     """Time to compute all prompts."""
+    calibrated_prefill_s: float = 0.0
+    """The same with the logits of all their tokens."""
 
     def ms_per_token(self, side: str) -> Estimate:
         """Return the mean decode time of a token."""
@@ -105,6 +116,9 @@ def compare_sides(
             progress(f"{each.name}, prompt {number + 1} of {len(each.prompts)}")
             tokens = runtime.prompt_tokens(prompt)
             result.prefill_s += runtime.prefill(prompt)
+            for side in sides:
+                if side.calibrates:
+                    result.calibrated_prefill_s += runtime.answer(side, prompt, 1).total_s
             begin = number % len(sides)
             for side in (*sides[begin:], *sides[:begin]):
                 answer = runtime.answer(side, prompt, max_tokens)
@@ -114,7 +128,7 @@ def compare_sides(
                 result.answers.setdefault(name, []).append(Answer.of_peer(peer.generate(asked)))
             if each.calls:
                 _answer_predicted(runtime, predicting, result, prompt, max_tokens)
-        ours = [side for side in sides if isinstance(side, Ours)]
+        ours = [side for side in sides if side.name == OURS]
         result.again = [runtime.answer(side, prompt, max_tokens) for side in ours for prompt in each.prompts]
         results.append(result)
     return results
@@ -200,6 +214,7 @@ class Measured:
         public = [each for each in heavy if each.source is not Source.OWN]
         if public:
             found["speed_vs_suffix_rule"] = _speed_ratio(public, SUFFIX_DECODING)
+            found |= _from_logits(public)
             if lookups := [each for each in (GENAI_LOOKUP, GENAI_LOOKUP_EQUAL) if each in public[0].answers]:
                 found["ratio_vs_openvino_prompt_lookup"] = _speed_ratio(public, *lookups)
         if calls := [each for each in self.results if each.calls]:
@@ -235,6 +250,19 @@ _PREDICTED: Final[dict[str, Callable[[SetResult], list[Answer]]]] = {
 }
 
 
+def _from_logits(results: Sequence[SetResult]) -> dict[str, Estimate]:
+    """Return what drafts from logits add to ours, and what the logits of prompts cost."""
+    found = {
+        figure: _speed_ratio(results, OURS, of=side)
+        for figure, side in (("calibration_speedup", CALIBRATED), ("reuse_speedup", REUSING))
+        if side in results[0].answers
+    }
+    if CALIBRATED in results[0].answers:
+        prefills = [(each.calibrated_prefill_s, each.prefill_s) for each in results]
+        found["calibration_prefill_ratio"] = bootstrap(prefills, _ratio_of_sums)
+    return found
+
+
 def _second_over_first(pairs: Sequence[tuple[Answer, Answer]]) -> float:
     """Return the speed of the first answers over that of the second ones."""
     return _ms_per_token(second for _, second in pairs) / _ms_per_token(first for first, _ in pairs)
@@ -255,15 +283,15 @@ class _OfPrompt:
     """Those of the sides that ours is compared with."""
 
 
-def _speed_ratio(results: Sequence[SetResult], *sides: str) -> Estimate:
-    """Return our speed over that of the fastest of ``sides``, by decode times of a token.
+def _speed_ratio(results: Sequence[SetResult], *sides: str, of: str = OURS) -> Estimate:
+    """Return the speed ``of`` a side over that of the fastest of ``sides``, by decode times of a token.
 
     Every set counts alike; the interval is over prompts.
     """
     prompts = [
         _OfPrompt(each.name, ours, tuple(others))
         for each in results
-        for ours, *others in zip(*(each.answers[side] for side in (OURS, *sides)), strict=True)
+        for ours, *others in zip(*(each.answers[side] for side in (of, *sides)), strict=True)
     ]
     return bootstrap(prompts, _fastest_over_ours)
 
@@ -307,13 +335,17 @@ def latency_table(results: Sequence[SetResult]) -> Table:
     )
 
 
+_BROKEN_DOWN: Final = (VANILLA, OURS, CALIBRATED, REUSING)
+
+
 def breakdown_table(results: Sequence[SetResult]) -> Table:
     """Figure 13: where the time of a request goes, the mean over a set's prompts, in milliseconds."""
     rows: list[tuple[Cell, ...]] = []
     for result in results:
-        for side in (VANILLA, OURS):
+        for side in (each for each in _BROKEN_DOWN if each in result.answers):
             answers = result.answers[side]
-            prefill = round(1e3 * result.prefill_s / len(answers))
+            prefill_s = result.calibrated_prefill_s if side == CALIBRATED else result.prefill_s
+            prefill = round(1e3 * prefill_s / len(answers))
             decode = mean([1e3 * (each.decode_s - each.drafting_s) for each in answers])
             drafting = mean([1e3 * each.drafting_s for each in answers])
             passes = sum(each.decoded for each in answers) / max(1, sum(each.passes for each in answers))

@@ -25,8 +25,9 @@ from .extremes import (
     share_of_identical_answers,
     undrafted_slowdowns,
 )
+from .npu import Ablation, record
 from .prompt_sets import Prompt, PromptSet, load_sets
-from .sides import Ours, Vanilla, baselines
+from .sides import Ours, Vanilla, baselines, from_logits
 
 Progress = Callable[[str], None]
 
@@ -62,24 +63,28 @@ The model generates every answer, greedily, up to its end token. All sides take 
 Each set is an app of its own, whose history begins empty on every side. The prompt is in the prefix \
 cache, and decoding is timed from the first token to the last, by each engine's own clock. Ratios of \
 several sets compare the mean times of a token, and their intervals are over prompts. Of the sets whose \
-answers repeat their contexts (summary, rag, mtrag, ui) those of speedup_vs_vanilla_public_sets are public, \
-those of …_held_back_sets (mtrag-un, ui of other apps) were never used while drafting was developed, and \
-those of …_own_sets (reply, edit) are the bench's own texts; speed_vs_suffix_rule and \
+answers repeat their contexts (summary, rag, mtrag, ui) those of speedup_vs_vanilla_public_sets are \
+public, those of …_held_back_sets (mtrag-un, ui of other apps) were never used while drafting was \
+developed, and those of …_own_sets (reply, edit) are the bench's own texts; speed_vs_suffix_rule and \
 ratio_vs_openvino_prompt_lookup are over the public and the held-back ones. The latter compares with the \
 faster of OpenVINO GenAI at its default activation groups and at ours. qa is held back as well. Baselines \
 draft with their own fixed width, and the engine verifies all of it, as a list. In calls a tool must be \
 called, held to a grammar; predicted_call_* is of the same prompts where the client submits the calls of \
-plain decoding as predicted ones when the answer begins, mispredicted_call_* where it submits the same with \
-other values. recurring_request_speedup is the speed on all prompts asked once more, when \
-the first answers are the app's history, over that on the first time. undrafted_slowdown_pct is the median \
-over answers sampled at temperature 2, in which nothing is drafted: what the drafters' own work costs; what \
+plain decoding as predicted ones when the answer begins, mispredicted_call_* where it submits the same \
+with other values. recurring_request_speedup is the speed on all prompts asked once more, when the first \
+answers are the app's history, over that on the first time. undrafted_slowdown_pct is the median over \
+answers sampled at temperature 2, in which nothing is drafted: what the drafters' own work costs; what \
 rejected drafts cost is in slowest_set_vs_vanilla. tokens_identical is the share of our greedy answers in \
 float32 that have the tokens of decoding without drafts, tokens_identical_at_default_precision that of all \
 answers of the sets. agent_turn_end_to_end_ratio is the time of all turns of recorded conversations \
-(API-Bank) without drafts over that with drafts, prefill included. graph_switch_hidden_fraction is computed \
-in virtual time, for a prompt of 1,024 tokens. draft_ms_p99_at_32k is CPU time of appending a token and \
-drafting the next ones behind 32,768 random tokens, with a full history, and memory_overhead_mb what both \
-indexes take."""
+(API-Bank) without drafts over that with drafts, prefill included. graph_switch_hidden_fraction is \
+computed in virtual time, for a prompt of 1,024 tokens. calibration_speedup and reuse_speedup are the \
+speeds of ours with one more source of drafts over ours, calibration_prefill_ratio the time of a prompt \
+with the logits of all its tokens over that without. npu_* are of the passes that this model takes for the \
+context-heavy sets where all that is drafted is verified, up to 32 tokens a pass, timed in virtual time on \
+an Intel Core Ultra 5 125H with Llama-3.2-3B from its published figures, some assumed. draft_ms_p99_at_32k \
+is CPU time of appending a token and drafting the next ones behind 32,768 random tokens, with a full \
+history, and memory_overhead_mb what both indexes take."""
 
 
 def run(
@@ -113,6 +118,7 @@ def run(
             measured.agent_turns = agent_turns(
                 runtime, workloads, size.conversations, size.max_tokens, progress
             )
+        ablation = Ablation(record(runtime, sets, size.max_tokens, progress))
         prompts = [prompt for each in sets for prompt in each.prompts]
         shortest = sorted(prompts, key=lambda prompt: len(runtime.prompt_tokens(prompt)))
     measured.identical = share_of_identical_answers(
@@ -130,8 +136,13 @@ def run(
     return BenchReport(
         bench="drafting",
         machine=machine,
-        figures={**measured.figures(), **costs, "graph_switch_hidden_fraction": exact(hidden)},
-        tables=measured.tables(),
+        figures={
+            **measured.figures(),
+            **ablation.figures(),
+            **costs,
+            "graph_switch_hidden_fraction": exact(hidden),
+        },
+        tables=(*measured.tables(), ablation.table()),
         method=f"{METHOD} {describe_builds()}" if model.endswith(".gguf") else METHOD,
     )
 
@@ -168,7 +179,7 @@ def _measure(
     size: Size,
     progress: Progress,
 ) -> Measured:
-    sides: list[Vanilla] = [Vanilla(), *baselines(), Ours()]
+    sides: list[Vanilla] = [Vanilla(), *baselines(), Ours(), *from_logits()]
     draft = str(models[drafts[0]].path) if drafts else None
     gguf = model if model.endswith(".gguf") else None
     with open_peers(str(models[model].path), draft, gguf) as peers:

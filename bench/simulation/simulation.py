@@ -7,7 +7,7 @@ takes seconds. Two simulations of the same requests are equal down to the last k
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -16,6 +16,7 @@ from agentrt.runtime.engine.trace import Trace
 from agentrt.runtime.heg.graph import ExecutionGraph
 from agentrt.runtime.heg.kernel import Role
 from agentrt.runtime.kv.block_pool import BlockPool
+from agentrt.runtime.scheduler.draft import Draft
 from agentrt.runtime.scheduler.policy import Policy
 from agentrt.runtime.scheduler.scheduler import Scheduler
 from agentrt.runtime.scheduler.sequence import Sequence, SequenceState
@@ -32,6 +33,11 @@ class SimulatedRequest:
     answer_tokens: int
     """At least 1."""
     priority: Priority
+    passes: tuple[tuple[int, int], ...] = ()
+    """Draft tokens of each forward pass behind the first token, and the tokens that it adds to the answer, at
+    most one more. Further passes verify none and add one."""
+    calibrates: bool = False
+    """Whether logits of all its prompt's tokens are computed (sd.npu §3.3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,18 @@ class SimulatedOutput:
 
 
 OnOutput: TypeAlias = Callable[[SimulatedOutput], None]
+
+
+@dataclass(slots=True)
+class _Alive:
+    """A request that has not ended."""
+
+    request: SimulatedRequest
+    on_output: OnOutput | None
+    passes: Iterator[tuple[int, int]]
+    added: int = 1
+    """Tokens that its next pass adds."""
+    first_token: float | None = None
 
 
 class Simulation:
@@ -85,8 +103,7 @@ class Simulation:
         )
         self._platform = platform
         self._sequence_ids = itertools.count()
-        self._alive: dict[Sequence, tuple[SimulatedRequest, OnOutput | None]] = {}
-        self._first_tokens: dict[Sequence, float] = {}
+        self._alive: dict[Sequence, _Alive] = {}
         self._not_arrived = 0
         self._next_check = float("inf")
 
@@ -115,7 +132,8 @@ class Simulation:
             arrived=self.clock.now,
             request_id=f"request-{number}",
         )
-        self._alive[sequence] = (request, on_output)
+        self._alive[sequence] = _Alive(request, on_output, iter(request.passes))
+        sequence.calibrates = request.calibrates
         shed = self.scheduler.add(sequence, self.clock.now)
         if shed is not None:
             del self._alive[shed]
@@ -155,19 +173,28 @@ class Simulation:
         batch = self.scheduler.complete_kernel(done.role, done.ended)
         for chunk in batch.chunks if batch is not None else ():
             if chunk.samples and chunk.sequence.state is not SequenceState.FINISHED:
-                self._append_token(chunk.sequence)
+                self._append_tokens(chunk.sequence, len(chunk.draft))
         self._dispatch()
 
-    def _append_token(self, sequence: Sequence) -> None:
-        now = self.clock.now
+    def _append_tokens(self, sequence: Sequence, verified: int) -> None:
+        now, alive = self.clock.now, self._alive[sequence]
+        request = alive.request
+        if alive.first_token is None:
+            alive.first_token = now
+        left = request.prompt_tokens + request.answer_tokens - len(sequence.tokens)
+        for _ in range(min(alive.added - 1, verified, left - 1)):
+            sequence.tokens.append(0)
+            self.scheduler.accept_draft_token(sequence)
+            left -= 1
         sequence.tokens.append(0)
-        first_token = self._first_tokens.setdefault(sequence, now)
-        request, on_output = self._alive[sequence]
-        if len(sequence.tokens) < request.prompt_tokens + request.answer_tokens:
+        if left > 1:
+            drafted, alive.added = next(alive.passes, (0, 1))
+            drafted = min(drafted, left - 2)
+            self.scheduler.set_draft(sequence, Draft((0,) * drafted, (1.0,) * drafted))
             return
         self.scheduler.finish(sequence)
-        del self._alive[sequence], self._first_tokens[sequence]
-        output = SimulatedOutput(request, sequence.arrived, first_token, now)
+        del self._alive[sequence]
+        output = SimulatedOutput(request, sequence.arrived, alive.first_token, now)
         self.outputs.append(output)
-        if on_output is not None:
-            on_output(output)
+        if alive.on_output is not None:
+            alive.on_output(output)

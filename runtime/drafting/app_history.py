@@ -1,78 +1,25 @@
-"""What each app has generated, to retrieve drafts from (sd.npu §4.1), and how likely they are accepted.
+"""What each app has generated, to retrieve drafts from (sd.npu §4.1).
 
 Nothing is shared between apps.
 """
 
 from __future__ import annotations
 
-import math
+import functools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
+from .acceptance import AcceptanceModel
+from .calibration import CalibratedPrompts
 from .grammar_history import GrammarHistory
 from .history_store import HistorySaver
 from .suffix_index import SEPARATOR, SuffixIndex
 
 _GENERATION_TOKENS: Final = 65_536
 _MAX_APPS: Final = 64
-
-_PRIOR: Final = (-4.5, 1.2, 3.8, 0.7)
-"""Weights of the features before anything was learned, fitted to answers of two models (decision 0035)."""
-_RATES: Final = (0.2, 0.04, 0.04, 0.04)
-"""Learning rates. The first weight, by which all tokens become more or less likely, learns the quickest: text
-in which nothing repeats shows within some twenty tokens."""
-_MOST_COUNTED: Final = 4096
-_LOGARITHMS: Final = (0.0, *(math.log(count) for count in range(1, _MOST_COUNTED)))
-"""Of small numbers, which are needed some hundred times in a forward pass."""
-
-
-class Evidence(NamedTuple):
-    """What speaks for a token."""
-
-    match_length: int
-    """Tokens before it that occurred before, in the same order. Those that are drafted count: it is verified
-    only if they were right."""
-    agreeing: int
-    """Occurrences that continue with it."""
-    total: int
-    """All occurrences."""
-
-    @property
-    def features(self) -> tuple[float, float, float, float]:
-        """A constant, and what makes the token more likely."""
-        length, total = min(self.match_length, _MOST_COUNTED - 1), min(self.total, _MOST_COUNTED - 1)
-        return 1.0, _LOGARITHMS[length], self.agreeing / self.total, _LOGARITHMS[total]
-
-
-class AcceptanceModel:
-    """Logistic regression of the acceptance of tokens on their evidence. Not thread-safe.
-
-    It starts from weights that hold on average and goes on learning: each app, and each kind of source, has a
-    model of its own.
-    """
-
-    def __init__(self) -> None:
-        """Begin with the prior."""
-        self._weights = _PRIOR
-
-    def probability(self, evidence: Evidence) -> float:
-        """Return the probability that a token with this evidence is accepted."""
-        constant, length, share, total = self._weights
-        _, by_length, by_share, by_total = evidence.features
-        return 1.0 / (1.0 + math.exp(-constant - length * by_length - share * by_share - total * by_total))
-
-    def learn(self, evidence: Evidence, *, accepted: bool) -> None:
-        """Learn from a token that was verified, or would have been right or wrong."""
-        error = accepted - self.probability(evidence)
-        constant, length, share, total = (
-            weight + rate * error * feature
-            for weight, rate, feature in zip(self._weights, _RATES, evidence.features, strict=True)
-        )
-        self._weights = (constant, max(0.0, length), max(0.0, share), max(0.0, total))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +44,19 @@ class AppHistory:
         """Acceptance of what is retrieved from the app's prompts."""
         self.of_predictions: Final = AcceptanceModel()
         """Acceptance of what the app predicts."""
+        self.of_rejected: Final = AcceptanceModel()
+        """Acceptance of drafts that were rejected before."""
         self.grammar: Final = GrammarHistory()
         self._of_answers = AcceptanceModel()
         self._save = save
         self._newest = self._new_source()
         self._older: Source | None = None
         self._restored: Source | None = None
+
+    @functools.cached_property
+    def calibrated(self) -> CalibratedPrompts:
+        """The app's prompts with what the model predicts in them: some MB, made when they are needed."""
+        return CalibratedPrompts()
 
     @property
     def sources(self) -> list[Source]:
@@ -149,7 +103,7 @@ class AppHistories:
         with self._lock:
             history = self._apps.get(salt)
             if history is None:
-                save = None if self._saver is None or not app else partial(self._saver.save, app)
+                save = None if self._saver is None or not app else functools.partial(self._saver.save, app)
                 history = self._apps[salt] = AppHistory(save)
                 if self._saver is not None and app:
                     self._saver.load(app, history.restore)

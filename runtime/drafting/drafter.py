@@ -32,6 +32,19 @@ class Drafter(Protocol):
     and :meth:`draft` once.
     """
 
+    alternatives: Sequence[Draft] = ()
+    """Drafts beside the last one, for a device that verifies several at once (:class:`~.batch.Branch`)."""
+    reads_prompt: bool = False
+    """Whether :meth:`observe_prompt` is to be called, which takes the time of a row of logits a token."""
+
+    def observe_prompt(self, begin: int, logits: NDArray[np.float32]) -> None:
+        """See the logits behind tokens of the prompt, from that at ``begin`` on: ``[tokens, vocabulary]``.
+
+        Called before the first token is sampled, in order, for tokens that are computed: not for those of the
+        prefix cache, the last one, and those for which there is no time. Valid during the call only.
+        """
+        return
+
     def observe(self, verified: Sequence[int], logits: NDArray[np.float32]) -> None:
         """See the logits of a forward pass before its tokens are sampled; most drafters need none.
 
@@ -85,6 +98,11 @@ class DraftSources(Drafter):
         self._vocabulary_size = vocabulary_size
         self._completers = [] if completer is None else [completer]
 
+    def observe_prompt(self, begin: int, logits: NDArray[np.float32]) -> None:
+        """See :meth:`Drafter.observe_prompt`."""
+        for source in [each for each in self._sources if each.reads_prompt]:
+            self._call(source, partial(source.observe_prompt, begin, logits))
+
     def observe(self, verified: Sequence[int], logits: NDArray[np.float32]) -> None:
         """See :meth:`Drafter.observe`."""
         for source in list(self._sources):
@@ -97,19 +115,26 @@ class DraftSources(Drafter):
             self._call(source, partial(source.append, token))
 
     def draft(self) -> Draft:
-        """See :meth:`Drafter.draft`."""
+        """See :meth:`Drafter.draft`. The likeliest alternatives are first; none begins another draft."""
         drafts = [self._call(source, partial(self._checked_draft, source)) for source in list(self._sources)]
         found = [draft for draft in drafts if draft is not None]
         for completer in self._completers:
             completed = self._call(completer, partial(_complete_all, completer, found))
             found = found if completed is None else completed
-        return max(found, key=_expected_tokens, default=NO_DRAFT)
+        best = max(found, key=_expected_tokens, default=NO_DRAFT)
+        paths = [best]
+        found += [each for source in self._sources for each in source.alternatives]
+        for each in sorted(found, key=_expected_tokens, reverse=True):
+            if not any(path.first(len(each.tokens)).tokens == each.tokens for path in paths):
+                paths.append(each)
+        self.alternatives = paths[1:]
+        return best
 
     def _checked_draft(self, source: Drafter) -> Draft:
         draft = source.draft()
-        outside = [token for token in draft.tokens if not 0 <= token < self._vocabulary_size]
-        if outside:
-            raise ValueError(f"it drafted token {outside[0]} of a vocabulary of {self._vocabulary_size}")
+        for each in (draft, *source.alternatives):
+            if outside := [token for token in each.tokens if not 0 <= token < self._vocabulary_size]:
+                raise ValueError(f"it drafted token {outside[0]} of a vocabulary of {self._vocabulary_size}")
         return draft
 
     def _call(self, source: Drafter | DraftCompleter, function: Callable[[], T]) -> T | None:

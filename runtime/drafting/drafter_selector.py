@@ -10,13 +10,16 @@ from typing import Any, Protocol, Self
 
 from ..model.tokenizer import Tokenizer
 from ..request.request import Request
-from .app_history import AcceptanceModel, AppHistories, AppHistory
+from .acceptance import AcceptanceModel
+from .app_history import AppHistories, AppHistory
+from .calibration import CalibrationDrafter
 from .drafter import DraftCompleter, Drafter
 from .grammar import GrammarDrafter
 from .grammar_history import TokenTexts
 from .history_store import HistorySaver, HistoryStore
 from .prediction import PredictionDrafter
 from .retrieval import RetrievalDrafter
+from .reuse import ReuseDrafter
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,9 @@ class AppDrafterSelector(DrafterSelector):
     """The histories of apps; None to draft from neither text nor grammar, which learn in them."""
     token_texts: TokenTexts | None = None
     """The texts of tokens; None to draft from no grammar, and calls only in their chat template's style."""
+    from_logits: bool = False
+    """Whether it drafts from logits, too, of prompts and of rejected drafts: where a pass of several tokens
+    takes as long as one, on an NPU (decision 0035)."""
 
     @property
     def drafts(self) -> bool:
@@ -61,7 +67,13 @@ class AppDrafterSelector(DrafterSelector):
 
     @classmethod
     def open(
-        cls, tokenizer: Tokenizer, *, verifies_drafts: bool, drafts: bool, history_folder: Path | None
+        cls,
+        tokenizer: Tokenizer,
+        *,
+        verifies_drafts: bool,
+        drafts: bool,
+        from_logits: bool,
+        history_folder: Path | None,
     ) -> Self:
         """Return a selector for a model; ``drafts`` and ``history_folder`` are settings of the runtime."""
         token_texts = None
@@ -72,7 +84,7 @@ class AppDrafterSelector(DrafterSelector):
         saver = None
         if history_folder is not None:
             saver = HistorySaver(HistoryStore(history_folder, tokenizer.fingerprint()))
-        return cls(tokenizer.end_token, verifies_drafts, AppHistories(saver), token_texts)
+        return cls(tokenizer.end_token, verifies_drafts, AppHistories(saver), token_texts, from_logits)
 
     def select(self, request: Request, tool_cache: Drafter | None) -> RequestDrafters:
         """See :meth:`DrafterSelector.select`."""
@@ -86,7 +98,12 @@ class AppDrafterSelector(DrafterSelector):
         if history is None:
             return RequestDrafters(drafters)
         prompt, matcher, completer = request.prompt_token_ids, request.grammar_matcher, None
-        drafters.append(RetrievalDrafter(prompt, request.max_total_tokens, history))
+        drafters.append(
+            RetrievalDrafter(prompt, request.max_total_tokens, history, branches=self.from_logits)
+        )
+        if self.from_logits:
+            drafters.append(CalibrationDrafter(prompt, history.calibrated))
+            drafters.append(ReuseDrafter(history.of_rejected))
         if matcher is not None and self.token_texts is not None:
             completer = GrammarDrafter(matcher, self.token_texts, prompt, end_token, history.grammar)
         return RequestDrafters(drafters, completer, history)

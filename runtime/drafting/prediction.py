@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ..scheduler.draft import LEAST_REACHED, MAX_DRAFT_TOKENS, NO_DRAFT, Draft
-from .app_history import AcceptanceModel, Evidence
+from .acceptance import AcceptanceModel, Evidence
 from .drafter import Drafter
 from .suffix_index import MAX_MATCH, SuffixIndex
 

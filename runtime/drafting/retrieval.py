@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from ..scheduler.draft import LEAST_REACHED, Draft
-from .app_history import AppHistory, Evidence, Source
+from .acceptance import Evidence
+from .app_history import AppHistory, Source
 from .drafter import Drafter
 from .suffix_index import MAX_MATCH, SEPARATOR, SuffixIndex
 
 _MOST_TOKENS: Final = 32
+_MOST_OTHERS: Final = 3
+"""Less frequent tokens behind a match that begin branches."""
+_SHORTER: Final = (2, 1)
+"""Tokens of the shorter matches that do."""
 
 
 class _Occurrences(NamedTuple):
@@ -30,6 +36,12 @@ class _Occurrences(NamedTuple):
     evidence: Evidence
     probability: float
     """How likely it is to be accepted."""
+
+    def replaced(self, token: int, count: int) -> _Occurrences:
+        """Return these with another token, which follows ``count`` of them."""
+        evidence = self.evidence._replace(agreeing=count)
+        probability = self.source.acceptance.probability(evidence)
+        return self._replace(token=token, evidence=evidence, probability=probability)
 
     def followed_by(self, token: int) -> _Occurrences | None:
         """Return where the text occurs with ``token`` behind it; None if nothing follows there."""
@@ -53,11 +65,36 @@ def _occurrences(source: Source, length: int, ends: Sequence[int]) -> _Occurrenc
     return _Occurrences(source, length, ends, following, token, evidence, probability)
 
 
+def _follow(candidates: Sequence[_Occurrences]) -> list[_Occurrences]:
+    """Return the likeliest path; its last token may be too unlikely to be drafted."""
+    path: list[_Occurrences] = []
+    reached = 1.0
+    while candidates and len(path) < _MOST_TOKENS and reached >= LEAST_REACHED:
+        best = max(candidates, key=_probability)
+        path.append(best)
+        reached *= best.probability
+        found = [each.followed_by(best.token) for each in candidates]
+        candidates = [each for each in found if each is not None]
+    return path
+
+
+def _draft_of(path: Sequence[_Occurrences]) -> Draft:
+    probabilities = tuple(each.probability for each in path)
+    draft = Draft(tuple(each.token for each in path), probabilities)
+    return draft if math.prod(probabilities) >= LEAST_REACHED else draft.first(len(path) - 1)
+
+
 class RetrievalDrafter(Drafter):
     """Drafts for one sequence from its own tokens, and from what its app has generated before."""
 
-    def __init__(self, prompt: Sequence[int], max_tokens: int, history: AppHistory) -> None:
-        """``max_tokens`` limits prompt and answer together; ``history`` is read, and learns acceptance."""
+    def __init__(
+        self, prompt: Sequence[int], max_tokens: int, history: AppHistory, *, branches: bool = False
+    ) -> None:
+        """``max_tokens`` limits prompt and answer together; ``history`` is read, and learns acceptance.
+
+        ``branches`` finds :attr:`alternatives`, too.
+        """
+        self._branches = branches
         self._prompt = prompt
         self._max_tokens = max_tokens
         self._history = history
@@ -86,19 +123,27 @@ class RetrievalDrafter(Drafter):
         the likeliest to be accepted; the other sources follow it as far as their occurrences agree.
         """
         candidates = self._longest_matches()
-        path: list[_Occurrences] = []
-        reached = 1.0
         self._expected = [[each] for each in candidates[1:]]
-        while candidates and len(path) < _MOST_TOKENS and reached >= LEAST_REACHED:
-            best = max(candidates, key=_probability)
-            path.append(best)
-            reached *= best.probability
-            found = [each.followed_by(best.token) for each in candidates]
-            candidates = [each for each in found if each is not None]
+        path = _follow(candidates)
         if path:
             self._expected.append(path)
-        drafted = path if reached >= LEAST_REACHED else path[:-1]
-        return Draft(tuple(each.token for each in drafted), tuple(each.probability for each in drafted))
+        if self._branches:
+            self.alternatives = [_draft_of(_follow([each])) for each in self._beside(candidates)]
+        return _draft_of(path)
+
+    def _beside(self, candidates: Sequence[_Occurrences]) -> Iterator[_Occurrences]:
+        """Yield other beginnings: less frequent tokens behind the longest matches, and shorter matches."""
+        for each in candidates:
+            counts = Counter(each.following)
+            del counts[SEPARATOR], counts[each.token]
+            for token, count in counts.most_common(_MOST_OTHERS):
+                yield each.replaced(token, count)
+        own = self._own.index
+        for length in _SHORTER:
+            match = own.longest_match(own.tokens(max(0, len(own) - length), len(own)))
+            found = None if match is None else _occurrences(self._own, match.length, match.ends)
+            if found is not None:
+                yield found
 
     def _longest_matches(self) -> list[_Occurrences]:
         """Return where the last tokens occurred before in each source, the likeliest continuation first."""

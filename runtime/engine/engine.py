@@ -403,8 +403,8 @@ def note_attention(context: BatchContext, chunks: list[ScheduledChunk]) -> None:
     if not context.scores or context.inputs is None:
         return
     inputs = context.inputs
-    alone = len(inputs.past_lens) > len(chunks)  # draft tokens are sequences of their own
-    sequences = [chunk.sequence for chunk in chunks for _ in range(1 + len(chunk.draft) * alone)]
+    alone = len(inputs.past_lens) > sum(1 + len(chunk.branches) for chunk in chunks)
+    sequences = [chunk.sequence for chunk in chunks for _ in range(chunk.subsequences(drafts_alone=alone))]
     begin = row = 0
     for sequence, past, end in zip(sequences, inputs.past_lens, inputs.subsequence_begins[1:], strict=True):
         tokens = past + end - row

@@ -249,9 +249,11 @@ class EngineRequestBuilder:
         """
         params, vocabulary_size = request.sampling_params, self.vocabulary_size
         drafters, completer = options.get("drafters", ()), options.get("completer")
+        sequence = self._sequence_of(request)
+        sequence.calibrates = any(drafter.reads_prompt for drafter in drafters)
         return EngineRequest(
             request,
-            self._sequence_of(request),
+            sequence,
             TokenSampler(params, vocabulary_size, request.prompt_token_ids, request.grammar_matcher),
             AnswerText(self.new_detokenizer(), params.stop),
             listener=options.get("listener"),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import abc
-from collections.abc import Callable, Iterable
+import itertools
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from agentrt.errors import (
@@ -15,7 +15,7 @@ from agentrt.errors import (
 )
 from agentrt.priority import Priority
 
-from ..scheduler.batch import Batch, ScheduledChunk
+from ..scheduler.batch import Batch, Branch, ScheduledChunk
 from ..scheduler.draft import MAX_DRAFT_TOKENS
 from ..scheduler.scheduler import Scheduler
 from ..scheduler.sequence import Sequence, SequenceState
@@ -86,7 +86,7 @@ class OutputProcessor:
             self.counters["cancelled"] += 1
             self._finish(request, "cancelled")
 
-    def expect_return(self, ended: tuple[EngineRequest, abc.Collection[str]]) -> None:
+    def expect_return(self, ended: tuple[EngineRequest, Collection[str]]) -> None:
         """Keep the KV blocks of a finished request, which has called these tools, for its next turn."""
         request, calls = ended
         if request.sequence.state is SequenceState.FINISHED:
@@ -143,16 +143,22 @@ class OutputProcessor:
         sampling: list[tuple[EngineRequest | None, ScheduledChunk]] = []
         first_rows: list[int] = []
         rows = 0
+        logits, inputs = batch.context.logits, batch.context.inputs
         for chunk in batch.chunks:
             self.counters["computed_tokens"] += chunk.length + len(chunk.draft)
+            # None: the request ended while the batch was running.
+            request = self._requests.get(chunk.sequence.id)
+            if chunk.prompt_rows and request is not None and request.drafter is not None:
+                assert logits is not None
+                assert inputs is not None
+                begin = inputs.position_ids[inputs.sampled_rows[rows]]
+                request.drafter.observe_prompt(begin, logits[rows : rows + chunk.prompt_rows])
             if chunk.samples:
-                # None: the request ended while the batch was running.
-                sampling.append((self._requests.get(chunk.sequence.id), chunk))
-                first_rows.append(rows)
-                rows += chunk.logits_rows
+                sampling.append((request, chunk))
+                first_rows.append(rows + chunk.prompt_rows)
+            rows += chunk.logits_rows
         if not sampling:
             return
-        logits = batch.context.logits
         assert logits is not None
         samplers = [None if request is None else request.sampler for request, _ in sampling]
         tokens = sample_batch(samplers, logits if rows == len(first_rows) else logits[first_rows])
@@ -160,28 +166,37 @@ class OutputProcessor:
             if request is None:
                 continue
             if request.drafter is not None:
-                request.drafter.observe(chunk.draft, logits[first : first + chunk.logits_rows])
-            self._verify_draft(request, token, chunk.draft, logits, first + 1, now)
+                request.drafter.observe(chunk.draft, logits[first : first + 1 + len(chunk.draft)])
+            self._verify_draft(request, token, chunk, logits, first + 1, now)
 
     def _verify_draft(
         self,
         request: EngineRequest,
         token: int | Exception,
-        draft: abc.Sequence[int],
+        chunk: ScheduledChunk,
         logits: Logits,
         row: int,
         now: float,
     ) -> None:
         """Append the sampled ``token``, then sample further ones for as long as they equal the draft.
 
-        The rows of ``logits`` from ``row`` on are those after each draft token. They are sampled from as if
-        the tokens had been computed one by one, so that drafts change nothing but the number of forward
-        passes.
+        The rows of ``logits`` from ``row`` on are those after each draft token, then those of each branch.
+        They are sampled from as if the tokens had been computed one by one, so that drafts change nothing but
+        the number of forward passes. Where the draft differs, the first branch that does not goes on.
         """
-        for position in range(len(draft) + 1):
+        draft, branches = chunk.draft, dict[Branch, int]()
+        behind = row + len(draft)
+        for branch in chunk.branches:
+            branches[branch], behind = behind, behind + len(branch.tokens)
+        for position in itertools.count():
             if isinstance(token, Exception):
                 self._fail(request, token)
                 return
+            path = (*draft[:position], token)
+            if path != draft[: position + 1]:
+                for other in [each for each in branches if each.tokens[: position + 1] == path][:1]:
+                    self._scheduler.take_branch(request.sequence, list(branches), other)
+                    draft, row = other.tokens, branches.pop(other)
             accepted = position < len(draft) and token == draft[position]
             self.counters["drafted_tokens"] += position < len(draft)
             self.counters["accepted_tokens"] += accepted
@@ -227,7 +242,9 @@ class OutputProcessor:
         """Have the next decode of a request verify what its drafter drafts."""
         if request.drafter is not None:
             most = min(MAX_DRAFT_TOKENS, request.max_total_tokens - len(request.sequence.tokens) - 1)
-            self._scheduler.set_draft(request.sequence, request.drafter.draft().first(most))
+            draft = request.drafter.draft().first(most)
+            others = [each.first(most) for each in request.drafter.alternatives]
+            self._scheduler.set_draft(request.sequence, draft, others)
 
     def _answer_tool_turn(self, request: EngineRequest, end: int) -> bool:
         """Answer the calls of a tool turn from the tool cache, if it has all their outputs (SpecTools, O3).

@@ -145,6 +145,8 @@ class BatchInputs(NamedTuple):
     """``[logits rows]`` positions in the flat row to compute logits for."""
     states: Sequence[StateAccess] = ()
     """In a hybrid model the state rows of each sequence; empty in all others."""
+    block_copies: Sequence[tuple[int, int]] = ()
+    """KV blocks that are copied before the first kernel, each to the second one."""
 
     @property
     def shape(self) -> BatchShape:

@@ -191,7 +191,10 @@ def assemble_runtime(
             tokenizer,
             # The state of a hybrid model behind a rejected token could not be taken back.
             verifies_drafts=state_pool is None,
-            drafts=keeps_tokens if config.drafts is None else config.drafts,
+            drafts=(keeps_tokens or scheduler.switcher.has_two_graphs)
+            if config.drafts is None
+            else config.drafts,
+            from_logits=scheduler.switcher.has_two_graphs,
             history_folder=config.history_folder,
         )
         opened.callback(selector.close)

@@ -19,6 +19,22 @@ class Stage(enum.Enum):
     """Both, under :attr:`Policy.mixed_batches` or :attr:`Policy.mixes`."""
 
 
+class Branch(NamedTuple):
+    """Draft tokens beside the draft of a chunk: one more path of the token tree (sd.npu §3.3).
+
+    It is computed as a sequence of its own behind the same blocks, whose last, incomplete one is copied. So
+    attention needs no mask, and nothing is moved: the branch that is accepted has its blocks already.
+    """
+
+    tokens: tuple[int, ...]
+    place: int
+    """Place in the block table of the block that the chunk's token is in."""
+    blocks: tuple[int, ...]
+    """In place of those from there on. They are at the end of the sequence's table, too."""
+    copies: bool
+    """Whether the first of them begins as the block at ``place`` does."""
+
+
 class ScheduledChunk(NamedTuple):
     """Tokens of one sequence in a batch: ``tokens[computed_tokens : computed_tokens + length]``."""
 
@@ -29,11 +45,21 @@ class ScheduledChunk(NamedTuple):
     draft: tuple[int, ...] = ()
     """Draft tokens computed behind the ``length`` tokens; each gives a row of logits, so that the next can be
     verified."""
+    prompt_rows: int = 0
+    """Rows of logits in front of these: behind the last tokens of the chunk that are not sampled from."""
+    branches: tuple[Branch, ...] = ()
+    """Only of a chunk of one token. Each draft token of theirs gives a row behind those of the draft."""
 
     @property
     def logits_rows(self) -> int:
         """How many rows of logits the chunk gives."""
-        return 1 + len(self.draft) if self.samples else 0
+        branched = sum(len(branch.tokens) for branch in self.branches)
+        return self.prompt_rows + (1 + len(self.draft) + branched if self.samples else 0)
+
+    def subsequences(self, *, drafts_alone: bool) -> int:
+        """Return how many sequences attention has for it; see :func:`inputs_of`."""
+        lengths = [len(self.draft), *(len(branch.tokens) for branch in self.branches)]
+        return len(lengths) + sum(lengths) * drafts_alone
 
 
 @dataclass(slots=True, eq=False)
@@ -92,8 +118,9 @@ def shape_of(chunks: list[ScheduledChunk], *, drafts_alone: bool) -> BatchShape:
     """Return the shape that the cost of a batch of ``chunks`` depends on; see :func:`inputs_of`."""
     tokens = sequences = past = rows = 0
     for chunk in chunks:
-        tokens += chunk.length + len(chunk.draft)
-        subsequences = 1 + len(chunk.draft) * drafts_alone
+        branched = sum(1 + len(branch.tokens) for branch in chunk.branches)
+        tokens += chunk.length + len(chunk.draft) + branched
+        subsequences = chunk.subsequences(drafts_alone=drafts_alone)
         sequences += subsequences
         past += chunk.sequence.computed_tokens * subsequences
         rows += chunk.logits_rows
@@ -104,7 +131,8 @@ def inputs_of(chunks: list[ScheduledChunk], *, drafts_alone: bool) -> BatchInput
     """Return the inputs of the forward pass over ``chunks``. Call it before the first kernel is submitted.
 
     With ``drafts_alone`` each draft token is a sequence of one token, so that it is computed as without a
-    draft. Blocks of keys that are quantised by channel cannot be written so.
+    draft. Blocks of keys that are quantised by channel cannot be written so. A branch begins with the token
+    of its chunk, which is computed once more in its blocks.
     """
     tokens: list[int] = []
     positions: list[int] = []
@@ -113,7 +141,8 @@ def inputs_of(chunks: list[ScheduledChunk], *, drafts_alone: bool) -> BatchInput
     rows: list[int] = []
     longest = 0
     tables: list[list[int]] = []
-    for sequence, length, samples, draft in chunks:
+    copies: list[tuple[int, int]] = []
+    for sequence, length, samples, draft, prompt_rows, branches in chunks:
         start = sequence.computed_tokens
         end = start + length
         if length == 1:
@@ -133,10 +162,25 @@ def inputs_of(chunks: list[ScheduledChunk], *, drafts_alone: bool) -> BatchInput
             positions += range(end, end + len(draft))
             end += len(draft)
         begins.append(len(tokens))
-        if samples:
-            rows += range(len(tokens) - 1 - len(draft), len(tokens))
+        if samples or prompt_rows:
+            end_row = len(tokens)
+            rows += range(end_row - samples - prompt_rows - len(draft), end_row)
         if end > longest:
             longest = end
+        for branch in branches:
+            table = [*sequence.blocks[: branch.place], *branch.blocks]
+            if branch.copies:
+                copies.append((sequence.blocks[branch.place], branch.blocks[0]))
+            end = start + 1 + len(branch.tokens)
+            pasts = range(start, end) if drafts_alone else range(start, start + 1)
+            past += pasts
+            tables += [table] * len(pasts)
+            begins += range(len(tokens) + 1, len(tokens) + len(pasts))
+            rows += range(len(tokens) + 1, len(tokens) + end - start)
+            tokens += (sequence.tokens[start], *branch.tokens)
+            positions += range(start, end)
+            begins.append(len(tokens))
+            longest = max(longest, end)
     held = [chunk.sequence.states for chunk in chunks]
     states = [states.access for states in held if states is not None and states.access is not None]
-    return BatchInputs(tokens, positions, past, begins, tables, longest, rows, states)
+    return BatchInputs(tokens, positions, past, begins, tables, longest, rows, states, copies)

@@ -13,7 +13,7 @@ from typing import Final
 
 from ..heg.graph import ExecutionGraph
 from ..heg.kernel import BatchShape
-from .batch import Batch, ScheduledChunk, Stage, shape_of
+from .batch import Batch, Branch, ScheduledChunk, Stage, shape_of
 from .batches_in_progress import BatchesInProgress
 from .block_manager import BlockManager
 from .draft_lengths import DraftLengths
@@ -72,6 +72,8 @@ class BatchBuilder:
         if needs_prompt and not any(chunk.sequence.needs_prefill for chunk in chunks):
             return None
         self._draft_lengths.shorten(chunks, self.graph.decode_seconds)
+        if stage is Stage.DECODE:
+            self._branch(chunks, self._free_tokens())
         longer_s = self._interruptible_s(chunk.sequence for chunk in chunks)
         self._trim(chunks, self.kernel_limit_s(stage, level) if longer_s is None else longer_s)
         if not chunks:
@@ -153,7 +155,8 @@ class BatchBuilder:
                 budget = None if budget is None else budget - length
                 samples = sequence.computed_tokens + length == len(sequence.tokens)
                 draft = self._draft_that_fits(sequence) if samples and not prefill else ()
-                chunks.append(ScheduledChunk(sequence, length, samples, draft))
+                rows = length - samples if sequence.calibrates and prefill else 0
+                chunks.append(ScheduledChunk(sequence, length, samples, draft, rows))
             elif waiting:
                 self.block_manager.release(sequence)  # its cached prefix: a WAITING sequence holds no blocks
                 # Later sequences in the queue must not take the blocks that this one waits for.
@@ -252,18 +255,28 @@ class BatchBuilder:
         return shape_of(chunks, drafts_alone=not self.block_manager.quantised_keys)
 
     def _trim(self, chunks: list[ScheduledChunk], limit_s: float) -> None:
-        """Shorten a batch until no kernel takes longer than ``limit_s``: drafts first, then its last chunks.
+        """Shorten a batch until no kernel takes longer than ``limit_s``.
 
-        The token budget considers the first prompt only. Drafts, the past of further sequences and their
+        Rows of logits that nothing is sampled from go first, then drafts, then the last chunks. The token
+        budget considers the first prompt only. These rows, drafts, the past of further sequences and their
         number can make kernels longer. The sequences left out stay ready for the next batch.
         """
         if limit_s == float("inf"):
             return
         drafted = [place for place, chunk in enumerate(chunks) if chunk.draft]
-        while (drafted or len(chunks) > 1) and self.graph.longest_kernel_s(self._shape_of(chunks)) > limit_s:
-            if drafted:
+        calibrating = [place for place, chunk in enumerate(chunks) if chunk.prompt_rows]
+        while (calibrating or drafted or len(chunks) > 1) and self.graph.longest_kernel_s(
+            self._shape_of(chunks)
+        ) > limit_s:
+            if calibrating:
+                place = calibrating[-1]
+                rows = chunks[place].prompt_rows // 2
+                chunks[place] = chunks[place]._replace(prompt_rows=rows)
+                if not rows:
+                    calibrating.pop()
+            elif drafted:
                 place = drafted.pop()
-                chunks[place] = chunks[place]._replace(draft=())
+                chunks[place] = chunks[place]._replace(draft=(), branches=())
             else:
                 chunks.pop()
 
@@ -321,6 +334,24 @@ class BatchBuilder:
         if needed > 0:
             self.block_manager.allocate(sequence, needed)
         return draft
+
+    def _free_tokens(self) -> int:
+        """Tokens of a batch of decodes that take as long as one: those of an NPU's graph for decoding."""
+        return self.graph.decode_tokens or 0 if self.graph.decodes_split else 0
+
+    def _branch(self, chunks: list[ScheduledChunk], tokens: int) -> None:
+        """Add branches to a batch of decodes, the likeliest first, until it has ``tokens`` tokens."""
+        room = tokens - self._shape_of(chunks).tokens
+        for at, chunk in enumerate(chunks):
+            branches: list[Branch] = []
+            for draft in chunk.sequence.alternatives if chunk.draft else ():
+                drafted = draft.tokens[: max(0, room - 1)]
+                branch = self.block_manager.branch(chunk, branches, drafted) if drafted else None
+                if branch is None:
+                    break
+                branches.append(branch)
+                room -= 1 + len(drafted)
+            chunks[at] = chunk._replace(branches=tuple(branches))
 
     def _admit(self, sequence: Sequence) -> None:
         """Admit a waiting sequence whose blocks are reserved."""

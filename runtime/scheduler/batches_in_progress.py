@@ -139,7 +139,10 @@ class BatchesInProgress:
             The unfinished sequences that have now failed ``max_faults`` times.
         """
         for chunk in batch.chunks:
-            self.block_manager.roll_back(chunk.sequence, chunk.length + len(chunk.draft), quarantine=hung)
+            written = chunk.length + len(chunk.draft)
+            if chunk.branches:  # up to the end of the table
+                written = self.block_manager.capacity(chunk.sequence) - chunk.sequence.computed_tokens
+            self.block_manager.roll_back(chunk.sequence, written, quarantine=hung)
         self.drop(batch)
         unfinished = [s for s in batch.sequences if s.state is not SequenceState.FINISHED]
         for sequence in unfinished:

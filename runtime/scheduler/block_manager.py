@@ -10,13 +10,14 @@ chunks are stored or loaded.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, abc
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from ..kv.block_pool import BlockPool
 from ..kv.eviction_policy import EvictionPolicy, ExpectedReturn
+from .batch import Branch, ScheduledChunk
 from .chunk_loads import ChunkLoads, SwapOuts
 from .sequence import Sequence
 from .state_rows import ROWS_PER_SEQUENCE, StateManager
@@ -99,6 +100,10 @@ class BlockManager:
     def blocks_for(self, tokens: int) -> int:
         """Blocks that hold ``tokens`` tokens."""
         return -(-tokens // self.block_tokens)
+
+    def capacity(self, sequence: Sequence) -> int:
+        """Tokens that the blocks of a sequence hold."""
+        return len(sequence.blocks) * self.block_tokens
 
     def attach_cached_prefix(self, sequence: Sequence) -> None:
         """Give a sequence without blocks those of its longest prefix that its app has in the prefix cache.
@@ -186,6 +191,43 @@ class BlockManager:
         sequence.blocks += self.pool.allocate(blocks)
         if self.states is not None and sequence.states is not None and not sequence.states.own:
             self.states.reserve(sequence.states)
+
+    def branch(
+        self, chunk: ScheduledChunk, before: Iterable[Branch], tokens: tuple[int, ...]
+    ) -> Branch | None:
+        """Return a branch of ``chunk`` beside those ``before``; None if no blocks are free for it.
+
+        Its blocks lie behind those of the draft at the end of the sequence's table.
+        """
+        sequence = chunk.sequence
+        start = sequence.computed_tokens
+        place = start // self.block_tokens
+        begin = self.blocks_for(start + 1 + len(chunk.draft)) + sum(len(branch.blocks) for branch in before)
+        end = begin + self.blocks_for(start + 1 + len(tokens)) - place
+        needed = end - len(sequence.blocks)
+        if needed > self.free_blocks:
+            return None
+        if needed > 0:
+            self.allocate(sequence, needed)
+        return Branch(tokens, place, tuple(sequence.blocks[begin:end]), start % self.block_tokens > 0)
+
+    def take_branch(self, sequence: Sequence, branches: abc.Sequence[Branch], taken: Branch) -> None:
+        """Put the blocks of one of ``branches`` in place of the sequence's own, which are released.
+
+        Those of ``branches`` have not been taken. A block of its own may be in the prefix cache already, and
+        must not become one of a later branch.
+        """
+        table = sequence.blocks
+        own = table[taken.place : min(table.index(branch.blocks[0]) for branch in branches)]
+        others = [block for block in table[taken.place + len(own) :] if block not in taken.blocks]
+        sequence.blocks = [*table[: taken.place], *taken.blocks, *others]
+        self.pool.release(own)
+
+    def release_spare(self, sequence: Sequence) -> None:
+        """Release what a sequence has behind the blocks of its tokens: those of verified branches."""
+        used = self.blocks_for(len(sequence.tokens))
+        self.pool.release(sequence.blocks[used:])
+        sequence.blocks = sequence.blocks[:used]
 
     def start(self, sequence: Sequence, length: int) -> None:
         """Note that a batch is to compute ``length`` more tokens of the sequence."""

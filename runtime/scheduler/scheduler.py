@@ -32,6 +32,7 @@ first token.
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
@@ -41,7 +42,7 @@ from ..heg.profile import KernelCost, Profile
 from ..kv.block_pool import BlockPool
 from ..kv.swap.chunks import NO_SWAPPER, ChunkSwapper
 from ..kv.swap.costs import LinearCost
-from .batch import Batch
+from .batch import Batch, Branch
 from .batch_builder import BatchBuilder
 from .batches_in_progress import BatchesInProgress
 from .block_manager import BlockManager
@@ -211,14 +212,23 @@ class Scheduler:
         elif batch.running_on is None and batch.all_finished:
             self._batches.drop(batch)
 
-    def set_draft(self, sequence: Sequence, draft: Draft) -> None:
+    def set_draft(self, sequence: Sequence, draft: Draft, alternatives: abc.Sequence[Draft] = ()) -> None:
         """Have the next decode of a DECODE sequence verify ``draft``, which replaces any earlier draft.
 
         It verifies as many of its tokens as are worth their time (:meth:`DraftLengths.shorten`). Sample from
         all logits rows of its chunk, in order, as long as the sampled token equals the draft token, and call
         :meth:`accept_draft_token` for each that does.
+
+        An NPU that decodes verifies ``alternatives``, too, as far as there is room. Where the sampled tokens
+        are those of such a branch, call :meth:`take_branch` before their first one that the draft lacks.
         """
-        sequence.draft = draft
+        if sequence.alternatives:
+            self.block_manager.release_spare(sequence)
+        sequence.draft, sequence.alternatives = draft, tuple(alternatives)
+
+    def take_branch(self, sequence: Sequence, branches: abc.Sequence[Branch], branch: Branch) -> None:
+        """Note that one of ``branches`` is accepted in place of the draft, or of one that was among them."""
+        self.block_manager.take_branch(sequence, branches, branch)
 
     def accept_draft_token(self, sequence: Sequence) -> None:
         """Note that a draft token, now the last of ``tokens``, was accepted: it is computed already."""

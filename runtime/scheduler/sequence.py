@@ -99,8 +99,13 @@ class Sequence:
     """Whether it has lost its blocks since it was first admitted."""
     loads: dict[int, ChunkLoad] = field(default_factory=dict)
     """The loads that it waits for, by place in the block table, ascending."""
+    calibrates: bool = False
+    """Whether the logits behind all tokens of its prompt are wanted that are computed (sd.npu §3.3)."""
     draft: Draft = NO_DRAFT
     """Draft tokens of which the next decode verifies some behind ``tokens`` (sd.npu §2.2)."""
+    alternatives: tuple[Draft, ...] = ()
+    """Drafts beside this one, which it may verify as branches (:class:`~.batch.Branch`); without a draft they
+    mean nothing."""
     given: list[range] = field(default_factory=list)
     """Where in ``tokens``, behind the prompt, tokens lie that were given and not sampled."""
     continues: bytes | None = None

@@ -15,6 +15,7 @@ from agentrt.errors import ConfigurationError, EngineFailedError
 
 from ..heg.kernel import BatchContext, BatchInputs, GraphLoad, Kernel, KernelKind, Role
 from ..model.openvino_core import openvino_core, openvino_message
+from ..model.paged import CACHES
 from .buffers import BatchBuffers, BufferPool
 from .compiled import BoundInference, CompiledKernels, InferenceShapes
 from .graph_loader import GraphLoader
@@ -159,6 +160,10 @@ class OpenVINOXPU:
         if context.buffers is None:
             assert context.inputs is not None, "a batch without inputs can only be simulated"
             context.buffers = self._pool.take(context.inputs)
+            for source, target in context.inputs.block_copies:
+                for name, cache in self.caches.items():
+                    if name.startswith(CACHES):
+                        cache.data[target] = cache.data[source]
 
     def _execute(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,10 @@ import pytest
 from agentrt.errors import GraphLoadError
 from agentrt.priority import Priority
 from agentrt.runtime import LocalRuntime
+from agentrt.runtime.drafting.drafter_selector import AppDrafterSelector
 from agentrt.runtime.heg.kernel import GraphLoad, Role, StaticGraph
+from agentrt.runtime.scheduler.batch import Branch
+from agentrt.runtime.scheduler.block_manager import BlockManager
 from agentrt.runtime.xpu.graph_loader import GraphStore
 from tests.patience import until
 from tests.runtime.conftest import OpenRuntime
@@ -89,6 +93,46 @@ def test_tokens_are_the_same_and_the_npu_decodes(open_npu: OpenRuntime, alone: l
         )
         assert [tokens(runtime, prompt) for prompt in PROMPTS] == alone
     assert runtime.statistics().engine.graph_loads >= groups_of(runtime)
+
+
+@pytest.mark.check
+def test_it_drafts_from_logits_and_verifies_branches(
+    open_npu: OpenRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All drafts that are verified on the emulated NPU leave the tokens as they are, in float32."""
+    texts = (
+        "the roof garden is open until noon",
+        "noon is when the garden of the roof opens",
+        "open the roof",
+    )
+    prompts = [[{"role": "user", "content": f"Repeat: {text}. {PROMPTS[2][0]['content']}"}] for text in texts]
+    plain = open_npu(npu_decoding=False)
+    expected = [tokens(plain, prompt) for prompt in prompts]
+    monkeypatch.setattr("agentrt.runtime.drafting.retrieval._MOST_TOKENS", 3)  # so that there is room
+    branches: list[Branch | None] = []
+    branch = BlockManager.branch
+    monkeypatch.setattr(
+        BlockManager, "branch", lambda *arguments: branches.append(branch(*arguments)) or branches[-1]
+    )
+    drafting = open_npu()
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(lambda prompt: tokens(drafting, prompt, app="one"), prompts)) == expected
+    numbers = itertools.count()
+
+    def branched() -> bool:
+        prompt = [{"role": "user", "content": f"{next(numbers)}. {prompts[0][0]['content']}"}]
+        tokens(drafting, prompt, app=prompt[0]["content"], max_tokens=200, temperature=1.5, seed=1)
+        until(lambda: has_prompt_graphs(drafting))
+        return any(branches)
+
+    until(branched)
+    assert [tokens(drafting, prompt, app="one") for prompt in prompts] == expected
+    selector = drafting.drafter_selector
+    assert isinstance(selector, AppDrafterSelector)
+    assert selector.histories is not None
+    history = next(each for each in selector.histories._apps.values() if len(each.calibrated.index) > 300)
+    assert len(history.calibrated.index) > sum(len(prompt[0]["content"].split()) for prompt in prompts) / 2
+    assert drafting.statistics().engine.accepted_tokens > 0
 
 
 @pytest.mark.check

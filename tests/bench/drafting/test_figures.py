@@ -15,7 +15,7 @@ from agentrt.bench.drafting.comparison import (
 )
 from agentrt.bench.drafting.extremes import graph_switch_hidden_fraction, index_costs
 from agentrt.bench.drafting.prompt_sets import Source
-from agentrt.bench.drafting.sides import OURS, SUFFIX_DECODING, VANILLA
+from agentrt.bench.drafting.sides import CALIBRATED, OURS, REUSING, SUFFIX_DECODING, VANILLA
 
 TOKENS = tuple(range(41))
 
@@ -74,6 +74,18 @@ def test_what_each_figure_compares() -> None:
     assert figures["tokens_identical_at_default_precision"] == 1.0
     assert "agent_turn_end_to_end_ratio" not in figures, "it was not measured"
     assert all(each.has_interval for each in measured().figures().values())
+
+
+def test_what_drafts_from_logits_add_and_cost() -> None:
+    made = measured()
+    assert "calibration_speedup" not in made.figures(), "there is no such side"
+    for each in made.results:
+        each.answers[CALIBRATED], each.answers[REUSING] = [answer(1.6)] * 2, [answer(4.2)] * 2
+        each.prefill_s, each.calibrated_prefill_s = 2.0, 2.8
+    figures = values(made)
+    assert figures["calibration_speedup"] == pytest.approx((2 + 2 + 4) * 1.05 / 4.8)
+    assert figures["reuse_speedup"] == pytest.approx((2 + 2 + 4) * 1.05 / 12.6)
+    assert figures["calibration_prefill_ratio"] == pytest.approx(1.4)
 
 
 def test_intervals_are_over_prompts() -> None:

@@ -14,7 +14,7 @@ from agentrt.bench.drafting.comparison import GENAI_LOOKUP
 from agentrt.bench.drafting.extremes import share_of_identical_answers
 from agentrt.bench.drafting.main import Size, run
 from agentrt.bench.drafting.prompt_sets import Prompt
-from agentrt.bench.drafting.sides import OURS, SAM, VANILLA, Ours, Vanilla
+from agentrt.bench.drafting.sides import CALIBRATED, OURS, REUSING, SAM, VANILLA, Ours, Vanilla
 from agentrt.errors import ModelNotFoundError
 from tests.bench.workload_folder import WEATHER as TOOL
 from tests.bench.workload_folder import write_apibank
@@ -57,17 +57,19 @@ def test_every_figure_of_a_small_run(tmp_path: Path) -> None:
         "speedup_vs_vanilla_own_sets", "tool_call_speedup", "tokens_identical_at_default_precision",
         "slowest_set_vs_vanilla", "recurring_request_speedup", "undrafted_slowdown_pct",
         "batch8_drafting_ratio", "agent_turn_end_to_end_ratio", "draft_ms_p99_at_32k", "memory_overhead_mb",
+        "npu_speedup_vs_vanilla", "npu_speedup_vs_retrieval", "npu_energy_ratio",
     }  # fmt: skip
     assert [name for name, each in figures.items() if not each.has_interval] == [
         "agent_turn_end_to_end_ratio"
     ]
-    latencies, breakdown = report.tables
+    latencies, breakdown, simulated = report.tables
+    assert [row[0] for row in simulated.rows][1:3] == ["retrieval", "+ calibration"]
     assert {VANILLA, SAM, "SuffixDecoding", GENAI_LOOKUP, OURS} < set(latencies.columns)
     assert [row[0] for row in latencies.rows] == ["calls", "reply", "edit"]
     drawn = [each.read_text(encoding="utf-8") for each in pictures.draw(report, tmp_path)]
     assert len(drawn) == 2
     assert all(name in picture for picture in drawn for name in ("reply", "edit"))
-    assert [row[1] for row in breakdown.rows] == [VANILLA, OURS] * 3
+    assert [row[1] for row in breakdown.rows] == [VANILLA, OURS, CALIBRATED, REUSING] * 3
     assert {"summary is left out: spec_bench.jsonl is not in --workloads", "an agent's turns, x"} <= set(
         lines
     )

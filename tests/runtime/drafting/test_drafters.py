@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from agentrt.errors import InvalidRequestError
 from agentrt.priority import Priority
 from agentrt.runtime import EngineStatistics, LocalRuntime
-from agentrt.runtime.drafting.app_history import AcceptanceModel, AppHistories
+from agentrt.runtime.drafting.acceptance import AcceptanceModel
+from agentrt.runtime.drafting.app_history import AppHistories
 from agentrt.runtime.drafting.drafter import Drafter, DraftSources
 from agentrt.runtime.drafting.drafter_selector import AppDrafterSelector, RequestDrafters
 from agentrt.runtime.drafting.prediction import PredictionDrafter, count_accepted
@@ -154,6 +155,15 @@ def test_the_draft_with_the_most_expected_tokens_is_taken() -> None:
     assert LONG.expected_tokens == 0.875
 
 
+def test_alternatives_are_all_other_paths_the_likeliest_first() -> None:
+    source = Fixed(Draft((3, 9), (0.4, 0.4)))
+    begun, other = Draft((3, 4), (0.6, 0.6)), Draft((6,), (0.3,))
+    source.alternatives = [other, begun, Draft((6,), (0.1,)), NO_DRAFT, SHORT]
+    sources = DraftSources([source, Fixed(LONG), Fixed(SHORT)], VOCABULARY)
+    assert sources.draft() == SHORT
+    assert list(sources.alternatives) == [begun, LONG, source.fixed, other], "none begins another"
+
+
 @pytest.mark.parametrize("method", ["observe", "append", "draft"])
 def test_a_source_that_raises_is_used_no_more(method: str, caplog: pytest.LogCaptureFixture) -> None:
     broken, good = Fixed(SHORT, fails_in=method), Fixed(LONG)
@@ -173,6 +183,9 @@ def test_tokens_outside_the_vocabulary_end_their_source(token: int) -> None:
     sources = DraftSources([Fixed(Draft((1, token), (1.0, 1.0))), Fixed(LONG)], VOCABULARY)
     assert sources.draft() == LONG
     assert sources.draft() == LONG
+    outside = Fixed(SHORT)
+    outside.alternatives = [Draft((1, token), (1.0, 1.0))]
+    assert DraftSources([outside, Fixed(LONG)], VOCABULARY).draft() == LONG
 
 
 LAST = 9

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrt.runtime.drafting.app_history import AcceptanceModel, AppHistories, AppHistory, Evidence
+from agentrt.runtime.drafting.acceptance import AcceptanceModel, Evidence
+from agentrt.runtime.drafting.app_history import AppHistories, AppHistory
 from agentrt.runtime.drafting.history_store import MAX_TOKENS
 from agentrt.runtime.drafting.retrieval import RetrievalDrafter
 from agentrt.runtime.drafting.suffix_index import MAX_MATCH, Match, SuffixIndex
@@ -47,6 +48,17 @@ def test_what_followed_in_the_prompt_is_drafted(
 ) -> None:
     assert drafted(drafter(prompt), *answer)[: len(expected)] == expected
     assert drafted(drafter(prompt), 70, 71) == []
+
+
+def test_alternatives_are_less_frequent_tokens_and_shorter_matches() -> None:
+    prompt = [1, 2, 7, 30, 1, 2, 7, 31, 1, 2, 8, 32, 33, 2, 9, 40, 5, 1, 2]
+    source = RetrievalDrafter(prompt, 4096, AppHistory(), branches=True)
+    assert source.draft().tokens[0] == 7
+    assert [each.tokens[0] for each in source.alternatives] == [8, 7, 7], "behind 1 2, and behind 2 alone"
+    source = RetrievalDrafter([*prompt[:-2], 33, 2], 4096, AppHistory(), branches=True)
+    assert source.draft().tokens[0] == 9
+    assert {each.tokens[0] for each in source.alternatives} == {9, 7}, "7 follows most places of 2"
+    assert not drafter(prompt).alternatives, "they take time"
 
 
 def test_more_tokens_are_expected_behind_a_longer_match() -> None:

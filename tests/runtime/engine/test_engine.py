@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import abc
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ def submit(
     end_tokens: frozenset[int] = frozenset(),
     listener: Callable[[Any], None] | None = None,
     drafter: Drafter | None = None,
+    drafters: abc.Sequence[Drafter] = (),
     deadline_s: float | None = None,
     prefix_salt: bytes | None = None,
     grammar_matcher: Any = None,
@@ -57,7 +59,9 @@ def submit(
         app=app,
         tool_seconds=tool_seconds or {},
     )
-    return runtime._engine.submit(request, listener=listener, drafters=[] if drafter is None else [drafter])
+    return runtime._engine.submit(
+        request, listener=listener, drafters=drafters or ([] if drafter is None else [drafter])
+    )
 
 
 def test_a_request_runs_to_its_end(runtime: LocalRuntime, before: EngineStatistics) -> None:

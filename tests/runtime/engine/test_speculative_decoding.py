@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from agentrt.runtime import EngineStatistics, LocalRuntime
-from agentrt.runtime.scheduler.draft import MAX_DRAFT_TOKENS, Draft
+from agentrt.runtime.drafting.drafter import Drafter
+from agentrt.runtime.scheduler.draft import MAX_DRAFT_TOKENS, NO_DRAFT, Draft
 from tests.hypothesis_profiles import first_of
 from tests.runtime.conftest import OpenRuntime
 from tests.runtime.engine.test_engine import SHORT, submit
@@ -18,7 +19,7 @@ TOKENS = 40
 pytestmark = pytest.mark.usefixtures("whole_drafts")
 
 
-class ScriptedDrafter:
+class ScriptedDrafter(Drafter):
     """Drafts the next ``length`` tokens of a script; every ``wrong``-th of them is another token."""
 
     def __init__(self, script: Sequence[int], length: int, wrong: int = 0) -> None:
@@ -87,6 +88,41 @@ def test_no_draft_is_longer_than_the_limit(runtime: LocalRuntime, gate: Any) -> 
     runtime._engine.cancel(request)
     gate.open()
     request.output.result(30)
+
+
+class PromptReader(Drafter):
+    """Keeps the likeliest token behind each token of the prompt that it is shown."""
+
+    reads_prompt = True
+
+    def __init__(self) -> None:
+        self.likeliest: dict[int, int] = {}
+
+    def observe_prompt(self, begin: int, logits: Any) -> None:
+        self.likeliest |= dict(enumerate(logits.argmax(-1).tolist(), begin))
+
+    def draft(self) -> Draft:
+        return NO_DRAFT
+
+
+def test_the_logits_of_all_prompt_rows_are_those_of_each_prefix(open_runtime: OpenRuntime) -> None:
+    """Of all that is computed: in chunks, beside another prompt, and behind what the prefix cache has."""
+    runtime = open_runtime(prefill_chunk_tokens=64)
+    prompt = [300 + place * place % 97 for place in range(150)]
+    prompts, readers = [prompt, prompt[40:], prompt], [PromptReader() for _ in range(3)]
+
+    def request(number: int) -> Any:
+        return submit(runtime, 2, prompt=prompts[number], drafter=readers[number], prefix_salt=b"app")
+
+    for batch in ((0, 1), (2,)):
+        outputs = [each.output.result(30) for each in [request(number) for number in batch]]
+    begins = (0, 0, outputs[0].cached_tokens)
+    assert begins[2] > 0
+    for reader, asked, begin in zip(readers, prompts, begins, strict=True):
+        assert sorted(reader.likeliest) == list(range(begin, len(asked) - 1))
+        for place in [*reader.likeliest][::17]:
+            (token,) = submit(runtime, 1, prompt=asked[: place + 1]).output.result(30).token_ids
+            assert reader.likeliest[place] == token, place
 
 
 # Drafts that reach beyond the end of an answer, its calls, the KV arena or the context.

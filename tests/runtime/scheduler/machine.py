@@ -94,6 +94,8 @@ class Machine:
     max_chunk_tokens: int = 16
     state_rows: int = 0
     """State rows of a hybrid model; what a kernel reads and writes there is checked."""
+    free_tokens: int = 0
+    """Tokens of a batch of decodes that is filled with branches, as on an NPU."""
     watch: Callable[[Kernel], None] | None = None
     """Called with every kernel when it starts."""
 
@@ -122,7 +124,7 @@ class Machine:
         self._ids = 0
 
     def _new_scheduler(self, **options: Any) -> Scheduler:
-        return Scheduler(
+        scheduler = Scheduler(
             self.pool,
             self.graph,
             self.policy,
@@ -132,6 +134,8 @@ class Machine:
             state_pool=self.state_pool,
             **options,
         )
+        scheduler._builder._free_tokens = lambda: self.free_tokens  # type: ignore[method-assign]
+        return scheduler
 
     def _end_kernel(self, kernel: Kernel) -> None:
         """Write what the last kernel of a batch computes."""
@@ -228,11 +232,18 @@ class Machine:
     def _sample(self, chunk: ScheduledChunk) -> None:
         sequence, place = chunk.sequence, 0
         drafts, given = self.habits[sequence]
+        path, branches = chunk.draft, list(chunk.branches)
         while sequence.state is not SequenceState.FINISHED:
             token = len(sequence.tokens)
             sequence.tokens.append(token)
             self.first.setdefault(sequence, self.now)
-            agrees = place < len(chunk.draft) and chunk.draft[place] == token
+            right = tuple(range(token - place, token + 1))
+            if path[: place + 1] != right:
+                for branch in [each for each in branches if each.tokens[: place + 1] == right][:1]:
+                    self.scheduler.take_branch(sequence, branches, branch)
+                    branches.remove(branch)
+                    path = branch.tokens
+            agrees = place < len(path) and path[place] == token
             if agrees:
                 self.scheduler.accept_draft_token(sequence)
             if len(sequence.tokens) >= self.ends[sequence]:
@@ -244,9 +255,13 @@ class Machine:
                 return
             elif not agrees:
                 known = len(sequence.tokens)
-                draft = [known + n if right else -1 for n, right in enumerate(drafts)]
-                tokens = tuple(draft[: self.ends[sequence] - known - 1])
-                self.scheduler.set_draft(sequence, Draft(tokens, (1.0,) * len(tokens)))
+                most = min(len(drafts), self.ends[sequence] - known - 1)
+                flags = (drafts[:most], [not right for right in drafts[:most]], [True] * most)
+                draft, *others = (
+                    Draft(tuple(known + n if right else -1 for n, right in enumerate(each)), (1.0,) * most)
+                    for each in flags
+                )
+                self.scheduler.set_draft(sequence, draft, others)
                 return
             place += 1
 

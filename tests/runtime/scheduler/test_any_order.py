@@ -31,8 +31,8 @@ class AnyOrder(RuleBasedStateMachine):
     state_rows = 0
     machine_type: type[Machine] = Machine
 
-    @initialize(quantised_keys=st.booleans())
-    def start(self, quantised_keys: bool) -> None:
+    @initialize(quantised_keys=st.booleans(), free_tokens=st.sampled_from([0, 12]))
+    def start(self, quantised_keys: bool, free_tokens: int = 0) -> None:
         self.machine = self.machine_type(
             blocks=BLOCKS,
             batch=BATCH,
@@ -40,6 +40,7 @@ class AnyOrder(RuleBasedStateMachine):
             policy=self.policy,
             quantised_keys=quantised_keys,
             state_rows=self.state_rows,
+            free_tokens=0 if self.machine_type is not Machine else free_tokens,
         )
         self.machine.watch = self.kernel_starts
         self.scheduler = self.machine.scheduler
@@ -97,11 +98,15 @@ class AnyOrder(RuleBasedStateMachine):
 
     def _chunks_are_valid(self, kernel: Kernel) -> None:
         assert len(kernel.chunks) <= BATCH
-        for sequence, length, samples, draft in kernel.chunks:
+        for sequence, length, samples, draft, _, branches in kernel.chunks:
             start, end = sequence.computed_tokens, sequence.computed_tokens + length
             assert length > 0
             assert end + len(draft) <= len(sequence.blocks) * BLOCK
             assert samples or not draft
+            assert draft or not branches
+            own = sequence.blocks[: -(-(end + len(draft)) // BLOCK)]
+            held = [*own, *(block for branch in branches for block in branch.blocks)]
+            assert len(set(held)) == len(held) <= len(sequence.blocks)
             if sequence.state is not SequenceState.FINISHED:
                 assert samples == (end == len(sequence.tokens))
             manager = self.scheduler.block_manager
@@ -153,8 +158,13 @@ class AnyOrder(RuleBasedStateMachine):
         role = data.draw(st.sampled_from(sorted(self.machine.running, key=lambda role: role.value)))
         chunks = self.machine.running[role].chunks
         lost = sum(
-            -(-(sequence.computed_tokens + length + len(draft)) // BLOCK) - sequence.computed_tokens // BLOCK
-            for sequence, length, _, draft in chunks
+            (
+                len(sequence.blocks)
+                if branches
+                else -(-(sequence.computed_tokens + length + len(draft)) // BLOCK)
+            )
+            - sequence.computed_tokens // BLOCK
+            for sequence, length, _, draft, _, branches in chunks
         )
         longest = max((self.machine.ends[s] + self.machine.habits[s][1] for s in self.alive), default=0)
         if hung and self.scheduler.usable_tokens - lost * BLOCK < longest + BLOCK:

@@ -64,6 +64,7 @@ def run(graph: ExecutionGraph, requests: list[Request]) -> list[ScheduledKernel]
         while coming and coming[0][0] <= now:
             _, prompt, answer, priority, draft = coming.pop(0)
             sequence = Sequence(len(requests) - len(coming), priority, [0] * prompt, arrived=now)
+            sequence.calibrates = draft > 0
             wanted[sequence] = (prompt + answer, draft)
             scheduler.add(sequence, now)
         started = scheduler.schedule(now)

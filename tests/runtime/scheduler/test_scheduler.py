@@ -10,11 +10,12 @@ import pytest
 from agentrt.priority import Priority
 from agentrt.runtime.heg.kernel import BatchContext, BatchShape, Kernel, KernelKind, Role
 from agentrt.runtime.heg.profile import KernelCost
-from agentrt.runtime.scheduler.batch import Batch, Stage
+from agentrt.runtime.scheduler.batch import Batch, Stage, inputs_of
 from agentrt.runtime.scheduler.launch_decision import LaunchDecision, ScheduledKernel, decide_launch
 from agentrt.runtime.scheduler.policy import POLICIES, Policy
 from agentrt.runtime.scheduler.queues import MAX_CHANGES
-from agentrt.runtime.scheduler.sequence import SequenceState
+from agentrt.runtime.scheduler.sequence import Sequence, SequenceState
+from tests.runtime.scheduler import machine as machines
 from tests.runtime.scheduler.machine import BLOCK, QUANTUM, Machine, policy
 
 PROACTIVE, REACTIVE = Priority.PROACTIVE, Priority.REACTIVE
@@ -197,6 +198,54 @@ def test_a_hung_kernel_costs_only_the_blocks_that_it_was_writing() -> None:
     assert machine.scheduler.usable_tokens == (machine.blocks - 1) * BLOCK
     machine.scheduler.check_integrity()
     machine.until(sequence)
+
+
+def branching(quantised_keys: bool) -> tuple[Machine, Sequence, machines.Kernel]:
+    """A machine in the middle of a decode with two branches beside its draft."""
+    machine = Machine(quantised_keys=quantised_keys, free_tokens=16)
+    sequence = machine.add(2 * BLOCK + 1, app=b"one", answer=30, drafts=(False, True))
+    machine.decode([sequence])
+    machine.schedule()
+    (kernel,) = machine.running.values()
+    token = 2 * BLOCK + 1
+    assert [branch.tokens for branch in kernel.chunks[0].branches] == [
+        (token + 1, -1),
+        (token + 1, token + 2),
+    ]
+    return machine, sequence, kernel
+
+
+@pytest.mark.parametrize("quantised_keys", [False, True])
+def test_a_branch_shares_the_complete_blocks_and_is_taken_with_its_own(quantised_keys: bool) -> None:
+    machine, sequence, kernel = branching(quantised_keys)
+    chunk = kernel.chunks[0]
+    before, taken = list(sequence.blocks), chunk.branches[1]
+    inputs = inputs_of([chunk], drafts_alone=not quantised_keys)
+    at = 2 * BLOCK + 1
+    assert inputs.token_ids == [at, -1, at + 2, *(at, at + 1, -1), *(at, at + 1, at + 2)]
+    assert inputs.position_ids == [at, at + 1, at + 2] * 3
+    assert inputs.sampled_rows == [0, 1, 2, 4, 5, 7, 8]
+    assert inputs.block_copies == [(before[2], branch.blocks[0]) for branch in chunk.branches]
+    assert inputs.block_tables[-1] == [*before[:2], *taken.blocks]
+    shape = kernel.scheduled.batch.context.shape
+    assert inputs.shape._replace(past_tokens=0) == shape._replace(past_tokens=0)
+    machine.step()
+    assert sequence.blocks[:3] == [*before[:2], *taken.blocks]
+    assert len(sequence.tokens) == at + 4 == sequence.computed_tokens + 1
+    assert len(sequence.blocks) * BLOCK == at + 3, "those of the other paths are free"
+    machine.until(sequence)
+    assert machine.pool.free == machine.blocks
+
+
+@pytest.mark.parametrize("hung", [False, True])
+def test_a_kernel_that_fails_costs_the_blocks_of_its_branches(hung: bool) -> None:
+    machine, sequence, kernel = branching(quantised_keys=True)
+    machine.running.clear()
+    assert machine.scheduler.fail_kernel(Role.DECODE, hung=hung) == []
+    written = 1 + len(kernel.chunks[0].branches)
+    assert machine.scheduler.usable_tokens == (machine.blocks - written * hung) * BLOCK
+    machine.until(sequence)
+    machine.scheduler.check_integrity()
 
 
 def test_deadline_promotes_then_finishes_a_sequence() -> None:

@@ -22,13 +22,13 @@ CPU: Final = "batching on the CPU"
 _MACHINE: Final = "core-ultra-5-125h"
 
 SYSTEMS: Final = {
-    OURS: (_MACHINE, "agent-xpu"),
-    SAME_XPUS: (_MACHINE, "fcfs-disaggregated"),
-    GPU_ALONE: (_MACHINE, "fcfs"),
-    CPU: (f"{_MACHINE}-cpu", "fcfs"),
+    OURS: (_MACHINE, "agent-xpu", False),
+    SAME_XPUS: (_MACHINE, "fcfs-disaggregated", False),
+    GPU_ALONE: (_MACHINE, "fcfs", True),
+    CPU: (f"{_MACHINE}-cpu", "fcfs", True),
 }
-"""What is compared: a machine and a policy. The second differs from the first in nothing but priorities. The
-last stands for llama.cpp, the paper's baseline."""
+"""What is compared: a machine, a policy, and whether the NPU is left out. The second differs from the first
+in nothing but priorities. The last stands for llama.cpp, the paper's baseline."""
 
 RATES: Final = tuple(0.02 * 1.05**step for step in range(100))
 """Requests a second among which the highest rates are looked for, 5 % apart."""
@@ -78,14 +78,14 @@ class SimulatedRun:
     """Share of the NPU's busy time in which the GPU decodes; None if the NPU does nothing."""
 
 
-def simulation(machine: str, policy: str) -> Simulation:
+def simulation(machine: str, policy: str, one_xpu: bool = False) -> Simulation:
     """Return an empty simulation of a machine under a policy, as in :data:`SYSTEMS`."""
     from agentrt.bench.simulation.platform import simulate
     from agentrt.bench.simulation.simulation import Simulation
     from agentrt.runtime.engine.trace import Trace
     from agentrt.runtime.scheduler.policy import POLICIES
 
-    platform, graph = simulate(f"simulated:{machine}", max_chunk_tokens=256, quantum_s=0.025)
+    platform, graph = simulate(f"simulated:{machine}", max_chunk_tokens=256, quantum_s=0.025, one_xpu=one_xpu)
     found = Simulation(platform, graph, POLICIES[policy], blocks=8192, max_batch_size=8)
     found.trace = Trace(limit=10_000_000)
     return found

@@ -124,7 +124,7 @@ class Simulation:
     def _dispatch(self) -> None:
         for scheduled in self.scheduler.schedule(self.clock.now):
             xpu = self._platform.xpus[scheduled.role]
-            xpu.submit(scheduled.kernel, scheduled.batch.context, self._kernel_done)
+            xpu.submit(scheduled.kernel, scheduled.context, self._kernel_done)
         if (load := self.scheduler.next_graph_load()) is not None:
             self._platform.xpus[Role.PREFILL].load(load, self._graph_loaded)
         for context in self.scheduler.take_dropped_contexts():

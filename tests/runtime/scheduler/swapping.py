@@ -103,7 +103,7 @@ class SwappingMachine(Machine):
         return decisions
 
     def _end_kernel(self, kernel: Kernel) -> None:
-        for sequence, length, _, draft in kernel.chunks:
+        for sequence, length, _, draft, _ in kernel.chunks:
             end = sequence.computed_tokens + length
             known = [*sequence.tokens[:end], *draft]
             for place in range(sequence.computed_tokens // BLOCK, -(-len(known) // BLOCK)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import statistics
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +14,7 @@ from .load import LengthPairs
 if TYPE_CHECKING:
     from agentrt.bench.simulation.simulation import Simulation
     from agentrt.runtime.engine.trace import TracedKernel
+    from agentrt.runtime.heg.kernel import Role
 
 OURS: Final = "agentrt on NPU and GPU"
 SAME_XPUS: Final = "order of arrival on NPU and GPU"
@@ -76,6 +77,10 @@ class SimulatedRun:
     proactive_ms: tuple[float, ...]
     overlap: float | None
     """Share of the NPU's busy time in which the GPU decodes; None if the NPU does nothing."""
+    joules_per_token: float
+    """Energy of all kernels by the tokens of prompts and answers (§8.1), above that of an idle machine."""
+    peak_watts: float
+    """Most power that kernels take at once."""
 
 
 def simulation(machine: str, policy: str, one_xpu: bool = False) -> Simulation:
@@ -118,11 +123,31 @@ def run_load(system: str, load: Load, seed: int) -> SimulatedRun:
         outputs = sorted(simulated.outputs, key=lambda output: output.arrived)
         return tuple(1e3 * each.normalized_latency_s for each in outputs if each.request.priority is priority)
 
+    tokens = sum(each.request.prompt_tokens + each.request.answer_tokens for each in simulated.outputs)
+    joules, peak_watts = energy(simulated.trace.kernels, simulated.watts)
     return SimulatedRun(
         latencies(Priority.REACTIVE),
         latencies(Priority.PROACTIVE),
         overlap_fraction(simulated.trace.kernels),
+        joules / tokens if tokens else 0.0,
+        peak_watts,
     )
+
+
+def energy(kernels: Iterable[TracedKernel], watts: Mapping[Role, float]) -> tuple[float, float]:
+    """Return the joules of ``kernels``, and the most watts of those that run at once.
+
+    ``watts`` are those of an XPU that runs a kernel.
+    """
+    joules = power = peak = 0.0
+    changes = []
+    for kernel in kernels:
+        joules += watts[kernel.role] * (kernel.ended - kernel.started)
+        changes += [(kernel.started, watts[kernel.role]), (kernel.ended, -watts[kernel.role])]
+    for _, change in sorted(changes):  # at one time the ends come first
+        power += change
+        peak = max(peak, power)
+    return joules, peak
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,17 +155,18 @@ class HighestRates:
     """The highest rates (requests a second) that the systems sustain, all with the same requests."""
 
     limit_ms: float
-    """The latency that is allowed, the same for all."""
+    """The latency that is allowed, the same for all: by that of one of them without load."""
     rates: dict[str, float]
     """By system; without those that sustain none of :data:`RATES`, or all."""
     overlap: float | None
     """:attr:`SimulatedRun.overlap` of our system at its highest rate."""
 
 
-def find_highest_rates(proactive: LengthPairs, requests: int, seed: int) -> HighestRates:
+def find_highest_rates(proactive: LengthPairs, requests: int, seed: int, alone: str = OURS) -> HighestRates:
     """Find what each system sustains of about ``requests`` proactive requests.
 
-    The latency is the mean over the second half of the requests, when queues have formed.
+    The latency is the mean over the second half of the requests, when queues have formed. What is allowed
+    follows from that of ``alone`` without load; by the CPU's only the CPU is compared with ours.
     """
 
     def run_at(system: str, rate: float) -> SimulatedRun:
@@ -149,9 +175,9 @@ def find_highest_rates(proactive: LengthPairs, requests: int, seed: int) -> High
     def latency_ms(run: SimulatedRun) -> float:
         return statistics.fmean(run.proactive_ms[len(run.proactive_ms) // 2 :])
 
-    limit = _SUSTAINED * latency_ms(run_at(OURS, _IDLE_RATE))
+    limit = _SUSTAINED * latency_ms(run_at(alone, _IDLE_RATE))
     rates, overlap, near = {}, None, _FIRST_TRIED
-    for system in SYSTEMS:
+    for system in SYSTEMS if alone == OURS else (OURS, alone):
         runs: dict[int, SimulatedRun] = {}
 
         def sustains(place: int, system: str = system, runs: dict[int, SimulatedRun] = runs) -> bool:

@@ -83,6 +83,8 @@ class Simulation:
             quantised_keys=True,
             share_sampled=False,
         )
+        self.watts = {role: xpu.watts for role, xpu in graph.cost_model.xpus.items()}
+        """Power of each XPU while it runs a kernel, by assumption."""
         self._platform = platform
         self._sequence_ids = itertools.count()
         self._alive: dict[Sequence, tuple[SimulatedRequest, OnOutput | None]] = {}

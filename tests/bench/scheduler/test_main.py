@@ -25,6 +25,7 @@ from agentrt.bench.scheduler.simulated import (
     HighestRates,
     Load,
     SimulatedRun,
+    energy,
     find_highest_rates,
     last_place,
     measure_waits,
@@ -122,7 +123,9 @@ def test_rate_ratios_are_within_a_seed_and_tell_the_sets_apart() -> None:
 
 def test_latency_ratios_are_of_the_same_seeds() -> None:
     def point(system: str, interval: float, *by_seed: tuple[float, ...]) -> Point:
-        return Point(DEVELOPMENT, system, 0.1, interval, tuple(SimulatedRun(ms, (), None) for ms in by_seed))
+        return Point(
+            DEVELOPMENT, system, 0.1, interval, tuple(SimulatedRun(ms, (), None, 1.0, 1.0) for ms in by_seed)
+        )
 
     points = [
         *(point(OURS, 10.0, (1.0, 1.0, 7.0), (100.0,)), point(SAME_XPUS, 10.0, (2.0, 2.0, 70.0), (200.0,))),
@@ -149,6 +152,17 @@ def test_overlap_counts_only_decodes() -> None:
     ]
     assert overlap_fraction(kernels) == pytest.approx(1.0 / 4.0)
     assert overlap_fraction(kernels[2:]) is None
+
+
+def test_energy_and_peak_power_are_those_of_kernels_at_once() -> None:
+    def kernel(role: Role, started: float, ended: float) -> TracedKernel:
+        return TracedKernel(role, started, ended, 0, 0, 1, "layers", "decode", False, (), 1)
+
+    watts = {Role.PREFILL: 6.0, Role.DECODE: 15.0}
+    apart = [kernel(Role.PREFILL, 0.0, 1.0), kernel(Role.DECODE, 1.0, 3.0)]
+    assert energy(apart, watts) == pytest.approx((36.0, 15.0))
+    assert energy([*apart, kernel(Role.PREFILL, 2.5, 3.0)], watts) == pytest.approx((39.0, 21.0))
+    assert energy([], watts) == (0.0, 0.0)
 
 
 def test_a_seed_gives_every_system_the_same_requests() -> None:
@@ -206,6 +220,6 @@ def test_simulated_machines_on_next_to_no_work(monkeypatch: pytest.MonkeyPatch) 
     assert {f"sim_overlap_fraction{sets}" for sets in ("", "_held_back")} <= report.figures.keys()
     assert all(each.has_interval for each in report.figures.values())
     assert report.figures["sim_proactive_kernel_max_ms"].is_exact
-    schemes, rates, points, ratios = report.tables
-    assert [len(each.rows) for each in (schemes, rates, points, ratios)] == [4, 8, 16, 12]
+    schemes, rates, by_cpu, points, ratios = report.tables
+    assert [len(each.rows) for each in (schemes, rates, by_cpu, points, ratios)] == [4, 8, 4, 16, 12]
     assert 0 < schemes.rows[-1][1].value < schemes.rows[-1][2].value

@@ -120,7 +120,7 @@ class ExecutionGraph:
         """Decoder layers of the model."""
         return self.cost_model.layers
 
-    @property
+    @functools.cached_property
     def segment_kernels(self) -> tuple[Kernel, ...]:
         """The fused route with one kernel per compiled segment, however little time it takes."""
         return tuple(self._layers_kernel(at, at, at + 1) for at in range(len(self.bounds)))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ..heg.graph import ExecutionGraph
-from ..heg.kernel import BatchContext, BatchShape, Role
+from ..heg.kernel import BatchContext, BatchShape, Kernel, Role
 from .batch import Batch, ScheduledChunk, Stage
 from .block_manager import BlockManager
 from .draft import NO_DRAFT
@@ -65,12 +65,12 @@ class BatchesInProgress:
         """
         # A batch of decodes may have as many tokens as a static chunk, but begins where decodes may run.
         avoid = Role.PREFILL if stage is Stage.DECODE and not self.graph.decodes_split else None
-        first = None
+        first, kernels = None, None
         if ahead:
             first = self._new_context(shape._replace(tokens=ahead, logits_rows=0))
-            behind = shape.past_tokens + ahead
-            shape, avoid = shape._replace(tokens=shape.tokens - ahead, past_tokens=behind), Role.PREFILL
-        context = self._new_context(shape, avoid)
+            shape = shape._replace(tokens=shape.tokens - ahead, past_tokens=shape.past_tokens + ahead)
+            kernels = self.graph.segment_kernels  # each begins as soon as its layers are written ahead
+        context = self._new_context(shape, kernels or self.graph.kernels_for(shape, avoid=avoid))
         level = min(chunk.sequence.level for chunk in chunks)
         batch = Batch(chunks, stage, level, context, ahead=first, interruptible=interruptible)
         self._batches.append(batch)
@@ -80,8 +80,8 @@ class BatchesInProgress:
             self.block_manager.start(chunk.sequence, chunk.length)
         return batch
 
-    def _new_context(self, shape: BatchShape, avoid: Role | None = None) -> BatchContext:
-        return BatchContext(next(self._ids), None, shape, self.graph.kernels_for(shape, avoid=avoid))
+    def _new_context(self, shape: BatchShape, kernels: tuple[Kernel, ...] | None = None) -> BatchContext:
+        return BatchContext(next(self._ids), None, shape, kernels or self.graph.kernels_for(shape))
 
     def complete(self, batch: Batch) -> None:
         """Remove ``batch``, all kernels of which are done: its tokens are in the arena."""

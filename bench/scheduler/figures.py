@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -124,15 +124,11 @@ def figure6(
     sweep: Sweep,
     executor: Executor,
     progress: Callable[[str], None],
-    alone: str = OURS,
 ) -> list[Found]:
-    """Find the highest rates of proactive work only, for each kind of work.
-
-    For ``alone`` see :func:`find_highest_rates`.
-    """
+    """Find the highest rates of proactive work only, for each kind of work."""
     kinds = [(sets, work) for sets, each in lengths.items() for work in each.proactive]
     tasks = [
-        (lengths[sets].proactive[work], sweep.rate_requests, seed, alone)
+        (lengths[sets].proactive[work], sweep.rate_requests, seed)
         for sets, work in kinds
         for seed in sweep.seeds
     ]
@@ -194,12 +190,12 @@ def figure4_table(title: str) -> Table:
     return Table(title=title, columns=("scheme", "answer s", "all s"), rows=tuple(rows))
 
 
-def rates_table(title: str, found: Sequence[Found], systems: Iterable[str] = SYSTEMS) -> Table:
+def rates_table(title: str, found: Sequence[Found]) -> Table:
     """Return a row for each kind of work and system; empty where a system reaches the latency at no rate."""
     rows: list[tuple[Cell, ...]] = []
     for each in found:
         limit = mean([one.limit_ms for one in each.by_seed])
-        for system in systems:
+        for system in SYSTEMS:
             rates = [one.rates[system] for one in each.by_seed if system in one.rates]
             rate = median(rates) if len(rates) == len(each.by_seed) else None
             ratios = each.ratios(system) if system != OURS else []

@@ -32,7 +32,7 @@ from .figures import (
 )
 from .load import Lengths, recorded_lengths
 from .reactive import measure_reactive
-from .simulated import CPU, FEW_WAIT_LENGTHS, OURS, WAIT_LENGTHS, measure_waits
+from .simulated import FEW_WAIT_LENGTHS, WAIT_LENGTHS, measure_waits
 
 SIMULATED_METHOD: Final = """\
 Simulated: a Core Ultra 5 125H from published figures and the assumptions that its file names; nothing was \
@@ -41,8 +41,7 @@ the records of the public sets are held back, by a checksum of their group; noth
 'Order of arrival' has agentrt's chunks, placement and pressure tiers and lacks only priorities; batching \
 on the CPU stands for llama.cpp. Fig. 6: the highest rate of proactive requests at which the mean latency \
 (time to the first token by prompt length, of the second half of the requests) is at most twice that of \
-the same requests one by one on our machine; found for each seed by bisection in steps of 5 %. Batching \
-on the CPU reaches that at no rate: it and ours are also compared at twice its own latency. \
+the same requests one by one on our machine; found for each seed by bisection in steps of 5 %. \
 sim_proactive_rate_ratio_* is the geometric mean over kinds of work of our rate by the other's. Overlap is \
 the share of the NPU's busy time in which the GPU decodes, at our highest rate. Energy is the time of \
 kernels times the assumed power of their XPU, above that of an idle machine. Fig. 7: \
@@ -164,17 +163,15 @@ def _simulate(
     cores, spawn = describe_machine().usable_cores, multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(cores, spawn) as executor:
         found = figure6(lengths, size.sweep, executor, progress)
-        by_cpu = figure6(lengths, size.sweep, executor, progress, CPU)
         points = figure7(lengths, size.sweep, executor, progress)
         progress("simulated Core Ultra: waits beside background prompts of every length")
         waits = list(executor.map(measure_waits, size.wait_lengths, itertools.repeat(size.wait_arrivals)))
-    figures = figures_of(by_cpu, [], size.sweep) | figures_of(found, points, size.sweep)
+    figures = figures_of(found, points, size.sweep)
     figures["sim_proactive_kernel_max_ms"] = exact(1e3 * max(each.longest_kernel_s for each in waits))
     figures["sim_reactive_wait_max_ms"] = exact(1e3 * max(max(each.seconds) for each in waits))
     return figures, [
         figure4_table("Fig. 4 of Agent.xpu, simulated: a question during a background prompt"),
         rates_table("Fig. 6 of Agent.xpu, simulated: the highest rates of proactive work only", found),
-        rates_table("At twice the latency of the CPU, simulated", by_cpu, (OURS, CPU)),
         points_table("Fig. 7 of Agent.xpu, simulated: proactive work and a user", points),
         ratios_table("Latencies of Fig. 7 by ours, simulated", points),
     ]

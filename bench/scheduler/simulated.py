@@ -31,7 +31,7 @@ SYSTEMS: Final = {
 """What is compared: a machine, a policy, and whether the NPU is left out. The second differs from the first
 in nothing but priorities. The last stands for llama.cpp, the paper's baseline."""
 
-RATES: Final = tuple(0.02 * 1.05**step for step in range(100))
+RATES: Final = tuple(0.02 * 1.05**step for step in range(140))
 """Requests a second among which the highest rates are looked for, 5 % apart."""
 _FIRST_TRIED: Final = 45
 _IDLE_RATE: Final = 1e-4
@@ -155,18 +155,17 @@ class HighestRates:
     """The highest rates (requests a second) that the systems sustain, all with the same requests."""
 
     limit_ms: float
-    """The latency that is allowed, the same for all: by that of one of them without load."""
+    """The latency that is allowed, the same for all."""
     rates: dict[str, float]
     """By system; without those that sustain none of :data:`RATES`, or all."""
     overlap: float | None
     """:attr:`SimulatedRun.overlap` of our system at its highest rate."""
 
 
-def find_highest_rates(proactive: LengthPairs, requests: int, seed: int, alone: str = OURS) -> HighestRates:
+def find_highest_rates(proactive: LengthPairs, requests: int, seed: int) -> HighestRates:
     """Find what each system sustains of about ``requests`` proactive requests.
 
-    The latency is the mean over the second half of the requests, when queues have formed. What is allowed
-    follows from that of ``alone`` without load; by the CPU's only the CPU is compared with ours.
+    The latency is the mean over the second half of the requests, when queues have formed.
     """
 
     def run_at(system: str, rate: float) -> SimulatedRun:
@@ -175,9 +174,9 @@ def find_highest_rates(proactive: LengthPairs, requests: int, seed: int, alone: 
     def latency_ms(run: SimulatedRun) -> float:
         return statistics.fmean(run.proactive_ms[len(run.proactive_ms) // 2 :])
 
-    limit = _SUSTAINED * latency_ms(run_at(alone, _IDLE_RATE))
+    limit = _SUSTAINED * latency_ms(run_at(OURS, _IDLE_RATE))
     rates, overlap, near = {}, None, _FIRST_TRIED
-    for system in SYSTEMS if alone == OURS else (OURS, alone):
+    for system in SYSTEMS:
         runs: dict[int, SimulatedRun] = {}
 
         def sustains(place: int, system: str = system, runs: dict[int, SimulatedRun] = runs) -> bool:

@@ -220,6 +220,6 @@ def test_simulated_machines_on_next_to_no_work(monkeypatch: pytest.MonkeyPatch) 
     assert {f"sim_overlap_fraction{sets}" for sets in ("", "_held_back")} <= report.figures.keys()
     assert all(each.has_interval for each in report.figures.values())
     assert report.figures["sim_proactive_kernel_max_ms"].is_exact
-    schemes, rates, by_cpu, points, ratios = report.tables
-    assert [len(each.rows) for each in (schemes, rates, by_cpu, points, ratios)] == [4, 8, 4, 16, 12]
+    schemes, rates, points, ratios = report.tables
+    assert [len(each.rows) for each in (schemes, rates, points, ratios)] == [4, 8, 16, 12]
     assert 0 < schemes.rows[-1][1].value < schemes.rows[-1][2].value

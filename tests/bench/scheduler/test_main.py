@@ -39,7 +39,7 @@ from tests.bench.workload_folder import WORKLOADS, has_workloads
 pytestmark = pytest.mark.bench
 
 LENGTHS = Lengths(((40, 6),), {"short": ((300, 30), (520, 40))})
-SWEEP = Sweep(range(1), 4, (0.2, 0.4), (10.0,), 3, 3)
+SWEEP = Sweep(range(1), 12, (0.2, 0.4), (10.0,), 3, 3)
 
 
 @pytest.mark.skipif(not has_workloads(), reason="the public workload sets are not here")

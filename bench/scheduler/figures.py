@@ -29,14 +29,14 @@ T = TypeVar("T")
 
 _ANSWER_S: Final = 12.0
 """About how long the user of Fig. 7 waits for an answer; decides how long a run takes."""
-_NAMED: Final = {SAME_XPUS: "_same_machine", GPU_ALONE: "_gpu_alone"}
+_NAMED: Final = {SAME_XPUS: "_same_machine", GPU_ALONE: "_gpu_alone", CPU: "_cpu"}
 """What the figures compare us with, and the endings of their names."""
 
 RATE_COLUMNS: Final = ("sets", "work", "system", "requests/s", "ours by its", "ms a token allowed")
 POINT_COLUMNS: Final = (
     *("load", "system", "proactive requests/s", "reactive answers"),
     *("reactive ms a token p50", "reactive mean", "proactive ms a token p50", "proactive mean"),
-    "NPU time beside GPU decode",
+    *("NPU time beside GPU decode", "J a token", "peak W"),
 )
 RATIO_COLUMNS: Final = (
     "sets",
@@ -45,6 +45,7 @@ RATIO_COLUMNS: Final = (
     "reactive p50",
     "reactive mean",
     "proactive p50",
+    "J a token",
 )
 
 
@@ -98,6 +99,8 @@ class Point:
             *_p50_and_mean([run.reactive_ms for run in self.runs]),
             *_p50_and_mean([run.proactive_ms for run in self.runs]),
             median(overlaps) if overlaps else None,
+            mean([run.joules_per_token for run in self.runs]),
+            exact(max(run.peak_watts for run in self.runs)),
         )
 
 
@@ -117,7 +120,10 @@ def _joined(by_seed: Sequence[Sequence[T]]) -> list[T]:
 
 
 def figure6(
-    lengths: Mapping[str, Lengths], sweep: Sweep, executor: Executor, progress: Callable[[str], None]
+    lengths: Mapping[str, Lengths],
+    sweep: Sweep,
+    executor: Executor,
+    progress: Callable[[str], None],
 ) -> list[Found]:
     """Find the highest rates of proactive work only, for each kind of work."""
     kinds = [(sets, work) for sets, each in lengths.items() for work in each.proactive]
@@ -193,7 +199,8 @@ def rates_table(title: str, found: Sequence[Found]) -> Table:
             rates = [one.rates[system] for one in each.by_seed if system in one.rates]
             rate = median(rates) if len(rates) == len(each.by_seed) else None
             ratios = each.ratios(system) if system != OURS else []
-            rows.append((each.sets, each.work, system, rate, median(ratios) if ratios else None, limit))
+            ratio = median(ratios) if ratios else None
+            rows.append((each.sets, each.work, system, rate, ratio, limit))
     return Table(title=title, columns=RATE_COLUMNS, rows=tuple(rows))
 
 
@@ -215,9 +222,19 @@ def ratios_table(title: str, points: Sequence[Point]) -> Table:
                     latency_ratio(at_rate, other, "reactive_ms", statistics.median),
                     latency_ratio(at_rate, other, "reactive_ms", statistics.fmean),
                     latency_ratio(at_rate, other, "proactive_ms", statistics.median),
+                    _energy_ratio(at_rate, other),
                 )
             )
     return Table(title=title, columns=RATIO_COLUMNS, rows=tuple(rows))
+
+
+def _energy_ratio(points: Sequence[Point], other: str) -> Estimate:
+    """Return the joules a token of ``other`` by ours, with each seed."""
+    ours, theirs = (
+        [[run.joules_per_token for run in point.runs] for point in points if point.system == system]
+        for system in (OURS, other)
+    )
+    return median([their / own for own, their in zip(_joined(ours), _joined(theirs), strict=True)])
 
 
 def latency_ratio(

@@ -43,7 +43,8 @@ on the CPU stands for llama.cpp. Fig. 6: the highest rate of proactive requests 
 (time to the first token by prompt length, of the second half of the requests) is at most twice that of \
 the same requests one by one on our machine; found for each seed by bisection in steps of 5 %. \
 sim_proactive_rate_ratio_* is the geometric mean over kinds of work of our rate by the other's. Overlap is \
-the share of the NPU's busy time in which the GPU decodes, at our highest rate. Fig. 7: \
+the share of the NPU's busy time in which the GPU decodes, at our highest rate. Energy is the time of \
+kernels times the assumed power of their XPU, above that of an idle machine. Fig. 7: \
 sim_reactive_latency_ratio_* is the geometric mean over think times of the other's median latency by ours, \
 of the questions that both were asked (a user who waits longer asks less), at the lowest rate (light) and \
 the highest (saturated). Waits: until a question's first kernel, at arrivals spread over all that four \

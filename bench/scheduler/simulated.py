@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import statistics
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +14,7 @@ from .load import LengthPairs
 if TYPE_CHECKING:
     from agentrt.bench.simulation.simulation import Simulation
     from agentrt.runtime.engine.trace import TracedKernel
+    from agentrt.runtime.heg.kernel import Role
 
 OURS: Final = "agentrt on NPU and GPU"
 SAME_XPUS: Final = "order of arrival on NPU and GPU"
@@ -22,15 +23,15 @@ CPU: Final = "batching on the CPU"
 _MACHINE: Final = "core-ultra-5-125h"
 
 SYSTEMS: Final = {
-    OURS: (_MACHINE, "agent-xpu"),
-    SAME_XPUS: (_MACHINE, "fcfs-disaggregated"),
-    GPU_ALONE: (_MACHINE, "fcfs"),
-    CPU: (f"{_MACHINE}-cpu", "fcfs"),
+    OURS: (_MACHINE, "agent-xpu", False),
+    SAME_XPUS: (_MACHINE, "fcfs-disaggregated", False),
+    GPU_ALONE: (_MACHINE, "fcfs", True),
+    CPU: (f"{_MACHINE}-cpu", "fcfs", True),
 }
-"""What is compared: a machine and a policy. The second differs from the first in nothing but priorities. The
-last stands for llama.cpp, the paper's baseline."""
+"""What is compared: a machine, a policy, and whether the NPU is left out. The second differs from the first
+in nothing but priorities. The last stands for llama.cpp, the paper's baseline."""
 
-RATES: Final = tuple(0.02 * 1.05**step for step in range(100))
+RATES: Final = tuple(0.02 * 1.05**step for step in range(140))
 """Requests a second among which the highest rates are looked for, 5 % apart."""
 _FIRST_TRIED: Final = 45
 _IDLE_RATE: Final = 1e-4
@@ -76,16 +77,20 @@ class SimulatedRun:
     proactive_ms: tuple[float, ...]
     overlap: float | None
     """Share of the NPU's busy time in which the GPU decodes; None if the NPU does nothing."""
+    joules_per_token: float
+    """Energy of all kernels by the tokens of prompts and answers (§8.1), above that of an idle machine."""
+    peak_watts: float
+    """Most power that kernels take at once."""
 
 
-def simulation(machine: str, policy: str) -> Simulation:
+def simulation(machine: str, policy: str, one_xpu: bool = False) -> Simulation:
     """Return an empty simulation of a machine under a policy, as in :data:`SYSTEMS`."""
     from agentrt.bench.simulation.platform import simulate
     from agentrt.bench.simulation.simulation import Simulation
     from agentrt.runtime.engine.trace import Trace
     from agentrt.runtime.scheduler.policy import POLICIES
 
-    platform, graph = simulate(f"simulated:{machine}", max_chunk_tokens=256, quantum_s=0.025)
+    platform, graph = simulate(f"simulated:{machine}", max_chunk_tokens=256, quantum_s=0.025, one_xpu=one_xpu)
     found = Simulation(platform, graph, POLICIES[policy], blocks=8192, max_batch_size=8)
     found.trace = Trace(limit=10_000_000)
     return found
@@ -118,11 +123,31 @@ def run_load(system: str, load: Load, seed: int) -> SimulatedRun:
         outputs = sorted(simulated.outputs, key=lambda output: output.arrived)
         return tuple(1e3 * each.normalized_latency_s for each in outputs if each.request.priority is priority)
 
+    tokens = sum(each.request.prompt_tokens + each.request.answer_tokens for each in simulated.outputs)
+    joules, peak_watts = energy(simulated.trace.kernels, simulated.watts)
     return SimulatedRun(
         latencies(Priority.REACTIVE),
         latencies(Priority.PROACTIVE),
         overlap_fraction(simulated.trace.kernels),
+        joules / tokens if tokens else 0.0,
+        peak_watts,
     )
+
+
+def energy(kernels: Iterable[TracedKernel], watts: Mapping[Role, float]) -> tuple[float, float]:
+    """Return the joules of ``kernels``, and the most watts of those that run at once.
+
+    ``watts`` are those of an XPU that runs a kernel.
+    """
+    joules = power = peak = 0.0
+    changes = []
+    for kernel in kernels:
+        joules += watts[kernel.role] * (kernel.ended - kernel.started)
+        changes += [(kernel.started, watts[kernel.role]), (kernel.ended, -watts[kernel.role])]
+    for _, change in sorted(changes):  # at one time the ends come first
+        power += change
+        peak = max(peak, power)
+    return joules, peak
 
 
 @dataclass(frozen=True, slots=True)

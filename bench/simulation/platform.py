@@ -259,11 +259,17 @@ class SimulatedPlatform:
 
 
 def simulate(
-    name: str, *, max_chunk_tokens: int, quantum_s: float, npu_decoding: bool = False
+    name: str,
+    *,
+    max_chunk_tokens: int,
+    quantum_s: float,
+    npu_decoding: bool = False,
+    one_xpu: bool = False,
 ) -> tuple[SimulatedPlatform, ExecutionGraph]:
     """Return the platform ``simulated:<machine>`` and the execution graph of its model.
 
-    ``npu_decoding`` has its NPU decode as well, where it has one (:attr:`RuntimeConfig.npu_decoding`).
+    ``npu_decoding`` has its NPU decode as well, where it has one (:attr:`RuntimeConfig.npu_decoding`);
+    ``one_xpu`` leaves it out.
 
     Raises:
         ConfigurationError: no such machine ships with the runtime.
@@ -273,27 +279,28 @@ def simulate(
             f"{name!r} is not a simulated platform. Use a name of the form {PREFIX}<machine>."
         )
     machine = name.removeprefix(PREFIX)
+    profile, graph = _simulated_graph(machine, max_chunk_tokens, quantum_s, npu_decoding, one_xpu)
     if npu_decoding:  # such a graph changes its routes while requests run
-        profile, graph = _build_graph(
-            simulated_profile(machine, npu_decoding=True), max_chunk_tokens, quantum_s
-        )
-    else:
-        profile, graph = _simulated_graph(machine, max_chunk_tokens, quantum_s)
+        graph = _build_graph(profile, max_chunk_tokens, quantum_s)
     return SimulatedPlatform(name, profile, simulated_contention(machine)), graph
 
 
 @functools.lru_cache(16)
-def _simulated_graph(machine: str, max_chunk_tokens: int, quantum_s: float) -> tuple[Profile, ExecutionGraph]:
-    """Return the profile and the execution graph of a machine; both are immutable."""
-    return _build_graph(simulated_profile(machine), max_chunk_tokens, quantum_s)
+def _simulated_graph(
+    machine: str, max_chunk_tokens: int, quantum_s: float, npu_decoding: bool, one_xpu: bool
+) -> tuple[Profile, ExecutionGraph]:
+    """Return the profile and the execution graph of a machine."""
+    profile = simulated_profile(machine, npu_decoding=npu_decoding)
+    if one_xpu:
+        profile = profile.model_copy(update={"xpus": {Role.DECODE: profile.xpus[Role.DECODE]}})
+    return profile, _build_graph(profile, max_chunk_tokens, quantum_s)
 
 
-def _build_graph(profile: Profile, max_chunk_tokens: int, quantum_s: float) -> tuple[Profile, ExecutionGraph]:
-    graph = choose_granularity(
+def _build_graph(profile: Profile, max_chunk_tokens: int, quantum_s: float) -> ExecutionGraph:
+    return choose_granularity(
         profile,
         range(1, profile.layers),
         block_tokens=profile.block_tokens,
         max_chunk_tokens=max_chunk_tokens,
         quantum_s=quantum_s,
     )
-    return profile, graph

@@ -101,6 +101,8 @@ class Simulation:
             quantised_keys=True,
             share_sampled=False,
         )
+        self.watts = {role: xpu.watts for role, xpu in graph.cost_model.xpus.items()}
+        """Power of each XPU while it runs a kernel, by assumption."""
         self._platform = platform
         self._sequence_ids = itertools.count()
         self._alive: dict[Sequence, _Alive] = {}
@@ -142,7 +144,7 @@ class Simulation:
     def _dispatch(self) -> None:
         for scheduled in self.scheduler.schedule(self.clock.now):
             xpu = self._platform.xpus[scheduled.role]
-            xpu.submit(scheduled.kernel, scheduled.batch.context, self._kernel_done)
+            xpu.submit(scheduled.kernel, scheduled.context, self._kernel_done)
         if (load := self.scheduler.next_graph_load()) is not None:
             self._platform.xpus[Role.PREFILL].load(load, self._graph_loaded)
         for context in self.scheduler.take_dropped_contexts():

@@ -314,12 +314,12 @@ class Engine:
     def _start_kernel(self, scheduled: ScheduledKernel, now: float) -> bool:
         """Start a kernel; return whether it has ended already."""
         batch = scheduled.batch
-        context = batch.context
+        context = scheduled.context
         if not self._member.alone:
             self._member.note_kernel(background=batch.is_background)
         if context.inputs is None:
             alone = not self._scheduler.block_manager.quantised_keys
-            context.inputs = inputs_of(batch.chunks, drafts_alone=alone)
+            context.inputs = inputs_of(batch.chunks_of(context), drafts_alone=alone)
             if batch.stage is not Stage.DECODE:  # its sequences started with their prompts
                 self._outputs.mark_started(batch, now)
         kernel, role = scheduled.kernel, scheduled.role
@@ -369,9 +369,11 @@ class Engine:
         self._costs.observe(done)
         batch = self._scheduler.complete_kernel(done.role, done.ended)
         if batch is not None:
-            note_attention(batch.context, batch.chunks)
+            for context in batch.contexts:
+                note_attention(context, batch.chunks_of(context))
             self._outputs.process_batch(batch, done.ended)
-            self._platform.release(batch.context)
+            for context in batch.contexts:
+                self._platform.release(context)
             self._costs.refine_if_due()
         if done.ended >= self._next_reclaim:
             # Of kernels that are not needed now, such as those of an NPU while there are no prompts.

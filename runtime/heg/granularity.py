@@ -65,11 +65,10 @@ def choose_granularity(
     :data:`CEILING_S`.
     """
     candidates: list[tuple[float, ExecutionGraph]] = []
-    for segments in range(1, len(seams) + 2):
-        bounds = _even_bounds(profile.layers, seams, segments)
-        if Role.PREFILL in profile.xpus and profile.layers - 1 in seams:
-            # The last segment is never split between XPUs, so it is made as small as possible.
-            bounds = tuple(sorted({*bounds, profile.layers - 1}))
+    divisions = {_even_bounds(profile.layers, seams, segments) for segments in range(1, len(seams) + 2)}
+    if Role.PREFILL in profile.xpus:  # two XPUs wait for each other at each layer of a prompt
+        divisions = {(0, *sorted(seams))}
+    for bounds in divisions:
         chunk = -(-max_chunk_tokens // block_tokens) * block_tokens
         while chunk >= block_tokens:
             graph = ExecutionGraph(

@@ -13,8 +13,8 @@ A batch takes one of two routes:
 Where the PREFILL XPU decodes as well, its kernels have a second graph for decoding, and batches that fit it
 take the split route, too (:attr:`ExecutionGraph.decodes_split`).
 
-Both routes use the same keys and values and the same residual stream, so that a batch may change from split
-to fused at every seam (:meth:`ExecutionGraph.rerouted`): migration, when the PREFILL XPU is the busier one.
+Both routes use the same keys and values, so that of one prompt chunk the PREFILL XPU may compute the first
+tokens and the DECODE XPU those behind them (:meth:`ExecutionGraph.paired_budget`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from .graph_switch import SwitchCosts
-from .kernel import BatchContext, BatchShape, Kernel, KernelKind, Role, StaticGraph
+from .kernel import BatchShape, Kernel, KernelKind, Role, StaticGraph
 from .profile import Profile
 
 _PAST_STEP: Final = 256
@@ -120,7 +120,7 @@ class ExecutionGraph:
         """Decoder layers of the model."""
         return self.cost_model.layers
 
-    @property
+    @functools.cached_property
     def segment_kernels(self) -> tuple[Kernel, ...]:
         """The fused route with one kernel per compiled segment, however little time it takes."""
         return tuple(self._layers_kernel(at, at, at + 1) for at in range(len(self.bounds)))
@@ -138,19 +138,6 @@ class ExecutionGraph:
         if self._decodes_split and self.decode_tokens is not None and shape.tokens <= self.decode_tokens:
             return True
         return shape.tokens == self.static_tokens
-
-    def rerouted(self, context: BatchContext) -> tuple[Kernel, ...] | None:
-        """Return the kernels of a batch between two of them with the rest on the fused route.
-
-        That is possible behind a TOKENS kernel that ends at the seam of two segments; None elsewhere.
-        """
-        done = context.position
-        if not done or context.kernels[done - 1].kind is not KernelKind.TOKENS:
-            return None
-        layer = context.kernels[done - 1].segments.start
-        if layer not in self.bounds:
-            return None
-        return context.kernels[:done] + self._fused(context.shape, self.bounds.index(layer), done)
 
     def chunk_tokens(self, past_tokens: int, left: int) -> int:
         """Return the length of the next prompt chunk behind ``past_tokens``, of ``left`` tokens to come.
@@ -173,6 +160,22 @@ class ExecutionGraph:
         if kernel_s is None:
             kernel_s = self.interruptible_s or self.quantum_s
         return self._fused_chunk(past, kernel_s)
+
+    def paired_budget(self, past_tokens: int, left: int) -> int | None:
+        """Return the tokens of a prompt chunk that both XPUs compute at once; None where no chunk is split.
+
+        The PREFILL XPU computes a static chunk, and meanwhile the DECODE XPU the tokens behind it, as many as
+        take as long. It computes all the rest where that is shorter than a further static chunk.
+        """
+        if self.static_tokens is None or left < self.static_tokens:
+            return None
+        if not self._attends_in_time(_round_up(past_tokens)):
+            return None
+        rest, past = left - self.static_tokens, _round_up(past_tokens + self.static_tokens)
+        meanwhile = self._fused_chunk(past, self._joined_s())
+        if rest - meanwhile < self.static_tokens:
+            meanwhile = self._fused_chunk(past, self.quantum_s)
+        return self.static_tokens + min(rest, meanwhile)
 
     def longest_kernel_s(self, shape: BatchShape, *, avoid: Role | None = None) -> float:
         """Return the seconds of a batch's longest kernel, on the route of :meth:`kernels_for`.
@@ -245,18 +248,28 @@ class ExecutionGraph:
         return self._group(BatchShape(shape.tokens, shape.sequences, past, shape.logits_rows), segment, index)
 
     def _group_segments(self, shape: BatchShape, segment: int, index: int) -> tuple[Kernel, ...]:
-        """Join segments from ``segment`` on into kernels of at most one quantum each."""
+        """Join segments from ``segment`` on into kernels as long as :meth:`_joined_s` allows."""
         kernels: list[Kernel] = []
+        limit_s = self._joined_s()
         while segment < len(self.bounds):
             kernel = self._layers_kernel(index + len(kernels), segment, segment + 1)
             for end in range(segment + 2, len(self.bounds) + 1):
                 longer = self._layers_kernel(kernel.index, segment, end)
-                if self._kernel_s(longer, shape) > self.quantum_s:
+                if self._kernel_s(longer, shape) > limit_s:
                     break
                 kernel = longer
             kernels.append(kernel)
             segment = kernel.segments.stop
         return tuple(kernels)
+
+    def _joined_s(self) -> float:
+        """Longest kernel that segments are joined to, in seconds.
+
+        Beside a PREFILL XPU it is the time of one token-level kernel there: its batch needs the DECODE XPU
+        for attention as soon as that ends (§6.5, idle time at barriers between XPUs).
+        """
+        groups = None if self.static_tokens is None else self.cost_model.xpus[Role.PREFILL].groups
+        return self.quantum_s if groups is None else min(self.quantum_s, groups.middle_s)
 
     def _layers_kernel(self, index: int, first: int, end: int) -> Kernel:
         stop = self.bounds[end] if end < len(self.bounds) else self.layers

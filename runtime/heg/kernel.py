@@ -170,9 +170,11 @@ class BatchContext:
     """None in a simulation, which computes nothing."""
     shape: BatchShape
     kernels: tuple[Kernel, ...]
-    """All kernels of the batch in order. Replaced when it is rerouted (§6.5, dynamic load balancing)."""
+    """All of its kernels in order."""
     position: int = 0
     """How many of them are done."""
+    running_on: Role | None = None
+    """The XPU that runs the next one now."""
     buffers: Any = field(default=None, repr=False)
     """The platform's memory for inputs and activations. Taken at the first submit, given back by
     :meth:`Platform.release`."""
@@ -187,6 +189,14 @@ class BatchContext:
     def next_kernel(self) -> Kernel | None:
         """The kernel to submit next; None when all are done."""
         return self.kernels[self.position] if self.position < len(self.kernels) else None
+
+    @property
+    def attended_layers(self) -> int:
+        """The layers, from the first on, whose keys and values are written."""
+        for kernel in reversed(self.kernels[: self.position]):
+            if kernel.kind is not KernelKind.TOKENS:
+                return kernel.layers.stop
+        return 0
 
     @property
     def remaining(self) -> Sequence[Kernel]:

@@ -36,7 +36,7 @@ class Branch(NamedTuple):
 
 
 class ScheduledChunk(NamedTuple):
-    """Tokens of one sequence in a batch: ``tokens[computed_tokens : computed_tokens + length]``."""
+    """Tokens of one sequence in a batch: ``tokens[start : start + length]``."""
 
     sequence: Sequence
     length: int
@@ -49,6 +49,13 @@ class ScheduledChunk(NamedTuple):
     """Rows of logits in front of these: behind the last tokens of the chunk that are not sampled from."""
     branches: tuple[Branch, ...] = ()
     """Only of a chunk of one token. Each draft token of theirs gives a row behind those of the draft."""
+    skipped: int = 0
+    """Tokens before these, behind ``computed_tokens``, that another part of the batch computes."""
+
+    @property
+    def start(self) -> int:
+        """Tokens of the sequence before it."""
+        return self.sequence.computed_tokens + self.skipped
 
     @property
     def logits_rows(self) -> int:
@@ -75,8 +82,9 @@ class Batch:
     """The priority level of its most urgent sequence."""
     context: BatchContext
     """The paper's ``ReqContext``: the kernels, how many are done, and the activations between two of them."""
-    running_on: Role | None = None
-    """The XPU that runs one of its kernels now."""
+    ahead: BatchContext | None = None
+    """Where its only chunk is computed by both XPUs (§6.1): the context of the first tokens of the chunk.
+    Those of :attr:`context` follow them, layer by layer, since they attend to them."""
     preempted: bool = False
     """Whether a more urgent kernel has been launched since the batch's last kernel."""
     interruptible: bool = False
@@ -84,6 +92,47 @@ class Batch:
     that keys and values are written as before."""
     interrupted_at: int | None = None
     """The place of the kernel that was interrupted last, by which the batch has written to its blocks."""
+    failed: bool | None = None
+    """Whether a kernel of it hung, if one has failed while another ran, until whose end the batch stays."""
+
+    @property
+    def contexts(self) -> tuple[BatchContext, ...]:
+        """:attr:`ahead`, if there is one, and :attr:`context`."""
+        return (self.context,) if self.ahead is None else (self.ahead, self.context)
+
+    @property
+    def running_on(self) -> Role | None:
+        """An XPU that runs one of its kernels now."""
+        ahead = None if self.ahead is None else self.ahead.running_on
+        return ahead or self.context.running_on
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all its kernels are done."""
+        return all(context.next_kernel is None for context in self.contexts)
+
+    def startable(self) -> list[BatchContext]:
+        """The contexts of which the next kernel may start: what it attends to has been written."""
+        if self.failed is not None or (self.ahead is not None and self.all_finished):
+            return []
+        found = []
+        for context in self.contexts:
+            kernel = context.next_kernel
+            if kernel is None or context.running_on is not None:
+                continue
+            first = None if context is self.ahead else self.ahead
+            if first is None or kernel.layers.stop <= first.attended_layers:
+                found.append(context)
+        return found
+
+    def chunks_of(self, context: BatchContext) -> list[ScheduledChunk]:
+        """Return the chunks that ``context`` computes."""
+        if self.ahead is None:
+            return self.chunks
+        (chunk,), tokens = self.chunks, self.ahead.shape.tokens
+        if context is self.ahead:
+            return [chunk._replace(length=tokens, samples=False, prompt_rows=0)]
+        return [chunk._replace(length=chunk.length - tokens, skipped=tokens)]
 
     @property
     def sequences(self) -> list[Sequence]:
@@ -98,7 +147,7 @@ class Batch:
     @property
     def has_written(self) -> bool:
         """Whether kernels of it have run, so that it has written keys and values."""
-        return self.context.position > 0 or self.interrupted_at is not None
+        return self.interrupted_at is not None or any(context.position for context in self.contexts)
 
     @property
     def promoted(self) -> bool:
@@ -122,7 +171,7 @@ def shape_of(chunks: list[ScheduledChunk], *, drafts_alone: bool) -> BatchShape:
         tokens += chunk.length + len(chunk.draft) + branched
         subsequences = chunk.subsequences(drafts_alone=drafts_alone)
         sequences += subsequences
-        past += chunk.sequence.computed_tokens * subsequences
+        past += chunk.start * subsequences
         rows += chunk.logits_rows
     return BatchShape(tokens, sequences, past, rows)
 
@@ -142,8 +191,8 @@ def inputs_of(chunks: list[ScheduledChunk], *, drafts_alone: bool) -> BatchInput
     longest = 0
     tables: list[list[int]] = []
     copies: list[tuple[int, int]] = []
-    for sequence, length, samples, draft, prompt_rows, branches in chunks:
-        start = sequence.computed_tokens
+    for sequence, length, samples, draft, prompt_rows, branches, skipped in chunks:
+        start = sequence.computed_tokens + skipped
         end = start + length
         if length == 1:
             tokens.append(sequence.tokens[start])

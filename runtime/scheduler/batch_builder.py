@@ -83,7 +83,8 @@ class BatchBuilder:
         interruptible = self._may_interrupt(chunk.sequence for chunk in chunks) and (
             self._is_calm() or self.graph.longest_kernel_s(shape) > self.graph.quantum_s
         )
-        return self.batches.start(chunks, stage, shape, interruptible=interruptible)
+        ahead = self._tokens_ahead(chunks, stage)
+        return self.batches.start(chunks, stage, shape, interruptible=interruptible, ahead=ahead)
 
     def repeat(self, completed: Batch) -> Batch | None:
         """Start the next decode of all sequences of a ``completed`` batch, none of which has ended.
@@ -294,10 +295,35 @@ class BatchBuilder:
         if longest_s is not None:
             return self.graph.token_budget(past, left, longest_s)
         within_quantum = self.graph.token_budget(past, left, self.graph.quantum_s)
+        if (paired := self._paired_budget(first)) is not None:
+            return paired
         if first.is_background or not policy.by_priority:
             return within_quantum
         longer = self.graph.token_budget(past, left, self._reactive_kernel_s())
         return max(within_quantum, min(longer, policy.reactive_chunk_tokens))
+
+    def _paired_budget(self, prompt: Sequence) -> int | None:
+        """Tokens of the next chunk of ``prompt`` that both XPUs compute; None where one computes it (§6.1).
+
+        Decodes that are as urgent need one of them. In a hybrid model layers also read the state behind the
+        tokens before.
+        """
+        if self.block_manager.keeps_states or prompt.computed_tokens % self.graph.block_tokens:
+            return None
+        if any(not each.needs_prefill and each.level <= prompt.level for each in self.queues.running):
+            return None
+        return self.graph.paired_budget(prompt.computed_tokens, prompt.prefill_end - prompt.computed_tokens)
+
+    def _tokens_ahead(self, chunks: list[ScheduledChunk], stage: Stage) -> int:
+        """Return the tokens of the only chunk that the PREFILL XPU computes while the other does the rest.
+
+        0 where one XPU computes whole chunks.
+        """
+        static = self.graph.static_tokens
+        if static is None or stage is not Stage.PREFILL or len(chunks) > 1 or chunks[0].length < static + 2:
+            return 0
+        budget = self._paired_budget(chunks[0].sequence)
+        return static if budget is not None and chunks[0].length <= budget else 0
 
     def _chunk_length(self, sequence: Sequence, budget: int) -> int:
         """Length of the next chunk of a prompt: the rest, or up to a block boundary within the budget.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ..heg.graph import ExecutionGraph
-from ..heg.kernel import BatchContext, BatchShape, Role
+from ..heg.kernel import BatchContext, BatchShape, Kernel, Role
 from .batch import Batch, ScheduledChunk, Stage
 from .block_manager import BlockManager
 from .draft import NO_DRAFT
@@ -50,23 +50,41 @@ class BatchesInProgress:
         return [sequence for sequence in sequences if sequence not in self._batch_of]
 
     def start(
-        self, chunks: list[ScheduledChunk], stage: Stage, shape: BatchShape, *, interruptible: bool = False
+        self,
+        chunks: list[ScheduledChunk],
+        stage: Stage,
+        shape: BatchShape,
+        *,
+        interruptible: bool = False,
+        ahead: int = 0,
     ) -> Batch:
         """Start a batch of ``chunks``, of ``shape``, whose sequences hold the blocks it writes to.
 
-        For ``interruptible`` see :class:`Batch`.
+        The first ``ahead`` tokens of its only chunk get a context of their own, which gives no logits. For ``interruptible`` see
+        :class:`Batch`.
         """
         # A batch of decodes may have as many tokens as a static chunk, but begins where decodes may run.
         avoid = Role.PREFILL if stage is Stage.DECODE and not self.graph.decodes_split else None
-        context = BatchContext(next(self._ids), None, shape, self.graph.kernels_for(shape, avoid=avoid))
+        first, kernels = None, None
+        if ahead:
+            (chunk,) = chunks
+            first = self._new_context(shape._replace(tokens=ahead, logits_rows=0))
+            rows = min(chunk.prompt_rows, chunk.length - ahead - chunk.samples)
+            chunks = [chunk := chunk._replace(prompt_rows=rows)]
+            shape = BatchShape(shape.tokens - ahead, 1, shape.past_tokens + ahead, chunk.logits_rows)
+            kernels = self.graph.segment_kernels  # each begins as soon as its layers are written ahead
+        context = self._new_context(shape, kernels or self.graph.kernels_for(shape, avoid=avoid))
         level = min(chunk.sequence.level for chunk in chunks)
-        batch = Batch(chunks, stage, level, context, interruptible=interruptible)
+        batch = Batch(chunks, stage, level, context, ahead=first, interruptible=interruptible)
         self._batches.append(batch)
         for chunk in chunks:
             self._batch_of[chunk.sequence] = batch
             self.queues.charge(chunk.sequence, chunk.length)
             self.block_manager.start(chunk.sequence, chunk.length)
         return batch
+
+    def _new_context(self, shape: BatchShape, kernels: tuple[Kernel, ...] | None = None) -> BatchContext:
+        return BatchContext(next(self._ids), None, shape, kernels or self.graph.kernels_for(shape))
 
     def complete(self, batch: Batch) -> None:
         """Remove ``batch``, all kernels of which are done: its tokens are in the arena."""
@@ -100,7 +118,7 @@ class BatchesInProgress:
         """
         self.changes += 1
         self._batches.remove(batch)
-        self._dropped.append(batch.context)
+        self._dropped += batch.contexts
         for sequence in batch.sequences:
             del self._batch_of[sequence]
             if sequence.state is SequenceState.FINISHED:
@@ -133,22 +151,34 @@ class BatchesInProgress:
             self.drop(batch)
 
     def fail(self, batch: Batch, *, hung: bool) -> list[Sequence]:
-        """Drop ``batch``, whose kernel failed; each sequence resumes at the first block the batch wrote to.
+        """Note that a kernel of ``batch`` failed, and drop it as soon as no other one of it runs.
 
         Returns:
             The unfinished sequences that have now failed ``max_faults`` times.
         """
+        batch.failed = hung or bool(batch.failed)
+        unfinished = [s for s in batch.sequences if s.state is not SequenceState.FINISHED]
+        for sequence in unfinished:
+            sequence.faults += 1
+        self.drop_failed(batch)
+        return [sequence for sequence in unfinished if sequence.faults >= self.policy.max_faults]
+
+    def drop_failed(self, batch: Batch) -> None:
+        """Drop a failed batch unless a kernel of it runs.
+
+        Each of its sequences resumes at the first block that the batch wrote to.
+        """
+        if batch.running_on is not None:
+            return
         for chunk in batch.chunks:
             written = chunk.length + len(chunk.draft)
             if chunk.branches:  # up to the end of the table
                 written = self.block_manager.capacity(chunk.sequence) - chunk.sequence.computed_tokens
-            self.block_manager.roll_back(chunk.sequence, written, quarantine=hung)
+            self.block_manager.roll_back(chunk.sequence, written, quarantine=bool(batch.failed))
         self.drop(batch)
-        unfinished = [s for s in batch.sequences if s.state is not SequenceState.FINISHED]
-        for sequence in unfinished:
-            sequence.faults += 1
-            self._resume(sequence)
-        return [sequence for sequence in unfinished if sequence.faults >= self.policy.max_faults]
+        for sequence in batch.sequences:
+            if sequence.state is not SequenceState.FINISHED:
+                self._resume(sequence)
 
     def _resume(self, sequence: Sequence) -> None:
         """Have a running sequence compute again what it has lost; without blocks it waits for them."""

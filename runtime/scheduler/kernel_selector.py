@@ -1,11 +1,11 @@
-"""Selects the next kernel for an idle XPU: urgency, backfill and migration (Agent.xpu §6.2 to §6.5)."""
+"""Selects the next kernel for an idle XPU: urgency, backfill and aging (Agent.xpu §6.2 to §6.5)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
-from ..heg.kernel import BatchShape, Kernel, Role
+from ..heg.kernel import BatchContext, BatchShape, Kernel, Role
 from ..heg.profile import KernelCost
 from .batch import Batch, Stage
 from .batch_builder import BatchBuilder
@@ -19,16 +19,21 @@ _MAX_CACHED_COSTS: Final = 4096
 
 
 class _Candidate(NamedTuple):
-    """A kernel that could run next: the next one of ``batch`` on the route ``kernels``."""
+    """A kernel that could run next: the next one of ``context``, of ``batch``."""
 
     batch: Batch
-    kernels: tuple[Kernel, ...]
+    context: BatchContext
+    kernel: Kernel
     cost: KernelCost
 
     def efficiency(self) -> float:
         """Token-layers computed per joule."""
-        kernel = self.kernels[self.batch.context.position]
-        return self.batch.context.shape.tokens * len(kernel.layers) / max(self.cost.joules, 1e-12)
+        kernel = self.kernel
+        return self.context.shape.tokens * len(kernel.layers) / max(self.cost.joules, 1e-12)
+
+
+_Paused: TypeAlias = tuple[Batch, BatchContext]
+"""A batch in progress, and a context of it whose next kernel may start."""
 
 
 class KernelSelector:
@@ -84,7 +89,7 @@ class KernelSelector:
 
     def select_next(self, batch: Batch, now: float) -> ScheduledKernel:
         """Start the next kernel of ``batch``, without which there is no work, on the platform's only XPU."""
-        return self._launch(self._candidate(batch, batch.context.kernels, Role.DECODE), Role.DECODE, now)
+        return self._launch(self._candidate(batch, batch.context, Role.DECODE), Role.DECODE, now)
 
     def note_completed(self, batch: Batch, now: float) -> None:
         """Note when the priority levels of a completed batch last decoded; the decode gap counts from it."""
@@ -105,7 +110,7 @@ class KernelSelector:
     def _select_on(self, role: Role, level: int, now: float) -> ScheduledKernel | LaunchDecision:
         """Start a kernel of ``level`` on ``role``, or return why none may start.
 
-        Batches in progress come before a new one; batches that wait for another XPU come last, rerouted.
+        Batches in progress come before a new one.
         """
         if level != REACTIVE_LEVEL and self._queues.has_urgent_work:
             self._drop_longer_than_quantum()
@@ -115,12 +120,12 @@ class KernelSelector:
         if len(self._roles) > 1 and level == self._last_level_on[role] == REACTIVE_LEVEL:
             decision = self._launch_first(self._background_within_credit(role), role, now)
         for stage in self._stages(level, now) if decision is LaunchDecision.DEFER else ():
-            paused = self._paused(stage, level)
+            paused = self._paused(self._in_progress(stage, level))
             decision = self._launch_first(self._resumed(paused, role), role, now)
             if decision is LaunchDecision.DEFER:
-                decision = self._launch_first(self._start_new(stage, level, role), role, now)
-            if decision is LaunchDecision.DEFER:
-                decision = self._launch_first(self._rerouted(paused, role), role, now)
+                decision = self._launch_first(
+                    self._resumed(self._start_new(stage, level, role), role), role, now
+                )
             if decision is not LaunchDecision.DEFER:
                 return decision
         return decision
@@ -129,10 +134,9 @@ class KernelSelector:
         """Start a kernel of ``level`` beside more urgent work: the most work for the energy first (§6.3)."""
         candidates: list[_Candidate] = []
         for stage in self._stages(level, now):
-            paused = self._paused(stage, level)
+            paused = self._paused(self._in_progress(stage, level))
+            paused += self._start_new(stage, level, role)
             candidates += self._resumed(paused, role)
-            candidates += self._start_new(stage, level, role)
-            candidates += self._rerouted(paused, role)
         candidates.sort(key=_Candidate.efficiency, reverse=True)
         return self._launch_first(candidates, role, now)
 
@@ -153,24 +157,24 @@ class KernelSelector:
                 return decision
         return LaunchDecision.DEFER
 
-    def _paused(self, stage: Stage, level: int) -> list[Batch]:
-        """The batches in progress of which no kernel runs, the most urgent first."""
-        paused = [batch for batch in self._in_progress(stage, level) if batch.running_on is None]
-        return sorted(paused, key=lambda batch: (not batch.promoted, len(batch.context.remaining)))
+    def _paused(self, batches: Iterable[Batch]) -> list[_Paused]:
+        """The contexts of ``batches`` whose next kernels may start, those of the most urgent batch first."""
+        ordered = sorted(batches, key=lambda batch: (not batch.promoted, len(batch.context.remaining)))
+        return [(batch, context) for batch in ordered for context in batch.startable()]
 
     def _in_progress(self, stage: Stage, level: int) -> list[Batch]:
         return [batch for batch in self._batches if batch.level == level and batch.stage is stage]
 
-    def _resumed(self, paused: Iterable[Batch], role: Role) -> list[_Candidate]:
-        """The next kernels of ``paused`` batches that prefer ``role``."""
+    def _resumed(self, paused: Iterable[_Paused], role: Role) -> list[_Candidate]:
+        """The next kernels of ``paused`` contexts that prefer ``role``."""
         return [
-            self._candidate(batch, batch.context.kernels, role)
-            for batch in paused
-            if batch.context.kernels[batch.context.position].roles[0] is role
+            self._candidate(batch, context, role)
+            for batch, context in paused
+            if context.kernels[context.position].roles[0] is role
         ]
 
-    def _start_new(self, stage: Stage, level: int, role: Role) -> list[_Candidate]:
-        """Start a new batch beside those in progress, if one may be; return its first kernel if on ``role``.
+    def _start_new(self, stage: Stage, level: int, role: Role) -> list[_Paused]:
+        """Start a new batch beside those in progress, if one may be on ``role``.
 
         Its sequences are admitted and get their blocks, for which others may be evicted. If its kernel is not
         started in this round, the batch is dropped at the end of it.
@@ -182,20 +186,13 @@ class KernelSelector:
         ):
             return []
         new = self._builder.start_batch(stage, level)
-        return [] if new is None else self._resumed([new], role)
-
-    def _rerouted(self, paused: Iterable[Batch], role: Role) -> list[_Candidate]:
-        """The kernels on the DECODE XPU of ``paused`` batches that wait for the other one."""
-        if role is not Role.DECODE:
-            return []
-        routes = [(batch, self._other_route(batch)) for batch in paused]
-        return [self._candidate(batch, kernels, role) for batch, kernels in routes if kernels is not None]
+        return [] if new is None else self._paused([new])
 
     def _drop_longer_than_quantum(self) -> None:
         """Drop the paused batches whose next kernel may be so long only while nothing is more urgent."""
         paused = [batch for batch in self._batches if batch.interruptible and batch.running_on is None]
         for batch in paused:
-            candidate = self._candidate(batch, batch.context.kernels, Role.DECODE)
+            candidate = self._candidate(batch, batch.context, Role.DECODE)
             if candidate.cost.seconds > self._graph.quantum_s:
                 self._batches.drop(batch)
 
@@ -204,14 +201,14 @@ class KernelSelector:
 
         See :attr:`Policy.background_share`: these kernels go before reactive ones on ``role``.
         """
-        waiting = [batch for batch in self._batches if batch.is_background and batch.running_on is None]
-        moved = [batch for batch in waiting if batch.context.kernels[0].roles[0] is not role]
+        paused = self._paused(batch for batch in self._batches if batch.is_background)
+        moved = [(batch, context) for batch, context in paused if context.kernels[0].roles[0] is not role]
         credit_s = self._background_credit_s[role]
         return [each for each in self._resumed(moved, role) if each.cost.seconds <= credit_s]
 
-    def _candidate(self, batch: Batch, kernels: tuple[Kernel, ...], role: Role) -> _Candidate:
-        kernel = kernels[batch.context.position]
-        return _Candidate(batch, kernels, self._cost(kernel, batch.context.shape, role))
+    def _candidate(self, batch: Batch, context: BatchContext, role: Role) -> _Candidate:
+        kernel = context.kernels[context.position]
+        return _Candidate(batch, context, kernel, self._cost(kernel, context.shape, role))
 
     def _cost(self, kernel: Kernel, shape: BatchShape, role: Role) -> KernelCost:
         """The cost model's estimate, cached until the past has grown by some blocks."""
@@ -257,33 +254,15 @@ class KernelSelector:
             return (Stage.DECODE, Stage.PREFILL)
         return (Stage.PREFILL, Stage.DECODE)
 
-    def _other_route(self, batch: Batch) -> tuple[Kernel, ...] | None:
-        """The kernels of a batch on another XPU than the busy one it waits for; None if it must wait (§6.5).
-
-        Reactive prompts stay where they are while there is promoted work, which needs the other XPU, and no
-        batch moves to kernels that would take too long there.
-        """
-        context = batch.context
-        waits_for = context.kernels[context.position].roles[0]
-        if waits_for not in self._active or (self._queues.promoted and not batch.is_background):
-            return None
-        limit_s = self._builder.kernel_limit_s(batch.stage, batch.level)
-        if self._graph.longest_kernel_s(context.shape, avoid=waits_for) > limit_s:
-            return None
-        if not context.position:
-            return self._graph.kernels_for(context.shape, avoid=waits_for)
-        return self._graph.rerouted(context)
-
     def _launch(self, candidate: _Candidate, role: Role, now: float) -> ScheduledKernel:
         """Start a kernel, preempt less urgent batches, and update the background share and aging counters."""
-        batch, kernels, cost = candidate
+        batch, context, kernel, cost = candidate
         self._preempt_less_urgent(batch.level)
-        batch.running_on = role
+        context.running_on = role
         batch.preempted = False
-        batch.context.kernels = kernels
         promoted = self._queues.promoted
         scheduled = ScheduledKernel(
-            batch, kernels[batch.context.position], role, cost, now, bool(promoted) and batch.promoted
+            batch, context, kernel, role, cost, now, bool(promoted) and batch.promoted
         )
         self._active[role] = scheduled
         self._last_level = self._last_level_on[role] = batch.level

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple, TypeAlias
 
-from ..heg.kernel import Kernel, Role
+from ..heg.kernel import BatchContext, Kernel, Role
 from ..heg.profile import KernelCost
 from .batch import Batch
 from .policy import Policy
@@ -25,6 +25,8 @@ class ScheduledKernel(NamedTuple):
     """A kernel that the scheduler has started: the next kernel of ``batch``, on the XPU of ``role``."""
 
     batch: Batch
+    context: BatchContext
+    """The one of the batch that the kernel is of."""
     kernel: Kernel
     role: Role
     cost: KernelCost
@@ -50,7 +52,8 @@ def decide_launch(
     could: not even prefill kernels, which §6.4 wants overlapped.
 
     The duration constraint: a less urgent kernel must end before a more urgent batch, whose kernel runs
-    on another XPU, needs the XPU of ``role``.
+    on another XPU, needs the XPU of ``role``. Where that batch is as urgent, one XPU would wait for the
+    other in any case, and the one that waits for less does (§6.5, idle time at barriers).
     """
     if not active:
         return LaunchDecision.LAUNCH
@@ -60,20 +63,16 @@ def decide_launch(
     most_urgent = all(level <= other.batch.level for other in active.values())
     if pressure > (policy.high_pressure if intensive else 1.0):
         return LaunchDecision.WAIT if most_urgent else LaunchDecision.DEFER
+    for other in active.values():
+        following = other.context.kernels[other.kernel.index + 1 : other.kernel.index + 2]
+        if other.batch.level > level or not following or following[0].roles[0] is not role:
+            continue
+        needed_s = other.started + other.cost.seconds - now
+        equal = other.batch.level == level
+        if needed_s < (min(cost.seconds, other.cost.seconds) / 2 if equal else cost.seconds):
+            return LaunchDecision.DEFER
     if most_urgent:
         return LaunchDecision.LAUNCH
-    if cost.seconds > _seconds_until_needed(active, role, level, now):
-        return LaunchDecision.DEFER
     if intensive and pressure >= policy.low_pressure:
         return LaunchDecision.DEFER
     return LaunchDecision.LAUNCH
-
-
-def _seconds_until_needed(active: ActiveKernels, role: Role, level: int, now: float) -> float:
-    """Seconds until a more urgent batch, active on another XPU, needs the XPU of ``role``."""
-    window = float("inf")
-    for other in active.values():
-        following = other.batch.context.kernels[other.kernel.index + 1 : other.kernel.index + 2]
-        if other.batch.level < level and following and following[0].roles[0] is role:
-            window = min(window, other.started + other.cost.seconds - now)
-    return window

@@ -32,6 +32,7 @@ first token.
 
 from __future__ import annotations
 
+import itertools
 from collections import abc
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -253,12 +254,15 @@ class Scheduler:
         Returns:
             Its batch, if that was the last kernel: sample for the chunks of unfinished sequences, in order.
         """
-        batch = self._active.pop(role).batch
-        batch.running_on = None
-        batch.context.position += 1
-        if batch.all_finished:
-            self._batches.drop(batch)
-        elif batch.context.next_kernel is None:
+        scheduled = self._end_kernel(role)
+        batch = scheduled.batch
+        scheduled.context.position += 1
+        if batch.failed is not None:
+            self._batches.drop_failed(batch)
+        elif batch.all_finished:
+            if batch.running_on is None:
+                self._batches.drop(batch)
+        elif batch.is_complete:
             self._batches.complete(batch)
             self._selector.note_completed(batch, now)
             return batch
@@ -271,9 +275,7 @@ class Scheduler:
 
         It will be started again, or its batch is built anew, of shorter kernels, if that was so before.
         """
-        batch = self._active.pop(role).batch
-        batch.running_on = None
-        self._batches.interrupt(batch)
+        self._batches.interrupt(self._end_kernel(role).batch)
 
     def fail_kernel(self, role: Role, *, hung: bool) -> list[Sequence]:
         """Note that the kernel on ``role`` failed, or ``hung`` and may write to its blocks at any time.
@@ -283,12 +285,16 @@ class Scheduler:
         Returns:
             The sequences that have failed ``policy.max_faults`` times, now FINISHED.
         """
-        batch = self._active.pop(role).batch
-        batch.running_on = None
-        given_up = self._batches.fail(batch, hung=hung)
+        given_up = self._batches.fail(self._end_kernel(role).batch, hung=hung)
         for sequence in given_up:
             self.finish(sequence)
         return given_up
+
+    def _end_kernel(self, role: Role) -> ScheduledKernel:
+        """Remove the kernel on ``role`` from the active ones, and return it."""
+        ended = self._active.pop(role)
+        ended.context.running_on = None
+        return ended
 
     def expire(self, now: float) -> list[Sequence]:
         """Finish sequences whose deadline has passed, a few in one call, and return them."""
@@ -394,9 +400,9 @@ class Scheduler:
             return PrefillWork(float("inf"), None) if waiting else None
         prompts = [sequence for sequence in self.queues.running if sequence.needs_prefill]
         chunks = sum((prompt.prefill_end - prompt.computed_tokens) // static for prompt in prompts)
-        for batch in self._batches:
-            groups = [k.segments.start for k in batch.context.remaining if k.kind is KernelKind.TOKENS]
-            if batch.context.shape.tokens == static and groups:
+        for context in itertools.chain.from_iterable(batch.contexts for batch in self._batches):
+            groups = [k.segments.start for k in context.remaining if k.kind is KernelKind.TOKENS]
+            if context.shape.tokens == static and groups:
                 return PrefillWork(max(0, chunks - 1), groups[0])
         return PrefillWork(chunks, None)
 

@@ -25,6 +25,7 @@ from agentrt.bench.scheduler.simulated import (
     HighestRates,
     Load,
     SimulatedRun,
+    energy,
     find_highest_rates,
     last_place,
     measure_waits,
@@ -38,7 +39,7 @@ from tests.bench.workload_folder import WORKLOADS, has_workloads
 pytestmark = pytest.mark.bench
 
 LENGTHS = Lengths(((40, 6),), {"short": ((300, 30), (520, 40))})
-SWEEP = Sweep(range(1), 4, (0.2, 0.4), (10.0,), 3, 3)
+SWEEP = Sweep(range(1), 12, (0.2, 0.4), (10.0,), 3, 3)
 
 
 @pytest.mark.skipif(not has_workloads(), reason="the public workload sets are not here")
@@ -122,7 +123,9 @@ def test_rate_ratios_are_within_a_seed_and_tell_the_sets_apart() -> None:
 
 def test_latency_ratios_are_of_the_same_seeds() -> None:
     def point(system: str, interval: float, *by_seed: tuple[float, ...]) -> Point:
-        return Point(DEVELOPMENT, system, 0.1, interval, tuple(SimulatedRun(ms, (), None) for ms in by_seed))
+        return Point(
+            DEVELOPMENT, system, 0.1, interval, tuple(SimulatedRun(ms, (), None, 1.0, 1.0) for ms in by_seed)
+        )
 
     points = [
         *(point(OURS, 10.0, (1.0, 1.0, 7.0), (100.0,)), point(SAME_XPUS, 10.0, (2.0, 2.0, 70.0), (200.0,))),
@@ -149,6 +152,17 @@ def test_overlap_counts_only_decodes() -> None:
     ]
     assert overlap_fraction(kernels) == pytest.approx(1.0 / 4.0)
     assert overlap_fraction(kernels[2:]) is None
+
+
+def test_energy_and_peak_power_are_those_of_kernels_at_once() -> None:
+    def kernel(role: Role, started: float, ended: float) -> TracedKernel:
+        return TracedKernel(role, started, ended, 0, 0, 1, "layers", "decode", False, (), 1)
+
+    watts = {Role.PREFILL: 6.0, Role.DECODE: 15.0}
+    apart = [kernel(Role.PREFILL, 0.0, 1.0), kernel(Role.DECODE, 1.0, 3.0)]
+    assert energy(apart, watts) == pytest.approx((36.0, 15.0))
+    assert energy([*apart, kernel(Role.PREFILL, 2.5, 3.0)], watts) == pytest.approx((39.0, 21.0))
+    assert energy([], watts) == (0.0, 0.0)
 
 
 def test_a_seed_gives_every_system_the_same_requests() -> None:

@@ -53,6 +53,36 @@ def test_a_replay_is_the_same_to_the_last_kernel(name: str) -> None:
     assert first.outputs == second.outputs
 
 
+def test_npu_and_gpu_compute_a_users_prompt_at_once() -> None:
+    """Agent.xpu §6.1. One after the other they would take 3.8 s, the GPU alone 4.4 s."""
+    simulated = simulation(Policy())
+    simulated.submit(SimulatedRequest(2000, 1, Priority.REACTIVE), 0.0)
+    simulated.run()
+    busy = {
+        role: sum(each.ended - each.started for each in simulated.trace.kernels if each.role is role)
+        for role in Role
+    }
+    (output,) = simulated.outputs
+    assert output.time_to_first_token_s < 2.6
+    assert min(busy.values()) > 0.75 * output.time_to_first_token_s
+
+
+def test_decodes_on_the_gpu_hardly_delay_a_prompt_on_the_npu() -> None:
+    """Its attention waits at each layer for a decode kernel that is no longer than the NPU's own (§6.5)."""
+
+    def first_token_s(decodes: int) -> float:
+        simulated = simulation(Policy())
+        for _ in range(decodes):
+            simulated.submit(SimulatedRequest(64, 400, Priority.PROACTIVE), 0.0)
+        simulated.run(until=2.0)
+        simulated.submit(SimulatedRequest(1024, 1, Priority.PROACTIVE))
+        simulated.run(until=20.0)
+        (prompt,) = (each for each in simulated.outputs if each.request.prompt_tokens == 1024)
+        return prompt.time_to_first_token_s
+
+    assert first_token_s(2) < 1.3 * 8 * 0.232, "eight chunks on the NPU alone"
+
+
 def test_background_load_hardly_delays_reactive_requests() -> None:
     quiet, busy = mixed(Policy(), background=0), mixed(Policy(), background=30)
     assert mean(busy.outputs, Priority.REACTIVE) < 1.25 * mean(quiet.outputs, Priority.REACTIVE)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agentrt.runtime.heg.granularity import choose_granularity
 from agentrt.runtime.heg.graph import ExecutionGraph
-from agentrt.runtime.heg.kernel import BatchContext, BatchShape, KernelKind, Role
+from agentrt.runtime.heg.kernel import BatchShape, KernelKind, Role
 from agentrt.runtime.heg.profile import Curve, Profile
 from tests.runtime.tiny import made_up_profile
 
@@ -96,26 +96,6 @@ def test_only_chunks_of_the_static_shape_are_split_and_only_with_a_prefill_xpu()
     ):
         assert {role for kernel in alone for role in kernel.roles} == {Role.DECODE}
     assert graph_of(0, groups=128).static_tokens is None  # in one piece it cannot be split
-
-
-def test_rerouting_keeps_done_kernels_and_continues_from_a_seam() -> None:
-    graph = graph_of(0, 6, 11, groups=128)
-    shape = prefill(128)
-    reroutable = []
-    for position in range(len(graph.kernels_for(shape))):
-        context = BatchContext(0, None, shape, graph.kernels_for(shape), position)
-        before = context.kernels
-        rerouted = graph.rerouted(context)
-        if rerouted is None:
-            continue
-        context.kernels = rerouted
-        reroutable.append(position)
-        assert context.kernels[:position] == before[:position]
-        assert [k.index for k in context.kernels] == list(range(len(context.kernels)))
-        layers = [layer for kernel in context.remaining for layer in kernel.layers]
-        assert layers == list(range(before[position - 1].segments.start, LAYERS))
-    # Behind the groups that end in front of layers 0, 6 and 11.
-    assert reroutable == [1, 13, 23]
 
 
 def test_chunks_are_as_long_as_the_quantum_allows_and_shrink_as_the_past_grows() -> None:
@@ -241,9 +221,9 @@ def test_missing_seams_are_respected_and_slow_kernels_warn() -> None:
         assert choose(profile, ()).bounds == (0,)
 
 
-def test_where_chunks_are_split_the_last_segment_is_one_layer() -> None:
+def test_where_chunks_are_split_every_seam_counts() -> None:
     graph = choose(made_up_profile(LAYERS, layer_s=0.0001, groups=128))
-    assert (graph.bounds, graph.static_tokens) == ((0, LAYERS - 1), 128)
+    assert (graph.bounds, graph.static_tokens) == (tuple(range(LAYERS)), 128)
 
 
 def test_estimates_follow_the_costs_in_use() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from agentrt.priority import Priority
 from agentrt.runtime.heg.graph import ExecutionGraph
-from agentrt.runtime.heg.kernel import Role
+from agentrt.runtime.heg.kernel import KernelKind, Role
 from agentrt.runtime.heg.profile import Curve, LayerCosts, Profile, StaticGroups, XPUProfile
 from agentrt.runtime.kv.block_hashes import BlockHashes
 from agentrt.runtime.kv.block_pool import BlockPool
@@ -74,6 +74,11 @@ class Kernel:
     end: float
 
     @property
+    def ends_batch(self) -> bool:
+        """Whether it is the last one of its batch."""
+        return self.scheduled.kernel.last and self.scheduled.context is self.scheduled.batch.context
+
+    @property
     def ids(self) -> list[int]:
         return [chunk.sequence.id for chunk in self.chunks]
 
@@ -121,6 +126,8 @@ class Machine:
         self.first: dict[Sequence, float] = {}
         self.done: dict[Sequence, float] = {}
         self.given_up: list[Sequence] = []
+        self.attended: dict[int, int] = {}
+        """By context, up to which layer the keys and values of its tokens are written."""
         self._ids = 0
 
     def _new_scheduler(self, **options: Any) -> Scheduler:
@@ -177,6 +184,7 @@ class Machine:
             assert decision.role not in self.running, "one kernel at a time on each XPU"
             self.running[decision.role] = kernel
             self.log.append(kernel)
+            self._reads_what_is_written(decision)
             if self.watch is not None:
                 self.watch(kernel)
             self._access_states(kernel, written=False)
@@ -203,7 +211,9 @@ class Machine:
         role, kernel = min(self.running.items(), key=lambda item: item[1].end)
         del self.running[role]
         self.now = kernel.end
-        if kernel.scheduled.kernel.last:
+        if kernel.scheduled.kernel.kind is not KernelKind.TOKENS:
+            self.attended[kernel.scheduled.context.id] = kernel.scheduled.kernel.layers.stop
+        if kernel.ends_batch:
             self._end_kernel(kernel)
         completed = self.scheduler.complete_kernel(role, self.now)
         for chunk in completed.chunks if completed else ():
@@ -211,6 +221,12 @@ class Machine:
                 self._sample(chunk)
         self.scheduler.check_integrity()
         return kernel
+
+    def _reads_what_is_written(self, scheduled: ScheduledKernel) -> None:
+        """Tokens attend to those of the same chunk that the other XPU computes."""
+        ahead = scheduled.batch.ahead
+        if ahead is not None and scheduled.context is not ahead:
+            assert scheduled.kernel.layers.stop <= self.attended.get(ahead.id, 0)
 
     def _access_states(self, kernel: Kernel, *, written: bool) -> None:
         """Read and write state rows as OpenVINO's recurrent operations do.
@@ -272,7 +288,7 @@ class Machine:
             kernel = self.step()
             if kernel is None:
                 return made
-            if kernel.scheduled.kernel.last:
+            if kernel.ends_batch:
                 made.append([(chunk.sequence.id, chunk.length, chunk.samples) for chunk in kernel.chunks])
         raise AssertionError("the machine does not come to an end")
 

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from agentrt.priority import Priority
 from agentrt.runtime.heg.kernel import Role
 from agentrt.runtime.kv.swap.costs import LinearCost
+from agentrt.runtime.scheduler.batch import Batch
 from agentrt.runtime.scheduler.policy import POLICIES, Policy
 from agentrt.runtime.scheduler.sequence import Sequence, SequenceState
 from tests.hypothesis_profiles import examples
@@ -47,6 +48,8 @@ class AnyOrder(RuleBasedStateMachine):
         self.alive: list[Sequence] = []
         self.finished: list[Sequence] = []
         self.quarantined = self.quarantined_rows = 0
+        self.lost: dict[Batch, int] = {}
+        """Blocks of batches of which a kernel hung; they are quarantined once none runs."""
         self.kernels: dict[int, int] = {}
         self.started_at: dict[Sequence, int] = {}
         self.reactive_in_a_row = 0
@@ -86,19 +89,20 @@ class AnyOrder(RuleBasedStateMachine):
 
     def kernel_starts(self, kernel: Kernel) -> None:
         scheduled = kernel.scheduled
-        batch, started, role = scheduled.batch, scheduled.kernel, scheduled.role
+        started, role = scheduled.kernel, scheduled.role
         assert role in started.roles
-        assert self.kernels.get(batch.context.id, 0) == started.index, "in order, none twice"
-        self.kernels[batch.context.id] = started.index + 1
+        context = scheduled.context
+        assert self.kernels.get(context.id, 0) == started.index, "in order, none twice"
+        self.kernels[context.id] = started.index + 1
         assert scheduled.cost.seconds <= QUANTUM or self.policy.mixed_batches
         self._chunks_are_valid(kernel)
-        if started.index == 0:
+        if context is scheduled.batch.contexts[0] and started.index == 0:
             self._no_block_is_written_twice_from_its_middle(kernel)
         self._reactive_goes_first(kernel)
 
     def _chunks_are_valid(self, kernel: Kernel) -> None:
         assert len(kernel.chunks) <= BATCH
-        for sequence, length, samples, draft, _, branches in kernel.chunks:
+        for sequence, length, samples, draft, _, branches, _ in kernel.chunks:
             start, end = sequence.computed_tokens, sequence.computed_tokens + length
             assert length > 0
             assert end + len(draft) <= len(sequence.blocks) * BLOCK
@@ -164,18 +168,20 @@ class AnyOrder(RuleBasedStateMachine):
                 else -(-(sequence.computed_tokens + length + len(draft)) // BLOCK)
             )
             - sequence.computed_tokens // BLOCK
-            for sequence, length, _, draft, _, branches in chunks
+            for sequence, length, _, draft, _, branches, _ in chunks
         )
+        usable = self.scheduler.usable_tokens - (sum(self.lost.values()) + lost) * BLOCK
         longest = max((self.machine.ends[s] + self.machine.habits[s][1] for s in self.alive), default=0)
-        if hung and self.scheduler.usable_tokens - lost * BLOCK < longest + BLOCK:
+        if hung and usable < longest + BLOCK:
             return  # the engine would end sequences that no longer fit
         rows = sum(len(chunk.sequence.states.access.rows) - 1 for chunk in chunks if chunk.sequence.states)
         if hung and self.state_rows and self.machine.state_pool.usable - rows < 3:
             return  # here as well
-        del self.machine.running[role]
+        batch = self.machine.running.pop(role).scheduled.batch
         for sequence in self.scheduler.fail_kernel(role, hung=hung):
             assert sequence.faults == self.policy.max_faults
-        self.quarantined += lost if hung else 0
+        if hung:
+            self.lost[batch] = lost
         self.quarantined_rows += rows if hung else 0
         self.scheduler.take_dropped_contexts()
 
@@ -203,6 +209,8 @@ class AnyOrder(RuleBasedStateMachine):
     @invariant()
     def nothing_is_lost(self) -> None:
         self.scheduler.check_integrity()
+        for batch in self.lost.keys() - set(self.scheduler._batches):
+            self.quarantined += self.lost.pop(batch)
         self.finished += [s for s in self.alive if s.state is SequenceState.FINISHED]
         self.alive = [s for s in self.alive if s.state is not SequenceState.FINISHED]
         assert self.scheduler.statistics().waiting + self.scheduler.statistics().running == len(self.alive)

@@ -50,7 +50,7 @@ def computed_by(machine: SwappingMachine, sequence: Sequence) -> list[tuple[int,
     """The chunks of a sequence that were computed: first token, length."""
     found: list[tuple[int, int]] = []
     for kernel in machine.log:
-        if kernel.scheduled.kernel.last:
+        if kernel.ends_batch:
             mine = [chunk for chunk in kernel.chunks if chunk.sequence is sequence]
             found += [(machine.begins[id(chunk)], chunk.length) for chunk in mine]
     return found

@@ -51,7 +51,7 @@ class Load:
         while True:
             kernel = self.machine.step()
             assert kernel is not None, "nothing runs"
-            if kernel.scheduled.kernel.last:
+            if kernel.ends_batch:
                 return kernel
 
     def batches_until(self, sequence: Sequence, times: dict[Sequence, float]) -> int:
@@ -134,7 +134,7 @@ class TestOneRequestBesideMany:
         load.machine.batches()
         computed = Counter[int]()
         for kernel in load.machine.log:
-            if kernel.scheduled.kernel.last:
+            if kernel.ends_batch:
                 computed.update({chunk.sequence.id: chunk.length for chunk in kernel.chunks})
         assert computed == {first.id: 44, second.id: 44, one.id: 14}
 

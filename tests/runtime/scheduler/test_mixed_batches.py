@@ -123,7 +123,7 @@ def paused_mixed_batch(*, quantised_keys: bool) -> tuple[Machine, list[Sequence]
         machine.step()
     sequences.append(machine.add(12, PROACTIVE))
     kernel = machine.step()
-    while kernel is not None and (len(kernel.chunks) < 3 or kernel.scheduled.kernel.last):
+    while kernel is not None and (len(kernel.chunks) < 3 or kernel.ends_batch):
         kernel = machine.step()
     assert all(sequence.computed_tokens % 4 for sequence in sequences[:2])
     return machine, sequences

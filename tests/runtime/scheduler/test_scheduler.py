@@ -386,7 +386,7 @@ class TestTwoXPUs:
     def test_decodes_with_the_tokens_of_a_static_chunk_run_where_decodes_do(self) -> None:
         machine = Machine(xpus=2, batch=16)
         for _ in range(16):
-            machine.add(2, answer=3)
+            machine.add(2, answer=9)
         assert max(map(len, machine.batches())) == 16
         decodes = [k.scheduled for k in machine.log if k.scheduled.batch.stage is Stage.DECODE]
         assert {kernel.role for kernel in decodes} == {Role.DECODE}
@@ -404,16 +404,48 @@ class TestTwoXPUs:
         assert {kernel.scheduled.batch.level for kernel in beside} == {int(PROACTIVE)}
         assert len(user.tokens) - tokens > 10
 
-    def test_prefill_migrates_to_an_idle_xpu(self) -> None:
+    @pytest.mark.parametrize("priority", Priority)
+    def test_both_compute_one_prompt(self, priority: Priority) -> None:
+        """An XPU has 16 tokens of a layer computed in 8 ms, the other 8 tokens."""
         machine = Machine(xpus=2, decode_share=0.3)
-        first, second = machine.add(64, PROACTIVE, answer=1), machine.add(64, PROACTIVE, answer=1)
-        machine.until(first)
-        machine.until(second)
-        prefill = [k for k in machine.log if k.scheduled.batch.stage is Stage.PREFILL]
-        assert any(k.scheduled.kernel.kind is KernelKind.LAYERS and k.chunks[0].length == 16 for k in prefill)
-        one_by_one = Machine(xpus=2, decode_share=0.3)
-        one_by_one.until(one_by_one.add(64, PROACTIVE, answer=1))
-        assert machine.now < 2 * one_by_one.now
+        prompt = machine.add(64, priority, answer=1)
+        assert machine.batches() == [[(0, 24, False)], [(0, 24, False)], [(0, 16, True)]]
+        starts = [k.start for k in machine.log if k.scheduled.batch.contexts[1:]]
+        busy = {role: [k for k in machine.log if k.scheduled.role is role] for role in Role}
+        beside = sum(
+            min(one.end, two.end) - max(one.start, two.start)
+            for one in busy[Role.PREFILL]
+            for two in busy[Role.DECODE]
+            if one.start < two.end and two.start < one.end
+        )
+        assert starts, "one chunk has kernels of two contexts"
+        assert beside == pytest.approx(2 * 3 * 0.001), "all layers of two chunks but the last"
+        assert prompt in machine.done
+
+    def test_one_computes_a_prompt_while_others_as_urgent_decode(self) -> None:
+        machine = Machine(xpus=2, decode_share=0.3)
+        machine.until(machine.add(2, answer=40), first=True)
+        user = machine.add(64, answer=1)
+        machine.until(user, first=True)
+        assert {k.chunks[0].length for k in machine.log if k.ids == [user.id]} == {16}
+
+    @pytest.mark.parametrize("hung", [False, True])
+    @pytest.mark.parametrize("role", Role)
+    def test_half_a_chunk_that_failed_waits_for_the_other_half(self, role: Role, hung: bool) -> None:
+        machine = Machine(xpus=2, decode_share=0.3)
+        prompt = machine.add(24, answer=1)
+        while set(machine.running) != set(Role):
+            machine.step()
+            machine.schedule()
+        blocks = list(prompt.blocks)
+        del machine.running[role]
+        assert machine.scheduler.fail_kernel(role, hung=hung) == []
+        assert not machine.schedule(), "nothing else of the batch starts"
+        assert prompt.blocks == blocks, "a kernel still writes to them"
+        machine.step()
+        assert machine.pool.usable == (58 if hung else 64)
+        machine.until(prompt)
+        assert machine.pool.free == machine.pool.usable
 
     def test_background_does_not_take_the_blocks_that_a_reactive_request_waits_for(self) -> None:
         restarts = replace(POLICIES["preempt-restart"], promote_after_s=0.0)
@@ -458,8 +490,11 @@ def cost(share: float) -> KernelCost:
 
 def beside(running: float, level: int) -> dict[Role, ScheduledKernel]:
     """The table of one kernel on the DECODE XPU, of a batch of ``level``."""
-    batch = Batch([], Stage.DECODE, level, BatchContext(0, None, BatchShape(1, 1, 0, 1), (KERNEL,)))
-    return {Role.DECODE: ScheduledKernel(batch, KERNEL, Role.DECODE, cost(running), 0.0, promoted=False)}
+    context = BatchContext(0, None, BatchShape(1, 1, 0, 1), (KERNEL,))
+    batch = Batch([], Stage.DECODE, level, context)
+    return {
+        Role.DECODE: ScheduledKernel(batch, context, KERNEL, Role.DECODE, cost(running), 0.0, promoted=False)
+    }
 
 
 @pytest.mark.parametrize("share", [0.1, 0.79, 1.0])

@@ -103,20 +103,22 @@ def test_preempted_batch_resumes_where_it_was(trio: Trio) -> None:
         np.testing.assert_array_equal(finish(loaded, paused), expected)
 
 
-def test_split_batch_can_be_rerouted_at_every_seam(trio: Trio) -> None:
+def test_two_chunks_of_a_prompt_may_be_computed_layer_by_layer(trio: Trio) -> None:
+    """One XPU begins a layer of the second chunk once the other has written that layer of the first."""
     whole, _, split = trio
-    expected = forward(whole, Piece(tokens_of[:32]))
-    rerouted = 0
-    for position in range(len(begin(split, Piece(tokens_of[:32])).kernels)):
-        context = begin(split, Piece(tokens_of[:32]))
-        for _ in range(position):
-            step(split, context)
-        if (kernels := split.graph.rerouted(context)) is not None:
-            context.kernels = kernels
-            rerouted += 1
-            assert all(kernel.kind is KernelKind.LAYERS for kernel in context.remaining)
-        np.testing.assert_array_equal(finish(split, context), expected)
-    assert rerouted == len(split.graph.bounds)
+    forward(whole, Piece(tokens_of[:STATIC], samples=False))
+    expected = forward(whole, Piece(tokens_of[STATIC:70], STATIC))
+    first = begin(split, Piece(tokens_of[:STATIC], samples=False))
+    second = begin(split, Piece(tokens_of[STATIC:70], STATIC), avoid=Role.PREFILL)
+    turns = 0
+    while first.next_kernel is not None:
+        step(split, first)
+        while (kernel := second.next_kernel) is not None and kernel.layers.stop <= first.attended_layers:
+            step(split, second)
+            turns += first.next_kernel is not None
+    assert turns > 0
+    np.testing.assert_array_equal(finish(split, second), expected)
+    finish(split, first)
 
 
 # One token is computed by other kernels than several, and STATIC tokens on two XPUs.

@@ -60,8 +60,8 @@ class BatchesInProgress:
     ) -> Batch:
         """Start a batch of ``chunks``, of ``shape``, whose sequences hold the blocks it writes to.
 
-        The first ``ahead`` tokens of its only chunk get a context of their own, which gives no logits. For ``interruptible`` see
-        :class:`Batch`.
+        The first ``ahead`` tokens of its only chunk get a context of their own, which gives no logits. For
+        ``interruptible`` see :class:`Batch`.
         """
         # A batch of decodes may have as many tokens as a static chunk, but begins where decodes may run.
         avoid = Role.PREFILL if stage is Stage.DECODE and not self.graph.decodes_split else None

@@ -125,6 +125,13 @@ PLAN: Final[Sequence[Part]] = (
         minutes=12,
     ),
     Part(
+        "context_returns",
+        _bench("context", "--part", "returns"),
+        (*_SHARED, "bench/context", "runtime/kv", "runtime/scheduler"),
+        workloads=True,
+        minutes=3,
+    ),
+    Part(
         "context_restarts",
         _bench("context", "--model", LARGE, "--part", "restarts"),
         (*_SHARED, *_ENGINE, *_CONTEXTS, "bench/context", "bench/engines"),

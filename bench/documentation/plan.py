@@ -127,7 +127,7 @@ PLAN: Final[Sequence[Part]] = (
     Part(
         "context_returns",
         _bench("context", "--part", "returns"),
-        (*_SHARED, "bench/context", "runtime/kv", "runtime/scheduler"),
+        (*_SHARED, *_ENGINE, *_CONTEXTS, "bench/context"),
         workloads=True,
         minutes=3,
     ),

@@ -127,7 +127,7 @@ def test_a_model_is_loaded_as_its_profile_advises(tiny_folder: Path, tmp_path: P
     )
     assert loaded.platform.name == platform
     assert loaded.vocabulary_size == 512
-    # A model this small is cut only where two XPUs share it: at each seam, so that neither waits for the other.
+    # A model this small is cut only where two XPUs share it: at each seam, so that neither waits.
     assert loaded.graph.bounds == ((0,) if platform == "cpu" else (0, 1, 2))
     loaded.platform.attach(
         {

@@ -7,15 +7,14 @@ import logging
 import re
 import threading
 from collections.abc import Iterator, Sequence
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from agentrt.concurrency.threads import start_in_thread
+from agentrt import Priority
 from agentrt.errors import AgentRTError, InvalidRequestError
-from agentrt.priority import Priority
 
 if TYPE_CHECKING:
     from agentrt.runtime import EmbeddingModel
@@ -54,7 +53,7 @@ class MeaningIndex:
                 return
             self._working = True
             self._is_idle.clear()
-        start_in_thread(self._work, name="agentrt-meaning")
+        threading.Thread(target=self._work, name="agentrt-meaning", daemon=True).start()
 
     def remove(self, number: int) -> None:
         with self._lock:
@@ -64,7 +63,8 @@ class MeaningIndex:
     def search(self, query: str, limit: int) -> list[int]:
         """The numbers of at most ``limit`` texts, the one with the passage that means most alike first."""
         try:
-            asked = self._embed([query], Priority.REACTIVE)[0]
+            with ThreadPoolExecutor(1) as thread:  # this one may run an event loop
+                asked = thread.submit(self._embed, [query], Priority.REACTIVE).result()[0]
         except InvalidRequestError:  # empty or too long: its words are searched
             return []
         with self._lock:
@@ -108,9 +108,7 @@ class MeaningIndex:
         return np.concatenate([self._embed(batch, Priority.PROACTIVE) for batch in batches])
 
     def _embed(self, texts: Sequence[str], priority: Priority) -> Vectors:
-        embed = partial(self._model.aembed, texts, priority=priority)
-        found = start_in_thread(lambda: asyncio.run(embed()), name="agentrt-embed-texts").result()
-        return np.stack(found.vectors)
+        return np.stack(asyncio.run(self._model.aembed(texts, priority=priority)).vectors)
 
 
 def _passages(text: str, max_tokens: int) -> Iterator[str]:

@@ -38,9 +38,9 @@ EXPORTS = {
         "speculable_mcp_tools",
         "speculate",
     },
-    "agentrt.adapters.mcp": {"McpTool", "speculable_tools"},
-    "agentrt.adapters.anthropic": {"arun_tool", "report_of", "run_tool", "speculate"},
-    "agentrt.adapters.openai": {"arun_tool", "report_of", "run_tool", "speculate"},
+    "agentrt.adapters.mcp": {"McpTool", "TasksExtension", "speculable_tools"},
+    "agentrt.adapters.anthropic": {"arun_tool", "prioritized", "report_of", "run_tool", "speculate"},
+    "agentrt.adapters.openai": {"arun_tool", "prioritized", "report_of", "run_tool", "speculate"},
     "agentrt.adapters.openai_agents": {"report_of", "speculable_server", "speculate"},
     "agentrt.adapters.pydantic_ai": {"SpeculateTools", "allow_speculation"},
     "agentrt.adapting": {
@@ -49,6 +49,7 @@ EXPORTS = {
         *(
             "current_scope",
             "current_speculative_run",
+            "expected_tool_seconds",
             "is_hidden_run",
             "offered_tools",
             "plain_function",

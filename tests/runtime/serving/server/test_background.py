@@ -56,7 +56,9 @@ def test_a_response_is_queued_and_then_that_of_the_foreground(client: openai.Ope
     assert (call.name, call.arguments) == (expected.name, expected.arguments)
 
 
-def test_its_stream_is_read_from_any_event_on_and_ends_without_its_client(client: openai.OpenAI) -> None:
+def test_its_stream_is_read_from_any_event_on_and_ends_without_its_client(
+    client: openai.OpenAI, http: httpx.Client
+) -> None:
     with client.responses.create(**QUEUED, stream=True) as stream:
         events = iter(stream)
         first = [next(events) for _ in range(5)]
@@ -69,6 +71,9 @@ def test_its_stream_is_read_from_any_event_on_and_ends_without_its_client(client
     assert whole[:5] == first
     assert read(client, id, first[-1].sequence_number) == whole[5:]
     assert read(client, id, whole[-1].sequence_number) == []
+    for after in (whole[-1].sequence_number, 1000):
+        rest = http.get(f"/v1/responses/{id}", params={"stream": True, "starting_after": after})
+        assert (rest.status_code, rest.text) == (200, "data: [DONE]\n\n")
     text = "".join(event.delta for event in whole if event.type == "response.output_text.delta")
     assert text == whole[-1].response.output_text == client.responses.retrieve(id).output_text
 
@@ -135,6 +140,8 @@ def read_now(client: openai.OpenAI, id: str) -> list[Any]:
     [
         ({"store": False}, "store"),
         ({"service_tier": "priority"}, "service_tier"),
+        ({"extra_body": {"priority": 0}, "service_tier": "flex"}, "priority"),
+        ({"extra_headers": {"X-AgentRT-Priority": "reactive"}}, "x-agentrt-priority"),
         ({"include": ["message.output_text.logprobs"]}, "include"),
         ({"input": [{"role": "user", "content": 1}]}, "input[0].content"),
         ({"input": "word " * 20_000}, "input"),
@@ -189,6 +196,23 @@ def test_each_quota_has_a_code_of_its_own(runtime: LocalRuntime, limit: str, cod
         until(lambda: shown(http, id) == "completed")
         refused = http.post("/v1/responses", json=QUEUED)
         assert (refused.status_code, refused.json()["error"]["code"]) == (429, code)
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_events_that_are_kept_no_longer_are_refused(runtime: LocalRuntime, cancelled: bool) -> None:
+    short = ANY_LOAD.model_copy(update={"events_s": 1e-9})
+    with (
+        running(runtime, background=short) as server,
+        httpx.Client(base_url=server.url, timeout=60) as http,
+    ):
+        id = http.post("/v1/responses", json=QUEUED).json()["id"]
+        if cancelled:
+            http.post(f"/v1/responses/{id}/cancel")
+        until(lambda: shown(http, id) in ("completed", "cancelled"))
+        http.get("/v1/responses")
+        refused = http.get(f"/v1/responses/{id}", params={"stream": True})
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "stream")
+        assert shown(http, id) in ("completed", "cancelled")
 
 
 @pytest.mark.parametrize("which", ["/v1/contexts", "/v1/contexts/{id}"])

@@ -91,6 +91,8 @@ class JobQueue:
         self._end_of = end
         self._look = obstacle
         self._clock = clock
+        self._used: defaultdict[str, dict[str, tuple[float, float]]] = defaultdict(dict)
+        """When each job of an app has run last, and for how many seconds, by id: deleting it returns none."""
         self._tasks: dict[Job, _Running] = {}
         self._cancelled: set[Job] = set()
         self._begun: Counter[str] = Counter()
@@ -118,6 +120,8 @@ class JobQueue:
     async def _run_all(self, apps: Collection[str]) -> AsyncIterator[None]:
         self._apps = apps
         await self.table.load(apps)
+        for job in self.table.all():
+            self._used[job.app][job.id] = (job.ended or self._clock(), job.run_s)
         self._durations.extend(
             job.run_s for job in self.table.all() if job.status in (JobStatus.COMPLETED, JobStatus.INCOMPLETE)
         )
@@ -232,6 +236,9 @@ class JobQueue:
     async def sweep(self) -> None:
         """End jobs that have waited for too long, and delete what is kept for no longer."""
         now = self._clock()
+        for used in self._used.values():
+            for id in [id for id, (last, _) in used.items() if last <= now - DAY_S]:
+                del used[id]
         for job in self.table.all():
             if job.ended is None:
                 if job not in self._tasks and now - job.created >= self.config.expire_s:
@@ -244,8 +251,7 @@ class JobQueue:
                 await self.table.save(job)
 
     def _seconds_of(self, app: str) -> float:
-        since = self._clock() - DAY_S
-        return sum(job.run_s for job in self.table.of(app) if job.ended is None or job.ended > since)
+        return sum(run_s for _, run_s in self._used[app].values())
 
     def _waiting(self) -> list[tuple[int, Job]]:
         """Return the jobs that do not run, in their order, each with its rank.
@@ -315,6 +321,7 @@ class JobQueue:
             now = self._clock()
             job.run_s += now - counted
             self.run_s[job.app] += now - counted
+            self._used[job.app][job.id] = (now, job.run_s)
             counted = now
         del self._tasks[job]
         if run.cancelled():

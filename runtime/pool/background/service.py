@@ -105,6 +105,9 @@ class BackgroundService:
         stores = {each.name: each.context_store for each in self._pool.models if each.context_store}
         self._bodies = WeakKeyDictionary[Job, dict[str, Any]]()
         """What is shown of jobs without a result, but for their state: a request may be long."""
+        self._held = WeakKeyDictionary[Job, list[Event]]()
+        """The events of jobs behind those of their first text. They are shown together, at the end: a process
+        that goes on with an answer writes its calls again, and nothing that was shown may be taken back."""
         self._block = AsyncExitStack()
         self.queue = JobQueue(
             JobTable(stores), self._run, self._end, config, MachineConditions(config.conditions).obstacle
@@ -244,6 +247,8 @@ class BackgroundService:
 
         OpenAI has no event of its own for the former: it is an incomplete response whose status says more.
         """
+        if held := self._held.pop(job, None):
+            job.add(held)
         response = self._begun(job, status, job.events)
         for item in response["output"]:
             if item["status"] == JobStatus.IN_PROGRESS:
@@ -298,6 +303,8 @@ class BackgroundService:
         assert model is not None
         stored = await asyncio.to_thread(find_response, pool.models, job.app, job.id)
         if stored is not None:  # the process ended between the two records
+            if job.events[-1]["type"] == f"response.{stored[1].body['status']}":
+                return dict(stored[1].body)
             _keep_text(job)
             builder = self._builder(job)
             builder.resume(job.text)
@@ -308,6 +315,7 @@ class BackgroundService:
         _keep_text(job)
         builder.resume(sent := job.text)
         options = self._options(request, job.app) | {"seed": job.request["seed"]}
+        held = self._held[job] = []
         if sent:
             options["prediction"] = {"type": "content", "content": sent}
         async with AsyncExitStack() as stack:
@@ -330,9 +338,14 @@ class BackgroundService:
                         continue
                 chunks = list(builder.chunks(0, event))
                 if isinstance(event, Finished):
+                    del self._held[job]
                     self._on_answer(model.name, event.generation)
                     await asyncio.to_thread(builder.finish, event.generation)
-                job.add(chunks, event.text if isinstance(event, TextDelta) else "")
+                shown = [] if held else list(takewhile(_is_of_text, chunks))
+                held += chunks[len(shown) :]
+                if shown:
+                    job.add(shown, event.text if isinstance(event, TextDelta) else "")
+        job.add(held)
         return builder.response()
 
     async def _previous(self, job: Job, id: str | None) -> StoredResponse | None:
@@ -412,7 +425,7 @@ def _told(error: Exception) -> str:
 
 
 def _keep_text(job: Job) -> None:
-    """Take back the events behind the first text of the answer: calls are generated again."""
+    """Take back the events behind the first text of the answer, which earlier versions stored one by one."""
     kept = list(takewhile(_is_of_text, job.events))
     if len(kept) < len(job.events):
         job.take_back(len(kept), "".join(event.get("delta", "") for event in kept))

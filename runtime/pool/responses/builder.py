@@ -160,7 +160,7 @@ class ResponseBuilder:
             self._generation = event.generation
             self._completed = int(time.time())
             cut = event.generation.finish_reason == "length"
-            yield from self._end_item("incomplete" if cut else "completed")
+            yield from self._end_open_item(cut=cut)
             kind = "incomplete" if cut else "completed"
             yield self._event(f"response.{kind}", response=self.response())
 
@@ -254,7 +254,7 @@ class ResponseBuilder:
         yield self._part_event("response.output_text.delta", delta=text, logprobs=logprobs)
 
     def _start_call(self, id: str | None, named: Mapping[str, str]) -> Iterator[Event]:
-        yield from self._end_item("completed")
+        yield from self._end_open_item()
         call = {"type": "function_call", "id": self._item_id("fc"), **named, "arguments": ""}
         yield from self._start_item(call | {"call_id": id})
 
@@ -289,6 +289,11 @@ class ResponseBuilder:
         item["status"] = status
         self._text, self._logprobs = [], []
         yield self._event("response.output_item.done", output_index=len(self._items) - 1, item=dict(item))
+
+    def _end_open_item(self, *, cut: bool = False) -> Iterator[Event]:
+        """End the item in progress, which is incomplete if it is ``cut``, or a call that has not finished."""
+        cut |= self._open_item("function_call") is not None
+        yield from self._end_item("incomplete" if cut else "completed")
 
     def _open_item(self, kind: str) -> dict[str, Any] | None:
         """Return the item in progress if it is of this kind."""

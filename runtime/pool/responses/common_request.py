@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
 from pydantic_core import PydanticCustomError
 
 from agentrt.errors import InvalidRequestError
@@ -72,6 +72,8 @@ class PrioritizedRequest(ModelRequest):
     priority: int | None = None
     """vLLM's convention: lower is served first. Up to 0 is reactive, above is proactive. It takes precedence
     over ``service_tier``."""
+    _in_header: bool = PrivateAttr(default=False)
+    """Whether the header names the priority."""
 
     @property
     def named_priority(self) -> Priority | None:
@@ -93,7 +95,14 @@ class PrioritizedRequest(ModelRequest):
                 PRIORITY_HEADER,
                 f"it says {header.name.lower()}, and the body says otherwise. Send one of them.",
             )
-        self.priority = int(header)
+        self.priority, self._in_header = int(header), True
+
+    @property
+    def priority_field(self) -> str:
+        """The name of the field, or of the header, that names the priority."""
+        if self._in_header:
+            return PRIORITY_HEADER
+        return "service_tier" if self.priority is None else "priority"
 
     @property
     def runtime_priority(self) -> Priority:

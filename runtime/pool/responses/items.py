@@ -211,6 +211,8 @@ def _response_format(text: TextOptions | None) -> dict[str, Any] | None:
 def _append_item(messages: list[Any], item: Any, field: str) -> None:
     """Append an item of an input or an output to chat messages; a call may become part of the last one.
 
+    An incomplete call is left out: its arguments may be no JSON, and nobody runs it.
+
     Raises:
         InvalidRequestError: its type is not supported, its id or namespace is no text, or it is a compaction
             of another server; ``field`` is its name.
@@ -222,6 +224,8 @@ def _append_item(messages: list[Any], item: Any, field: str) -> None:
             {"role": item.get("role"), "content": _content(item.get("content")), **id, **_name(item)}
         )
     elif kind == "function_call":
+        if item.get("status") == "incomplete":
+            return
         name, namespace = item.get("name"), item.get("namespace")
         function = {"name": name_in(namespace, name), "arguments": item.get("arguments")}
         call = {"id": item.get("call_id"), "type": "function", "function": function, **id}

@@ -23,7 +23,7 @@ from ..http.request_state import app_of, priority_headers
 from ..http.streaming import ClosingStreamingResponse
 from ..http.strict_json import StrictJsonRoute, large_json_response
 from .paging import PageBody, PageQuery, page_of
-from .response_writer import ResponseWriter
+from .response_writer import DONE, ResponseWriter
 from .server_state import ServerConfig, ServerState
 
 _QUOTAS: Final = {
@@ -81,7 +81,7 @@ class BackgroundResponses(BackgroundService):
             raise InvalidRequestError("include", "a background response has no logprobs. Leave them out.")
         if body.named_priority is Priority.REACTIVE:
             raise InvalidRequestError(
-                "service_tier", "a background response is proactive. Leave its priority out."
+                body.priority_field, "a background response is proactive. Leave its priority out."
             )
         model = self._state.model(body.model)
         try:
@@ -113,8 +113,12 @@ class BackgroundResponses(BackgroundService):
         )
 
     async def _encoded(self, writer: ResponseWriter, job: Job, after: int) -> AsyncGenerator[str, None]:
+        end = DONE  # where no event is left to read
         async for event in self.queue.events(job, after):
+            end = ""
             yield await writer.encode(event)
+        if end:
+            yield end
 
     def check_not_continued(self, app: str, id: str) -> None:
         """Check that no background response of ``app`` waits to continue the response ``id``.

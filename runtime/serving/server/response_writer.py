@@ -14,6 +14,8 @@ from ..http.errors import ApiError
 from ..http.strict_json import compact_json, json_pieces
 from .answers import AnswerWriter
 
+DONE: Final = "data: [DONE]\n\n"
+"""What a stream ends with."""
 _LAST_EVENTS: Final = ("response.completed", "response.incomplete", "response.failed")
 _PADDED_TO: Final = 32
 """Bytes of which a padded delta and its padding have a multiple."""
@@ -36,5 +38,5 @@ class ResponseWriter(ResponseBuilder, AnswerWriter):
             data = await asyncio.to_thread(lambda: "".join(give_way(json_pieces(chunk))))
         else:
             data = compact_json(chunk)
-        end = "data: [DONE]\n\n" if kind in _LAST_EVENTS else ""
+        end = DONE if kind in _LAST_EVENTS else ""
         return f"event: {kind}\ndata: {data}\n\n{end}"

@@ -69,12 +69,10 @@ async def get_response(
     With ``stream`` those events of a background response are sent whose number is above ``starting_after``.
     """
     job = background_of(request).find(app_of(request), response_id)
-    if job is not None and (stream or not job.status.ended):
+    if job is not None and (job.events if stream else not job.status.ended):
         return await background_of(request).show(job, starting_after if stream else None)
     found = await look_up(request, response_id)
-    if found is None and job is not None:
-        return await background_of(request).show(job)
-    if found is None:
+    if found is None and job is None:
         raise _not_found(response_id)
     if stream:
         raise ApiError(
@@ -83,7 +81,10 @@ async def get_response(
             "ended a while ago. Leave stream out.",
             param="stream",
         )
-    return await large_json_response(lambda: found[1].body)
+    if found is not None:
+        return await large_json_response(lambda: found[1].body)
+    assert job is not None
+    return await background_of(request).show(job)
 
 
 @router.get("/v1/responses/{response_id}/input_items", summary="List the input of a stored response")

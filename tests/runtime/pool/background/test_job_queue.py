@@ -203,6 +203,39 @@ async def test_an_app_has_so_many_jobs_and_seconds() -> None:
             await made.queue.submit(large)
 
 
+@pytest.mark.parametrize("deleted", ["one", "everything", "kept no longer"])
+@in_event_loop
+async def test_what_is_deleted_gives_no_seconds_back(deleted: str) -> None:
+    async with bench(keep_s=5, seconds_per_app=10) as made:
+        job = await made.submit("a")
+        made.now += 10
+        await asyncio.wait_for(until_counted(made, 10), PATIENCE_S)
+        await made.finish("a")
+        if deleted == "one":
+            await made.queue.remove(job)
+        elif deleted == "everything":
+            await made.queue.forget("app", None)
+        made.now += 5
+        with pytest.raises(JobQuotaError, match="has used 10"):
+            await made.submit("b")
+        assert made.queue.table.all() == []
+        made.now += 86_400
+        await made.submit("c")
+
+
+@in_event_loop
+async def test_the_seconds_of_stored_jobs_count_in_the_next_process() -> None:
+    settings: Any = {"seconds_per_app": 10, "store": MemoryStore()}
+    async with bench(**settings) as made:
+        await made.submit("a")
+        made.now += 10
+        await asyncio.wait_for(until_counted(made, 10), PATIENCE_S)
+        await made.finish("a")
+    async with bench(**settings) as made:
+        with pytest.raises(JobQuotaError, match="has used 10"):
+            await made.submit("b")
+
+
 @in_event_loop
 async def test_jobs_expire_and_are_kept_for_a_while() -> None:
     settings = {"expire_s": 100, "keep_s": 1000, "events_s": 10}

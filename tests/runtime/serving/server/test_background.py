@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -13,11 +15,13 @@ from agentrt.runtime import LocalRuntime, ModelPool
 from agentrt.runtime.pool.background.conditions import BackgroundConditions
 from agentrt.runtime.pool.background.config import BackgroundConfig
 from agentrt.runtime.pool.background.job import Job
+from agentrt.runtime.pool.background.service import BackgroundService
+from agentrt.runtime.pool.responses.builder import ResponseBuilder
 from agentrt.runtime.serving.server import ServerConfig
 from agentrt.runtime.serving.server.background import BackgroundResponses
 from agentrt.runtime.serving.server.metrics import Metrics
 from agentrt.runtime.serving.server.server_state import ServerState
-from tests.patience import in_event_loop, until
+from tests.patience import PATIENCE_S, in_event_loop, until
 from tests.runtime.conftest import Gate, Hold
 from tests.runtime.serving.server.conftest import ANY_LOAD, running
 from tests.runtime.serving.server.test_responses import REQUEST, SHORT
@@ -52,7 +56,9 @@ def test_a_response_is_queued_and_then_that_of_the_foreground(client: openai.Ope
     assert (call.name, call.arguments) == (expected.name, expected.arguments)
 
 
-def test_its_stream_is_read_from_any_event_on_and_ends_without_its_client(client: openai.OpenAI) -> None:
+def test_its_stream_is_read_from_any_event_on_and_ends_without_its_client(
+    client: openai.OpenAI, http: httpx.Client
+) -> None:
     with client.responses.create(**QUEUED, stream=True) as stream:
         events = iter(stream)
         first = [next(events) for _ in range(5)]
@@ -65,6 +71,9 @@ def test_its_stream_is_read_from_any_event_on_and_ends_without_its_client(client
     assert whole[:5] == first
     assert read(client, id, first[-1].sequence_number) == whole[5:]
     assert read(client, id, whole[-1].sequence_number) == []
+    for after in (whole[-1].sequence_number, 1000):
+        rest = http.get(f"/v1/responses/{id}", params={"stream": True, "starting_after": after})
+        assert (rest.status_code, rest.text) == (200, "data: [DONE]\n\n")
     text = "".join(event.delta for event in whole if event.type == "response.output_text.delta")
     assert text == whole[-1].response.output_text == client.responses.retrieve(id).output_text
 
@@ -131,6 +140,8 @@ def read_now(client: openai.OpenAI, id: str) -> list[Any]:
     [
         ({"store": False}, "store"),
         ({"service_tier": "priority"}, "service_tier"),
+        ({"extra_body": {"priority": 0}, "service_tier": "flex"}, "priority"),
+        ({"extra_headers": {"X-AgentRT-Priority": "reactive"}}, "x-agentrt-priority"),
         ({"include": ["message.output_text.logprobs"]}, "include"),
         ({"input": [{"role": "user", "content": 1}]}, "input[0].content"),
         ({"input": "word " * 20_000}, "input"),
@@ -185,6 +196,23 @@ def test_each_quota_has_a_code_of_its_own(runtime: LocalRuntime, limit: str, cod
         until(lambda: shown(http, id) == "completed")
         refused = http.post("/v1/responses", json=QUEUED)
         assert (refused.status_code, refused.json()["error"]["code"]) == (429, code)
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_events_that_are_kept_no_longer_are_refused(runtime: LocalRuntime, cancelled: bool) -> None:
+    short = ANY_LOAD.model_copy(update={"events_s": 1e-9})
+    with (
+        running(runtime, background=short) as server,
+        httpx.Client(base_url=server.url, timeout=60) as http,
+    ):
+        id = http.post("/v1/responses", json=QUEUED).json()["id"]
+        if cancelled:
+            http.post(f"/v1/responses/{id}/cancel")
+        until(lambda: shown(http, id) in ("completed", "cancelled"))
+        http.get("/v1/responses")
+        refused = http.get(f"/v1/responses/{id}", params={"stream": True})
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "stream")
+        assert shown(http, id) in ("completed", "cancelled")
 
 
 @pytest.mark.parametrize("which", ["/v1/contexts", "/v1/contexts/{id}"])
@@ -308,6 +336,55 @@ async def test_a_stream_has_its_end_where_only_the_response_was_stored(
         events = [event async for event in responses.queue.events(cut)]
     assert cut.result == whole[-1]["response"]
     assert [of_stream(events, kind) for kind in KINDS] == [of_stream(whole, kind) for kind in KINDS]
+
+
+@pytest.mark.parametrize("ended", ["killed", "cancelled"])
+@in_event_loop
+async def test_nothing_of_a_call_is_shown_and_then_written_again(
+    runtime: LocalRuntime, gate: Gate, monkeypatch: pytest.MonkeyPatch, ended: str
+) -> None:
+    """A process that ends while it writes a call has shown nothing that the next one writes anew."""
+    pool, written, add = ModelPool.of(runtime), asyncio.Event(), ResponseBuilder._add_arguments
+    request = {"body": REQUEST | {"background": True}, "session": None, "seed": 1}
+
+    def note(builder: ResponseBuilder, text: str) -> Iterator[Any]:
+        written.set()
+        return add(builder, text)
+
+    def made() -> Job:
+        return Job(f"resp_{ended}", "local", pool.models[0].name, request, 1.0)
+
+    monkeypatch.setattr(ResponseBuilder, "_add_arguments", note)
+    async with BackgroundService(pool, ANY_LOAD) as responses:
+        first = made()
+        first.add([{"type": "response.created"}, {"type": "response.queued"}])
+        await responses.queue.submit(first)
+        while not written.is_set():
+            gate.allow(1)
+            await asyncio.sleep(0.01)
+        shown = first.events_after(-1)
+        if ended == "cancelled":
+            await responses.queue.cancel(first)
+    gate.open()
+    if ended == "cancelled":
+        assert first.result is not None
+        (item,) = first.result["output"]
+        assert (item["name"], item["status"]) == ("get_weather", "incomplete")
+        assert of_stream(first.events, "function_call_arguments.delta") == item["arguments"] != ""
+        assert sum(event["type"] == "response.incomplete" for event in first.events) == 1
+        return
+    assert first.result is None
+    async with BackgroundService(pool, ANY_LOAD) as responses:
+        resumed = made()
+        resumed.add(shown, "")
+        await responses.queue.submit(resumed)
+        await asyncio.wait_for(responses.queue.ended(resumed), PATIENCE_S)
+    assert resumed.result is not None
+    assert resumed.events[: len(shown)] == shown
+    added = [event["output_index"] for event in resumed.events if event["type"].endswith("item.added")]
+    assert added == list(range(len(resumed.result["output"])))
+    (call,) = resumed.result["output"]
+    assert of_stream(resumed.events, "function_call_arguments.delta") == call["arguments"]
 
 
 KINDS = ["output_text.delta", "function_call_arguments.delta", "output_item.done", "completed"]

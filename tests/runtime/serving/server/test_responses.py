@@ -115,6 +115,33 @@ def test_a_call_whole_and_streamed(client: openai.OpenAI) -> None:
     assert (done.item.arguments, done.item.name) == ("".join(written), "get_weather")
 
 
+@pytest.mark.parametrize("ended", [{"max_output_tokens": 12}, {"extra_body": {"stop": "Ljub"}}])
+@pytest.mark.parametrize("background", [False, True])
+def test_a_call_that_is_cut_is_incomplete_and_left_out_of_the_conversation(
+    client: openai.OpenAI, http: httpx.Client, ended: dict[str, Any], background: bool
+) -> None:
+    cut: Any = REQUEST | {"tool_choice": "required"} | ended
+    events: list[Any] = list(client.responses.create(**cut, stream=True, background=background))
+    response = events[-1].response
+    assert response.status == ("incomplete" if "max_output_tokens" in ended else "completed")
+    (item,) = response.output
+    assert (item.type, item.status) == ("function_call", "incomplete")
+    written = [event.delta for event in events if event.type == "response.function_call_arguments.delta"]
+    assert item.arguments == "".join(written)
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(item.arguments)
+    (done,) = [event.item for event in events if event.type == "response.output_item.done"]
+    assert done == item
+    assert client.responses.retrieve(response.id) == response
+    assert conversations(http)[-1] == [REQUEST["input"]]
+    continued: Any = client.responses.create(**SHORT, previous_response_id=response.id)
+    asked, answered = ({"role": "user", "content": text} for text in (REQUEST["input"], SHORT["input"]))
+    sent_again = client.responses.create(**SHORT | {"input": [asked, item.model_dump(), answered]})
+    assert continued.output_text == sent_again.output_text
+    assert continued.usage.input_tokens == sent_again.usage.input_tokens
+    client.responses.delete(response.id)
+
+
 @pytest.mark.parametrize("namespace", ["mcp__sky", "mcp__sky__"])
 def test_a_call_in_a_namespace_is_sent_and_taken_back_by_its_two_names(
     client: openai.OpenAI, processed: list[Any], namespace: str

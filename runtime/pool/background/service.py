@@ -372,6 +372,11 @@ class BackgroundJob:
         return self._job.status
 
     @property
+    def deleted(self) -> bool:
+        """Whether the service has it no longer: it was deleted, or has ended a while ago."""
+        return self._service.queue.table.get(self._job.app, self.id) is None
+
+    @property
     def response(self) -> dict[str, Any]:
         """The response as ``GET /v1/responses/{id}`` has it now.
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, cast
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from agentrt.errors import InvalidRequestError, JobQuotaError
+from agentrt.errors import EngineError, InvalidRequestError, JobQuotaError
 from agentrt.priority import Priority
 
 from ...pool.background.config import BackgroundConfig
@@ -17,7 +17,7 @@ from ...pool.background.job import Job
 from ...pool.background.service import BackgroundService
 from ...pool.responses.items import ResponsesRequest
 from ...request.field_names import sender_names
-from ..http.errors import ApiError
+from ..http.errors import ApiError, to_api_error
 from ..http.identity import LOCAL_APP, METRICS_READER, peer_app
 from ..http.request_state import app_of, priority_headers
 from ..http.streaming import ClosingStreamingResponse
@@ -113,8 +113,11 @@ class BackgroundResponses(BackgroundService):
         )
 
     async def _encoded(self, writer: ResponseWriter, job: Job, after: int) -> AsyncGenerator[str, None]:
-        async for event in self.queue.events(job, after):
-            yield await writer.encode(event)
+        try:
+            async for event in self.queue.events(job, after):
+                yield await writer.encode(event)
+        except EngineError as error:  # it is not the end of the response, which goes on at the next server
+            yield await writer.encode(writer.failure(to_api_error(error)))
 
     def check_not_continued(self, app: str, id: str) -> None:
         """Check that no background response of ``app`` waits to continue the response ``id``.

@@ -21,7 +21,7 @@ from ..http.errors import ApiError, to_api_error
 from ..http.identity import LOCAL_APP, METRICS_READER, peer_app
 from ..http.request_state import app_of, priority_headers
 from ..http.streaming import ClosingStreamingResponse
-from ..http.strict_json import StrictJsonRoute, large_json_response
+from ..http.strict_json import StrictJsonRoute, compact_json, large_json_response
 from .paging import PageBody, PageQuery, page_of
 from .response_writer import ResponseWriter
 from .server_state import ServerConfig, ServerState
@@ -116,8 +116,8 @@ class BackgroundResponses(BackgroundService):
         try:
             async for event in self.queue.events(job, after):
                 yield await writer.encode(event)
-        except EngineError as error:  # it is not the end of the response, which goes on at the next server
-            yield await writer.encode(writer.failure(to_api_error(error)))
+        except EngineError as error:  # no event of the response, which goes on at the next server
+            yield f"data: {compact_json(to_api_error(error).body())}\n\n"
 
     def check_not_continued(self, app: str, id: str) -> None:
         """Check that no background response of ``app`` waits to continue the response ``id``.

@@ -136,6 +136,7 @@ def prioritized(client: Client, *, dialect: Dialect | str | None = None) -> Clie
         ConfigurationError: ``client`` is no client, or there is no such dialect.
     """
     usable = all(hasattr(client, name) for name in ("post", "copy", "default_headers"))
+    usable = usable and not isinstance(client, type)
     wanted = "an OpenAI or Anthropic client, sync or async"
     check_setting("client", client, object if usable else (), wanted)
     return prioritized_copy(client, EndpointDialect(dialect))

@@ -89,6 +89,7 @@ TABLE: dict[type[AgentRTError], list[tuple[str, Callable[[Any], Any], list[Any]]
             [3, None, look, [look], "look"],
         ),
         ("langchain.ChatAgentRT", lambda it: langchain.ChatAgentRT(runtime=it), [3, "nano"]),
+        ("langchain.BackgroundModel", langchain.BackgroundModel, [3, CHAT, look]),
         ("langchain.init_chat_model", langchain.init_chat_model, [3, object()]),
         (
             "openai.speculate",
@@ -96,6 +97,8 @@ TABLE: dict[type[AgentRTError], list[tuple[str, Callable[[Any], Any], list[Any]]
             ["gpt", None, openai.OpenAI],
         ),
         ("openai.speculate", lambda it: openai_adapter.speculate(CLIENT, P, tools=it), [None, look, "look"]),
+        ("openai.prioritized", openai_adapter.prioritized, [3, None, openai.OpenAI]),
+        ("openai.prioritized", lambda it: openai_adapter.prioritized(CLIENT, dialect=it), [3, "none"]),
         ("openai.report_of", openai_adapter.report_of, [3, CLIENT]),
         ("openai.run_tool", lambda it: openai_adapter.run_tool(it, it), [3, CLIENT]),
         ("mcp.speculable_tools", lambda it: asyncio.run(mcp.speculable_tools(it, trusted=True)), [3, None]),
@@ -149,7 +152,8 @@ UNCHECKED = {
     *("agentrt.Priority", "agentrt.SpeculationReport", "agentrt.current_priority"),
     *("speculators.AnswerStream", "speculators.DraftCost", "speculators.DraftRequest"),
     *("speculators.Learner", "speculators.Speculator"),  # protocols
-    "langchain.RunRecorder",  # takes no arguments
+    *("langchain.RunRecorder", "mcp.TasksExtension"),  # take no arguments
+    "langchain.BackgroundRun",  # made by BackgroundModel
     "mcp.McpTool",  # made by speculable_tools
 }
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import enum
 import json
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Self, TypeAlias
+
+from agentrt.errors import AgentRTError
 
 Event: TypeAlias = Mapping[str, Any]
 """One event of a job's stream, of JSON types only. Its ``sequence_number`` is above those before it."""
@@ -70,6 +73,8 @@ class Job:
     """How many events may be read, where jobs are stored: what was read is not forgotten. None: all."""
     rewritten: bool = False
     """Whether events that may be stored were taken back."""
+    paused_by: AgentRTError | None = None
+    """Why this process does not go on with it, where that is so: those who wait for it are told."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set at the next change of the job; another one then takes its place."""
 
@@ -92,6 +97,23 @@ class Job:
         """Let the first ``events`` of the stream be read."""
         self.shown = events
         self.notify()
+
+    def pause(self, reason: AgentRTError) -> None:
+        """Tell those who wait for it that this process does not go on with it, unless it has ended."""
+        if not self.status.ended:
+            self.paused_by = reason
+            self.notify()
+
+    async def wait(self, changed: asyncio.Event) -> None:
+        """Wait for the change after which :attr:`changed` is no longer ``changed``.
+
+        Raises:
+            RuntimeClosedError, EngineFailedError: this process does not go on with it.
+        """
+        if self.paused_by is not None:
+            raise copy.copy(self.paused_by)  # all who wait raise an error of their own
+        if self.changed is changed:
+            await changed.wait()
 
     def notify(self) -> None:
         """Wake those that wait for a change."""

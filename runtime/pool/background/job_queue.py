@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
-from agentrt.errors import JobQuotaError
+from agentrt.errors import JobQuotaError, RuntimeClosedError
 
 from .conditions import Obstacle
 from .config import BackgroundConfig
@@ -28,6 +28,14 @@ LOOK_S: Final = 0.25
 DAY_S: Final = 86_400.0
 _DURATIONS: Final = 50
 """Jobs whose durations are known that estimates are made of."""
+_ENDED: Final = "the service of the background job has ended before the job. "
+_GOES_ON: Final = (
+    "It is stored: wait for it again with get(id) of the next BackgroundService, or at a server."
+)
+_IS_LOST: Final = (
+    "It is not stored: submit it again, and await its result within the block. Open the runtime with "
+    "context_folder to keep jobs."
+)
 
 _log: Final = logging.getLogger(__name__)
 
@@ -122,6 +130,7 @@ class JobQueue:
         await self.table.load(apps)
         for job in self.table.all():
             self._used[job.app][job.id] = (job.ended or self._clock(), job.run_s)
+            job.paused_by = None
         self._durations.extend(
             job.run_s for job in self.table.all() if job.status in (JobStatus.COMPLETED, JobStatus.INCOMPLETE)
         )
@@ -136,6 +145,8 @@ class JobQueue:
             await asyncio.wait([watching])
             await self._pause()
             await self.table.settle()
+            for job in self.table.all():
+                job.pause(RuntimeClosedError(_ENDED + (_GOES_ON if self.table.stores(job) else _IS_LOST)))
 
     def now(self) -> float:
         """Return the time of its clock."""
@@ -145,10 +156,16 @@ class JobQueue:
         """Queue ``job``; once this returns, it is stored, where jobs of its model are.
 
         Raises:
+            RuntimeClosedError: the queue does not run.
             JobQuotaError: its app has too many jobs, or they have run for too long.
             ContextQuotaError, ContextStoreError: it cannot be stored.
         """
         await self.sweep()
+        if self._stopping:
+            raise RuntimeClosedError(
+                "background jobs are submitted while their service runs, and it does not. Submit them within "
+                "'async with BackgroundService(…) as background:'."
+            )
         jobs = self.table.of(job.app)
         if sum(each.request_bytes for each in jobs) + job.request_bytes > self.config.bytes_per_app:
             limit = f"{self.config.bytes_per_app} bytes of background jobs"
@@ -195,7 +212,11 @@ class JobQueue:
                 await self.table.remove(job)
 
     async def events(self, job: Job, after: int = -1) -> AsyncGenerator[Event, None]:
-        """Yield the events of ``job`` whose number is above ``after``, until it has ended."""
+        """Yield the events of ``job`` whose number is above ``after``, until it has ended.
+
+        Raises:
+            RuntimeClosedError, EngineFailedError: this process does not go on with it.
+        """
         while True:
             changed, ended = job.changed, job.stream_ended
             for event in job.events_after(after):
@@ -203,13 +224,16 @@ class JobQueue:
                 yield event
             if ended:
                 return
-            if job.changed is changed:
-                await changed.wait()
+            await job.wait(changed)
 
     async def ended(self, job: Job) -> None:
-        """Wait until ``job`` has ended, and where jobs are stored, until its end is."""
+        """Wait until ``job`` has ended, and where jobs are stored, until its end is.
+
+        Raises:
+            RuntimeClosedError, EngineFailedError: this process does not go on with it.
+        """
         while not job.stream_ended:
-            await job.changed.wait()
+            await job.wait(job.changed)
 
     def place(self, job: Job) -> Place | None:
         """Return where ``job`` is in the queue; None if it has ended."""

@@ -102,6 +102,10 @@ class JobTable:
         """Return the jobs of all apps."""
         return [job for jobs in self._jobs.values() for job in jobs.values()]
 
+    def stores(self, job: Job) -> bool:
+        """Return whether ``job`` is stored."""
+        return job in self._saved
+
     async def add(self, job: Job) -> None:
         """Add a new job; once this returns, it is stored.
 

@@ -55,7 +55,9 @@ _OF_TEXT: Final = {
     *("response.output_item.added", "response.content_part.added", "response.output_text.delta"),
 }
 """The events of a response until its first text has ended."""
-_NO_ROOM: Final = (ModelBudgetError, OverloadedError, RuntimeClosedError, EngineFailedError)
+_NO_ENGINE: Final = (RuntimeClosedError, EngineFailedError)
+"""Errors after which a job waits for the next process."""
+_NO_ROOM: Final = (ModelBudgetError, OverloadedError, *_NO_ENGINE)
 """Errors after which a job waits: for other models and requests, or for the next process."""
 
 _log: Final = logging.getLogger(__name__)
@@ -159,6 +161,7 @@ class BackgroundService:
         ``deadline_s`` and ``context_id``; the priority is proactive. ``app`` is the first one by default.
 
         Raises:
+            RuntimeClosedError: it is not within the block, or the runtime was closed.
             InvalidRequestError, PromptTooLongError: it is none that can be answered.
             JobQuotaError: the app has too many jobs, or they have run for too long.
             ContextQuotaError, ContextStoreError: it cannot be stored.
@@ -196,8 +199,8 @@ class BackgroundService:
         """Queue the response of ``builder`` to ``request``, which is ``request_bytes`` long.
 
         Raises:
-            InvalidRequestError, PromptTooLongError, JobQuotaError, ContextQuotaError, ContextStoreError: as
-                for :meth:`submit`.
+            RuntimeClosedError, InvalidRequestError, PromptTooLongError, JobQuotaError, ContextQuotaError,
+                ContextStoreError: as for :meth:`submit`.
         """
         options = self._options(request, app)
         with self._pool.hold(model):
@@ -273,7 +276,11 @@ class BackgroundService:
         while True:
             try:
                 body = await self._generate(job)
-            except _NO_ROOM:
+            except _NO_ROOM as error:
+                if isinstance(error, _NO_ENGINE):
+                    for each in self.queue.table.all():
+                        if each.model == job.model:
+                            each.pause(error)
                 await asyncio.sleep(_AGAIN_S)
             except _OtherAnswerError:
                 begun = sum(1 for _ in takewhile(lambda event: event["type"] in _STEPS, job.events))
@@ -325,6 +332,7 @@ class BackgroundService:
             job.context_id = options["context_id"]
             stream = await runtime.start(builder.prompt, **options)
             stack.callback(stream.cancel)
+            job.paused_by = None
             if not any(event["type"] == "response.in_progress" for event in job.events):
                 job.add([builder.step("in_progress")])
             async for event in stream.events():
@@ -377,6 +385,11 @@ class BackgroundJob:
         return self._job.status
 
     @property
+    def deleted(self) -> bool:
+        """Whether the service has it no longer: it was deleted, or has ended a while ago."""
+        return self._service.queue.table.get(self._job.app, self.id) is None
+
+    @property
     def response(self) -> dict[str, Any]:
         """The response as ``GET /v1/responses/{id}`` has it now.
 
@@ -385,13 +398,22 @@ class BackgroundJob:
         return self._service.body(self._job)
 
     def events(self, after: int = -1) -> AsyncGenerator[Event, None]:
-        """Yield the events of the responses API whose number is above ``after``, until it has ended."""
+        """Yield the events of the responses API whose number is above ``after``, until it has ended.
+
+        Raises:
+            RuntimeClosedError, EngineFailedError: as for :meth:`result`.
+        """
         return self._service.queue.events(self._job, after)
 
     async def result(self) -> dict[str, Any]:
         """Wait until it has ended, and return the response; its ``status`` says how.
 
         Cancelling this leaves the job as it is.
+
+        Raises:
+            RuntimeClosedError: the service's block has ended before it, or the runtime was closed. If it is
+                stored, the next service goes on with it.
+            EngineFailedError: the engine has stopped.
         """
         await self._service.queue.ended(self._job)
         return self.response

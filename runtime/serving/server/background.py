@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, cast
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from agentrt.errors import InvalidRequestError, JobQuotaError
+from agentrt.errors import EngineError, InvalidRequestError, JobQuotaError
 from agentrt.priority import Priority
 
 from ...pool.background.config import BackgroundConfig
@@ -17,11 +17,11 @@ from ...pool.background.job import Job
 from ...pool.background.service import BackgroundService
 from ...pool.responses.items import ResponsesRequest
 from ...request.field_names import sender_names
-from ..http.errors import ApiError
+from ..http.errors import ApiError, to_api_error
 from ..http.identity import LOCAL_APP, METRICS_READER, peer_app
 from ..http.request_state import app_of, priority_headers
 from ..http.streaming import ClosingStreamingResponse
-from ..http.strict_json import StrictJsonRoute, large_json_response
+from ..http.strict_json import StrictJsonRoute, compact_json, large_json_response
 from .paging import PageBody, PageQuery, page_of
 from .response_writer import DONE, ResponseWriter
 from .server_state import ServerConfig, ServerState
@@ -114,9 +114,12 @@ class BackgroundResponses(BackgroundService):
 
     async def _encoded(self, writer: ResponseWriter, job: Job, after: int) -> AsyncGenerator[str, None]:
         end = DONE  # where no event is left to read
-        async for event in self.queue.events(job, after):
-            end = ""
-            yield await writer.encode(event)
+        try:
+            async for event in self.queue.events(job, after):
+                end = ""
+                yield await writer.encode(event)
+        except EngineError as error:  # no event of the response, which goes on at the next server
+            end = f"data: {compact_json(to_api_error(error).body())}\n\n"
         if end:
             yield end
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 from typing import Any, TypedDict
 
 import pytest
@@ -12,10 +13,18 @@ from langchain_core.messages import AIMessage
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
+from openai import APIConnectionError
 
+import agentrt.adapters.langchain.chat_model.background as background_module
 from agentrt.adapters.langchain import BackgroundModel, ChatAgentRT
 from agentrt.errors import ConfigurationError, InvalidRequestError, JobFailedError
-from agentrt.runtime import BackgroundConditions, BackgroundConfig, BackgroundService
+from agentrt.runtime import (
+    BackgroundConditions,
+    BackgroundConfig,
+    BackgroundService,
+    LocalRuntime,
+    RuntimeConfig,
+)
 from tests.adapters.langchain.chats import HELLO, QUESTION, SYSTEM, get_weather
 from tests.patience import in_event_loop
 from tests.runtime.serving.server.conftest import running
@@ -134,3 +143,73 @@ async def test_what_cannot_be_submitted_is_refused(chat: ChatAgentRT) -> None:
         job.result = {**job.result, "status": "failed", "error": error}
         with pytest.raises(JobFailedError, match="Send it again"):
             await run.result()
+
+
+@pytest.mark.parametrize("opened", [in_process, at_a_server])
+@in_event_loop
+async def test_options_of_a_request_are_those_of_the_foreground(
+    chat: ChatAgentRT, opened: Callable[[ChatAgentRT], Opened]
+) -> None:
+    async with opened(chat) as (model, service):
+
+        async def tokens(background: BackgroundModel, **options: Any) -> int:
+            answer = await (await background.submit(HELLO, **options)).result()
+            assert answer.usage_metadata is not None
+            return answer.usage_metadata["output_tokens"]
+
+        background = BackgroundModel(model.bind(ignore_eos=True, stream=True), service)
+        assert await tokens(background, max_tokens=10) == 10
+        bound = BackgroundModel(model.bind(ignore_eos=True, max_tokens=9), service)
+        assert (await tokens(bound), await tokens(bound, max_tokens=8)) == (9, 8)
+        stopped = await (await background.submit(HELLO, max_tokens=20)).result()
+        word = stopped.text.split()[1]
+        assert word not in (await (await background.submit(HELLO, max_tokens=20, stop=[word])).result()).text
+        calling = await background.submit(
+            [SYSTEM, QUESTION], tools=[get_weather], tool_seconds={"get_weather": 2.0}, ignore_eos=False
+        )
+        assert (await calling.result()).tool_calls
+        for name, value in {"n": 2, "priority": 0, "unknown": 1, "logit_bias": {"5": 1.0}}.items():
+            with pytest.raises(InvalidRequestError, match=name):
+                await background.submit(HELLO, **{name: value})
+
+
+@pytest.mark.parametrize("opened", [in_process, at_a_server])
+@in_event_loop
+async def test_a_run_that_was_deleted_says_so(
+    chat: ChatAgentRT, opened: Callable[[ChatAgentRT], Opened]
+) -> None:
+    async with opened(chat) as (model, service):
+        run = await BackgroundModel(model, service).submit(HELLO, ignore_eos=True)
+        await run.delete()
+        await run.cancel()
+        await run.delete()
+        for read in (run.response, run.result):
+            with pytest.raises(JobFailedError, match="submit it again"):
+                await read()
+
+
+@in_event_loop
+async def test_who_waits_does_not_notice_that_the_server_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background_module, "_LOOK_S", 0.05)
+    monkeypatch.setattr(background_module, "_LONGEST_PAUSE_S", 0.1)
+    config = RuntimeConfig(context_folder=tmp_path, memory_bytes=32 * 2**20)
+    never = BackgroundConfig(conditions=BackgroundConditions(max_other_load=1e-9))
+    with LocalRuntime.open("nano", config) as runtime:
+        with running(runtime, background=never) as server:
+            address: Any = {"base_url": f"{server.url}/v1", "api_key": "none", "max_retries": 0}
+            client: Any = ChatOpenAI(model="nano", max_tokens=6, **address)
+            run = await BackgroundModel(client).submit(HELLO)
+            waiting = asyncio.create_task(run.result())
+            await asyncio.sleep(0)
+            port = int(server.url.rpartition(":")[2])
+        for _ in range(3):
+            await asyncio.sleep(0.1)
+        assert not waiting.done()
+        with running(runtime, port=port):
+            assert (await waiting).text
+        monkeypatch.setattr(background_module, "_PATIENCE_S", 0.2)
+        with pytest.raises(APIConnectionError):
+            await run.result()
+        await client.root_async_client.close()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentrt.errors import ConfigurationError, InvalidRequestError, JobQuotaError
+from agentrt.errors import ConfigurationError, InvalidRequestError, JobQuotaError, RuntimeClosedError
 from agentrt.runtime import (
     BackgroundConditions,
     BackgroundConfig,
@@ -130,3 +130,54 @@ async def test_jobs_go_on_in_the_next_process(tmp_path: Path) -> None:
             found = background.get(waiting.id)
             assert found is not None, "its model had another name"
             assert (await found.result())["status"] == "incomplete"
+
+
+@in_event_loop
+async def test_nobody_waits_for_a_job_that_the_service_has_left(runtime: LocalRuntime, gate: Gate) -> None:
+    service = BackgroundService(runtime, CONFIG)
+    with pytest.raises(RuntimeClosedError, match="async with"):
+        await service.submit(HELLO)
+    async with service as background:
+        job = await background.submit(HELLO, **LONG)
+
+        async def read() -> None:
+            async for _ in job.events():
+                pass
+
+        waiting = [asyncio.create_task(job.result()), asyncio.create_task(read())]
+        gate.allow(12)
+        await anext(event async for event in job.events() if event["type"].endswith(".delta"))
+        gate.open()
+    assert not job.status.ended
+    for each in (*waiting, job.result()):
+        with pytest.raises(RuntimeClosedError, match="not stored: submit it again"):
+            await each
+    with pytest.raises(RuntimeClosedError, match="async with"):
+        await service.submit(HELLO)
+    async with service:  # it has them still
+        assert (await job.result())["status"] == "incomplete"
+
+
+@pytest.mark.parametrize("stored", [False, True])
+@in_event_loop
+async def test_a_runtime_that_closes_before_its_jobs_is_said(tmp_path: Path, stored: bool) -> None:
+    config = RuntimeConfig(context_folder=tmp_path if stored else None, memory_bytes=32 * 2**20)
+    one = BackgroundConfig(concurrent=1, conditions=ANY_LOAD)
+    with LocalRuntime.open("nano", config) as runtime:
+        async with BackgroundService(runtime, one) as background:
+            jobs = [await background.submit(HELLO, **LONG) for _ in range(2)]
+            waiting = [asyncio.create_task(job.result()) for job in jobs]
+            await asyncio.to_thread(runtime.close)
+            for each in waiting:  # the second one has not begun
+                with pytest.raises(RuntimeClosedError, match="Open it again"):
+                    await each
+            with pytest.raises(RuntimeClosedError):
+                await background.submit(HELLO)
+    if stored:
+        with LocalRuntime.open("nano", config) as runtime:
+            async with BackgroundService(runtime, CONFIG) as background:
+                for job in jobs:
+                    with pytest.raises(RuntimeClosedError):
+                        await job.result()
+                    assert (found := background.get(job.id)) is not None
+                    assert (await found.result())["status"] == "incomplete"

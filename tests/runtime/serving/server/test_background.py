@@ -11,7 +11,7 @@ import httpx
 import openai
 import pytest
 
-from agentrt.runtime import LocalRuntime, ModelPool
+from agentrt.runtime import LocalRuntime, ModelPool, RuntimeConfig
 from agentrt.runtime.pool.background.conditions import BackgroundConditions
 from agentrt.runtime.pool.background.config import BackgroundConfig
 from agentrt.runtime.pool.background.job import Job
@@ -396,3 +396,16 @@ def of_stream(events: list[Any], kind: str) -> Any:
     if kind.endswith("delta"):
         return "".join(event["delta"] for event in found)
     return [event.get("item") or event["response"] for event in found]
+
+
+def test_the_stream_of_a_response_ends_with_an_error_when_the_engine_has() -> None:
+    opened = LocalRuntime.open("nano", RuntimeConfig(memory_bytes=32 * 2**20))
+    with opened as runtime, running(runtime) as server:
+        client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
+        reading = iter(client.responses.create(**LONG, stream=True))
+        next(reading)
+        runtime.close()
+        with pytest.raises(openai.APIError, match="the server is stopping"):
+            list(reading)
+        (response,) = client.get("/responses", cast_to=httpx.Response).json()["data"]
+        assert response["status"] == "in_progress", "it has not failed"

@@ -75,7 +75,10 @@ class BatchBuilder:
         if stage is Stage.DECODE:
             self._branch(chunks, self._free_tokens())
         longer_s = self._interruptible_s(chunk.sequence for chunk in chunks)
-        self._trim(chunks, self.kernel_limit_s(stage, level) if longer_s is None else longer_s)
+        ahead = self._tokens_ahead(chunks, stage)
+        limit_s = self.kernel_limit_s(stage, level) if longer_s is None else longer_s
+        if self._trim(chunks, limit_s, ahead):
+            ahead = 0
         if not chunks:
             return None
         shape = self._shape_of(chunks)
@@ -83,7 +86,6 @@ class BatchBuilder:
         interruptible = self._may_interrupt(chunk.sequence for chunk in chunks) and (
             self._is_calm() or self.graph.longest_kernel_s(shape) > self.graph.quantum_s
         )
-        ahead = self._tokens_ahead(chunks, stage)
         return self.batches.start(chunks, stage, shape, interruptible=interruptible, ahead=ahead)
 
     def repeat(self, completed: Batch) -> Batch | None:
@@ -255,20 +257,20 @@ class BatchBuilder:
     def _shape_of(self, chunks: list[ScheduledChunk]) -> BatchShape:
         return shape_of(chunks, drafts_alone=not self.block_manager.quantised_keys)
 
-    def _trim(self, chunks: list[ScheduledChunk], limit_s: float) -> None:
+    def _trim(self, chunks: list[ScheduledChunk], limit_s: float, ahead: int) -> bool:
         """Shorten a batch until no kernel takes longer than ``limit_s``.
 
+        ``ahead`` tokens of its only chunk have kernels of their own, which are short enough. Returns whether
+        one XPU is to compute the last prompt, which has become shorter.
         Rows of logits that nothing is sampled from go first, then drafts, then the last chunks. The token
         budget considers the first prompt only. These rows, drafts, the past of further sequences and their
         number can make kernels longer. The sequences left out stay ready for the next batch.
         """
         if limit_s == float("inf"):
-            return
+            return False
         drafted = [place for place, chunk in enumerate(chunks) if chunk.draft]
         calibrating = [place for place, chunk in enumerate(chunks) if chunk.prompt_rows]
-        while (calibrating or drafted or len(chunks) > 1) and self.graph.longest_kernel_s(
-            self._shape_of(chunks)
-        ) > limit_s:
+        while (calibrating or drafted or len(chunks) > 1) and self._longest_s(chunks, ahead) > limit_s:
             if calibrating:
                 place = calibrating[-1]
                 rows = chunks[place].prompt_rows // 2
@@ -280,6 +282,26 @@ class BatchBuilder:
                 chunks[place] = chunks[place]._replace(draft=(), branches=())
             else:
                 chunks.pop()
+        if not chunks or self._longest_s(chunks, ahead) <= limit_s:
+            return False
+        before, chunks[-1] = chunks[-1], self._shortened(chunks[-1], limit_s)
+        return chunks[-1] is not before
+
+    def _longest_s(self, chunks: list[ScheduledChunk], ahead: int) -> float:
+        """Return the seconds of the longest kernel behind the ``ahead`` first tokens of the only chunk."""
+        shape = self._shape_of(chunks)
+        if ahead:
+            rows = min(shape.logits_rows, shape.tokens - ahead)
+            shape = BatchShape(shape.tokens - ahead, 1, shape.past_tokens + ahead, rows)
+        return self.graph.longest_kernel_s(shape)
+
+    def _shortened(self, chunk: ScheduledChunk, limit_s: float) -> ScheduledChunk:
+        """Return the chunk of a prompt that was to be computed by both XPUs, as one computes it."""
+        budget = self.graph.token_budget(chunk.start, chunk.length, limit_s)
+        length = self._chunk_length(chunk.sequence, budget)
+        if not chunk.sequence.needs_prefill or not 0 < length < chunk.length:
+            return chunk
+        return chunk._replace(length=length, samples=False, prompt_rows=min(chunk.prompt_rows, length))
 
     def _token_budget(self, first: Sequence) -> int:
         """Tokens in a batch whose first prompt is ``first``: the most whose kernels stay within their limit.
@@ -320,7 +342,7 @@ class BatchBuilder:
         0 where one XPU computes whole chunks.
         """
         static = self.graph.static_tokens
-        if static is None or stage is not Stage.PREFILL or len(chunks) > 1 or chunks[0].length < static + 2:
+        if static is None or stage is not Stage.PREFILL or len(chunks) != 1 or chunks[0].length < static + 2:
             return 0
         budget = self._paired_budget(chunks[0].sequence)
         return static if budget is not None and chunks[0].length <= budget else 0

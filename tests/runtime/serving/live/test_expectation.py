@@ -157,7 +157,7 @@ def told_and_true(seed: int) -> list[tuple[float, float]]:
             status(
                 str(each.arrived),
                 simulation.scheduler.queues.prefill_seconds_left(each),
-                first_token=simulation._first_tokens.get(each),
+                first_token=simulation._alive[each].first_token,
                 reactive=each.priority is Priority.REACTIVE,
                 arrived=each.arrived,
             )

@@ -260,11 +260,12 @@ class BatchBuilder:
     def _trim(self, chunks: list[ScheduledChunk], limit_s: float, ahead: int) -> bool:
         """Shorten a batch until no kernel takes longer than ``limit_s``.
 
-        ``ahead`` tokens of its only chunk have kernels of their own, which are short enough. Returns whether
-        one XPU is to compute the last prompt, which has become shorter.
         Rows of logits that nothing is sampled from go first, then drafts, then the last chunks. The token
         budget considers the first prompt only. These rows, drafts, the past of further sequences and their
         number can make kernels longer. The sequences left out stay ready for the next batch.
+
+        ``ahead`` tokens of its only chunk have kernels of their own, which are short enough. Returns whether
+        the last prompt has become shorter, so that one XPU is to compute it.
         """
         if limit_s == float("inf"):
             return False

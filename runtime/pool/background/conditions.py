@@ -96,7 +96,7 @@ class MachineConditions:
     def obstacle(self) -> Obstacle | None:
         """Return why background work may not run now, None if it may.
 
-        Within :data:`GLANCE_S` of a look its result is returned. The load is that since the previous look, and
+        Within :data:`GLANCE_S` of a look its result is returned. The load is that since the last look, and
         that since the previous measurement, :data:`WINDOW_S` ago or more.
         """
         now = self._clock()

@@ -202,7 +202,7 @@ def test_work_that_waited_for_load_runs_after_a_calm_time(machine: Machine) -> N
     assert conditions.obstacle() is None
 
 
-def test_a_spike_shorter_than_the_window_is_a_load_only_if_it_is_far_above_the_limit(
+def test_a_spike_shorter_than_the_window_counts_far_above_the_limit_only(
     machine: Machine,
 ) -> None:
     conditions = measured(machine)

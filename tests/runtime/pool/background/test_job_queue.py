@@ -414,7 +414,7 @@ def test_a_place_is_wrong_by_what_it_says_only(
 def test_jobs_are_done_in_the_time_that_is_said(
     concurrent: int, alone: int, jobs: int, exponent: float
 ) -> None:
-    """Several at once take each as long as alone, or longer by up to their number: none was seen so before."""
+    """Several at once take each as long as alone, or up to as many times longer; single ones were seen."""
 
     async def run() -> None:
         async with bench(concurrent=concurrent) as made:

@@ -54,6 +54,7 @@ from agentrt.examples.assistant.view import TurnView, describe
 from agentrt.examples.gallery.script import Model, run_script
 from agentrt.reports import SpeculationObserver
 from agentrt.runtime import LocalRuntime, OpeningStep, RuntimeConfig
+from agentrt.runtime.kv.store.store import ContextStore
 from agentrt.runtime.nano import DRAFT_DIRECTORY
 from agentrt.speculators import LocalSpeculator, PatternSpeculator
 
@@ -221,18 +222,21 @@ def open_runtime(
     model: str,
     on_step: Callable[[OpeningStep], None] = lambda step: None,
     policy: Literal["agent-xpu", "fcfs"] = "agent-xpu",
+    context_store: ContextStore | None = None,
 ) -> LocalRuntime:
     """Load ``"nano"``, a pulled model, the OpenVINO model in a folder or a GGUF file.
 
-    With the ``policy`` ``"fcfs"`` requests are served in order of arrival, for comparison.
+    With the ``policy`` ``"fcfs"`` requests are served in order of arrival, for comparison. What the model has
+    computed for a named app is kept in ``context_store``.
     """
     if model != "nano":
-        return LocalRuntime.open(model, RuntimeConfig(policy=policy), on_step=on_step)
+        config = RuntimeConfig(policy=policy)
+        return LocalRuntime.open(model, config, on_step=on_step, context_store=context_store)
     # On a model as small as nano more threads only wait for each other. Which requests share a batch depends
     # on timing, and in low precision the batch changes the last bits of the logits: the demo promises equal
     # transcripts of nano, so it computes in full precision.
     config = RuntimeConfig(threads=1, inference_precision="f32", kv_cache_precision="f32", policy=policy)
-    return LocalRuntime.open(model, config, on_step=on_step)
+    return LocalRuntime.open(model, config, on_step=on_step, context_store=context_store)
 
 
 # 3. The agent. By default LangChain ends the run when a tool raises. This middleware returns the error to

@@ -41,6 +41,11 @@ def table_of(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) 
     return table
 
 
+def size_text(size: int) -> str:
+    """Return a number of bytes as users read it."""
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
+
+
 def say(line: str) -> None:
     """Print a message to standard error."""
     print(line, file=sys.stderr, flush=True)

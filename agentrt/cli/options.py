@@ -146,7 +146,7 @@ def check_options(command: str, options: Mapping[str, Any]) -> None:
             raise typer.BadParameter(f"only {_option(needed)} needs one. Add it.", param_hint=_option(name))
     if "no_auth" in options:
         _check_access(options)
-    if command == "serve":
+    if "context_folder" in options:
         _check_contexts(options)
     if command == "serve" and not missing_modules("runtime"):
         names_of_models(options.get("model") or ["nano"], options.get("served_model_name") or [])

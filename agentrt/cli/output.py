@@ -43,7 +43,10 @@ def table_of(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) 
 
 def size_text(size: int) -> str:
     """Return a number of bytes as users read it."""
-    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
+    for factor, unit in ((1e9, "GB"), (1e6, "MB")):
+        if size >= factor:
+            return f"{size / factor:.1f} {unit}"
+    return f"{size / 1e3:.1f} kB"
 
 
 def say(line: str) -> None:

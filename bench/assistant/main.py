@@ -183,7 +183,7 @@ class _Starter:
         from agentrt.runtime.contexts.opening import open_context_store
         from agentrt.runtime.model.directory import summarize_model
 
-        store = open_context_store(RuntimeConfig(context_folder=contexts), summarize_model(model).model_id)
+        store = open_context_store(RuntimeConfig(context_folder=Path(contexts)), summarize_model(model).model_id)
         with TemporaryDirectory() as folder, asyncio.Runner() as runner, store or nullcontext():
             sample = Path(folder) / "sample"
             write_sample_data(sample, NOW.date())

@@ -27,8 +27,9 @@ def find_served(model: str) -> ServedModel | None:
 
     path = _path_of(model)
     try:
-        server = running_server()
-        for each in server["models"] if server else ():
+        if (server := running_server()) is None:
+            return None
+        for each in server["models"]:
             if each["path"] == path if path else model in each["names"]:
                 token, *_ = tokens_of(server).values()
                 return ServedModel(

@@ -13,7 +13,6 @@ from .output import say
 
 if TYPE_CHECKING:
     from agentrt.runtime import PooledModel
-    from agentrt.runtime.kv.store.store import ContextStore
 
 MOST_MIB: Final = 2048
 """Disk space of each model's contexts in :func:`own_context_folder`."""
@@ -55,8 +54,8 @@ def keep_contexts(models: Sequence[PooledModel], *, encrypted: bool) -> None:
             model.config = model.config.model_copy(update={"context_folder": None, "context_key": None})
 
 
-def open_own_contexts(model: str) -> ContextStore:
-    """Open the contexts of ``model`` in the user's folder.
+def own_contexts(model: str) -> dict[str, Any]:
+    """Return the settings of a runtime whose contexts are in the user's folder.
 
     Raises:
         ModelNotFoundError, ModelFormatError: there is no such model, or it is damaged.
@@ -66,7 +65,12 @@ def open_own_contexts(model: str) -> ContextStore:
     from agentrt.runtime.contexts.opening import open_context_store
     from agentrt.runtime.model.directory import summarize_model
 
-    config = RuntimeConfig(context_folder=own_context_folder(), context_disk_bytes=MOST_MIB * 2**20)
-    store = open_context_store(config, summarize_model(model).model_id)
+    settings: dict[str, Any] = {
+        "context_folder": own_context_folder(),
+        "context_disk_bytes": MOST_MIB * 2**20,
+    }
+    # Before the model is loaded, which takes long.
+    store = open_context_store(RuntimeConfig(**settings), summarize_model(model).model_id)
     assert store is not None
-    return store
+    store.close()
+    return settings

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -179,15 +179,11 @@ class _Starter:
         from agentrt.examples.chat.conversation import Conversation
         from agentrt.examples.chat.steered import steered_agent
         from agentrt.examples.personal_assistant import open_runtime
-        from agentrt.runtime import RuntimeConfig
-        from agentrt.runtime.contexts.opening import open_context_store
-        from agentrt.runtime.model.directory import summarize_model
 
-        store = open_context_store(RuntimeConfig(context_folder=Path(contexts)), summarize_model(model).model_id)
-        with TemporaryDirectory() as folder, asyncio.Runner() as runner, store or nullcontext():
+        with TemporaryDirectory() as folder, asyncio.Runner() as runner:
             sample = Path(folder) / "sample"
             write_sample_data(sample, NOW.date())
-            opened = open_runtime(model, context_store=store)
+            opened = open_runtime(model, context_folder=Path(contexts))
             with closing(PersonalData.open(sample)) as data, opened as runtime:
                 view = _FirstText()
                 talk = Conversation(steered_agent(runtime, data)[0], runtime.context_length)

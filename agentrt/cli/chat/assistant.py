@@ -8,10 +8,10 @@ import datetime as dt
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...errors import ContextStoreError
-from ..kept_contexts import HOW_TO_SEE, open_own_contexts, own_context_folder
+from ..kept_contexts import HOW_TO_SEE, own_context_folder, own_contexts
 from ..output import opening_bar
 from .approval import WhyNot, ask_before_writes
 from .first_model import NANO
@@ -90,15 +90,15 @@ def open_assistant(
         told = [opened.description()] if data else []
         runtime: LocalRuntime | ServedChat | None = runner.run(open_served(model))
         if runtime is None:
-            store = None
+            contexts: dict[str, Any] = {}
             if keeps_contexts:
                 try:
-                    store = stack.enter_context(open_own_contexts(model))
+                    contexts = own_contexts(model)
                     told.append(f"Contexts are kept in {own_context_folder()}: {HOW_TO_SEE}.")
                 except ContextStoreError as error:
                     told.append(f"Contexts are kept in memory only: {error}")
             with opening_bar() as show:
-                runtime = stack.enter_context(open_runtime(model, show, context_store=store))
+                runtime = stack.enter_context(open_runtime(model, show, **contexts))
         # The web is imitated, as the sample data is.
         agent, tools = steered_agent(
             runtime,

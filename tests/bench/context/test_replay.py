@@ -75,7 +75,8 @@ def test_so_many_blocks_are_read_and_written_together(
 
     monkeypatch.setattr(ChunkFiles, "write", written)
     monkeypatch.setattr(ChunkFiles, "read", wanted)
-    switches = run(replace(OURS, recompute=False, group=group), tmp_path)
+    scarce = Setting(int(1.2 * LONGEST * TOKEN_BYTES), SETTING.context_bytes, LONGEST)
+    switches = run(replace(OURS, recompute=False, group=group), tmp_path, scarce)
     assert sum(each.read_bytes for each in switches) > 0
     assert together["write"] > 2 if group is None else together == {"write": group, "read": group}
 

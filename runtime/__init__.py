@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from .request.options import GenerationOptions as GenerationOptions
     from .request.options import RawPrompt as RawPrompt
     from .request.sampling_params import SamplingParams as SamplingParams
+    from .request.window import PromptTruncated as PromptTruncated
 
 _NAMES = {
     ".config": "RuntimeConfig",
@@ -82,6 +83,7 @@ _NAMES = {
     ".pool.pooled_model": "PooledModel",
     ".request.options": "GenerationOptions RawPrompt",
     ".request.sampling_params": "SamplingParams",
+    ".request.window": "PromptTruncated",
 }
 _DEFINED_IN = {name: module for module, names in _NAMES.items() for name in names.split()}
 

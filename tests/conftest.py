@@ -67,7 +67,7 @@ def _folders_of_our_own(
 ) -> Iterator[None]:
     """Profiles, settings and histories of tests are not the user's, in processes that they start as well."""
     with pytest.MonkeyPatch.context() as patch:
-        for kind in ("cache", "config", "state"):
+        for kind in ("cache", "config", "data", "state"):
             patch.setenv(f"XDG_{kind.upper()}_HOME", str(tmp_path_factory.mktemp(kind)))
         if sys.platform == "linux" and getattr(pytestconfig, "cache", None):
             # Native products are compiled in half a minute, into a file named after all that it depends on:

@@ -24,9 +24,11 @@ CONFIGURED: Final = ("chat", "gateway", "serve")
 
 # An option of the command line replaces these of the file, which contradict it or belong to its value.
 _REPLACES: Final[Mapping[str, tuple[str, ...]]] = {
+    "context_folder": ("no_context_folder",),
     "host": ("uds",),
     "model": ("served_model_name",),
     "no_auth": ("token_file",),
+    "no_context_folder": ("context_folder", "context_key", "context_disk_mib", "context_app_mib"),
     "port": ("uds",),
     "token_file": ("no_auth",),
 }

@@ -14,6 +14,7 @@ from .bench import bench
 from .chat.command import chat
 from .command import Command, ConfiguredCommand
 from .config import config
+from .contexts import contexts
 from .demo import demo
 from .doctor import doctor
 from .gateway import gateway
@@ -50,6 +51,7 @@ app.command(rich_help_panel=_TRY, cls=Command)(demo)
 app.command(rich_help_panel=_TRY, cls=ConfiguredCommand)(chat)
 app.command(rich_help_panel=_SERVE, cls=ServeCommand)(serve)
 app.command(rich_help_panel=_SERVE, cls=ConfiguredCommand)(gateway)
+app.command(rich_help_panel=_SERVE, cls=Command)(contexts)
 app.command(rich_help_panel=_SERVE, cls=Command)(config)
 app.command(rich_help_panel=_MODELS, cls=Command)(models)
 app.command(rich_help_panel=_MODELS, cls=Command)(pull)

@@ -10,7 +10,7 @@ import typer
 
 from ..errors import ConfigurationError
 from ..extras import require_extra
-from .output import output_console
+from .output import output_console, size_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -107,7 +107,7 @@ def _list(console: Console) -> None:
         table = Table("converted from", "size", "last opened", box=None)
         for model in cached:
             opened = dt.datetime.fromtimestamp(model.used).isoformat(" ", "minutes")
-            table.add_row(Text(model.converted_from), _size(model.size), opened)
+            table.add_row(Text(model.converted_from), size_text(model.size), opened)
         console.print(table)
         console.print(f"in {models_folder()}")
     if not pulled and not cached:
@@ -138,7 +138,7 @@ def _remove_converted(console: Console, models: Iterable[CachedModel]) -> None:
 
     for model in models:
         remove_cached_model(model)
-        console.print(f"removed {model.converted_from} ({_size(model.size)})")
+        console.print(f"removed {model.converted_from} ({size_text(model.size)})")
 
 
 def _remove_pulled(console: Console, names: Iterable[str]) -> None:
@@ -164,7 +164,3 @@ def _print_recommended(console: Console) -> None:
     for model in RECOMMENDED:
         console.print(f"{model.name}\n    {model.gigabytes:.1f} GB, {model.license}: {model.good_for}")
     console.print("Download one: agentrt pull NAME. The name then works wherever a model is named.")
-
-
-def _size(size: int) -> str:
-    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"

@@ -127,9 +127,6 @@ _NEEDS: Final[Mapping[str, Mapping[str, str]]] = {
     "chat": {},
     "gateway": {"redis_password_file": "redis"},
     "serve": {
-        "context_key": "context_folder",
-        "context_disk_mib": "context_folder",
-        "context_app_mib": "context_folder",
         "embedding_pooling": "embedding_model",
         "history_folder": "drafts",
     },
@@ -149,6 +146,8 @@ def check_options(command: str, options: Mapping[str, Any]) -> None:
             raise typer.BadParameter(f"only {_option(needed)} needs one. Add it.", param_hint=_option(name))
     if "no_auth" in options:
         _check_access(options)
+    if "context_folder" in options:
+        _check_contexts(options)
     if command == "serve" and not missing_modules("runtime"):
         names_of_models(options.get("model") or ["nano"], options.get("served_model_name") or [])
 
@@ -165,6 +164,22 @@ def _check_access(options: Mapping[str, Any]) -> None:
     ListenConfig(host=options["host"], uds=options["uds"]).check()
     if options.get("ollama") is not None:
         ListenConfig(host=host_and_port(options["ollama"])[0]).check()
+
+
+def _check_contexts(options: Mapping[str, Any]) -> None:
+    if options["context_folder"] is not None:
+        if options["no_context_folder"]:
+            raise typer.BadParameter(
+                "it cannot be combined with --context-folder. Leave one of them out.",
+                param_hint="--no-context-folder",
+            )
+        return
+    if options["no_context_folder"] or options["no_auth"]:
+        for name in ("context_key", "context_disk_mib", "context_app_mib"):
+            if options.get(name) is not None:
+                raise typer.BadParameter(
+                    "contexts are kept in memory only. Add --context-folder.", param_hint=_option(name)
+                )
 
 
 def _option(name: str) -> str:

@@ -41,6 +41,14 @@ def table_of(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) 
     return table
 
 
+def size_text(size: int) -> str:
+    """Return a number of bytes as users read it."""
+    for factor, unit in ((1e9, "GB"), (1e6, "MB")):
+        if size >= factor:
+            return f"{size / factor:.1f} {unit}"
+    return f"{size / 1e3:.1f} kB"
+
+
 def say(line: str) -> None:
     """Print a message to standard error."""
     print(line, file=sys.stderr, flush=True)

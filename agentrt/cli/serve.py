@@ -14,8 +14,17 @@ import typer
 
 from ..extras import require_extra
 from .command import ConfiguredCommand
+from .kept_contexts import (
+    HOW_TO_SEE,
+    MOST_MIB,
+    keep_contexts,
+    key_of,
+    no_context_folder_option,
+    own_context_folder,
+)
 from .options import complete_model, host_and_port, listen_address, names_of_models
 from .output import opening_bar, say
+from .running_server import found_by_chat
 from .serving import (
     CorsOrigins,
     Drain,
@@ -27,7 +36,6 @@ from .serving import (
     announce,
     begin_serving,
     choose_tokens,
-    found_by_chat,
     origin_of,
     say_waiting,
     serving,
@@ -148,13 +156,15 @@ def serve(
         Path | None,
         _of_contexts(
             help="Folder that keeps the contexts of each app, also after a restart: texts, and what the "
-            "model has computed for them. By default they are kept in memory only."
+            "model has computed for them. By default a folder of your own, and with --no-auth none."
         ),
     ] = None,
+    no_context_folder: Annotated[bool, no_context_folder_option(rich_help_panel="Contexts")] = False,
     context_disk_mib: Annotated[
         int | None,
         _of_contexts(
-            help="Disk space of each model's contexts in --context-folder. By default without limit.",
+            help=f"Disk space of each model's contexts in --context-folder. By default {MOST_MIB} in the "
+            "folder of your own, and without limit in another.",
             min=1,
             max=_MAX_MEMORY_MIB,
         ),
@@ -295,6 +305,9 @@ def serve(
         cors_origins=frozenset(cors_origin or ()),
         drain_s=drain,
     )
+    own_folder = context_folder is None and not no_context_folder and not no_auth
+    if own_folder:
+        context_folder, context_disk_mib = own_context_folder(), context_disk_mib or MOST_MIB
     runtime_config = RuntimeConfig(
         memory_bytes=memory_mib * 2**20,
         drafts=drafts,
@@ -302,7 +315,7 @@ def serve(
         context_folder=context_folder,
         context_disk_bytes=None if context_disk_mib is None else context_disk_mib * 2**20,
         context_app_bytes=None if context_app_mib is None else context_app_mib * 2**20,
-        context_key=_key(context_key),
+        context_key=key_of(context_key),
         context_memory_bytes=context_memory_mib * 2**20,
         context_compression=context_compression,
         context_tolerance=context_tolerance,
@@ -332,6 +345,8 @@ def serve(
             pooling = None if embedding_pooling is None else Pooling(embedding_pooling)
             embedding = EmbeddingModel.open(embedding_model, pooling)
         models = [PooledModel.find(each, runtime_config, own) for each, own in zip(given, names, strict=True)]
+        if own_folder:
+            keep_contexts(models, encrypted=context_key is not None)
         pool = ModelPool(models, PoolConfig(memory_budget_bytes=budget, idle_unload_s=idle_unload))
         with pool:
             say(f"opening {given[0]}")
@@ -343,6 +358,8 @@ def serve(
             def ready() -> None:
                 tell_chat(_described(address, access, pool.models))
                 announce(served, config, listener, access, page=True)
+                if own_folder and any(each.context_store for each in pool.models):
+                    say(f"contexts are kept in {context_folder}: {HOW_TO_SEE}")
                 if ollama is not None:
                     say(f"Ollama's interface at {origin_of(ollama_config, listeners[1])}")
 
@@ -362,12 +379,11 @@ def _described(address: str, access: Access | None, models: Sequence[PooledModel
         "token": access and access.token,
         "token_file": access and access.token_file and os.path.abspath(access.token_file),
         "models": [
-            {"path": str(find_model(str(each.model)).resolve()), "names": each.names} for each in models
+            {
+                "path": str(find_model(str(each.model)).resolve()),
+                "names": each.names,
+                "contexts": each.context_store and str(each.context_store.folder.resolve()),
+            }
+            for each in models
         ],
     }
-
-
-def _key(given: str | None) -> Path | Literal["keyring"] | None:
-    if given == "keyring":
-        return "keyring"
-    return None if given is None else Path(given)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..otel.exporting import check_variables, exporting
-from ..own_files import make_private_file
 from .config_file import tokens_path
 from .options import origins
 from .output import say
@@ -119,46 +117,6 @@ def serving(bound: AbstractContextManager[socket.socket]) -> Iterator[socket.soc
             say(f"exporting {' and '.join(signals)} as the OTEL_* variables say")
         yield listener
     say("stopped")
-
-
-def server_file() -> Path:
-    """Return the path of the file with the running ``agentrt serve`` of this user, which need not exist."""
-    import platformdirs
-
-    return platformdirs.user_state_path("agentrt") / "server.json"
-
-
-def server_lock() -> Path:
-    """Return the path of the lock that the server of :func:`server_file` holds as long as it runs."""
-    return server_file().with_suffix(".lock")
-
-
-@contextmanager
-def found_by_chat() -> Iterator[Callable[[Mapping[str, Any]], None]]:
-    """Yield a function that writes what ``agentrt chat`` needs of this server; it is deleted at the end.
-
-    Of several servers of a user the first is found. A server that cannot be found serves all the same.
-    """
-    from agentrt.runtime.files.file_lock import file_lock
-
-    file = server_file()
-    new = file.with_name(f".{file.name}")
-
-    def write(described: Mapping[str, Any]) -> None:
-        try:
-            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            held.enter_context(file_lock(server_lock(), wait=False))
-            held.callback(file.unlink, missing_ok=True)
-            make_private_file(new)
-            new.write_text(json.dumps(described), encoding="utf-8")
-            new.replace(file)
-        except BlockingIOError:
-            say("agentrt chat uses the server that was started before this one")
-        except OSError as error:
-            say(f"agentrt chat does not find this server: {file} cannot be written ({error.strerror})")
-
-    with ExitStack() as held:
-        yield write
 
 
 def origin_of(config: ListenConfig, listener: socket.socket) -> str:

@@ -23,8 +23,8 @@ _JOIN_S = 10
 
 
 def without_settings(folder: str) -> dict[str, str]:
-    """Return an environment in which ``agentrt`` reads no config file of the user."""
-    return {**os.environ, "XDG_CONFIG_HOME": folder}
+    """Return an environment in which ``agentrt`` reads no config file of the user, and no contexts."""
+    return {**os.environ, "XDG_CONFIG_HOME": folder, "XDG_DATA_HOME": folder}
 
 
 class SideProcess:

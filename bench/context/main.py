@@ -21,6 +21,7 @@ from .sweeps import (
     Texts,
     Traces,
     TraceSize,
+    group_table,
     latency_table,
     slow_disk_figures,
     slow_disk_table,
@@ -52,7 +53,8 @@ class Size:
     """Agents that call tools, and how often they are drawn."""
 
 
-_TRACES: Final = TraceSize((4, 8), 3, 2048, 2.25, slow_disk=(4, 12), patterns=True)
+_GROUPS: Final = (1, 2, 4, 8, 16, 32)
+_TRACES: Final = TraceSize((4, 8), 3, 2048, 2.25, slow_disk=(4, 64), groups=_GROUPS, patterns=True)
 FULL: Final = Size(_TRACES, (1000, 4000), 3, 7, 10, 1024, 512, (400, 3))
 QUICK: Final = Size(TraceSize((3, 8), 3, 512, 2.5), (1000,), 1, 2, 2, 512, 128)
 SIZES: dict[bool, Size] = {False: FULL, True: QUICK}
@@ -69,7 +71,10 @@ keep float16; VLLM-S and VLLM-SQ write blocks when their memory is needed, Swapp
 LMK drops them. The ratios compare each side's mean over the switches of all traces that it has replayed \
 with ours of the same calls; intervals are over switches. active_contexts_ratio_vs_vllm_sq_at_25ms \
 compares how many contexts of random traces have a mean latency of 25 ms at most, interpolated, on a disk \
-that takes 50 MB/s. After a restart a context is continued in a new process by its first request. Times \
+that takes 50 MB/s: each side has twice as many again and again until they are too many; ours that are not \
+with the most count as these. KV blocks have a fixed length, so what varies as a chunk is how many are read \
+and written together, by default 16 and 32. \
+After a restart a context is continued in a new process by its first request. Times \
 are to the first token, from that request or from the start of the process, in which the model is opened; \
 its own file is in the page cache, what was stored is not. Computed is the same prompt of no app, the \
 process's second request, and counts as if it had been the first. \
@@ -114,6 +119,7 @@ def run(
     with LocalRuntime.open(model, RuntimeConfig(kv_cache_precision="u8")) as runtime:
         texts = texts_of(runtime.count_tokens)
         bytes_a_token = runtime._arena.memory_bytes / runtime._arena.capacity_tokens
+        block_tokens = runtime._arena.block_tokens
     figures: dict[str, Estimate] = {}
     tables: list[Table] = []
     length = min(size.traces.max_tokens, found.context_length - _MARGIN_TOKENS)
@@ -122,6 +128,8 @@ def run(
         replayed, slow = traces.sides(), traces.on_slow_disk()
         figures |= switch_figures(replayed) | slow_disk_figures(slow)
         tables += [latency_table(replayed), *([slow_disk_table(slow)] if slow else [])]
+        if grouped := traces.by_group(block_tokens):
+            tables.append(group_table(grouped))
     if ContextPart.RETURNS in parts and workloads is not None:
         recomputed = measure_returns(workloads, *size.returns, progress)
         figures |= return_figures(recomputed)

@@ -16,7 +16,7 @@ from agentrt.runtime.kv.store.store import ContextStore
 
 from ..engines.local import wait_until_stored
 from .disk import SlowDisk, drop_page_cache
-from .swappers import OnDemandSwapper, PolicySwapper, SwapPolicy, open_with_swapper
+from .swappers import OnDemandSwapper, PolicySwapper, SwapPolicy, grouped, open_with_swapper
 from .traces import Call, TaskTexts
 
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ class Switch:
     """Until its first new token could be computed."""
     ttft_s: float
     cached_tokens: int
+    read_bytes: int = 0
+    """Bytes of chunks that were brought back for it."""
 
 
 @dataclass(slots=True)
@@ -91,6 +93,7 @@ def _open(model: str, policy: SwapPolicy, setting: Setting, folder: Path) -> Ite
     swapper: Any = PolicySwapper if policy.ahead_of_time else OnDemandSwapper
     settings, store = policy.settings(setting.budget_bytes, setting.context_bytes), None
     with ExitStack() as stack:
+        stack.enter_context(grouped(policy.group))
         if setting.disk is None:
             settings["context_folder"] = folder
         else:
@@ -115,13 +118,17 @@ class _Replay:
         prompt = self._texts.take(call.task, max(1, call.tokens - _ANSWER_TOKENS))
         wait_until_stored(self._runtime)
         drop_page_cache(self._folder)
+        read = self._read_bytes()
         begun = time.perf_counter()
         self._make_room(called, call.tokens)
         freeing_s = time.perf_counter() - begun
         made, seconds = self._measured(called, prompt)
         if called.tokens:
             first_s = freeing_s + made.timing.time_to_first_token_s
-            switch = Switch(place, called.tokens, freeing_s + seconds, first_s, made.usage.cached_tokens)
+            switch = Switch(
+                *(place, called.tokens, freeing_s + seconds, first_s, made.usage.cached_tokens),
+                read_bytes=self._read_bytes() - read,
+            )
             self.switches.append(switch)
         called.tokens = made.usage.prompt_tokens
 
@@ -137,6 +144,10 @@ class _Replay:
         if found is None:
             found = self._called[call.context] = _Called(self._service.new_context().id)
         return found
+
+    def _read_bytes(self) -> int:
+        swapper = self._runtime._kept.swapper
+        return 0 if swapper is None else swapper.statistics().bytes_in
 
     def _make_room(self, called: _Called, tokens: int) -> None:
         swapper = self._runtime._kept.swapper

@@ -14,6 +14,7 @@ from agentrt.runtime import LocalRuntime, RuntimeConfig
 from agentrt.runtime.contexts import opening
 from agentrt.runtime.kv.store.chunk_files import Chunk
 from agentrt.runtime.kv.store.store import ContextStore
+from agentrt.runtime.kv.swap import chunk_loader, chunk_saver
 from agentrt.runtime.kv.swap.chunks import SwapOut
 from agentrt.runtime.kv.swap.costs import LinearCost
 from agentrt.runtime.kv.swap.swapper import ContextFiles, Swapper
@@ -44,6 +45,8 @@ class SwapPolicy:
     """Bytes of stored chunks, as a share of those at 8 bits; None stores them as they are."""
     arena: float | None = None
     """KV arena, in contexts of full length; the rest of the memory has stored chunks. None: it has none."""
+    group: int | None = None
+    """KV blocks that are read, and written, together at most; None for the runtime's own numbers."""
 
     def settings(self, budget_bytes: int, context_bytes: float) -> dict[str, Any]:
         """Return the settings of a runtime with ``budget_bytes`` bytes of memory for contexts.
@@ -186,6 +189,15 @@ class OnDemandSwapper(PolicySwapper):
         """The blocks of a context that are cached and held by no request: hash, position, block."""
         found = ((each, at, pool.find(each)) for at, each in enumerate(context.block_hashes))
         return [(each, at, block) for each, at, block in found if block is not None and each in pool.eviction]
+
+
+@contextmanager
+def grouped(blocks: int | None) -> Iterator[None]:
+    """Have runtimes of the block read and write so many KV blocks together at most; None changes nothing."""
+    with ExitStack() as stack:
+        for module in () if blocks is None else (chunk_loader, chunk_saver):
+            stack.enter_context(patch.object(module, "_GROUP", blocks))
+        yield
 
 
 @contextmanager

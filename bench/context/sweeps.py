@@ -1,5 +1,5 @@
-"""Traces on every side: switching latencies on the disk of the machine (LLMS, Fig. 9) and on a slow one, and
-how many contexts can be active there (Fig. 10)."""
+"""Traces on every side: switching latencies on the disk of the machine (LLMS, Fig. 9) and on a slow one, how
+many contexts can be active there (Fig. 10), and latencies by the size of chunks (Fig. 14)."""
 
 from __future__ import annotations
 
@@ -45,8 +45,10 @@ class TraceSize:
     """Of one context."""
     budget: float
     """Memory, in contexts of that many tokens at 8 bits."""
-    slow_disk: tuple[int, ...] = ()
-    """Numbers of active contexts on the slow disk."""
+    slow_disk: tuple[int, int] | None = None
+    """Numbers of active contexts on the slow disk: the first that is tried, and the most."""
+    groups: tuple[int, ...] = ()
+    """KV blocks that are read and written together, with the most contexts on the disk of the machine."""
     patterns: bool = False
     """Whether the other patterns are replayed, too, with the most contexts, on ours and VLLM-SQ."""
 
@@ -63,6 +65,11 @@ class Replayed:
     @property
     def ms(self) -> list[float]:
         return [_MS * each.seconds for each in self.switches]
+
+    @property
+    def counted(self) -> list[tuple[int, float]]:
+        """The number of contexts and the latency of each switch."""
+        return [(self.contexts, ms) for ms in self.ms]
 
 
 class Traces:
@@ -96,13 +103,32 @@ class Traces:
     def on_slow_disk(self) -> list[Replayed]:
         """Return the sides that keep 8 bits on random traces, with the slow disk (Fig. 10).
 
-        Ours that compresses in memory has the most contexts only.
+        Each side has twice as many contexts again and again, until they are too many or the most. Ours that
+        compresses in memory has as many as ours at last.
         """
-        setting, most = replace(self._setting, disk=SLOW_DISK), max(self._size.slow_disk, default=0)
+        if self._size.slow_disk is None:
+            return []
+        setting, (first, most) = replace(self._setting, disk=SLOW_DISK), self._size.slow_disk
+
+        def up_to_the_limit(policy: SwapPolicy) -> list[Replayed]:
+            found = [self._replay(policy, "random", first, setting)]
+            while found[-1].contexts < most and not _is_crossed(found[-1].counted):
+                contexts = min(2 * found[-1].contexts, most)
+                found.append(self._replay(policy, "random", contexts, setting))
+            return found
+
+        ours = up_to_the_limit(OURS)
+        in_memory = self._replay(IN_MEMORY, "random", ours[-1].contexts, setting)
+        return [*ours, *up_to_the_limit(VLLM_SQ), in_memory]
+
+    def by_group(self, block_tokens: int) -> list[Replayed]:
+        """Return ours with chunks of so many blocks, which have ``block_tokens`` tokens (Fig. 14)."""
+        policies = [
+            replace(OURS, name=f"{blocks * block_tokens} tokens", group=blocks)
+            for blocks in self._size.groups
+        ]
         return [
-            self._replay(policy, "random", contexts, setting)
-            for contexts in self._size.slow_disk
-            for policy in (OURS, VLLM_SQ, *([IN_MEMORY] if contexts == most else []))
+            self._replay(policy, "random", max(self._size.contexts), self._setting) for policy in policies
         ]
 
     def _replay(self, policy: SwapPolicy, pattern: str, contexts: int, setting: Setting) -> Replayed:
@@ -184,17 +210,26 @@ def _ratio_of_means(drawn: Sequence[SwitchPair]) -> float:
 def slow_disk_figures(replayed: Sequence[Replayed]) -> dict[str, Estimate]:
     """Return the figure of contexts on the slow disk.
 
-    It is left out where ours stays below the limit with the most contexts: the ratio is not known then.
+    Where ours stays below the limit with the most contexts, it counts as able to have these. The figure is
+    left out where VLLM-SQ does, too: the ratio is not known then.
     """
-    both = pairs(replayed, VLLM_SQ.name)
-    if not _is_crossed([(each.contexts, each.ours) for each in both]):
+    both = [
+        (each.side, switch)
+        for each in replayed
+        if each.side in (OURS.name, VLLM_SQ.name)
+        for switch in each.counted
+    ]
+    if not _is_crossed(switch for side, switch in both if side == VLLM_SQ.name):
         return {}
     return {"active_contexts_ratio_vs_vllm_sq_at_25ms": bootstrap(both, _ratio_of_active)}
 
 
-def _ratio_of_active(drawn: Sequence[SwitchPair]) -> float:
-    theirs = active_contexts([(each.contexts, each.theirs) for each in drawn])
-    return active_contexts([(each.contexts, each.ours) for each in drawn]) / max(1.0, theirs)
+def _ratio_of_active(drawn: Sequence[tuple[str, tuple[int, float]]]) -> float:
+    ours, theirs = (
+        active_contexts(switch for side, switch in drawn if side == name)
+        for name in (OURS.name, VLLM_SQ.name)
+    )
+    return ours / max(1.0, theirs)
 
 
 def slow_disk_table(replayed: Sequence[Replayed]) -> Table:
@@ -204,16 +239,34 @@ def slow_disk_table(replayed: Sequence[Replayed]) -> Table:
 
     def row(side: str) -> tuple[Cell, ...]:
         of_side = [found.get((side, contexts)) for contexts in counts]
-        switches = [(each.contexts, ms) for each in of_side if each for ms in each.ms]
-        active: Cell = f"over {max(counts)}"
+        switches = [switch for each in of_side if each for switch in each.counted]
+        active: Cell = None
         if _is_crossed(switches):
             active = bootstrap(switches, active_contexts)
-        return side, *(mean(each.ms) if each else None for each in of_side), active if all(of_side) else None
+        elif side != IN_MEMORY.name:
+            active = f"over {max(contexts for contexts, _ in switches)}"
+        return side, *(mean(each.ms) if each else None for each in of_side), active
 
     return Table(
         title="switching latency in ms on a slow disk (LLMS, Fig. 10)",
         columns=("side", *(f"{contexts} contexts" for contexts in counts), "active contexts at 25 ms"),
         rows=tuple(row(side) for side in dict.fromkeys(side for side, _ in found)),
+    )
+
+
+def group_table(replayed: Sequence[Replayed]) -> Table:
+    """Return the switching latency by what is read and written together (Fig. 14)."""
+    return Table(
+        title="switching latency in ms by tokens of a chunk (LLMS, Fig. 14)",
+        columns=("chunk", "mean", "median", "switches", "MB read for a switch"),
+        rows=tuple(
+            (
+                *(each.side, mean(each.ms), median(each.ms), len(each.switches)),
+                mean([switch.read_bytes / 1e6 for switch in each.switches]),
+            )
+            for each in replayed
+            if each.switches
+        ),
     )
 
 

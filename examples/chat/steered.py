@@ -25,6 +25,8 @@ from agentrt.examples.personal_assistant import (
 )
 from agentrt.runtime import LocalRuntime
 
+CHAT_APP: Final = "chat"
+"""The app whose contexts a chat keeps."""
 _MOST_TOKENS: Final = 1024
 """Tokens of an answer of any model but nano."""
 
@@ -33,7 +35,7 @@ def chat_model(runtime: LocalRuntime | ServedChat, max_tokens: int) -> BaseChatM
     """Return the model of ``runtime``, which writes at most ``max_tokens`` at once."""
     if isinstance(runtime, ServedChat):
         return runtime.model_copy(update={"max_tokens": max_tokens})
-    return ChatAgentRT(runtime=runtime, max_tokens=max_tokens)
+    return ChatAgentRT(runtime=runtime, max_tokens=max_tokens, app=CHAT_APP)
 
 
 def steered_agent(

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import openvino as ov
 
@@ -197,10 +197,7 @@ def open_context_store(
     """
     if config.context_folder is None:
         return None
-    folder, path = _model_folder(config.context_folder, model_id), config.context_key
-    key: KeySource | None = (
-        KeyFile(path) if isinstance(path, Path) else None if path is None else KeyringKey("contexts")
-    )
+    folder, key = _model_folder(config.context_folder, model_id), key_source(config.context_key)
     with disk_errors(config.context_folder):
         make_private_folder(config.context_folder)
     check_encrypted_alike(folder, key)
@@ -213,6 +210,13 @@ def open_context_store(
         },
         key=key,
     )
+
+
+def key_source(context_key: Path | Literal["keyring"] | None) -> KeySource | None:
+    """Return where the key of contexts is that :attr:`RuntimeConfig.context_key` names."""
+    if context_key is None:
+        return None
+    return KeyFile(context_key) if isinstance(context_key, Path) else KeyringKey("contexts")
 
 
 def _model_folder(context_folder: Path, model_id: str) -> Path:

@@ -264,7 +264,7 @@ class ContextService:
         for name in _OPTIONS_OF_THE_SERVICE:
             if name in options:
                 raise InvalidRequestError(name, "is the service's own. Leave it out.")
-        return {**options, "app": self.app, "context_id": turn.context_id}
+        return {"truncation": "auto", **options, "app": self.app, "context_id": turn.context_id}
 
     def _check_room(self, tokens: int) -> None:
         """Refuse a system prompt that leaves no room in a context."""
@@ -317,7 +317,7 @@ def _end(turn: OpenTurn, messages: Sequence[Message], generation: Generation) ->
         turn.check_context()
         turn.close()
     else:
-        turn.commit(messages, generation.usage.prompt_tokens + generation.usage.completion_tokens)
+        turn.commit(messages, generation.usage.conversation_tokens)
 
 
 def _copy_of(context: Context) -> Context:

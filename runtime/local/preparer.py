@@ -49,7 +49,11 @@ class RequestPreparer:
         ``arrived`` is when the request was made; None is now.
         """
         native_calls.check()
-        request = self._processor.process(messages, Preparation(cancellation, arrived=arrived), **options)
+        in_context = options.get("context_id") or options.get("session") is not None
+        preparation = Preparation(
+            cancellation, arrived=arrived, context_tokens=self._max_context_tokens if in_context else None
+        )
+        request = self._processor.process(messages, preparation, **options)
         if request.context_id or request.session is not None:
             request = self._limit_to_context(request)
         if request.session is not None:

@@ -132,12 +132,12 @@ class PooledModel:
         return self.context_table.store
 
     def open_contexts(self) -> None:
-        """Open the folder of its contexts, if its settings have one and no runtime has opened it.
+        """Open the folder of its contexts, if its settings have one and it is not open.
 
         Raises:
             ContextStoreError: the folder cannot be used, or another runtime uses it.
         """
-        if self.runtime is None and self.config.context_folder is not None:
+        if self.runtime is None and self._context_store is None and self.config.context_folder is not None:
             self._context_store = open_context_store(self.config, summarize_model(self.model).model_id)
             self.context_table = ContextTable(self.config.contexts_per_app, self._context_store)
 

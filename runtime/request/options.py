@@ -8,6 +8,8 @@ from typing import Any, TypeAlias, TypedDict
 
 from agentrt.priority import Priority
 
+from .window import Truncation
+
 Message: TypeAlias = Mapping[str, Any]
 """One chat message in OpenAI's shape."""
 
@@ -62,6 +64,11 @@ class GenerationOptions(TypedDict, total=False):
     they take. It changes no answer."""
     context_id: str
     """Id of the app's context that the messages continue. :class:`ContextService` sets it."""
+    truncation: Truncation | None
+    """``"auto"`` leaves the oldest messages behind the instructions out of a prompt that is too long, in
+    large steps, and no call without its outputs; :attr:`Usage.truncated_messages` says how many. The answer
+    gets its ``max_tokens``, at most a quarter of the context. ``"disabled"``, the default but for
+    :class:`ContextService`, refuses the prompt."""
     deadline_s: float | None
     """Seconds from now after which the request ends with :class:`DeadlineExceededError`."""
     max_tokens: int | None

@@ -24,17 +24,20 @@ class Preparation:
         cancellation: Cancellation | None = None,
         *,
         arrived: float | None = None,
+        context_tokens: int | None = None,
         limit_s: float = _LIMIT_S,
         clock: Callable[[], float] = time.thread_time,
     ) -> None:
         """``arrived`` is when the request was made, on the clock of :meth:`Platform.now`; None is now.
 
-        ``clock`` returns the CPU time of this thread in seconds.
+        ``context_tokens`` are what the context that the request continues may have; None for as many as the
+        model takes. ``clock`` returns the CPU time of this thread in seconds.
         """
         self._cancellation = cancellation
         self.arrived = time.perf_counter() if arrived is None else arrived
         self.deadline_s: float | None = None
         """Seconds after :attr:`arrived` at which the work ends; None for no limit."""
+        self.context_tokens = context_tokens
         self._limit_s = limit_s
         self._clock = clock
         self._began = clock()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from agentrt.calls import ToolCallFormat
 from agentrt.errors import InvalidRequestError
@@ -29,6 +29,7 @@ from .validation import (
     check_tool_seconds,
     check_tools,
 )
+from .window import Truncation
 
 MAX_SESSION_CHARACTERS = 256
 
@@ -106,6 +107,7 @@ class InputProcessor:
         session: str | None = None,
         tool_seconds: Mapping[str, float] | None = None,
         context_id: str = "",
+        truncation: Truncation | None = None,
         deadline_s: float | None = None,
         stop: str | Sequence[str] = (),
         stop_token_ids: Sequence[int] = (),
@@ -138,9 +140,13 @@ class InputProcessor:
         params.check_vocabulary(self._prompts.vocabulary_size)
         # The prompt lists all tools, even if only one may be called: earlier calls refer to the others.
         listed = None if choice is None else checked_tools
+        truncates, truncated = _as_truncation(truncation) == "auto", None
         if isinstance(messages, RawPrompt):
-            _check_without_messages(checked_tools, shared_prefix)
+            _check_without_messages(checked_tools, shared_prefix, truncates=truncates)
             prompt = self._prompts.encode_raw(messages, preparation)
+        elif truncates:
+            room = self._prompts.room(params.max_tokens, preparation.context_tokens)
+            prompt, truncated = self._prompts.encode_window(checked_messages, listed, preparation, room)
         else:
             prompt = self._prompts.encode_messages(checked_messages, listed, preparation)
         grammar_matcher = self._structured_output.matcher(choice, schema, preparation.check)
@@ -160,6 +166,7 @@ class InputProcessor:
             app=app,
             session=_as_session(session),
             context_id=context_id,
+            truncated=truncated,
             tool_seconds=check_tool_seconds(tool_seconds),
             grammar_matcher=grammar_matcher,
             call_format=None if choice is None else self._call_format,
@@ -206,12 +213,23 @@ class InputProcessor:
         return most if params.max_tokens is None else min(most, prompt_tokens + params.max_tokens)
 
 
-def _check_without_messages(tools: object, shared_prefix: object) -> None:
+def _as_truncation(truncation: object) -> object:
+    if truncation not in (None, *get_args(Truncation)):
+        known = " or ".join(map(repr, get_args(Truncation)))
+        raise InvalidRequestError("truncation", f"{shown(truncation)} is unknown. Use {known}.")
+    return truncation
+
+
+def _check_without_messages(tools: object, shared_prefix: object, *, truncates: bool) -> None:
     if tools is not None:
         raise InvalidRequestError("tools", "a raw prompt has none. Leave them out, or send messages.")
     if shared_prefix is not False:
         raise InvalidRequestError(
             "shared_prefix", "a raw prompt has no system message. Leave it out, or send messages."
+        )
+    if truncates:
+        raise InvalidRequestError(
+            "truncation", "a raw prompt has no messages. Leave it out, or send messages."
         )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import accumulate
+from typing import Any, Final
 
 from agentrt.errors import InvalidRequestError, PromptTooLongError
 
@@ -13,6 +15,10 @@ from .field_names import renamed, sender_names
 from .options import RawPrompt
 from .preparation import Preparation
 from .validation import check_text, check_tokens
+from .window import PromptTruncated, windows
+
+_ANSWER_SHARE: Final = 4
+"""One in so many tokens of a context is for the answer, at most, where the prompt gives way to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +54,63 @@ class PromptEncoder:
         least = max(len(messages), self.tokenizer.least_tokens(_characters([messages, tools])))
         self._check_length(least, at_least=True)
         return self._encode(self.tokenizer.render(messages, tools), preparation)
+
+    def room(self, max_tokens: int | None, context_tokens: int | None) -> int:
+        """Return the tokens that a prompt may have which leaves room for its answer.
+
+        That is ``max_tokens``, and at most a quarter of the context, which has ``context_tokens`` at most.
+        """
+        limit = min(self.context_length, self.arena_tokens, context_tokens or self.context_length)
+        return limit - max(1, min(limit // _ANSWER_SHARE, max_tokens or limit))
+
+    def encode_window(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None,
+        preparation: Preparation,
+        room: int,
+    ) -> tuple[list[int], PromptTruncated | None]:
+        """Do as :meth:`encode_messages`; leave messages out where these have more than ``room`` tokens.
+
+        Returns the tokens, and what was left out. They are more than ``room`` where no more can be left out.
+
+        Raises:
+            InvalidRequestError, PromptTooLongError: see :meth:`encode_messages`.
+        """
+        found: tuple[list[int], PromptTruncated | None] | None = None
+        try:
+            found = self.encode_messages(messages, tools, preparation), None
+        except PromptTooLongError as error:
+            too_long = error
+        if found is not None and len(found[0]) <= room:
+            return found
+        *sizes, of_tools = self._sizes([*messages, tools], room, preparation)
+        for window in windows(messages, sizes, room - of_tools):
+            kept = window.of(messages)
+            truncated = PromptTruncated(len(messages) - len(kept), sum(sizes) - sum(window.of(sizes)))
+            try:
+                found = self.encode_messages(kept, tools, preparation), truncated
+            except PromptTooLongError as error:
+                too_long = error
+            if found is not None and len(found[0]) <= room:
+                break
+        if found is None:
+            raise too_long
+        return found
+
+    def _sizes(self, parts: Sequence[Any], room: int, preparation: Preparation) -> list[int]:
+        """Return about how many tokens each part of a prompt has.
+
+        By their characters: how many a token has is counted in the first parts, of ``room`` characters, which
+        are the same in all later prompts of a conversation.
+        """
+        characters = [_characters(part) for part in parts]
+        counted = next(
+            (at for at, total in enumerate(accumulate(characters), 1) if total >= room), len(parts)
+        )
+        sample = json.dumps(parts[:counted], ensure_ascii=False)
+        tokens = len(self.tokenizer.encode(sample, lambda _: preparation.check()))
+        return [-(-each * tokens // len(sample)) for each in characters]
 
     def count(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None) -> int:
         """Return the number of tokens of checked messages and tools, also of a prompt that is too long.

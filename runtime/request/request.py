@@ -15,6 +15,7 @@ from agentrt.priority import Priority
 from ..structured_output.grammar_matcher import GrammarMatcher
 from ..structured_output.tool_choice import ToolChoice
 from .sampling_params import SamplingParams
+from .window import PromptTruncated
 
 
 def new_request_id() -> str:
@@ -55,6 +56,8 @@ class Request:
     """The app's name for the conversation, if it has one."""
     context_id: str = ""
     """Id of the app's context that the request continues; empty if it continues none."""
+    truncated: PromptTruncated | None = None
+    """What was left out of the conversation; None if the prompt is all of it."""
     tool_seconds: Mapping[str, float] = field(default_factory=dict)
     """How long the app expects tools to take, by their names."""
     predicted_token_ids: tuple[int, ...] = ()

@@ -101,6 +101,7 @@ EXPORTS = {
             "PoolConfig",
             "PooledModel",
             "Pooling",
+            "PromptTruncated",
             "RawPrompt",
             "RuntimeStatistics",
             "SavedContexts",

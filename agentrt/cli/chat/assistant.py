@@ -8,8 +8,10 @@ import datetime as dt
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ...errors import ContextStoreError
+from ..kept_contexts import HOW_TO_SEE, own_context_folder, own_contexts
 from ..output import opening_bar
 from .approval import WhyNot, ask_before_writes
 from .first_model import NANO
@@ -38,8 +40,8 @@ class Assistant:
     """Questions that its data can answer."""
     asks_before_writes: bool
     """Whether tools that change data run only if the user agrees."""
-    reads: str = ""
-    """What of the user's own data it reads, in a sentence."""
+    told: Sequence[str] = ()
+    """What the user is told at the start: what it reads of their data, and where it keeps contexts."""
     away: Away | None = None
     """What tells of news in the user's own data."""
 
@@ -55,6 +57,7 @@ def open_assistant(
     why_not: WhyNot | None,
     mirrors: Sequence[Mirror] = (),
     embedding: EmbeddingModel | None = None,
+    keeps_contexts: bool = False,
 ) -> Iterator[Assistant]:
     """Open the assistant on what is in ``data``, or on sample data that is deleted at the end.
 
@@ -62,7 +65,8 @@ def open_assistant(
 
     Its requests are sent on the event loop of ``runner``. ``why_not`` is asked about each call that changes
     data; None lets them run. ``mirrors`` are of some folders in ``data``. With ``embedding`` texts are
-    searched by meaning, too.
+    searched by meaning, too. With ``keeps_contexts`` what a model that is opened here has computed is in the
+    user's folder, and the next chat finds it.
 
     Raises:
         ConfigurationError: nothing in ``data`` can be read, or the delay is out of range.
@@ -83,10 +87,18 @@ def open_assistant(
         opened = stack.enter_context(
             contextlib.closing(PersonalData.open(*paths, mirrors=mirrors, embedding=embedding))
         )
+        told = [opened.description()] if data else []
         runtime: LocalRuntime | ServedChat | None = runner.run(open_served(model))
         if runtime is None:
+            contexts: dict[str, Any] = {}
+            if keeps_contexts:
+                try:
+                    contexts = own_contexts(model)
+                    told.append(f"Contexts are kept in {own_context_folder()}: {HOW_TO_SEE}.")
+                except ContextStoreError as error:
+                    told.append(f"Contexts are kept in memory only: {error}")
             with opening_bar() as show:
-                runtime = stack.enter_context(open_runtime(model, show))
+                runtime = stack.enter_context(open_runtime(model, show, **contexts))
         # The web is imitated, as the sample data is.
         agent, tools = steered_agent(
             runtime,
@@ -107,6 +119,6 @@ def open_assistant(
             runner=runner,
             examples=requests_about(opened),
             asks_before_writes=why_not is not None,
-            reads=opened.description() if data else "",
+            told=told,
             away=away,
         )

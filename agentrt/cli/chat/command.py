@@ -15,6 +15,7 @@ import typer
 
 from ...errors import ModelError
 from ...extras import require_extra
+from ..kept_contexts import no_context_folder_option
 from ..options import WeatherDelay, complete_model, own_data
 from ..output import say
 
@@ -83,6 +84,7 @@ def chat(
     verbose: Annotated[
         bool, typer.Option("--verbose", help="In a conversation, print what tools return, too.")
     ] = False,
+    no_context_folder: Annotated[bool, no_context_folder_option()] = False,
     weather_delay: WeatherDelay = 0.2,
 ) -> None:
     """Ask the personal assistant one question, or talk with it.
@@ -131,13 +133,15 @@ def chat(
             max_tokens=max_tokens,
             weather_delay=weather_delay,
             why_not=None if allow_writes else _why_not(refused, talk=talk),
+            keeps_contexts=not no_context_folder,
         )
         if talk:
             _talk(model, open_model, LineEditor(runner, DESCRIPTIONS), saved, turns, verbose=verbose)
             return
         with open_model(model) as assistant:
-            if assistant.reads and _is_terminal(sys.stderr):
-                print(assistant.reads, file=sys.stderr)
+            if _is_terminal(sys.stderr):
+                for line in assistant.told:
+                    print(line, file=sys.stderr)
             conversation = Conversation(assistant.agent, assistant.runtime.context_length, saved, turns)
             answer_once(assistant, conversation, asked, refused.calls, as_json=as_json)
 
@@ -162,8 +166,8 @@ def _talk(
     while model:
         try:
             with open_model(model) as assistant:
-                if assistant.reads and not before:
-                    print(assistant.reads)
+                for line in () if before else assistant.told:
+                    print(line)
                 conversation = Conversation(assistant.agent, assistant.runtime.context_length, saved, turns)
                 session = ChatSession(
                     assistant, conversation, console, editor.read, editor.print_above, verbose=verbose

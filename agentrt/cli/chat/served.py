@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ...errors import ModelError
-from ...own_files import OwnFileError, read_own_file
-from ..serving import server_file, server_lock
+from ...own_files import OwnFileError
+from ..running_server import running_server, tokens_of
 from .first_model import NANO
 
 if TYPE_CHECKING:
@@ -26,26 +24,19 @@ def find_served(model: str) -> ServedModel | None:
     It is the same file or folder; a name that is none here is one of the server's names.
     """
     from agentrt.examples.chat.served import ServedModel
-    from agentrt.runtime.files.file_lock import file_lock
 
-    try:
-        described = read_own_file(server_file())
-        with file_lock(server_lock(), wait=False):
-            return None  # the server was killed, and another program may have its port
-    except BlockingIOError:
-        pass
-    except (OwnFileError, OSError):
-        return None
     path = _path_of(model)
     try:
-        server = json.loads(described)
+        if (server := running_server()) is None:
+            return None
         for each in server["models"]:
             if each["path"] == path if path else model in each["names"]:
+                token, *_ = tokens_of(server).values()
                 return ServedModel(
                     name=each["names"][0],
                     is_nano=each["path"] == _path_of(NANO),
                     address=server["address"],
-                    token=_token_in(server["token_file"]) if server["token_file"] else server["token"],
+                    token=token,
                 )
     except (ValueError, LookupError, TypeError, OwnFileError):  # it is of another version, or a token is gone
         return None
@@ -85,10 +76,3 @@ def _path_of(model: str) -> str | None:
         return str(find_model(model).resolve())
     except ModelError:
         return None
-
-
-def _token_in(file: str) -> str:
-    """Return the token of the first app in a token file."""
-    lines = map(str.split, read_own_file(Path(file)).splitlines())
-    tokens = [words[1] for words in lines if len(words) == 2 and not words[0].startswith(("#", "@"))]
-    return tokens[0]

@@ -19,6 +19,7 @@ from agentrt.calls import (
 )
 
 from ...drafting.prediction import count_accepted
+from ...request.window import PromptTruncated
 from ...toolcache.tool_turn import ToolTurn
 from ..engine_request import RequestOutput
 from .generation import CallAnswered, Finished, FinishReason, Generation, GenerationEvent, Timing, Usage
@@ -36,19 +37,21 @@ class GenerationBuilder:
         calls_only: bool = False,
         parallel: bool = True,
         prediction: Sequence[int] = (),
+        truncated: PromptTruncated | None = None,
     ) -> None:
         """``call_format`` is the format of calls of ``tools``; None if no tools are offered.
 
         A grammar makes the calls of the formats ``held_to_grammar`` valid. ``calls_only`` says that
         the answer must call a tool: it has no text, and what is left of an unfinished call is none. Unless
         ``parallel``, it has at most one call.
-        ``prediction`` are the tokens that the caller predicted.
+        ``prediction`` are the tokens that the caller predicted, ``truncated`` is what the prompt lacks.
         """
         self._call_format = call_format
         self._held_to_grammar = held_to_grammar
         self._calls_only = calls_only
         self._parallel = parallel
         self._prediction = prediction
+        self._truncated = truncated or PromptTruncated(0, 0)
         self._tools = ToolDefinitions(tools, trusted=call_format)
         self._parser = self._new_parser()
         self._text: list[str] = []
@@ -80,6 +83,8 @@ class GenerationBuilder:
                 output.cached_tokens,
                 accepted_prediction_tokens=accepted,
                 rejected_prediction_tokens=len(self._prediction) - accepted,
+                truncated_messages=self._truncated.messages,
+                truncated_tokens=self._truncated.tokens,
             ),
             timing=Timing(output.queued_s, output.time_to_first_token_s, output.total_s),
             token_ids=output.token_ids,

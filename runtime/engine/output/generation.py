@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 from agentrt.calls import ParserEvent, ToolCall
 
+from ...request.window import PromptTruncated
 from ..logprobs import TokenLogprobs
 
 FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "cancelled"]
@@ -24,6 +25,22 @@ class Usage:
     """Tokens of the request's ``prediction`` that the answer has."""
     rejected_prediction_tokens: int = 0
     """Those that it does not have."""
+    truncated_messages: int = 0
+    """Messages that were left out of the prompt: see :attr:`GenerationOptions.truncation`."""
+    truncated_tokens: int = 0
+    """About how many tokens these have."""
+
+    @property
+    def truncation_details(self) -> dict[str, int]:
+        """What was left out, by the names of the fields, as interfaces say it; empty if nothing was."""
+        if not self.truncated_messages:
+            return {}
+        return {"truncated_messages": self.truncated_messages, "truncated_tokens": self.truncated_tokens}
+
+    @property
+    def conversation_tokens(self) -> int:
+        """Tokens of the conversation with the answer, about as many where messages were left out."""
+        return self.truncated_tokens + self.prompt_tokens + self.completion_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,4 +104,4 @@ class LogprobsDelta:
     tokens: tuple[TokenLogprobs, ...]
 
 
-GenerationEvent: TypeAlias = ParserEvent | LogprobsDelta | CallAnswered | Finished
+GenerationEvent: TypeAlias = PromptTruncated | ParserEvent | LogprobsDelta | CallAnswered | Finished

@@ -43,7 +43,9 @@ class PendingGeneration(AbstractContextManager["PendingGeneration"]):
             calls_only=choice is not None and choice.required,
             parallel=choice is None or choice.parallel,
             prediction=request.predicted_token_ids,
+            truncated=request.truncated,
         )
+        self._opening: list[GenerationEvent] = [] if request.truncated is None else [request.truncated]
         self._reported = 0
 
     def __exit__(self, *error: object) -> None:
@@ -66,7 +68,7 @@ class PendingGeneration(AbstractContextManager["PendingGeneration"]):
         """Return the events of the next pieces of the answer, which are a chunk to its reader."""
         if self._span is not None:
             self._span.received()
-        events: list[GenerationEvent] = []
+        events, self._opening = self._opening, []
         for piece in _joined(pieces):
             events += self._new_logprobs()
             events += self._builder.feed(piece)
@@ -86,7 +88,7 @@ class PendingGeneration(AbstractContextManager["PendingGeneration"]):
                 self._engine.expect_return(self._request, names)
             if self._span is not None:
                 self._span.finish(self.output.result(), finished.generation)
-        return [*self._new_logprobs(), *events]
+        return [*self._opening, *self._new_logprobs(), *events]
 
     def generation(self) -> Generation:
         """Return the whole answer, if no piece of it was fed. Waits for the output.

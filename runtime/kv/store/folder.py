@@ -166,17 +166,28 @@ def open_folder(folder: Path) -> tuple[ContextDatabase, bool]:
         ContextStoreError: another version of agentrt has written it.
         sqlite3.Error, OSError: it cannot be read or written.
     """
+    try:
+        return open_database(folder), False
+    except sqlite3.DatabaseError as error:
+        if problem_of(error) is not DatabaseProblem.DAMAGED:
+            raise
+        return _salvaged(folder / NAME), True
+
+
+def open_database(folder: Path) -> ContextDatabase:
+    """Open the database of a folder as it is. Where another process has locked the folder, only read it.
+
+    Raises:
+        ContextStoreError: another version of agentrt has written it.
+        sqlite3.Error, OSError: it is damaged, or cannot be read.
+    """
     path = folder / NAME
     try:
-        return ContextDatabase(path), False
+        return ContextDatabase(path)
     except OtherFormatError as error:
         raise ContextStoreError(
             f"{path} was written by another version of agentrt. Use that one, or another folder."
         ) from error
-    except sqlite3.DatabaseError as error:
-        if problem_of(error) is not DatabaseProblem.DAMAGED:
-            raise
-        return _salvaged(path), True
 
 
 def use_key(database: ContextDatabase, source: KeySource | None) -> bool:

@@ -153,7 +153,8 @@ class ContextStore(AbstractContextManager["ContextStore"]):
                 was written by another version of agentrt.
             MissingExtraError: encryption is not installed.
         """
-        self._folder = folder
+        self.folder: Final = folder
+        """Where it is."""
         self._disk = Disk() if disk is None else disk
         self._usage = Usage({} if quotas is None else quotas, clock)
         self._contexts: dict[str, dict[str, StoredContext]] = defaultdict(dict)
@@ -339,7 +340,7 @@ class ContextStore(AbstractContextManager["ContextStore"]):
                     if entry.stamped_ns != entry.used_ns:
                         self._database.stamp(entry)
         except (OSError, sqlite3.Error) as error:
-            logger.warning("When contexts in %s were used last is not kept (%s).", self._folder, error)
+            logger.warning("When contexts in %s were used last is not kept (%s).", self.folder, error)
 
     @contextmanager
     def _changing(self, context: StoredContext) -> Iterator[None]:
@@ -388,7 +389,7 @@ class ContextStore(AbstractContextManager["ContextStore"]):
     def _set_aside(self, row: int, number: bytes) -> None:
         """Keep what there is of a damaged text in a file, and remove it from the database."""
         self._refused += 1
-        kept = unused_name(self._folder / f"{number.hex()}.text")
+        kept = unused_name(self.folder / f"{number.hex()}.text")
         parts = self._database.execute("SELECT identity FROM context WHERE id = ?", (row,))
         parts += self._database.execute("SELECT record FROM turn WHERE context = ? ORDER BY place", (row,))
         self._disk.write(kept, b"\n".join(part for (part,) in parts), synced=True)
@@ -397,7 +398,7 @@ class ContextStore(AbstractContextManager["ContextStore"]):
         logger.warning(
             "A context in %s is damaged, and gone. What there is of its text is kept as %s; delete that file "
             "if you do not need it.",
-            *(self._folder, kept.name),
+            *(self.folder, kept.name),
         )
 
     def _remove(self, contexts: Sequence[StoredContext], salt_of: str | None = None) -> None:

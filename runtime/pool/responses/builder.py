@@ -177,7 +177,7 @@ class ResponseBuilder:
             self._turn.check_context()
             return
         response = self.response()
-        tokens = generation.usage.prompt_tokens + generation.usage.completion_tokens
+        tokens = generation.usage.conversation_tokens
         messages = [*self._input, *output_messages(response["output"])]
         self._turn.commit(stored_messages(messages), tokens, response)
 
@@ -239,7 +239,7 @@ class ResponseBuilder:
             "tools": request.shown_tools,
             "top_logprobs": request.top_logprobs or 0,
             "top_p": request.top_p or 1.0,
-            "truncation": "disabled",
+            "truncation": request.truncation or "disabled",
             "usage": None if generation is None else usage_of(generation),
         }
 

@@ -13,12 +13,13 @@ from agentrt.priority import PRIORITY_HEADER, Priority
 from ...request.options import GenerationOptions
 from ...request.sampling_params import MAX_BIASES
 from ...request.validation import MAX_TOLD_TOOLS, MAX_TOOL_SECONDS
+from ...request.window import Truncation
 
 ServiceTier = Literal["auto", "default", "flex", "scale", "priority"]
 
 _PASSED_ON: Final = {"temperature", "top_p", "top_k", "min_p", "repetition_penalty", "frequency_penalty",
                      "presence_penalty", "seed", "stop", "stop_token_ids", "ignore_eos",
-                     "parallel_tool_calls", "shared_prefix", "tool_seconds"}  # fmt: skip
+                     "parallel_tool_calls", "shared_prefix", "tool_seconds", "truncation"}  # fmt: skip
 """Fields that are options of the runtime, too, where a request has them."""
 
 MAX_ITEMS: Final = 64
@@ -157,6 +158,8 @@ class CommonRequest(GenerationRequest):
     shared_prefix: bool | None = None
     """agentrt's own: whether apps with the same system messages and tools, and this field, share them."""
     tool_seconds: ToolSeconds = None
+    truncation: Truncation | None = None
+    """Whether a prompt that is too long loses its oldest messages, as OpenAI's responses have it."""
 
 
 LogitBias = Annotated[dict[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], float], at_most(MAX_BIASES)]

@@ -67,8 +67,6 @@ class UnservedFields(Body):
 
     include: Annotated[list[Include] | None, at_most(MAX_ITEMS)] = None
     stream_options: StreamOptions | None = None
-    truncation: Literal["auto", "disabled"] | None = None
-    """A prompt that is too long is refused with either."""
     reasoning: dict[str, Any] | None = None
     """A model reasons, or does not, as its chat template has it; the reasoning is part of the text."""
     prompt_cache_options: PromptCacheOptions | None = None

@@ -360,7 +360,11 @@ def _usage_of(generations: Sequence[Generation]) -> dict[str, Any]:
         "prompt_tokens": first.prompt_tokens,
         "completion_tokens": completion,
         "total_tokens": first.prompt_tokens + completion,
-        "prompt_tokens_details": {"cached_tokens": first.cached_tokens, "audio_tokens": 0},
+        "prompt_tokens_details": {
+            "cached_tokens": first.cached_tokens,
+            "audio_tokens": 0,
+            **first.truncation_details,
+        },
         "completion_tokens_details": {
             "reasoning_tokens": 0,
             "audio_tokens": 0,

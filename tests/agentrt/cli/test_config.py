@@ -125,7 +125,11 @@ REFUSED = [
 
 
 CONTRADICTIONS = [
-    *(("serve", f"context-{key}", 2) for key in ("disk-mib = 5", "app-mib = 5", "key = 'keyring'")),
+    *(
+        ("serve", f"context-{key}\nno-context-folder = true", 2)
+        for key in ("disk-mib = 5", "app-mib = 5", "key = 'keyring'")
+    ),
+    ("serve", "no-context-folder = true\ncontext-folder = '/x'", 2),
     ("serve", "history-folder = '/x'", 2),
     ("serve", "embedding-pooling = 'cls'", 2),
     ("serve", "served-model-name = 'a=b'", 2),

@@ -38,7 +38,7 @@ def test_converted_files_are_listed_and_removed(folder: Path, tmp_path: Path) ->
     assert code == 0
     assert "One" in listed
     assert "Two" in listed
-    assert "MB" in listed
+    assert "kB" in listed
     assert str(folder) in listed
     assert run("--remove", "Three")[0] == 2
     code, removed = run("--remove", "One")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import platformdirs
 import pytest
 import typer
 from typer.main import get_group
@@ -38,7 +39,8 @@ def settings_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., RuntimeConfig]
     monkeypatch.setattr("agentrt.cli.serve.begin_serving", lambda: None)
 
     def run(*options: str) -> RuntimeConfig:
-        result = CliRunner().invoke(app, ["serve", "--no-auth", "--port", "0", *options])
+        access = [] if "--uds" in options or "--token-file" in options else ["--no-auth", "--port", "0"]
+        result = CliRunner().invoke(app, ["serve", *access, *options])
         if not isinstance(result.exception, FoundError):
             raise result.exception or AssertionError(result.output)
         return found.pop()
@@ -70,6 +72,33 @@ def test_settings_of_contexts(
 ) -> None:
     expected = RuntimeConfig(**{"context_folder": "contexts", field: setting})
     assert settings_of("--context-folder", "contexts", option, value) == expected
+
+
+def test_contexts_of_apps_that_have_names_are_kept_by_default(
+    settings_of: Callable[..., RuntimeConfig], tmp_path: Path
+) -> None:
+    own = platformdirs.user_data_path("agentrt") / "contexts"
+    kept = RuntimeConfig(context_folder=own, context_disk_bytes=2 * 2**30)
+    of_apps = ("--token-file", str(tmp_path / "tokens"), "--port", "0")
+    assert settings_of(*of_apps) == kept
+    assert settings_of("--uds", str(tmp_path / "socket")) == kept
+    assert settings_of(*of_apps, "--no-context-folder") == RuntimeConfig()
+    assert settings_of(*of_apps, "--context-disk-mib", "5").context_disk_bytes == 5 * 2**20
+    assert settings_of(*of_apps, "--context-key", "keyring").context_key == "keyring"
+    assert settings_of(*of_apps, "--context-folder", "/x") == RuntimeConfig(context_folder="/x")
+
+
+def test_the_command_line_replaces_where_the_config_file_keeps_contexts(
+    settings_of: Callable[..., RuntimeConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "agentrt").mkdir()
+    file = tmp_path / "agentrt" / "config.toml"
+    file.write_text("[serve]\ncontext-folder = '/x'\ncontext-key = '/k'\ncontext-disk-mib = 3\n")
+    file.chmod(0o600)
+    assert settings_of("--no-context-folder") == RuntimeConfig()
+    file.write_text("[serve]\nno-context-folder = true\n")
+    assert settings_of("--context-folder", "/y").context_folder == Path("/y")
 
 
 def test_the_home_folder_is_expanded_in_every_path_of_the_command_line() -> None:

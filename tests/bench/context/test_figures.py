@@ -21,11 +21,14 @@ from agentrt.bench.context.restart import (
 from agentrt.bench.context.storage import percent_slower
 from agentrt.bench.context.sweeps import (
     Replayed,
+    Traces,
+    TraceSize,
     active_contexts,
     slow_disk_figures,
     slow_disk_table,
     switch_figures,
 )
+from agentrt.bench.context.traces import TaskTexts
 from agentrt.runtime.engine.trace import TracedKernel
 from agentrt.runtime.heg.kernel import Role
 
@@ -73,9 +76,35 @@ def test_active_contexts_are_compared_where_ours_crosses_the_limit() -> None:
     )
     table = slow_disk_table(slower)
     assert [row[0] for row in table.rows] == ["ours", "VLLM-SQ"]
-    faster = [replayed("ours", 4, 5, 5), replayed("ours", 8, 20, 20), *theirs]
-    assert slow_disk_figures(faster) == {}, "how many more is not known"
-    assert slow_disk_table(faster).rows[0][-1] == "over 8"
+    faster = [replayed("ours", 4, 5, 5), replayed("ours", 16, 20, 20), *theirs]
+    at_least = slow_disk_figures(faster)["active_contexts_ratio_vs_vllm_sq_at_25ms"]
+    assert at_least.value == pytest.approx(16 / (4 + 4 * 17 / 32)), "with the most that were tried"
+    assert slow_disk_table(faster).rows[0][-1] == "over 16"
+    assert slow_disk_figures([*faster[:2], *theirs[:1]]) == {}, "how many more is not known"
+
+
+def test_each_side_has_twice_as_many_contexts_until_they_are_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slow_ms = {"ours": 2, "VLLM-SQ": 7, "ours, compressed in memory": 1}  # for each context
+    size = TraceSize((4,), 3, 512, 2.5, slow_disk=(2, 12))
+    traces = Traces("nano", 100.0, lambda count: TaskTexts({}, count), size, lambda line: None)
+    monkeypatch.setattr(
+        traces,
+        "_replay",
+        lambda policy, pattern, contexts, setting: replayed(
+            policy.name, contexts, *[slow_ms[policy.name] * contexts] * 2
+        ),
+    )
+    found = traces.on_slow_disk()
+    assert [(each.side, each.contexts) for each in found] == [
+        *(("ours", contexts) for contexts in (2, 4, 8, 12)),
+        *(("VLLM-SQ", contexts) for contexts in (2, 4)),
+        ("ours, compressed in memory", 12),
+    ]
+    assert slow_disk_figures(found)["active_contexts_ratio_vs_vllm_sq_at_25ms"].value == pytest.approx(
+        12 / (25 / 7)
+    )
 
 
 def test_restarts_are_compared_within_a_repetition() -> None:

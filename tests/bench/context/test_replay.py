@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +24,7 @@ from agentrt.bench.context.swappers import (
     SwapPolicy,
 )
 from agentrt.bench.context.traces import TASKS, Call, TaskTexts, own_texts
+from agentrt.runtime.kv.store.chunk_files import Chunk, ChunkFiles
 
 pytestmark = [pytest.mark.bench, pytest.mark.real_model]
 
@@ -53,6 +56,29 @@ def test_what_is_stored_is_found(policy: SwapPolicy, tmp_path: Path) -> None:
         for each in switches:
             assert each.cached_tokens >= each.tokens // 32 * 32, "nothing that was known is computed"
     assert all(0 <= each.seconds <= each.ttft_s for each in switches)
+
+
+@pytest.mark.parametrize("group", [1, 2, None])
+def test_so_many_blocks_are_read_and_written_together(
+    group: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together: dict[str, int] = {}
+    write, read = ChunkFiles.write, ChunkFiles.read
+
+    def written(files: ChunkFiles, app: str, chunks: Sequence[Chunk]) -> Any:
+        together["write"] = max(together.get("write", 0), len(chunks))
+        return write(files, app, chunks)
+
+    def wanted(files: ChunkFiles, locations: Sequence[Any], following: Sequence[Any] = ()) -> Any:
+        together["read"] = max(together.get("read", 0), len(locations))
+        return read(files, locations, following)
+
+    monkeypatch.setattr(ChunkFiles, "write", written)
+    monkeypatch.setattr(ChunkFiles, "read", wanted)
+    scarce = Setting(int(1.2 * LONGEST * TOKEN_BYTES), SETTING.context_bytes, LONGEST)
+    switches = run(replace(OURS, recompute=False, group=group), tmp_path, scarce)
+    assert sum(each.read_bytes for each in switches) > 0
+    assert together["write"] > 2 if group is None else together == {"write": group, "read": group}
 
 
 def test_what_is_dropped_is_computed_again(tmp_path: Path) -> None:

@@ -262,7 +262,7 @@ def test_the_number_and_the_length_of_contexts_are_limited(open_runtime: Callabl
     assert answer.finish_reason == "length"
     assert answer.usage.prompt_tokens + answer.usage.completion_tokens == 100
     with pytest.raises(PromptTooLongError, match=r"a new context .*, or raise max_context_tokens"):
-        service.call(context, "Hello! " * 30)
+        service.call(context, "Hello! " * 30, truncation="disabled")
     assert len(service.get(context).messages) == 3
 
 

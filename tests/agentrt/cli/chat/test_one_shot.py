@@ -197,7 +197,7 @@ def test_what_is_read_of_own_data_is_said_on_standard_error_if_that_is_a_termina
     @contextlib.contextmanager
     def opened(*_: object, **__: object) -> Iterator[Assistant]:
         echo = echo_assistant(runner, Echo(requests=[]))
-        yield dataclasses.replace(echo, reads="Reads 2 notes in ~.")
+        yield dataclasses.replace(echo, told=["Reads 2 notes in ~."])
 
     monkeypatch.setattr("agentrt.cli.chat.assistant.open_assistant", opened)
     monkeypatch.setattr(command, "_is_terminal", lambda file: watched and file is sys.stderr)

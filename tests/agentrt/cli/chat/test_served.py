@@ -23,7 +23,7 @@ from agentrt import Priority, priority
 from agentrt.cli.chat.assistant import Assistant, open_assistant
 from agentrt.cli.chat.served import find_served, open_served
 from agentrt.cli.chat.session import ChatSession
-from agentrt.cli.serving import found_by_chat, server_file
+from agentrt.cli.running_server import found_by_chat, server_file
 from agentrt.errors import RequestError, RuntimeClosedError
 from agentrt.examples import personal_assistant
 from agentrt.examples.assistant.needs import needs_of

@@ -49,7 +49,7 @@ def texts(store: ContextStore) -> dict[str, dict[str, list[bytes]]]:
 def file_of(store: ContextStore, number: int) -> Path:
     location = store.locate("notes", chunk(number).block_hash)
     assert location is not None
-    return store._folder / f"{location.file}.chunks"
+    return store.folder / f"{location.file}.chunks"
 
 
 def alter(folder: Path, *changes: str) -> None:

@@ -125,11 +125,12 @@ def test_a_client_that_disconnects_leaves_the_context_as_it_was(http: httpx.Clie
 
 def test_a_full_context_says_what_helps_and_it_does(http: httpx.Client) -> None:
     context = new(http, system_prompt=SYSTEM)
+    refused = {"truncation": "disabled"}
     with continuing(http, context) as client:
         ask(client, "word " * 600, max_tokens=2)
         for stream in (False, True):
             with pytest.raises(openai.BadRequestError, match="begin a new context with what still") as caught:
-                ask(client, "word " * 600, stream=stream)
+                ask(client, "word " * 600, stream=stream, extra_body=refused)
             assert (caught.value.code, caught.value.param) == ("context_length_exceeded", "messages")
             assert "old messages" not in caught.value.message  # a context has no way to drop them
         messages = http.get(f"/v1/contexts/{context['id']}").json()["messages"]
@@ -137,6 +138,20 @@ def test_a_full_context_says_what_helps_and_it_does(http: httpx.Client) -> None:
     again = [messages[2], {"role": "user", "content": "What did you say?"}]
     path = f"/v1/contexts/{following['id']}/chat/completions"
     assert http.post(path, json={"messages": again, "max_tokens": 2}).status_code == 200
+
+
+def test_a_full_context_goes_on_and_says_what_it_has_left_out(http: httpx.Client) -> None:
+    context = new(http, system_prompt=SYSTEM)
+    with continuing(http, context) as client:
+        whole = ask(client, "word " * 600, max_tokens=2).usage.prompt_tokens_details
+        cut = ask(client, "word " * 600, max_tokens=2).usage.prompt_tokens_details
+        *_, last = ask(client, "Hello!", stream=True, stream_options={"include_usage": True})
+    assert "truncated_messages" not in whole.model_dump()
+    assert (cut.truncated_messages, cut.truncated_tokens > 600) == (2, True)
+    assert last.usage.prompt_tokens_details.truncated_messages == 2
+    shown = http.get(f"/v1/contexts/{context['id']}").json()
+    assert (len(shown["messages"]), shown["turns"]) == (7, 3)
+    assert shown["tokens"] > 1200
 
 
 def test_an_unknown_model(http: httpx.Client) -> None:

@@ -46,6 +46,7 @@ SERVED: dict[str, Any] = {
     "tools": [TOOL],
     "top_logprobs": 2,
     "top_p": 0.5,
+    "truncation": "auto",
 }
 """Fields that do what the documents say. Tests of their own show that they do."""
 REFUSED: dict[str, list[Any]] = {
@@ -72,7 +73,6 @@ HINTS: dict[str, tuple[Any, str]] = {
     "reasoning": ({"effort": "low", "summary": "auto"}, "a model reasons as its template has it"),
     "safety_identifier": ("u", "nobody is watched"),
     "text": ({"verbosity": "low"}, "no model here is trained to be told"),
-    "truncation": ("auto", "the server may truncate, and refuses what is too long"),
     "user": ("u", "the older form of the two above"),
 }
 """A value that the answer does not depend on, and why it need not."""

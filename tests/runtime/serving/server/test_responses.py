@@ -319,6 +319,19 @@ def test_instructions_are_of_one_response(client: openai.OpenAI, runtime: LocalR
 
 
 @pytest.mark.parametrize("streamed", [False, True])
+def test_a_full_conversation_goes_on_where_truncation_is_auto(client: openai.OpenAI, streamed: bool) -> None:
+    first = create(client, "word " * 600, max_output_tokens=2)
+    assert first.truncation == "disabled"
+    auto: Any = {"truncation": "auto", "streamed": streamed}
+    second = create(client, "word " * 600, previous_response_id=first.id, **auto)
+    assert (second.truncation, second.usage.input_tokens_details.truncated_messages) == ("auto", 2)
+    third = create(client, "Who are you?", previous_response_id=second.id, **auto)
+    assert third.usage.input_tokens_details.truncated_messages == 2
+    assert third.usage.input_tokens_details.cached_tokens > 500
+    assert len(client.responses.input_items.list(third.id).data) == 5, "what is stored is complete"
+
+
+@pytest.mark.parametrize("streamed", [False, True])
 def test_a_full_conversation_says_what_helps_and_it_does(client: openai.OpenAI, streamed: bool) -> None:
     first = create(client, "word " * 600, max_output_tokens=2)
     advice = "send what still matters of the conversation as input, without previous_response_id"

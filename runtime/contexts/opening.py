@@ -134,7 +134,7 @@ def open_contexts(
             memory_bytes=memory_bytes,
             store=store,
             measure=(lambda: None) if folder is None else functools.partial(measure_reads, folder),
-            levels=compression.levels,
+            levels=compression.levels if compression.ranks else None,
             is_current=lambda app, salt: kept.salts.is_current(app, salt),
         )
     return kept

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
@@ -22,13 +21,14 @@ from agentrt.runtime.kv.store.chunk_files import Chunk, ChunkLocation
 from agentrt.runtime.kv.store.store import ContextStore
 from agentrt.runtime.kv.swap.chunks import OutgoingChunk, SwapOut
 from agentrt.runtime.kv.swap.swapper import Swapper
+from tests.hypothesis_profiles import examples
 from tests.runtime.kv.compression.made_up_blocks import formats_of, layout_of, random_rows
 
 APP = "notes"
 LAYOUT = layout_of("u8", layers=1, heads=1, size=64)
 CODEC = BlockCodec(LAYOUT)
 LOSSES = {8: 0.0, 4: 0.004, 2: 0.05}
-RATIO = 0.5
+RATIO, TOLERANCE = 0.5, 1.0
 MOST = 6
 """Blocks of a context, so that all choices can be tried."""
 ROWS = random_rows(LAYOUT, MOST)
@@ -53,7 +53,7 @@ class Contexts:
             CODEC,
             memory_bytes=memory_bytes,
             store=self.store,
-            levels=ContextCompression(CODEC, LOSSES, ratio).levels,
+            levels=ContextCompression(CODEC, LOSSES, ratio, TOLERANCE).levels,
         )
         self.swapper.start(lambda loads: None, lambda blocks: None)
 
@@ -201,7 +201,7 @@ class Ranked(RuleBasedStateMachine):
 
 
 TestRanked = Ranked.TestCase
-TestRanked.settings = settings(max_examples=60, stateful_step_count=12, deadline=None)
+TestRanked.settings = examples(100, stateful_step_count=12)
 
 
 @pytest.fixture(params=["on disk", "in memory", "both"])

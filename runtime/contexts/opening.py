@@ -126,7 +126,7 @@ def open_contexts(
     kept = KeptContexts(store, PrefixSalts() if store is None else store.salts, owns_store)
     folder, memory_bytes = config.context_folder, config.context_memory_bytes
     if rows and (store is not None or memory_bytes):
-        compression = compression or ContextCompression(BlockCodec(loaded.layout), {}, 1.0)
+        compression = compression or ContextCompression(BlockCodec(loaded.layout), {}, 1.0, 0.0)
         kept.memory_bytes = memory_bytes
         kept.swapper = Swapper(
             rows,
@@ -134,7 +134,7 @@ def open_contexts(
             memory_bytes=memory_bytes,
             store=store,
             measure=(lambda: None) if folder is None else functools.partial(measure_reads, folder),
-            levels=compression.levels,
+            levels=compression.levels if compression.ranks else None,
             is_current=lambda app, salt: kept.salts.is_current(app, salt),
         )
     return kept
@@ -158,7 +158,7 @@ def _open_compression(
             "Give memory_bytes for %d tokens, or set kv_cache_precision='u8'.",
             PREFIX_TOKENS + SCORED_TOKENS,
         )
-        return ContextCompression(BlockCodec(loaded.layout), {}, 1.0)
+        return ContextCompression(BlockCodec(loaded.layout), {}, 1.0, 0.0)
 
     def measure() -> CompressionPlan:
         on_step(OpeningStep("measuring: how much compression the model bears"))
@@ -180,7 +180,10 @@ def _open_compression(
     store = ProfileStore(config.profile_folder)
     plan = store.stored(f"compression-{name}.json", CompressionPlan, measure)
     return ContextCompression(
-        BlockCodec(loaded.layout, plan.bit_plan), plan.losses, config.context_compression
+        BlockCodec(loaded.layout, plan.bit_plan),
+        plan.losses,
+        config.context_compression,
+        config.context_tolerance,
     )
 
 

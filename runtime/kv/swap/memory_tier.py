@@ -44,10 +44,7 @@ class MemoryTier:
             return
         key = (app, chunk.block_hash)
         with self._lock:
-            self._drop(key)
-            self._chunks[key] = chunk
-            self._by_bits[chunk.level or _AS_IS_BITS][key] = None
-            self.payload_bytes += len(chunk.payload)
+            self._add(key, chunk)
             while self.payload_bytes > self._budget_bytes:
                 self._drop(next(iter(self._by_bits[max(self._by_bits)])))
                 self.evicted += 1
@@ -60,6 +57,17 @@ class MemoryTier:
             if chunk is not None:
                 self._by_bits[chunk.level or _AS_IS_BITS].move_to_end(key)
             return chunk
+
+    def peek(self, app: str, block_hash: bytes) -> Chunk | None:
+        """Return a chunk without using it; None if it is not here. Takes no lock."""
+        return self._chunks.get((app, block_hash))
+
+    def replace(self, app: str, chunk: Chunk) -> None:
+        """Keep ``chunk`` in the place of the one of its hash, if that is here and no smaller."""
+        with self._lock:
+            former = self._chunks.get((app, chunk.block_hash))
+            if former is not None and len(chunk.payload) <= len(former.payload):
+                self._add((app, chunk.block_hash), chunk)
 
     def hashes(self, app: str) -> list[bytes]:
         """Return the hashes of all chunks of ``app``."""
@@ -77,6 +85,12 @@ class MemoryTier:
             self._chunks.clear()
             self._by_bits.clear()
             self.payload_bytes = 0
+
+    def _add(self, key: _Key, chunk: Chunk) -> None:
+        self._drop(key)
+        self._chunks[key] = chunk
+        self._by_bits[chunk.level or _AS_IS_BITS][key] = None
+        self.payload_bytes += len(chunk.payload)
 
     def _drop(self, key: _Key) -> None:
         chunk = self._chunks.pop(key, None)

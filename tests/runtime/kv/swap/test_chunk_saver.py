@@ -17,10 +17,13 @@ from agentrt.runtime.kv.swap import chunk_saver
 from agentrt.runtime.kv.swap.chunk_saver import ChunkSaver
 from agentrt.runtime.kv.swap.chunks import OutgoingChunk, SwapOut
 from agentrt.runtime.kv.swap.memory_tier import MemoryTier
+from agentrt.runtime.kv.swap.ranking import ChunkRanking
+from agentrt.runtime.kv.swap.recompressor import Recompressor
 from tests.patience import until
 from tests.runtime.kv.swap.arena_bytes import ArenaBytes
 
 BLOCKS, SIZES = 80, (3, 5)
+NOTHING_LOWERED = Recompressor([], ArenaBytes(), MemoryTier(0), None)
 
 
 def key(number: int) -> bytes:
@@ -169,7 +172,8 @@ def test_a_context_that_was_deleted_meanwhile_is_no_failure(
 def test_chunks_of_several_levels_are_stored_in_the_order_of_their_blocks(
     save: Callable[..., Saving],
 ) -> None:
-    saving = save(levels=lambda densities, positions: [4, 8, 2, 8])
+    ranking = ChunkRanking(lambda densities, positions, stored: [4, 8, 2, 8], NOTHING_LOWERED)
+    saving = save(ranking=ranking)
     saving.saver.save(outgoing(1, 2, 3, 4))
     assert saving.saver.close(30)
     assert saving.store.written == [[1, 2, 3, 4]]

@@ -144,8 +144,9 @@ class PooledModel:
     def close_contexts(self) -> None:
         """Delete the saved contexts, and close the folder. May be called again."""
         self.drop_contexts()
-        if self._context_store is not None:
-            self._context_store.close()
+        store, self._context_store = self._context_store, None
+        if store is not None:
+            store.close()
 
     def delete_contexts(self, app: str) -> None:
         """Delete everything that is kept of ``app``, loaded or not. Blocks for the disk.

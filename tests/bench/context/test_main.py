@@ -19,7 +19,7 @@ from tests.fixed_costs import make_with_fixed_costs
 
 pytestmark = [pytest.mark.bench, pytest.mark.real_model]
 
-SMALL = Size(TraceSize((3,), 3, 160, 2.5, slow_disk=(3, 6), groups=(1, 16)), (200,), 2, 2, 2, 128, 96)
+SMALL = Size(TraceSize((3,), 3, 160, 2.5, slow_disk=(3, 3), groups=(2,)), (200,), 2, 2, 2, 128, 96)
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_every_figure_of_a_small_run(tmp_path: Path, monkeypatch: pytest.MonkeyP
         "ours", "VLLM-SQ", "ours, compressed in memory"
     ]  # fmt: skip
     chunks = tables["switching latency in ms by tokens of a chunk (LLMS, Fig. 14)"].rows
-    assert [row[0] for row in chunks] == ["32 tokens", "512 tokens"]
+    assert [row[0] for row in chunks] == ["64 tokens"]
     restart, from_process = tables["time to the first token after a restart, in s"].rows
     assert (restart[1], from_process[1]) == ("request", "process")
     assert restart[6] >= 96, "tokens that were restored"

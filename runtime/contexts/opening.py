@@ -107,7 +107,7 @@ def open_contexts(
         properties = config.device_properties(keeps_weights=directory.keeps_weights)
         return kv_fingerprint(
             [directory.graph, directory.graph.with_suffix(".bin")],
-            tokenizer=tokenizer.fingerprint(),
+            tokenizer=tokenizer.fingerprint,
             caches=loaded.layout.caches,
             platform=loaded.platform.name,
             processor=openvino_core().get_property("CPU", "FULL_DEVICE_NAME"),

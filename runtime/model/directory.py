@@ -51,7 +51,8 @@ class ModelDirectory:
     opened_as: str | None = None
     """The name or path by which it was opened; None if it was not opened by name."""
     native: bool = False
-    """Whether its graph may have operations of :mod:`agentrt.runtime.model.native.library`."""
+    """Whether its graph has paged attention, and may have operations of
+    :mod:`agentrt.runtime.model.native.library`."""
     keeps_weights: bool = False
     """Whether all its matrices are as they are in a GGUF file, so that these operations multiply them all."""
 

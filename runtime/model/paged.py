@@ -26,6 +26,7 @@ behind its last token, and those at checkpoints before, to other rows::
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 import openvino as ov
@@ -37,9 +38,11 @@ from agentrt.errors import AgentRTError, ModelFormatError
 from .directory import ModelDirectory
 from .fuse_matmuls import fuse_matmuls
 from .gather_sampled_rows import ATTENTION, DELTA_RULE, SAMPLED_ROWS, gather_sampled_rows
+from .gguf.head_sizes import apply_head_sizes
 from .gguf.sliding_windows import apply_sliding_windows
 from .native.library import load_operations
 from .openvino_core import openvino_core, openvino_message
+from .token_shapes import free_shapes_of_tokens
 
 INPUTS: Final = (
     "input_ids",
@@ -87,32 +90,49 @@ def read_paged_graph(directory: ModelDirectory) -> ov.Model:
 
 def _paged_graph(directory: ModelDirectory) -> ov.Model:
     # Not as a Path: the bindings replace what an interrupt raises in its __fspath__ by a RuntimeError.
+    graph = str(directory.graph)
     if directory.native:
         load_operations()
-    model = openvino_core().read_model(str(directory.graph))
+        model = openvino_core().read_model(graph)
+        apply_head_sizes(model)
+    else:
+        model = to_paged_attention(openvino_core().read_model(graph), graph)
+    _name_nodes(model)
+    return model
+
+
+def to_paged_attention(model: ov.Model, graph: str, weights: Collection[str] = ()) -> ov.Model:
+    """Return a stateful ``model`` with paged attention; it may be changed. ``graph`` names it in errors.
+
+    ``weights`` are the names of parameters that stand for constants.
+
+    Raises:
+        ModelFormatError: it is not a decoder that paged attention supports.
+    """
     try:
         paged_attention_transformation(model)
     except RuntimeError as error:
-        raise _unsupported(directory, openvino_message(error)) from error
+        raise _unsupported(graph, openvino_message(error)) from error
     apply_sliding_windows(model)
     correct_delta_rule_shapes(model)
     read_position_ids(model)
-    unknown = _name_inputs(model)
+    unknown = _name_inputs(model, weights)
     if not any("key_cache.0" in port.names for port in model.inputs):
-        raise _unsupported(directory, "it has no attention with a key-value cache")
+        raise _unsupported(graph, "it has no attention with a key-value cache")
     if unknown:
-        raise _unsupported(directory, f"it has the unknown inputs {', '.join(sorted(unknown))}")
+        raise _unsupported(graph, f"it has the unknown inputs {', '.join(sorted(unknown))}")
     if counts_positions(model):
-        raise _unsupported(directory, "it counts positions itself, as if a batch had one sequence only")
+        raise _unsupported(graph, "it counts positions itself, as if a batch had one sequence only")
     if any(node.get_type_name() == "ReadValue" for node in model.get_ordered_ops()):
-        raise _unsupported(directory, "it keeps a state that is in no state table")
+        raise _unsupported(graph, "it keeps a state that is in no state table")
     if len(model.outputs) != 1:
-        raise _unsupported(directory, f"it has {len(model.outputs)} outputs instead of the logits")
+        raise _unsupported(graph, f"it has {len(model.outputs)} outputs instead of the logits")
     _name_nodes(model)
     model = gather_sampled_rows(model)
     fuse_matmuls(model)
     multiply_outer_products(model)
     _name_nodes(model)
+    free_shapes_of_tokens(model)
     return model
 
 
@@ -128,8 +148,10 @@ def _name_nodes(model: ov.Model) -> None:
             node.set_friendly_name(f"n{index}")
 
 
-def _name_inputs(model: ov.Model) -> set[str]:
+def _name_inputs(model: ov.Model, weights: Collection[str]) -> set[str]:
     """Give each input of ``model`` the one name by which the runtime knows it; return the unknown ones.
+
+    Those called ``weights`` are left as they are.
 
     An exporter may leave further names at an input, ``cache_position`` at ``position_ids`` for instance.
     """
@@ -142,14 +164,14 @@ def _name_inputs(model: ov.Model) -> set[str]:
         }
         if len(known) == 1:
             port.set_names(known)
-        else:
+        elif port.get_node().get_friendly_name() not in weights:
             unknown |= port.names
     return unknown
 
 
-def _unsupported(directory: ModelDirectory, reason: str) -> ModelFormatError:
+def _unsupported(graph: str, reason: str) -> ModelFormatError:
     return ModelFormatError(
-        f"{directory.graph} is not a model that paged attention supports ({reason}). "
+        f"{graph} is not a model that paged attention supports ({reason}). "
         "Use a decoder-only text model exported with --task text-generation-with-past."
     )
 

@@ -24,7 +24,7 @@ from .file_format import Source
 Progress = Callable[[float], None]
 """Called with the share of the weights that is converted, from 0 to 1."""
 
-_CONVERSION: Final = 8
+_CONVERSION: Final = 9
 """Part of the directory's name. Increase it when the result of a conversion changes."""
 _CONFIG: Final = "config.json"
 """Written last, with the size of each other file: a directory whose files have these sizes is complete."""

@@ -67,13 +67,34 @@ class GrammarCompiler:
     def __init__(
         self, token_bytes: Sequence[bytes], end_token: int, *, max_cached_bytes: int = _MAX_CACHED_BYTES
     ) -> None:
-        """``token_bytes`` holds the text of each token, empty for special tokens."""
+        """``token_bytes`` holds the text of each token, empty for special tokens.
+
+        Raises:
+            ModelFormatError: a token is too long.
+        """
+        self._token_bytes, self._end_token = token_bytes, end_token
+        self._preparing = threading.Lock()
+        self._prepared: LLTokenizer | None = None
         with _panics_as(ModelFormatError(_NO_VOCABULARY)):
-            self._tokenizer = LLTokenizer(TokenizerWrapper(_Vocabulary(token_bytes, end_token)))
+            _read_vocabulary([max(token_bytes, key=len)], 0)
         self._limits = LLParserLimits(max_lexer_states=_MAX_LEXER_STATES)
         self._max_cached_bytes = max_cached_bytes
         self._lock = threading.Lock()
         self._compiled: OrderedDict[str, Future[LLMatcher]] = OrderedDict()
+
+    def prepare(self) -> LLTokenizer:
+        """Read the vocabulary, unless that was done: half a second for 150,000 tokens.
+
+        Python's global lock is held meanwhile, but for a moment in the middle.
+
+        Raises:
+            ModelFormatError: it cannot be read.
+        """
+        with self._preparing, _panics_as(ModelFormatError(_NO_VOCABULARY)):
+            if self._prepared is None:
+                tokenizer = _read_vocabulary(self._token_bytes, self._end_token)
+                self._prepared = tokenizer.with_slices(LLTokenizer.general_slices())
+            return self._prepared
 
     def compile(
         self,
@@ -89,6 +110,7 @@ class GrammarCompiler:
 
         Raises:
             InvalidRequestError: the grammar is invalid, too large, or too much work.
+            ModelFormatError: as :meth:`prepare`.
         """
         if len(grammar) > _MAX_CHARACTERS:
             raise InvalidRequestError(
@@ -150,9 +172,14 @@ class GrammarCompiler:
             size -= _estimated_bytes(self._compiled.popitem(last=False)[0])
 
     def _compile(self, grammar: str) -> LLMatcher:
+        tokenizer = self.prepare()
         with native_calls:
             # Its warnings, which go to standard error, are in the error of the request.
-            return LLMatcher(self._tokenizer, grammar, log_level=0, limits=self._limits)
+            return LLMatcher(tokenizer, grammar, log_level=0, limits=self._limits)
+
+
+def _read_vocabulary(token_bytes: Sequence[bytes], end_token: int) -> LLTokenizer:
+    return LLTokenizer(TokenizerWrapper(_Vocabulary(token_bytes, end_token)), slices=[])
 
 
 @contextmanager

@@ -192,11 +192,6 @@ class CompiledKernels:
         """Return how many pieces of ``kind`` there are."""
         return len(self._compiled.get(kind, ()))
 
-    @property
-    def logits(self) -> ov.Output:
-        """The output of the last segment: ``[logits rows, 1, vocabulary]``."""
-        return self._compiled[KernelKind.LAYERS][-1].outputs[0]
-
     def note_run(self, kind: KernelKind, indices: Iterable[int], ended: float) -> None:
         """Note when pieces ran last: since then they hold scratch memory."""
         for index in indices:

@@ -131,13 +131,14 @@ def _open_gguf(
     progress: Callable[[float], None],
     native: Callable[[], NativeLibrary | None] | None,
 ) -> ModelDirectory:
-    # Imported here, as they load packages that other models do not need.
-    from .chat_template import check_gguf_template
+    # Imported here, as they load packages that other models do not need, and converted ones neither.
     from .gguf.cache import convert_gguf, find_conversion
-    from .gguf.file_format import read_source
 
     name, path = file.stem, find_conversion(file, cache_folder, native)
     if path is None:
+        from .chat_template import check_gguf_template
+        from .gguf.file_format import read_source
+
         source = read_source(file)
         check_gguf_template(file, source.metadata)
         name, path = source.name, convert_gguf(source, cache_folder, progress, native and native())

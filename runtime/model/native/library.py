@@ -17,13 +17,11 @@ import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import openvino as ov
 import platformdirs
-from gguf.constants import GGML_QUANT_SIZES
-from gguf.constants import GGMLQuantizationType as Type
 from numpy.typing import NDArray
 from openvino.utils.node_factory import NodeFactory
 
@@ -32,12 +30,13 @@ from agentrt.errors import ModelFormatError
 from ...files.file_lock import file_lock
 from ..openvino_core import openvino_core
 
+if TYPE_CHECKING:
+    from gguf.constants import GGMLQuantizationType as Type
+
 logger = logging.getLogger("agentrt")
 
-TYPES: Final = frozenset(
-    {Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1, Type.Q8_0, Type.Q4_K, Type.Q5_K, Type.Q6_K}
-)
-"""The types of weights that are multiplied as they are."""
+TYPES: Final = frozenset({"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K"})
+"""The names of the types of weights that are multiplied as they are."""
 PANEL_ROWS: Final = 16
 """Rows of a panel."""
 MATMUL: Final = "QuantisedMatMul"
@@ -89,7 +88,10 @@ class NativeLibrary:
 
     def multiplies(self, type: Type, columns: int) -> bool:
         """Return whether rows of ``columns`` weights of ``type`` are multiplied as they are."""
-        return type in TYPES and columns % max(GGML_QUANT_SIZES[type][0], 32) == 0
+        # Imported here: it takes longer than a converted model needs for all of this module.
+        from gguf.constants import GGML_QUANT_SIZES
+
+        return type.name in TYPES and columns % max(GGML_QUANT_SIZES[type][0], 32) == 0
 
     def panel_bytes(self, type: Type, rows: int, columns: int) -> int:
         """Return how many bytes a matrix has as panels."""

@@ -78,7 +78,7 @@ def moderate(library: NativeLibrary, type: Type, rows: int, columns: int) -> tup
 
 @examples(40)
 @given(
-    type=st.sampled_from(sorted(TYPES)),
+    type=st.sampled_from(sorted(Type[name] for name in TYPES)),
     rows=st.integers(1, 40),
     units=st.integers(1, 3),
     count=st.integers(1, MANY),

@@ -51,7 +51,7 @@ UNCLEAR: Final = (NOTHING_FOUND, TO_WHEN, MEANT_EVENT, MEANT_NOTE)
 """How an answer begins where it is not clear what is to be changed, or to when."""
 _EARLIER: Final = 2
 """Calls before those for the last message, whose texts may be meant."""
-_CALENDAR: Final = r"(?:my|the|our) (?:calend[ae]r|cal|diary|agenda|schedule)"
+_CALENDAR: Final = rf"(?:my|the|our) {phrases.CALENDARS}"
 _CANCEL: Final = (
     r"cancel(?:l?ing)?|cancl|del|delet(?:e|ing)|throw(?:ing)? (?:away|out)|remov(?:e|ing)"
     r"|eras(?:e|ing)|get(?:ting)? rid of"
@@ -106,12 +106,6 @@ _AS_BEFORE: Final = re.compile(
     r"|(?:the )?(?:time|hour) (?:stays?|remain\w*)(?: (?:the same|as it is))?)\b",
     re.IGNORECASE,
 )
-_REASON: Final = re.compile(
-    r"(?:,? (?:because|since|(?:i )?(?:don'?t|do not|no longer) need (?:it|that|them))"
-    r"| (?:i'll|i'm|she's|he's|they're|we're)|, (?!i mean )(?:i|i'[md]|we|it|it's|he|she|they|there"
-    r"|my))\b.*?(?=, I mean |$)",
-    re.IGNORECASE,
-)
 _NO_OBJECT: Final = re.compile(r"(?:it|that|this|them|from|off|there)\b", re.IGNORECASE)
 _TAIL: Final = re.compile(
     r"(?:[ ,]+(?:(?:to|for) (?:some other|another) (?:day|time|date)|please|pls|plz|thanks|thank you|thx"
@@ -145,10 +139,7 @@ _AMOUNT: Final = re.compile(
 """By how much something is moved."""
 _WAY: Final = re.compile(r"\b(?:back|forward|later|earlier|sooner|up)\b", re.IGNORECASE)
 _CORRECTS: Final = re.compile(
-    r"^\W*(?P<lead>(?:(?:no|nope|na[hw]|och|oh|oops|sorry|ac+tual+y|wait|hang on|hm+|a+h|ar*gh|er|uh|ok"
-    r"|okay|right"
-    r"|and|but|rather"
-    r"|good|grand|i mean|i meant|on second thoughts?)\b\W*)*)"
+    rf"^\W*(?P<lead>(?:(?:{phrases.CORRECTION}|{phrases.FILLER}|and|but|good|grand)\b\W*)*)"
     rf"(?P<verb>{phrases.POLITE}(?:let us |let's )?(?:rather )?(?:make|do|put|set|have|say)(?: (?:it|that"
     rf"|this))\b"
     r"|(?:it|that|this)(?:'s| is| should be| has to be| must be)\b)?"
@@ -161,10 +152,7 @@ _BETTER: Final = re.compile(
     re.IGNORECASE,
 )
 """Behind what is meant instead."""
-_CORRECTING: Final = re.compile(
-    r"\b(?:no|nope|na[hw]|oops|sorry|actually|wait|hang on|rather|i meant?|on second thoughts?)\b",
-    re.IGNORECASE,
-)
+_CORRECTING: Final = re.compile(rf"\b{phrases.CORRECTION}\b", re.IGNORECASE)
 _BEGINS_CLAUSE: Final = (
     rf"(?:^|[,;:.!?()\u2013-]\s*|\b(?:so|and|then|just|pls|you (?:may|can)) ){phrases.POLITE}"
 )
@@ -287,7 +275,7 @@ class Changes:
         lead = message[: asked.start()].strip() if asked else ""
         if not asked or QUESTION.match(message) or is_headed(message) or _ADDS.match(lead):
             return None
-        what = _REASON.sub("", " ".join(asked["what"].split()))
+        what = phrases.REASON.sub("", " ".join(asked["what"].split()))
         if asked["no"] or WITHDRAWN.search(message) or _DECLINED.search(message):
             return NOT_CHANGED
         if phrases.IF.search(lead) or is_held_back(_AS_BEFORE.sub(" ", what)):

@@ -17,11 +17,6 @@ def _with(lines: str) -> re.Pattern[str]:
     return re.compile(rf"\b{_one_of(lines)}\b", re.IGNORECASE)
 
 
-def _from(lines: str) -> re.Pattern[str]:
-    """Return a pattern for a message that begins with one of the alternatives."""
-    return re.compile(rf"^\W*{_one_of(lines)}\b", re.IGNORECASE)
-
-
 _POLITE_WORDS: Final = _one_of(
     """
     c[an]{2} (?:you|ya|yous|u), could (?:ya|yous), would (?:ya|yous), alright, all right, perfect, sweet
@@ -37,6 +32,23 @@ _POLITE_WORDS: Final = _one_of(
 )
 POLITE: Final = rf"(?:{_POLITE_WORDS}[, ]+)*(?:(?:kindly|please|also|just) )?(?:to )?"
 """What may stand before a request, as a part of a pattern."""
+FILLER: Final = r"(?:oh|och|right|ok(?:ay)?|yes|yeah|sure|sorry|hm+|a+h+|ar*gh|ugh|um|uh|er|well)"
+"""What is said before anything, as a part of a pattern."""
+CORRECTION: Final = (
+    r"(?:no(?:pe)?|na[hw]?|oops|whoops|sorry|wait|hang on|ac+tual+y|scrap that|scratch that|i meant?"
+    r"|(?:or )?rather|on second thoughts?)"
+)
+"""What is said before what is meant instead."""
+CORRECTS: Final = re.compile(rf"\W*{CORRECTION}\b", re.IGNORECASE)
+"""How a sentence begins that corrects the one before it."""
+CALENDARS: Final = r"(?:calend[ae]r|cal|diary|agenda|schedule)"
+REASON: Final = re.compile(
+    r"(?:[,;.] *(?!i mean )(?:as |so |since |because |for )?(?:(?:i|we|he|she|they|it|there)(?:'\w+)?|my)"
+    r"|,? (?:because|since|so that|(?:i )?(?:don'?t|do not|no longer) need (?:it|that|them))"
+    r"| (?:i'll|i'm|she's|he's|they're|we're))\b.*?(?=, I mean |$)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Behind a request, why it is made."""
 _STARTS: Final = (
     _one_of(
         """
@@ -113,6 +125,7 @@ REQUEST_ENDS: Final = re.compile(
 """What separates the requests of a message."""
 ENUMERATED: Final = re.compile(r"^\d\) ")
 """Before each request of a list."""
+_CLAUSE_WITHOUT: Final = r"^(?!.*\b(?:what|who|whom|whose|when|where|which|how|why)\b)"
 STATEMENT: Final = re.compile(
     r"^\W*"
     + _one_of(
@@ -120,14 +133,28 @@ STATEMENT: Final = re.compile(
         i, i'm, i've, i'd, we, we're, my, our, you, they, he, she, it, her, his, their
         it's, there, this, that, im, ive
         not that, feels, looks like, seems, sounds, one of my, some of my, feeling, not feeling
-        so (?:bored|tired|happy|sad)
+        so (?:bored|tired|happy|sad|many|much), honestly, frankly, apparently, nowadays, in (?:my|those) days?
+        (?:should|must|might|may|could) be (?:in|on|among|somewhere)
         since, because, before, once, after, although, when (?!do|does|did|is|are|was|were|will|can|should)
         """
     )
-    + r"\b(?!.*\b(?:calendar|diary|(?:i|we) (?:need|want|forgot|wonder|can'?t|cannot))\b)",
+    + rf"\b|{_CLAUSE_WITHOUT}.*(?<!that )(?<!which )(?<!who )\b(?:was|were|gave|had|went|came|took|saw|felt"
+    r"|said|met|is|are|am|ma[kd]es?(?: me)?|keeps?|gets?|got me|looks?|seems?|sounds?|feels?)\b",
     re.IGNORECASE,
 )
-"""How a sentence begins that says why something is asked, or just talks."""
+"""A sentence that says why something is asked, tells what happened, or just talks."""
+WISH: Final = re.compile(
+    r"\b(?:(?:can'?t|cannot|couldn'?t) (?:find|remember|recall)|(?:need|want|like|love) to (?:know|see|hear)"
+    r"|looking for|(?:forg[eo]t\w*|wonder\w*|remember|recall|know|idea)\b.{0,20}\b(?:what|which|who|whom"
+    r"|whose|when|where|how|why))\b",
+    re.IGNORECASE,
+)
+"""In a sentence that asks in the form of a statement."""
+ONE_TEXT: Final = re.compile(
+    r"\b(?:an?|the|my|that|this|one) (?:[\w']+ ){0,2}(?:note|e-?mail|mail|file|document|message)\b",
+    re.IGNORECASE,
+)
+"""A certain text that is spoken of."""
 _QUESTION_WORDS: Final = "what|who|whom|whose|how|when|where|which|why|whether|if"
 LEAD_IN: Final = re.compile(
     r"^\W*(?:(?:after that|then|next|and|also|oh|ok|so|now|but|please)\b[, ]*)*"
@@ -147,60 +174,48 @@ NAMED: Final = re.compile(
     re.IGNORECASE,
 )
 """A thing of the user's that is named alone: "my camping list"."""
-PAST: Final = re.compile(
-    r"^(?!.*\b(?:what|who|whom|whose|when|where|which|how|why)).*\b(?:was|were|gave|had|went|came|took|saw"
-    r"|felt|said|met|made me)\b",
-    re.IGNORECASE,
-)
-"""A sentence that tells what happened."""
 MINE: Final = re.compile(
     rf"^\W*{POLITE}(?:tell me |find out )?(?:what|where|when|who|which|how (?:much|many))\b.*\b(?:my|our)\b",
     re.IGNORECASE,
 )
 """A question about the user's things."""
-GREETING: Final = _from("hi, hello, hey, good (?:morning|afternoon|evening), morning")
-_INTERJECTIONS: Final = r"""
-    mm+, ooh, yum, grand, ta, hi, hello, hey, hiya, yo, good (?:morning|afternoon|evening|night)
-    morning, thanks, thank you, thx
-    cheers, bye, goodbye, see you, ok(?:ay)?, ah+, aha, oh, good(?=\W*$), fine, excellent, wonderful
-    very good, very well, good day, all right, alright, great, nice, cool, perfect, lovely, awesome, ugh
-    phew, wow, sorry, lol, haha+
-    """
-INTERJECTION: Final = _from(_INTERJECTIONS)
-"""What stands alone, or before anything: behind it a request is one."""
-TALK: Final = _from(
-    rf"""
-    {_INTERJECTIONS}, ha(?: ?ha)*, (?:good|nice|great) (?:one|stuff|job), fair enough
-    no (?:worries|rush|problem)
-    yeah nah, geez, aww, that'?ll do, (?:i )?reckon .* (?:better|nicer) than, how ya
-    never ?mind(?! .*\b(?:cancel|delete|remove|move)\b), och, cheerio, which do you, would you know an?
-    (?:right|well)\W+i shall leave
-    how (?:are|r) (?:you|u), ur, you're, how's (?:it going|the form|things|yourself)
-    what'?(?:ll| will) (?:i|we) call
-    tell us (?:a|an|another|some), what (?:do|should|can|shall) i call, who are you, are you, do you
-    did you, what are you, what do you think
-    (?:what|which|where) would you, what(?:'s| is|s) your, what(?:'s|s)? up, how old are you, where are you
-    tell me (?:a|an|another|some), congrat\w*, merry, happy
-    """
-)
-CHAT: Final = re.compile(
-    r"^(?!.*\b(?:calend[ae]r|diary|agenda|schedule|appointments?|meetings?|events?|planned|my|our|(?:any"
-    r"|some)thing)\b)"
-    r"\W*(?:(?:so|and|well|right|hey|hi|hiya|ok|okay|thanks|thank you|bye|goodbye|morning|me again)\W*)*"
+INTERJECTION: Final = re.compile(
+    rf"^(?:\W*(?:{FILLER}|"
     + _one_of(
         r"""
-        how (?:are|r) (?:you|u)\b(?! able), how'?s (?:it going|the form|things|yourself|your)
-        how (?:is|was) your
-        you al?l? ?right, (?:just )?finished, finally, ur, you're, feels like, coffee's, did you, do you
-        are you
-        how is it with you
-        see you, have (?:an?|yourself an?) (?:nice|good|great|lovely|wonderful|pleasant), enjoy (?:the|your)
-        happy (?:\w+day|weekend|holidays), (?:talk|speak) (?:to you )?(?:tomorrow|later|soon|again)
-        good ?night
-        sleep (?:well|tight), (?:until|till) (?:tomorrow|then|later|next), that's all
+        mm+, ooh, yum, grand, ta, hi, hello, hey, hiya, yo, good (?:morning|afternoon|evening|night)
+        morning, thanks(?: a lot| so much)?, thank you(?: very much| so much)?, thx, cheers, bye, goodbye
+        aha, good(?=\W*$), fine, excellent, wonderful, very good, very well, good day, all right, alright
+        great, nice, cool, perfect, lovely, awesome, phew, wow, lol, haha+, geez, aww, cheerio
         """
     )
-    + r"\b",
+    + r")\b(?! to you\b))+\W*",
+    re.IGNORECASE,
+)
+"""What stands alone, or before anything."""
+CHAT: Final = re.compile(
+    r"^(?!.*\b(?:calend[ae]r|diary|agenda|schedule|appointments?|meetings?|events?|planned|my|our|(?:any"
+    r"|some)thing|notes?|e-?mails?|mails?|files?)\b)"
+    r"\W*(?:(?:so|and|well|right|me again)\W*)*"
+    + _one_of(
+        r"""
+        ha(?: ?ha)*, (?:good|nice|great) (?:one|stuff|job), fair enough, no (?:worries|rush|problem)
+        yeah nah, that'?ll do, (?:i )?reckon .* (?:better|nicer) than
+        never ?mind(?! .*\b(?:cancel|delete|remove|move)\b), which do you, would you know an?
+        (?:right|well)\W+i shall leave, what'?(?:ll| will) (?:i|we) call, what (?:do|should|can|shall) i call
+        how (?:are|r|is|was) (?:you|u|we|your|things)\b(?! able), how ya, how is it with you, finally, ur
+        how'?s (?:it going|the form|things|yourself|your), you al?l? ?right, (?:just )?finished, you're
+        (?:do|did|are|have) you(?! (?:know|have|see|find|remember|got)\b), feels like, coffee's
+        who are you, what are you
+        you (?!got|have|find|know|remember)\w+(?: \w+)*\?
+        what do you think, (?:what|which|where) would you, what(?:'s| is|s) your, what(?:'s|s)? up
+        how old are you, where are you, tell (?:me|us) (?:an?|another|some), congrat\w*, merry, happy
+        see you, have (?:an?|yourself an?) (?:nice|good|great|lovely|wonderful|pleasant), enjoy (?:the|your)
+        (?:talk|speak) (?:to you )?(?:tomorrow|later|soon|again), good ?night, sleep (?:well|tight)
+        (?:until|till) (?:tomorrow|then|later|next|\w+day\W*$), that's all
+        """
+    )
+    + r"(?!\w)",
     re.IGNORECASE,
 )
 """Small talk, whatever day it names."""

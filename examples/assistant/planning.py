@@ -16,7 +16,7 @@ from itertools import takewhile
 from typing import Final
 
 from . import phrases
-from .changes import BEGINS, POINTS_BACK, TAKES_OUT, UNCLEAR, WITHDRAWN, Changes
+from .changes import POINTS_BACK, UNCLEAR, WITHDRAWN, Changes
 from .data import PersonalData
 from .dates import parse_date
 from .dictation import (
@@ -29,26 +29,17 @@ from .dictation import (
 from .errors import ToolError
 from .meant import event_spoken_of
 from .needs import Need, needs_of_words
-from .references import referred
+from .references import READERS, referred
 from .results import Made, state
 from .retrieval import TEXT_TOOLS, Found, TextKind, content_words, retrieve
-from .when import days_in, first_day, is_dated, times_in, without
-from .writes import (
-    ASKED,
-    DEPENDS,
-    NOT_ASKED,
-    WHICH_EVENT,
-    Call,
-    is_headed,
-    is_trailed,
-    wanted_events,
-)
+from .sentences import Kind, Sentence, kinds_in, plain, sentences_in
+from .when import days_in, first_day
+from .writes import DEPENDS, NOT_ASKED, WHICH_EVENT, Call, is_headed, is_trailed, wanted_events
 
+_TO_ANSWER: Final[Sequence[Kind]] = ("asks", "names", "tells", "chats")
+"""Which sentence of a message is answered where none is sure: the last one of the first kind that it has."""
 WHICH_CITY: Final = "In which city?"
 _KINDS: Final[Sequence[TextKind]] = ("notes", "mail", "files")
-_SOURCES: Final[Mapping[TextKind, re.Pattern[str]]] = {
-    "mail": phrases.MAIL, "notes": phrases.NOTES, "files": phrases.FILES
-}  # fmt: skip
 _LISTS: Final[Mapping[TextKind, Call]] = {
     "mail": ("search_mail", {"query": "new mail"}),
     "notes": ("search_notes", {"query": "all notes"}),
@@ -63,8 +54,6 @@ _LIKELY: Final = 0.3
 _CERTAIN: Final = 0.8
 """Of a question with a pronoun, which may mean what was read last."""
 _DAYS_AHEAD: Final = 30
-_TERSE: Final = 6
-"""Words of a message that may ask without a question word: "cabin wifi password"."""
 _FEW_WORDS: Final = 3
 """With fewer, a text that has them all is met by chance."""
 
@@ -73,11 +62,6 @@ _SAYS: Final = re.compile(
     r"\bsays?\b|\((?:see |from |in )?(?:my |the )?(?:notes|files|mails?)\)", re.IGNORECASE
 )
 """In a question for what stands in a text, not for which texts there are."""
-_CORRECTS: Final = re.compile(
-    r"\W*(?:no|nah|nope|na|oops|whoops|sorry|wait|hang on|actually|scrap that|scratch that|i meant?)\b",
-    re.IGNORECASE,
-)
-"""How a sentence begins that corrects the one before it."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +106,7 @@ class Planner:
 
         ``before`` has the calls for the message before, ``earlier`` all others.
         """
-        message = _plain(message)
+        message = plain(message)
         with self.data.sources.seen_once():
             steps = self._plan(message, before, earlier)
             if any(step.is_settled for step in steps):
@@ -135,39 +119,41 @@ class Planner:
             return steps if whole is None else [_answered(Step(message), whole)]
 
     def _plan(self, message: str, before: Sequence[Made], earlier: Sequence[Made]) -> list[Step]:
-        if is_headed(message) or note_that_was_said(message) or WITHDRAWN.search(message):
-            return [self._step(message, "", before, earlier)]
-        if is_trailed(message, self.today):
-            return [self._step(message, "", before, earlier)]
-        parts = _requests_in(message, self.today)
+        is_one = is_headed(message) or is_trailed(message, self.today)
+        if is_one or note_that_was_said(message) or WITHDRAWN.search(message):
+            return [self._step(Sentence(message, "asks"), "", before, earlier)]
+        sentences = sentences_in(message, self.today)
         steps: list[Step] = []
-        said = [part for part in parts if _is_statement(part) and _kinds_in(part)]  # "it's in a note"
-        for place, part in enumerate(parts):
-            points_back = any(map(POINTS_BACK.match, parts[place + 1 :])) and not part.endswith("?")
-            is_told = _is_statement(part) or (points_back and not phrases.REQUEST.match(part))
-            chatted = any(_asks(each) and _is_talk(each) for each in parts[:place])
-            if (is_told and (steps or place < len(parts) - 1)) or (chatted and not _asks(part)):
-                said.append(part)
+        told = [
+            each for each in sentences if each.kind == "tells" and kinds_in(each.text)
+        ]  # "it's in a note"
+        for place, sentence in enumerate(sentences):
+            text, is_last = sentence.text, place == len(sentences) - 1
+            if sentence.kind in ("tells", "chats") and (steps or not is_last):
+                told.append(sentence)
                 continue
-            refers = phrases.SAME_DAY.search(part) or phrases.IN_PLACE.search(part) or POINTS_BACK.match(part)
-            around = [*parts[:place], *said] if refers else said
-            if any(map(_looks_up, steps)) and notes_what_is_found(part):
-                steps.append(Step(part, notes_found=True))
+            if any(map(_looks_up, steps)) and notes_what_is_found(text):
+                steps.append(Step(text, notes_found=True))
                 continue
-            step = self._step(part, " ".join(around), before, earlier)
+            refers = phrases.SAME_DAY.search(text) or phrases.IN_PLACE.search(text) or POINTS_BACK.match(text)
+            around = [*sentences[:place], *told] if refers else told
+            step = self._step(sentence, _context(around), before, earlier)
             likely = step.found is not None and step.found.coverage >= _LIKELY
-            chats = any(map(_is_talk, parts[:place]))
-            is_last_question = place == len(parts) - 1 and (_asks(part) if chats else not _is_statement(part))
-            if step.is_sure or likely or needs_of_words(part) or is_last_question:
+            asks = sentence.kind == "asks" or (sentence.kind == "names" and not sentence.follows_chat)
+            if step.is_sure or likely or needs_of_words(text) or (is_last and asks):
                 steps.append(step)
             else:
-                said.append(part)
-        if steps or not parts:
+                told.append(sentence)
+        if steps or not sentences:
             return steps
-        asked = list(filter(_asks, parts)) or [part for part in parts if not _is_statement(part)] or parts
-        return [self._step(asked[-1], "" if _is_talk(asked[-1]) else " ".join(parts), before, earlier)]
+        by_kind = sorted(sentences, key=lambda each: _TO_ANSWER.index(each.kind))
+        asked = [each for each in sentences if each.kind == by_kind[0].kind][-1]
+        return [self._step(asked, _context(sentences), before, earlier)]
 
-    def _step(self, text: str, context: str, before: Sequence[Made], earlier: Sequence[Made]) -> Step:
+    def _step(
+        self, sentence: Sentence, context: str, before: Sequence[Made], earlier: Sequence[Made]
+    ) -> Step:
+        text = sentence.text
         step = Step(text)
         answered = partial(_stated, before, self.today)
         if notes_what_was_said(text, answered) and (answer := answered()):
@@ -198,7 +184,10 @@ class Planner:
             return _answered(step, events)
         if date := self._date(text):
             return replace(step, says=date)
-        kinds = _kinds_in(text)
+        kinds = kinds_in(text)
+        if sentence.kind in ("tells", "chats"):
+            calls = self._named_source(text) if phrases.ONE_TEXT.search(text) else []
+            return replace(step, calls=[call for call in calls if call[0] in READERS.values()])
         if phrases.CALENDAR.search(text) and phrases.WHEN.search(text) and phrases.PRONOUN.search(text):
             event = event_spoken_of(before, self.data, self.today)
             if event:
@@ -217,11 +206,9 @@ class Planner:
             calls = self._named_source(context if content_words(context) else f"{text} {context}")
         if calls:
             return replace(step, calls=calls)
-        if calls := self._days(text, said_day, before):
+        if calls := self._days(sentence, said_day, before):
             return replace(step, calls=[*calls, *self._text_of_day(text)])
-        if _is_talk(text) or _is_statement(text):
-            return step
-        return self._text(step, context, before)
+        return self._text(step, sentence, context, before)
 
     def with_text(self, step: Step) -> Step:
         """Return ``step`` with the text that it is probably about, if there is one."""
@@ -249,7 +236,7 @@ class Planner:
     def _cities(self, text: str, context: str, before: Sequence[Made]) -> list[str] | None:
         """Return the cities whose weather is asked for; None if no weather is."""
         weather = any(call.name == "get_weather" for call in before)
-        follows = weather and phrases.FOLLOWS.match(text) and not _is_talk(text)
+        follows = weather and phrases.FOLLOWS.match(text)
         cities = _cities_in(text)
         there = _names_in(before[-1].result) if before and phrases.THERE.search(text) else []
         if phrases.WEATHER.search(text) or (
@@ -269,8 +256,8 @@ class Planner:
         for path in self.data.files.all():
             if path.casefold() in text.casefold():
                 return [("read_file", {"path": path})]
-        kinds = _kinds_in(text)
-        halves = [half for half in phrases.HALVES.split(text) if _kinds_in(half)]
+        kinds = kinds_in(text)
+        halves = [half for half in phrases.HALVES.split(text) if kinds_in(half)]
         if len(kinds) > 1 and len(halves) > 1:
             calls = [call for half in halves for call in self._named_source(half)]
             if calls:
@@ -294,10 +281,11 @@ class Planner:
         query = {"query": " ".join(missing or words)}
         return [(TEXT_TOOLS[kind].search, query) for kind in kinds] if words else []
 
-    def _days(self, text: str, said_day: str, before: Sequence[Made]) -> list[Call]:
+    def _days(self, sentence: Sentence, said_day: str, before: Sequence[Made]) -> list[Call]:
         """Return the call for the events of a day that is named, or of the day of an event that is."""
-        if _tells(text) or _is_statement(text) or phrases.GENERAL.match(text) or phrases.CHAT.match(text):
+        if sentence.kind == "names" and sentence.is_long:
             return []
+        text = sentence.text
         again = [call.arguments["date"] for call in before if "date" in call.arguments]
         again += [said_day] if said_day else []
         if again and (named := phrases.DAY_AFTER_THAT.search(text)):
@@ -310,9 +298,7 @@ class Planner:
             with suppress(ToolError):
                 next_day = parse_date(again[-1], self.today) + dt.timedelta(days=1)
                 return [("list_events", {"date": f"{next_day:%Y-%m-%d}"})]
-        if again and (
-            phrases.SAME_DAY.search(text) or not (content_words(text) or phrases.GREETING.match(text))
-        ):
+        if again and (phrases.SAME_DAY.search(text) or not content_words(text)):
             return [("list_events", {"date": again[-1]})]
         asks = phrases.CALENDAR.search(text)
         words = [word for word in content_words(text) if not phrases.CALENDAR.fullmatch(word)]
@@ -349,13 +335,13 @@ class Planner:
                     return day
         return ""
 
-    def _text(self, step: Step, context: str, before: Sequence[Made]) -> Step:
+    def _text(self, step: Step, sentence: Sentence, context: str, before: Sequence[Made]) -> Step:
         """Return the step with the text that the request is about, if it has one."""
         own = content_words(step.text)
         read = [call for call in before if call.has_text]
         near = {str(value) for call in read for value in call.arguments.values()}
-        asks = _asks(step.text)
-        told = asks and _kinds_in(context)
+        asks = sentence.kind == "asks"
+        told = asks and kinds_in(context)
         found = retrieve([*own, *content_words(context)] if told else own, self.data, told or _KINDS, near)
         if (found is None or found.coverage < _LIKELY) and context and asks:
             found = retrieve([*own, *content_words(context)], self.data, _KINDS, near) or found
@@ -368,13 +354,16 @@ class Planner:
         sure = [place for place in places if place and place.coverage >= _SURE]
         if len({place.name for place in sure}) > 1:
             return replace(step, calls=[place.call for place in sure])
-        if phrases.GREETING.match(context) and len(own) < 2:
-            return step
-        if _tells(step.text) and (not found or found.coverage < _CERTAIN):
+        if sentence.is_doubtful and (not found or found.coverage < _CERTAIN):
             return step
         if found and found.coverage >= _SURE:
             return replace(step, calls=[found.call])
         return replace(step, found=found)
+
+
+def _context(sentences: Sequence[Sentence]) -> str:
+    """Return what is said in ``sentences``, small talk aside."""
+    return " ".join(each.text for each in sentences if each.kind != "chats")
 
 
 def _looks_up(step: Step) -> bool:
@@ -383,24 +372,6 @@ def _looks_up(step: Step) -> bool:
 
 def _answered(step: Step, found: Sequence[Call] | str) -> Step:
     return replace(step, says=found) if isinstance(found, str) else replace(step, calls=found)
-
-
-def _plain(message: str) -> str:
-    """Return ``message`` without what makes it a letter, and its requests as they are put shortly."""
-    message = phrases.LETTER.sub("", phrases.LETTER.sub("", message))
-    return phrases.AFORESAID.sub("it", phrases.COURTESY.sub(_courtesy, phrases.COUNTED.sub("", message)))
-
-
-def _courtesy(found: re.Match[str]) -> str:
-    """Return a request as it would be put shortly."""
-    verb = found["verb"]
-    if found["if"]:
-        return ", please"
-    return f"please {phrases.PRESENT.get(verb.casefold(), verb)}"
-
-
-def _kinds_in(text: str) -> list[TextKind]:
-    return [kind for kind, pattern in _SOURCES.items() if pattern.search(text)]
 
 
 def _stated(before: Sequence[Made], today: dt.date) -> str:
@@ -421,80 +392,6 @@ def _weather(step: Step, cities: Sequence[str]) -> Step:
     """Return ``step`` with the calls for the weather in ``cities``, or asking for one."""
     calls = [("get_weather", {"city": city}) for city in cities]
     return replace(step, calls=[*step.calls, *calls], says="" if calls else WHICH_CITY)
-
-
-def _requests_in(message: str, today: dt.date) -> list[str]:
-    """Return the parts of ``message``. A note that is dictated has all that is no request of its own."""
-    ends = [(end.start(), end.end()) for end in phrases.REQUEST_ENDS.finditer(message)]
-    begins = [0, *(end for _, end in ends)]
-    parts = [
-        phrases.ENUMERATED.sub("", message[begin:end].strip())
-        for begin, end in zip(begins, [*(begin for begin, _ in ends), len(message)], strict=True)
-    ]
-    if dictated_note(parts[0]):
-        rest = [place for place, part in enumerate(parts) if place and phrases.REQUEST.match(part)]
-        first = rest[0] if rest and "\n" not in message else len(parts)
-        if ":" in parts[0]:  # up to the end of the sentence
-            rest = [place for place in rest if re.match(r"[.!?;\n]", message[ends[place - 1][0] - 1 :])]
-            first = rest[0] if rest and "\n" not in message else len(parts)
-        note = message[: ends[first - 1][0]] if first < len(parts) else message
-        parts = [note.strip(), *parts[first:]]
-    else:
-        parts = [piece for part in parts for piece in BEGINS.split(part)]
-    parts = _with_their_times(parts, today)
-    requests: list[str] = []
-    source = ""
-    for part in (phrases.LEAD_IN.sub("", part) for part in parts if re.search(r"\w", part)):
-        if _kinds_in(part) and not content_words(part) and not phrases.REQUEST.match(part):
-            source = f"{part.rstrip(' ,')}, "  # "in my files, what …"
-        else:
-            requests.append(source + part)
-            source = ""
-    return [*requests, *([source] if source else [])]
-
-
-def _with_their_times(parts: Sequence[str], today: dt.date) -> list[str]:
-    """Return ``parts``; one that is a time of day alone, or corrects one, belongs to the part before it."""
-    found: list[str] = []
-    for part in parts:
-        times = times_in(part)
-        corrects = found and _CORRECTS.match(part) and is_dated(part, today) and is_dated(found[-1], today)
-        alone = times and not re.search(r"\w", without(part, times))
-        if found and (corrects or alone) and not found[-1].endswith("?"):
-            found[-1] = f"{found[-1].rstrip(' .')}, {part}"
-        else:
-            found.append(part)
-    return found
-
-
-def _asks(part: str) -> bool:
-    return part.endswith("?") or phrases.REQUEST.match(part) is not None
-
-
-def _tells(text: str) -> bool:
-    """Return whether ``text`` only tells something, and is not just a short question without its words."""
-    asks = _asks(text) or ASKED.search(text) or phrases.CALENDAR.search(text) or _kinds_in(text)
-    return not asks and len(text.split()) > _TERSE
-
-
-def _is_talk(text: str) -> bool:
-    """Return whether ``text`` is small talk or about the world, whatever interjection it begins with."""
-    rest = phrases.INTERJECTION.sub("", text)
-    if rest != text and phrases.REQUEST.match(rest):
-        return _is_talk(rest)
-    return any(pattern.match(text) for pattern in (phrases.TALK, phrases.CHAT, phrases.GENERAL))
-
-
-def _is_statement(part: str) -> bool:
-    part = phrases.INTERJECTION.sub("", part)
-    if part.endswith("?") or TAKES_OUT.search(part) or any(map(needs_of_words, [part, *part.split(", ")])):
-        return False
-    if phrases.CHAT.match(part):
-        return True
-    return bool(
-        (phrases.STATEMENT.match(part) and not phrases.NAMED.match(part))
-        or (phrases.PAST.match(part) and not phrases.REQUEST.match(part))
-    )
 
 
 def _cities_in(text: str) -> list[str]:

@@ -54,11 +54,10 @@ _COMPLETED_CHANGE: Final[Mapping[str, str]] = {
     TO_WHEN: "{asked} to {answer}",
 }
 """The same of a change, if the answer is no other request."""
-_INTERJECTION: Final = re.compile(
-    r"^(?:\W*(?:oh|right|ok|okay|yes|sure|sorry|hm+|ah|um|well|let's say|make it|call it|it'?s called|at|in)"
-    r"\b\W*)+",
-    re.IGNORECASE,
+_LEAD: Final = re.compile(
+    rf"^(?:\W*(?:{phrases.FILLER}|let's say|make it|call it|it'?s called|at|in)\b\W*)+", re.IGNORECASE
 )
+"""What stands before the answer to a question."""
 _NO_ANSWER_TO_IT: Final = re.compile(
     r"\W*(?:list|show|read|find|search|look|tell|what|who|when|where|which|how|new mail|any mail|hello|hi"
     r"|never ?mind|forget it|stop|nothing)\b",
@@ -160,7 +159,7 @@ def _completed(shown: str, asked: str, answer: str, today: dt.date) -> str | Non
     question = shown.rpartition("\n")[2]
     question = WHICH_ONE if question.startswith(WHICH_ONE) else question
     asked = asked.rstrip(" ?!.")
-    if question in _COMPLETED and _is_other_request(question, _INTERJECTION.sub("", answer), today):
+    if question in _COMPLETED and _is_other_request(question, _LEAD.sub("", answer), today):
         return None
     if question in (WHICH_DAY, WHICH_TIME, TO_WHEN) and not answer.endswith("?"):
         day, time = said_when(answer, today)
@@ -171,7 +170,7 @@ def _completed(shown: str, asked: str, answer: str, today: dt.date) -> str | Non
     template = _COMPLETED.get(question) or (
         None if phrases.REQUEST.match(answer) else _COMPLETED_CHANGE.get(question)
     )
-    return template and template.format(asked=asked, answer=_INTERJECTION.sub("", answer))
+    return template and template.format(asked=asked, answer=_LEAD.sub("", answer))
 
 
 def _is_other_request(question: str, answer: str, today: dt.date) -> bool:

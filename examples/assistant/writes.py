@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from .dates import parse_time
-from .phrases import POLITE
+from .phrases import CALENDARS, CORRECTION, POLITE, REASON
 from .when import Days, Time, days_in, first_day, said_when, single_days_in, times_in, without
 
 Call: TypeAlias = tuple[str, Mapping[str, Any]]
@@ -33,9 +33,7 @@ _ADD: Final = (
     r"|reserv(?:e|ing)(?=.* (?:agenda|calendar|diary)\b)"
     r"|(?:chuck|throw|bung|whack|book(?= (?:it|that|this|me|us|an?|the|my)\b))(?=.* (?:in|into|on)\b))"
 )
-_CALENDAR: Final = (
-    r"(?:(?:in|into|to|on|onto|for) )?(?:my |the |our )?(?:calend[ae]r|cal|diary|agenda|schedule)"
-)
+_CALENDAR: Final = rf"(?:(?:in|into|to|on|onto|for) )?(?:(?:my|the|our) )?{CALENDARS}"
 _IT: Final = r"(?:its?|that|this|them|those|him|her)"
 _END: Final = (
     r"(?=(?:\W*(?:before i forget(?: it)?|for me|thanks?|thx|please|pleas|pl[sz]))*(?:[?.!]* (?:on"
@@ -139,18 +137,10 @@ _AROUND: Final = re.compile(
     re.IGNORECASE,
 )
 _TAKEN_BACK: Final = re.compile(
-    r"[,.;-]* *\b(?:no|scrap that|scratch that|sorry|wait|oh no|i mean|i meant|or rather|make (?:that|it)"
-    r"|actually|hm+|uh|er)\b"
-    r"[,.]*(?: (?:no|scrap that|scratch that|sorry|wait|i mean)\b,?)* ",
+    rf"[,.;-]* *\b(?:{CORRECTION}|oh no|make (?:that|it)|hm+|uh|er)\b[,.]*(?: {CORRECTION}\b,?)* ",
     re.IGNORECASE,
 )
 """Before what is meant instead of what was said."""
-_REASON: Final = re.compile(
-    r"(?:[,;.] *(?:as |so |since |because |for )?"
-    r"(?:(?:i|we|he|she|they)(?:'\w+)?|it's|there's)|,? (?:because|since|so that))\b[^,;]*$",
-    re.IGNORECASE,
-)
-"""Behind a request, why it is made."""
 _NAMED: Final = re.compile(r"^.*\b(?:called|named|titled)\s+", re.IGNORECASE)
 _EDGES: Final = re.compile(
     r"^(?:(?:an?|the|my|our|for|in|on|at|event|entry|entries|appointment for|called|named|titled|that|is|to"
@@ -227,7 +217,7 @@ def wanted_events(
     if is_held_back(message):
         return NOT_ASKED
     asked = _corrected(asked, today)
-    told = _REASON.search(asked)
+    told = REASON.search(asked)
     if told and (times_in(asked[: told.start()]) or not times_in(asked)):
         asked = asked[: told.start()]
     if _BEYOND_ONE_HOUR.search(asked):

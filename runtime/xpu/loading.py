@@ -131,7 +131,7 @@ def build_model(
         ConfigurationError: a device refuses the properties, or there is too little memory.
     """
     _, devices = find_platform(platform)
-    model = read_paged_graph(directory)
+    model = read_paged_graph(directory, tell_prompts=Role.PREFILL not in devices)
     partition = Partition(model, scored_layers=scored_layers)
     if not partition.complete:
         warnings.warn(
@@ -170,7 +170,8 @@ def build_model(
 
         def recompile() -> CompiledKernels:
             # From disk: a model in memory would be a copy of its weights.
-            again = Partition(read_paged_graph(directory), scored_layers=scored_layers)
+            read = read_paged_graph(directory, tell_prompts=Role.PREFILL not in devices)
+            again = Partition(read, scored_layers=scored_layers)
             return _compile(role, device, graph, again, properties)
 
         loader = None
@@ -252,7 +253,7 @@ def load_profile(
             lambda: MachineFigures(read_bandwidth=measure_read_bandwidth()),
         )
         profiler = Profiler(
-            read_paged_graph(directory),
+            read_paged_graph(directory, tell_prompts=Role.PREFILL not in devices),
             weights,
             properties,
             max_chunk_tokens=max_chunk_tokens,

@@ -37,10 +37,10 @@ from agentrt.errors import AgentRTError, ModelFormatError
 
 from .directory import ModelDirectory
 from .fuse_matmuls import fuse_matmuls
-from .gather_sampled_rows import ATTENTION, DELTA_RULE, SAMPLED_ROWS, gather_sampled_rows
+from .gather_sampled_rows import ATTENTION, DELTA_RULE, SAMPLED_ROWS, dependents_of, gather_sampled_rows
 from .gguf.head_sizes import apply_head_sizes
 from .gguf.sliding_windows import apply_sliding_windows
-from .native.library import load_operations
+from .native.library import FEED_FORWARD, MATMUL, load_operations
 from .openvino_core import openvino_core, openvino_message
 from .token_shapes import free_shapes_of_tokens
 
@@ -71,14 +71,20 @@ STATE_TABLES: Final = ("conv_state_table.", "gated_delta_state_table.")
 """Prefixes of the names of the state tables; a number follows."""
 
 
-def read_paged_graph(directory: ModelDirectory) -> ov.Model:
+def read_paged_graph(directory: ModelDirectory, *, tell_prompts: bool = True) -> ov.Model:
     """Read the graph of ``directory`` and transform it to paged attention. Nodes are renamed by position.
+
+    ``tell_prompts`` tells products with weights as they are in a file which tokens are of prompts. Pieces
+    without attention could not know; where there are any, none of a model's products may.
 
     Raises:
         ModelFormatError: the graph cannot be read, or is not a decoder that paged attention supports.
     """
     try:
-        return _paged_graph(directory)
+        model = _paged_graph(directory)
+        if tell_prompts:
+            _tell_prompts(model)
+        return model
     except AgentRTError:
         raise
     except Exception as error:  # a damaged graph causes errors of many types
@@ -134,6 +140,15 @@ def to_paged_attention(model: ov.Model, graph: str, weights: Collection[str] = (
     _name_nodes(model)
     free_shapes_of_tokens(model)
     return model
+
+
+def _tell_prompts(model: ov.Model) -> None:
+    """Give native products, in place, where each sequence's tokens begin; not those of sampled rows alone."""
+    inputs = {name: port for port in model.inputs for name in port.names}
+    sampled = dependents_of(inputs[SAMPLED_ROWS].get_node())
+    for node in model.get_ordered_ops():
+        if node.get_type_name() in (MATMUL, FEED_FORWARD) and node.get_friendly_name() not in sampled:
+            node.set_argument(node.get_input_size(), inputs["subsequence_begins"])
 
 
 def _name_nodes(model: ov.Model) -> None:

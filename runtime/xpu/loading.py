@@ -137,7 +137,7 @@ def build_model(
         ConfigurationError: a device refuses the properties, or there is too little memory.
     """
     _, devices = find_platform(platform)
-    model = read_paged_graph(directory)
+    model = read_paged_graph(directory, tell_prompts=Role.PREFILL not in devices)
     vocabulary = model.outputs[0].get_partial_shape()[-1].get_length()
     on_read(vocabulary)
     partition = Partition(model, scored_layers=scored_layers)
@@ -178,7 +178,8 @@ def build_model(
 
         def recompile() -> CompiledKernels:
             # From disk: a model in memory would be a copy of its weights.
-            again = Partition(read_paged_graph(directory), scored_layers=scored_layers)
+            read = read_paged_graph(directory, tell_prompts=Role.PREFILL not in devices)
+            again = Partition(read, scored_layers=scored_layers)
             return _compile(role, device, graph, again, properties)
 
         loader = None
@@ -259,7 +260,7 @@ def load_profile(
             lambda: MachineFigures(read_bandwidth=measure_read_bandwidth()),
         )
         profiler = Profiler(
-            read_paged_graph(directory),
+            read_paged_graph(directory, tell_prompts=Role.PREFILL not in devices),
             weights,
             properties,
             max_chunk_tokens=max_chunk_tokens,

@@ -1,4 +1,4 @@
-"""Compiles ``matmul.cpp`` once for a machine, and loads it: operations for OpenVINO, and their weights.
+"""Compiles the products once for a machine, and loads it: operations for OpenVINO, and their weights.
 
 An OpenVINO wheel brings the headers and libraries that it is compiled against. Where there is no compiler, or
 the system is not Linux, there is no library, and models are computed by OpenVINO's own operations.
@@ -47,6 +47,7 @@ COMPILER: Final = "CXX"
 """The variable that names the compiler; else it is the first of :data:`_COMPILERS` that is found."""
 _COMPILERS: Final = ("g++", "clang++", "c++")
 _SOURCE: Final = Path(__file__).with_name("matmul.cpp")
+_INCLUDED: Final = tuple(map(_SOURCE.with_name, ("kernels.h", "panels.h")))
 _FLAGS: Final = ("-std=c++17", "-fPIC", "-shared", "-w")
 THIS_PROCESSOR: Final = ("-O3", "-march=native", "-DNATIVE")
 """Flags for a library with this processor's instructions only; without ``NATIVE`` it has all."""
@@ -72,7 +73,7 @@ class NativeLibrary:
         self._functions.agentrt_panel_bytes.argtypes = [ctypes.c_int64, size, size]
         self._functions.agentrt_pack.argtypes = [ctypes.c_int64, address, size, size, address]
         self._functions.agentrt_multiply.argtypes = [
-            *(ctypes.c_char_p, address, size, size),
+            *(ctypes.c_char_p, address, size, size, ctypes.c_bool),
             *(ctypes.c_int64, address, size, address),
         ]
         self._functions.agentrt_instructions.restype = ctypes.c_char_p
@@ -112,13 +113,19 @@ class NativeLibrary:
         panels: NDArray[np.uint8],
         rows: int,
         instructions: str | None = None,
+        *,
+        prompt: bool = False,
     ) -> NDArray[np.float32] | None:
-        """Return ``values`` times the transposed matrix; None where the processor lacks ``instructions``."""
+        """Return ``values`` times the transposed matrix; None where the processor lacks ``instructions``.
+
+        ``prompt`` computes it as for tokens of a prompt.
+        """
         values = np.ascontiguousarray(values, np.float32)
         product = np.empty((len(values), rows), np.float32)
         failed = self._functions.agentrt_multiply(
             None if instructions is None else instructions.encode(),
-            *(values.ctypes.data, *values.shape, int(type), panels.ctypes.data, rows, product.ctypes.data),
+            *(values.ctypes.data, *values.shape, prompt),
+            *(int(type), panels.ctypes.data, rows, product.ctypes.data),
         )
         return None if failed else product
 
@@ -218,7 +225,8 @@ def _compiler() -> str | None:
 def _path(compiler: str) -> Path:
     """Return where the library is, or will be, in the user's cache folder: named after all it depends on."""
     told = " ".join([compiler, *_FLAGS, *THIS_PROCESSOR, ov.__version__, _instruction_sets()])
-    digest = hashlib.sha256(_SOURCE.read_bytes() + told.encode()).hexdigest()[:16]
+    sources = b"".join(file.read_bytes() for file in (_SOURCE, *_INCLUDED))
+    digest = hashlib.sha256(sources + told.encode()).hexdigest()[:16]
     return platformdirs.user_cache_path("agentrt") / "native" / f"matmul-{digest}.so"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -92,6 +93,7 @@ class Tokenizer:
             ids, vocabulary_size, decoded_vocabulary(directory.path / "openvino_detokenizer.xml")
         )
         """The bytes of each token, empty for hidden tokens; None if texts of tokens do not concatenate."""
+        self._untold = self._find_untold(ids)
         self._word_end = self._find_word_ends(ids)
         self.text_prefix = self._find_text_prefix()
         """The tokens that the tokenizer puts before a text that no template has written: often none."""
@@ -204,8 +206,14 @@ class Tokenizer:
 
     def decode_all(self, tokens: Sequence[int]) -> str:
         """Return the text of ``tokens``, with that of all special tokens."""
-        with native_calls:
-            return str(self._tokenizer.decode(list(tokens), skip_special_tokens=False))
+        texts = []
+        for untold, run in itertools.groupby(tokens, self._untold.get):
+            if untold is not None:
+                texts += [untold for _ in run]
+                continue
+            with native_calls:
+                texts.append(str(self._tokenizer.decode(list(run), skip_special_tokens=False)))
+        return "".join(texts)
 
     def detokenizer(self) -> Detokenizer:
         """Return a new incremental detokenizer for one answer."""
@@ -309,6 +317,17 @@ class Tokenizer:
             [id for id in range(size) if id not in hidden], skip_special_tokens=False
         )
         return hidden, table if b"".join(table).decode("utf-8", "replace") == text else None
+
+    def _find_untold(self, ids: Mapping[bytes, int]) -> Mapping[int, str]:
+        """Return the texts of the hidden tokens that the detokenizer never tells: with a GGUF file all.
+
+        OpenVINO GenAI has them told only by graphs that openvino_tokenizers has made from another form.
+        """
+        hidden = sorted(self._hidden)
+        rows = [[token] for token in hidden]
+        told = self._tokenizer.decode(rows, skip_special_tokens=False) if rows else []
+        untold = {token for token, text in zip(hidden, told, strict=True) if not text}
+        return {id: token.decode("utf-8", "replace") for token, id in ids.items() if id in untold}
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -94,6 +95,9 @@ class Tokenizer:
         table += [b""] * (vocabulary_size - len(table))
         self.token_bytes = table if facts.concatenates else None
         """The bytes of each token, empty for hidden tokens; None if texts of tokens do not concatenate."""
+        self._untold = {
+            id: decoded[id].decode("utf-8", "replace") for id in facts.untold if id < len(decoded)
+        }
         breaks = facts.word_breaks
         self._word_end = re.compile(f"(?<=[A-Za-z])(?=[{breaks}][A-Za-z])") if breaks else None
         self.text_prefix = facts.text_prefix
@@ -189,8 +193,14 @@ class Tokenizer:
 
     def decode_all(self, tokens: Sequence[int]) -> str:
         """Return the text of ``tokens``, with that of all special tokens."""
-        with native_calls:
-            return str(self._tokenizer.decode(list(tokens), skip_special_tokens=False))
+        texts = []
+        for untold, run in itertools.groupby(tokens, self._untold.get):
+            if untold is not None:
+                texts += [untold for _ in run]
+                continue
+            with native_calls:
+                texts.append(str(self._tokenizer.decode(list(run), skip_special_tokens=False)))
+        return "".join(texts)
 
     def detokenizer(self) -> Detokenizer:
         """Return a new incremental detokenizer for one answer."""

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Final, Self
 
@@ -33,6 +33,9 @@ class VocabularyFacts:
     """Special tokens that tool parsers must see; the others are hidden."""
     hidden: tuple[int, ...]
     """Tokens that are not shown."""
+    untold: tuple[int, ...]
+    """Those of them that the detokenizer never tells, with a GGUF file all: OpenVINO GenAI has control tokens
+    told only by graphs that openvino_tokenizers has made from another form."""
     concatenates: bool
     """Whether the text of tokens is that of their bytes, one after the other."""
     longest_token: int
@@ -56,6 +59,8 @@ class VocabularyFacts:
         whole = max(size, max(ids.values()) + 1, len(decoded))
         shown = tokenizer.decode([[id] for id in range(whole)], skip_special_tokens=True)
         hidden = frozenset(id for id in range(whole) if not shown[id] and id not in kept)
+        rows = [[id] for id in sorted(hidden)]
+        told = tokenizer.decode(rows, skip_special_tokens=False) if rows else []
         seen = [id for id in range(whole) if id not in hidden]
         # The vocabulary is byte-level if and only if the concatenated bytes give the detokenizer's text.
         written = b"".join(decoded[id] for id in seen if id < len(decoded)).decode("utf-8", "replace")
@@ -63,6 +68,7 @@ class VocabularyFacts:
             size=size,
             markup=markup,
             hidden=tuple(sorted(hidden)),
+            untold=tuple(id for id, text in zip(sorted(hidden), told, strict=True) if not text),
             concatenates=written == tokenizer.decode(seen, skip_special_tokens=False),
             longest_token=max(map(len, ids)),
             word_breaks=_find_word_breaks(tokenizer, ids),
@@ -80,9 +86,10 @@ class VocabularyFacts:
         if not (folder / FACTS).is_file():
             return None
         stated = read_json(folder / FACTS)
-        if stated.get("size") != size or stated.get("markup") != list(_markup()):
+        known = {each.name for each in fields(cls)}
+        if stated.keys() != known or stated["size"] != size or stated["markup"] != list(_markup()):
             return None
-        for name in ("markup", "hidden", "text_prefix"):
+        for name in ("markup", "hidden", "untold", "text_prefix"):
             stated[name] = tuple(stated[name])
         return cls(**stated)
 

@@ -98,7 +98,9 @@ class Section:
             own_scales, own_zero_points = self.format.parameters(blocks)
             own_scales[...], own_zero_points[...] = scales, offsets
             return
-        codes = np.empty((*blocks.shape[:2], self.format.heads, self.format.tokens, self.format.size), np.uint8)
+        codes = np.empty(
+            (*blocks.shape[:2], self.format.heads, self.format.tokens, self.format.size), np.uint8
+        )
         unpack(parts.planes, self.bits, codes)
         numbers = codes.astype(np.float32)
         numbers -= self.format.spread(offsets)

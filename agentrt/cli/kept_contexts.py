@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -38,20 +37,19 @@ def own_context_folder() -> Path:
     return platformdirs.user_data_path("agentrt") / "contexts"
 
 
-def keep_contexts(models: Sequence[PooledModel], *, encrypted: bool) -> None:
-    """Open the contexts of ``models`` in the user's folder; keep in memory what cannot be kept there.
+def keep_contexts(model: PooledModel) -> None:
+    """Open the contexts of ``model`` in the user's folder; have them in memory if they cannot be kept there.
 
     Raises:
-        ContextKeyError: they are to be ``encrypted``, and cannot be.
+        ContextKeyError: they are to be encrypted, and cannot be.
     """
-    for model in models:
-        try:
-            model.open_contexts()
-        except ContextStoreError as error:
-            if encrypted and isinstance(error, ContextKeyError):
-                raise
-            say(f"contexts of {model.name} are kept in memory only: {error}")
-            model.config = model.config.model_copy(update={"context_folder": None, "context_key": None})
+    try:
+        model.open_contexts()
+    except ContextStoreError as error:
+        if model.config.context_key is not None and isinstance(error, ContextKeyError):
+            raise
+        say(f"contexts of {model.name} are kept in memory only: {error}")
+        model.config = model.config.model_copy(update={"context_folder": None, "context_key": None})
 
 
 def own_contexts(model: str) -> dict[str, Any]:

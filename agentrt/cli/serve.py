@@ -345,9 +345,11 @@ def serve(
             pooling = None if embedding_pooling is None else Pooling(embedding_pooling)
             embedding = EmbeddingModel.open(embedding_model, pooling)
         models = [PooledModel.find(each, runtime_config, own) for each, own in zip(given, names, strict=True)]
-        if own_folder:
-            keep_contexts(models, encrypted=context_key is not None)
-        pool = ModelPool(models, PoolConfig(memory_budget_bytes=budget, idle_unload_s=idle_unload))
+        pool = ModelPool(
+            models,
+            PoolConfig(memory_budget_bytes=budget, idle_unload_s=idle_unload),
+            open_contexts=keep_contexts if own_folder else PooledModel.open_contexts,
+        )
         with pool:
             say(f"opening {given[0]}")
             with opening_bar() as show:

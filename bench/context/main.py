@@ -73,7 +73,7 @@ with ours of the same calls; intervals are over switches. active_contexts_ratio_
 compares how many contexts of random traces have a mean latency of 25 ms at most, interpolated, on a disk \
 that takes 50 MB/s: each side has twice as many again and again until they are too many; ours that are not \
 with the most count as these. KV blocks have a fixed length, so what varies as a chunk is how many are read \
-and written together, by default 16 and 32. \
+and written together, by default 16 and 32; there is memory for 1.25 contexts then. \
 After a restart a context is continued in a new process by its first request. Times \
 are to the first token, from that request or from the start of the process, in which the model is opened; \
 its own file is in the page cache, what was stored is not. Computed is the same prompt of no app, the \

@@ -26,6 +26,8 @@ SLOW_DISK: Final = 5e7
 """Bytes a second of the slow disk. On faster ones a whole context of a small model with grouped-query
 attention is read within the limit, however many contexts there are. This speed is to their keys and values
 what UFS 3.1 is to those of a model of 7 B parameters without grouped queries."""
+_TIGHT_BUDGET: Final = 1.25
+"""Memory where switches are to read, in contexts of full length."""
 _FULL_LENGTH: Final = 2048
 """Tokens of a context for which the deltas of Table 3 are taken as they are."""
 _MARGIN_TOKENS: Final = 64
@@ -122,14 +124,17 @@ class Traces:
         return [*ours, *up_to_the_limit(VLLM_SQ), in_memory]
 
     def by_group(self, block_tokens: int) -> list[Replayed]:
-        """Return ours with chunks of so many blocks, which have ``block_tokens`` tokens (Fig. 14)."""
+        """Return ours with chunks of so many blocks, which have ``block_tokens`` tokens (Fig. 14).
+
+        There is memory for little more than the context that is called, so that most switches read.
+        """
+        budget_bytes = int(_TIGHT_BUDGET * self._setting.context_bytes)
+        setting, contexts = replace(self._setting, budget_bytes=budget_bytes), max(self._size.contexts)
         policies = [
             replace(OURS, name=f"{blocks * block_tokens} tokens", group=blocks)
             for blocks in self._size.groups
         ]
-        return [
-            self._replay(policy, "random", max(self._size.contexts), self._setting) for policy in policies
-        ]
+        return [self._replay(policy, "random", contexts, setting) for policy in policies]
 
     def _replay(self, policy: SwapPolicy, pattern: str, contexts: int, setting: Setting) -> Replayed:
         self._progress(f"{policy.name}, {pattern}, {contexts} contexts")

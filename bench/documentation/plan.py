@@ -122,7 +122,7 @@ PLAN: Final[Sequence[Part]] = (
         (*_SHARED, *_ENGINE, *_CONTEXTS, "bench/context"),
         models=(SMALL,),
         workloads=True,
-        minutes=12,
+        minutes=20,
     ),
     Part(
         "context_returns",

@@ -63,8 +63,11 @@ class ModelPool(AbstractContextManager["ModelPool"]):
         config: PoolConfig | None = None,
         *,
         open_runtime: Callable[..., LocalRuntime] = LocalRuntime.open,
+        open_contexts: Callable[[PooledModel], None] = PooledModel.open_contexts,
     ) -> None:
         """``open_runtime`` loads a model; it is called as :meth:`LocalRuntime.open` is.
+
+        ``open_contexts`` opens the contexts of a model before that.
 
         Raises:
             ConfigurationError: two models have one name, or the budget is too small for one of them.
@@ -94,7 +97,7 @@ class ModelPool(AbstractContextManager["ModelPool"]):
         with ExitStack() as opened:
             for model in models:
                 opened.callback(model.close_contexts)
-                model.open_contexts()
+                open_contexts(model)
             opened.pop_all()
 
     @classmethod

@@ -132,21 +132,20 @@ class PooledModel:
         return self.context_table.store
 
     def open_contexts(self) -> None:
-        """Open the folder of its contexts, if its settings have one and it is not open.
+        """Open the folder of its contexts, if its settings have one and no runtime has opened it.
 
         Raises:
             ContextStoreError: the folder cannot be used, or another runtime uses it.
         """
-        if self.runtime is None and self._context_store is None and self.config.context_folder is not None:
+        if self.runtime is None and self.config.context_folder is not None:
             self._context_store = open_context_store(self.config, summarize_model(self.model).model_id)
             self.context_table = ContextTable(self.config.contexts_per_app, self._context_store)
 
     def close_contexts(self) -> None:
         """Delete the saved contexts, and close the folder. May be called again."""
         self.drop_contexts()
-        store, self._context_store = self._context_store, None
-        if store is not None:
-            store.close()
+        if self._context_store is not None:
+            self._context_store.close()
 
     def delete_contexts(self, app: str) -> None:
         """Delete everything that is kept of ``app``, loaded or not. Blocks for the disk.

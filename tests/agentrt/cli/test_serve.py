@@ -13,9 +13,11 @@ from typer.main import get_group
 from typer.testing import CliRunner
 
 from agentrt.cli.command import ConfiguredCommand
+from agentrt.cli.kept_contexts import keep_contexts
 from agentrt.cli.main import app
 from agentrt.cli.options import names_of_models
-from agentrt.runtime import PoolConfig, PooledModel, RuntimeConfig
+from agentrt.errors import ContextKeyError
+from agentrt.runtime import ModelPool, PoolConfig, PooledModel, RuntimeConfig
 from agentrt.runtime.pool.background.conditions import BackgroundConditions
 from agentrt.runtime.pool.background.config import BackgroundConfig
 from agentrt.runtime.serving.server import ServerConfig
@@ -99,6 +101,26 @@ def test_the_command_line_replaces_where_the_config_file_keeps_contexts(
     assert settings_of("--no-context-folder") == RuntimeConfig()
     file.write_text("[serve]\nno-context-folder = true\n")
     assert settings_of("--context-folder", "/y").context_folder == Path("/y")
+
+
+def test_contexts_that_cannot_be_kept_are_in_memory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def models() -> list[PooledModel]:
+        return [PooledModel.find("nano", RuntimeConfig(context_folder=tmp_path, **encrypted))]
+
+    encrypted: dict[str, Any] = {}
+    first, second = models(), models()
+    with ModelPool(first, open_contexts=keep_contexts), ModelPool(second, open_contexts=keep_contexts):
+        said = capsys.readouterr().err
+        assert said.startswith("contexts of nano are kept in memory only: the contexts in ")
+        assert "are in use by another runtime" in said
+        assert (first[0].context_store is None, second[0].context_store is None) == (False, True)
+    encrypted["context_key"] = tmp_path / "key"
+    (tmp_path / "key").write_text("0" * 64)
+    (tmp_path / "key").chmod(0o600)
+    with pytest.raises(ContextKeyError, match="is not encrypted"):
+        ModelPool(models(), open_contexts=keep_contexts)
 
 
 def test_the_home_folder_is_expanded_in_every_path_of_the_command_line() -> None:

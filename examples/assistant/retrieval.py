@@ -49,7 +49,8 @@ _GENERAL: Final = STOP_WORDS | frozenset(
     until up us very via want wanted wants was way we well went were whatever whether which while whom
     whose why will wish with within without wonder would wrote written write year years yes yesterday yet
     you ive im dont cant didnt whats whos hows wheres whens lets thats theres came come arrived received
-    according recently till long start starts begin begins end ends finish place held hold held gonna
+    according recently till long good great nice fine bad better
+    morning evening arrival departure start starts begin begins end ends finish place held hold held gonna
     """.split()  # noqa: SIM905
 )
 """Words that say nothing about which text is meant."""

@@ -151,16 +151,18 @@ _CLAUSE_WITHOUT: Final = r"^(?!.*\b(?:what|who|whom|whose|when|where|which|how|w
 STATEMENT: Final = re.compile(
     r"^\W*"
     + one_of(
-        """
+        r"""
         i, i'm, i've, i'd, we, we're, my, our, you, they, he, she, it, her, his, their
         it's, there, this, that, im, ive
         not that, feels, looks like, seems, sounds, one of my, some of my, feeling, not feeling
+        just \w+ing, not much, nothing (?:much|new|beats|like), been (?:an?|so|such|quite|very)
         so (?:bored|tired|happy|sad|many|much), honestly, frankly, apparently, nowadays, in (?:my|those) days?
         since, because, before, once, after, although, when (?!do|does|did|is|are|was|were|will|can|should)
         """
     )
     + rf"\b|{_CLAUSE_WITHOUT}.*(?<!that )(?<!which )(?<!who )\b(?:was|were|gave|had|went|came|took|saw|felt"
-    r"|said|met|is|are|am|ma[kd]es?(?: me)?|keeps?|gets?|got me|looks?|seems?|sounds?|feels?)\b",
+    r"|said|met|is|are|am|could|would|should|might|must|ma[kd]es?|keeps?|gets?|got me|looks?|seems?|sounds?"
+    r"|feels?)\b",
     re.IGNORECASE,
 )
 """A sentence that says why something is asked, tells what happened, or just talks."""
@@ -232,7 +234,8 @@ CHAT: Final = re.compile(
         how (?:are|r|is|was) (?:you|u|we|your|things)\b(?! able), how ya, how is it with you, finally, ur
         how'?s (?:it going|the form|things|yourself|your), you al?l? ?right, (?:just )?finished, you're
         (?:do|did|are|have) you(?! (?:know|have|see|find|remember|got)\b), feels like, coffee's
-        who are you, what are you
+        who are you, what are you, who would have (?:thought|known), you know what they say, guess (?:who|what)
+        nice weather(?! (?:in|for|there|tomorrow)\b)
         you (?!got|have|find|know|remember)\w+(?: \w+)*\?
         what do you think, (?:what|which|where) would you, what(?:'s| is|s) your, what(?:'s|s)? up
         how old are you, where are you, tell (?:me|us) (?:an?|another|some), congrat\w*, merry, happy

@@ -374,6 +374,8 @@ class Planner:
             return step
         if (found is None or found.coverage < _LIKELY) and context and asks:
             found = retrieve([*own, *content_words(context)], self.data, _KINDS, near) or found
+        if sentence.kind == "names" and own and not (found and _has_most(found, own, sentence)):
+            found, read = None, []
         least = _CERTAIN if asks and phrases.PRONOUN.search(step.text) else _LIKELY
         looks_for_another = phrases.FINDS.match(step.text) and own
         if (found is None or found.coverage < least) and read and not looks_for_another:
@@ -383,11 +385,14 @@ class Planner:
         sure = [place for place in places if place and place.coverage >= _SURE]
         if len({place.name for place in sure}) > 1:
             return replace(step, calls=[place.call for place in sure])
-        if sentence.is_doubtful and (not found or found.coverage < _CERTAIN):
-            return step
         if found and found.coverage >= _SURE:
             return replace(step, calls=[found.call])
         return replace(step, found=found)
+
+
+def _has_most(found: Found, words: Sequence[str], sentence: Sentence) -> bool:
+    """Return whether a text has so many ``words`` of what a sentence names that it is hardly by chance."""
+    return found.words >= (min(2, len(words)) if sentence.is_doubtful else (len(words) + 1) // 2)
 
 
 def _context(sentences: Sequence[Sentence]) -> str:

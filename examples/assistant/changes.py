@@ -29,6 +29,7 @@ from .meant import (
     event_spoken_of,
     find_event,
     find_note,
+    named_of,
     note_told_of,
     one_of,
     shown_by,
@@ -199,7 +200,7 @@ _NAMED_NOTE: Final = re.compile(
     re.IGNORECASE,
 )
 _INSTEAD_OF: Final = re.compile(
-    r"\b(?:instead of|rather than|not (?:on|at|\d+))\b.*$", re.IGNORECASE | re.DOTALL
+    r"\b(?:instead of|rather than|not (?:on|at|\d+))\b[^,;]*?(?=[,;]|[.!?](?:\s|$)|$)", re.IGNORECASE
 )
 _RANGE: Final = re.compile(r"\bfrom\b.+\b(?:to|until)\b|\bforward\b", re.IGNORECASE)
 """In a message that may mean two times, or either way."""
@@ -242,6 +243,8 @@ class Changes:
     before: Sequence[Made]
     earlier: Sequence[Made] = ()
     """All calls before those."""
+    said_before: str = ""
+    """The user's message before."""
 
     def wanted(self, message: str, context: str = "") -> list[Call] | str | None:
         """Return the call for the change that ``message`` asks for, or what to ask or say; None if for none.
@@ -332,7 +335,7 @@ class Changes:
         if event := None if note else event_said(about, (), self.data, self.today):
             return event
         kind: Any = Note if note else Dated if moves or "event" in target else Thing
-        found = one_of([each for each in shown if isinstance(each, kind)], target, self.today)
+        found = self._one_of([each for each in shown if isinstance(each, kind)], target)
         if not found and not moves and (note or re.search(r"\bnotes?\b", about)):
             found = note_told_of(about, self.data, self.today)
         if note or (found and not isinstance(found, str)):
@@ -420,9 +423,15 @@ class Changes:
             corrects = found["verb"] or takes_back or (shift and not said)
             if corrects and shown and not rest and (day or clock or shift):
                 named = [each for each in shown if meant and title_is_said(each.title, title_words(meant))]
-                thing = one_of(named or shown, meant, self.today)
+                thing = self._one_of(named or shown, meant)
                 return thing if isinstance(thing, str) else self._call(thing, said, moves=True, shift=shift)
         return None
+
+    def _one_of(self, shown: Sequence[Thing], said: str) -> Thing | str:
+        """Return the thing of those ``shown`` that is meant, maybe the one that the message before named."""
+        found = one_of(shown, said, self.today)
+        named = named_of(shown, self.said_before)
+        return named[0] if isinstance(found, str) and len(named) == 1 else found
 
     def _call(
         self, thing: Thing, when: str = "", *, moves: bool, shift: dt.timedelta | None = None

@@ -31,6 +31,9 @@ _DICTATED: Final = re.compile(
     r"\b(?: (?:that says|that|saying|with(?= the\b)|about|of)(?= ))? *[:,\u2013-]? *(.*)$",
     re.IGNORECASE | re.DOTALL,
 )
+_ANOTHER: Final = re.compile(
+    rf"^{POLITE}(?:another|one more)(?: one| note)?[.:,] *(\S.+)$", re.IGNORECASE | re.DOTALL
+)
 _POINTED: Final = re.compile(
     rf"^{POLITE}(?:great|perfect|nice|good|cool|phew|i see)?[,.! ]*{POLITE}"
     r"(?:write|note|jot|save|keep|put|copy|stick|pop|drop) "
@@ -105,6 +108,12 @@ _POINTING: Final = re.compile(
     r"|of|for|me|us|thanks|down|\W)*$",
     re.IGNORECASE,
 )
+
+
+def another_note(message: str) -> str | None:
+    """Return the text of a note that ``message`` dictates after another: "Another: …"; else None."""
+    found = _ANOTHER.match(message)
+    return found and found[1]
 
 
 def dictated_note(message: str) -> str | None:

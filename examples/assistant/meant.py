@@ -46,6 +46,11 @@ _NO_WORDS: Final = STOP_WORDS | frozenset(
 """Words that say nothing about which event is meant."""
 
 
+_ASIDE: Final = re.compile(
+    r"\b(?:besides|except|other|else|apart|after|before|but|not|than|around|near)\b", re.IGNORECASE
+)
+
+
 def find_event(text: str, meant: str, data: PersonalData, today: dt.date) -> Thing | str:
     """Return the event whose title has the words of ``text``, or what to ask or say instead.
 
@@ -148,6 +153,12 @@ def one_of(found: Sequence[Thing], said: str, today: dt.date) -> Thing | str:
         names = [each.title if isinstance(each, Note) else dated(each, today) for each in found]
         return f"{WHICH_ONE}{'; '.join(names)}?"
     return found[0] if found else ""
+
+
+def named_of(shown: Sequence[Thing], said: str) -> list[Thing]:
+    """Return those of what was ``shown`` of whose title a word is ``said``, and not to leave it aside."""
+    words = [] if _ASIDE.search(said) else title_words(said)
+    return [each for each in shown if _said_of(each.title, words)]
 
 
 def _said_of(title: str, said: Sequence[str]) -> list[str]:

@@ -6,19 +6,19 @@ import re
 from typing import Final
 
 
-def _one_of(lines: str) -> str:
-    """Return a pattern for one of the alternatives in ``lines``, which commas or line ends separate."""
-    alternatives = (each.strip() for each in re.split(r",|\n", lines))
+def one_of(lines: str) -> str:
+    """Return a pattern for one of the alternatives in ``lines``, which ", " or line ends separate."""
+    alternatives = (each.strip() for each in re.split(r", |\n", lines))
     return f"(?:{'|'.join(filter(None, alternatives))})"
 
 
 def _with(lines: str) -> re.Pattern[str]:
     """Return a pattern that finds one of the alternatives anywhere, as whole words."""
-    return re.compile(rf"\b{_one_of(lines)}\b", re.IGNORECASE)
+    return re.compile(rf"\b{one_of(lines)}\b", re.IGNORECASE)
 
 
-_POLITE_WORDS: Final = _one_of(
-    """
+_POLITE_WORDS: Final = one_of(
+    r"""
     c[an]{2} (?:you|ya|yous|u), could (?:ya|yous), would (?:ya|yous), alright, all right, perfect, sweet
     i gotta, gotta, righto, mate
     you know what, fwiw, fyi, i should like (?:you )?to
@@ -26,7 +26,8 @@ _POLITE_WORDS: Final = _one_of(
     in its place, anyway, so anyway, first of all, first, secondly, finally, lastly, i wanna, i wanted to
     i would love to, i(?:'d| would) love you to
     please, kindly, pls, hey, hi, ok, okay, now, and, then, also, so, oh, right, can you, could you, would you
-    will you, i want you to, i(?:'d| would) like you to, i want to, i(?:'d| would) like to, i need to, let's
+    do(?! (?:i|we|you|they|my|the|any|not|it|this|that)\b), will you
+    i want you to, i(?:'d| would) like you to, i want to, i(?:'d| would) like to, i need to, let's
     go ahead and, just, you can, you may, pray
     """
 )
@@ -49,8 +50,12 @@ REASON: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """Behind a request, why it is made."""
+QUESTION_WORDS: Final = "what|who|whom|whose|how|when|where|which|why"
+_PREPOSITION: Final = "(?:about|at|by|for|from|in|of|on|since|till|to|until|with)"
+PREPOSED: Final = rf"{_PREPOSITION} (?:{QUESTION_WORDS})"
 _STARTS: Final = (
-    _one_of(
+    rf"(?:{PREPOSED}|"
+    + one_of(
         """
         what, who, whom, whose, when, where, which, how, why, is, are, do, does, did, am, can, could, will
         would, should, have, has, was, were, tell, say, read, show, list, check, find, look, search, give
@@ -60,7 +65,7 @@ _STARTS: Final = (
         the (?:price|name|time|date|number|address|password|code)
         """
     )
-    + r"(?:'?s)?\b"
+    + r"(?:'?s)?)\b"
 )
 LETTER: Final = re.compile(
     r"^\W*(?:my )?dear(?:est)? [\w ]{1,30}[,!:] *"
@@ -86,7 +91,7 @@ COURTESY: Final = re.compile(
     r"(?:be (?:\w+ ){1,2}|appreciate(?: it)? )if you(?: could| would| can)?"
     r"|(?:i|we) (?:would |must )?(?:beg|pray|ask)(?: of)? you,?(?: kindly)?(?: to)?|lest i forget(?: it)?,"
     r"|(?:please )?be so (?:kind|good) (?:as to|and)"
-    r"|(?:would|could) you be so (?:kind|good) (?:as to|and|to)"
+    r"|(?:would|could) you be (?:so (?:kind|good)|(?:kind|good) enough) (?:as to|and|to)"
     r"|would it be (?:possible|ok(?:ay)?) (?:for you )?to|(?:would|will) you please|(?:pardon|excuse) me,?"
     r"|may i trouble you to|would you be able to) (?P<verb>\w+)"
     r"|(?P<if>(?<=\w),? (?:would|will|could|can|won'?t) (?:you|ya|u)(?: please)?(?=\W*$)"
@@ -103,6 +108,24 @@ PRESENT: Final = {
     "noted": "note", "saved": "save", "told": "tell", "wrote": "write",
 }  # fmt: skip
 """Of verbs behind "if you"."""
+CANNOT: Final = re.compile(
+    r"^\W*(?:(?:please|hey|hi|ok|so|and|also|now)[, ]+)*(?:(?:can|could|would|will) (?:you|u|ya|yous)"
+    r"|i(?:'d like| would like| need| want) you to)(?:[, ]+(?:please|kindly|just|also|perhaps|maybe))*"
+    r"[, ]+(?!"
+    + one_of(
+        """
+        tell, say, read, show, list, check, find, look, search, give, see, fetch, dig, sum, summari[sz]e
+        recap, count, compare, confirm, repeat, explain, describe, remember, recall, help, hear, believe
+        imagine, understand, speak, talk, think, guess, recommend, suggest, do, be, have, know, want, like
+        mind, ever, rather, let me, try, open, make a list, take a look, (?:pull|bring) up
+        remind (?:me|us) (?:again|what|how|who|whom|whose|when|where|which|why|of|about)
+        (?:go|run|walk|talk)(?: me)? (?:over|through), get (?:me )?(?:the|my|at)
+        """
+    )
+    + r"\b)[a-z]+\b",
+    re.IGNORECASE,
+)
+"""How a request begins for what no tool does, if it is for no event, no note and no change."""
 REQUEST: Final = re.compile(rf"^\W*{POLITE}{_STARTS}", re.IGNORECASE)
 """How a request begins."""
 FINDS: Final = re.compile(rf"^\W*{POLITE}(?:find|search|look (?:up|for))\b(?! out\b)", re.IGNORECASE)
@@ -118,8 +141,7 @@ REQUEST_ENDS: Final = re.compile(
     rf"|would)))"
     r"|,? and (?=my (?:appointments|events|plans|calendar|schedule|agenda)\b)|,? and (?=(?:the"
     r"|my) [\w' ]{3,40}\b(?:can|may) (?:go|be (?:deleted|removed|cancelled))\b)"
-    r"|\s+(?=\d\) )|,?\s+and\s+(?=(?:about|at|by|for|from|in|on|to"
-    r"|with) (?:what|which|whom|whose|where)\b)",
+    rf"|\s+(?=\d\) )|,?\s+and\s+(?={_PREPOSITION} (?:what|which|whom|whose|where)\b)",
     re.IGNORECASE,
 )
 """What separates the requests of a message."""
@@ -128,18 +150,19 @@ ENUMERATED: Final = re.compile(r"^\d\) ")
 _CLAUSE_WITHOUT: Final = r"^(?!.*\b(?:what|who|whom|whose|when|where|which|how|why)\b)"
 STATEMENT: Final = re.compile(
     r"^\W*"
-    + _one_of(
-        """
+    + one_of(
+        r"""
         i, i'm, i've, i'd, we, we're, my, our, you, they, he, she, it, her, his, their
         it's, there, this, that, im, ive
         not that, feels, looks like, seems, sounds, one of my, some of my, feeling, not feeling
+        just \w+ing, not much, nothing (?:much|new|beats|like), been (?:an?|so|such|quite|very)
         so (?:bored|tired|happy|sad|many|much), honestly, frankly, apparently, nowadays, in (?:my|those) days?
-        (?:should|must|might|may|could) be (?:in|on|among|somewhere)
         since, because, before, once, after, although, when (?!do|does|did|is|are|was|were|will|can|should)
         """
     )
     + rf"\b|{_CLAUSE_WITHOUT}.*(?<!that )(?<!which )(?<!who )\b(?:was|were|gave|had|went|came|took|saw|felt"
-    r"|said|met|is|are|am|ma[kd]es?(?: me)?|keeps?|gets?|got me|looks?|seems?|sounds?|feels?)\b",
+    r"|said|met|is|are|am|could|would|should|might|must|ma[kd]es?|keeps?|gets?|got me|looks?|seems?|sounds?"
+    r"|feels?)\b",
     re.IGNORECASE,
 )
 """A sentence that says why something is asked, tells what happened, or just talks."""
@@ -155,14 +178,19 @@ ONE_TEXT: Final = re.compile(
     re.IGNORECASE,
 )
 """A certain text that is spoken of."""
-_QUESTION_WORDS: Final = "what|who|whom|whose|how|when|where|which|why|whether|if"
+ELIDED: Final = re.compile(
+    r"^\W*(?:(?:was|were|been) \w+ing|(?:should|must|might|may|could|will) be (?:in|on|among|one of)"
+    r"|had (?:an?|the|my|to)|(?:have|has)(?:n't)? been)\b(?!.*\?)",
+    re.IGNORECASE,
+)
+"""How a sentence begins that tells something of what it leaves out, as a question does: "Was asleep"."""
 LEAD_IN: Final = re.compile(
     r"^\W*(?:(?:after that|then|next|and|also|oh|ok|so|now|but|please)\b[, ]*)*"
     r"(?:(?:do|would|can|could) you (?:please |happen to |perhaps )*(?:know|tell me|say|remember|recall) "
-    rf"(?=(?:{_QUESTION_WORDS})\b)|(?:i|we)\b"
+    rf"(?=(?:{QUESTION_WORDS}|whether|if)\b)|(?:i|we)\b"
     r"(?:(?:'d like| need| want| would like|'m looking for| am looking for) (?=(?:the|my)\b)|[^.?!;]*?"
     r"\b(?:remember|recall|forg[eo]t(?:ten|ting)?|wonder(?:ed|ing)?|know|knew|hear|see|find out|sure|track of"
-    rf"|curious)\b[, ]+(?:again |about )?(?=(?:(?:at|by|for|from|in|on|to|with) )?(?:{_QUESTION_WORDS})\b)))",
+    rf"|curious)\b[, ]+(?:again |about )?(?=(?:{_PREPOSITION} )?(?:{QUESTION_WORDS}|whether|if)\b)))",
     re.IGNORECASE,
 )
 """What stands before a question that is told: "I can't remember what …"."""
@@ -181,7 +209,7 @@ MINE: Final = re.compile(
 """A question about the user's things."""
 INTERJECTION: Final = re.compile(
     rf"^(?:\W*(?:{FILLER}|"
-    + _one_of(
+    + one_of(
         r"""
         mm+, ooh, yum, grand, ta, hi, hello, hey, hiya, yo, good (?:morning|afternoon|evening|night)
         morning, thanks(?: a lot| so much)?, thank you(?: very much| so much)?, thx, cheers, bye, goodbye
@@ -197,7 +225,7 @@ CHAT: Final = re.compile(
     r"^(?!.*\b(?:calend[ae]r|diary|agenda|schedule|appointments?|meetings?|events?|planned|my|our|(?:any"
     r"|some)thing|notes?|e-?mails?|mails?|files?)\b)"
     r"\W*(?:(?:so|and|well|right|me again)\W*)*"
-    + _one_of(
+    + one_of(
         r"""
         ha(?: ?ha)*, (?:good|nice|great) (?:one|stuff|job), fair enough, no (?:worries|rush|problem)
         yeah nah, that'?ll do, (?:i )?reckon .* (?:better|nicer) than
@@ -206,7 +234,8 @@ CHAT: Final = re.compile(
         how (?:are|r|is|was) (?:you|u|we|your|things)\b(?! able), how ya, how is it with you, finally, ur
         how'?s (?:it going|the form|things|yourself|your), you al?l? ?right, (?:just )?finished, you're
         (?:do|did|are|have) you(?! (?:know|have|see|find|remember|got)\b), feels like, coffee's
-        who are you, what are you
+        who are you, what are you, who would have (?:thought|known), you know what they say, guess (?:who|what)
+        nice weather(?! (?:in|for|there|tomorrow)\b)
         you (?!got|have|find|know|remember)\w+(?: \w+)*\?
         what do you think, (?:what|which|where) would you, what(?:'s| is|s) your, what(?:'s|s)? up
         how old are you, where are you, tell (?:me|us) (?:an?|another|some), congrat\w*, merry, happy
@@ -275,7 +304,10 @@ CALENDAR: Final = _with(
     """
 )
 WHEN: Final = _with(
-    "when'?s?, what time, which day, what day, which date, how late, how long, (?:un)?till (?:when|what time)"
+    """
+    when'?s?, what (?:time|hour), (?:start|end|finish|departure|arrival)(?:ing)? time, which day, what day
+    which date, how late, how long, (?:un)?till (?:when|what time)
+    """
 )
 RATE: Final = re.compile(r"\b(?:per|an?|each|every|once|twice) $", re.IGNORECASE)
 """Before "week" where no certain one is meant."""
@@ -296,6 +328,10 @@ DAY_AFTER_THAT: Final = re.compile(
     re.IGNORECASE,
 )
 """A day of the week that is counted from one that was spoken of."""
+OF_THAT_WEEK: Final = re.compile(
+    r"\b(?P<day>mon|tues|wednes|thurs|fri|satur|sun)day (?:of|in) (?:that|the)(?: same)? week\b",
+    re.IGNORECASE,
+)
 SAME_DAY: Final = _with("same day, that day, after that, before that, then")
 IN_PLACE: Final = _with("there(?! (?:is|are)), in its place, instead, that same day")
 """What refers to the request before."""
@@ -307,10 +343,11 @@ MAIL: Final = _with(
     """
 )
 NOTES: Final = _with("notes?, noted, jotted, (?:wrote|written|write) (?:it |that )?down")
+FOLDER: Final = _with("folders?, director(?:y|ies)")
 FILES: Final = re.compile(r"\b(?:files?|documents?|docs?|folders?)\b|\w\.(?:txt|md|csv)\b", re.IGNORECASE)
 LISTED: Final = _with(
     "all, list, new, newest, latest, recent(?:ly)?, unread, last, any, every, which, what, inbox, got, have"
-    ", came in, come in, arrived, received"
+    ", came in, come in, arrived, received, how many"
 )
 THE_NEWEST: Final = _with(r"(?:latest|newest|last|most recent) (?:e-?mail|mail|message)")
 NEWEST: Final = _with("new, newest, latest, last, recent(?:ly)?, unread, inbox, very")
@@ -323,6 +360,7 @@ WEB: Final = _with(
 )
 IF: Final = _with("if, unless, only (?:if|when), whether, in case")
 PRONOUN: Final = _with("it, that, they, them, he, she")
+PERSON: Final = _with("he, she, they, him, her, them")
 ID: Final = re.compile(r"\b[nm]\d{1,6}\b", re.IGNORECASE)
 """Of a note or a mail."""
 ANY: Final = re.compile(

@@ -21,6 +21,7 @@ from .data import PersonalData
 from .dates import parse_date
 from .dictation import (
     WHICH_TEXT,
+    another_note,
     dictated_note,
     note_that_was_said,
     notes_what_is_found,
@@ -38,6 +39,7 @@ from .writes import DEPENDS, NOT_ASKED, WHICH_EVENT, Call, is_headed, is_trailed
 
 _TO_ANSWER: Final[Sequence[Kind]] = ("asks", "names", "tells", "chats")
 """Which sentence of a message is answered where none is sure: the last one of the first kind that it has."""
+_NAME: Final = re.compile(r"[^\W\d_]{3,}")
 WHICH_CITY: Final = "In which city?"
 _KINDS: Final[Sequence[TextKind]] = ("notes", "mail", "files")
 _LISTS: Final[Mapping[TextKind, Call]] = {
@@ -100,6 +102,8 @@ class Planner:
     today: dt.date
     has_web: bool = False
     """Whether there is a tool that searches the web."""
+    said_before: str = ""
+    """The user's message before."""
 
     def plan(self, message: str, before: Sequence[Made], earlier: Sequence[Made]) -> list[Step]:
         """Return the requests of ``message``.
@@ -107,12 +111,14 @@ class Planner:
         ``before`` has the calls for the message before, ``earlier`` all others.
         """
         message = plain(message)
+        if before and before[-1].name == "create_note" and (text := another_note(message)):
+            return [Step(message, calls=[("create_note", {"text": text})])]
         with self.data.sources.seen_once():
             steps = self._plan(message, before, earlier)
             if any(step.is_settled for step in steps):
                 return steps
             # Only together its sentences may say what is to be changed, to when, and that it is to be.
-            whole = Changes(self.data, self.today, before, earlier).wanted_in_all(message)
+            whole = self._changes(before, earlier).wanted_in_all(message)
             if whole is None:
                 events = wanted_events(message, self.today)
                 whole = events if isinstance(events, list) else None
@@ -150,6 +156,9 @@ class Planner:
         asked = [each for each in sentences if each.kind == by_kind[0].kind][-1]
         return [self._step(asked, _context(sentences), before, earlier)]
 
+    def _changes(self, before: Sequence[Made], earlier: Sequence[Made]) -> Changes:
+        return Changes(self.data, self.today, before, earlier, self.said_before)
+
     def _step(
         self, sentence: Sentence, context: str, before: Sequence[Made], earlier: Sequence[Made]
     ) -> Step:
@@ -167,7 +176,7 @@ class Planner:
                 calls=[("create_note", {"text": text_of_note})] if text_of_note else (),
                 says="" if text_of_note else WHICH_TEXT,
             )
-        changes = Changes(self.data, self.today, before, earlier).wanted(text, context)
+        changes = self._changes(before, earlier).wanted(text, context)
         if changes is not None:
             return _answered(step, changes)
         clauses = re.split("[,:] ", text)
@@ -184,6 +193,8 @@ class Planner:
             return _answered(step, events)
         if date := self._date(text):
             return replace(step, says=date)
+        if phrases.CANNOT.match(text):
+            return step
         kinds = kinds_in(text)
         if sentence.kind in ("tells", "chats"):
             calls = self._named_source(text) if phrases.ONE_TEXT.search(text) else []
@@ -192,15 +203,17 @@ class Planner:
             event = event_spoken_of(before, self.data, self.today)
             if event:
                 return replace(step, calls=[("list_events", {"date": f"{event.date}"})])
-        if (call := referred(text, before, earlier)) and (
-            not kinds or call[0] in [TEXT_TOOLS[kind].read for kind in kinds]
-        ):
+        mails = [mail.id for mail in reversed(self.data.mail.all())]
+        of_kinds = [TEXT_TOOLS[kind].read for kind in kinds or kinds_in(context)]
+        if (call := referred(text, before, earlier, mails)) and (not of_kinds or call[0] in of_kinds):
             return replace(step, calls=[call])
         if (cities := self._cities(text, context, before or earlier[-1:])) is not None:
             return _weather(step, cities)
         if phrases.WEB.search(text):
             query = " ".join(word for word in content_words(text) if word not in phrases.WEB_WORDS)
             return replace(step, calls=[("search_web", {"query": query})] if query and self.has_web else ())
+        if "mail" in kinds and not content_words(text):
+            text = phrases.PERSON.sub(self._sender_spoken_of(before), text)
         calls = self._named_source(text, context)
         if not calls and not kinds and phrases.PRONOUN.search(text):
             calls = self._named_source(context if content_words(context) else f"{text} {context}")
@@ -265,6 +278,8 @@ class Planner:
         if not kinds:
             return []
         words = [word for word in content_words(text) if not phrases.LISTED.fullmatch(word)]
+        if phrases.FOLDER.search(text) and words:
+            return [("search_files", {"query": " ".join(words)})]
         if words and phrases.ANY.match(text) and not (phrases.ACCORDING.search(text) or _SAYS.search(text)):
             return [(TEXT_TOOLS[kinds[0]].search, {"query": " ".join(words)})]
         if not words and phrases.LISTED.search(text) and kinds[0] in _LISTS:
@@ -292,13 +307,18 @@ class Planner:
             with suppress(ToolError):
                 behind = parse_date(again[-1], self.today) + dt.timedelta(days=1)
                 return [("list_events", {"date": f"{parse_date(named['day'] + 'day', behind)}"})]
+        if again and (named := phrases.OF_THAT_WEEK.search(text)):
+            with suppress(ToolError):
+                day = parse_date(again[-1], self.today)
+                monday = day - dt.timedelta(days=day.weekday())
+                return [("list_events", {"date": f"{parse_date(named['day'] + 'day', monday)}"})]
         if days := _all_days(text, self.today):
             return [("list_events", {"date": day}) for day in days]
         if again and phrases.NEXT_DAY.search(text):
             with suppress(ToolError):
                 next_day = parse_date(again[-1], self.today) + dt.timedelta(days=1)
                 return [("list_events", {"date": f"{next_day:%Y-%m-%d}"})]
-        if again and (phrases.SAME_DAY.search(text) or not content_words(text)):
+        if again and (phrases.SAME_DAY.search(text) or not (content_words(text) or sentence.is_doubtful)):
             return [("list_events", {"date": again[-1]})]
         asks = phrases.CALENDAR.search(text)
         words = [word for word in content_words(text) if not phrases.CALENDAR.fullmatch(word)]
@@ -313,6 +333,13 @@ class Planner:
             return []
         found = retrieve(words, self.data, _KINDS)
         return [found.call] if found and found.coverage >= _SURE else []
+
+    def _sender_spoken_of(self, before: Sequence[Made]) -> str:
+        """Return who has sent mail and was spoken of last, alone; else nothing."""
+        said = {*_NAME.findall(" ".join([self.said_before, *(call.result for call in before)]).casefold())}
+        senders = {mail.sender for mail in self.data.mail.all()}
+        found = [sender for sender in senders if said.intersection(_NAME.findall(sender.casefold()))]
+        return found[0] if len(found) == 1 else ""
 
     def _date(self, text: str) -> str:
         """Return the date of a day that ``text`` asks for by its name; nothing if it asks for none."""
@@ -343,8 +370,12 @@ class Planner:
         asks = sentence.kind == "asks"
         told = asks and kinds_in(context)
         found = retrieve([*own, *content_words(context)] if told else own, self.data, told or _KINDS, near)
+        if phrases.OPENS.match(step.text) and (not found or found.coverage < _CERTAIN):
+            return step
         if (found is None or found.coverage < _LIKELY) and context and asks:
             found = retrieve([*own, *content_words(context)], self.data, _KINDS, near) or found
+        if sentence.kind == "names" and own and not (found and _has_most(found, own, sentence)):
+            found, read = None, []
         least = _CERTAIN if asks and phrases.PRONOUN.search(step.text) else _LIKELY
         looks_for_another = phrases.FINDS.match(step.text) and own
         if (found is None or found.coverage < least) and read and not looks_for_another:
@@ -354,11 +385,14 @@ class Planner:
         sure = [place for place in places if place and place.coverage >= _SURE]
         if len({place.name for place in sure}) > 1:
             return replace(step, calls=[place.call for place in sure])
-        if sentence.is_doubtful and (not found or found.coverage < _CERTAIN):
-            return step
         if found and found.coverage >= _SURE:
             return replace(step, calls=[found.call])
         return replace(step, found=found)
+
+
+def _has_most(found: Found, words: Sequence[str], sentence: Sentence) -> bool:
+    """Return whether a text has so many ``words`` of what a sentence names that it is hardly by chance."""
+    return found.words >= (min(2, len(words)) if sentence.is_doubtful else (len(words) + 1) // 2)
 
 
 def _context(sentences: Sequence[Sentence]) -> str:

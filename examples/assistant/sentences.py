@@ -20,6 +20,12 @@ Kind: TypeAlias = Literal["asks", "names", "tells", "chats"]
 _SOURCES: Final[Mapping[TextKind, re.Pattern[str]]] = {
     "mail": phrases.MAIL, "notes": phrases.NOTES, "files": phrases.FILES
 }  # fmt: skip
+_TOLD_OF: Final = re.compile(r"(?:that|this|it|those|these|they)(?:'s| is|'re| are)\b", re.IGNORECASE)
+_VERBS: Final = (
+    "cancel", "delete", "postpone", "remove", "reschedule", "schedule", "search", "throw", "write",
+)  # fmt: skip
+"""Which are read at the beginning of a message, too, where two letters are swapped or one is missing."""
+_FIRST_WORD: Final = re.compile(rf"^(\W*{phrases.POLITE})([a-z]{{2,}})\b", re.IGNORECASE)
 _TERSE: Final = 6
 """Words of a sentence that may ask without a question word: "cabin wifi password"."""
 
@@ -46,9 +52,10 @@ def sentences_in(message: str, today: date) -> list[Sentence]:
     found: list[Sentence] = []
     for place, part in enumerate(parts):
         kind = _kind_of(part)
-        points_back = any(map(POINTS_BACK.match, parts[place + 1 :]))
+        behind = parts[place + 1 :]
+        points_back = any(map(POINTS_BACK.match, behind)) or any(map(_TOLD_OF.match, behind[:1]))
         if points_back and not (part.endswith("?") or phrases.REQUEST.match(part)):
-            kind = "tells"  # what the request behind it is about
+            kind = "tells"  # what the sentence behind it is about
         chatted = phrases.INTERJECTION.match(part) or any(each.kind == "chats" for each in found)
         is_long = len(part.split()) > _TERSE and not (
             ASKED.search(part) or phrases.CALENDAR.search(part) or kinds_in(part)
@@ -59,13 +66,25 @@ def sentences_in(message: str, today: date) -> list[Sentence]:
 
 def plain(message: str) -> str:
     """Return ``message`` without what makes it a letter, and its requests as they are put shortly."""
-    message = phrases.LETTER.sub("", phrases.LETTER.sub("", message))
+    message = _FIRST_WORD.sub(_spelt, phrases.LETTER.sub("", phrases.LETTER.sub("", message)))
     return phrases.AFORESAID.sub("it", phrases.COURTESY.sub(_courtesy, phrases.COUNTED.sub("", message)))
 
 
 def kinds_in(text: str) -> list[TextKind]:
     """Return the kinds of texts that ``text`` names."""
     return [kind for kind, pattern in _SOURCES.items() if pattern.search(text)]
+
+
+def _spelt(found: re.Match[str]) -> str:
+    """Return the first word of a request as it is spelt: "cancle", "delte"."""
+    word = found[2].casefold()
+    if word == "ad" and re.search(phrases.CALENDARS, found.string):
+        return f"{found[1]}add"
+    for verb in _VERBS:
+        shorter = [verb[:place] + verb[place + 1 :] for place in range(1, len(verb))]
+        if verb[0] == word[0] and (sorted(verb) == sorted(word) or word in shorter):
+            return found[1] + verb
+    return found[0]
 
 
 def _courtesy(found: re.Match[str]) -> str:
@@ -80,6 +99,8 @@ def _kind_of(part: str) -> Kind:
         return "chats"
     if phrases.GENERAL.match(rest):
         return "chats"
+    if phrases.ELIDED.match(rest):
+        return "tells"
     if (
         rest.endswith("?")
         or any(pattern.search(rest) for pattern in (phrases.REQUEST, TAKES_OUT, phrases.WISH))
@@ -112,7 +133,7 @@ def _parts_of(message: str, today: date) -> list[str]:
     source = ""
     for part in (phrases.LEAD_IN.sub("", part) for part in parts if re.search(r"\w", part)):
         if kinds_in(part) and not content_words(part) and not phrases.REQUEST.match(part):
-            source = f"{part.rstrip(' ,')}, "  # "in my files, what …"
+            source = f"{part.rstrip(' ,.')}, "  # "in my files, what …"
         else:
             found.append(source + part)
             source = ""

@@ -246,7 +246,7 @@ class Steering(AgentMiddleware[Any, Any]):
     async def _plan(self, turn: Turn, request: ModelRequest[Any]) -> list[Step]:
         key = turn.question, len(turn.past)
         if key not in self._plans or not turn.made:
-            planner = Planner(self._data, self._today, _has_web(request))
+            planner = Planner(self._data, self._today, _has_web(request), turn.said_before)
             steps = await anyio.to_thread.run_sync(
                 planner.plan, turn.question, turn.made_before, turn.made_earlier
             )
@@ -261,6 +261,8 @@ class Steering(AgentMiddleware[Any, Any]):
         if step.is_sure:
             return replace(step, found=None)
         needs = needs_of_words(step.text)
+        if not needs and phrases.CANNOT.match(step.text):
+            needs = ["impossible"]
         if not needs and self._model is not None:
             needs = await needs_of(self._model, step.text, turn.said_before)
         fixed: dict[Need, str] = {

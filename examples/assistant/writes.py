@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from .dates import parse_time
-from .phrases import CALENDARS, CORRECTION, POLITE, REASON
+from .phrases import CALENDARS, CORRECTION, POLITE, PREPOSED, QUESTION_WORDS, REASON
 from .when import Days, Time, days_in, first_day, said_when, single_days_in, times_in, without
 
 Call: TypeAlias = tuple[str, Mapping[str, Any]]
@@ -51,8 +51,9 @@ _SURELY_EVENT: Final = re.compile(
     re.IGNORECASE,
 )
 """How a request begins that is for an event, whatever it says."""
+_NEED: Final = r"(?:(?:i|we)(?:'d| would)? )?(?:need|want|like)(?: to have)?"
 _NEEDED: Final = re.compile(
-    r"^\W*(?:(?:i|we)(?:'d| would)? )?(?:need|want|like)(?: to have)? (?:the |an? )?"
+    rf"^\W*{_NEED} (?:the |an? )?"
     r"(?=.*\b(?:in there|(?:in|into|to|on) (?:my|the|our) (?:calend[ae]r|diary|agenda)|registered"
     r"|entered)\b)",
     re.IGNORECASE,
@@ -75,7 +76,7 @@ _TRAILED: Final = re.compile(
     rf"|{POLITE}(?:add|create|enter|save|register|note) {_IT}(?: in| down)?{_END}"
     rf"|(?<=[-\u2013,;.]) *{POLITE}(?:add|enter)(?: please| pls)?{_END}"
     rf"|get {_IT} in(?: before .{{1,30}})?{_END}"
-    rf"|(?:into|in|on|for|to) (?:my|the) (?:calend[ae]r|diary|agenda)(?: i mean)?{_END}"
+    rf"|(?P<bare>(?:into|in|on|for|to) (?:my|the) {CALENDARS})(?: i mean)?{_END}"
     rf"|(?<=[-\u2013,;.]) *(?:calendar|diary)(?= please| pl[sz]){_END}"
     rf"|(?:it|that|this) (?:should|must|has to|needs to) (?:stand|be|go) {_CALENDAR}{_END}"
     rf"|in (?:it|that|this) goes{_END}|(?:which )?I (?:want|need|wish|would like) to see (?:{_IT} )?"
@@ -85,7 +86,7 @@ _TRAILED: Final = re.compile(
 """A request behind what it is about: "…, put it in my calendar"."""
 _CONDITION: Final = re.compile(
     r"\b(?:if|unless|only (?:when|if)|in case|whether|not|never|don'?t|doesn'?t|won'?t|shouldn'?t|no need"
-    r"|without|maybe|perhaps|worth|in principle|instead(?!\W*$))\b",
+    r"|without|maybe|perhaps|worth|in principle|instead(?= of\b))\b",
     re.IGNORECASE,
 )
 _WITHDRAWN: Final = re.compile(r"\b(?:already|myself|never ?mind|(?<!i )(?<!to )forget it)\b", re.IGNORECASE)
@@ -94,7 +95,7 @@ _TOLD: Final = re.compile(r"\b(?:yesterday|was|were|had|would be (?:lovely|nice|
 _NO_TITLE: Final = re.compile(
     r"\b(?:i|i'm|you|it|it's|this|that|me|we|they|he|she|her|his|their|put|want|need|get|see|have|wake"
     r"|alarm|add|create|enter"
-    r"|calendar|diary|events?|call it)\b|[,;?]",
+    r"|calendar|diary|events?|call it)\b|[,;?]|^(?:ad|do|does|did)\b",
     re.IGNORECASE,
 )
 """In what is left of a message that says more than a title."""
@@ -104,8 +105,9 @@ _REMINDED: Final = re.compile(
 )
 QUESTION: Final = re.compile(
     r"^\W*(?:(?:and|so|but|then|also|oh)\b[, ]*)*"
-    r"(?:(?:until|till|since|from|by|at|on|for|in|with|about|of) (?:what|which|whom?|when|where|how)"
-    r"|am|is|are|was|were|do|does|did|should|shall|may|might|have|has|what|when|where|who|why|how|which"
+    rf"(?:{PREPOSED}|{QUESTION_WORDS}|am|is|are|was|were|do(?= (?:i|we|you|they|my|our|the|any|people)\b)"
+    r"|does|did|should|shall|may|might"
+    r"|have|has"
     r"|(?:could|can|would) (?:i|we)(?! (?:get|have|add|put)\b.*\b(?:calend[ae]r|diary)\b)|would you be able"
     r"|are you able)\b",
     re.IGNORECASE,
@@ -121,6 +123,7 @@ _BEYOND_ONE_HOUR: Final = re.compile(
 _BETWEEN: Final = re.compile(r"[,;] *(?:and )?| and (?:then )?", re.IGNORECASE)
 _HAVE: Final = re.compile(
     r"^(?:(?:i|we) (?:want|need|would like) to(?: go(?: for| to)?)?|i'd like to(?: go(?: for| to)?)?"
+    r"|(?:i|we|they)(?:'re|'m| are| am)? (?:do|doing|hosting|holding)"
     r"|(?:i'm|we're) going(?: for| to)?|(?:i|we)(?:'ve| have|'m having| need| want)?(?: got)?"
     r"|there(?:'?s| is)|(?:there )?comes)\b *",
     re.IGNORECASE,
@@ -150,7 +153,7 @@ _EDGES: Final = re.compile(
     r"|[^\w)'\u2019])+$",
     re.IGNORECASE,
 )
-_HALF_OF_DAY: Final = re.compile(r"[ap]\.?m|noon|midday|midnight|in the|h\b|1[3-9]|2\d|0\d", re.IGNORECASE)
+_HALF_OF_DAY: Final = re.compile(r"[ap]\.?m|noon|midday|night|in the|h\b|1[3-9]|2\d|0\d", re.IGNORECASE)
 _MARK: Final = "\u00a7"
 """In the place of a day, a time or a calendar."""
 _UP_TO: Final = (
@@ -163,7 +166,7 @@ _UP_TO: Final = (
 _OBJECT: Final = re.compile(
     rf"\b(?:call it|(?:put|add|enter|stick|pop|save) it (?:(?:in"
     rf"|down) )?as) (?P<called>[^{_MARK},.;!?]+?){_UP_TO}"
-    rf"|(?:^|[,;:.!?] *|\bso ){POLITE}{_ADD}(?: (?:in|off|down)(?= ))? "
+    rf"|(?:^|[,;:.!?] *|\bso )(?:{POLITE}{_ADD}(?: (?:in|off|down)(?= ))?|{_NEED}) "
     rf"(?:(?:the |on )*{_MARK}[\s{_MARK}]*(?:at |on )?{_MARK}?\s*(?:off )?for (?P<behind>[^{_MARK},.;!?]+?)"
     rf"|(?P<object>(?!sure\b)[^{_MARK},.;!?]+?)){_UP_TO}",
     re.IGNORECASE,
@@ -198,7 +201,7 @@ _MEANT_WORDS: Final = 4
 """Of what is meant instead, in which a day or a time stands."""
 _LONGEST_TITLE: Final = 10
 """Words."""
-ASKED: Final = re.compile(r"\b(?:what|which|who|whose|how|when|where|why)\b", re.IGNORECASE)
+ASKED: Final = re.compile(rf"\b(?:{QUESTION_WORDS})\b", re.IGNORECASE)
 
 
 def wanted_events(
@@ -312,7 +315,9 @@ def _parts(message: str, today: dt.date) -> tuple[str, str]:
     if (trailed := _TRAILED.search(message)) and not ASKED.search(message):
         told = re.split(r"(?<=[.!?])\s+", f"{message[: trailed.start()]} {message[trailed.end() :]}".strip())
         dated = [each for each in told if times_in(each) or first_day(each, today)]
-        return "", " ".join(dated or told)
+        if dated or not trailed["bare"]:
+            has_title = any(read_event(each, today)[0] for each in dated)
+            return "", " ".join(dated if has_title else told)
     for adding in _ADDING.finditer(message):
         asked = message[adding.end() :]
         if (

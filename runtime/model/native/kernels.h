@@ -140,6 +140,8 @@ inline __attribute__((always_inline)) void add_group(Floats& result, Ints sum, c
     if (Type::has_minima) result -= group.minimum * all(offset);
 }
 
+constexpr int AHEAD = 4096;  // bytes that a panel is brought to the cache in advance
+
 // Where the products with a panel go: `out` is of the first row of activations, and `width` rows of the matrix are
 // left from this panel on.
 struct Place {
@@ -180,6 +182,9 @@ inline __attribute__((always_inline)) void part(const uint8_t* first_panel, int 
             Group group[Panels];
             Ints sum[Panels][Count];
             for (int p = 0; p < Panels; p++) {
+                // Few rows come as fast as memory delivers, in order; several are computed while it is waited for.
+                if (Count >= 4 && !Type::is_rounded)
+                    for (int i = 0; i < Type::group_bytes; i += 64) __builtin_prefetch(panel[p] + AHEAD + i);
                 group[p] = read_group<Type>(panel[p], lane, d[p], m[p]);
                 for (int i = 0; i < Count; i++) sum[p][i] = start<Type>(sums[i] + column / 16) - Ints{};
             }
@@ -197,12 +202,16 @@ inline __attribute__((always_inline)) void part(const uint8_t* first_panel, int 
                     add_group<Type>(result[p][i], sum[p][i], group[p], scales[i][column / GROUP], offsets[i][column / GROUP]);
         }
     }
-    for (int p = 0; p < Panels; p++) {
-        const size_t first = size_t(p * ROWS + lane), count = first < to.width ? to.width - first : 0;
-        for (int i = 0; i < Count && row + i < end; i++) {
-            float* out = to.out + (row + i) * to.stride + first;
-            if (count >= WIDTH) std::memcpy(out, &result[p][i], sizeof result[p][i]);
-            else std::memcpy(out, &result[p][i], 4 * count);
+    float* out = to.out + row * to.stride + lane;
+    const size_t left = to.width > size_t(lane) ? to.width - lane : 0;
+#pragma GCC unroll 8
+    for (int i = 0; i < Count; i++, out += to.stride) {
+        if (row + i >= end) break;
+#pragma GCC unroll 2
+        for (int p = 0; p < Panels; p++) {
+            const Floats found = result[p][i];
+            if (left >= size_t(p * ROWS + WIDTH)) std::memcpy(out + p * ROWS, &found, sizeof found);
+            else if (left > size_t(p * ROWS)) std::memcpy(out + p * ROWS, &found, 4 * (left - p * ROWS));
         }
     }
 }

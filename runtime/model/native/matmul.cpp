@@ -228,7 +228,7 @@ void multiply(const Activations& x, const std::vector<Matrix>& matrices, const s
     size_t panels = 0;
     for (const Matrix& each : matrices) panels += each.count();
     const size_t parts = 4 * size_t(tbb::this_task_arena::max_concurrency());
-    in_parts(panels, x.rows() > 8 ? 4 : ((panels + parts - 1) / parts + 1) / 2 * 2, [&](size_t from, size_t to) {
+    in_parts(panels, x.rows() > 8 ? 2 : ((panels + parts - 1) / parts + 1) / 2 * 2, [&](size_t from, size_t to) {
         size_t begin = 0;
         for (size_t i = 0; i < matrices.size(); i++) {
             const size_t end = begin + matrices[i].count(), first = std::max(from, begin), last = std::min(to, end);

@@ -72,7 +72,7 @@ class Section:
         return blocks
 
     def _pieces(self, blocks: int) -> Iterator[slice]:
-        """Yield blocks that are coded together: what is computed in between stays in the processor's cache."""
+        """Yield blocks that are coded together, so few that the processor's cache has what is computed."""
         format = self.format
         step = max(1, _PIECE // (len(self.caches) * format.heads * format.tokens * format.size))
         return (slice(begin, begin + step) for begin in range(0, blocks, step))
@@ -98,7 +98,9 @@ class Section:
             own_scales, own_zero_points = self.format.parameters(blocks)
             own_scales[...], own_zero_points[...] = scales, offsets
             return
-        codes = np.empty((*blocks.shape[:2], self.format.heads, self.format.tokens, self.format.size), np.uint8)
+        codes = np.empty(
+            (*blocks.shape[:2], self.format.heads, self.format.tokens, self.format.size), np.uint8
+        )
         unpack(parts.planes, self.bits, codes)
         numbers = codes.astype(np.float32)
         numbers -= self.format.spread(offsets)

@@ -81,7 +81,7 @@ class BlockFormat:
         return blocks.view(self.element.replace("f", "float")).astype(np.float32).reshape(shape)
 
     def write_numbers(self, numbers: Floats, blocks: Bytes) -> None:
-        """Write ``numbers`` to ``blocks``, which are not quantised, rounded to the nearest of their element type."""
+        """Write ``numbers`` to ``blocks``, which are not quantised, rounded to their element type."""
         flat = numbers.reshape(*blocks.shape[:-1], -1)
         if self.element == "bf16":
             words = flat.view(np.uint32) + np.uint32(0x8000)

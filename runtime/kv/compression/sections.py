@@ -72,7 +72,7 @@ class Section:
         return blocks
 
     def _pieces(self, blocks: int) -> Iterator[slice]:
-        """Yield blocks that are coded together: what is computed in between stays in the processor's cache."""
+        """Yield blocks that are coded together, so few that the processor's cache has what is computed."""
         format = self.format
         step = max(1, _PIECE // (len(self.caches) * format.heads * format.tokens * format.size))
         return (slice(begin, begin + step) for begin in range(0, blocks, step))

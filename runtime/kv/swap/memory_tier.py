@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict, defaultdict
+from collections.abc import Callable
+from math import inf
 from typing import Final, TypeAlias
 
 from ..store.chunk_files import Chunk
+
+_SHARE_OF_FREE: Final = 8
+_LOOK_AGAIN_S: Final = 1.0
 
 _Key: TypeAlias = tuple[str, bytes]
 
@@ -23,9 +29,23 @@ class MemoryTier:
     read from there again.
     """
 
-    def __init__(self, budget_bytes: int) -> None:
-        """Create an empty tier of at most ``budget_bytes`` bytes of payloads; 0 keeps nothing."""
+    def __init__(
+        self,
+        budget_bytes: int,
+        available: Callable[[], int | None] | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Create an empty tier of at most ``budget_bytes`` bytes of payloads; 0 keeps nothing.
+
+        Where ``available`` returns the memory that the machine has free, an eighth of that and of what the
+        tier has is a limit, too: it gives way to what others need. None: nothing is known to be free.
+        """
         self._budget_bytes = budget_bytes
+        self._available = available
+        self._clock = clock
+        self._look_again_at = -inf
+        self._spare_bytes = 0
         self._chunks: dict[_Key, Chunk] = {}
         self._by_bits: dict[int, OrderedDict[_Key, None]] = defaultdict(OrderedDict)
         self._lock = threading.Lock()
@@ -40,12 +60,12 @@ class MemoryTier:
 
     def put(self, app: str, chunk: Chunk) -> None:
         """Keep ``chunk`` as the most recently used, and forget others to stay within the budget."""
-        if len(chunk.payload) > self._budget_bytes:
-            return
         key = (app, chunk.block_hash)
         with self._lock:
-            self._add(key, chunk)
-            while self.payload_bytes > self._budget_bytes:
+            budget = self._budget()
+            if len(chunk.payload) <= budget:
+                self._add(key, chunk)
+            while self.payload_bytes > budget:
                 self._drop(next(iter(self._by_bits[max(self._by_bits)])))
                 self.evicted += 1
 
@@ -85,6 +105,15 @@ class MemoryTier:
             self._chunks.clear()
             self._by_bits.clear()
             self.payload_bytes = 0
+
+    def _budget(self) -> int:
+        """Return how many bytes the tier may have now; what is free is looked up once a second at most."""
+        if self._available is None:
+            return self._budget_bytes
+        if (now := self._clock()) >= self._look_again_at:
+            self._look_again_at = now + _LOOK_AGAIN_S
+            self._spare_bytes = ((self._available() or 0) + self.payload_bytes) // _SHARE_OF_FREE
+        return min(self._budget_bytes, self._spare_bytes)
 
     def _add(self, key: _Key, chunk: Chunk) -> None:
         self._drop(key)

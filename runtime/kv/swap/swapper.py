@@ -117,6 +117,7 @@ class Swapper(ChunkSwapper):
         codec: BlockCodec,
         *,
         memory_bytes: int,
+        available_memory: Callable[[], int | None] | None = None,
         store: ContextStore | None,
         measure: Callable[[], LinearCost | None] = lambda: None,
         levels: ChooseLevels | None = None,
@@ -124,11 +125,12 @@ class Swapper(ChunkSwapper):
     ) -> None:
         """``rows`` is the memory of the arena, by cache.
 
-        ``memory_bytes`` is the budget of the memory tier. Without a ``store`` contexts are lost with this
-        object. ``measure`` measures T_IO of the store, once. ``levels`` chooses how chunks are compressed,
-        if they are. ``is_current`` says whether the chunks of a request may still be kept.
+        ``memory_bytes`` and ``available_memory`` are the budget of the memory tier. Without a ``store``
+        contexts are lost with this object. ``measure`` measures T_IO of the store, once. ``levels`` chooses
+        how chunks are compressed, if they are. ``is_current`` says whether the chunks of a request may still
+        be kept.
         """
-        self._tier = MemoryTier(memory_bytes)
+        self._tier = MemoryTier(memory_bytes, available_memory)
         self._store = store
         write = None if store is None else ContextFiles(store).write
         self._loader = ChunkLoader(rows, codec, self._read, measure)

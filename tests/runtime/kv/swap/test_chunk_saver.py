@@ -252,6 +252,31 @@ def test_no_app_finds_another_apps_chunk() -> None:
     assert (tier.payload_bytes, tier.hashes("mail")) == (10, [chunk(2).block_hash])
 
 
+def test_a_tier_of_spare_memory_gives_way_to_others() -> None:
+    free, now = [800], [0.0]
+    tier = MemoryTier(200, lambda: free[0], clock=lambda: now[0])
+    for number in range(20):
+        tier.put("app", chunk(number))
+    assert tier.payload_bytes == 100, "an eighth"
+    free[0] = 5000
+    tier.put("app", chunk(20))
+    assert tier.payload_bytes == 100, "it has looked a moment ago"
+    now[0] += 1
+    for number in range(40):
+        tier.put("app", chunk(number))
+    assert tier.payload_bytes == 200, "its budget"
+    free[0] = 0
+    now[0] += 1
+    tier.put("app", chunk(50))
+    assert tier.payload_bytes == 20, "an eighth of what it has"
+
+
+def test_where_the_free_memory_is_not_known_a_tier_takes_none() -> None:
+    tier = MemoryTier(200, lambda: None)
+    tier.put("app", chunk(1))
+    assert tier.payload_bytes == 0
+
+
 @pytest.mark.parametrize("budget", [0, 9])
 def test_a_chunk_larger_than_the_budget_is_not_kept(budget: int) -> None:
     tier = MemoryTier(budget)

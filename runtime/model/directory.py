@@ -6,7 +6,6 @@ All checks come before OpenVINO reads a file: there a damaged file may be undefi
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import shlex
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ from ..files.graph_files import EXPORT_HINT, check_graph
 from ..nano import DRAFT_DIRECTORY, MODEL_DIRECTORY
 from .hub.names import WebAddress, parse_name
 from .hub.pulled import find_pulled
+from .json_files import read_json
 
 if TYPE_CHECKING:
     from .native.library import NativeLibrary
@@ -266,25 +266,6 @@ def _is_gguf(file: Path) -> bool:
     """Whether a file is a GGUF file by its name or its content."""
     with file.open("rb") as stream:
         return file.suffix.lower() == ".gguf" or stream.read(4) == b"GGUF"
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file of a model.
-
-    Raises:
-        ModelFormatError: the file is missing, no JSON, or holds something else.
-    """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ModelFormatError(f"{path} is missing. Copy it from the original model.") from None
-    except (ValueError, RecursionError) as error:
-        raise ModelFormatError(
-            f"{path} cannot be read as JSON ({error}). Copy it again from the original model."
-        ) from error
-    if not isinstance(content, dict):
-        raise ModelFormatError(f"{path} must hold a JSON object. Copy it again from the original model.")
-    return content
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,15 +33,12 @@ import openvino as ov
 import openvino.opset15 as opset
 from openvino._offline_transformations import paged_attention_transformation
 
-from agentrt.errors import AgentRTError, ModelFormatError
+from agentrt.errors import ModelFormatError
 
-from .directory import ModelDirectory
 from .fuse_matmuls import fuse_matmuls
-from .gather_sampled_rows import ATTENTION, DELTA_RULE, SAMPLED_ROWS, dependents_of, gather_sampled_rows
-from .gguf.head_sizes import apply_head_sizes
+from .gather_sampled_rows import ATTENTION, DELTA_RULE, SAMPLED_ROWS, gather_sampled_rows
 from .gguf.sliding_windows import apply_sliding_windows
-from .native.library import FEED_FORWARD, MATMUL, load_operations
-from .openvino_core import openvino_core, openvino_message
+from .openvino_core import openvino_message
 from .token_shapes import free_shapes_of_tokens
 
 INPUTS: Final = (
@@ -71,42 +68,6 @@ STATE_TABLES: Final = ("conv_state_table.", "gated_delta_state_table.")
 """Prefixes of the names of the state tables; a number follows."""
 
 
-def read_paged_graph(directory: ModelDirectory, *, tell_prompts: bool = True) -> ov.Model:
-    """Read the graph of ``directory`` and transform it to paged attention. Nodes are renamed by position.
-
-    ``tell_prompts`` tells products with weights as they are in a file which tokens are of prompts. Pieces
-    without attention could not know; where there are any, none of a model's products may.
-
-    Raises:
-        ModelFormatError: the graph cannot be read, or is not a decoder that paged attention supports.
-    """
-    try:
-        model = _paged_graph(directory)
-        if tell_prompts:
-            _tell_prompts(model)
-        return model
-    except AgentRTError:
-        raise
-    except Exception as error:  # a damaged graph causes errors of many types
-        raise ModelFormatError(
-            f"OpenVINO cannot read {directory.graph}: {openvino_message(error)} "
-            "Copy the directory again, or export it again."
-        ) from error
-
-
-def _paged_graph(directory: ModelDirectory) -> ov.Model:
-    # Not as a Path: the bindings replace what an interrupt raises in its __fspath__ by a RuntimeError.
-    graph = str(directory.graph)
-    if directory.native:
-        load_operations()
-        model = openvino_core().read_model(graph)
-        apply_head_sizes(model)
-    else:
-        model = to_paged_attention(openvino_core().read_model(graph), graph)
-    _name_nodes(model)
-    return model
-
-
 def to_paged_attention(model: ov.Model, graph: str, weights: Collection[str] = ()) -> ov.Model:
     """Return a stateful ``model`` with paged attention; it may be changed. ``graph`` names it in errors.
 
@@ -133,25 +94,16 @@ def to_paged_attention(model: ov.Model, graph: str, weights: Collection[str] = (
         raise _unsupported(graph, "it keeps a state that is in no state table")
     if len(model.outputs) != 1:
         raise _unsupported(graph, f"it has {len(model.outputs)} outputs instead of the logits")
-    _name_nodes(model)
+    name_nodes(model)
     model = gather_sampled_rows(model)
     fuse_matmuls(model)
     multiply_outer_products(model)
-    _name_nodes(model)
+    name_nodes(model)
     free_shapes_of_tokens(model)
     return model
 
 
-def _tell_prompts(model: ov.Model) -> None:
-    """Give native products, in place, where each sequence's tokens begin; not those of sampled rows alone."""
-    inputs = {name: port for port in model.inputs for name in port.names}
-    sampled = dependents_of(inputs[SAMPLED_ROWS].get_node())
-    for node in model.get_ordered_ops():
-        if node.get_type_name() in (MATMUL, FEED_FORWARD) and node.get_friendly_name() not in sampled:
-            node.set_argument(node.get_input_size(), inputs["subsequence_begins"])
-
-
-def _name_nodes(model: ov.Model) -> None:
+def name_nodes(model: ov.Model) -> None:
     """Name each node after its position.
 
     Generated names differ from load to load, and may be those of nodes in the file, whose names another

@@ -17,7 +17,7 @@ from agentrt.calls import tool_call_formats
 from agentrt.concurrency.native_calls import native_calls
 from agentrt.errors import ModelFormatError
 
-from .directory import read_json
+from .json_files import read_json
 from .openvino_core import openvino_message
 
 FACTS: Final = "openvino_vocabulary.json"

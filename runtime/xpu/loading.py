@@ -26,7 +26,8 @@ from ..model.directory import ModelDirectory
 from ..model.kv_layout import KVLayout
 from ..model.opening import OnOpeningStep, OpeningStep, ignore_step
 from ..model.openvino_core import openvino_core
-from ..model.paged import STATE_TABLES, read_paged_graph
+from ..model.paged import STATE_TABLES
+from ..model.read_graph import read_paged_graph
 from .buffers import BufferPool
 from .compiled import CompiledKernels, least_sequences
 from .device import OpenVINOXPU

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
-from ..compression.density import BlockAttention
+from ..compression.block_attention import BlockAttention
 from .costs import LinearCost
 
 Urgency: TypeAlias = tuple[int, bool, int, int]

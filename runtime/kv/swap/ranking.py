@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from ..compression.density import BlockAttention
+from ..compression.block_attention import BlockAttention
 from .chunks import SwapOut
 from .recompressor import ChunkLevel, Key, Recompressor
 

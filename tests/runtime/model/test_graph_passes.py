@@ -17,7 +17,8 @@ from agentrt.runtime.model.dynamic_quantization import quantization_properties
 from agentrt.runtime.model.fuse_matmuls import fuse_matmuls
 from agentrt.runtime.model.gather_sampled_rows import SAMPLED_ROWS, gather_sampled_rows
 from agentrt.runtime.model.openvino_core import openvino_core
-from agentrt.runtime.model.paged import multiply_outer_products, read_paged_graph
+from agentrt.runtime.model.paged import multiply_outer_products
+from agentrt.runtime.model.read_graph import read_paged_graph
 
 WIDTH = 64
 

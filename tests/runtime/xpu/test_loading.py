@@ -24,7 +24,7 @@ from agentrt.runtime.heg.store import ProfileStore
 from agentrt.runtime.local.assembly import library_for
 from agentrt.runtime.model.directory import ModelDirectory, open_model_directory
 from agentrt.runtime.model.native.library import native_library
-from agentrt.runtime.model.paged import read_paged_graph
+from agentrt.runtime.model.read_graph import read_paged_graph
 from agentrt.runtime.xpu import kernel_bench, layer_sample, loading
 from agentrt.runtime.xpu.compiled import CompiledKernels
 from agentrt.runtime.xpu.kernel_bench import KernelBench

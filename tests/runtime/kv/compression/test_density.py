@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrt.runtime.kv.compression.density import AttentionMass, BlockAttention, densities_by_position
+from agentrt.runtime.kv.compression.block_attention import BlockAttention
+from agentrt.runtime.kv.compression.density import AttentionMass, densities_by_position
 
 
 def test_without_scores_the_first_and_the_last_chunks_are_densest() -> None:

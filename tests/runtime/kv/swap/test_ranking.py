@@ -14,8 +14,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from agentrt.runtime.kv.compression.block_attention import BlockAttention
 from agentrt.runtime.kv.compression.codec import BlockCodec
-from agentrt.runtime.kv.compression.density import BlockAttention
 from agentrt.runtime.kv.compression.levels import ContextCompression
 from agentrt.runtime.kv.store.chunk_files import Chunk, ChunkLocation
 from agentrt.runtime.kv.store.store import ContextStore

@@ -139,7 +139,7 @@ def test_products_are_exact_but_for_8_bits_of_activations_and_rows_are_computed_
 
 @examples(40)
 @given(
-    type=st.sampled_from(sorted(TYPES)),
+    type=st.sampled_from(sorted(Type[name] for name in TYPES)),
     rows=st.integers(1, 40),
     units=st.integers(1, 9),
     count=st.integers(1, MANY),

@@ -14,7 +14,7 @@ from agentrt.errors import ConfigurationError
 from agentrt.extras import require_extra
 
 from ..common.bench_model import open_given_models
-from ..common.estimates import Estimate, exact
+from ..common.estimates import Estimate, exact, median
 from ..common.machine import describe_machine
 from ..common.report import BenchReport, Seeds, Table
 from ..engines.llama_cpp import describe_builds, llama_cpp_builds
@@ -32,7 +32,7 @@ from .figures import (
 )
 from .load import Lengths, recorded_lengths
 from .reactive import measure_reactive
-from .simulated import FEW_WAIT_LENGTHS, WAIT_LENGTHS, measure_waits
+from .simulated import FEW_WAIT_LENGTHS, WAIT_LENGTHS, decision_us, measure_waits
 
 SIMULATED_METHOD: Final = """\
 Simulated: a Core Ultra 5 125H from published figures and the assumptions that its file names; nothing was \
@@ -48,7 +48,10 @@ kernels times the assumed power of their XPU, above that of an idle machine. Fig
 sim_reactive_latency_ratio_* is the geometric mean over think times of the other's median latency by ours, \
 of the questions that both were asked (a user who waits longer asks less), at the lowest rate (light) and \
 the highest (saturated). Waits: until a question's first kernel, at arrivals spread over all that four \
-background prompts of one length do; they are computed alike in each run, and so is Fig. 4."""
+background prompts of one length do; they are computed alike in each run, and so is Fig. 4. decision_us_*: \
+CPU time of a scheduling decision on this machine while 10 or 10,000 requests that came at once wait, over \
+a virtual minute, in which they are promoted for their age; median of the runs, without collections of \
+garbage."""
 GIVEN_METHOD: Final = """\
 All engines are servers on this machine, and are asked over HTTP, which is in their times: `agentrt serve`, \
 OpenVINO GenAI's continuous batching (256 tokens a step, split prompts, at most 16 sequences, prefix cache) \
@@ -76,6 +79,10 @@ class SimulatedSize:
     wait_lengths: tuple[int, ...]
     wait_arrivals: int
     """Questions beside background prompts of each length."""
+    decided: int
+    """Runs in which decisions are timed."""
+    decided_s: float
+    """Seconds of such a run, on the virtual clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +97,12 @@ class GivenSize:
     """Repetitions of an agent's conversation."""
 
 
-_QUICK: Final = SimulatedSize(Sweep(range(2), 6, (0.1, 0.8), (10.0,), 4, 2), FEW_WAIT_LENGTHS, 16)
-_FULL: Final = SimulatedSize(Sweep(range(5), 30, (0.1, 0.3, 0.8), (10.0, 30.0), 20, 6), WAIT_LENGTHS, 60)
+_QUICK: Final = SimulatedSize(Sweep(range(2), 6, (0.1, 0.8), (10.0,), 4, 2), FEW_WAIT_LENGTHS, 16, 2, 2)
+_FULL: Final = SimulatedSize(
+    Sweep(range(5), 30, (0.1, 0.3, 0.8), (10.0, 30.0), 20, 6), WAIT_LENGTHS, 60, 5, 60
+)
+_DECISIONS: Final = {10: {"p50": 0.5}, 10_000: {"p50": 0.5, "p999": 0.999, "max": 1.0}}
+"""Which quantiles of the times of decisions are figures, by how many requests wait."""
 SIMULATED: dict[bool, SimulatedSize] = {True: _QUICK, False: _FULL}
 GIVEN: dict[bool, GivenSize] = {True: GivenSize(2, 1, 1), False: GivenSize(5, 3, 3)}
 """Sizes of the quick run, and of the full one."""
@@ -169,6 +180,12 @@ def _simulate(
     figures = figures_of(found, points, size.sweep)
     figures["sim_proactive_kernel_max_ms"] = exact(1e3 * max(each.longest_kernel_s for each in waits))
     figures["sim_reactive_wait_max_ms"] = exact(1e3 * max(max(each.seconds) for each in waits))
+    progress("decisions while many wait")
+    for waiting, statistics in _DECISIONS.items():
+        runs = [sorted(decision_us(waiting, size.decided_s)) for _ in range(size.decided)]
+        for name, share in statistics.items():
+            values = [took[min(len(took) - 1, int(share * len(took)))] for took in runs]
+            figures[f"decision_us_{name}_at_{waiting}"] = median(values)
     return figures, [
         figure4_table("Fig. 4 of Agent.xpu, simulated: a question during a background prompt"),
         rates_table("Fig. 6 of Agent.xpu, simulated: the highest rates of proactive work only", found),

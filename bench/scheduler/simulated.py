@@ -1,9 +1,11 @@
-"""Simulated machines: runs under load, the highest rates, Agent.xpu's Figure 4, waits of questions."""
+"""Simulated machines: runs under load, the highest rates, Agent.xpu's Figure 4, waits, decision times."""
 
 from __future__ import annotations
 
+import gc
 import random
 import statistics
+import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from agentrt.bench.simulation.simulation import Simulation
     from agentrt.runtime.engine.trace import TracedKernel
     from agentrt.runtime.heg.kernel import Role
+    from agentrt.runtime.scheduler.launch_decision import ScheduledKernel
 
 OURS: Final = "agentrt on NPU and GPU"
 SAME_XPUS: Final = "order of arrival on NPU and GPU"
@@ -294,3 +297,36 @@ def _wait(tokens: int, at: float, question: int) -> float:
     while not (kernels := [kernel for kernel in simulated.trace.kernels if kernel.reactive]):
         simulated.clock.advance()
     return kernels[0].started - at
+
+
+def decision_us(waiting: int, seconds: float) -> list[float]:
+    """Return the microseconds of CPU of each scheduling decision after ``waiting`` requests came at once.
+
+    They are of ``seconds`` on the virtual clock, in which all of them are promoted for their age. Without
+    collections of garbage, most of which is the simulation's.
+    """
+    from agentrt.bench.simulation.simulation import SimulatedRequest
+    from agentrt.priority import Priority
+
+    simulated = simulation(*SYSTEMS[OURS])
+    rng = random.Random(5)
+    for _ in range(waiting):
+        simulated.submit(SimulatedRequest(rng.randint(30, 900), 40, rng.choice(list(Priority))))
+    took: list[float] = []
+    schedule = simulated.scheduler.schedule
+
+    def timed(now: float) -> list[ScheduledKernel]:
+        begun = time.thread_time_ns()
+        scheduled = schedule(now)
+        took.append((time.thread_time_ns() - begun) / 1e3)
+        return scheduled
+
+    simulated.scheduler.schedule = timed  # type: ignore[method-assign, assignment]
+    gc.disable()
+    try:
+        simulated.run(until=0.0)
+        took.clear()
+        simulated.run(until=seconds)
+    finally:
+        gc.enable()
+    return took

@@ -63,7 +63,7 @@ for _ in range(int(sys.argv[2])):
         compile(file.read_bytes(), str(file), "exec")
 print(time.perf_counter() - begun)
 """
-_COMPILATIONS: Final = {True: 1, False: 6}
+_COMPILATIONS: Final = {True: 1, False: 20}
 """How often the standard library is compiled, by each of two processes."""
 _WORDS: Final = (
     "note",
@@ -93,7 +93,8 @@ answer; streams_cut: those whose stream then has no end, or another text. jobs_o
 whose text is not that of the foreground. cancel_ms_p99: until a response that is computed is cancelled. \
 places_kept_share: of the responses that waited, those that began after no more others, and were done \
 within the time, than was said. foreground_slowdown_pct: what two processes that compile Python take \
-longer while background responses are queued, with the default --background-max-load, alternately. \
+longer, some 15 seconds, while background responses are queued, with the default --background-max-load, \
+alternately. \
 second_turn_computed_pct: of a conversation of some 8,000 tokens with a tool, the tokens of the second \
 turn that were not cached, as usage says, through /v1/messages; the same after SIGKILL and a new process, \
 and through /v1/responses."""

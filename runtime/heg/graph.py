@@ -29,6 +29,8 @@ from .profile import Profile
 
 _PAST_STEP: Final = 256
 """Kernels are grouped for the past rounded up to this, so that a growing sequence rarely needs new ones."""
+_MOST_KNOWN: Final = 16384
+"""Kernels, and times of kernels, that are kept."""
 
 
 class ExecutionGraph:
@@ -62,6 +64,8 @@ class ExecutionGraph:
         self.decode_tokens: Final = None if self.static_tokens is None else cost_model.decode_tokens
         """Tokens of the graphs for decoding on the PREFILL XPU; None where it does not decode."""
         self._decodes_split = False
+        self._known_s: dict[tuple[KernelKind, int, int, bool, bool, BatchShape], float] = {}
+        self._layers_kernel = functools.lru_cache(_MOST_KNOWN)(self._kernel_of_layers)
         self._group = functools.lru_cache(4096)(self._group_segments)
         self._fused_chunk = functools.lru_cache(1024)(self._longest_fused_chunk)
         self._longest = functools.lru_cache(4096)(self._longest_kernel_s)
@@ -70,6 +74,7 @@ class ExecutionGraph:
     def use_costs(self, cost_model: Profile) -> None:
         """Use other estimates for the same kernels from now on; batches keep the kernels they have."""
         self.cost_model = cost_model
+        self._known_s.clear()
         for cached in (self._group, self._fused_chunk, self._longest, self._seconds):
             cached.cache_clear()
 
@@ -271,7 +276,7 @@ class ExecutionGraph:
         groups = None if self.static_tokens is None else self.cost_model.xpus[Role.PREFILL].groups
         return self.quantum_s if groups is None else min(self.quantum_s, groups.middle_s)
 
-    def _layers_kernel(self, index: int, first: int, end: int) -> Kernel:
+    def _kernel_of_layers(self, index: int, first: int, end: int) -> Kernel:
         stop = self.bounds[end] if end < len(self.bounds) else self.layers
         return Kernel(
             index=index,
@@ -309,7 +314,16 @@ class ExecutionGraph:
         return max(self._kernel_s(kernel, shape) for kernel in kernels)
 
     def _kernel_s(self, kernel: Kernel, shape: BatchShape) -> float:
-        return self.cost_model.estimate(kernel, shape, kernel.roles[0]).seconds
+        """Return the seconds of a kernel, which are the same for all with as many layers of one batch."""
+        layers = kernel.layers
+        alike = (kernel.kind, len(kernel.segments), len(layers), layers.start == 0, kernel.last, shape)
+        seconds = self._known_s.get(alike)
+        if seconds is None:
+            if len(self._known_s) == _MOST_KNOWN:
+                self._known_s.clear()
+            seconds = self.cost_model.estimate(kernel, shape, kernel.roles[0]).seconds
+            self._known_s[alike] = seconds
+        return seconds
 
     def _longest_fused_chunk(self, past: int, kernel_s: float) -> int:
         ends = [*self.bounds[1:], self.layers]

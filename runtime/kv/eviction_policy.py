@@ -28,6 +28,9 @@ _MOST_APPS: Final = 1024
 _FORGIVEN: Final = 0.05
 """What an app gets for a block that neither policy has kept, so that one that was wrong may try again."""
 
+_MOST_EXPIRED: Final = 128
+"""Blocks whose order one call changes: thousands at once would hold up a kernel for longer than a quantum."""
+
 
 class _Place(NamedTuple):
     """When a block goes, the least first."""
@@ -199,10 +202,15 @@ class EvictionPolicy:
                 self._reorder(block_hash)
 
     def expire(self, now: float) -> list[bytes]:
-        """Expect those no longer that have not come until ``now``; return their keys."""
+        """Expect those no longer that have not come until ``now``; return their keys.
+
+        One call ends a few of many: those with some :data:`_MOST_EXPIRED` blocks. The next ends further ones.
+        """
         expired: list[bytes] = []
-        while self.next_expiry() <= now and self._expiry:
+        blocks = 0
+        while blocks < _MOST_EXPIRED and self.next_expiry() <= now and self._expiry:
             due = heapq.heappop(self._expiry)[2]
+            blocks += len(due.hashes)
             if due.until > now:
                 self.expect(replace(due, at=due.until, late=due.until))
             else:

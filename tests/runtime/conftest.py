@@ -95,7 +95,8 @@ def runtime(shared_runtime: LocalRuntime) -> Iterator[LocalRuntime]:
     )  # runs after all earlier commands
     until(lambda: not _unfinished(shared_runtime))  # a server cancels when it sees that a client has left
     scheduler = shared_runtime._engine._scheduler
-    scheduler.block_manager.expire(math.inf)  # blocks kept for next turns
+    while scheduler.block_manager.next_expiry() < math.inf:
+        scheduler.block_manager.expire(math.inf)  # blocks kept for next turns
     scheduler.check_integrity()
     statistics = shared_runtime.statistics()
     assert statistics.free_blocks == statistics.blocks

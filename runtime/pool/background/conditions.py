@@ -20,7 +20,11 @@ from agentrt.concurrency.clock import monotonic
 from agentrt.settings import Settings
 
 WINDOW_S: Final = 1.0
-"""Least time between two measurements. The clock ticks of a second tell the load of a processor to 1 %."""
+"""Least time over which the load is measured that may not exceed the limit. The clock ticks of a second tell
+that of a processor to 1 %."""
+GLANCE_S: Final = 0.2
+"""The same for a load that is :data:`_MUCH` times the limit, so that little of a build is over by then."""
+_MUCH: Final = 1.5
 CALM_S: Final = 10.0
 """How long load or heat must have been within the limit before work runs again: longer than the pauses of one
 activity, such as a build or the reading of a page, and long enough for a fan to take effect."""
@@ -81,20 +85,23 @@ class MachineConditions:
         self._conditions = conditions
         self._root = root
         self._clock = clock
-        self._measured_at = float("-inf")
+        self._looked_at = float("-inf")
         self._obstacle: Obstacle | None = None
-        self._times: CpuTimes | None = None
+        # The times at the last look, and at the begin of the window.
+        self._glance: CpuTimes | None = None
+        self._window: CpuTimes | None = None
+        self._measured = False
         self._last_over: dict[Reason, float] = {}
 
     def obstacle(self) -> Obstacle | None:
         """Return why background work may not run now, None if it may.
 
-        Within :data:`WINDOW_S` of a measurement its result is returned. The load is that since the previous
-        measurement.
+        Within :data:`GLANCE_S` of a look its result is returned. The load is that since the last look, and
+        that since the previous measurement, :data:`WINDOW_S` ago or more.
         """
         now = self._clock()
-        if now - self._measured_at >= WINDOW_S:
-            self._measured_at = now
+        if now - self._looked_at >= GLANCE_S:
+            self._looked_at = now
             self._obstacle = next(filter(None, [self._power(), self._heat(now), self._load(now)]), None)
         return self._obstacle
 
@@ -119,15 +126,24 @@ class MachineConditions:
         if limit is None:
             return None
         times = read_cpu_times(self._root, now)
-        before, self._times = self._times, times or self._times
-        if times is not None and before is None:
-            return Obstacle(Reason.MEASURING, "the load of other programs is being measured")
-        load = other_load(before, times) if before and times else None
+        load = self._load_until(times, limit) if times is not None else None
         if load is not None and load > limit:
             self._last_over[Reason.OTHER_LOAD] = now
             return Obstacle(Reason.OTHER_LOAD, f"other programs use {_percent(load)} of the processors")
+        if self._window is not None and not self._measured:
+            return Obstacle(Reason.MEASURING, "the load of other programs is being measured")
         used = f"other programs used more than {_percent(limit)} of the processors"
         return self._not_calm(Reason.OTHER_LOAD, used, now)
+
+    def _load_until(self, times: CpuTimes, limit: float) -> float | None:
+        """Return the load of the window that ends, or one since the last look that is far above ``limit``."""
+        glance, self._glance = self._glance, times
+        window = self._window = self._window or times
+        if times.at - window.at >= WINDOW_S:
+            self._window, self._measured = times, True
+            return other_load(window, times)
+        load = other_load(glance, times) if glance is not None else None
+        return load if load is not None and load > _MUCH * limit else None
 
     def _not_calm(self, reason: Reason, was: str, now: float) -> Obstacle | None:
         """Return the obstacle of a value that is within its limit again, None if it has been for long."""

@@ -57,6 +57,8 @@ class Job:
     ended: float | None = None
     run_s: float = 0.0
     """Seconds for which it has run."""
+    shared_s: float = 0.0
+    """The sum of the seconds for which jobs have run meanwhile, itself included."""
     text: str = ""
     """The text of its answer so far."""
     events: list[Event] = field(default_factory=list)
@@ -150,11 +152,14 @@ class Job:
             changes = json.loads(record.decode("utf-8", "surrogatepass"))
             job.events += changes["events"]
             job.text += changes["text"]
-            for name in _STATE:
+            for name in changes.keys() & _STATE:  # an earlier version has stored fewer
                 setattr(job, name, changes[name])
         job.status, job.shown = JobStatus(job.status), len(job.events)
         return job
 
 
 _HEADER: Final = ("model", "request", "created", "request_bytes")
-_STATE: Final = ("status", "started", "ended", "run_s", "result", "context_id", "problem", "next_number")
+_STATE: Final = (
+    *("status", "started", "ended", "run_s", "shared_s"),
+    *("result", "context_id", "problem", "next_number"),
+)

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection,
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from agentrt.errors import JobQuotaError, RuntimeClosedError
 
@@ -60,6 +60,25 @@ class Place:
     None if that is not known, or jobs wait for the machine."""
 
 
+class _Duration(NamedTuple):
+    """How long a job has run, and how many ran then on average, itself included.
+
+    Several at once take each as long as alone, if a batch costs what one costs, or in proportion longer.
+    """
+
+    run_s: float
+    at_once: float
+
+    @property
+    def shortest_s(self) -> float:
+        """What such a job takes at least, however few run."""
+        return self.run_s / self.at_once
+
+    def longest_s(self, concurrent: int) -> float:
+        """What such a job takes at most where at most ``concurrent`` run."""
+        return self.run_s * max(1.0, concurrent / self.at_once)
+
+
 @dataclass(frozen=True, slots=True)
 class _Running:
     run: asyncio.Task[Outcome]
@@ -105,7 +124,8 @@ class JobQueue:
         self._cancelled: set[Job] = set()
         self._begun: Counter[str] = Counter()
         """How many jobs of each app have begun, so that the one with the fewest is the next."""
-        self._durations: deque[float] = deque(maxlen=_DURATIONS)
+        self._durations: deque[_Duration] = deque(maxlen=_DURATIONS)
+        self._running_s, self._counted_at = 0.0, clock()
         self._apps: Collection[str] = ()
         self._unended = asyncio.Event()
         self._stopping = True
@@ -131,9 +151,7 @@ class JobQueue:
         for job in self.table.all():
             self._used[job.app][job.id] = (job.ended or self._clock(), job.run_s)
             job.paused_by = None
-        self._durations.extend(
-            job.run_s for job in self.table.all() if job.status in (JobStatus.COMPLETED, JobStatus.INCOMPLETE)
-        )
+            self._note_duration(job)
         self._stopping = False
         watching = asyncio.create_task(self._watch())
         self._start()
@@ -241,8 +259,9 @@ class JobQueue:
 
     def places(self) -> dict[Job, Place]:
         """Return where the jobs that have not ended are: those that run, then the others in their order."""
-        known = bool(self._durations) and self.obstacle is None
-        shortest, longest = (min(self._durations), max(self._durations)) if known else (0.0, 0.0)
+        known, concurrent = bool(self._durations) and self.obstacle is None, self.config.concurrent
+        shortest = min((each.shortest_s for each in self._durations), default=0.0)
+        longest = max((each.longest_s(concurrent) for each in self._durations), default=0.0)
         found = {job: Place(0, 0, (0.0, longest) if known else None) for job in self._tasks}
         least, apps, before = self._least_begun(), set(self._apps), self._begun.copy()
         ranked = itertools.groupby(enumerate(self._waiting()), key=lambda each: each[1][0])
@@ -251,7 +270,7 @@ class JobQueue:
             for position, job in same:
                 more = sum(max(0, rank - max(before[app], least)) for app in apps - {job.app})
                 at_most = position + more
-                rounds, most_rounds = (ahead // self.config.concurrent for ahead in (position, at_most))
+                rounds, most_rounds = (ahead // concurrent for ahead in (position, at_most))
                 done = ((rounds + 1) * shortest, (most_rounds + 2) * longest) if known else None
                 found[job] = Place(position, at_most, done)
             before.update(job.app for _, job in same)
@@ -315,6 +334,7 @@ class JobQueue:
                     job.started = self._clock()
                     if self.on_begin is not None:
                         self.on_begin(max(0.0, job.started - job.created))
+                self._count_running(self._clock())
                 run = asyncio.create_task(self._run(job))
                 self._tasks[job] = _Running(run, asyncio.create_task(self._run_one(job, run)))
 
@@ -339,11 +359,14 @@ class JobQueue:
     async def _run_one(self, job: Job, run: asyncio.Task[Outcome]) -> None:
         """Store ``job`` while it runs, and then what it has ended with. Is not cancelled; ``run`` may be."""
         job.status, counted = JobStatus.IN_PROGRESS, self._clock()
+        shared = self._running_s
         while not run.done():
             await self.table.save(job)
             await asyncio.wait([run], timeout=SAVE_S)
             now = self._clock()
             job.run_s += now - counted
+            job.shared_s += self._count_running(now) - shared
+            shared = self._running_s
             self.run_s[job.app] += now - counted
             self._used[job.app][job.id] = (now, job.run_s)
             counted = now
@@ -360,13 +383,22 @@ class JobQueue:
         else:
             await self._end(job, *run.result())
 
+    def _count_running(self, now: float) -> float:
+        """Return the sum of the seconds for which jobs have run. Call it before their number changes."""
+        self._running_s += len(self._tasks) * (now - self._counted_at)
+        self._counted_at = now
+        return self._running_s
+
+    def _note_duration(self, job: Job) -> None:
+        if job.status in (JobStatus.COMPLETED, JobStatus.INCOMPLETE) and job.run_s:
+            self._durations.append(_Duration(job.run_s, max(1.0, job.shared_s / job.run_s)))
+
     async def _end(self, job: Job, status: JobStatus, result: Mapping[str, Any] | None = None) -> None:
-        if status in (JobStatus.COMPLETED, JobStatus.INCOMPLETE):
-            self._durations.append(job.run_s)
         if result is None:
             last, result = self._end_of(job, status)
             job.add([last])
         job.status, job.result, job.ended = status, result, self._clock()
+        self._note_duration(job)
         self._cancelled.discard(job)
         job.notify()
         await self.table.save(job)

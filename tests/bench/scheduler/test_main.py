@@ -212,7 +212,8 @@ def test_a_gguf_file_is_measured_beside_llama_cpp(tmp_path: Path, monkeypatch: p
 
 
 def test_simulated_machines_on_next_to_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_scheduler_main, "SIMULATED", {True: _scheduler_main.SimulatedSize(SWEEP, (64,), 2)})
+    size = _scheduler_main.SimulatedSize(SWEEP, (64,), 2, decided=2, decided_s=0.2)
+    monkeypatch.setattr(_scheduler_main, "SIMULATED", {True: size})
     monkeypatch.setattr(
         _scheduler_main, "recorded_lengths", lambda folder: {DEVELOPMENT: LENGTHS, HELD_BACK: LENGTHS}
     )
@@ -220,6 +221,8 @@ def test_simulated_machines_on_next_to_no_work(monkeypatch: pytest.MonkeyPatch) 
     assert {f"sim_overlap_fraction{sets}" for sets in ("", "_held_back")} <= report.figures.keys()
     assert all(each.has_interval for each in report.figures.values())
     assert report.figures["sim_proactive_kernel_max_ms"].is_exact
+    p50, p999, most = (report.figures[f"decision_us_{name}_at_10000"] for name in ("p50", "p999", "max"))
+    assert 0 < p50.value < p999.value <= most.value
     schemes, rates, points, ratios = report.tables
     assert [len(each.rows) for each in (schemes, rates, points, ratios)] == [4, 8, 16, 12]
     assert 0 < schemes.rows[-1][1].value < schemes.rows[-1][2].value

@@ -137,3 +137,32 @@ def test_right_expectations_save_most_of_what_can_be_saved(capacity: int) -> Non
     lru = sum(misses(uses, capacity, None).values()) - least
     ours = sum(misses(uses, capacity, right).values()) - least
     assert ours < lru * 0.7
+
+
+def test_a_decision_ends_a_few_of_many_expectations() -> None:
+    policy = EvictionPolicy(4096)
+    contexts = [[b"%d %d" % (context, place) for place in range(64)] for context in range(64)]
+    for hashes in contexts:
+        for block_hash in hashes:
+            policy.computed(block_hash, "app")
+        for block_hash in reversed(hashes):
+            policy.released(block_hash)
+        policy.expect(
+            ExpectedReturn(
+                key=hashes[-1],
+                hashes=hashes,
+                app="app",
+                context_id="",
+                at=1.0,
+                late=2.0,
+                until=2.0,
+                level=0.0,
+            )
+        )
+    ended: list[bytes] = []
+    while expired := policy.expire(3.0):
+        assert len(expired) <= 2
+        assert policy.next_expiry() <= 3.0 or len(ended) + len(expired) == 64, "the engine goes on at once"
+        ended += expired
+    assert ended == [hashes[-1] for hashes in contexts]
+    assert (policy.expected, policy.kept_from(1.0)) == (0, 0)

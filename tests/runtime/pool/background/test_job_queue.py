@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentrt.errors import ContextStoreError, JobQuotaError
@@ -399,5 +399,50 @@ def test_a_place_is_wrong_by_what_it_says_only(
                 await end_one()
             for id, (before, most) in said.items():
                 assert made.begun.index(id) - before <= most
+
+    asyncio.run(run())
+
+
+@pytest.mark.hypothesis
+@given(
+    concurrent=st.integers(1, 4),
+    alone=st.integers(1, 3),
+    jobs=st.integers(1, 12),
+    exponent=st.sampled_from([0.0, 0.3, 1.0]),
+)
+@example(concurrent=4, alone=2, jobs=9, exponent=0.5)
+def test_jobs_are_done_in_the_time_that_is_said(
+    concurrent: int, alone: int, jobs: int, exponent: float
+) -> None:
+    """Several at once take each as long as alone, or up to as many times longer; single ones were seen."""
+
+    async def run() -> None:
+        async with bench(concurrent=concurrent) as made:
+            left: dict[str, float] = {}
+            said: dict[str, tuple[float, float]] = {}
+
+            async def end_next() -> None:
+                running = [job for job in made.queue.table.all() if job in made.queue._tasks]
+                slower = len(running) ** exponent
+                first = min(running, key=lambda job: left.setdefault(job.id, 10.0))
+                passes = left[first.id]
+                made.now += passes * slower
+                for job in running:
+                    left[job.id] -= passes
+                if first.id in said:
+                    earliest, latest = said[first.id]
+                    assert earliest - 1e-6 <= made.now <= latest + 1e-6
+                await made.finish(first.id)
+
+            for number in range(alone):
+                await made.submit(f"alone {number}")
+                await end_next()
+            ids = [(await made.submit(f"{number}")).id for number in range(jobs)]
+            for job, place in made.queue.places().items():
+                assert place.done_in_s is not None
+                said[job.id] = (made.now + place.done_in_s[0], made.now + place.done_in_s[1])
+            for _ in ids:
+                await end_next()
+            assert len(said) == jobs
 
     asyncio.run(run())

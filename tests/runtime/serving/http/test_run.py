@@ -87,6 +87,25 @@ def test_freed_memory_between_what_lives_long_is_given_back() -> None:
     assert int(printed(FREED)) > 40  # of 100 MB, without the pages that blocks share
 
 
+SERVED = """
+import gc, os, signal, socket
+from fastapi import FastAPI
+from agentrt.runtime.serving.http.config import ListenConfig
+from agentrt.runtime.serving.http.run import serve
+def ready():
+    print(gc.get_freeze_count(), len(gc.get_objects()))
+    os.kill(os.getpid(), signal.SIGTERM)
+signal.signal(signal.SIGTERM, lambda *_: None)  # which uvicorn raises again
+with socket.create_server(("127.0.0.1", 0)) as listener:
+    serve(FastAPI(), ListenConfig(port=0), [listener], ready, print)
+"""
+
+
+def test_a_collection_leaves_out_what_was_there_when_the_server_started() -> None:
+    frozen, others = map(int, printed(SERVED).split())
+    assert frozen > 100 * others
+
+
 def test_a_server_gives_freed_memory_back(monkeypatch: pytest.MonkeyPatch) -> None:
     given_back = threading.Event()
 

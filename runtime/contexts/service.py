@@ -83,7 +83,8 @@ class ContextService:
     A context stays until the app deletes it. One call of it runs at a time: a second one raises
     :class:`ContextBusyError` at once, since its prompt may depend on the answer of the first. A call that is
     cancelled or fails leaves the context as it was. Deleting a context cancels the call in progress, which
-    raises :class:`ContextNotFoundError`.
+    raises :class:`ContextNotFoundError`. When a context is longer than the model takes, calls go on without
+    its oldest messages, unless their ``truncation`` is ``"disabled"``; its text stays complete.
 
     Every way to call takes a context or its id, a prompt, and the options of :meth:`LocalRuntime.generate`
     but for ``app``, ``session`` and ``context_id``. It raises the same errors and

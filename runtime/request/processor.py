@@ -142,8 +142,9 @@ class InputProcessor:
             _check_without_messages(checked_tools, shared_prefix, truncates=truncates)
             prompt = self._prompts.encode_raw(messages, preparation)
         elif truncates:
-            room = self._prompts.room(params.max_tokens, preparation.context_tokens)
-            prompt, truncated = self._prompts.encode_window(checked_messages, listed, preparation, room)
+            prompt, truncated = self._prompts.encode_window(
+                checked_messages, listed, preparation, params.max_tokens
+            )
         else:
             prompt = self._prompts.encode_messages(checked_messages, listed, preparation)
         grammar_matcher = self._structured_output.matcher(choice, schema, preparation.check)

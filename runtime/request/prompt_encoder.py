@@ -55,28 +55,26 @@ class PromptEncoder:
         self._check_length(least, at_least=True)
         return self._encode(self.tokenizer.render(messages, tools), preparation)
 
-    def room(self, max_tokens: int | None, context_tokens: int | None) -> int:
-        """Return the tokens that a prompt may have which leaves room for its answer.
-
-        That is ``max_tokens``, and at most a quarter of the context, which has ``context_tokens`` at most.
-        """
-        limit = min(self.context_length, self.arena_tokens, context_tokens or self.context_length)
-        return limit - max(1, min(limit // _ANSWER_SHARE, max_tokens or limit))
-
     def encode_window(
         self,
         messages: Sequence[Mapping[str, Any]],
         tools: Sequence[Mapping[str, Any]] | None,
         preparation: Preparation,
-        room: int,
+        max_tokens: int | None,
     ) -> tuple[list[int], PromptTruncated | None]:
-        """Do as :meth:`encode_messages`; leave messages out where these have more than ``room`` tokens.
+        """Do as :meth:`encode_messages`; leave messages out where they leave no room for the answer.
 
-        Returns the tokens, and what was left out. They are more than ``room`` where no more can be left out.
+        That is ``max_tokens``, at most a quarter of the context; less where no more can be left out.
+
+        Returns:
+            The tokens, and what was left out.
 
         Raises:
             InvalidRequestError, PromptTooLongError: see :meth:`encode_messages`.
         """
+        limit = min(self.context_length, self.arena_tokens, preparation.context_tokens or self.context_length)
+        most = max(1, limit // _ANSWER_SHARE)
+        usual_room, room = limit - most, limit - min(most, max_tokens or most)
         found: tuple[list[int], PromptTruncated | None] | None = None
         try:
             found = self.encode_messages(messages, tools, preparation), None
@@ -84,8 +82,8 @@ class PromptEncoder:
             too_long = error
         if found is not None and len(found[0]) <= room:
             return found
-        *sizes, of_tools = self._sizes([*messages, tools], room, preparation)
-        for window in windows(messages, sizes, room - of_tools):
+        *sizes, of_tools = self._sizes([*messages, tools], usual_room, preparation)
+        for window in windows(messages, sizes, room - of_tools, usual_room - of_tools):
             kept = window.of(messages)
             truncated = PromptTruncated(len(messages) - len(kept), sum(sizes) - sum(window.of(sizes)))
             try:
@@ -98,15 +96,15 @@ class PromptEncoder:
             raise too_long
         return found
 
-    def _sizes(self, parts: Sequence[Any], room: int, preparation: Preparation) -> list[int]:
+    def _sizes(self, parts: Sequence[Any], usual_room: int, preparation: Preparation) -> list[int]:
         """Return about how many tokens each part of a prompt has.
 
-        By their characters: how many a token has is counted in the first parts, of ``room`` characters, which
-        are the same in all later prompts of a conversation.
+        By their characters: how many a token has is counted in the first parts, of ``usual_room`` characters,
+        which are the same in all later prompts of a conversation.
         """
         characters = [_characters(part) for part in parts]
         counted = next(
-            (at for at, total in enumerate(accumulate(characters), 1) if total >= room), len(parts)
+            (at for at, total in enumerate(accumulate(characters), 1) if total >= usual_room), len(parts)
         )
         sample = json.dumps(parts[:counted], ensure_ascii=False)
         tokens = len(self.tokenizer.encode(sample, lambda _: preparation.check()))

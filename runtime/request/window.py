@@ -44,20 +44,22 @@ class Window:
         return [*messages[: self.instructions], *asked, *messages[self.begin :]]
 
 
-def windows(messages: Sequence[Mapping[str, Any]], sizes: Sequence[int], room: int) -> Iterator[Window]:
+def windows(
+    messages: Sequence[Mapping[str, Any]], sizes: Sequence[int], room: int, usual_room: int
+) -> Iterator[Window]:
     """Yield what may stay of a conversation that is longer than ``room`` tokens, the longest first.
 
-    ``messages`` are checked, ``sizes`` their tokens, of which ``room`` is for all. No call is separated from
-    its outputs, and where a turn is cut its question stays: chat templates want it, and agents forget what
-    they were asked otherwise.
+    ``messages`` are checked, ``sizes`` their tokens. No call is separated from its outputs, and where a turn
+    is cut its question stays: chat templates want it, and agents forget what they were asked otherwise.
 
-    A window begins at a multiple of half of what may stay behind the instructions, counted from the beginning
-    of the conversation. So it is the same for the next turns until these fill the half that was freed, and
-    never moves back as the conversation grows, although nothing is remembered between them.
+    A window begins at a multiple of half of what stays of ``usual_room`` behind the instructions, counted
+    from the beginning of the conversation. So it is the same for the next turns until these fill the half
+    that was freed, and never moves back as the conversation grows, although nothing is remembered between
+    them. ``usual_room`` is the same for all prompts of the conversation; ``room`` may differ.
     """
     first = next((at for at, each in enumerate(messages) if each["role"] != "system"), len(messages))
     before = list(accumulate(sizes, initial=0))
-    step = max(1, (room - before[first]) // 2)
+    step = max(1, (usual_room - before[first]) // 2)
     begins = [at for at in _undivided(messages) if at > first]
     yielded, dropped = first, step
     for begin in begins:

@@ -22,7 +22,7 @@ from agentrt.runtime import (
 
 SYSTEM = "You help with notes, mail and the calendar."
 OPTIONS: Any = {"max_tokens": 8, "ignore_eos": True}
-TOKENS = 320
+TOKENS = 480
 
 
 def question(number: int) -> str:
@@ -41,14 +41,14 @@ def test_a_context_goes_on_as_long_as_it_likes(open_runtime: Callable[..., Local
     runtime = open_runtime(max_context_tokens=TOKENS)
     service = runtime.bind("stream")
     context = service.new_context(SYSTEM)
-    answers = talk(service, context, 40)
+    answers = talk(service, context, 60)
     text = service.get(context)
-    assert len(text.messages) == 81
-    assert [each["content"] for each in text.messages[1::2]] == [question(number) for number in range(40)]
+    assert len(text.messages) == 121
+    assert [each["content"] for each in text.messages[1::2]] == [question(number) for number in range(60)]
     left_out = [each.usage.truncated_messages for each in answers]
     assert left_out[0] == 0
     assert left_out == sorted(left_out)
-    assert left_out[-1] > 60
+    assert left_out[-1] > 90
     assert all(each.usage.prompt_tokens <= TOKENS - 8 and len(each.token_ids) == 8 for each in answers)
     messages = text.messages[:-1]
     kept = [messages[0], *messages[1 + left_out[-1] :]]
@@ -65,12 +65,12 @@ def test_events_say_first_what_was_left_out(open_runtime: Callable[..., LocalRun
     runtime = open_runtime(max_context_tokens=TOKENS)
     service = runtime.bind("stream")
     context = service.new_context(SYSTEM)
-    talk(service, context, 15)
+    talk(service, context, 20)
 
     async def streamed() -> list[Any]:
-        return [event async for event in service.stream(context, question(16), **OPTIONS)]
+        return [event async for event in service.stream(context, question(21), **OPTIONS)]
 
-    for events in (list(service.iter_stream(context, question(15), **OPTIONS)), asyncio.run(streamed())):
+    for events in (list(service.iter_stream(context, question(20), **OPTIONS)), asyncio.run(streamed())):
         first, *others, last = events
         assert isinstance(first, PromptTruncated)
         assert isinstance(last, Finished)
@@ -84,15 +84,15 @@ def test_events_say_first_what_was_left_out(open_runtime: Callable[..., LocalRun
 def test_it_is_refused_where_that_is_wanted(open_runtime: Callable[..., LocalRuntime]) -> None:
     service = open_runtime(max_context_tokens=TOKENS).bind("stream")
     context = service.new_context(SYSTEM)
-    talk(service, context, 15)
+    talk(service, context, 20)
     with pytest.raises(PromptTooLongError, match=r"begin a new context with what still matters"):
         service.call(context, "Hello!", truncation="disabled", **OPTIONS)
-    with pytest.raises(PromptTooLongError, match="a context holds 320"):
-        service.call(context, "word " * 400, **OPTIONS)
+    with pytest.raises(PromptTooLongError, match="a context holds 480"):
+        service.call(context, "word " * 600, **OPTIONS)
     with pytest.raises(InvalidRequestError, match="'auto' or 'disabled'") as caught:
         service.call(context, "Hello!", truncation="middle", **OPTIONS)  # type: ignore[arg-type]
     assert caught.value.field == "truncation"
-    assert len(service.get(context).turns) == 15
+    assert len(service.get(context).turns) == 20
 
 
 def test_after_a_restart_it_goes_on_where_it_was(
@@ -100,13 +100,13 @@ def test_after_a_restart_it_goes_on_where_it_was(
 ) -> None:
     runtime = open_runtime(max_context_tokens=TOKENS, context_folder=tmp_path)
     context = runtime.bind("stream").new_context(SYSTEM)
-    before = talk(runtime.bind("stream"), context, 15)[-1]
+    before = talk(runtime.bind("stream"), context, 20)[-1]
     runtime.close()
     service = open_runtime(max_context_tokens=TOKENS, context_folder=tmp_path).bind("stream")
-    after = service.call(context, question(15), **OPTIONS)
+    after = service.call(context, question(20), **OPTIONS)
     assert after.usage.truncated_messages == before.usage.truncated_messages > 0
     assert after.usage.cached_tokens > 64
-    assert len(service.get(context).turns) == 16
+    assert len(service.get(context).turns) == 21
 
 
 def test_conversations_of_other_programs_are_cut_where_they_say_so(runtime: LocalRuntime) -> None:

@@ -46,7 +46,7 @@ def conversations(draw: st.DrawFn, most: int = 60) -> Conversation:
 def chosen(messages: Sequence[Message], sizes: Sequence[int], room: int) -> Window:
     """Return the first window that fits, or the last; where all of it fits, one that leaves nothing out."""
     whole = Window(0, 0, 0)
-    for window in [whole, *windows(messages, sizes, room)]:
+    for window in [whole, *windows(messages, sizes, room, room)]:
         if sum(window.of(sizes)) <= room:
             break
     return window
@@ -56,8 +56,8 @@ def chosen(messages: Sequence[Message], sizes: Sequence[int], room: int) -> Wind
 def test_what_stays_is_whole(conversation: Conversation, room: int) -> None:
     messages, sizes = conversation
     numbered = list(enumerate(messages))
-    found = list(windows(messages, sizes, room))
-    assert found == list(windows(messages, sizes, room)), "it depends on nothing else"
+    found = list(windows(messages, sizes, room, room))
+    assert found == list(windows(messages, sizes, room, room)), "it depends on nothing else"
     for window in found:
         kept = dict(window.of(numbered))
         assert len(messages) - 1 in kept, "what is to be answered"
@@ -125,10 +125,19 @@ def test_a_stream_is_cut_seldom(sizes: list[int], room: int) -> None:
     assert moves == 0 or moves < len(begins) / 4
 
 
+@given(conversations(), st.integers(100, 400), st.integers(0, 50))
+def test_the_window_is_one_of_the_same_for_longer_and_shorter_answers(
+    conversation: Conversation, usual_room: int, more: int
+) -> None:
+    messages, sizes = conversation
+    usual = set(windows(messages, sizes, usual_room, usual_room))
+    assert usual <= set(windows(messages, sizes, usual_room + more, usual_room))
+
+
 def test_outputs_far_behind_their_call_keep_it() -> None:
     call, output = calling("a")
     messages = [SYSTEM, USER, ANSWER, USER, call, USER, output, ANSWER, USER]
-    found = list(windows(messages, [10] * 9, 50))
+    found = list(windows(messages, [10] * 9, 50, 50))
     assert [window.begin for window in found] == [7, 8]
     assert not any(each in window.of(messages) for window in found for each in (call, output))
 

@@ -309,11 +309,11 @@ class Planner:
                 return [("list_events", {"date": f"{parse_date(named['day'] + 'day', behind)}"})]
         if again and (named := phrases.OF_THAT_WEEK.search(text)):
             with suppress(ToolError):
-                day = parse_date(again[-1], self.today)
-                monday = day - dt.timedelta(days=day.weekday())
+                known = parse_date(again[-1], self.today)
+                monday = known - dt.timedelta(days=known.weekday())
                 return [("list_events", {"date": f"{parse_date(named['day'] + 'day', monday)}"})]
         if days := _all_days(text, self.today):
-            return [("list_events", {"date": day}) for day in days]
+            return [("list_events", {"date": each}) for each in days]
         if again and phrases.NEXT_DAY.search(text):
             with suppress(ToolError):
                 next_day = parse_date(again[-1], self.today) + dt.timedelta(days=1)

@@ -37,8 +37,8 @@ from agentrt.errors import ModelFormatError
 
 from .fuse_matmuls import fuse_matmuls
 from .gather_sampled_rows import ATTENTION, DELTA_RULE, SAMPLED_ROWS, gather_sampled_rows
-from .gguf.sliding_windows import apply_sliding_windows
 from .openvino_core import openvino_message
+from .sliding_windows import apply_sliding_windows
 from .token_shapes import free_shapes_of_tokens
 
 INPUTS: Final = (

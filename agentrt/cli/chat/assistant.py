@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime as dt
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..output import opening_bar
 from .approval import WhyNot, ask_before_writes
 from .first_model import NANO
 from .known_news import KnownNews
@@ -48,6 +47,7 @@ class Assistant:
 def open_assistant(
     model: str,
     runner: asyncio.Runner,
+    open_model: Callable[[str], LocalRuntime],
     *,
     data: Sequence[Path] | None,
     max_tokens: int | None,
@@ -58,7 +58,7 @@ def open_assistant(
 ) -> Iterator[Assistant]:
     """Open the assistant on what is in ``data``, or on sample data that is deleted at the end.
 
-    The model is opened here, unless the running ``agentrt serve`` of this user has it.
+    The model is opened by ``open_model``, unless the running ``agentrt serve`` of this user has it.
 
     Its requests are sent on the event loop of ``runner``. ``why_not`` is asked about each call that changes
     data; None lets them run. ``mirrors`` are of some folders in ``data``. With ``embedding`` texts are
@@ -73,7 +73,6 @@ def open_assistant(
     from agentrt.examples.assistant.sample_data import write_sample_data
     from agentrt.examples.chat.away import MOST_TOKENS, Away
     from agentrt.examples.chat.steered import chat_model, steered_agent
-    from agentrt.examples.personal_assistant import open_runtime
 
     with contextlib.ExitStack() as stack:
         paths = data
@@ -85,8 +84,7 @@ def open_assistant(
         )
         runtime: LocalRuntime | ServedChat | None = runner.run(open_served(model))
         if runtime is None:
-            with opening_bar() as show:
-                runtime = stack.enter_context(open_runtime(model, show))
+            runtime = stack.enter_context(open_model(model))
         # The web is imitated, as the sample data is.
         agent, tools = steered_agent(
             runtime,

@@ -25,7 +25,6 @@ def find_served(model: str) -> ServedModel | None:
 
     It is the same file or folder; a name that is none here is one of the server's names.
     """
-    from agentrt.examples.chat.served import ServedModel
     from agentrt.runtime.files.file_lock import file_lock
 
     try:
@@ -36,6 +35,9 @@ def find_served(model: str) -> ServedModel | None:
         pass
     except (OwnFileError, OSError):
         return None
+    # Imported here, with all of LangChain: a chat that finds no server opens its model first.
+    from agentrt.examples.chat.served import ServedModel
+
     path = _path_of(model)
     try:
         server = json.loads(described)
@@ -57,12 +59,12 @@ async def open_served(model: str) -> ServedChat | None:
 
     A model that the server has not loaded is loaded.
     """
-    from agentrt.examples.chat.served import ServedChat
-
     found = find_served(model)
     if found is None or find_spec("httpx") is None:
         return None
     import httpx
+
+    from agentrt.examples.chat.served import ServedChat
 
     try:
         async with found.client() as client:

@@ -1,0 +1,26 @@
+"""Opens the model of the assistant. It imports no LangChain, so that a model can be opened before that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from agentrt.runtime import LocalRuntime, OpeningStep, RuntimeConfig
+
+
+def open_runtime(
+    model: str,
+    on_step: Callable[[OpeningStep], None] = lambda step: None,
+    policy: Literal["agent-xpu", "fcfs"] = "agent-xpu",
+) -> LocalRuntime:
+    """Load ``"nano"``, a pulled model, the OpenVINO model in a folder or a GGUF file.
+
+    With the ``policy`` ``"fcfs"`` requests are served in order of arrival, for comparison.
+    """
+    if model != "nano":
+        return LocalRuntime.open(model, RuntimeConfig(policy=policy), on_step=on_step)
+    # On a model as small as nano more threads only wait for each other. Which requests share a batch depends
+    # on timing, and in low precision the batch changes the last bits of the logits: the demo promises equal
+    # transcripts of nano, so it computes in full precision.
+    config = RuntimeConfig(threads=1, inference_precision="f32", kv_cache_precision="f32", policy=policy)
+    return LocalRuntime.open(model, config, on_step=on_step)

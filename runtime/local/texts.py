@@ -83,7 +83,7 @@ class TextsLoader(AbstractContextManager["TextsLoader"]):
 
 
 class GrammarPreparation:
-    """A thread that prepares grammars soon behind an opening, so that no request waits for all of it."""
+    """A thread that prepares grammars soon behind an opening, so that hardly a request waits for it."""
 
     def __init__(self, structured_output: StructuredOutputManager) -> None:
         """Begin. Stop it in the end."""

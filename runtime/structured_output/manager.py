@@ -49,7 +49,7 @@ class StructuredOutputManager:
             self._call_shape = None if self._call_token is None else call_format.shape
 
     def prepare(self) -> None:
-        """Do what the first matcher would wait for; see :meth:`GrammarCompiler.prepare`."""
+        """Do what matchers would take longer without; see :meth:`GrammarCompiler.prepare`."""
         if self._compiler is not None:
             self._compiler.prepare()
 

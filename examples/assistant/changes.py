@@ -66,9 +66,9 @@ _PERHAPS_CANCEL: Final = (
 )
 """Words that also mean something else: only what has the title of an event is one."""
 _PERHAPS_MOVE: Final = (
-    r"push(?:ing)?|shift(?:ing)?|chang(?:e|ing)|put (?:off|back)|delay|bring|bump|nudge|pull|scoot|slide"
+    r"push(?:ing)?|shift(?:ing)?|swap|chang(?:e|ing)|put (?:off|back)|delay|bring|bump|nudge|pull|scoot|slide"
     r"|shove|shunt|update"
-    r"|put(?= (?:it|ours|mine|that|them|(?:the|my) [\w' ]{2,30}) to\b)"
+    r"|put(?= (?:it|ours|mine|that|them|(?:the|my) [\w' ]{2,30})(?: back)? to\b)"
 )
 BEGINS: Final = re.compile(
     rf",? (?:and then|and also|and|then) (?={phrases.POLITE}(?:{_CANCEL}|{_MOVE}) (?:the|my|our|that|it)\b)",
@@ -87,7 +87,7 @@ _ASKED: Final = re.compile(
 _ADDS: Final = re.compile(r"^\W*(?:add|put|enter|schedule|create|write)\b", re.IGNORECASE)
 _OUT: Final = r"take|whip|knock|strike|get|pull|lift|cut|throw|toss|chuck|wipe|cross|clear|rub"
 """Verbs for what is cancelled, with "out", "off" and the like behind them."""
-_ALTER: Final = rf"{_MOVE}|{_PERHAPS_MOVE}|adapt|adjust|correct|fix|alter|swap"
+_ALTER: Final = rf"{_MOVE}|{_PERHAPS_MOVE}|adapt|adjust|correct|fix|alter"
 POINTS_BACK: Final = re.compile(
     rf"^\W*(?:{phrases.POLITE}(?:{_CANCEL}|{_PERHAPS_CANCEL}|{_ALTER}|{_OUT}|taking|call(?:ing)?)"
     r" (?:it|that|this|them)\b|(?:away|out)(?: of .{1,20})? with (?:it|that|this)\b"
@@ -98,7 +98,8 @@ POINTS_BACK: Final = re.compile(
 )
 """How a request begins for the change of something that is told before it: "Delete it please."."""
 WITHDRAWN: Final = re.compile(
-    r"\b(?:never ?mind|(?<!i )(?<!to )forget it|no wait)\b(?!.*\b(?:cancel|delete|remove|move)\b)",
+    r"\b(?:never ?mind|(?<!i )(?<!to )forget it|no wait)\b(?!.*\b(?:cancel|delete|remove|move)\b)"
+    r"(?!,? (?:put|make) (?:it|that)\b)",
     re.IGNORECASE,
 )
 _DECLINED: Final = re.compile(rf"(?:{I_MEAN}|\bto )(?:no|none|neither|nothing|stop)\b", re.IGNORECASE)
@@ -171,7 +172,8 @@ TAKES_OUT: Final = re.compile(
 """That an event or a note is to be away, in whatever words: "whip it out of the diary"."""
 _ALTERS: Final = re.compile(
     rf"{_BEGINS_CLAUSE}(?:{_ALTER}|let)\b"
-    r"|\b(?:instead|is now|not (?:on )?\w+, .{3,12} now|(?:moves?|goes) to|can only (?:do|make|come)"
+    r"|\b(?:instead|be (?:moved|shifted|changed) (?:to|by|back)|is now"
+    r"|not (?:on )?\w+, .{3,12} now|(?:moves?|goes) to|can only (?:do|make|come)"
     r"|needs? another (?:day|time|date))\b"
     r"|\b(?:has|have|needs?) to (?:go|be|start|begin|move|shift)\b|\b(?:is|are|leaves?|begins?"
     r"|starts?) .{0,30}\bnow\b"
@@ -449,11 +451,11 @@ class Changes:
         rest, day, clock = read_event(_BARE_HOUR.sub(" at ", when), self.today)
         if rest or not (day or clock or shift) or (not day and days_in(when, self.today)):
             return TO_WHEN
-        date = (
-            parse_date(day, thing.date + dt.timedelta(days=1) if follows else self.today)
-            if day
-            else thing.date
-        )
+        date = thing.date
+        if day:
+            date = parse_date(day, thing.date + dt.timedelta(days=1) if follows else self.today)
+            if date == self.today < thing.date and day.casefold().endswith(f"{date:%A}".casefold()):
+                date += dt.timedelta(days=7)  # who means today says so
         time = thing.time.replace(ALL_DAY, "")
         if clock:
             time = f"{_near(parse_time(clock), clock, time):%H:%M}"

@@ -19,7 +19,7 @@ _DICTATED: Final = re.compile(
     r"|(?:i would like )?that you keep for me a note"
     r"|(?:write|jot|note|scribble)(?: this| something)? down(?: for me)?"
     r"|(?:a |one )(?:new )?note(?: for me)?(?=:)|(?:new )?note(?: to self)?"
-    r"|(?:quick |new |short |another )*memo(?: before i (?:lose|forget) it)?(?=[:,])"
+    r"|(?:take |make |a |quick |new |short |another )*memo(?: before i (?:lose|forget) it)?(?=[:,])"
     r"|(?:write|make|add|create|start)(?: me)? (?:one|another)(?= saying| that says)"
     r"|remember|(?:save|keep|remember) this(?: for me)?(?=[:,])|save this|note (?:it"
     r"|this) down(?: for me)?(?=:)"
@@ -28,7 +28,7 @@ _DICTATED: Final = re.compile(
     r"|(?:keep|save|put|write|record) this (?:in|as|into) (?:an?|my) notes?(?: for me)?(?=[:,])"
     r"|memo(?=[:,])|jot(?: this)?(?=:)|(?:record|save|put|write)(?: this| me)? (?:in|into) (?:my|the) notes"
     r"|mind keeping a note)"
-    r"\b(?: (?:that says|that|saying|with(?= the\b)|about|of)(?= ))? *[:,\u2013-]? *(.*)$",
+    r"\b(?: (?:that says|that|saying|with(?= the\b)|about|of)(?= )(?: this(?=:))?)? *[:,\u2013-]? *(.*)$",
     re.IGNORECASE | re.DOTALL,
 )
 _ANOTHER: Final = re.compile(
@@ -125,7 +125,7 @@ def dictated_note(message: str) -> str | None:
     if not found or is_held_back(message[: found.start(found.lastindex or 0)]):
         return None
     text = next(filter(None, found.groups()), "").strip()
-    is_missing = _POINTING.match(text) or (text.endswith("?") and ":" not in message)
+    is_missing = _POINTING.match(text) or (text.endswith("?") and not re.search('[:"]', message))
     return "" if is_missing or text.casefold() in ("please", "pls") else text
 
 

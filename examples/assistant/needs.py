@@ -72,8 +72,9 @@ _DEED: Final = re.compile(
         (?:at least )?(?:call|phone|text|message|whatsapp)(?: up)? (?:(?-i:[A-Z]\w+)|\w+ that)
         mail (?-i:[A-Z]\w+) (?!from|about)\w+, write (?:an? )?(?:e-?mail|message)
         (?:fire|ping|shoot|drop) (?:off )?(?:\w+ ){1,3}(?:e-?mail|mail|message|line|text)
-        give .{1,30} an? (?:ring|call|buzz), tell (?:him|her|them), let (?:him|her|them|(?-i:[A-Z]\w+)) know
-        get .+ on the phone, get (?:me |us )?(?:an? |some )?(?:taxi|cab|table|tickets?|flights?|hotel)
+        give .{1,30} an? (?:ring|call|buzz), let (?:him|her|them|(?-i:[A-Z]\w+)) know
+        call off, tell (?:him|her|them), get .+ on the phone
+        get (?:me |us )?(?:an? |some )?(?:taxi|cab|table|tickets?|flights?|hotel)
         book (?:an?|the|us|me(?! in)|my|two|\d+|some|flights?|rooms?|uber|taxi|cab|hotel)
         take an? (?:screen ?shot|photo|picture|selfie), make (?:it|my \w+) ring, give me a beep
         (?:set|start|give me) (?:an?|the|my)\b.*\b(?:alarm|timer|reminder|beep)

@@ -155,7 +155,9 @@ STATEMENT: Final = re.compile(
         i, i'm, i've, i'd, we, we're, my, our, you, they, he, she, it, her, his, their
         it's, there, this, that, im, ive
         not that, feels, looks like, seems, sounds, one of my, some of my, feeling, not feeling
-        just \w+ing, not much, nothing (?:much|new|beats|like), been (?:an?|so|such|quite|very)
+        just \w+ing, don'?t, do not, never, no need, not much, nothing (?:much|new|beats|like)
+        been (?:an?|so|such|quite|very)
+        been (?:an?|so|such|quite|very)
         so (?:bored|tired|happy|sad|many|much), honestly, frankly, apparently, nowadays, in (?:my|those) days?
         since, because, before, once, after, although, when (?!do|does|did|is|are|was|were|will|can|should)
         """
@@ -234,8 +236,8 @@ CHAT: Final = re.compile(
         how (?:are|r|is|was) (?:you|u|we|your|things)\b(?! able), how ya, how is it with you, finally, ur
         how'?s (?:it going|the form|things|yourself|your), you al?l? ?right, (?:just )?finished, you're
         (?:do|did|are|have) you(?! (?:know|have|see|find|remember|got)\b), feels like, coffee's
-        who are you, what are you, who would have (?:thought|known), you know what they say, guess (?:who|what)
-        nice weather(?! (?:in|for|there|tomorrow)\b)
+        who are you, what are you, who would have (?:thought|known), you know what they say
+        guess (?:who|what), nice weather(?! (?:in|for|there|tomorrow)\b)
         you (?!got|have|find|know|remember)\w+(?: \w+)*\?
         what do you think, (?:what|which|where) would you, what(?:'s| is|s) your, what(?:'s|s)? up
         how old are you, where are you, tell (?:me|us) (?:an?|another|some), congrat\w*, merry, happy
@@ -270,8 +272,8 @@ WEATHER: Final = _with(
     """
 )
 PERHAPS_WEATHER: Final = _with(
-    "temperature, degrees, warm, cold, hot, rain, rainy, snow, wind, windy, wet, dry, storm, fog"
-    ", mittens, gloves, scarf, sunscreen, sunglasses, wellies, washing out"
+    "temperature, degrees, (?:warm|cold|wind|wett?|dri?)(?:er|y)?, hot(?:ter)?, rain, rainy, snow, dry"
+    ", storm, fog, mittens, gloves, scarf, sunscreen, sunglasses, wellies, washing out"
     ", jacket, coat, outside"
 )
 """Where a city is named."""
@@ -303,6 +305,7 @@ CALENDAR: Final = _with(
     on my plate, my day, my week, squeeze in, coming up
     """
 )
+MY_CALENDAR: Final = re.compile(rf"\b{CALENDARS}\b", re.IGNORECASE)
 WHEN: Final = _with(
     """
     when'?s?, what (?:time|hour), (?:start|end|finish|departure|arrival)(?:ing)? time, which day, what day
@@ -337,9 +340,10 @@ IN_PLACE: Final = _with("there(?! (?:is|are)), in its place, instead, that same 
 """What refers to the request before."""
 HALVES: Final = re.compile(r"\band(?: also)?\b|[,&+;]", re.IGNORECASE)
 MAIL: Final = _with(
-    """
+    r"""
     e-?mails?, mails?, e-?mailed, mailed, inbox, mailbox, messages? from
     (?:wrote|writes|written|write) (?:to )?me, heard? from, in touch, sent me
+    (?:what|when|where|has|did|does) (?:did |has )?(?!i |we )\w+ (?:written|wrote|write|send|sent)
     """
 )
 NOTES: Final = _with("notes?, noted, jotted, (?:wrote|written|write) (?:it |that )?down")
@@ -360,6 +364,7 @@ WEB: Final = _with(
 )
 IF: Final = _with("if, unless, only (?:if|when), whether, in case")
 PRONOUN: Final = _with("it, that, they, them, he, she")
+ABOUT_IT: Final = _with("(?:about|on|for|with) (?:it|that|this|them)")
 PERSON: Final = _with("he, she, they, him, her, them")
 ID: Final = re.compile(r"\b[nm]\d{1,6}\b", re.IGNORECASE)
 """Of a note or a mail."""

@@ -7,13 +7,14 @@ city, an ordinal, or words of one of the user's texts say which tool is meant, a
 from __future__ import annotations
 
 import datetime as dt
+import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
-from typing import Final
+from typing import Any, Final
 
 from . import phrases
 from .changes import POINTS_BACK, UNCLEAR, WITHDRAWN, Changes
@@ -183,7 +184,7 @@ class Planner:
         for part in (text, *(clauses if phrases.STATEMENT.match(text) else clauses[-1:])):
             if needs_of_words(part):
                 return Step(part)
-        day_before = next((str(call.arguments["date"]) for call in before if "date" in call.arguments), "")
+        day_before = next(iter(_days_of(before)), "")
         said_day = first_day(context, self.today)
         asked = f"{context} {text}" if POINTS_BACK.match(text) else text
         events = wanted_events(asked, self.today, said_day=said_day, day_before=day_before)
@@ -199,7 +200,7 @@ class Planner:
         if sentence.kind in ("tells", "chats"):
             calls = self._named_source(text) if phrases.ONE_TEXT.search(text) else []
             return replace(step, calls=[call for call in calls if call[0] in READERS.values()])
-        if phrases.CALENDAR.search(text) and phrases.WHEN.search(text) and phrases.PRONOUN.search(text):
+        if phrases.CALENDAR.search(text) and phrases.PRONOUN.search(text):
             event = event_spoken_of(before, self.data, self.today)
             if event:
                 return replace(step, calls=[("list_events", {"date": f"{event.date}"})])
@@ -214,6 +215,7 @@ class Planner:
             return replace(step, calls=[("search_web", {"query": query})] if query and self.has_web else ())
         if "mail" in kinds and not content_words(text):
             text = phrases.PERSON.sub(self._sender_spoken_of(before), text)
+        text = phrases.ABOUT_IT.sub(f"about {_topic(before)}", text) if kinds else text
         calls = self._named_source(text, context)
         if not calls and not kinds and phrases.PRONOUN.search(text):
             calls = self._named_source(context if content_words(context) else f"{text} {context}")
@@ -251,7 +253,8 @@ class Planner:
         weather = any(call.name == "get_weather" for call in before)
         follows = weather and phrases.FOLLOWS.match(text)
         cities = _cities_in(text)
-        there = _names_in(before[-1].result) if before and phrases.THERE.search(text) else []
+        last = before[-1] if before and phrases.THERE.search(text) else None
+        there = [str(last.arguments["city"])] if last and weather else _names_in(last.result) if last else []
         if phrases.WEATHER.search(text) or (
             phrases.PERHAPS_WEATHER.search(text) and (_names_in(text) or there)
         ):
@@ -301,8 +304,7 @@ class Planner:
         if sentence.kind == "names" and sentence.is_long:
             return []
         text = sentence.text
-        again = [call.arguments["date"] for call in before if "date" in call.arguments]
-        again += [said_day] if said_day else []
+        again = [*_days_of(before), *([said_day] if said_day else [])]
         if again and (named := phrases.DAY_AFTER_THAT.search(text)):
             with suppress(ToolError):
                 behind = parse_date(again[-1], self.today) + dt.timedelta(days=1)
@@ -324,6 +326,8 @@ class Planner:
         words = [word for word in content_words(text) if not phrases.CALENDAR.fullmatch(word)]
         if (asks or phrases.WHEN.search(text)) and (day := self._day_of_event(words)):
             return [("list_events", {"date": day})]
+        of_text = phrases.PRONOUN.search(text) and any(call.has_text for call in before)  # "is it free?"
+        asks = phrases.MY_CALENDAR.search(text) if of_text else asks
         return [("list_events", {"date": "today"})] if asks and not retrieve(words, self.data, _KINDS) else []
 
     def _text_of_day(self, text: str) -> list[Call]:
@@ -388,6 +392,21 @@ class Planner:
         if found and found.coverage >= _SURE:
             return replace(step, calls=[found.call])
         return replace(step, found=found)
+
+
+def _topic(before: Sequence[Made]) -> str:
+    """Return the title of the one thing that was shown last; empty if there is none."""
+    found: Any = None
+    with suppress(ValueError):  # a page of the web is no JSON
+        found = json.loads(before[-1].result) if before else None
+    one = found[0] if isinstance(found, list) and len(found) == 1 else found
+    return str(one.get("title") or one.get("subject") or "") if isinstance(one, dict) else ""
+
+
+def _days_of(calls: Sequence[Made]) -> list[str]:
+    """Return the days that were looked at, or to which an event was added or moved."""
+    days = (call.arguments.get("new_date") or call.arguments.get("date") for call in calls)
+    return [str(day) for day in days if day]
 
 
 def _has_most(found: Found, words: Sequence[str], sentence: Sentence) -> bool:

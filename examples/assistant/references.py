@@ -62,6 +62,8 @@ def referred(
         return _reading(lists[-1], index_of(place[0].casefold())) if lists else None
     if before and _PRONOUN.search(question):
         last = before[-1]
+        if last.name == "create_note" and not last.failed:
+            return "read_note", {"id": json.loads(last.result)["saved"]}
         if last.name in READERS.values() and not last.failed:
             return last.name, last.arguments
         if last.name in READERS and not last.failed and len(json.loads(last.result)) == 1:

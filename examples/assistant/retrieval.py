@@ -34,7 +34,7 @@ _WORD: Final = re.compile(r"[^\W_]+")
 _CONTRACTED: Final = re.compile(r"(?:n['\u2019]t|['\u2019](?:s|ve|d|ll|re|m))\b")
 _GENERAL: Final = STOP_WORDS | frozenset(
     """
-    actually again ago already also always am among another anybody anyone anything anyway around ask
+    actually again ago back already also always am among another anybody anyone anything anyway around ask
     asked be because been before being best both bring but came can cannot check could day days doing done
     down each either else email emailed emails ever every everything exactly fetch few file files first
     full further gave get gets getting give given go goes going gone got great guess had happen has having

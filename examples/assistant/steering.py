@@ -288,7 +288,7 @@ class Steering(AgentMiddleware[Any, Any]):
         otherwise = _NO_ANSWER + _able(request)
         if self._model is None:  # it was not trained on tools that change what there is
             tools = [tool for tool in request.tools if getattr(tool, "name", "") not in CHANGES]
-            response = await handler(request.override(tools=tools))
+            response = await handler(request.override(tools=tools, messages=turn.conversation))
             message = response.result[-1]
             talks = isinstance(message, AIMessage) and not message.tool_calls and message.text.strip()
             return response if talks else _said(otherwise)

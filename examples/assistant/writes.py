@@ -30,7 +30,7 @@ _ADD: Final = (
     r"|(?:add|enter|stick|pencil|block|insert|register|slot)(?:l?ing)?|put(?:ting)?|pop(?:ping)?"
     r"|plan(?:ning)?"
     r"|set(?:ting)?(?: up)?|(?:schedul|creat|mak)(?:e|ing)|get(?:ting)?"
-    r"|reserv(?:e|ing)(?=.* (?:agenda|calendar|diary)\b)"
+    r"|squeez(?:e|ing)|reserv(?:e|ing)(?=.* (?:agenda|calendar|diary)\b)"
     r"|(?:chuck|throw|bung|whack|book(?= (?:it|that|this|me|us|an?|the|my)\b))(?=.* (?:in|into|on)\b))"
 )
 _CALENDAR: Final = rf"(?:(?:in|into|to|on|onto|for) )?(?:(?:my|the|our) )?{CALENDARS}"
@@ -95,7 +95,8 @@ _TOLD: Final = re.compile(r"\b(?:yesterday|was|were|had|would be (?:lovely|nice|
 _NO_TITLE: Final = re.compile(
     r"\b(?:i|i'm|you|it|it's|this|that|me|we|they|he|she|her|his|their|put|want|need|get|see|have|wake"
     r"|alarm|add|create|enter"
-    r"|calendar|diary|events?|call it)\b|[,;?]|^(?:ad|do|does|did)\b",
+    r"|calendar|diary|events?|call it)\b|[,;?]|^(?:ad|do|does|did|let|swap|reserve|switch|change|alter|update"
+    r"|arrange|organi[sz]e|tell|ask|show|find|check|read|book (?:an?|the|me))\b",
     re.IGNORECASE,
 )
 """In what is left of a message that says more than a title."""
@@ -123,7 +124,7 @@ _BEYOND_ONE_HOUR: Final = re.compile(
 _BETWEEN: Final = re.compile(r"[,;] *(?:and )?| and (?:then )?", re.IGNORECASE)
 _HAVE: Final = re.compile(
     r"^(?:(?:i|we) (?:want|need|would like) to(?: go(?: for| to)?)?|i'd like to(?: go(?: for| to)?)?"
-    r"|(?:i|we|they)(?:'re|'m| are| am)? (?:do|doing|hosting|holding)"
+    r"|(?:i|we|they)(?:'re|'m| are| am)? (?:do|doing|hosting|holding)|let's (?:do|have|go (?:for|to))"
     r"|(?:i'm|we're) going(?: for| to)?|(?:i|we)(?:'ve| have|'m having| need| want)?(?: got)?"
     r"|there(?:'?s| is)|(?:there )?comes)\b *",
     re.IGNORECASE,
@@ -136,7 +137,7 @@ _AROUND: Final = re.compile(
     r"|me an hour of|my time|local time|(?:do not|don'?t) forget|from now|i mean|too|instead|sharp"
     r"|registered|entered"
     r"|before i forget(?: it)?)(?![\w'])|, *(?:it|that|which)(?:'s| is)\b"
-    r"|'s coming(?: by)?\b",
+    r"|'s coming(?: by| over| round)?\b",
     re.IGNORECASE,
 )
 _TAKEN_BACK: Final = re.compile(
@@ -160,7 +161,7 @@ _UP_TO: Final = (
     rf"(?=\s*(?:[.;!?]|$|,(?=\s*(?:$|{_MARK}|(?:i|i'\w+|we|we're|he|he's|she|she's|they|they're|it|it's|my"
     r"|our|as|so|because|since|would|could|can|will|please|pls|thanks|no|not|before|don'?t|for|at|on|in|same"
     r"|that|this|just|and)\b)))|(?:\s+(?:goes|down|in|into|on|at|for|to|from|by|the|this|coming|that day"
-    rf"|(?:that )?same day|there|instead|is))*\s*{_MARK})"
+    rf"|(?:that )?same day|there|then|instead|is))*\s*{_MARK})"
 )
 """Where the object of a request ends: a day, a time, a calendar, or the end of its clause."""
 _OBJECT: Final = re.compile(

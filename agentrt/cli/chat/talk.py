@@ -10,9 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentrt.examples.assistant.imap import open_mail
-from agentrt.examples.chat.conversation import Conversation
-
 from ...errors import ModelError
 from ..output import is_terminal, say
 from .approval import Confirmation, RefusedWrites, WhyNot
@@ -47,6 +44,9 @@ def answer_or_talk(
 
     ``ready`` is called once the assistant is open.
     """
+    from agentrt.examples.assistant.imap import open_mail
+    from agentrt.examples.chat.conversation import Conversation
+
     saved = SavedTurns() if asked is None or resume else None
     turns = saved.load() if saved and resume else []
     # Once, for whatever models the conversation goes on with.
@@ -96,6 +96,8 @@ def _talk(
     """Talk until the user leaves, on one model after the other."""
     # Imported here: one question needs no terminal.
     from rich.console import Console
+
+    from agentrt.examples.chat.conversation import Conversation
 
     from .line_editor import LineEditor
     from .session import DESCRIPTIONS, ChatSession

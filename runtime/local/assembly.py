@@ -143,7 +143,7 @@ def assemble_runtime(
             )
         opened.callback(loaded.platform.close)
         arena = KVArena(loaded.layout, loaded.platform, config.memory_bytes)
-        weights = directory.graph.with_suffix(".bin")
+        weights = None if directory.keeps_weights else directory.graph.with_suffix(".bin")
         warm_up(loaded.platform, loaded.graph, arena.blocks, weights)
         texts = loader.result()
         tokenizer = texts.tokenizer

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from agentrt.bench.common.random_gguf import write_gguf
 from agentrt.errors import ModelFormatError
-from agentrt.runtime.model import paged
+from agentrt.runtime.model import paged, read_graph
 from agentrt.runtime.model.directory import ModelDirectory, open_model_directory
 from agentrt.runtime.model.fuse_matmuls import fuse_matmuls
 from agentrt.runtime.model.gguf import conversion
@@ -159,7 +159,7 @@ def test_a_graph_that_is_stored_with_paged_attention_computes_the_same(
         return to_paged_attention(model, directory.model_id)
 
     answers = []
-    for each, read in ((directory, paged.read_paged_graph), (stateful, transformed)):
+    for each, read in ((directory, read_graph.read_paged_graph), (stateful, transformed)):
         for module in (loading, tiny):
             monkeypatch.setattr(module, "read_paged_graph", read)
         loaded = load(each, properties=UNQUANTISED)
@@ -177,7 +177,7 @@ def test_such_a_graph_is_read_as_it_is(tmp_path: Path, monkeypatch: pytest.Monke
     file = write_gguf(tmp_path / "model.gguf", metadata("llama"), stored, Type.Q8_0)
     directory = open_model_directory(file, tmp_path, native=native_library)
     monkeypatch.setattr(paged, "paged_attention_transformation", None)
-    model = paged.read_paged_graph(directory)
+    model = read_graph.read_paged_graph(directory)
     constants = [node for node in model.get_ops() if node.get_type_name() == "Constant"]
     assert len(constants) < 30 * LAYERS, "equal ones are shared"
 

@@ -84,6 +84,7 @@ def test_contexts_are_deleted_by_id_by_app_and_all(command: Command, folder: Pat
     assert len(rows(command("contexts")[1])) == 6, "nothing was deleted"
     assert command("contexts", "--remove", made)[1].startswith("removed 1 context (0.")
     assert [row[1] for row in rows(command("contexts")[1])].count(made) == 0
+    assert len([*folder.glob("*/*.chunks")]) == 2, "what others use stays"
     assert command("contexts", "--remove-app", "mail")[1] == "removed 2 contexts (8.0 MB)\n"
     assert {row[0] for row in rows(command("contexts")[1])} == {"notes"}
     assert not list(folder.glob("*/*.chunks"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -76,3 +76,13 @@ def test_a_chat_that_is_to_keep_nothing_leaves_no_folder(folder: Path) -> None:
         ask(assistant)
         assert assistant.told == []
     assert not folder.exists()
+
+
+def test_the_command_keeps_contexts_unless_told_otherwise(
+    folder: Path, command: Callable[..., tuple[object, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    assert command("chat", "--no-context-folder", "--max-tokens", "8", "Hello!")[1]
+    assert not folder.exists()
+    assert command("chat", "--max-tokens", "8", "Hello!")[1]
+    assert kept_contexts(folder, None)

@@ -20,7 +20,7 @@ _DICTATED: Final = re.compile(
     r"|(?:write|jot|note|scribble)(?: this| something)? down(?: for me)?"
     r"|(?:a |one )(?:new )?note(?: for me)?(?=:)|(?:new )?note(?: to self)?"
     r"|(?:take |make |a |quick |new |short |another )*memo(?: before i (?:lose|forget) it)?(?=[:,])"
-    r"|(?:write|make|add|create|start)(?: me)? (?:one|another)(?= saying| that says)"
+    r"|(?:write|make|add|create|start)(?: me)? (?:(?:a )?(?:new )?one|another)(?= saying| that says|:)"
     r"|remember|(?:save|keep|remember) this(?: for me)?(?=[:,])|save this|note (?:it"
     r"|this) down(?: for me)?(?=:)"
     r"|(?:write|jot|scribble) down for me(?=[:,])|(?:start|open)(?: me)? a(?: new)? note(?: for"

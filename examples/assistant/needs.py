@@ -73,7 +73,11 @@ _DEED: Final = re.compile(
         mail (?-i:[A-Z]\w+) (?!from|about)\w+, write (?:an? )?(?:e-?mail|message)
         (?:fire|ping|shoot|drop) (?:off )?(?:\w+ ){1,3}(?:e-?mail|mail|message|line|text)
         give .{1,30} an? (?:ring|call|buzz), let (?:him|her|them|(?-i:[A-Z]\w+)) know
-        call off, tell (?:him|her|them), get .+ on the phone
+        (?:tell|ask|thank|invite) (?:him|her|them|my \w+|(?!God)(?-i:[A-Z]\w+)), call off, get .+ on the phone
+        (?:shar|encrypt|decrypt|draft|compos|restor|empty|zip)(?:e|ing)? (?:an?|the|my|this|that|it)
+        accept, decline, undo, (?:un)?subscribe, navigate, facetime, back up (?:all|the|my), check (?:me|us) in
+        copy .+ to (?:my|the) (?:clipboard|desktop|phone), make (?:it|the \w+) (?:\w+er)
+        (?:create|make|start) (?:an?|the) (?:new )?(?:file|folder|document|spreadsheet|playlist|account|group)
         get (?:me |us )?(?:an? |some )?(?:taxi|cab|table|tickets?|flights?|hotel)
         book (?:an?|the|us|me(?! in)|my|two|\d+|some|flights?|rooms?|uber|taxi|cab|hotel)
         take an? (?:screen ?shot|photo|picture|selfie), make (?:it|my \w+) ring, give me a beep

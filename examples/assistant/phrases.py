@@ -139,7 +139,7 @@ REQUEST_ENDS: Final = re.compile(
     rf"|\s*[\u2600-\u27bf\U0001f300-\U0001faff]+\s*(?={POLITE}{_STARTS})|\s*[&+]\s*(?={_STARTS})"
     rf"|,\s+(?=(?:then|also) {_STARTS}|(?:what|who|when|where|how|which)\b(?!,| i (?:wish|want|need"
     rf"|would)))"
-    r"|,? and (?=my (?:appointments|events|plans|calendar|schedule|agenda)\b)|,? and (?=(?:the"
+    r"|,? (?:and|&) (?=my (?:appointments|events|plans|calendar|schedule|agenda)\b)|,? and (?=(?:the"
     r"|my) [\w' ]{3,40}\b(?:can|may) (?:go|be (?:deleted|removed|cancelled))\b)"
     rf"|\s+(?=\d\) )|,?\s+and\s+(?={_PREPOSITION} (?:what|which|whom|whose|where)\b)",
     re.IGNORECASE,
@@ -312,6 +312,7 @@ WHEN: Final = _with(
     which date, how late, how long, (?:un)?till (?:when|what time)
     """
 )
+LAST_TIME: Final = re.compile(r"\b(?:was|were|did)\b.*\blast\b", re.IGNORECASE)
 RATE: Final = re.compile(r"\b(?:per|an?|each|every|once|twice) $", re.IGNORECASE)
 """Before "week" where no certain one is meant."""
 THERE: Final = _with("there")
@@ -351,7 +352,7 @@ FOLDER: Final = _with("folders?, director(?:y|ies)")
 FILES: Final = re.compile(r"\b(?:files?|documents?|docs?|folders?)\b|\w\.(?:txt|md|csv)\b", re.IGNORECASE)
 LISTED: Final = _with(
     "all, list, new, newest, latest, recent(?:ly)?, unread, last, any, every, which, what, inbox, got, have"
-    ", came in, come in, arrived, received, how many"
+    ", came in, come in, arrived, received, how many, show, my (?:notes|e-?mails?|mails?)"
 )
 THE_NEWEST: Final = _with(r"(?:latest|newest|last|most recent) (?:e-?mail|mail|message)")
 NEWEST: Final = _with("new, newest, latest, last, recent(?:ly)?, unread, inbox, very")

@@ -61,9 +61,7 @@ _FEW_WORDS: Final = 3
 """With fewer, a text that has them all is met by chance."""
 
 
-_SAYS: Final = re.compile(
-    r"\bsays?\b|\((?:see |from |in )?(?:my |the )?(?:notes|files|mails?)\)", re.IGNORECASE
-)
+_SAYS: Final = phrases.any_case(r"\bsays?\b|\((?:see |from |in )?(?:my |the )?(?:notes|files|mails?)\)")
 """In a question for what stands in a text, not for which texts there are."""
 
 

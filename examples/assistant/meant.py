@@ -15,6 +15,7 @@ from .data import PersonalData
 from .dates import parse_days, parse_time
 from .errors import ToolError
 from .notes import Note
+from .phrases import any_case
 from .references import PLACE, index_of
 from .results import Made, dated
 from .retrieval import content_words, retrieve
@@ -31,9 +32,8 @@ NOTHING_FOUND: Final = "There is no "
 _DAYS_AHEAD: Final = 30
 _SURE: Final = 0.5
 _SHORTEST_MISSPELT: Final = 5
-NAMES_NOTE: Final = re.compile(
-    r"^.*\b(?P<id>n\d{1,6})$|^(?P<name>.*?)\bnote\b(?P<about>.*)$|^(?P<listed>.+) from (?:my|the) notes$",
-    re.IGNORECASE | re.DOTALL,
+NAMES_NOTE: Final = any_case(
+    r"(?s)^.*\b(?P<id>n\d{1,6})$|^(?P<name>.*?)\bnote\b(?P<about>.*)$|^(?P<listed>.+) from (?:my|the) notes$"
 )
 _KINDS_OF_EVENT: Final = frozenset({"event", "appointment", "meeting", "entry", "session", "thing", "date"})
 _NO_WORDS: Final = STOP_WORDS | frozenset(
@@ -46,9 +46,7 @@ _NO_WORDS: Final = STOP_WORDS | frozenset(
 """Words that say nothing about which event is meant."""
 
 
-_ASIDE: Final = re.compile(
-    r"\b(?:besides|except|other|else|apart|after|before|but|not|than|around|near)\b", re.IGNORECASE
-)
+_ASIDE: Final = any_case(r"\b(?:besides|except|other|else|apart|after|before|but|not|than|around|near)\b")
 
 
 def find_event(text: str, meant: str, data: PersonalData, today: dt.date) -> Thing | str:

@@ -11,7 +11,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from pydantic import BaseModel, Field, ValidationError
 
-from .phrases import POLITE, QUESTION_WORDS, one_of
+from .phrases import POLITE, QUESTION_WORDS, any_case, one_of
 
 _Told: TypeAlias = Literal["notes", "calendar", "mail", "files", "weather", "web", "talk", "impossible"]
 """What a model tells."""
@@ -57,7 +57,7 @@ ring the dentist -> impossible
 what did Paul say about the party? -> mail
 who are you? -> talk
 ok, bye -> talk"""
-_DEED: Final = re.compile(
+_DEED: Final = any_case(
     rf"{POLITE}(?!remind (?:me|us)(?: again)?(?:[,:]| (?:{QUESTION_WORDS}|of|about)\b))"
     + one_of(
         r"""
@@ -73,7 +73,11 @@ _DEED: Final = re.compile(
         mail (?-i:[A-Z]\w+) (?!from|about)\w+, write (?:an? )?(?:e-?mail|message)
         (?:fire|ping|shoot|drop) (?:off )?(?:\w+ ){1,3}(?:e-?mail|mail|message|line|text)
         give .{1,30} an? (?:ring|call|buzz), let (?:him|her|them|(?-i:[A-Z]\w+)) know
-        call off, tell (?:him|her|them), get .+ on the phone
+        (?:tell|ask|thank|invite) (?:him|her|them|my \w+|(?!God)(?-i:[A-Z]\w+)), call off, get .+ on the phone
+        (?:shar|encrypt|decrypt|draft|compos|restor|empty|zip)(?:e|ing)? (?:an?|the|my|this|that|it)
+        accept, decline, undo, (?:un)?subscribe, navigate, facetime, back up (?:all|the|my), check (?:me|us) in
+        copy .+ to (?:my|the) (?:clipboard|desktop|phone), make (?:it|the \w+) (?:\w+er)
+        (?:create|make|start) (?:an?|the) (?:new )?(?:file|folder|document|spreadsheet|playlist|account|group)
         get (?:me |us )?(?:an? |some )?(?:taxi|cab|table|tickets?|flights?|hotel)
         book (?:an?|the|us|me(?! in)|my|two|\d+|some|flights?|rooms?|uber|taxi|cab|hotel)
         take an? (?:screen ?shot|photo|picture|selfie), make (?:it|my \w+) ring, give me a beep
@@ -99,28 +103,22 @@ _DEED: Final = re.compile(
         (?:can|could) .+ be (?:printed|sent|deleted|moved|cancelled|ordered|booked)
         """
     )
-    + r"\b",
-    re.IGNORECASE,
+    + r"\b"
 )
 """How a message begins that wants what no tool can do: a model takes it for what its nouns say."""
-_CLOCK: Final = re.compile(
-    rf"{POLITE}(?:tell me )?(?:what'?s |what is )?today'?s date\b"
-    rf"|{POLITE}is it (?:already )?(?:mon|tues|wednes|thurs|fri|satur|sun)day(?: already| today)?\W*$"
-    r"|(?:what(?:'?s| is)?|which|got|have you got|do you have|tell me) (?:the )?"
-    r"(?:time|day(?: of the week)?|date|month|year)"
-    r"(?: is it| it is| is today| do we have| are we in)?(?: today| now| lol)?\W*$",
-    re.IGNORECASE,
+_CLOCK: Final = any_case(
+    rf"{POLITE}(?:tell me )?(?:what'?s |what is )?today'?s date\b|{POLITE}is it (?:already )?(?:mon|tues"
+    rf"|wednes|thurs|fri|satur|sun)day(?: already| today)?\W*$|(?:what(?:'?s| is)?|which|got|have you got"
+    rf"|do you have|tell me) (?:the )?(?:time|day(?: of the week)?|date|month|year)(?: is it| it is| is today"
+    rf"| do we have| are we in)?(?: today| now| lol)?\W*$"
 )
-_ABILITIES: Final = re.compile(
-    r"(?:what|which)\b.* can (?:you|i) (?:do|ask|help)\b"
-    r"|(?:what|.*in (?:what|which) ways?) (?:you )?are (?:you )?able\b"
-    r"|(?:would|are) you (?:be )?able to\b|how can you help\b",
-    re.IGNORECASE,
+_ABILITIES: Final = any_case(
+    r"(?:what|which)\b.* can (?:you|i) (?:do|ask|help)\b|(?:what|.*in (?:what|which) ways?) (?:you )?are "
+    r"(?:you )?able\b|(?:would|are) you (?:be )?able to\b|how can you help\b"
 )
-_FOLLOW_UP: Final = re.compile(
+_FOLLOW_UP: Final = any_case(
     r"^(?:and|or|what about|how about|also|then|another|again)\b"
-    r"|\b(?:it|that|this|them|those|one|first|last)\b",
-    re.IGNORECASE,
+    r"|\b(?:it|that|this|them|those|one|first|last)\b"
 )
 _LONG: Final = 400
 """Characters of a message behind which there is a text."""

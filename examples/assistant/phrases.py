@@ -12,9 +12,14 @@ def one_of(lines: str) -> str:
     return f"(?:{'|'.join(filter(None, alternatives))})"
 
 
+def any_case(pattern: str) -> re.Pattern[str]:
+    """Compile the ``pattern`` of something that people say."""
+    return re.compile(pattern, re.IGNORECASE)
+
+
 def _with(lines: str) -> re.Pattern[str]:
     """Return a pattern that finds one of the alternatives anywhere, as whole words."""
-    return re.compile(rf"\b{one_of(lines)}\b", re.IGNORECASE)
+    return any_case(rf"\b{one_of(lines)}\b")
 
 
 _POLITE_WORDS: Final = one_of(
@@ -40,14 +45,13 @@ CORRECTION: Final = (
     r"|(?:or )?rather|on second thoughts?)"
 )
 """What is said before what is meant instead."""
-CORRECTS: Final = re.compile(rf"\W*{CORRECTION}\b", re.IGNORECASE)
+CORRECTS: Final = any_case(rf"\W*{CORRECTION}\b")
 """How a sentence begins that corrects the one before it."""
 CALENDARS: Final = r"(?:calend[ae]r|cal|diary|agenda|schedule)"
-REASON: Final = re.compile(
-    r"(?:[,;.] *(?!i mean )(?:as |so |since |because |for )?(?:(?:i|we|he|she|they|it|there)(?:'\w+)?|my)"
+REASON: Final = any_case(
+    r"(?s)(?:[,;.] *(?!i mean )(?:as |so |since |because |for )?(?:(?:i|we|he|she|they|it|there)(?:'\w+)?|my)"
     r"|,? (?:because|since|so that|(?:i )?(?:don'?t|do not|no longer) need (?:it|that|them))"
-    r"| (?:i'll|i'm|she's|he's|they're|we're))\b.*?(?=, I mean |$)",
-    re.IGNORECASE | re.DOTALL,
+    r"| (?:i'll|i'm|she's|he's|they're|we're))\b.*?(?=, I mean |$)"
 )
 """Behind a request, why it is made."""
 QUESTION_WORDS: Final = "what|who|whom|whose|how|when|where|which|why"
@@ -67,39 +71,29 @@ _STARTS: Final = (
     )
     + r"(?:'?s)?)\b"
 )
-LETTER: Final = re.compile(
-    r"^\W*(?:my )?dear(?:est)? [\w ]{1,30}[,!:] *"
-    r"|(?<=[.?!]) +(?:(?:yours?|your \w+|respectfully|cordially|sincerely|faithfully|regards|best|love"
-    r"|many thanks|much obliged|i thank you|with (?:\w+ ){0,3}(?:\w+))\b[\w ]{0,20}, *\w+(?: \w+)?"
-    r"|(?:with (?:\w+ ){0,2}|kind |best |warm )(?:regards|wishes|thanks)|yours? (?:\w+ )?[A-Z]\w+"
-    r"|(?-i:[A-Z]\w+))\W*$",
-    re.IGNORECASE,
+LETTER: Final = any_case(
+    r"^\W*(?:my )?dear(?:est)? [\w ]{1,30}[,!:] *|(?<=[.?!]) +(?:(?:yours?|your \w+|respectfully|cordially"
+    r"|sincerely|faithfully|regards|best|love|many thanks|much obliged|i thank you"
+    r"|with (?:\w+ ){0,3}(?:\w+))\b[\w ]{0,20}, *\w+(?: \w+)?|(?:with (?:\w+ ){0,2}|kind |best "
+    r"|warm )(?:regards|wishes|thanks)|yours? (?:\w+ )?[A-Z]\w+|(?-i:[A-Z]\w+))\W*$"
 )
 """How a letter begins and ends."""
-COUNTED: Final = re.compile(
-    r"^\W*(?:i have |i've got )?(?:\d|two|three|a couple of) (?:quick |short )?(?:things|requests"
-    r"|questions|jobs)(?: if (?:i|you) may)?"
-    r"(?: (?:about|for|on) [\w ]{1,20})? ?[:,.-]+ *",
-    re.IGNORECASE,
+COUNTED: Final = any_case(
+    r"^\W*(?:i have |i've got )?(?:\d|two|three|a couple of) (?:quick |short )?(?:things|requests|questions"
+    r"|jobs)(?: if (?:i|you) may)?(?: (?:about|for|on) [\w ]{1,20})? ?[:,.-]+ *"
 )
 """How a message begins that has several requests."""
-AFORESAID: Final = re.compile(
-    r"\bthe (?:aforementioned|aforesaid|said|above(?:-mentioned)?) \w+", re.IGNORECASE
-)
-COURTESY: Final = re.compile(
-    r"(?:^\W*|(?<=[.!?;] ))(?:(?:i|we)(?: would|'d| should)(?: really)? "
-    r"(?:be (?:\w+ ){1,2}|appreciate(?: it)? )if you(?: could| would| can)?"
-    r"|(?:i|we) (?:would |must )?(?:beg|pray|ask)(?: of)? you,?(?: kindly)?(?: to)?|lest i forget(?: it)?,"
-    r"|(?:please )?be so (?:kind|good) (?:as to|and)"
-    r"|(?:would|could) you be (?:so (?:kind|good)|(?:kind|good) enough) (?:as to|and|to)"
+AFORESAID: Final = any_case(r"\bthe (?:aforementioned|aforesaid|said|above(?:-mentioned)?) \w+")
+COURTESY: Final = any_case(
+    r"(?:^\W*|(?<=[.!?;] ))(?:(?:i|we)(?: would|'d| should)(?: really)? (?:be (?:\w+ ){1,2}"
+    r"|appreciate(?: it)? )if you(?: could| would| can)?|(?:i|we) (?:would |must )?(?:beg|pray"
+    r"|ask)(?: of)? you,?(?: kindly)?(?: to)?|lest i forget(?: it)?,|(?:please )?be so (?:kind|good) (?:as to"
+    r"|and)|(?:would|could) you be (?:so (?:kind|good)|(?:kind|good) enough) (?:as to|and|to)"
     r"|would it be (?:possible|ok(?:ay)?) (?:for you )?to|(?:would|will) you please|(?:pardon|excuse) me,?"
-    r"|may i trouble you to|would you be able to) (?P<verb>\w+)"
-    r"|(?P<if>(?<=\w),? (?:would|will|could|can|won'?t) (?:you|ya|u)(?: please)?(?=\W*$)"
-    r"|,? if (?:you (?:please|like|wish"
-    r"|don'?t mind|(?:would|could|can)(?: be so (?:good|kind))?"
-    r"|would be so (?:good|kind))|i may(?: ask)?|(?:it|that)(?:'s| is) (?:ok|okay|alright|all right"
-    r"|possible|not too much trouble))(?=\W*$|: ))",
-    re.IGNORECASE,
+    r"|may i trouble you to|would you be able to) (?P<verb>\w+)|(?P<if>(?<=\w),? (?:would|will|could|can"
+    r"|won'?t) (?:you|ya|u)(?: please)?(?=\W*$)|,? if (?:you (?:please|like|wish|don'?t mind|(?:would|could"
+    r"|can)(?: be so (?:good|kind))?|would be so (?:good|kind))|i may(?: ask)?|(?:it|that)(?:'s| is) (?:ok"
+    r"|okay|alright|all right|possible|not too much trouble))(?=\W*$|: ))"
 )
 """A wordy please, with the verb of the request, or behind it."""
 PRESENT: Final = {
@@ -108,7 +102,7 @@ PRESENT: Final = {
     "noted": "note", "saved": "save", "told": "tell", "wrote": "write",
 }  # fmt: skip
 """Of verbs behind "if you"."""
-CANNOT: Final = re.compile(
+CANNOT: Final = any_case(
     r"^\W*(?:(?:please|hey|hi|ok|so|and|also|now)[, ]+)*(?:(?:can|could|would|will) (?:you|u|ya|yous)"
     r"|i(?:'d like| would like| need| want) you to)(?:[, ]+(?:please|kindly|just|also|perhaps|maybe))*"
     r"[, ]+(?!"
@@ -122,33 +116,30 @@ CANNOT: Final = re.compile(
         (?:go|run|walk|talk)(?: me)? (?:over|through), get (?:me )?(?:the|my|at)
         """
     )
-    + r"\b)[a-z]+\b",
-    re.IGNORECASE,
+    + r"\b)[a-z]+\b"
 )
 """How a request begins for what no tool does, if it is for no event, no note and no change."""
-REQUEST: Final = re.compile(rf"^\W*{POLITE}{_STARTS}", re.IGNORECASE)
+REQUEST: Final = any_case(rf"^\W*{POLITE}{_STARTS}")
 """How a request begins."""
-FINDS: Final = re.compile(rf"^\W*{POLITE}(?:find|search|look (?:up|for))\b(?! out\b)", re.IGNORECASE)
+FINDS: Final = any_case(rf"^\W*{POLITE}(?:find|search|look (?:up|for))\b(?! out\b)")
 """How a request begins for something that was not shown yet."""
-OPENS: Final = re.compile(rf"^\W*{POLITE}(?:open|launch|start|run|close|quit|stop)\b", re.IGNORECASE)
+OPENS: Final = any_case(rf"^\W*{POLITE}(?:open|launch|start|run|close|quit|stop)\b")
 """How a request begins that is for a program, if it is for none of the user's texts."""
-REQUEST_ENDS: Final = re.compile(
-    r"(?<=[.!?;])(?<!\bProf\.)(?<!\bDr\.)(?<!\bMr\.)(?<!\bMrs\.)(?<!\bMs\.)\s+|\n+|(?<=\?)(?=\w)"
+REQUEST_ENDS: Final = any_case(
+    rf"(?<=[.!?;])(?<!\bProf\.)(?<!\bDr\.)(?<!\bMr\.)(?<!\bMrs\.)(?<!\bMs\.)\s+|\n+|(?<=\?)(?=\w)"
     rf"|[,;]?\s+(?:oh and|and then|and also|and|n|also|then|plus|so),?\s+(?={POLITE}{_STARTS})"
-    r"|,?\s+and\s+(?=(?:save|keep|store|copy|jot) (?:it|that|this|them)\b)"
+    rf"|,?\s+and\s+(?=(?:save|keep|store|copy|jot) (?:it|that|this|them)\b)"
     rf"|\s*[\u2600-\u27bf\U0001f300-\U0001faff]+\s*(?={POLITE}{_STARTS})|\s*[&+]\s*(?={_STARTS})"
-    rf"|,\s+(?=(?:then|also) {_STARTS}|(?:what|who|when|where|how|which)\b(?!,| i (?:wish|want|need"
-    rf"|would)))"
-    r"|,? and (?=my (?:appointments|events|plans|calendar|schedule|agenda)\b)|,? and (?=(?:the"
+    rf"|,\s+(?=(?:then|also) {_STARTS}|(?:what|who|when|where|how|which)\b(?!,| i (?:wish|want|need|would)))"
+    rf"|,? (?:and|&) (?=my (?:appointments|events|plans|calendar|schedule|agenda)\b)|,? and (?=(?:the"
     r"|my) [\w' ]{3,40}\b(?:can|may) (?:go|be (?:deleted|removed|cancelled))\b)"
-    rf"|\s+(?=\d\) )|,?\s+and\s+(?={_PREPOSITION} (?:what|which|whom|whose|where)\b)",
-    re.IGNORECASE,
+    rf"|\s+(?=\d\) )|,?\s+and\s+(?={_PREPOSITION} (?:what|which|whom|whose|where)\b)"
 )
 """What separates the requests of a message."""
 ENUMERATED: Final = re.compile(r"^\d\) ")
 """Before each request of a list."""
 _CLAUSE_WITHOUT: Final = r"^(?!.*\b(?:what|who|whom|whose|when|where|which|how|why)\b)"
-STATEMENT: Final = re.compile(
+STATEMENT: Final = any_case(
     r"^\W*"
     + one_of(
         r"""
@@ -164,52 +155,44 @@ STATEMENT: Final = re.compile(
     )
     + rf"\b|{_CLAUSE_WITHOUT}.*(?<!that )(?<!which )(?<!who )\b(?:was|were|gave|had|went|came|took|saw|felt"
     r"|said|met|is|are|am|could|would|should|might|must|ma[kd]es?|keeps?|gets?|got me|looks?|seems?|sounds?"
-    r"|feels?)\b",
-    re.IGNORECASE,
+    r"|feels?)\b"
 )
 """A sentence that says why something is asked, tells what happened, or just talks."""
-WISH: Final = re.compile(
+WISH: Final = any_case(
     r"\b(?:(?:can'?t|cannot|couldn'?t) (?:find|remember|recall)|(?:need|want|like|love) to (?:know|see|hear)"
     r"|looking for|(?:forg[eo]t\w*|wonder\w*|remember|recall|know|idea)\b.{0,20}\b(?:what|which|who|whom"
-    r"|whose|when|where|how|why))\b",
-    re.IGNORECASE,
+    r"|whose|when|where|how|why))\b"
 )
 """In a sentence that asks in the form of a statement."""
-ONE_TEXT: Final = re.compile(
-    r"\b(?:an?|the|my|that|this|one) (?:[\w']+ ){0,2}(?:note|e-?mail|mail|file|document|message)\b",
-    re.IGNORECASE,
+ONE_TEXT: Final = any_case(
+    r"\b(?:an?|the|my|that|this|one) (?:[\w']+ ){0,2}(?:note|e-?mail|mail|file|document|message)\b"
 )
 """A certain text that is spoken of."""
-ELIDED: Final = re.compile(
+ELIDED: Final = any_case(
     r"^\W*(?:(?:was|were|been) \w+ing|(?:should|must|might|may|could|will) be (?:in|on|among|one of)"
-    r"|had (?:an?|the|my|to)|(?:have|has)(?:n't)? been)\b(?!.*\?)",
-    re.IGNORECASE,
+    r"|had (?:an?|the|my|to)|(?:have|has)(?:n't)? been)\b(?!.*\?)"
 )
 """How a sentence begins that tells something of what it leaves out, as a question does: "Was asleep"."""
-LEAD_IN: Final = re.compile(
+LEAD_IN: Final = any_case(
     r"^\W*(?:(?:after that|then|next|and|also|oh|ok|so|now|but|please)\b[, ]*)*"
     r"(?:(?:do|would|can|could) you (?:please |happen to |perhaps )*(?:know|tell me|say|remember|recall) "
     rf"(?=(?:{QUESTION_WORDS}|whether|if)\b)|(?:i|we)\b"
     r"(?:(?:'d like| need| want| would like|'m looking for| am looking for) (?=(?:the|my)\b)|[^.?!;]*?"
     r"\b(?:remember|recall|forg[eo]t(?:ten|ting)?|wonder(?:ed|ing)?|know|knew|hear|see|find out|sure|track of"
-    rf"|curious)\b[, ]+(?:again |about )?(?=(?:{_PREPOSITION} )?(?:{QUESTION_WORDS}|whether|if)\b)))",
-    re.IGNORECASE,
+    rf"|curious)\b[, ]+(?:again |about )?(?=(?:{_PREPOSITION} )?(?:{QUESTION_WORDS}|whether|if)\b)))"
 )
 """What stands before a question that is told: "I can't remember what …"."""
-NAMED: Final = re.compile(
+NAMED: Final = any_case(
     r"^\W*(?:my|our)\b(?!.*\.$)(?![^,?.]*\b(?:is|are|was|were|ha[sd]|have|will|can|needs?|wants?|got|gets?"
-    r"|keeps?|loves?"
-    r"|likes?|said|gave|went|does|did|moved|came|comes|sent|says?|ends?|starts?|began|broke|lost|left"
-    r"|took)\b|'s\b)",
-    re.IGNORECASE,
+    r"|keeps?|loves?|likes?|said|gave|went|does|did|moved|came|comes|sent|says?|ends?|starts?|began|broke"
+    r"|lost|left|took)\b|'s\b)"
 )
 """A thing of the user's that is named alone: "my camping list"."""
-MINE: Final = re.compile(
-    rf"^\W*{POLITE}(?:tell me |find out )?(?:what|where|when|who|which|how (?:much|many))\b.*\b(?:my|our)\b",
-    re.IGNORECASE,
+MINE: Final = any_case(
+    rf"^\W*{POLITE}(?:tell me |find out )?(?:what|where|when|who|which|how (?:much|many))\b.*\b(?:my|our)\b"
 )
 """A question about the user's things."""
-INTERJECTION: Final = re.compile(
+INTERJECTION: Final = any_case(
     rf"^(?:\W*(?:{FILLER}|"
     + one_of(
         r"""
@@ -219,14 +202,12 @@ INTERJECTION: Final = re.compile(
         great, nice, cool, perfect, lovely, awesome, phew, wow, lol, haha+, geez, aww, cheerio
         """
     )
-    + r")\b(?! to you\b))+\W*",
-    re.IGNORECASE,
+    + r")\b(?! to you\b))+\W*"
 )
 """What stands alone, or before anything."""
-CHAT: Final = re.compile(
+CHAT: Final = any_case(
     r"^(?!.*\b(?:calend[ae]r|diary|agenda|schedule|appointments?|meetings?|events?|planned|my|our|(?:any"
-    r"|some)thing|notes?|e-?mails?|mails?|files?)\b)"
-    r"\W*(?:(?:so|and|well|right|me again)\W*)*"
+    r"|some)thing|notes?|e-?mails?|mails?|files?)\b)\W*(?:(?:so|and|well|right|me again)\W*)*"
     + one_of(
         r"""
         ha(?: ?ha)*, (?:good|nice|great) (?:one|stuff|job), fair enough, no (?:worries|rush|problem)
@@ -246,19 +227,16 @@ CHAT: Final = re.compile(
         (?:until|till) (?:tomorrow|then|later|next|\w+day\W*$), that's all
         """
     )
-    + r"(?!\w)",
-    re.IGNORECASE,
+    + r"(?!\w)"
 )
 """Small talk, whatever day it names."""
-GENERAL: Final = re.compile(
-    r"^\W*(?:so |and |but )?(?:what(?:'s| is| are| exactly is)?(?: exactly)? an?\b|is an?\b"
-    r"|how (?:do|does) (?:one|they|people)\b|how many \w+ (?:has|does|do|have|are in|are there in) an?\b"
-    r"|what(?:'s| is|s) the (?:capital|population|(?:larg|bigg|tall|long|high|small|old|fast|deep)est)\b"
-    r"|\w+ or \w+\W*$"
-    r"|why (?:do|does|is|are)\b|who (?:invented|painted|discovered|wrote the)\b"
-    r"|which (?:one )?is (?:bigger|faster|older)\b|\d+ ?(?:times|plus|minus|x|\*|\+|/) ?\d+)"
-    r"|.*,? (?:is it|are they) made (?:by|of)\b|.*\b(?:don'?t|what do) you think\b|.*\bwould you rather\b",
-    re.IGNORECASE,
+GENERAL: Final = any_case(
+    r"^\W*(?:so |and |but )?(?:what(?:'s| is| are| exactly is)?(?: exactly)? an?\b|is an?\b|how (?:do"
+    r"|does) (?:one|they|people)\b|how many \w+ (?:has|does|do|have|are in|are there in) an?\b|what(?:'s| is"
+    r"|s) the (?:capital|population|(?:larg|bigg|tall|long|high|small|old|fast|deep)est)\b|\w+ or \w+\W*$"
+    r"|why (?:do|does|is|are)\b|who (?:invented|painted|discovered|wrote the)\b|which (?:one )?is (?:bigger"
+    r"|faster|older)\b|\d+ ?(?:times|plus|minus|x|\*|\+|/) ?\d+)|.*,? (?:is it|are they) made (?:by|of)\b"
+    r"|.*\b(?:don'?t|what do) you think\b|.*\bwould you rather\b"
 )
 """A question about the world, not about the user's things."""
 WEATHER: Final = _with(
@@ -305,40 +283,38 @@ CALENDAR: Final = _with(
     on my plate, my day, my week, squeeze in, coming up
     """
 )
-MY_CALENDAR: Final = re.compile(rf"\b{CALENDARS}\b", re.IGNORECASE)
+MY_CALENDAR: Final = any_case(rf"\b{CALENDARS}\b")
 WHEN: Final = _with(
     """
     when'?s?, what (?:time|hour), (?:start|end|finish|departure|arrival)(?:ing)? time, which day, what day
     which date, how late, how long, (?:un)?till (?:when|what time)
     """
 )
-RATE: Final = re.compile(r"\b(?:per|an?|each|every|once|twice) $", re.IGNORECASE)
+LAST_TIME: Final = any_case(r"\b(?:was|were|did)\b.*\blast\b")
+RATE: Final = any_case(r"\b(?:per|an?|each|every|once|twice) $")
 """Before "week" where no certain one is meant."""
 THERE: Final = _with("there")
-WHICH_DATE: Final = re.compile(
+WHICH_DATE: Final = any_case(
     rf"^\W*{POLITE}(?:tell me )?(?:what|which) (?:date|day|weekday)(?: of the (?:week|month))?"
-    r"(?:'s| is| will| does| do)?(?: it)?(?: be| fall)?(?: on)? ",
-    re.IGNORECASE,
+    r"(?:'s| is| will| does| do)?(?: it)?(?: be| fall)?(?: on)? "
 )
 """How a question begins for the date of a day that is named."""
 NEXT_DAY: Final = _with(
     "(?<!tomorrow )(?:the )?(?:day after|next day|following day|day (?:which|that) (?:comes"
     "|follows))(?! tomorrow)"
 )
-DAY_AFTER_THAT: Final = re.compile(
+DAY_AFTER_THAT: Final = any_case(
     r"\b(?P<day>mon|tues|wednes|thurs|fri|satur|sun)day (?:after|following|behind)(?: (?:that|this|it"
-    r"|next))?\b",
-    re.IGNORECASE,
+    r"|next))?\b"
 )
 """A day of the week that is counted from one that was spoken of."""
-OF_THAT_WEEK: Final = re.compile(
-    r"\b(?P<day>mon|tues|wednes|thurs|fri|satur|sun)day (?:of|in) (?:that|the)(?: same)? week\b",
-    re.IGNORECASE,
+OF_THAT_WEEK: Final = any_case(
+    r"\b(?P<day>mon|tues|wednes|thurs|fri|satur|sun)day (?:of|in) (?:that|the)(?: same)? week\b"
 )
 SAME_DAY: Final = _with("same day, that day, after that, before that, then")
 IN_PLACE: Final = _with("there(?! (?:is|are)), in its place, instead, that same day")
 """What refers to the request before."""
-HALVES: Final = re.compile(r"\band(?: also)?\b|[,&+;]", re.IGNORECASE)
+HALVES: Final = any_case(r"\band(?: also)?\b|[,&+;]")
 MAIL: Final = _with(
     r"""
     e-?mails?, mails?, e-?mailed, mailed, inbox, mailbox, messages? from
@@ -348,10 +324,10 @@ MAIL: Final = _with(
 )
 NOTES: Final = _with("notes?, noted, jotted, (?:wrote|written|write) (?:it |that )?down")
 FOLDER: Final = _with("folders?, director(?:y|ies)")
-FILES: Final = re.compile(r"\b(?:files?|documents?|docs?|folders?)\b|\w\.(?:txt|md|csv)\b", re.IGNORECASE)
+FILES: Final = any_case(r"\b(?:files?|documents?|docs?|folders?)\b|\w\.(?:txt|md|csv)\b")
 LISTED: Final = _with(
     "all, list, new, newest, latest, recent(?:ly)?, unread, last, any, every, which, what, inbox, got, have"
-    ", came in, come in, arrived, received, how many"
+    ", came in, come in, arrived, received, how many, show, my (?:notes|e-?mails?|mails?)"
 )
 THE_NEWEST: Final = _with(r"(?:latest|newest|last|most recent) (?:e-?mail|mail|message)")
 NEWEST: Final = _with("new, newest, latest, last, recent(?:ly)?, unread, inbox, very")
@@ -366,28 +342,23 @@ IF: Final = _with("if, unless, only (?:if|when), whether, in case")
 PRONOUN: Final = _with("it, that, they, them, he, she")
 ABOUT_IT: Final = _with("(?:about|on|for|with) (?:it|that|this|them)")
 PERSON: Final = _with("he, she, they, him, her, them")
-ID: Final = re.compile(r"\b[nm]\d{1,6}\b", re.IGNORECASE)
+ID: Final = any_case(r"\b[nm]\d{1,6}\b")
 """Of a note or a mail."""
-ANY: Final = re.compile(
-    rf"^\W*{POLITE}(?:tell me |show me )?"
-    r"(?:do i have|have i got|which|what|list|show(?: me)?|are there|any|got any)\b"
-    r"[^,]*\b(?:files|notes|mails|e-?mails|documents)\b",
-    re.IGNORECASE,
+ANY: Final = any_case(
+    rf"^\W*{POLITE}(?:tell me |show me )?(?:do i have|have i got|which|what|list|show(?: me)?|are there|any"
+    rf"|got any)\b[^,]*\b(?:files|notes|mails|e-?mails|documents)\b"
 )
 """How a question begins for a list of what there is about something."""
-ACCORDING: Final = re.compile(
-    r"\b(?:in|from|according to) (?:my|the|our) (?:notes|files|documents|mails?|e-?mails?|inbox)\b",
-    re.IGNORECASE,
+ACCORDING: Final = any_case(
+    r"\b(?:in|from|according to) (?:my|the|our) (?:notes|files|documents|mails?|e-?mails?|inbox)\b"
 )
 """Of a question whose answer stands there."""
 READ: Final = _with("read, open, says?, summari[sz]e, about")
-FOLLOWS: Final = re.compile(
-    r"^\W*(?:and|or|what about|how about|also|then|same for)\b|^\W*(?:(?:in|on|for) )?\w+(?: \w+)?\W*$",
-    re.IGNORECASE,
+FOLLOWS: Final = any_case(
+    r"^\W*(?:and|or|what about|how about|also|then|same for)\b|^\W*(?:(?:in|on|for) )?\w+(?: \w+)?\W*$"
 )
 """A message that goes on with the question before it."""
-FOLLOWING: Final = re.compile(
-    r"^\W*(?:(?:and|or|what about|how about|also|then|same for|ok|the weather|weather|in|for|of)\b\W*)+",
-    re.IGNORECASE,
+FOLLOWING: Final = any_case(
+    r"^\W*(?:(?:and|or|what about|how about|also|then|same for|ok|the weather|weather|in|for|of)\b\W*)+"
 )
 """What stands in it before what is new."""

@@ -61,9 +61,7 @@ _FEW_WORDS: Final = 3
 """With fewer, a text that has them all is met by chance."""
 
 
-_SAYS: Final = re.compile(
-    r"\bsays?\b|\((?:see |from |in )?(?:my |the )?(?:notes|files|mails?)\)", re.IGNORECASE
-)
+_SAYS: Final = phrases.any_case(r"\bsays?\b|\((?:see |from |in )?(?:my |the )?(?:notes|files|mails?)\)")
 """In a question for what stands in a text, not for which texts there are."""
 
 
@@ -324,7 +322,11 @@ class Planner:
             return [("list_events", {"date": again[-1]})]
         asks = phrases.CALENDAR.search(text)
         words = [word for word in content_words(text) if not phrases.CALENDAR.fullmatch(word)]
-        if (asks or phrases.WHEN.search(text)) and (day := self._day_of_event(words)):
+        if (
+            (asks or phrases.WHEN.search(text))
+            and not phrases.LAST_TIME.search(text)
+            and (day := self._day_of_event(words))
+        ):
             return [("list_events", {"date": day})]
         of_text = phrases.PRONOUN.search(text) and any(call.has_text for call in before)  # "is it free?"
         asks = phrases.MY_CALENDAR.search(text) if of_text else asks
@@ -384,8 +386,12 @@ class Planner:
         looks_for_another = phrases.FINDS.match(step.text) and own
         if (found is None or found.coverage < least) and read and not looks_for_another:
             return replace(step, calls=[(read[-1].name, read[-1].arguments)])
-        halves = [content_words(half) for half in phrases.HALVES.split(step.text)]
-        places = [retrieve(words, self.data, _KINDS) for words in halves if len(words) > 1]
+        halves = [(half, content_words(half)) for half in phrases.HALVES.split(step.text)]
+        places = [
+            retrieve(words, self.data, _KINDS)
+            for half, words in halves
+            if len(words) > 1 or (words and half.lstrip().startswith(("the ", "my ")))
+        ]
         sure = [place for place in places if place and place.coverage >= _SURE]
         if len({place.name for place in sure}) > 1:
             return replace(step, calls=[place.call for place in sure])
@@ -458,5 +464,8 @@ def _cities_in(text: str) -> list[str]:
 
 
 def _names_in(text: str) -> list[str]:
-    names = [next(filter(None, match)).removesuffix("'s") for match in phrases.CITIES.findall(text)]
+    names = [
+        re.sub(r"^\w+'s (?=[A-Z])", "", next(filter(None, match))).removesuffix("'s")
+        for match in phrases.CITIES.findall(text)
+    ]
     return list(dict.fromkeys(name for name in names if name.casefold() not in phrases.NO_CITY))

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
+from .phrases import any_case
 from .results import Made
 from .retrieval import TEXT_TOOLS, content_words
 
@@ -15,29 +16,23 @@ Call: TypeAlias = tuple[str, Mapping[str, Any]]
 READERS: Final = {tools.search: tools.read for tools in TEXT_TOOLS.values()}
 """What reads one of the things that a tool has found."""
 _PLACES: Final = (("first", "1st"), ("second", "2nd"), ("third", "3rd"), ("fourth", "4th"), ("fifth", "5th"))
-PLACE: Final = re.compile(
+PLACE: Final = any_case(
     rf"\b(?:{'|'.join('|'.join(names) for names in _PLACES)})\b(?= (?:one|mail|e-?mail|note|file)\b|\W*$)"
-    r"|\blast(?= one\b)",
-    re.IGNORECASE,
+    r"|\blast(?= one\b)"
 )
-_PRONOUN: Final = re.compile(
-    r"\b(?:it|that|he|she|they|this(?! (?:morning|noon|afternoon|evening|week|weekend|month|\w+day)\b))\b",
-    re.IGNORECASE,
+_PRONOUN: Final = any_case(
+    r"\b(?:it|that|he|she|they|this(?! (?:morning|noon|afternoon|evening|week|weekend|month|\w+day)\b))\b"
 )
 _POLITE: Final = r"(?:(?:please|can you|could you|would you|and|then|now|ok)[, ]+)*"
-_READING: Final = re.compile(
-    rf"{_POLITE}(?:(?:read|open|show|summar\w+|tell me)\b|(?:what|how) about\b"
-    r"|(?:what|who|when|where|how (?:much|many|often|long)"
-    r"|(?:on|at|in|from|for) (?:which|what|whom)(?: \w+)?)"
-    r"(?:'s| does| did| is| was| do| are)?\b"
-    rf"|(?:the )?(?:{PLACE.pattern}))",
-    re.IGNORECASE,
+_READING: Final = any_case(
+    rf"{_POLITE}(?:(?:read|open|show|summar\w+|tell me)\b|(?:what|how) about\b|(?:what|who|when|where"
+    rf"|how (?:much|many|often|long)|(?:on|at|in|from|for) (?:which|what|whom)(?: \w+)?)(?:'s| does| did| is"
+    rf"| was| do| are)?\b|(?:the )?(?:{PLACE.pattern}))"
 )
 """How a message begins that wants to know what is in something."""
-_BESIDE: Final = re.compile(
+_BESIDE: Final = any_case(
     r"\b(?:(?:(?P<other>other)|(?P<on>next|following)|(?P<back>previous)) (?:one|mail|e-?mail|note|file)\b"
-    r"|(?:one|mail|e-?mail|note) (?:right )?(?:(?P<after>after|below)|(?P<before>before|above))\b)",
-    re.IGNORECASE,
+    r"|(?:one|mail|e-?mail|note) (?:right )?(?:(?P<after>after|below)|(?P<before>before|above))\b)"
 )
 """A thing beside the one that was read last."""
 _LONGEST: Final = 60

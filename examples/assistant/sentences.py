@@ -20,12 +20,12 @@ Kind: TypeAlias = Literal["asks", "names", "tells", "chats"]
 _SOURCES: Final[Mapping[TextKind, re.Pattern[str]]] = {
     "mail": phrases.MAIL, "notes": phrases.NOTES, "files": phrases.FILES
 }  # fmt: skip
-_TOLD_OF: Final = re.compile(r"(?:that|this|it|those|these|they)(?:'s| is|'re| are)\b", re.IGNORECASE)
+_TOLD_OF: Final = phrases.any_case(r"(?:that|this|it|those|these|they)(?:'s| is|'re| are)\b")
 _VERBS: Final = (
-    "cancel", "delete", "postpone", "remove", "reschedule", "schedule", "search", "throw", "write",
+    "cancel", "delete", "postpone", "remove", "reschedule", "schedule", "search", "throw", "write"
 )  # fmt: skip
 """Which are read at the beginning of a message, too, where two letters are swapped or one is missing."""
-_FIRST_WORD: Final = re.compile(rf"^(\W*{phrases.POLITE})([a-z]{{2,}})\b", re.IGNORECASE)
+_FIRST_WORD: Final = phrases.any_case(rf"^(\W*{phrases.POLITE})([a-z]{{2,}})\b")
 _TERSE: Final = 6
 """Words of a sentence that may ask without a question word: "cabin wifi password"."""
 

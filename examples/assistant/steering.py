@@ -9,7 +9,6 @@ Lists, numbers and short texts are stated in fixed words, and an answer in the m
 from __future__ import annotations
 
 import datetime as dt
-import re
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -54,14 +53,13 @@ _COMPLETED_CHANGE: Final[Mapping[str, str]] = {
     TO_WHEN: "{asked} to {answer}",
 }
 """The same of a change, if the answer is no other request."""
-_LEAD: Final = re.compile(
-    rf"^(?:\W*(?:{phrases.FILLER}|let's say|make it|call it|it'?s called|at|in)\b\W*)+", re.IGNORECASE
+_LEAD: Final = phrases.any_case(
+    rf"^(?:\W*(?:{phrases.FILLER}|let's say|make it|call it|it'?s called|at|in)\b\W*)+"
 )
 """What stands before the answer to a question."""
-_NO_ANSWER_TO_IT: Final = re.compile(
+_NO_ANSWER_TO_IT: Final = phrases.any_case(
     r"\W*(?:list|show|read|find|search|look|tell|what|who|when|where|which|how|new mail|any mail|hello|hi"
-    r"|never ?mind|forget it|stop|nothing)\b",
-    re.IGNORECASE,
+    r"|never ?mind|forget it|stop|nothing)\b"
 )
 """How a message begins that answers no question about an event."""
 _NOT_DONE: Final = "I cannot do that, and nothing was done. "

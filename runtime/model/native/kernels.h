@@ -327,24 +327,20 @@ void multiply(const Matrix& matrix, size_t first, size_t last, const Activations
     });
 }
 
-// Makes gates activations: SiLU, or GELU by tanh, times values.
+// Makes gates activations: SiLU, or GELU by tanh, times values. `count` is a multiple of 16.
 void gate(float* gates, const float* values, size_t count, bool is_silu) {
-    for (size_t i = 0; i < count; i++) {
-        const float x = gates[i];
+    for (size_t i = 0; i < count; i += WIDTH) {
+        const Floats x = load<Floats>(gates + i);
         // Both are x / (1 + exp(-z)).
-        float z = is_silu ? x : 1.5957691216f * (x + 0.044715f * x * x * x);
-        z = z > 87 ? 87 : z < -87 ? -87 : z;
+        Floats z = is_silu ? x : 1.5957691216f * (x + 0.044715f * x * x * x);
+        z = greater(-greater(-z, all(-87)), all(-87));
         // exp(-z) is 2^n times exp of the rest, which is small.
-        const float n = -1.442695041f * z + 12582912 - 12582912;
-        const float rest = (-z - n * 0.693359375f) + n * 2.12194440e-4f;
-        float power = 1.9875691500e-4f;
-        for (float each : {1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f})
-            power = power * rest + each;
-        power = power * rest * rest + rest + 1;
-        const int32_t bits = (int32_t(n) + 127) << 23;
-        float two;
-        std::memcpy(&two, &bits, 4);
-        gates[i] = x / (1 + power * two) * values[i];
+        const Floats shifted = z * -1.442695041f + 12582912, n = shifted - 12582912;
+        const Floats rest = -z - n * 0.6931471806f, two = (Floats)(((Ints)shifted + 127) << 23);
+        Floats power = all(1.0f / 120);
+        for (float each : {1.0f / 24, 1.0f / 6, 1.0f / 2, 1.0f, 1.0f}) power = power * rest + each;
+        const Floats product = x / (1 + power * two) * load<Floats>(values + i);
+        std::memcpy(gates + i, &product, sizeof product);
     }
 }
 

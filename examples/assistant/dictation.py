@@ -53,14 +53,16 @@ _WHAT_WAS_SAID: Final = any_case(
 )
 _AS_A_NOTE: Final = r"(?:as|in|into|to|with|among) (?:an?|my|the)(?: \w+)? notes?"
 _LABELLED: Final = any_case(
-    rf"(?s)^[^:?\n]{{0,60}}[,;] *{POLITE}(?:note|write|jot|keep) (?:it|this|that)(?: down)?(?: for me)?: *(.+)$"
+    rf"(?s)^[^:?\n]{{0,60}}[,;] *{POLITE}(?:note|write|jot|keep) (?:it|this|that)(?: down)?(?: for me)?: *"
+    r"(.+)$"
     rf"|^\W*(?!.*\b(?:what|which|who|read|find|show|search|look|delete|remove|does|says?)\b.*:)"
     r"[^:?\n]{0,60}\b(?:(?:as|for|in|into|on|to|with) (?:an?|my|the)(?: \w+)? (?:note|memo)s?"
     r"|somewhere safe)(?: for me)?\b[^:?\n]{0,40}(?:: *| [-\u2013] )(.+)$"
 )
 """What is to be noted, behind what it is: "I need those words kept as a note: hull, keel"."""
 _NOTED: Final = any_case(
-    rf"(?s)^(.{{8,}}?)[,;.] *(?:and |so )?{POLITE}(?:note (?:it|that|this)|make an? note(?: of (?:it|that|this))?"
+    rf"(?s)^(.{{8,}}?)[,;.] *(?:and |so )?{POLITE}(?:note (?:it|that|this)"
+    r"|make an? note(?: of (?:it|that|this))?"
     rf"|(?:write|note|jot|save|keep|put) (?:it|that|this)(?: (?!down\b)\w+){{0,2}} (?:down|somewhere|safe"
     rf"|{_AS_A_NOTE}))(?: somewhere)?(?: for me)?(?:,? please|,? pls)?(?:\W*|, (?:i|we|as|so)\b[^,;?]*)$"
 )

@@ -75,7 +75,8 @@ _DEED: Final = any_case(
         give .{1,30} an? (?:ring|call|buzz), let (?:him|her|them|(?-i:[A-Z]\w+)) know
         (?:tell|ask|thank|invite) (?:him|her|them|my \w+|(?!God)(?-i:[A-Z]\w+)), call off, get .+ on the phone
         (?:shar|encrypt|decrypt|draft|compos|restor|empty|zip)(?:e|ing)? (?:an?|the|my|this|that|it)
-        accept, decline, undo, (?:un)?subscribe, navigate, facetime, back up (?:all|the|my), check (?:me|us) in
+        accept, decline, undo, (?:un)?subscribe, navigate, facetime, back up (?:all|the|my)
+        check (?:me|us) in
         copy .+ to (?:my|the) (?:clipboard|desktop|phone), make (?:it|the \w+) (?:\w+er)
         (?:create|make|start) (?:an?|the) (?:new )?(?:file|folder|document|spreadsheet|playlist|account|group)
         get (?:me |us )?(?:an? |some )?(?:taxi|cab|table|tickets?|flights?|hotel)

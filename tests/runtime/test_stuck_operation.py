@@ -50,7 +50,7 @@ class Sticky(ov.Op):
         return True
 
 
-def sticky_graph(directory: Any) -> ov.Model:
+def sticky_graph(directory: Any, **_: bool) -> ov.Model:
     """Return the model with the operation before its logits."""
     model = read_paged_graph(directory)
     last = model.get_results()[0].input(0)

@@ -296,7 +296,7 @@ def test_a_drafted_call_of_any_format_takes_one_pass_and_changes_no_token(
     options: dict[str, Any],
     format: ToolCallFormat,
 ) -> None:
-    monkeypatch.setattr("agentrt.runtime.local.assembly.detect_tool_call_format", lambda *_: format)
+    monkeypatch.setattr("agentrt.runtime.local.texts.detect_tool_call_format", lambda *_: format)
     runtime = open_runtime(constrain_tool_calls=False, dynamic_quantization_group_size=0)
     assert runtime.call_format is format
     call, output = ToolCall("get_weather", {"city": "Oslo"}), "12 C, rain"

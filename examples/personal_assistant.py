@@ -26,7 +26,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict
-from typing import Annotated, Any, Literal, TypeVar, TypeVarTuple
+from typing import Annotated, Any, TypeVar, TypeVarTuple
 
 import anyio
 import anyio.to_thread
@@ -45,6 +45,7 @@ from agentrt.adapters.langchain import ChatAgentRT, report_of, speculate
 from agentrt.config import TurnAhead
 from agentrt.examples.assistant.data import PersonalData, workspace
 from agentrt.examples.assistant.errors import ToolError
+from agentrt.examples.assistant.model import open_runtime
 from agentrt.examples.assistant.requests import requests_about
 from agentrt.examples.assistant.sample_data import write_sample_data
 from agentrt.examples.assistant.search import asks_for_list
@@ -53,7 +54,7 @@ from agentrt.examples.assistant.steering import Steering
 from agentrt.examples.assistant.view import TurnView, describe
 from agentrt.examples.gallery.script import Model, run_script
 from agentrt.reports import SpeculationObserver
-from agentrt.runtime import LocalRuntime, OpeningStep, RuntimeConfig
+from agentrt.runtime import LocalRuntime
 from agentrt.runtime.nano import DRAFT_DIRECTORY
 from agentrt.speculators import LocalSpeculator, PatternSpeculator
 
@@ -215,26 +216,7 @@ def assistant_tools(
 
 
 # 2. The model. Everything below shares one runtime: one copy of the weights, one batch.
-
-
-def open_runtime(
-    model: str,
-    on_step: Callable[[OpeningStep], None] = lambda step: None,
-    policy: Literal["agent-xpu", "fcfs"] = "agent-xpu",
-    **settings: Any,
-) -> LocalRuntime:
-    """Load ``"nano"``, a pulled model, the OpenVINO model in a folder or a GGUF file.
-
-    With the ``policy`` ``"fcfs"`` requests are served in order of arrival, for comparison. ``settings`` are
-    others of :class:`RuntimeConfig`.
-    """
-    if model != "nano":
-        return LocalRuntime.open(model, RuntimeConfig(policy=policy, **settings), on_step=on_step)
-    # On a model as small as nano more threads only wait for each other. Which requests share a batch depends
-    # on timing, and in low precision the batch changes the last bits of the logits: the demo promises equal
-    # transcripts of nano, so it computes in full precision.
-    exact: dict[str, Any] = {"threads": 1, "inference_precision": "f32", "kv_cache_precision": "f32"}
-    return LocalRuntime.open(model, RuntimeConfig(policy=policy, **exact, **settings), on_step=on_step)
+# assistant/model.py opens it.
 
 
 # 3. The agent. By default LangChain ends the run when a tool raises. This middleware returns the error to

@@ -127,9 +127,10 @@ class RuntimeConfig(Settings, strict=True):
     Hybrid models keep no keys and values there. None keeps them in the KV arena, until its memory is
     needed."""
 
-    context_memory_bytes: int = Field(default=0, ge=0, lt=2**63)
+    context_memory_bytes: int | None = Field(default=None, ge=0, lt=2**63)
     """Bytes of memory, beside the KV arena, for the contexts of named apps that the arena has no room for.
-    Hybrid models do not use it."""
+    None takes, where there is a :attr:`context_folder`, at most 1 GiB and an eighth of what is free, and
+    gives it back when that is less. Hybrid models do not use it."""
 
     context_disk_bytes: int | None = Field(default=None, ge=0, lt=2**63)
     """Bytes of one model's contexts in :attr:`context_folder`: keys and values that were used longest ago are
@@ -170,8 +171,8 @@ class RuntimeConfig(Settings, strict=True):
 
     @property
     def cache_bytes(self) -> int:
-        """Bytes of memory for keys and values: those of the arena, and those beside it."""
-        return self.memory_bytes + self.context_memory_bytes
+        """Bytes of memory for keys and values: those of the arena, and those set aside beside it."""
+        return self.memory_bytes + (self.context_memory_bytes or 0)
 
     def scheduling(self) -> Policy:
         """Return the scheduling policy of these settings."""

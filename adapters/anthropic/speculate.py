@@ -51,12 +51,12 @@ def speculate(
     context or thread serves several in turn, name each with :func:`agentrt.run_scope`.
 
     With ``tool_cache``, results of speculations are submitted to an endpoint that lists ``cache-tool-output``
-    among a model's capabilities, as ``agentrt serve`` does (SpecTools, Algorithm 4): in a streamed answer the
+    among a model's capabilities, as ``agentrt serve`` does, or lists none and answers ``{"cached": 0}`` to an
+    empty list by ``POST /cache-tool-output/{response_id}`` (SpecTools, Algorithm 4): in a streamed answer the
     endpoint answers the call itself, by a ``tool_result`` block behind the call's in the same message, and
     continues. Do not make such a call again; send it back as a message of the assistant, its result as one of
     the user, and what follows as one of the assistant. The client's tool runner does not know such blocks.
-    With any other endpoint nothing changes. ``tool_cache="force"`` is for an endpoint that implements
-    ``POST /cache-tool-output/{response_id}`` and does not list the capability.
+    With any other endpoint nothing changes. ``tool_cache="force"`` submits them without asking.
 
     Inside :func:`agentrt.priority` each request to ``agentrt serve`` carries its priority, once an answer has
     shown that it is one; ``dialect="agentrt"`` says so from the first request. Anthropic's API has none.

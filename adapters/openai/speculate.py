@@ -50,11 +50,11 @@ def speculate(
     of pydantic-ai. If one context or thread serves several in turn, name each with :func:`agentrt.run_scope`.
 
     With ``tool_cache``, results of speculations are submitted to an endpoint that lists ``cache-tool-output``
-    among a model's capabilities, as ``agentrt serve`` does (SpecTools, Algorithm 4): in a streamed answer the
+    among a model's capabilities, as ``agentrt serve`` does, or lists none and answers ``{"cached": 0}`` to an
+    empty list by ``POST /cache-tool-output/{response_id}`` (SpecTools, Algorithm 4): in a streamed answer the
     endpoint answers the call itself and continues. Such a call comes with its result, in
     ``delta.tool_results`` of a chunk or as a ``function_call_output`` item of the response; do not make it
-    again. With any other endpoint nothing changes. ``tool_cache="force"`` is for an endpoint that implements
-    ``POST /cache-tool-output/{response_id}`` and does not list the capability.
+    again. With any other endpoint nothing changes. ``tool_cache="force"`` submits them without asking.
 
     Inside :func:`agentrt.priority` each request carries its priority in ``dialect``, the name of one of
     :mod:`agentrt.dialects` or one of your own; if it is None, in that of the endpoint once an answer has

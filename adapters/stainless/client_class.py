@@ -15,7 +15,7 @@ from ..transparent_subclass import plain_class, transparent_subclass
 from .client_state import ClientState
 from .pending_answer import start_request
 from .responses import aparsed, is_async, parsed
-from .tool_cache import ToolCacheEndpoint
+from .tool_cache import ToolCaches
 from .wire import Wire
 
 Client = TypeVar("Client")
@@ -119,9 +119,7 @@ def speculating_copy(
         raise ConfigurationError("speculate() needs at least one tool. Give one declared @speculable.")
     mixin = SpeculatingAsyncClient if is_async(client) else SpeculatingClient
     copy: Any = prioritized_copy(client, EndpointDialect(dialect), mixin)
-    copy._agentrt_state = ClientState(
-        turns, toolbox, wire, ToolCacheEndpoint.if_wanted(tool_cache, wire.library)
-    )
+    copy._agentrt_state = ClientState(turns, toolbox, wire, ToolCaches.if_wanted(tool_cache, wire.library))
     return copy  # type: ignore[no-any-return]
 
 

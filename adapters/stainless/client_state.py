@@ -10,7 +10,7 @@ from agentrt.drafts import reads_calls
 from agentrt.reports import SpeculationReport
 
 from ..transparent_subclass import state_of
-from .tool_cache import ToolCacheEndpoint
+from .tool_cache import ToolCaches
 from .wire import Wire
 
 
@@ -21,8 +21,8 @@ class ClientState:
     turns: Turns
     toolbox: Toolbox
     wire: Wire
-    tool_cache: ToolCacheEndpoint | None
-    """The endpoint to submit results to; None if results are not submitted."""
+    tool_cache: ToolCaches | None
+    """The endpoints to submit results to; None if results are not submitted."""
 
     @property
     def reads_calls(self) -> bool:

@@ -104,9 +104,9 @@ class PendingAnswer:
                 self.turn.bind(calls)
 
     def _submit_results(self) -> None:
-        client, endpoint = self.request.client, self.request.state.tool_cache
-        if endpoint is not None and self._response_id is not None:
-            self.turn.on_finished(endpoint.submitter(client, self._response_id))
+        client, caches = self.request.client, self.request.state.tool_cache
+        if caches is not None and self._response_id is not None:
+            self.turn.on_finished(caches.of(client).submitter(client, self._response_id))
         if self._response_id is not None and self._takes_predicted_calls:
             self.turn.on_predicted(prediction_submitter(client, self._response_id))
 

@@ -62,7 +62,7 @@ _BENCHES_WITH: dict[str, set[BenchName]] = {
     "--model": {
         *(BenchName.ASSISTANT, BenchName.CONTEXT, BenchName.DRAFTING, BenchName.ENGINE),
         *(BenchName.MODELS, BenchName.OUTSIDE, BenchName.SCHEDULER, BenchName.SPECULATION),
-        BenchName.WIRE,
+        *(BenchName.TOOLCACHE, BenchName.WIRE),
     },
     "--part": {BenchName.CONTEXT, BenchName.SPECULATION},
     "--peer": {BenchName.SCHEDULER},

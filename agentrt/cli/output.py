@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
 
 import typer
 
@@ -52,6 +52,11 @@ def size_text(size: int) -> str:
 def say(line: str) -> None:
     """Print a message to standard error."""
     print(line, file=sys.stderr, flush=True)
+
+
+def is_terminal(file: TextIO | None) -> bool:
+    """Whether ``file`` is a terminal; a closed one is None."""
+    return file is not None and file.isatty()
 
 
 @contextmanager

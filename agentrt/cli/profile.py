@@ -57,7 +57,7 @@ def _measure(model: str, platform: str, stored: bool) -> tuple[Profile, Executio
         from agentrt.runtime.heg.store import ProfileStore
         from agentrt.runtime.local.assembly import library_for
         from agentrt.runtime.model.directory import open_model_directory
-        from agentrt.runtime.model.paged import read_paged_graph
+        from agentrt.runtime.model.read_graph import read_paged_graph
         from agentrt.runtime.xpu.loading import load_profile
         from agentrt.runtime.xpu.platforms import find_platform
         from agentrt.runtime.xpu.profiler import count_steps

@@ -218,13 +218,14 @@ def serve(
         ),
     ] = 0.005,
     context_memory_mib: Annotated[
-        int,
+        int | None,
         _of_contexts(
-            help="Memory, beside the KV cache, for contexts of each loaded model that it has no room for.",
+            help="Memory, beside the KV cache, for contexts of each loaded model that it has no room for. By "
+            "default, with --context-folder, up to 1024 and an eighth of what is free.",
             min=0,
             max=_MAX_MEMORY_MIB,
         ),
-    ] = 0,
+    ] = None,
     embedding_model: Annotated[
         str | None,
         _of_models(
@@ -316,7 +317,7 @@ def serve(
         context_disk_bytes=None if context_disk_mib is None else context_disk_mib * 2**20,
         context_app_bytes=None if context_app_mib is None else context_app_mib * 2**20,
         context_key=key_of(context_key),
-        context_memory_bytes=context_memory_mib * 2**20,
+        context_memory_bytes=None if context_memory_mib is None else context_memory_mib * 2**20,
         context_compression=context_compression,
         context_tolerance=context_tolerance,
         contexts_per_app=contexts_per_app,

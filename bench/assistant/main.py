@@ -124,7 +124,7 @@ def _hold(dialogues: Sequence[Dialogue], model: str, progress: Progress) -> dict
 
     Of dialogues of the group ``follow_up`` the first turns count as ``single``: nothing is before them.
     """
-    from agentrt.examples.personal_assistant import open_runtime
+    from agentrt.examples.assistant.model import open_runtime
 
     judged: dict[str, list[Judgement]] = {}
     with asyncio.Runner() as runner, open_runtime(model) as runtime:
@@ -175,10 +175,10 @@ class _Starter:
         """Return the seconds until the first text of an answer; ``contexts`` is a folder with those kept."""
         begun = time.perf_counter()
         from agentrt.examples.assistant.data import PersonalData
+        from agentrt.examples.assistant.model import open_runtime
         from agentrt.examples.assistant.sample_data import write_sample_data
         from agentrt.examples.chat.conversation import Conversation
         from agentrt.examples.chat.steered import steered_agent
-        from agentrt.examples.personal_assistant import open_runtime
 
         with TemporaryDirectory() as folder, asyncio.Runner() as runner:
             sample = Path(folder) / "sample"

@@ -80,7 +80,7 @@ def open_whole(directory: ModelDirectory, properties: Mapping[str, Any], tokens:
     """Return the whole model of a directory in one piece, with a KV cache for ``tokens`` tokens."""
     from agentrt.runtime.heg.partition import Partition
     from agentrt.runtime.model.openvino_core import load_on_own_thread
-    from agentrt.runtime.model.paged import read_paged_graph
+    from agentrt.runtime.model.read_graph import read_paged_graph
 
     pieces = Partition(read_paged_graph(directory)).layer_segments(())
     return load_on_own_thread(lambda: Pieces(pieces, properties, tokens))

@@ -160,6 +160,14 @@ PLAN: Final[Sequence[Part]] = (
         workloads=True,
     ),
     Part(
+        "toolcache_models",
+        _bench("toolcache", "--model", LARGE),
+        (*_SHARED, *_SERVER, *_SPECULATION, "bench/toolcache"),
+        models=(LARGE,),
+        workloads=True,
+        minutes=20,
+    ),
+    Part(
         "speculation_models",
         _bench("speculation", "--model", SMALL, "--draft", "nano"),
         (*_SHARED, *_ENGINE, *_SPECULATION, *_NANO, "bench/speculation"),

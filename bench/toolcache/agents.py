@@ -40,6 +40,8 @@ class Done:
     """Tokens of the answer that calls."""
     output_tokens: int = 0
     """Tokens of the tool's output, with what the chat template adds."""
+    read_tokens: int = 0
+    """Tokens that the request with the tool's output read, as no prefix cache had them."""
     written_tokens: int = 0
     """Tokens that the model wrote in all answers."""
     name: str = ""
@@ -53,9 +55,14 @@ class Done:
         return self.called_s - self.reasoned_s
 
     @property
+    def handover_s(self) -> float:
+        """Seconds from the end of the call until the agent had the output; 0 if the engine answered it."""
+        return max(0.0, self.ready_s - self.called_s)
+
+    @property
     def reentry_s(self) -> float:
-        """Seconds from when call and output were there to the model's next word."""
-        return self.resumed_s - max(self.called_s, self.ready_s)
+        """Seconds from when call and output were there to the model's next word, or end if it said none."""
+        return (self.resumed_s or self.elapsed_s) - max(self.called_s, self.ready_s)
 
     @property
     def after_reasoning_s(self) -> float:
@@ -142,6 +149,7 @@ class Agent:
             left = max(1, self._clients.max_tokens - first.written_tokens)
             await last.read(await self._send(next_client, task, messages, left))
             done.output_tokens = last.prompt_tokens - first.prompt_tokens - first.written_tokens
+            done.read_tokens = last.prompt_tokens - last.cached_tokens
             done.written_tokens += last.written_tokens
         done.elapsed_s = time.perf_counter() - began
         return done
@@ -177,6 +185,7 @@ class _Answer:
         self.call: Any = None
         """The call that the agent has to make; None if there is none, or the engine has answered it."""
         self.prompt_tokens = 0
+        self.cached_tokens = 0
         self.written_tokens = 0
 
     async def read(self, stream: Any) -> None:
@@ -184,6 +193,7 @@ class _Answer:
             now = time.perf_counter() - self._began
             if chunk.usage is not None:
                 self.prompt_tokens = chunk.usage.prompt_tokens
+                self.cached_tokens = chunk.usage.prompt_tokens_details.cached_tokens
                 self.written_tokens = chunk.usage.completion_tokens
             for choice in chunk.choices:
                 self._read_delta(choice.delta, now)

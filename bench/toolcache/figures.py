@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from agentrt.perfmodel import EngineTimes, EngineTurn
 
@@ -13,21 +14,34 @@ from ..common.report import Table
 from . import tasks
 from .agents import Done
 from .sides import (
+    CALLS_DRAFTED,
     CLIENT_SIDE,
     ENGINE_SIDE,
     O2_ONLY,
     O3_ONLY,
     PREFIX_CACHED,
     SIDES,
-    UNUSED,
     VANILLA,
     Side,
 )
 from .tasks import Task
 
-_O2 = [(UNUSED, O2_ONLY), (O3_ONLY, ENGINE_SIDE)]
-_O3 = [(UNUSED, O3_ONLY), (O2_ONLY, ENGINE_SIDE)]
+_O2 = [(CLIENT_SIDE, O2_ONLY), (O3_ONLY, ENGINE_SIDE)]
+_O3 = [(CLIENT_SIDE, O3_ONLY), (O2_ONLY, ENGINE_SIDE)]
 """Pairs of sides without and with the optimization."""
+
+_PHASES: Final[Mapping[str, Callable[[Done], float]]] = {
+    "to the first word": lambda done: done.first_s,
+    "reasoning": lambda done: done.reasoned_s - done.first_s,
+    "the call (O2)": lambda done: done.call_s,
+    "from the call's end to its result at the agent (O3)": lambda done: done.handover_s,
+    "from there to the next word (O3)": lambda done: done.reentry_s,
+    "the rest of the answer": lambda done: done.elapsed_s - (done.resumed_s or done.elapsed_s),
+}
+"""The parts of a task's time, one after the other."""
+
+_MORE_REASONING: Final = (100, 200, 400, 800, 1600)
+"""Tokens before a call for which the share saved is computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,16 +156,14 @@ def task_figures(short: Sequence[Compared]) -> dict[str, Estimate]:
     fitting = [pair for pair in short if pair.predicted.fits]
     reasoning = [pair for pair in short if pair.predicted.reasons]
     extra = [pair.share_saved(CLIENT_SIDE, ENGINE_SIDE) for pair in short]
-    figures = {
-        **attainments(short),
-        "extra_time_saved_pct_over_client_side": median(extra),
-        "engine_alpha0_slowdown_pct": median(
+    figures = {**attainments(short), "extra_time_saved_pct_over_client_side": median(extra)}
+    if wrong := [pair for pair in short if Case(ENGINE_SIDE, 0.0) in pair.of_cases]:
+        figures["engine_alpha0_slowdown_pct"] = median(
             [
                 _slower(pair.done(ENGINE_SIDE, 0.0).elapsed_s, pair.done(PREFIX_CACHED).elapsed_s)
-                for pair in short
+                for pair in wrong
             ]
-        ),
-    }
+        )
     if reasoning:
         figures["reasoning_slowdown_pct"] = median(
             [
@@ -163,9 +175,28 @@ def task_figures(short: Sequence[Compared]) -> dict[str, Estimate]:
         figures["extra_ms_saved_over_client_side"] = _ms_saved(
             fitting, [(CLIENT_SIDE, ENGINE_SIDE)], lambda done: done.after_reasoning_s
         )
+        figures["extra_ms_saved_over_drafted_calls"] = _ms_saved(
+            fitting, [(CALLS_DRAFTED, ENGINE_SIDE)], lambda done: done.after_reasoning_s
+        )
         figures["o2_call_ms_saved"] = _ms_saved(fitting, _O2, lambda done: done.call_s)
-        figures["o3_reentry_ms_saved"] = _ms_saved(fitting, _O3, lambda done: done.reentry_s)
+        figures["o3_reentry_ms_saved"] = _ms_saved(
+            fitting, _O3, lambda done: done.handover_s + done.reentry_s
+        )
     return figures
+
+
+def model_figures(compared: Sequence[Compared]) -> dict[str, Estimate]:
+    """Return what explains the savings with a given model: the paper's delta, 2o, and what is read again."""
+    return {
+        "decode_ms": median([1000 * pair.predicted.decode_s for pair in compared]),
+        "call_tokens": median(
+            [pair.done(PREFIX_CACHED).first_tokens - pair.task.reasoning_tokens for pair in compared]
+        ),
+        "round_trip_ms": median([1000 * pair.round_trip_s for pair in compared]),
+        "reread_tokens": median(
+            [pair.done(CLIENT_SIDE).read_tokens - pair.done(CLIENT_SIDE).output_tokens for pair in compared]
+        ),
+    }
 
 
 def _slower(seconds: float, than: float) -> float:
@@ -197,6 +228,53 @@ def _verdict(saved: Estimate) -> str:
     if saved.low is None or saved.high is None or saved.low <= 0 <= saved.high:
         return "not shown"
     return "saves" if saved.low > 0 else "costs"
+
+
+def phases_table(compared: Sequence[Compared]) -> Table:
+    """Return where the engine side saves its time beside the client side, by the parts of a task."""
+
+    def ms(side: Side, seconds: Callable[[Done], float]) -> Estimate:
+        return median([1000 * seconds(pair.done(side)) for pair in compared])
+
+    def saved_s(pair: Compared, seconds: Callable[[Done], float]) -> float:
+        return seconds(pair.done(CLIENT_SIDE)) - seconds(pair.done(ENGINE_SIDE))
+
+    return Table(
+        title="where a turn's time goes",
+        columns=("part", "client-side ms", "engine-side ms", "saved ms", "saved, % of vanilla"),
+        rows=tuple(
+            (
+                part,
+                ms(CLIENT_SIDE, seconds),
+                ms(ENGINE_SIDE, seconds),
+                median([1000 * saved_s(pair, seconds) for pair in compared]),
+                median([100 * saved_s(pair, seconds) / pair.done(VANILLA).elapsed_s for pair in compared]),
+            )
+            for part, seconds in {**_PHASES, "the whole": lambda done: done.elapsed_s}.items()
+        ),
+    )
+
+
+def reasoning_table(compared: Sequence[Compared]) -> Table:
+    """Return what would be saved of a turn that reasons longer, at the measured time of a token."""
+
+    def saved_pct(pair: Compared, tokens: int) -> float:
+        more_s = (tokens - pair.task.reasoning_tokens) * pair.predicted.decode_s
+        vanilla_s = pair.done(VANILLA).elapsed_s
+        return pair.share_saved(CLIENT_SIDE, ENGINE_SIDE) * vanilla_s / (vanilla_s + more_s)
+
+    return Table(
+        title="what the engine side saves over the client side, by the tokens before a call",
+        columns=("reasoning tokens", "", "saved, % of vanilla"),
+        rows=tuple(
+            (
+                tokens,
+                "computed" if number else "measured",
+                median([saved_pct(pair, tokens) for pair in compared]),
+            )
+            for number, tokens in enumerate((compared[0].task.reasoning_tokens, *_MORE_REASONING))
+        ),
+    )
 
 
 def tokens_identical(compared: Sequence[Compared]) -> Estimate:

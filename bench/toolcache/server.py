@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import itertools
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from agentrt.calls import TextDelta
 
@@ -21,7 +22,12 @@ if TYPE_CHECKING:
     from agentrt.runtime.request.request import Request
 
 
-_THOUGHT = "Let me look. "
+NANO: Final = "nano"
+_REASONING: Final = """\
+The user wants one thing, and I have a tool that does it. The request names the values which the tool needs, \
+so I can call it at once and need not ask for more. When the tool has returned its result I say in a short \
+sentence what was done, in the words of the user, and add nothing that I do not know."""
+"""It repeats nothing: a model would go on with that behind the tool's output."""
 
 
 class ToolCacheSwitches:
@@ -49,13 +55,16 @@ def _answer_none(end_token: int, text: str, total_tokens: int) -> None:
 
 
 def reason_before_calls(runtime: LocalRuntime, count: int) -> None:
-    """Make answers that may call tools begin with ``count`` tokens of text, followed by a call."""
+    """Make answers that may call tools begin with about ``count`` tokens of text, followed by a call."""
     processor, tokenizer = runtime._input_processor, runtime._tokenizer
     process = processor.process
-    # They end with a full stop: white space before a call is not part of the content that clients send back.
-    # The call begins as nano begins calls: behind a text, which it never learned, it may spell it otherwise.
-    begin = tokenizer.encode('.\n<tool_call>\n{"name": "')
-    thoughts = [*tokenizer.encode(_THOUGHT * count)[: count - 2], *begin]
+    # White space before a call is not part of the content that clients send back. The call begins as nano
+    # begins calls: behind a text, which it never learned, it may spell it otherwise. All is tokenized in one,
+    # as in the next request, which would read again what is cut into other tokens.
+    words, text = itertools.cycle(_REASONING.split()), ""
+    while len(tokenizer.encode(text)) < count:
+        text += f" {next(words)}" if text else next(words)
+    thoughts = tokenizer.encode(f"{text.rstrip('.,')}.\n<tool_call>\n" + '{"name": "')
 
     def process_reasoning(messages: Any, preparation: Preparation | None = None, /, **options: Any) -> Any:
         request = process(messages, preparation, **options)
@@ -139,11 +148,13 @@ class _Service(RuntimeService):
     """The object in the server's process."""
 
     def __init__(self, model: str, reasoning_tokens: int) -> None:
+        from agentrt.runtime import RuntimeConfig
         from agentrt.runtime.serving.http.identity import Tokens
         from agentrt.runtime.serving.server import ServerConfig
 
         tokens = Tokens((f"app {app}", token_of(app)) for app in range(APPS))
-        super().__init__(model, exact(), ServerConfig(port=0, tokens=tokens))
+        config = exact() if model == NANO else RuntimeConfig()
+        super().__init__(model, config, ServerConfig(port=0, tokens=tokens))
         self._listener.listen(1024)
         self._switches = ToolCacheSwitches(self._runtime)
         reason_before_calls(self._runtime, reasoning_tokens)
@@ -154,6 +165,7 @@ class _Service(RuntimeService):
 
     def use(self, optimizations: Optimizations) -> None:
         self._switches.optimizations = optimizations
+        self._runtime.drafts = optimizations.takes_predicted_calls
 
     def generate_s(self, options: dict[str, Any]) -> float:
         return self._loop.run_until_complete(self._generate(options))

@@ -13,6 +13,8 @@ class Optimizations:
     """O2: the call of a cached output is drafted and verified in one forward pass."""
     answers_calls: bool = True
     """O3: a call with a cached output is answered in the engine, and decoding continues."""
+    takes_predicted_calls: bool = False
+    """Whether calls are drafted once they are predicted, before there is an output. Not in the paper."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +34,14 @@ class Side:
 VANILLA = Side("vanilla", prefix_cached=False, speculates=False, submits=False)
 PREFIX_CACHED = Side("prefix-cached", speculates=False, submits=False)
 CLIENT_SIDE = Side("client-side", submits=False)
+CALLS_DRAFTED = Side(
+    "client-side, calls drafted", submits=False, optimizations=Optimizations(True, True, True)
+)
 ENGINE_SIDE = Side("engine-side")
-UNUSED = Side("engine-side, both off", optimizations=Optimizations(False, False))
 O2_ONLY = Side("engine-side, O2 only", optimizations=Optimizations(answers_calls=False))
 O3_ONLY = Side("engine-side, O3 only", optimizations=Optimizations(verifies_calls=False))
 
-SIDES = (VANILLA, PREFIX_CACHED, CLIENT_SIDE, ENGINE_SIDE)
-"""Figure 8, with both of its baselines."""
-ENGINE_SIDES = (UNUSED, O2_ONLY, O3_ONLY, ENGINE_SIDE)
-"""The engine with and without each of its optimizations."""
+SIDES = (VANILLA, PREFIX_CACHED, CLIENT_SIDE, CALLS_DRAFTED, ENGINE_SIDE)
+"""Figure 8, with both of its baselines, and the client side before an engine that drafts predicted calls."""
+ENGINE_SIDES = (O2_ONLY, O3_ONLY, ENGINE_SIDE)
+"""The engine with each of its optimizations, and with both."""

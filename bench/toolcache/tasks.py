@@ -67,13 +67,22 @@ def tasks_of(
     found = agent_tasks(workloads, count, calls=1, seed=seed)
     made = []
     for number, task in enumerate(found):
-        prompt, call, output = task.request, task.calls[0], '{"status": "done"}'
+        prompt, call, output = task.request, _as_written(task.calls[0]), '{"status": "done"}'
         if workloads is None:
             prompt, call, output = _synthetic(number)
         prompt = f"{prompt} (request {seed}.{number})"
         latency_s = latency_of(call, most_s, seed)
         made.append(Task(prompt, call, output, latency_s, _only(call), reasoning_tokens))
     return made
+
+
+def _as_written(call: ToolCall) -> ToolCall:
+    """Return the call as models write it: with 1500 where the workload has 1500.0."""
+    written = {
+        key: int(value) if isinstance(value, float) and value.is_integer() else value
+        for key, value in call.arguments.items()
+    }
+    return ToolCall(call.name, written)
 
 
 def _only(call: ToolCall) -> list[dict[str, Any]]:

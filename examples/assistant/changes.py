@@ -29,6 +29,7 @@ from .meant import (
     event_spoken_of,
     find_event,
     find_note,
+    named_of,
     note_told_of,
     one_of,
     shown_by,
@@ -51,197 +52,152 @@ UNCLEAR: Final = (NOTHING_FOUND, TO_WHEN, MEANT_EVENT, MEANT_NOTE)
 """How an answer begins where it is not clear what is to be changed, or to when."""
 _EARLIER: Final = 2
 """Calls before those for the last message, whose texts may be meant."""
-_CALENDAR: Final = r"(?:my|the|our) (?:calend[ae]r|cal|diary|agenda|schedule)"
+_CALENDAR: Final = rf"(?:my|the|our) {phrases.CALENDARS}"
 _CANCEL: Final = (
-    r"cancel(?:l?ing)?|cancl|del|delet(?:e|ing)|throw(?:ing)? (?:away|out)|remov(?:e|ing)"
-    r"|eras(?:e|ing)|get(?:ting)? rid of"
-    r"|call(?:ing)?(?: off|(?= .+ off\b))"
+    r"cancel(?:l?ing)?|cancl|del|delet(?:e|ing)|throw(?:ing)? (?:away|out)|remov(?:e|ing)|eras(?:e|ing)"
+    r"|get(?:ting)? rid of|call(?:ing)?(?: off|(?= .+ off\b))"
 )
 _MOVE: Final = r"mov(?:e|ing)|re-?sched(?:ul(?:e|ing))?|postpon(?:e|ing)"
 _PERHAPS_CANCEL: Final = (
-    r"scrap|scratch|scrub|trash|toss|chuck|ditch|axe|bin|kill|dump|drop(?:ping)?(?! (?:off|by|in|me|us|him"
-    r"|her)\b)"
-    rf"|tak(?:e|ing)(?= .+ (?:off|out of|from) {_CALENDAR})"
+    rf"scrap|scratch|scrub|trash|toss|chuck|ditch|axe|bin|kill|dump|drop(?:ping)?(?! (?:off|by|in|me|us|him"
+    rf"|her)\b)|tak(?:e|ing)(?= .+ (?:off|out of|from) {_CALENDAR})"
 )
 """Words that also mean something else: only what has the title of an event is one."""
 _PERHAPS_MOVE: Final = (
-    r"push(?:ing)?|shift(?:ing)?|chang(?:e|ing)|put (?:off|back)|delay|bring|bump|nudge|pull|scoot|slide"
-    r"|shove|shunt|update"
-    r"|put(?= (?:it|ours|mine|that|them|(?:the|my) [\w' ]{2,30}) to\b)"
+    r"push(?:ing)?|shift(?:ing)?|swap|chang(?:e|ing)|put (?:off|back)|delay|bring|bump|nudge|pull|scoot|slide"
+    r"|shove|shunt|update|put(?= (?:it|ours|mine|that|them|(?:the|my) [\w' ]{2,30})(?: back)? to\b)"
 )
-BEGINS: Final = re.compile(
-    rf",? (?:and then|and also|and|then) (?={phrases.POLITE}(?:{_CANCEL}|{_MOVE}) (?:the|my|our|that|it)\b)",
-    re.IGNORECASE,
+BEGINS: Final = phrases.any_case(
+    rf",? (?:and then|and also|and|then) (?={phrases.POLITE}(?:{_CANCEL}|{_MOVE}) (?:the|my|our|that|it)\b)"
 )
 """What stands between another request and one for a change."""
-_ASKED: Final = re.compile(
-    r"(?:^\W*(?:(?:ok|okay|right|ac+tual+y|well|ugh|argh|hm+|ah|grand|lovely|good|fine) )*"
+_ASKED: Final = phrases.any_case(
+    r"(?s)(?:^\W*(?:(?:ok|okay|right|ac+tual+y|well|ugh|argh|hm+|ah|grand|lovely|good|fine) )*"
     r"|[,;:.!?()\u2013-] *|\bso )(?:(?:i|we)(?:'ve| have)?(?: got)? (?:(?:have|need|want) to|must|to) )?"
     rf"{phrases.POLITE}(?P<no>(?:i (?:don'?t|do not) want (?:you )?to|i(?:'d| would) rather (?:you )?not"
     r"|don'?t|do not|never|no need to|not) (?:\w+ )?)?(?:help me )?"
     rf"(?:(?:{_CANCEL}|(?P<perhaps_cancel>{_PERHAPS_CANCEL}))"
-    rf"|(?P<move>{_MOVE}|(?P<perhaps_move>{_PERHAPS_MOVE}))) (?!(?:to|in|into|out|on|away)\b)(?P<what>.+)$",
-    re.IGNORECASE | re.DOTALL,
+    rf"|(?P<move>{_MOVE}|(?P<perhaps_move>{_PERHAPS_MOVE}))) (?!(?:to|in|into|out|on|away)\b)(?P<what>.+)$"
 )
-_ADDS: Final = re.compile(r"^\W*(?:add|put|enter|schedule|create|write)\b", re.IGNORECASE)
+_ADDS: Final = phrases.any_case(r"^\W*(?:add|put|enter|schedule|create|write)\b")
 _OUT: Final = r"take|whip|knock|strike|get|pull|lift|cut|throw|toss|chuck|wipe|cross|clear|rub"
 """Verbs for what is cancelled, with "out", "off" and the like behind them."""
-_ALTER: Final = rf"{_MOVE}|{_PERHAPS_MOVE}|adapt|adjust|correct|fix|alter|swap"
-POINTS_BACK: Final = re.compile(
+_ALTER: Final = rf"{_MOVE}|{_PERHAPS_MOVE}|adapt|adjust|correct|fix|alter"
+POINTS_BACK: Final = phrases.any_case(
     rf"^\W*(?:{phrases.POLITE}(?:{_CANCEL}|{_PERHAPS_CANCEL}|{_ALTER}|{_OUT}|taking|call(?:ing)?)"
     r" (?:it|that|this|them)\b|(?:away|out)(?: of .{1,20})? with (?:it|that|this)\b"
     rf"|{phrases.POLITE}(?:put|add|enter|stick|pop|save) (?:it|that|this)\b(?! (?:as|in|to|into) (?:an?"
-    rf"|my) note)"
-    r"|(?:please|pls) (?:change|cancel|delete|move)\W*$)",
-    re.IGNORECASE,
+    rf"|my) note)|(?:please|pls) (?:change|cancel|delete|move)\W*$)"
 )
 """How a request begins for the change of something that is told before it: "Delete it please."."""
-WITHDRAWN: Final = re.compile(
-    r"\b(?:never ?mind|(?<!i )(?<!to )forget it|no wait)\b(?!.*\b(?:cancel|delete|remove|move)\b)",
-    re.IGNORECASE,
+WITHDRAWN: Final = phrases.any_case(
+    r"\b(?:never ?mind|(?<!i )(?<!to )forget it|no wait)\b(?!.*\b(?:cancel|delete|remove|move)\b)"
+    r"(?!,? (?:put|make) (?:it|that)\b)"
 )
-_DECLINED: Final = re.compile(rf"(?:{I_MEAN}|\bto )(?:no|none|neither|nothing|stop)\b", re.IGNORECASE)
-_AS_BEFORE: Final = re.compile(
+_DECLINED: Final = phrases.any_case(rf"(?:{I_MEAN}|\bto )(?:no|none|neither|nothing|stop)\b")
+_AS_BEFORE: Final = phrases.any_case(
     r"\b(?:instead|rather|(?:at )?(?:the )?same (?:time|day|hour)(?: as (?:it was|before))?"
-    r"|(?:the )?(?:time|hour) (?:stays?|remain\w*)(?: (?:the same|as it is))?)\b",
-    re.IGNORECASE,
+    r"|(?:the )?(?:time|hour) (?:stays?|remain\w*)(?: (?:the same|as it is))?)\b"
 )
-_REASON: Final = re.compile(
-    r"(?:,? (?:because|since|(?:i )?(?:don'?t|do not|no longer) need (?:it|that|them))"
-    r"| (?:i'll|i'm|she's|he's|they're|we're)|, (?!i mean )(?:i|i'[md]|we|it|it's|he|she|they|there"
-    r"|my))\b.*?(?=, I mean |$)",
-    re.IGNORECASE,
+_NO_OBJECT: Final = phrases.any_case(r"(?:it|that|this|them|from|off|there)\b")
+_TAIL: Final = phrases.any_case(
+    rf"(?:[ ,]+(?:(?:to|for) (?:some other|another) (?:day|time|date)|please|pls|plz|thanks|thank you|thx"
+    rf"|again|for me|will you|would you|can you|ok(?:ay)?|then|now|by .*|(?:off|out of|from|in"
+    rf"|on)(?: {_CALENDAR})?))+\W*$|\W+$"
 )
-_NO_OBJECT: Final = re.compile(r"(?:it|that|this|them|from|off|there)\b", re.IGNORECASE)
-_TAIL: Final = re.compile(
-    r"(?:[ ,]+(?:(?:to|for) (?:some other|another) (?:day|time|date)|please|pls|plz|thanks|thank you|thx"
-    r"|again|for me|will you|would you|can you"
-    r"|ok(?:ay)?|then|now"
-    rf"|by .*|(?:off|out of|from|in|on)(?: {_CALENDAR})?))+\W*$|\W+$",
-    re.IGNORECASE,
-)
-_FOLLOWS: Final = re.compile(
-    r"\b(?:(?:directly|right|just) after|(?:which|that) follows|following)\b", re.IGNORECASE
-)
+_FOLLOWS: Final = phrases.any_case(r"\b(?:(?:directly|right|just) after|(?:which|that) follows|following)\b")
 """Said of a day that is to be counted from that of the event."""
-_THEN: Final = re.compile(r"(?:[ ,]+(?:then|so|please|pls|plz|thanks|thx|again|for me))+\W*$", re.IGNORECASE)
-_TO: Final = re.compile(r"\b(?:to|until|till|for)\b", re.IGNORECASE)
-_BARE_HOUR: Final = re.compile(
+_THEN: Final = phrases.any_case(r"(?:[ ,]+(?:then|so|please|pls|plz|thanks|thx|again|for me))+\W*$")
+_TO: Final = phrases.any_case(r"\b(?:to|until|till|for)\b")
+_BARE_HOUR: Final = phrases.any_case(
     r"^ *(?=(?:\d{1,2}|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)(?: (?:on|tomorrow"
-    r"|today)\b|\W*$))",
-    re.IGNORECASE,
+    r"|today)\b|\W*$))"
 )
 _COUNTS: Final = {
     "a": 1, "an": 1, "one": 1, "two": 2, "a couple of": 2, "three": 3, "four": 4, "five": 5, "six": 6,
     "ten": 10, "fifteen": 15, "twenty": 20, "thirty": 30, "half an": 0.5, "half a": 0.5,
     "a quarter of an": 0.25,
 }  # fmt: skip
-_AMOUNT: Final = re.compile(
-    rf"(?P<by>\bby )?\b(?P<count>{'|'.join(sorted(_COUNTS, key=len, reverse=True))}|\d{{1,3}}) ?"
-    r"(?P<unit>min|h|hour|day|week)(?:ute)?s?\b(?P<more> and a half)?(?P<way> (?:later|earlier|sooner"
-    r"|early)\b)?",
-    re.IGNORECASE,
+_AMOUNT: Final = phrases.any_case(
+    rf"(?P<by>\bby )?\b(?P<count>{'|'.join(sorted(_COUNTS, key=len, reverse=True))}|\d{{1,3}}) ?(?P<unit>min"
+    rf"|h|hour|day|week)(?:ute)?s?\b(?P<more> and a half)?(?P<way> (?:later|earlier|sooner|early)\b)?"
 )
 """By how much something is moved."""
-_WAY: Final = re.compile(r"\b(?:back|forward|later|earlier|sooner|up)\b", re.IGNORECASE)
-_CORRECTS: Final = re.compile(
-    r"^\W*(?P<lead>(?:(?:no|nope|na[hw]|och|oh|oops|sorry|ac+tual+y|wait|hang on|hm+|a+h|ar*gh|er|uh|ok"
-    r"|okay|right"
-    r"|and|but|rather"
-    r"|good|grand|i mean|i meant|on second thoughts?)\b\W*)*)"
+_WAY: Final = phrases.any_case(r"\b(?:back|forward|later|earlier|sooner|up)\b")
+_CORRECTS: Final = phrases.any_case(
+    rf"^\W*(?P<lead>(?:(?:{phrases.CORRECTION}|{phrases.FILLER}|and|but|good|grand)\b\W*)*)"
     rf"(?P<verb>{phrases.POLITE}(?:let us |let's )?(?:rather )?(?:make|do|put|set|have|say)(?: (?:it|that"
-    rf"|this))\b"
-    r"|(?:it|that|this)(?:'s| is| should be| has to be| must be)\b)?"
-    r"(?: ?(?:for|to|at|on|in|be))? *(?P<when>.+)$",
-    re.IGNORECASE,
+    rf"|this))\b|(?:it|that|this)(?:'s| is| should be| has to be| must be)\b)?(?: ?(?:for|to|at|on|in"
+    rf"|be))? *(?P<when>.+)$"
 )
 """A message that wants the last event otherwise: "make that 21:00", "no, on Friday"."""
-_BETTER: Final = re.compile(
-    r"[ ,]+(?:i meant?(?: to say)?|(?:would |will )?(?:suits?|be|works?|is)\b.{0,20}\bbetter\b.*)\W*$",
-    re.IGNORECASE,
+_BETTER: Final = phrases.any_case(
+    r"[ ,]+(?:i meant?(?: to say)?|(?:would |will )?(?:suits?|be|works?|is)\b.{0,20}\bbetter\b.*)\W*$"
 )
 """Behind what is meant instead."""
-_CORRECTING: Final = re.compile(
-    r"\b(?:no|nope|na[hw]|oops|sorry|actually|wait|hang on|rather|i meant?|on second thoughts?)\b",
-    re.IGNORECASE,
-)
+_CORRECTING: Final = phrases.any_case(rf"\b{phrases.CORRECTION}\b")
 _BEGINS_CLAUSE: Final = (
     rf"(?:^|[,;:.!?()\u2013-]\s*|\b(?:so|and|then|just|pls|you (?:may|can)) ){phrases.POLITE}"
 )
-TAKES_OUT: Final = re.compile(
+TAKES_OUT: Final = phrases.any_case(
     rf"{_BEGINS_CLAUSE}(?:(?:{_OUT})\b(?=.*\b(?:off|out|away|in the bin|on the head|from (?:the|my))\b)"
     rf"|(?:{_CANCEL}|{_PERHAPS_CANCEL}|lose)\b"
-    r"|(?:away|out)(?: of .{1,20})? with (?:it|that|this)\b|out (?:it|that) goes)"
-    r"|\b(?:take|whip) (?:it|that) (?:out|off)\b"
-    rf"|(?:^|[,;.-] *)(?:off|out of) {_CALENDAR}"
-    r"|\b(?:can|may|should|must|has to|needs to) (?:all )?(?:come (?:off|out)\b|go\b(?! to| on| at)"
-    r"|be (?:deleted|removed"
-    r"|cancelled)\b)",
-    re.IGNORECASE,
+    r"|(?:away|out)(?: of .{1,20})? with (?:it|that|this)\b|out (?:it|that) goes)|\b(?:take|whip) (?:it"
+    r"|that) (?:out|off)\b"
+    rf"|(?:^|[,;.-] *)(?:off|out of) {_CALENDAR}|\b(?:can|may|should|must|has to|needs to) (?:all )?(?:come "
+    rf"(?:off|out)\b|go\b(?! to| on| at)|be (?:deleted|removed|cancelled)\b)"
 )
 """That an event or a note is to be away, in whatever words: "whip it out of the diary"."""
-_ALTERS: Final = re.compile(
-    rf"{_BEGINS_CLAUSE}(?:{_ALTER}|let)\b"
-    r"|\b(?:instead|is now|not (?:on )?\w+, .{3,12} now|(?:moves?|goes) to|can only (?:do|make|come)"
-    r"|needs? another (?:day|time|date))\b"
-    r"|\b(?:has|have|needs?) to (?:go|be|start|begin|move|shift)\b|\b(?:is|are|leaves?|begins?"
-    r"|starts?) .{0,30}\bnow\b"
-    r"|\bnow (?=on |at )"
-    r"|\b(?:must|should) (?:go|be (?:moved|at|on|changed|shifted)|start|begin)\b"
-    r"|\b(?:begins?|starts?|stays?|remain\w*|same (?:time|hour)|later|earlier)\b",
-    re.IGNORECASE,
+_ALTERS: Final = phrases.any_case(
+    rf"{_BEGINS_CLAUSE}(?:{_ALTER}|let)\b|\b(?:instead|be (?:moved|shifted|changed) (?:to|by|back)|is now"
+    r"|not (?:on )?\w+, .{3,12} now|(?:moves?|goes) to|can only (?:do|make|come)|needs? another (?:day|time"
+    r"|date))\b|\b(?:has|have|needs?) to (?:go|be|start|begin|move|shift)\b|\b(?:is|are|leaves?|begins?"
+    r"|starts?) .{0,30}\bnow\b|\bnow (?=on |at )|\b(?:must|should) (?:go|be (?:moved|at|on|changed|shifted)"
+    r"|start|begin)\b|\b(?:begins?|starts?|stays?|remain\w*|same (?:time|hour)|later|earlier)\b"
 )
 """That an event is to be at another time."""
-_NEEDS_WHEN: Final = re.compile(
-    r"\bneeds? another (?:day|time|date)\b|\bbe (?:moved|shifted)\b|\b(?:has|have|needs?) to (?:move"
-    r"|shift)\b",
-    re.IGNORECASE,
+_NEEDS_WHEN: Final = phrases.any_case(
+    r"\bneeds? another (?:day|time|date)\b|\bbe (?:moved|shifted)\b|\b(?:has|have|needs?) to (?:move|shift)\b"
 )
-_POLITELY: Final = re.compile(
+_POLITELY: Final = phrases.any_case(
     r"\b(?:can|could|would|will) (?:you|u)\b|^\W*(?:can|could) (?!i\b|we\b).{3,50} (?:go|move"
-    r"|be moved) (?:to|on)\b",
-    re.IGNORECASE,
+    r"|be moved) (?:to|on)\b"
 )
 _SEPARATOR: Final = re.compile(r"[,;:.!?()]")
-_PRONOUN: Final = re.compile(r"\b(?:it|that|this|them)\b", re.IGNORECASE)
-_ANY_NOTE: Final = re.compile(r"^(?:(?:one|a|some) of (?:my|me|the) notes|(?:a|one) note)$", re.IGNORECASE)
-_ONE_OF_NOTES: Final = re.compile(r"^\W*(?:one|a) of (?:my|me) notes\b", re.IGNORECASE)
-_NAMED_NOTE: Final = re.compile(
-    r"\b(?:the|my) [\w' ]{3,30}? note\b|\bnotes? (?:about|on|for|with|named|called) [\w' ]{3,30}",
-    re.IGNORECASE,
+_PRONOUN: Final = phrases.any_case(r"\b(?:it|that|this|them)\b")
+_ANY_NOTE: Final = phrases.any_case(r"^(?:(?:one|a|some) of (?:my|me|the) notes|(?:a|one) note)$")
+_ONE_OF_NOTES: Final = phrases.any_case(r"^\W*(?:one|a) of (?:my|me) notes\b")
+_NAMED_NOTE: Final = phrases.any_case(
+    r"\b(?:the|my) [\w' ]{3,30}? note\b|\bnotes? (?:about|on|for|with|named|called) [\w' ]{3,30}"
 )
-_INSTEAD_OF: Final = re.compile(
-    r"\b(?:instead of|rather than|not (?:on|at|\d+))\b.*$", re.IGNORECASE | re.DOTALL
+_INSTEAD_OF: Final = phrases.any_case(
+    r"\b(?:instead of|rather than|not (?:on|at|\d+))\b[^,;]*?(?=[,;]|[.!?](?:\s|$)|$)"
 )
-_RANGE: Final = re.compile(r"\bfrom\b.+\b(?:to|until)\b|\bforward\b", re.IGNORECASE)
+_RANGE: Final = phrases.any_case(r"\bfrom\b.+\b(?:to|until)\b|\bforward\b")
 """In a message that may mean two times, or either way."""
-_OF_EITHER_HALF: Final = re.compile(
-    r"[1-9]\d?(?:[:.]\d\d)?|[a-z\d -]+(?<!morning)(?<!afternoon)(?<!arvo)(?<!evening)", re.IGNORECASE
+_OF_EITHER_HALF: Final = phrases.any_case(
+    r"[1-9]\d?(?:[:.]\d\d)?|[a-z\d -]+(?<!morning)(?<!afternoon)(?<!arvo)(?<!evening)"
 )
 """A time of day without its half."""
 _NEAR_HOURS: Final = 3
 _NOON: Final = 12
-_AND: Final = re.compile(r"\band\b|[&,]", re.IGNORECASE)
-_UNTOUCHED: Final = re.compile(
-    r"\b(?:(?<!after )all(?!-| hands)|every\w*|each|both|these|those|any\w*"
-    r"|(?:two|three|several|\d+)(?= (?!days|hours|minutes|weeks)\w+s\b)"
-    r"|events|appointments|meetings|(?<!from my )(?<!in my )(?<!among my )(?<!of my )(?<!of me )notes(?! *$)"
-    r"|entries|things"
-    r"|m\d{1,6})\b|^(?:my |the )?notes\b"
-    rf"|{phrases.MAIL.pattern}|{phrases.FILES.pattern}",
-    re.IGNORECASE,
+_AND: Final = phrases.any_case(r"\band\b|[&,]")
+_UNTOUCHED: Final = phrases.any_case(
+    r"\b(?:(?<!after )all(?!-| hands)|every\w*|each|both|these|those|any\w*|(?:two|three|several"
+    r"|\d+)(?= (?!days|hours|minutes|weeks)\w+s\b)|events|appointments|meetings|(?<!from my )(?<!in my )"
+    r"(?<!among my )(?<!of my )(?<!of me )notes(?! *$)|entries|things|m\d{1,6})\b|^(?:my |the )?notes\b"
+    rf"|{phrases.MAIL.pattern}|{phrases.FILES.pattern}"
 )
 """What stays: several things at once, mail and files."""
-_PART: Final = re.compile(r"\b(?:from|off|out of|line|item|word|part)\b(.*)", re.IGNORECASE)
+_PART: Final = phrases.any_case(r"\b(?:from|off|out of|line|item|word|part)\b(.*)")
 """Of a note, or of those who come to an event: that cannot be taken out."""
-_POINTS: Final = re.compile(
+_POINTS: Final = phrases.any_case(
     r"^(?:it|them|ours|mine|(?:this|that|the)(?: (?:one|event|appointment|note))?"
-    rf"|(?:the )?(?:{PLACE.pattern})(?: (?:one|event|appointment|note))?)$",
-    re.IGNORECASE,
+    rf"|(?:the )?(?:{PLACE.pattern})(?: (?:one|event|appointment|note))?)$"
 )
 """At a thing that was shown."""
-_POINTS_FIRST: Final = re.compile(
-    r"^(it|this|that|them)(?: (?!note|one|event|app|mail|file)\w+)? ?(?:[,.;]|$)", re.IGNORECASE
+_POINTS_FIRST: Final = phrases.any_case(
+    r"^(it|this|that|them)(?: (?!note|one|event|app|mail|file)\w+)? ?(?:[,.;]|$)"
 )
 
 
@@ -254,6 +210,8 @@ class Changes:
     before: Sequence[Made]
     earlier: Sequence[Made] = ()
     """All calls before those."""
+    said_before: str = ""
+    """The user's message before."""
 
     def wanted(self, message: str, context: str = "") -> list[Call] | str | None:
         """Return the call for the change that ``message`` asks for, or what to ask or say; None if for none.
@@ -287,7 +245,7 @@ class Changes:
         lead = message[: asked.start()].strip() if asked else ""
         if not asked or QUESTION.match(message) or is_headed(message) or _ADDS.match(lead):
             return None
-        what = _REASON.sub("", " ".join(asked["what"].split()))
+        what = phrases.REASON.sub("", " ".join(asked["what"].split()))
         if asked["no"] or WITHDRAWN.search(message) or _DECLINED.search(message):
             return NOT_CHANGED
         if phrases.IF.search(lead) or is_held_back(_AS_BEFORE.sub(" ", what)):
@@ -344,7 +302,7 @@ class Changes:
         if event := None if note else event_said(about, (), self.data, self.today):
             return event
         kind: Any = Note if note else Dated if moves or "event" in target else Thing
-        found = one_of([each for each in shown if isinstance(each, kind)], target, self.today)
+        found = self._one_of([each for each in shown if isinstance(each, kind)], target)
         if not found and not moves and (note or re.search(r"\bnotes?\b", about)):
             found = note_told_of(about, self.data, self.today)
         if note or (found and not isinstance(found, str)):
@@ -432,9 +390,15 @@ class Changes:
             corrects = found["verb"] or takes_back or (shift and not said)
             if corrects and shown and not rest and (day or clock or shift):
                 named = [each for each in shown if meant and title_is_said(each.title, title_words(meant))]
-                thing = one_of(named or shown, meant, self.today)
+                thing = self._one_of(named or shown, meant)
                 return thing if isinstance(thing, str) else self._call(thing, said, moves=True, shift=shift)
         return None
+
+    def _one_of(self, shown: Sequence[Thing], said: str) -> Thing | str:
+        """Return the thing of those ``shown`` that is meant, maybe the one that the message before named."""
+        found = one_of(shown, said, self.today)
+        named = named_of(shown, self.said_before)
+        return named[0] if isinstance(found, str) and len(named) == 1 else found
 
     def _call(
         self, thing: Thing, when: str = "", *, moves: bool, shift: dt.timedelta | None = None
@@ -452,11 +416,11 @@ class Changes:
         rest, day, clock = read_event(_BARE_HOUR.sub(" at ", when), self.today)
         if rest or not (day or clock or shift) or (not day and days_in(when, self.today)):
             return TO_WHEN
-        date = (
-            parse_date(day, thing.date + dt.timedelta(days=1) if follows else self.today)
-            if day
-            else thing.date
-        )
+        date = thing.date
+        if day:
+            date = parse_date(day, thing.date + dt.timedelta(days=1) if follows else self.today)
+            if date == self.today < thing.date and day.casefold().endswith(f"{date:%A}".casefold()):
+                date += dt.timedelta(days=7)  # who means today says so
         time = thing.time.replace(ALL_DAY, "")
         if clock:
             time = f"{_near(parse_time(clock), clock, time):%H:%M}"

@@ -32,11 +32,10 @@ _I: Final = rf"\b(?:I{_AUXILIARIES}|let me|we(?:'ve|'ll| have| will)?) {_ADVERBS
 _DEED: Final = re.compile(
     rf"{_I}(?:(?:{_DEED_VERBS})(?:ing)?\b|(?:{_MAKING_VERBS})\b[^.!?]*?\b{_THINGS}\b)"
     rf"|\b{_THINGS}\b[^.!?]*? (?:(?:has|have) been|(?:is|are|was|were) (?:now |successfully )) ?{_ADVERBS}"
-    rf"(?:{_DEED_VERBS}|{_MAKING_VERBS})\b"
-    rf"|^(?:(?:all )?done|{_ADVERBS}(?:sent|saved|added|deleted|moved|booked|scheduled|created|cancell?ed|"
-    r"noted|rescheduled|postponed|reminded|called|ordered|paid|removed))\b"
-    rf"|\b(?:reminder|alarm|timer|appointment|meeting|event|note) (?:is |was )?{_ADVERBS}"
-    r"(?:set|added|saved|created|scheduled)\b",
+    rf"(?:{_DEED_VERBS}|{_MAKING_VERBS})\b|^(?:(?:all )?done|{_ADVERBS}(?:sent|saved|added|deleted|moved"
+    rf"|booked|scheduled|created|cancell?ed|noted|rescheduled|postponed|reminded|called|ordered|paid"
+    rf"|removed))\b|\b(?:reminder|alarm|timer|appointment|meeting|event|note) (?:is |was )?{_ADVERBS}(?:set"
+    rf"|added|saved|created|scheduled)\b",
     re.IGNORECASE,
 )
 _LOOKING: Final = re.compile(rf"{_I}(?:{_LOOKING_VERBS})\b", re.IGNORECASE)

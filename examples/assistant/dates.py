@@ -54,11 +54,14 @@ _HOURS = [
     "twelve", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
 ]  # fmt: skip
 _MINUTES = {"five": 5, "ten": 10, "quarter": 15, "a quarter": 15, "twenty": 20, "twenty-five": 25, "half": 30}
-SPOKEN_PART = rf"(?:(?:{'|'.join(_MINUTES)}) (?:past|to)|half)"
+_BEHIND = {"ten": 10, "fifteen": 15, "twenty": 20, "thirty": 30, "forty": 40, "forty-five": 45, "fifty": 50}
+SPOKEN_PART = rf"(?:(?:{'|'.join(_MINUTES)})[ -](?:past|to)|half)"
 """Of an hour, before it; a pattern."""
+SPOKEN_MINUTES = rf"(?:{'|'.join(sorted(_BEHIND, key=len, reverse=True))})"
+"""Of an hour, behind it; a pattern."""
 _SPOKEN_CLOCK = re.compile(
     rf"(?:(?P<minutes>{'|'.join(_MINUTES)})(?P<side> past| to)? )?(?P<hour>{'|'.join(_HOURS)}|1[0-2]|[1-9])"
-    r"(?: o'?clock)?(?: ?(?P<half>[ap]m))?"
+    rf"(?: (?P<behind>{SPOKEN_MINUTES})| o'?clock)?(?: ?(?P<half>[ap]m))?"
 )
 _CLOCK = re.compile(r"(?P<hour>\d{1,2})(?:[:.h](?P<minute>\d{2})h?|h)?\s*(?:(?P<half>[ap])\.?m\.?|o'?clock)?")
 
@@ -124,6 +127,7 @@ def parse_date(text: str, today: dt.date) -> dt.date:
             or _week_after(said, today)
             or _in_days(said, today)
             or _day_of_month(said, today)
+            or _last_of_month(said, today)
             or _calendar_day(said, today)
         )
     except OverflowError:  # a day after the year 9999
@@ -138,17 +142,21 @@ def parse_date(text: str, today: dt.date) -> dt.date:
 
 def parse_time(text: str) -> dt.time:
     """The time of day that ``text`` means, such as "15:00", "3pm" or "noon"."""
-    said = " ".join(text.casefold().split()).strip(" .,!?").removeprefix("at ")
+    said = " ".join(text.casefold().split()).strip(" .,!?").removeprefix("at ").replace("-past", " past")
+    if said.endswith(" at night"):
+        time = parse_time(said.removesuffix(" at night"))
+        return time.replace(hour=(time.hour + 12) % 24) if 6 <= time.hour <= 12 else time
     if said in ("noon", "midday"):
         return dt.time(12)
     if said == "midnight":
         return dt.time(0)
     said = re.sub(r" in the (morning|afternoon|arvo|evening)$", _half_of_day, said)
     spoken = _SPOKEN_CLOCK.fullmatch(said)
-    if spoken and (spoken["minutes"] in (None, "half") or spoken["side"]):
+    if spoken and (spoken["minutes"] in (None, "half") or spoken["side"]) and not all(spoken.group(1, 4)):
         hour = spoken["hour"]
         minutes = 60 * (int(hour) if hour.isdecimal() else _HOURS.index(hour))
         minutes += _MINUTES.get(spoken["minutes"], 0) * (-1 if spoken["side"] == " to" else 1)
+        minutes += _BEHIND.get(spoken["behind"], 0)
         said = f"{minutes // 60 % 12 or 12}:{minutes % 60:02d}{spoken['half'] or ''}"
     match = _CLOCK.fullmatch(said)
     if match:
@@ -210,6 +218,11 @@ def _month(said: str, today: dt.date) -> tuple[dt.date, dt.date] | None:
         return None
     last = dt.date(year, month, calendar.monthrange(year, month)[1])
     return (max(last.replace(day=1), today) if last >= today else last.replace(day=1)), last
+
+
+def _last_of_month(said: str, today: dt.date) -> dt.date | None:
+    span = _month(re.sub(r"^the (?=month)", "this ", said.removeprefix("last day of ")), today)
+    return span[1] if span and said.startswith("last day of ") else None
 
 
 def _next_days(said: str, today: dt.date) -> tuple[dt.date, dt.date] | None:

@@ -15,6 +15,7 @@ from .data import PersonalData
 from .dates import parse_days, parse_time
 from .errors import ToolError
 from .notes import Note
+from .phrases import any_case
 from .references import PLACE, index_of
 from .results import Made, dated
 from .retrieval import content_words, retrieve
@@ -31,9 +32,8 @@ NOTHING_FOUND: Final = "There is no "
 _DAYS_AHEAD: Final = 30
 _SURE: Final = 0.5
 _SHORTEST_MISSPELT: Final = 5
-NAMES_NOTE: Final = re.compile(
-    r"^.*\b(?P<id>n\d{1,6})$|^(?P<name>.*?)\bnote\b(?P<about>.*)$|^(?P<listed>.+) from (?:my|the) notes$",
-    re.IGNORECASE | re.DOTALL,
+NAMES_NOTE: Final = any_case(
+    r"(?s)^.*\b(?P<id>n\d{1,6})$|^(?P<name>.*?)\bnote\b(?P<about>.*)$|^(?P<listed>.+) from (?:my|the) notes$"
 )
 _KINDS_OF_EVENT: Final = frozenset({"event", "appointment", "meeting", "entry", "session", "thing", "date"})
 _NO_WORDS: Final = STOP_WORDS | frozenset(
@@ -44,6 +44,9 @@ _NO_WORDS: Final = STOP_WORDS | frozenset(
     """.split()  # noqa: SIM905
 )
 """Words that say nothing about which event is meant."""
+
+
+_ASIDE: Final = any_case(r"\b(?:besides|except|other|else|apart|after|before|but|not|than|around|near)\b")
 
 
 def find_event(text: str, meant: str, data: PersonalData, today: dt.date) -> Thing | str:
@@ -148,6 +151,12 @@ def one_of(found: Sequence[Thing], said: str, today: dt.date) -> Thing | str:
         names = [each.title if isinstance(each, Note) else dated(each, today) for each in found]
         return f"{WHICH_ONE}{'; '.join(names)}?"
     return found[0] if found else ""
+
+
+def named_of(shown: Sequence[Thing], said: str) -> list[Thing]:
+    """Return those of what was ``shown`` of whose title a word is ``said``, and not to leave it aside."""
+    words = [] if _ASIDE.search(said) else title_words(said)
+    return [each for each in shown if _said_of(each.title, words)]
 
 
 def _said_of(title: str, said: Sequence[str]) -> list[str]:

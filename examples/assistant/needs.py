@@ -11,7 +11,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from pydantic import BaseModel, Field, ValidationError
 
-from .phrases import POLITE
+from .phrases import POLITE, QUESTION_WORDS, any_case, one_of
 
 _Told: TypeAlias = Literal["notes", "calendar", "mail", "files", "weather", "web", "talk", "impossible"]
 """What a model tells."""
@@ -57,74 +57,69 @@ ring the dentist -> impossible
 what did Paul say about the party? -> mail
 who are you? -> talk
 ok, bye -> talk"""
-_DEED: Final = re.compile(
-    rf"{POLITE}(?!remind (?:me|us)(?: again)?[,:])(?!remind (?:me|us) (?:again )?(?:what|how|who|whom"
-    rf"|whose|when|where|which|why|of|about)\b)(?:"
-    r"(?:send|forward|reply|respond|delet|remov|eras|mov|shift|renam|cancel|cancl|order|reserv|pay|play"
-    r"|switch|remind"
-    r"|mark|chang|edit|updat|print|post|download|install|upload|translat|transfer|buy|lock|unlock|restart"
-    r"|push|postpon|reschedul)(?:e|ing)?"
-    r"|(?:text|ring|call|phone|message|e-?mail) .{2,30} (?:and|to) (?:say|tell|ask|let)"
-    r"|fwd|transcrib(?:e|ing)|write back|alarm(?= .*\d)|record (?!this|that|it)|answer (?:the|that|this"
-    r"|him|her|them|it)|get rid of|throw|ring"
-    r"|book (?:an?|the|us|me(?! in)|my|two|\d+|some|tickets?|flights?|rooms?|uber|taxi|cab|hotel)"
-    r"|(?:call|phone|text)(?: up)? (?:an?|the|my|him|her|(?-i:[A-Z]\w+)|\w+ that)"
-    r"|(?:telephone|ring up|dial|purchase|dim|brighten|airdrop|snooze|mute|unmute)"
-    r"|take an? (?:screen ?shot|photo|picture|selfie)|make (?:it|my \w+) ring"
-    r"|(?:put|throw|chuck|toss) .+ (?:in|into) the (?:bin|trash)|turn (?:up|down|on|off)"
-    r"|give .{1,30} an? (?:ring|call|buzz)|tell (?:him|her|them)"
-    r"|turn (?:.{0,30} )?(?:on|off|up|down)|let (?:him|her|them|(?-i:[A-Z]\w+)) know"
-    r"|get (?:us|me) (?:an?|some) (?:table|taxi|cab|tickets?)"
-    r"|wake me|(?:set|start|give me) (?:an?|the|my)\b.*\b(?:alarm|timer|reminder|beep)|you have to wake"
-    r"|answer to|(?:fire|ping|shoot|drop) (?:off )?(?:an? |him |her |them |the "
-    r"|\w+ an? )(?:\w+ )?(?:e-?mail|mail"
-    r"|message|line|text)"
-    r"|run off .*\b(?:cop(?:y|ies)|printer)|(?:stick|put|throw) on (?:a bit of |some |the )"
-    r"|get (?:me |us )?(?:an? |some )?(?:taxi|cab|table|tickets?|flights?|hotel)\b"
-    r"|(?:append|attach)|(?:at least |just )?(?:text|phone|ring|call|e-?mail|message|whatsapp) (?:him|her"
-    r"|them|(?-i:[A-Z]\w+))|mail (?-i:[A-Z]\w+) (?!from|about)\w+|(?:venmo|paypal|pay|wire)"
-    r"|get .+ on the phone|(?:tack|stick|tag"
-    r"|squeeze) .+ (?:onto|on to|to the end of|at the end of)"
-    r"|(?:write(?! down)|put|insert|include|add) .+ (?:in|into|onto|to|on"
-    r"|under) (?:the|my|that) (?:existing )?(?:\w+ ){0,2}(?:note|list|recipe|file)"
-    r"|(?:wipe|erase|clear|empty|bin|delete|scrap) (?:out )?(?:all|every\w*|each|my entire|the (?:whole"
-    r"|entire))"
-    r"|(?:bin|wipe|scrap|ditch|erase|throw away|chuck|trash|toss|kill) .*\b(?:mails?|e-?mails?|files?"
-    r"|inbox)\b"
-    r"|write (?:an? )?(?:e-?mail|message)|e-?mail (?!from|about)|add .+ to (?:the|my) .*(?:note|list))\b"
-    r"|.*\b(?:mails?|e-?mails?|files?|inbox|mailbox|messages?)\b.*\b(?:can|may|should|must) (?:go"
-    r"|be (?:erased"
-    r"|deleted|removed|binned|thrown))"
-    r"|in (?:my |the |that )?.{0,30}\b(?:note|list|recipe|file)\b.{0,40}\b(?:change|chg|replace|correct"
-    r"|edit|fix"
-    r"|amend|update)\b"
-    r"|.*\b(?:mails?|e-?mails?|files?)\b.*\b(?:delete|erase|remove|bin|trash) (?:it|that)\b"
-    r"|.*\btransfer\b.*\b(?:euros?|pounds?|dollars?|bucks|money)\b"
-    r"|answer .{1,30} by (?:e-?mail|mail)\b|set the (?:heating|thermostat|lights?|volume|oven)\b"
-    r"|.*\bget rid of (?:the|that|this) (?:files?|mails?|e-?mails?)\b|.*\blights? (?:on|off)\b"
-    r"|.*\b(?:start|set) a timer\b|.*\bgive me a beep\b"
-    r"|(?:can|could) .+ be (?:printed|sent|deleted|moved|cancelled|ordered|booked)\b",
-    re.IGNORECASE,
+_DEED: Final = any_case(
+    rf"{POLITE}(?!remind (?:me|us)(?: again)?(?:[,:]| (?:{QUESTION_WORDS}|of|about)\b))"
+    + one_of(
+        r"""
+        (?:send|forward|reply|respond|delet|remov|eras|mov|shift|renam|cancel|order|reserv|pay)(?:e|ing)?
+        (?:remind|mark|chang|edit|updat|print|post|download|install|upload|translat|transfer)(?:e|ing)?, buy
+        (?:unlock|lock|play|switch|restart|push|postpon|reschedul|transcrib|append|attach|purchas)(?:e|ing)?
+        fwd, write back, throw, ring, telephone, dial, dim, brighten, airdrop, snooze, mute, unmute
+        get rid of, venmo, paypal, wire, wake me, you have to wake, alarm(?= .*\d), record (?!this|that|it)
+        answer (?:to|the|that|this|him|her|them|it), answer .{1,30} by (?:e-?mail|mail)
+        (?:text|call|phone|message|e-?mail) .{2,30} (?:and|to) (?:say|tell|ask|let), e-?mail (?!from|about)
+        (?:at least )?(?:call|phone|text|message|whatsapp)(?: up)?(?: for me)? (?:an?|the|my|him|her|them)
+        (?:at least )?(?:call|phone|text|message|whatsapp)(?: up)? (?:(?-i:[A-Z]\w+)|\w+ that)
+        mail (?-i:[A-Z]\w+) (?!from|about)\w+, write (?:an? )?(?:e-?mail|message)
+        (?:fire|ping|shoot|drop) (?:off )?(?:\w+ ){1,3}(?:e-?mail|mail|message|line|text)
+        give .{1,30} an? (?:ring|call|buzz), let (?:him|her|them|(?-i:[A-Z]\w+)) know
+        (?:tell|ask|thank|invite) (?:him|her|them|my \w+|(?!God)(?-i:[A-Z]\w+)), call off, get .+ on the phone
+        (?:shar|encrypt|decrypt|draft|compos|restor|empty|zip)(?:e|ing)? (?:an?|the|my|this|that|it)
+        accept, decline, undo, (?:un)?subscribe, navigate, facetime, back up (?:all|the|my)
+        check (?:me|us) in
+        copy .+ to (?:my|the) (?:clipboard|desktop|phone), make (?:it|the \w+) (?:\w+er)
+        (?:create|make|start) (?:an?|the) (?:new )?(?:file|folder|document|spreadsheet|playlist|account|group)
+        get (?:me |us )?(?:an? |some )?(?:taxi|cab|table|tickets?|flights?|hotel)
+        book (?:an?|the|us|me(?! in)|my|two|\d+|some|flights?|rooms?|uber|taxi|cab|hotel)
+        take an? (?:screen ?shot|photo|picture|selfie), make (?:it|my \w+) ring, give me a beep
+        (?:set|start|give me) (?:an?|the|my)\b.*\b(?:alarm|timer|reminder|beep)
+        set the (?:heating|thermostat|lights?|volume|oven), turn (?:.{0,30} )?(?:on|off|up|down)
+        (?:stick|put|throw) on (?:a bit of |some |the ), run off .*\b(?:cop(?:y|ies)|printer)
+        (?:put|throw|chuck|toss) .+ (?:in|into) the (?:bin|trash)
+        (?:tack|stick|tag|squeeze) .+ (?:onto|on to|to the end of|at the end of)
+        (?:put|add) .+ (?:in|on|under|(?:in|on)?to) (?:the|my|that) [\w' ]*(?:note|list|recipe|file)
+        (?:insert|include|write)(?! down) .+ (?:in|on|under|(?:in|on)?to) (?:the|my|that) [\w' ]*(?:note|list)
+        (?:wipe|erase|clear|empty|bin|delete|scrap) (?:out )?(?:all|every\w*|each|(?:my|the) (?:whole|entire))
+        (?:bin|wipe|scrap|ditch|erase|throw away|chuck|trash|toss|kill) .*\b(?:mails?|e-?mails?|files?|inbox)
+        """
+    )
+    + r"\b|"
+    + one_of(
+        r"""
+        .*\b(?:e?-?mails?|files?|inbox|mailbox|messages?)\b.*\b(?:can|may|should|must) (?:go|be \w+(?:ed|wn))
+        in (?:my |the |that )?.{0,30}\b(?:note|list|recipe|file)\b.{0,40}\b(?:change|chg|replace|correct|fix)
+        .*\b(?:mails?|e-?mails?|files?)\b.*\b(?:delete|erase|remove|bin|trash) (?:it|that)
+        .*\btransfer\b.*\b(?:euros?|pounds?|dollars?|bucks|money), .*\blights? (?:on|off)
+        .*\bget rid of (?:the|that|this) (?:files?|e?-?mails?), .*\b(?:start|set) a timer, .*\bgive me a beep
+        (?:can|could) .+ be (?:printed|sent|deleted|moved|cancelled|ordered|booked)
+        """
+    )
+    + r"\b"
 )
 """How a message begins that wants what no tool can do: a model takes it for what its nouns say."""
-_CLOCK: Final = re.compile(
-    rf"{POLITE}(?:tell me )?(?:what'?s |what is )?today'?s date\b"
-    rf"|{POLITE}is it (?:already )?(?:mon|tues|wednes|thurs|fri|satur|sun)day(?: already| today)?\W*$"
-    r"|(?:what(?:'?s| is)?|which|got|have you got|do you have|tell me) (?:the )?"
-    r"(?:time|day(?: of the week)?|date|month|year)"
-    r"(?: is it| it is| is today| do we have| are we in)?(?: today| now| lol)?\W*$",
-    re.IGNORECASE,
+_CLOCK: Final = any_case(
+    rf"{POLITE}(?:tell me )?(?:what'?s |what is )?today'?s date\b|{POLITE}is it (?:already )?(?:mon|tues"
+    rf"|wednes|thurs|fri|satur|sun)day(?: already| today)?\W*$|(?:what(?:'?s| is)?|which|got|have you got"
+    rf"|do you have|tell me) (?:the )?(?:time|day(?: of the week)?|date|month|year)(?: is it| it is| is today"
+    rf"| do we have| are we in)?(?: today| now| lol)?\W*$"
 )
-_ABILITIES: Final = re.compile(
-    r"(?:what|which)\b.* can (?:you|i) (?:do|ask|help)\b"
-    r"|(?:what|.*in (?:what|which) ways?) (?:you )?are (?:you )?able\b"
-    r"|(?:would|are) you (?:be )?able to\b|how can you help\b",
-    re.IGNORECASE,
+_ABILITIES: Final = any_case(
+    r"(?:what|which)\b.* can (?:you|i) (?:do|ask|help)\b|(?:what|.*in (?:what|which) ways?) (?:you )?are "
+    r"(?:you )?able\b|(?:would|are) you (?:be )?able to\b|how can you help\b"
 )
-_FOLLOW_UP: Final = re.compile(
+_FOLLOW_UP: Final = any_case(
     r"^(?:and|or|what about|how about|also|then|another|again)\b"
-    r"|\b(?:it|that|this|them|those|one|first|last)\b",
-    re.IGNORECASE,
+    r"|\b(?:it|that|this|them|those|one|first|last)\b"
 )
 _LONG: Final = 400
 """Characters of a message behind which there is a text."""

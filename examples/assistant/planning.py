@@ -7,20 +7,22 @@ city, an ordinal, or words of one of the user's texts say which tool is meant, a
 from __future__ import annotations
 
 import datetime as dt
+import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
-from typing import Final
+from typing import Any, Final
 
 from . import phrases
-from .changes import BEGINS, POINTS_BACK, TAKES_OUT, UNCLEAR, WITHDRAWN, Changes
+from .changes import POINTS_BACK, UNCLEAR, WITHDRAWN, Changes
 from .data import PersonalData
 from .dates import parse_date
 from .dictation import (
     WHICH_TEXT,
+    another_note,
     dictated_note,
     note_that_was_said,
     notes_what_is_found,
@@ -29,26 +31,18 @@ from .dictation import (
 from .errors import ToolError
 from .meant import event_spoken_of
 from .needs import Need, needs_of_words
-from .references import referred
+from .references import READERS, referred
 from .results import Made, state
 from .retrieval import TEXT_TOOLS, Found, TextKind, content_words, retrieve
-from .when import days_in, first_day, is_dated, times_in, without
-from .writes import (
-    ASKED,
-    DEPENDS,
-    NOT_ASKED,
-    WHICH_EVENT,
-    Call,
-    is_headed,
-    is_trailed,
-    wanted_events,
-)
+from .sentences import Kind, Sentence, kinds_in, plain, sentences_in
+from .when import days_in, first_day
+from .writes import DEPENDS, NOT_ASKED, WHICH_EVENT, Call, is_headed, is_trailed, wanted_events
 
+_TO_ANSWER: Final[Sequence[Kind]] = ("asks", "names", "tells", "chats")
+"""Which sentence of a message is answered where none is sure: the last one of the first kind that it has."""
+_NAME: Final = re.compile(r"[^\W\d_]{3,}")
 WHICH_CITY: Final = "In which city?"
 _KINDS: Final[Sequence[TextKind]] = ("notes", "mail", "files")
-_SOURCES: Final[Mapping[TextKind, re.Pattern[str]]] = {
-    "mail": phrases.MAIL, "notes": phrases.NOTES, "files": phrases.FILES
-}  # fmt: skip
 _LISTS: Final[Mapping[TextKind, Call]] = {
     "mail": ("search_mail", {"query": "new mail"}),
     "notes": ("search_notes", {"query": "all notes"}),
@@ -63,21 +57,12 @@ _LIKELY: Final = 0.3
 _CERTAIN: Final = 0.8
 """Of a question with a pronoun, which may mean what was read last."""
 _DAYS_AHEAD: Final = 30
-_TERSE: Final = 6
-"""Words of a message that may ask without a question word: "cabin wifi password"."""
 _FEW_WORDS: Final = 3
 """With fewer, a text that has them all is met by chance."""
 
 
-_SAYS: Final = re.compile(
-    r"\bsays?\b|\((?:see |from |in )?(?:my |the )?(?:notes|files|mails?)\)", re.IGNORECASE
-)
+_SAYS: Final = phrases.any_case(r"\bsays?\b|\((?:see |from |in )?(?:my |the )?(?:notes|files|mails?)\)")
 """In a question for what stands in a text, not for which texts there are."""
-_CORRECTS: Final = re.compile(
-    r"\W*(?:no|nah|nope|na|oops|whoops|sorry|wait|hang on|actually|scrap that|scratch that|i meant?)\b",
-    re.IGNORECASE,
-)
-"""How a sentence begins that corrects the one before it."""
 
 
 @dataclass(frozen=True)
@@ -116,58 +101,67 @@ class Planner:
     today: dt.date
     has_web: bool = False
     """Whether there is a tool that searches the web."""
+    said_before: str = ""
+    """The user's message before."""
 
     def plan(self, message: str, before: Sequence[Made], earlier: Sequence[Made]) -> list[Step]:
         """Return the requests of ``message``.
 
         ``before`` has the calls for the message before, ``earlier`` all others.
         """
-        message = _plain(message)
+        message = plain(message)
+        if before and before[-1].name == "create_note" and (text := another_note(message)):
+            return [Step(message, calls=[("create_note", {"text": text})])]
         with self.data.sources.seen_once():
             steps = self._plan(message, before, earlier)
             if any(step.is_settled for step in steps):
                 return steps
             # Only together its sentences may say what is to be changed, to when, and that it is to be.
-            whole = Changes(self.data, self.today, before, earlier).wanted_in_all(message)
+            whole = self._changes(before, earlier).wanted_in_all(message)
             if whole is None:
                 events = wanted_events(message, self.today)
                 whole = events if isinstance(events, list) else None
             return steps if whole is None else [_answered(Step(message), whole)]
 
     def _plan(self, message: str, before: Sequence[Made], earlier: Sequence[Made]) -> list[Step]:
-        if is_headed(message) or note_that_was_said(message) or WITHDRAWN.search(message):
-            return [self._step(message, "", before, earlier)]
-        if is_trailed(message, self.today):
-            return [self._step(message, "", before, earlier)]
-        parts = _requests_in(message, self.today)
+        is_one = is_headed(message) or is_trailed(message, self.today)
+        if is_one or note_that_was_said(message) or WITHDRAWN.search(message):
+            return [self._step(Sentence(message, "asks"), "", before, earlier)]
+        sentences = sentences_in(message, self.today)
         steps: list[Step] = []
-        said = [part for part in parts if _is_statement(part) and _kinds_in(part)]  # "it's in a note"
-        for place, part in enumerate(parts):
-            points_back = any(map(POINTS_BACK.match, parts[place + 1 :])) and not part.endswith("?")
-            is_told = _is_statement(part) or (points_back and not phrases.REQUEST.match(part))
-            chatted = any(_asks(each) and _is_talk(each) for each in parts[:place])
-            if (is_told and (steps or place < len(parts) - 1)) or (chatted and not _asks(part)):
-                said.append(part)
+        told = [
+            each for each in sentences if each.kind == "tells" and kinds_in(each.text)
+        ]  # "it's in a note"
+        for place, sentence in enumerate(sentences):
+            text, is_last = sentence.text, place == len(sentences) - 1
+            if sentence.kind in ("tells", "chats") and (steps or not is_last):
+                told.append(sentence)
                 continue
-            refers = phrases.SAME_DAY.search(part) or phrases.IN_PLACE.search(part) or POINTS_BACK.match(part)
-            around = [*parts[:place], *said] if refers else said
-            if any(map(_looks_up, steps)) and notes_what_is_found(part):
-                steps.append(Step(part, notes_found=True))
+            if any(map(_looks_up, steps)) and notes_what_is_found(text):
+                steps.append(Step(text, notes_found=True))
                 continue
-            step = self._step(part, " ".join(around), before, earlier)
+            refers = phrases.SAME_DAY.search(text) or phrases.IN_PLACE.search(text) or POINTS_BACK.match(text)
+            around = [*sentences[:place], *told] if refers else told
+            step = self._step(sentence, _context(around), before, earlier)
             likely = step.found is not None and step.found.coverage >= _LIKELY
-            chats = any(map(_is_talk, parts[:place]))
-            is_last_question = place == len(parts) - 1 and (_asks(part) if chats else not _is_statement(part))
-            if step.is_sure or likely or needs_of_words(part) or is_last_question:
+            asks = sentence.kind == "asks" or (sentence.kind == "names" and not sentence.follows_chat)
+            if step.is_sure or likely or needs_of_words(text) or (is_last and asks):
                 steps.append(step)
             else:
-                said.append(part)
-        if steps or not parts:
+                told.append(sentence)
+        if steps or not sentences:
             return steps
-        asked = list(filter(_asks, parts)) or [part for part in parts if not _is_statement(part)] or parts
-        return [self._step(asked[-1], "" if _is_talk(asked[-1]) else " ".join(parts), before, earlier)]
+        by_kind = sorted(sentences, key=lambda each: _TO_ANSWER.index(each.kind))
+        asked = [each for each in sentences if each.kind == by_kind[0].kind][-1]
+        return [self._step(asked, _context(sentences), before, earlier)]
 
-    def _step(self, text: str, context: str, before: Sequence[Made], earlier: Sequence[Made]) -> Step:
+    def _changes(self, before: Sequence[Made], earlier: Sequence[Made]) -> Changes:
+        return Changes(self.data, self.today, before, earlier, self.said_before)
+
+    def _step(
+        self, sentence: Sentence, context: str, before: Sequence[Made], earlier: Sequence[Made]
+    ) -> Step:
+        text = sentence.text
         step = Step(text)
         answered = partial(_stated, before, self.today)
         if notes_what_was_said(text, answered) and (answer := answered()):
@@ -181,14 +175,14 @@ class Planner:
                 calls=[("create_note", {"text": text_of_note})] if text_of_note else (),
                 says="" if text_of_note else WHICH_TEXT,
             )
-        changes = Changes(self.data, self.today, before, earlier).wanted(text, context)
+        changes = self._changes(before, earlier).wanted(text, context)
         if changes is not None:
             return _answered(step, changes)
         clauses = re.split("[,:] ", text)
         for part in (text, *(clauses if phrases.STATEMENT.match(text) else clauses[-1:])):
             if needs_of_words(part):
                 return Step(part)
-        day_before = next((str(call.arguments["date"]) for call in before if "date" in call.arguments), "")
+        day_before = next(iter(_days_of(before)), "")
         said_day = first_day(context, self.today)
         asked = f"{context} {text}" if POINTS_BACK.match(text) else text
         events = wanted_events(asked, self.today, said_day=said_day, day_before=day_before)
@@ -198,30 +192,36 @@ class Planner:
             return _answered(step, events)
         if date := self._date(text):
             return replace(step, says=date)
-        kinds = _kinds_in(text)
-        if phrases.CALENDAR.search(text) and phrases.WHEN.search(text) and phrases.PRONOUN.search(text):
+        if phrases.CANNOT.match(text):
+            return step
+        kinds = kinds_in(text)
+        if sentence.kind in ("tells", "chats"):
+            calls = self._named_source(text) if phrases.ONE_TEXT.search(text) else []
+            return replace(step, calls=[call for call in calls if call[0] in READERS.values()])
+        if phrases.CALENDAR.search(text) and phrases.PRONOUN.search(text):
             event = event_spoken_of(before, self.data, self.today)
             if event:
                 return replace(step, calls=[("list_events", {"date": f"{event.date}"})])
-        if (call := referred(text, before, earlier)) and (
-            not kinds or call[0] in [TEXT_TOOLS[kind].read for kind in kinds]
-        ):
+        mails = [mail.id for mail in reversed(self.data.mail.all())]
+        of_kinds = [TEXT_TOOLS[kind].read for kind in kinds or kinds_in(context)]
+        if (call := referred(text, before, earlier, mails)) and (not of_kinds or call[0] in of_kinds):
             return replace(step, calls=[call])
         if (cities := self._cities(text, context, before or earlier[-1:])) is not None:
             return _weather(step, cities)
         if phrases.WEB.search(text):
             query = " ".join(word for word in content_words(text) if word not in phrases.WEB_WORDS)
             return replace(step, calls=[("search_web", {"query": query})] if query and self.has_web else ())
+        if "mail" in kinds and not content_words(text):
+            text = phrases.PERSON.sub(self._sender_spoken_of(before), text)
+        text = phrases.ABOUT_IT.sub(f"about {_topic(before)}", text) if kinds else text
         calls = self._named_source(text, context)
         if not calls and not kinds and phrases.PRONOUN.search(text):
             calls = self._named_source(context if content_words(context) else f"{text} {context}")
         if calls:
             return replace(step, calls=calls)
-        if calls := self._days(text, said_day, before):
+        if calls := self._days(sentence, said_day, before):
             return replace(step, calls=[*calls, *self._text_of_day(text)])
-        if _is_talk(text) or _is_statement(text):
-            return step
-        return self._text(step, context, before)
+        return self._text(step, sentence, context, before)
 
     def with_text(self, step: Step) -> Step:
         """Return ``step`` with the text that it is probably about, if there is one."""
@@ -249,9 +249,10 @@ class Planner:
     def _cities(self, text: str, context: str, before: Sequence[Made]) -> list[str] | None:
         """Return the cities whose weather is asked for; None if no weather is."""
         weather = any(call.name == "get_weather" for call in before)
-        follows = weather and phrases.FOLLOWS.match(text) and not _is_talk(text)
+        follows = weather and phrases.FOLLOWS.match(text)
         cities = _cities_in(text)
-        there = _names_in(before[-1].result) if before and phrases.THERE.search(text) else []
+        last = before[-1] if before and phrases.THERE.search(text) else None
+        there = [str(last.arguments["city"])] if last and weather else _names_in(last.result) if last else []
         if phrases.WEATHER.search(text) or (
             phrases.PERHAPS_WEATHER.search(text) and (_names_in(text) or there)
         ):
@@ -269,8 +270,8 @@ class Planner:
         for path in self.data.files.all():
             if path.casefold() in text.casefold():
                 return [("read_file", {"path": path})]
-        kinds = _kinds_in(text)
-        halves = [half for half in phrases.HALVES.split(text) if _kinds_in(half)]
+        kinds = kinds_in(text)
+        halves = [half for half in phrases.HALVES.split(text) if kinds_in(half)]
         if len(kinds) > 1 and len(halves) > 1:
             calls = [call for half in halves for call in self._named_source(half)]
             if calls:
@@ -278,6 +279,8 @@ class Planner:
         if not kinds:
             return []
         words = [word for word in content_words(text) if not phrases.LISTED.fullmatch(word)]
+        if phrases.FOLDER.search(text) and words:
+            return [("search_files", {"query": " ".join(words)})]
         if words and phrases.ANY.match(text) and not (phrases.ACCORDING.search(text) or _SAYS.search(text)):
             return [(TEXT_TOOLS[kinds[0]].search, {"query": " ".join(words)})]
         if not words and phrases.LISTED.search(text) and kinds[0] in _LISTS:
@@ -294,30 +297,39 @@ class Planner:
         query = {"query": " ".join(missing or words)}
         return [(TEXT_TOOLS[kind].search, query) for kind in kinds] if words else []
 
-    def _days(self, text: str, said_day: str, before: Sequence[Made]) -> list[Call]:
+    def _days(self, sentence: Sentence, said_day: str, before: Sequence[Made]) -> list[Call]:
         """Return the call for the events of a day that is named, or of the day of an event that is."""
-        if _tells(text) or _is_statement(text) or phrases.GENERAL.match(text) or phrases.CHAT.match(text):
+        if sentence.kind == "names" and sentence.is_long:
             return []
-        again = [call.arguments["date"] for call in before if "date" in call.arguments]
-        again += [said_day] if said_day else []
+        text = sentence.text
+        again = [*_days_of(before), *([said_day] if said_day else [])]
         if again and (named := phrases.DAY_AFTER_THAT.search(text)):
             with suppress(ToolError):
                 behind = parse_date(again[-1], self.today) + dt.timedelta(days=1)
                 return [("list_events", {"date": f"{parse_date(named['day'] + 'day', behind)}"})]
+        if again and (named := phrases.OF_THAT_WEEK.search(text)):
+            with suppress(ToolError):
+                known = parse_date(again[-1], self.today)
+                monday = known - dt.timedelta(days=known.weekday())
+                return [("list_events", {"date": f"{parse_date(named['day'] + 'day', monday)}"})]
         if days := _all_days(text, self.today):
-            return [("list_events", {"date": day}) for day in days]
+            return [("list_events", {"date": each}) for each in days]
         if again and phrases.NEXT_DAY.search(text):
             with suppress(ToolError):
                 next_day = parse_date(again[-1], self.today) + dt.timedelta(days=1)
                 return [("list_events", {"date": f"{next_day:%Y-%m-%d}"})]
-        if again and (
-            phrases.SAME_DAY.search(text) or not (content_words(text) or phrases.GREETING.match(text))
-        ):
+        if again and (phrases.SAME_DAY.search(text) or not (content_words(text) or sentence.is_doubtful)):
             return [("list_events", {"date": again[-1]})]
         asks = phrases.CALENDAR.search(text)
         words = [word for word in content_words(text) if not phrases.CALENDAR.fullmatch(word)]
-        if (asks or phrases.WHEN.search(text)) and (day := self._day_of_event(words)):
+        if (
+            (asks or phrases.WHEN.search(text))
+            and not phrases.LAST_TIME.search(text)
+            and (day := self._day_of_event(words))
+        ):
             return [("list_events", {"date": day})]
+        of_text = phrases.PRONOUN.search(text) and any(call.has_text for call in before)  # "is it free?"
+        asks = phrases.MY_CALENDAR.search(text) if of_text else asks
         return [("list_events", {"date": "today"})] if asks and not retrieve(words, self.data, _KINDS) else []
 
     def _text_of_day(self, text: str) -> list[Call]:
@@ -327,6 +339,13 @@ class Planner:
             return []
         found = retrieve(words, self.data, _KINDS)
         return [found.call] if found and found.coverage >= _SURE else []
+
+    def _sender_spoken_of(self, before: Sequence[Made]) -> str:
+        """Return who has sent mail and was spoken of last, alone; else nothing."""
+        said = {*_NAME.findall(" ".join([self.said_before, *(call.result for call in before)]).casefold())}
+        senders = {mail.sender for mail in self.data.mail.all()}
+        found = [sender for sender in senders if said.intersection(_NAME.findall(sender.casefold()))]
+        return found[0] if len(found) == 1 else ""
 
     def _date(self, text: str) -> str:
         """Return the date of a day that ``text`` asks for by its name; nothing if it asks for none."""
@@ -349,32 +368,61 @@ class Planner:
                     return day
         return ""
 
-    def _text(self, step: Step, context: str, before: Sequence[Made]) -> Step:
+    def _text(self, step: Step, sentence: Sentence, context: str, before: Sequence[Made]) -> Step:
         """Return the step with the text that the request is about, if it has one."""
         own = content_words(step.text)
         read = [call for call in before if call.has_text]
         near = {str(value) for call in read for value in call.arguments.values()}
-        asks = _asks(step.text)
-        told = asks and _kinds_in(context)
+        asks = sentence.kind == "asks"
+        told = asks and kinds_in(context)
         found = retrieve([*own, *content_words(context)] if told else own, self.data, told or _KINDS, near)
+        if phrases.OPENS.match(step.text) and (not found or found.coverage < _CERTAIN):
+            return step
         if (found is None or found.coverage < _LIKELY) and context and asks:
             found = retrieve([*own, *content_words(context)], self.data, _KINDS, near) or found
+        if sentence.kind == "names" and own and not (found and _has_most(found, own, sentence)):
+            found, read = None, []
         least = _CERTAIN if asks and phrases.PRONOUN.search(step.text) else _LIKELY
         looks_for_another = phrases.FINDS.match(step.text) and own
         if (found is None or found.coverage < least) and read and not looks_for_another:
             return replace(step, calls=[(read[-1].name, read[-1].arguments)])
-        halves = [content_words(half) for half in phrases.HALVES.split(step.text)]
-        places = [retrieve(words, self.data, _KINDS) for words in halves if len(words) > 1]
+        halves = [(half, content_words(half)) for half in phrases.HALVES.split(step.text)]
+        places = [
+            retrieve(words, self.data, _KINDS)
+            for half, words in halves
+            if len(words) > 1 or (words and half.lstrip().startswith(("the ", "my ")))
+        ]
         sure = [place for place in places if place and place.coverage >= _SURE]
         if len({place.name for place in sure}) > 1:
             return replace(step, calls=[place.call for place in sure])
-        if phrases.GREETING.match(context) and len(own) < 2:
-            return step
-        if _tells(step.text) and (not found or found.coverage < _CERTAIN):
-            return step
         if found and found.coverage >= _SURE:
             return replace(step, calls=[found.call])
         return replace(step, found=found)
+
+
+def _topic(before: Sequence[Made]) -> str:
+    """Return the title of the one thing that was shown last; empty if there is none."""
+    found: Any = None
+    with suppress(ValueError):  # a page of the web is no JSON
+        found = json.loads(before[-1].result) if before else None
+    one = found[0] if isinstance(found, list) and len(found) == 1 else found
+    return str(one.get("title") or one.get("subject") or "") if isinstance(one, dict) else ""
+
+
+def _days_of(calls: Sequence[Made]) -> list[str]:
+    """Return the days that were looked at, or to which an event was added or moved."""
+    days = (call.arguments.get("new_date") or call.arguments.get("date") for call in calls)
+    return [str(day) for day in days if day]
+
+
+def _has_most(found: Found, words: Sequence[str], sentence: Sentence) -> bool:
+    """Return whether a text has so many ``words`` of what a sentence names that it is hardly by chance."""
+    return found.words >= (min(2, len(words)) if sentence.is_doubtful else (len(words) + 1) // 2)
+
+
+def _context(sentences: Sequence[Sentence]) -> str:
+    """Return what is said in ``sentences``, small talk aside."""
+    return " ".join(each.text for each in sentences if each.kind != "chats")
 
 
 def _looks_up(step: Step) -> bool:
@@ -383,24 +431,6 @@ def _looks_up(step: Step) -> bool:
 
 def _answered(step: Step, found: Sequence[Call] | str) -> Step:
     return replace(step, says=found) if isinstance(found, str) else replace(step, calls=found)
-
-
-def _plain(message: str) -> str:
-    """Return ``message`` without what makes it a letter, and its requests as they are put shortly."""
-    message = phrases.LETTER.sub("", phrases.LETTER.sub("", message))
-    return phrases.AFORESAID.sub("it", phrases.COURTESY.sub(_courtesy, phrases.COUNTED.sub("", message)))
-
-
-def _courtesy(found: re.Match[str]) -> str:
-    """Return a request as it would be put shortly."""
-    verb = found["verb"]
-    if found["if"]:
-        return ", please"
-    return f"please {phrases.PRESENT.get(verb.casefold(), verb)}"
-
-
-def _kinds_in(text: str) -> list[TextKind]:
-    return [kind for kind, pattern in _SOURCES.items() if pattern.search(text)]
 
 
 def _stated(before: Sequence[Made], today: dt.date) -> str:
@@ -423,80 +453,6 @@ def _weather(step: Step, cities: Sequence[str]) -> Step:
     return replace(step, calls=[*step.calls, *calls], says="" if calls else WHICH_CITY)
 
 
-def _requests_in(message: str, today: dt.date) -> list[str]:
-    """Return the parts of ``message``. A note that is dictated has all that is no request of its own."""
-    ends = [(end.start(), end.end()) for end in phrases.REQUEST_ENDS.finditer(message)]
-    begins = [0, *(end for _, end in ends)]
-    parts = [
-        phrases.ENUMERATED.sub("", message[begin:end].strip())
-        for begin, end in zip(begins, [*(begin for begin, _ in ends), len(message)], strict=True)
-    ]
-    if dictated_note(parts[0]):
-        rest = [place for place, part in enumerate(parts) if place and phrases.REQUEST.match(part)]
-        first = rest[0] if rest and "\n" not in message else len(parts)
-        if ":" in parts[0]:  # up to the end of the sentence
-            rest = [place for place in rest if re.match(r"[.!?;\n]", message[ends[place - 1][0] - 1 :])]
-            first = rest[0] if rest and "\n" not in message else len(parts)
-        note = message[: ends[first - 1][0]] if first < len(parts) else message
-        parts = [note.strip(), *parts[first:]]
-    else:
-        parts = [piece for part in parts for piece in BEGINS.split(part)]
-    parts = _with_their_times(parts, today)
-    requests: list[str] = []
-    source = ""
-    for part in (phrases.LEAD_IN.sub("", part) for part in parts if re.search(r"\w", part)):
-        if _kinds_in(part) and not content_words(part) and not phrases.REQUEST.match(part):
-            source = f"{part.rstrip(' ,')}, "  # "in my files, what …"
-        else:
-            requests.append(source + part)
-            source = ""
-    return [*requests, *([source] if source else [])]
-
-
-def _with_their_times(parts: Sequence[str], today: dt.date) -> list[str]:
-    """Return ``parts``; one that is a time of day alone, or corrects one, belongs to the part before it."""
-    found: list[str] = []
-    for part in parts:
-        times = times_in(part)
-        corrects = found and _CORRECTS.match(part) and is_dated(part, today) and is_dated(found[-1], today)
-        alone = times and not re.search(r"\w", without(part, times))
-        if found and (corrects or alone) and not found[-1].endswith("?"):
-            found[-1] = f"{found[-1].rstrip(' .')}, {part}"
-        else:
-            found.append(part)
-    return found
-
-
-def _asks(part: str) -> bool:
-    return part.endswith("?") or phrases.REQUEST.match(part) is not None
-
-
-def _tells(text: str) -> bool:
-    """Return whether ``text`` only tells something, and is not just a short question without its words."""
-    asks = _asks(text) or ASKED.search(text) or phrases.CALENDAR.search(text) or _kinds_in(text)
-    return not asks and len(text.split()) > _TERSE
-
-
-def _is_talk(text: str) -> bool:
-    """Return whether ``text`` is small talk or about the world, whatever interjection it begins with."""
-    rest = phrases.INTERJECTION.sub("", text)
-    if rest != text and phrases.REQUEST.match(rest):
-        return _is_talk(rest)
-    return any(pattern.match(text) for pattern in (phrases.TALK, phrases.CHAT, phrases.GENERAL))
-
-
-def _is_statement(part: str) -> bool:
-    part = phrases.INTERJECTION.sub("", part)
-    if part.endswith("?") or TAKES_OUT.search(part) or any(map(needs_of_words, [part, *part.split(", ")])):
-        return False
-    if phrases.CHAT.match(part):
-        return True
-    return bool(
-        (phrases.STATEMENT.match(part) and not phrases.NAMED.match(part))
-        or (phrases.PAST.match(part) and not phrases.REQUEST.match(part))
-    )
-
-
 def _cities_in(text: str) -> list[str]:
     """Return the cities in a question about the weather, which may be written small."""
     return _names_in(text) or [
@@ -508,5 +464,8 @@ def _cities_in(text: str) -> list[str]:
 
 
 def _names_in(text: str) -> list[str]:
-    names = [next(filter(None, match)).removesuffix("'s") for match in phrases.CITIES.findall(text)]
+    names = [
+        re.sub(r"^\w+'s (?=[A-Z])", "", next(filter(None, match))).removesuffix("'s")
+        for match in phrases.CITIES.findall(text)
+    ]
     return list(dict.fromkeys(name for name in names if name.casefold() not in phrases.NO_CITY))

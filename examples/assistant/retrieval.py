@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
@@ -34,7 +34,7 @@ _WORD: Final = re.compile(r"[^\W_]+")
 _CONTRACTED: Final = re.compile(r"(?:n['\u2019]t|['\u2019](?:s|ve|d|ll|re|m))\b")
 _GENERAL: Final = STOP_WORDS | frozenset(
     """
-    actually again ago already also always am among another anybody anyone anything anyway around ask
+    actually again ago back already also always am among another anybody anyone anything anyway around ask
     asked be because been before being best both bring but came can cannot check could day days doing done
     down each either else email emailed emails ever every everything exactly fetch few file files first
     full further gave get gets getting give given go goes going gone got great guess had happen has having
@@ -49,7 +49,8 @@ _GENERAL: Final = STOP_WORDS | frozenset(
     until up us very via want wanted wants was way we well went were whatever whether which while whom
     whose why will wish with within without wonder would wrote written write year years yes yesterday yet
     you ive im dont cant didnt whats whos hows wheres whens lets thats theres came come arrived received
-    according recently till long start starts begin begins end ends finish place held hold held gonna
+    according recently till long good great nice morning evening arrival
+    departure start starts begin begins end ends finish place held hold held gonna
     """.split()  # noqa: SIM905
 )
 """Words that say nothing about which text is meant."""
@@ -70,6 +71,8 @@ class Found:
     weight: float
     coverage: float
     """0 to 1."""
+    words: int
+    """How many of these it has as they are spelt."""
 
     @property
     def call(self) -> tuple[str, Mapping[str, str]]:
@@ -94,9 +97,11 @@ def retrieve(
     places: Mapping[TextKind, Texts[Any]] = {"notes": data.notes, "mail": data.mail, "files": data.files}
     size = sum(map(len, places.values()))
     weights: dict[tuple[TextKind, str], float] = defaultdict(float)
+    exact: Counter[tuple[TextKind, str]] = Counter()
     total = 0.0
     for word in words:
         having, factor = _having(word, places), 1.0
+        exact.update(having.keys())
         if not having and len(word) >= _SHORTEST_MISSPELT:
             meant = {close for texts in places.values() if (close := texts.closest(word))}
             having, factor = (
@@ -114,7 +119,7 @@ def retrieve(
     if not of_kinds:
         return None
     (kind, name), weight = max(of_kinds.items(), key=lambda each: each[1])
-    return Found(kind, name, weight, min(1.0, weight / total))
+    return Found(kind, name, weight, min(1.0, weight / total), exact[kind, name])
 
 
 def _having(word: str, places: Mapping[TextKind, Texts[Any]]) -> dict[tuple[TextKind, str], bool]:

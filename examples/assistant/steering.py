@@ -9,7 +9,6 @@ Lists, numbers and short texts are stated in fixed words, and an answer in the m
 from __future__ import annotations
 
 import datetime as dt
-import re
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -54,15 +53,13 @@ _COMPLETED_CHANGE: Final[Mapping[str, str]] = {
     TO_WHEN: "{asked} to {answer}",
 }
 """The same of a change, if the answer is no other request."""
-_INTERJECTION: Final = re.compile(
-    r"^(?:\W*(?:oh|right|ok|okay|yes|sure|sorry|hm+|ah|um|well|let's say|make it|call it|it'?s called|at|in)"
-    r"\b\W*)+",
-    re.IGNORECASE,
+_LEAD: Final = phrases.any_case(
+    rf"^(?:\W*(?:{phrases.FILLER}|let's say|make it|call it|it'?s called|at|in)\b\W*)+"
 )
-_NO_ANSWER_TO_IT: Final = re.compile(
+"""What stands before the answer to a question."""
+_NO_ANSWER_TO_IT: Final = phrases.any_case(
     r"\W*(?:list|show|read|find|search|look|tell|what|who|when|where|which|how|new mail|any mail|hello|hi"
-    r"|never ?mind|forget it|stop|nothing)\b",
-    re.IGNORECASE,
+    r"|never ?mind|forget it|stop|nothing)\b"
 )
 """How a message begins that answers no question about an event."""
 _NOT_DONE: Final = "I cannot do that, and nothing was done. "
@@ -160,7 +157,7 @@ def _completed(shown: str, asked: str, answer: str, today: dt.date) -> str | Non
     question = shown.rpartition("\n")[2]
     question = WHICH_ONE if question.startswith(WHICH_ONE) else question
     asked = asked.rstrip(" ?!.")
-    if question in _COMPLETED and _is_other_request(question, _INTERJECTION.sub("", answer), today):
+    if question in _COMPLETED and _is_other_request(question, _LEAD.sub("", answer), today):
         return None
     if question in (WHICH_DAY, WHICH_TIME, TO_WHEN) and not answer.endswith("?"):
         day, time = said_when(answer, today)
@@ -171,7 +168,7 @@ def _completed(shown: str, asked: str, answer: str, today: dt.date) -> str | Non
     template = _COMPLETED.get(question) or (
         None if phrases.REQUEST.match(answer) else _COMPLETED_CHANGE.get(question)
     )
-    return template and template.format(asked=asked, answer=_INTERJECTION.sub("", answer))
+    return template and template.format(asked=asked, answer=_LEAD.sub("", answer))
 
 
 def _is_other_request(question: str, answer: str, today: dt.date) -> bool:
@@ -247,7 +244,7 @@ class Steering(AgentMiddleware[Any, Any]):
     async def _plan(self, turn: Turn, request: ModelRequest[Any]) -> list[Step]:
         key = turn.question, len(turn.past)
         if key not in self._plans or not turn.made:
-            planner = Planner(self._data, self._today, _has_web(request))
+            planner = Planner(self._data, self._today, _has_web(request), turn.said_before)
             steps = await anyio.to_thread.run_sync(
                 planner.plan, turn.question, turn.made_before, turn.made_earlier
             )
@@ -262,6 +259,8 @@ class Steering(AgentMiddleware[Any, Any]):
         if step.is_sure:
             return replace(step, found=None)
         needs = needs_of_words(step.text)
+        if not needs and phrases.CANNOT.match(step.text):
+            needs = ["impossible"]
         if not needs and self._model is not None:
             needs = await needs_of(self._model, step.text, turn.said_before)
         fixed: dict[Need, str] = {
@@ -287,7 +286,7 @@ class Steering(AgentMiddleware[Any, Any]):
         otherwise = _NO_ANSWER + _able(request)
         if self._model is None:  # it was not trained on tools that change what there is
             tools = [tool for tool in request.tools if getattr(tool, "name", "") not in CHANGES]
-            response = await handler(request.override(tools=tools))
+            response = await handler(request.override(tools=tools, messages=turn.conversation))
             message = response.result[-1]
             talks = isinstance(message, AIMessage) and not message.tool_calls and message.text.strip()
             return response if talks else _said(otherwise)

@@ -10,22 +10,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from .dates import PUNCTUATION, SPOKEN_PART, parse_days, parse_time, place_of_days
+from .dates import PUNCTUATION, SPOKEN_MINUTES, SPOKEN_PART, parse_days, parse_time, place_of_days
 from .errors import ToolError
+from .phrases import any_case
 
 _NUMBER: Final = r"(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\d{1,2})"
 _MONTH: Final = rf"(?:{'|'.join(filter(None, [*calendar.month_name, *calendar.month_abbr]))})\b"
-_CLOCK: Final = re.compile(
-    r"(?:\b(?:at|by|from)|@)? *(?:"
-    r"(?<![\w.])\d{1,2}[:.h]\d{2}(?!\d|\.\d)(?: ?[ap]\.?m\b\.?|h\b|(?!\w))"
-    rf"|\b{_NUMBER} ?(?:[ap]\.?m\b\.?|o'?clock\b)|\b\d{{1,2}}h\b"
-    rf"|\b{SPOKEN_PART} {_NUMBER}\b(?: ?[ap]\.?m\b)?"
-    r"|\b(?:noon|midday|midnight)\b"
-    rf"|\b{_NUMBER}(?= in the (?:morning|afternoon|arvo|evening))"
-    rf"|(?<=\bat ){_NUMBER}\b(?![:.]\d| ?(?:[a-z]*(?:day|week|people|persons)|{_MONTH}))"
-    r")"
-    r"(?: in the (?:morning|afternoon|arvo|evening))?",
-    re.IGNORECASE,
+_UNITS: Final = r"[a-z]*(?:day|week|people|persons|minutes?|hours?|percent|euros?)"
+_HALF: Final = r" (?:in the (?:morning|afternoon|arvo|evening)|at night)"
+_CLOCK: Final = any_case(
+    r"(?:\b(?:at|by|from)|@)? *(?:(?<![\w.])\d{1,2}[:.h]\d{2}(?!\d|\.\d)(?: ?[ap]\.?m\b\.?|h\b|(?!\w))"
+    rf"|\b{_NUMBER} ?(?:[ap]\.?m\b\.?|o'?clock\b)|\b\d{{1,2}}h\b|\b{SPOKEN_PART} {_NUMBER}\b(?: ?[ap]\.?m\b)?"
+    rf"|\b(?:noon|midday|midnight)\b|\b{_NUMBER}(?={_HALF})|\b{_NUMBER} {SPOKEN_MINUTES}\b(?: ?[ap]\.?m\b)?"
+    rf"(?! {_UNITS})|(?<=\bat ){_NUMBER}\b(?![:.]\d| ?(?:{_UNITS}|{_MONTH})))(?:{_HALF})?"
 )
 
 

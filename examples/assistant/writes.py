@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from .dates import parse_time
-from .phrases import POLITE
+from .phrases import CALENDARS, CORRECTION, POLITE, PREPOSED, QUESTION_WORDS, REASON, any_case
 from .when import Days, Time, days_in, first_day, said_when, single_days_in, times_in, without
 
 Call: TypeAlias = tuple[str, Mapping[str, Any]]
@@ -26,180 +26,135 @@ ONE_HOUR: Final = (
     "Say the day and the time at which it begins."
 )
 _ADD: Final = (
-    r"(?:(?:put|pencil|book|pop|stick) me (?:down|in) for"
-    r"|(?:add|enter|stick|pencil|block|insert|register|slot)(?:l?ing)?|put(?:ting)?|pop(?:ping)?"
-    r"|plan(?:ning)?"
-    r"|set(?:ting)?(?: up)?|(?:schedul|creat|mak)(?:e|ing)|get(?:ting)?"
-    r"|reserv(?:e|ing)(?=.* (?:agenda|calendar|diary)\b)"
-    r"|(?:chuck|throw|bung|whack|book(?= (?:it|that|this|me|us|an?|the|my)\b))(?=.* (?:in|into|on)\b))"
+    r"(?:(?:put|pencil|book|pop|stick) me (?:down|in) for|(?:add|enter|stick|pencil|block|insert|register"
+    r"|slot)(?:l?ing)?|put(?:ting)?|pop(?:ping)?|plan(?:ning)?|set(?:ting)?(?: up)?|(?:schedul|creat|mak)(?:e"
+    r"|ing)|get(?:ting)?|squeez(?:e|ing)|reserv(?:e|ing)(?=.* (?:agenda|calendar|diary)\b)|(?:chuck|throw"
+    r"|bung|whack|book(?= (?:it|that|this|me|us|an?|the|my)\b))(?=.* (?:in|into|on)\b))"
 )
-_CALENDAR: Final = (
-    r"(?:(?:in|into|to|on|onto|for) )?(?:my |the |our )?(?:calend[ae]r|cal|diary|agenda|schedule)"
-)
+_CALENDAR: Final = rf"(?:(?:in|into|to|on|onto|for) )?(?:(?:my|the|our) )?{CALENDARS}"
 _IT: Final = r"(?:its?|that|this|them|those|him|her)"
 _END: Final = (
     r"(?=(?:\W*(?:before i forget(?: it)?|for me|thanks?|thx|please|pleas|pl[sz]))*(?:[?.!]* (?:on"
     r"|at) [\w:., ]{1,40})?(?:, (?:i|my|we|our|he|she|they|so|as|because|before)\b[^.?!,]*)?\W*$)"
 )
 """Of a request, behind which the day and the time may stand that were asked for."""
-_ADDING: Final = re.compile(
+_ADDING: Final = any_case(
     rf"(?:^|[,;:.] *|\bso )(?:{POLITE}{_ADD}|(?:can|could) (?:i|we) (?:please )?(?:get|have|add|put))"
-    r"(?: in| down)? (?!note\b|a note)",
-    re.IGNORECASE,
+    r"(?: in| down)? (?!note\b|a note)"
 )
-_SURELY_EVENT: Final = re.compile(
-    rf"\W*{POLITE}(?:pencil|schedul|block (?:off|out)|\w+ me (?:in|down) for|\w+ (?:it|that) (?:in"
-    rf"|down) as )",
-    re.IGNORECASE,
+_SURELY_EVENT: Final = any_case(
+    rf"\W*{POLITE}(?:pencil|schedul|block (?:off|out)|\w+ me (?:in|down) for|\w+ (?:it|that) (?:in|down) as )"
 )
 """How a request begins that is for an event, whatever it says."""
-_NEEDED: Final = re.compile(
-    r"^\W*(?:(?:i|we)(?:'d| would)? )?(?:need|want|like)(?: to have)? (?:the |an? )?"
-    r"(?=.*\b(?:in there|(?:in|into|to|on) (?:my|the|our) (?:calend[ae]r|diary|agenda)|registered"
-    r"|entered)\b)",
-    re.IGNORECASE,
+_NEED: Final = r"(?:(?:i|we)(?:'d| would)? )?(?:need|want|like)(?: to have)?"
+_NEEDED: Final = any_case(
+    rf"^\W*{_NEED} (?:the |an? )?(?=.*\b(?:in there|(?:in|into|to|on) (?:my|the|our) (?:calend[ae]r|diary"
+    rf"|agenda)|registered|entered)\b)"
 )
 """How a wish begins for an event in the calendar."""
-_BARE: Final = re.compile(rf"^{POLITE}add (?!up\b|\d)(?=.{{3,}}$)", re.IGNORECASE)
+_BARE: Final = any_case(rf"^{POLITE}add (?!up\b|\d)(?=.{{3,}}$)")
 """What is added but no note is an event."""
-_VERB: Final = re.compile(rf"^{POLITE}{_ADD}(?: in| down)? ", re.IGNORECASE)
-_HEADED: Final = re.compile(
+_VERB: Final = any_case(rf"^{POLITE}{_ADD}(?: in| down)? ")
+_HEADED: Final = any_case(
     rf"^(?:{POLITE}(?:(?:(?:a )?new one )?for (?:my|the) calendar|calendar(?: entry)?|save the date"
-    r"|new (?:calendar )?(?:event|entry|appointment)|new (?:on|in) (?:my|the) (?:calendar|diary)"
-    r"|(?:\d|two|three|a couple of) (?:events|entries|appointments|for (?:my|the) calendar))(?: please"
-    r"| pls)?)\b",
-    re.IGNORECASE,
+    rf"|new (?:calendar )?(?:event|entry|appointment)|new (?:on|in) (?:my|the) (?:calendar|diary)|(?:\d|two"
+    rf"|three|a couple of) (?:events|entries|appointments|for (?:my|the) calendar))(?: please| pls)?)\b"
 )
-_TRAILED: Final = re.compile(
-    rf"[-\u2013,;.?]? *(?:and |so )?(?:"
-    rf"(?:{POLITE}(?:\w+ (?:you|u) )?{_ADD}|make sure) {_IT}(?:'s| is)? {_CALENDAR}\b(?: would you)?"
-    rf"|{POLITE}{_ADD} (?:{_IT} )?(?:{_CALENDAR}|in there|in|down)(?: too| for me)?{_END}"
-    rf"|{POLITE}(?:add|create|enter|save|register|note) {_IT}(?: in| down)?{_END}"
-    rf"|(?<=[-\u2013,;.]) *{POLITE}(?:add|enter)(?: please| pls)?{_END}"
-    rf"|get {_IT} in(?: before .{{1,30}})?{_END}"
-    rf"|(?:into|in|on|for|to) (?:my|the) (?:calend[ae]r|diary|agenda)(?: i mean)?{_END}"
-    rf"|(?<=[-\u2013,;.]) *(?:calendar|diary)(?= please| pl[sz]){_END}"
-    rf"|(?:it|that|this) (?:should|must|has to|needs to) (?:stand|be|go) {_CALENDAR}{_END}"
-    rf"|in (?:it|that|this) goes{_END}|(?:which )?I (?:want|need|wish|would like) to see (?:{_IT} )?"
-    rf"(?:as an event|{_CALENDAR}){_END})",
-    re.IGNORECASE,
+_TRAILED: Final = any_case(
+    rf"[-\u2013,;.?]? *(?:and |so )?(?:(?:{POLITE}(?:\w+ (?:you|u) )?{_ADD}|make sure) {_IT}(?:'s"
+    rf"| is)? {_CALENDAR}\b(?: would you)?|{POLITE}{_ADD} (?:{_IT} )?(?:{_CALENDAR}|in there|in|down)(?: too"
+    rf"| for me)?{_END}|{POLITE}(?:add|create|enter|save|register|note) {_IT}(?: in| down)?{_END}"
+    rf"|(?<=[-\u2013,;.]) *{POLITE}(?:add|enter)(?: please| pls)?{_END}|get {_IT} in(?: before "
+    rf".{{1,30}})?{_END}|(?P<bare>(?:into|in|on|for|to) (?:my|the) {CALENDARS})(?: i mean)?{_END}"
+    rf"|(?<=[-\u2013,;.]) *(?:calendar|diary)(?= please| pl[sz]){_END}|(?:it|that|this) (?:should|must|has to"
+    rf"|needs to) (?:stand|be|go) {_CALENDAR}{_END}|in (?:it|that|this) goes{_END}|(?:which )?I (?:want|need"
+    rf"|wish|would like) to see (?:{_IT} )?(?:as an event|{_CALENDAR}){_END})"
 )
 """A request behind what it is about: "…, put it in my calendar"."""
-_CONDITION: Final = re.compile(
+_CONDITION: Final = any_case(
     r"\b(?:if|unless|only (?:when|if)|in case|whether|not|never|don'?t|doesn'?t|won'?t|shouldn'?t|no need"
-    r"|without|maybe|perhaps|worth|in principle|instead(?!\W*$))\b",
-    re.IGNORECASE,
+    r"|without|maybe|perhaps|worth|in principle|instead(?= of\b))\b"
 )
-_WITHDRAWN: Final = re.compile(r"\b(?:already|myself|never ?mind|(?<!i )(?<!to )forget it)\b", re.IGNORECASE)
-_TOLD: Final = re.compile(r"\b(?:yesterday|was|were|had|would be (?:lovely|nice|great))\b", re.IGNORECASE)
+_WITHDRAWN: Final = any_case(r"\b(?:already|myself|never ?mind|(?<!i )(?<!to )forget it)\b")
+_TOLD: Final = any_case(r"\b(?:yesterday|was|were|had|would be (?:lovely|nice|great))\b")
 """In a message that tells of something."""
-_NO_TITLE: Final = re.compile(
-    r"\b(?:i|i'm|you|it|it's|this|that|me|we|they|he|she|her|his|their|put|want|need|get|see|have|wake"
-    r"|alarm|add|create|enter"
-    r"|calendar|diary|events?|call it)\b|[,;?]",
-    re.IGNORECASE,
+_NO_TITLE: Final = any_case(
+    r"\b(?:i|i'm|you|it|it's|this|that|me|we|they|he|she|her|his|their|put|want|need|get|see|have|wake|alarm"
+    r"|add|create|enter|calendar|diary|events?|call it)\b|[,;?]|^(?:ad|do|does|did|let|swap|reserve|switch"
+    r"|change|alter|update|arrange|organi[sz]e|tell|ask|show|find|check|read|book (?:an?|the|me))\b"
 )
 """In what is left of a message that says more than a title."""
-_REMINDED: Final = re.compile(
-    r"\b(?:do not|don'?t|(?:must|should|can|may)(?:n'?t| not| never)) (?:forget|miss|be late)\b",
-    re.IGNORECASE,
+_REMINDED: Final = any_case(
+    r"\b(?:do not|don'?t|(?:must|should|can|may)(?:n'?t| not| never)) (?:forget|miss|be late)\b"
 )
-QUESTION: Final = re.compile(
-    r"^\W*(?:(?:and|so|but|then|also|oh)\b[, ]*)*"
-    r"(?:(?:until|till|since|from|by|at|on|for|in|with|about|of) (?:what|which|whom?|when|where|how)"
-    r"|am|is|are|was|were|do|does|did|should|shall|may|might|have|has|what|when|where|who|why|how|which"
-    r"|(?:could|can|would) (?:i|we)(?! (?:get|have|add|put)\b.*\b(?:calend[ae]r|diary)\b)|would you be able"
-    r"|are you able)\b",
-    re.IGNORECASE,
+QUESTION: Final = any_case(
+    rf"^\W*(?:(?:and|so|but|then|also|oh)\b[, ]*)*(?:{PREPOSED}|{QUESTION_WORDS}|am|is|are|was|were"
+    rf"|do(?= (?:i|we|you|they|my|our|the|any|people)\b)|does|did|should|shall|may|might|have|has|(?:could"
+    rf"|can|would) (?:i|we)(?! (?:get|have|add|put)\b.*\b(?:calend[ae]r|diary)\b)|would you be able"
+    rf"|are you able)\b"
 )
-_BEYOND_ONE_HOUR: Final = re.compile(
+_BEYOND_ONE_HOUR: Final = any_case(
     r"\b(?:every|each|weekly|daily|monthly|yearly|until|till|recurring|repeating)\b|\bfrom\b.+\b(?:to"
-    r"|until)\b"
-    r"|\bfor (?:\d+|an?|two|three|half an?) ?(?:hours?|h|days?|minutes?|min)\b"
-    r"|\d ?(?:-|\u2013|to) ?\d{1,2}(?::\d\d)?\b"
-    r"|\btime ?zone\b|\b[A-Z]\w+/[A-Z]\w+\b",
-    re.IGNORECASE,
+    r"|until)\b|\bfor (?:\d+|an?|two|three|half an?) ?(?:hours?|h|days?|minutes?|min)\b|\d ?(?:-|\u2013"
+    r"|to) ?\d{1,2}(?::\d\d)?\b|\btime ?zone\b|\b[A-Z]\w+/[A-Z]\w+\b"
 )
-_BETWEEN: Final = re.compile(r"[,;] *(?:and )?| and (?:then )?", re.IGNORECASE)
-_HAVE: Final = re.compile(
+_BETWEEN: Final = any_case(r"[,;] *(?:and )?| and (?:then )?")
+_HAVE: Final = any_case(
     r"^(?:(?:i|we) (?:want|need|would like) to(?: go(?: for| to)?)?|i'd like to(?: go(?: for| to)?)?"
+    r"|(?:i|we|they)(?:'re|'m| are| am)? (?:do|doing|hosting|holding)|let's (?:do|have|go (?:for|to))"
     r"|(?:i'm|we're) going(?: for| to)?|(?:i|we)(?:'ve| have|'m having| need| want)?(?: got)?"
-    r"|there(?:'?s| is)|(?:there )?comes)\b *",
-    re.IGNORECASE,
+    r"|there(?:'?s| is)|(?:there )?comes)\b *"
 )
-_THERE: Final = re.compile(
-    r"\b(?:there|then|that day|(?:on )?(?:the )?same day|in there|instead)\b", re.IGNORECASE
-)
-_AROUND: Final = re.compile(
+_THERE: Final = any_case(r"\b(?:there|then|that day|(?:on )?(?:the )?same day|in there|instead)\b")
+_AROUND: Final = any_case(
     rf"\b(?:{_CALENDAR}|before (?:it|that)|after (?:it|that)|for me|pleas|please|pls|plz|thanks|thank you|thx"
-    r"|me an hour of|my time|local time|(?:do not|don'?t) forget|from now|i mean|too|instead|sharp"
-    r"|registered|entered"
-    r"|before i forget(?: it)?)(?![\w'])|, *(?:it|that|which)(?:'s| is)\b"
-    r"|'s coming(?: by)?\b",
-    re.IGNORECASE,
+    rf"|me an hour of|my time|local time|(?:do not|don'?t) forget|from now|i mean|too|instead|sharp"
+    rf"|registered|entered|before i forget(?: it)?)(?![\w'])|, *(?:it|that|which)(?:'s| is)\b|'s coming(?: by"
+    rf"| over| round)?\b"
 )
-_TAKEN_BACK: Final = re.compile(
-    r"[,.;-]* *\b(?:no|scrap that|scratch that|sorry|wait|oh no|i mean|i meant|or rather|make (?:that|it)"
-    r"|actually|hm+|uh|er)\b"
-    r"[,.]*(?: (?:no|scrap that|scratch that|sorry|wait|i mean)\b,?)* ",
-    re.IGNORECASE,
+_TAKEN_BACK: Final = any_case(
+    rf"[,.;-]* *\b(?:{CORRECTION}|oh no|make (?:that|it)|hm+|uh|er)\b[,.]*(?: {CORRECTION}\b,?)* "
 )
 """Before what is meant instead of what was said."""
-_REASON: Final = re.compile(
-    r"(?:[,;.] *(?:as |so |since |because |for )?"
-    r"(?:(?:i|we|he|she|they)(?:'\w+)?|it's|there's)|,? (?:because|since|so that))\b[^,;]*$",
-    re.IGNORECASE,
-)
-"""Behind a request, why it is made."""
-_NAMED: Final = re.compile(r"^.*\b(?:called|named|titled)\s+", re.IGNORECASE)
-_EDGES: Final = re.compile(
+_NAMED: Final = any_case(r"^.*\b(?:called|named|titled)\s+")
+_EDGES: Final = any_case(
     r"^(?:(?:an?|the|my|our|for|in|on|at|event|entry|entries|appointment for|called|named|titled|that|is|to"
-    r"|and|of)\b(?!$)|[\W_])+"
-    r"|(?:\b(?:is|are|will be|takes place|starts|on|at|in|for|to|from|and|this|coming|next|the|as|an?|event"
-    r"|entry|goes(?: in)?|it'?s|there)"
-    r"|[^\w)'\u2019])+$",
-    re.IGNORECASE,
+    r"|and|of)\b(?!$)|[\W_])+|(?:\b(?:is|are|will be|takes place|starts|on|at|in|for|to|from|and|this|coming"
+    r"|next|the|as|an?|event|entry|goes(?: in)?|it'?s|there)|[^\w)'\u2019])+$"
 )
-_HALF_OF_DAY: Final = re.compile(r"[ap]\.?m|noon|midday|midnight|in the|h\b|1[3-9]|2\d|0\d", re.IGNORECASE)
+_HALF_OF_DAY: Final = any_case(r"[ap]\.?m|noon|midday|night|in the|h\b|1[3-9]|2\d|0\d")
 _MARK: Final = "\u00a7"
 """In the place of a day, a time or a calendar."""
 _UP_TO: Final = (
     rf"(?=\s*(?:[.;!?]|$|,(?=\s*(?:$|{_MARK}|(?:i|i'\w+|we|we're|he|he's|she|she's|they|they're|it|it's|my"
     r"|our|as|so|because|since|would|could|can|will|please|pls|thanks|no|not|before|don'?t|for|at|on|in|same"
     r"|that|this|just|and)\b)))|(?:\s+(?:goes|down|in|into|on|at|for|to|from|by|the|this|coming|that day"
-    rf"|(?:that )?same day|there|instead|is))*\s*{_MARK})"
+    rf"|(?:that )?same day|there|then|instead|is))*\s*{_MARK})"
 )
 """Where the object of a request ends: a day, a time, a calendar, or the end of its clause."""
-_OBJECT: Final = re.compile(
-    rf"\b(?:call it|(?:put|add|enter|stick|pop|save) it (?:(?:in"
-    rf"|down) )?as) (?P<called>[^{_MARK},.;!?]+?){_UP_TO}"
-    rf"|(?:^|[,;:.!?] *|\bso ){POLITE}{_ADD}(?: (?:in|off|down)(?= ))? "
-    rf"(?:(?:the |on )*{_MARK}[\s{_MARK}]*(?:at |on )?{_MARK}?\s*(?:off )?for (?P<behind>[^{_MARK},.;!?]+?)"
-    rf"|(?P<object>(?!sure\b)[^{_MARK},.;!?]+?)){_UP_TO}",
-    re.IGNORECASE,
+_OBJECT: Final = any_case(
+    rf"\b(?:call it|(?:put|add|enter|stick|pop|save) it (?:(?:in|down) )?as) "
+    rf"(?P<called>[^{_MARK},.;!?]+?){_UP_TO}|(?:^|[,;:.!?] *|\bso )(?:{POLITE}{_ADD}(?: (?:in|off"
+    rf"|down)(?= ))?|{_NEED}) (?:(?:the |on )*{_MARK}[\s{_MARK}]*(?:at |on )?{_MARK}?\s*(?:off )?for "
+    rf"(?P<behind>[^{_MARK},.;!?]+?)|(?P<object>(?!sure\b)[^{_MARK},.;!?]+?)){_UP_TO}"
 )
 """The object of a request for an event."""
 _QUOTED: Final = re.compile(
     r"[\"\u201c](?=[^\"\u201d]*\w)([^\"\u201c\u201d]{2,60})[\"\u201d]"
     r"|(?<!\w)['\u2018](?=\w)([^'\u2018\u2019]{2,60})(?<=\w)['\u2019](?!\w)"
 )
-_ASKS_LAST: Final = re.compile(r"\b(?:what|which|who|where|when)(?:'?s)?(?: \w+){0,2}\W*$", re.IGNORECASE)
-_READS: Final = re.compile(
+_ASKS_LAST: Final = any_case(r"\b(?:what|which|who|where|when)(?:'?s)?(?: \w+){0,2}\W*$")
+_READS: Final = any_case(
     rf"^\W*{POLITE}(?:what|who|when|where|which|how|why|read|show|tell|find|look|search|check|open|list"
-    r"|summari[sz]e)\b",
-    re.IGNORECASE,
+    r"|summari[sz]e)\b"
 )
-_ABBREVIATED: Final = re.compile(r"\b(Prof|Dr|Mrs?|Ms|St)\.", re.IGNORECASE)
-_MORNING: Final = re.compile(
-    r"\b(?:morning|breakfast|run|running|jog|gym|swim\w*|yoga|flight|train|bus|airport|ferry|early)\b",
-    re.IGNORECASE,
+_ABBREVIATED: Final = any_case(r"\b(Prof|Dr|Mrs?|Ms|St)\.")
+_MORNING: Final = any_case(
+    r"\b(?:morning|breakfast|run|running|jog|gym|swim\w*|yoga|flight|train|bus|airport|ferry|early)\b"
 )
-_EVENING: Final = re.compile(
-    r"\b(?:evening|tonight|night|dinner|supper|drinks?|pints?|beers?|party|pub|quiz|cinema|movie|film"
-    r"|concert|gig"
-    r"|theatre|bbq"
-    r"|barbecue)\b",
-    re.IGNORECASE,
+_EVENING: Final = any_case(
+    r"\b(?:evening|tonight|night|dinner|supper|drinks?|pints?|beers?|party|pub|quiz|cinema|movie|film|concert"
+    r"|gig|theatre|bbq|barbecue)\b"
 )
 _AFTERNOON_UNTIL: Final = 6
 _EVENING_FROM: Final = 6
@@ -208,7 +163,7 @@ _MEANT_WORDS: Final = 4
 """Of what is meant instead, in which a day or a time stands."""
 _LONGEST_TITLE: Final = 10
 """Words."""
-ASKED: Final = re.compile(r"\b(?:what|which|who|whose|how|when|where|why)\b", re.IGNORECASE)
+ASKED: Final = any_case(rf"\b(?:{QUESTION_WORDS})\b")
 
 
 def wanted_events(
@@ -227,7 +182,7 @@ def wanted_events(
     if is_held_back(message):
         return NOT_ASKED
     asked = _corrected(asked, today)
-    told = _REASON.search(asked)
+    told = REASON.search(asked)
     if told and (times_in(asked[: told.start()]) or not times_in(asked)):
         asked = asked[: told.start()]
     if _BEYOND_ONE_HOUR.search(asked):
@@ -322,7 +277,9 @@ def _parts(message: str, today: dt.date) -> tuple[str, str]:
     if (trailed := _TRAILED.search(message)) and not ASKED.search(message):
         told = re.split(r"(?<=[.!?])\s+", f"{message[: trailed.start()]} {message[trailed.end() :]}".strip())
         dated = [each for each in told if times_in(each) or first_day(each, today)]
-        return "", " ".join(dated or told)
+        if dated or not trailed["bare"]:
+            has_title = any(read_event(each, today)[0] for each in dated)
+            return "", " ".join(dated if has_title else told)
     for adding in _ADDING.finditer(message):
         asked = message[adding.end() :]
         if (

@@ -17,7 +17,8 @@ from agentrt.examples.assistant.view import TurnView
 from agentrt.examples.personal_assistant import Agent, ask
 
 # A quarter of the model's context may be history; the rest is for instructions, tools and the new turn. Every
-# tokenizer has at least about two characters per token.
+# tokenizer has at least about two characters per token. Of earlier turns a model is shown no calls: steering
+# reads them, which needs no context.
 _HISTORY_SHARE = 1 / 4
 _CHARACTERS_PER_TOKEN = 2
 _UNASKED: Final = "unasked"
@@ -148,7 +149,7 @@ class Conversation:
         kept: list[AnyMessage] = []
         room = self._characters
         for turn in reversed(self._turns):
-            room -= sum(len(message.model_dump_json(include={"content", "tool_calls"})) for message in turn)
+            room -= sum(len(message.text) for message in turn if not isinstance(message, ToolMessage))
             if room < 0:
                 break
             kept = [*turn, *kept]

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from agentrt.runtime import LocalRuntime
 
 from ..assistant.data import PersonalData, copy_data, workspace
+from ..assistant.model import open_runtime
 from ..assistant.requests import demo_requests, requests_about
 from ..assistant.services import Latencies
-from ..personal_assistant import open_runtime
 from .background import Waits, measure_waits
 from .comparison import Comparison, compare
 from .view import SIDES, DemoView

@@ -31,12 +31,15 @@ from ..model.openvino_core import openvino_core
 from ..model.tokenizer import Tokenizer
 from ..xpu.kv_arena import KVArena
 from ..xpu.loading import LoadedModel
+from ..xpu.machine import available_memory
 from ..xpu.warm_up import SingleSequence
 from .table import ContextTable
 
 SCORED_LAYERS: Final = 4
 """Layers whose attention is measured for the information density."""
 
+_SPARE_BYTES: Final = 2**30
+"""The most memory that chunks take unasked, of what is free."""
 _NAME_CHARACTERS: Final = 64
 _SAMPLES: Final = 64
 _SAMPLE_BYTES: Final = 4096
@@ -56,7 +59,7 @@ class KeptContexts:
     swapper: Swapper | None = None
     """What moves chunks out of the arena and back; None if they stay there."""
     memory_bytes: int = 0
-    """Bytes that chunks may take beside the arena."""
+    """Bytes beside the arena that were set aside for chunks: none if they take what is spare."""
 
     @property
     def longest_context(self) -> int:
@@ -107,7 +110,7 @@ def open_contexts(
         properties = config.device_properties(keeps_weights=directory.keeps_weights)
         return kv_fingerprint(
             [directory.graph, directory.graph.with_suffix(".bin")],
-            tokenizer=tokenizer.fingerprint(),
+            tokenizer=tokenizer.fingerprint,
             caches=loaded.layout.caches,
             platform=loaded.platform.name,
             processor=openvino_core().get_property("CPU", "FULL_DEVICE_NAME"),
@@ -125,16 +128,20 @@ def open_contexts(
         _log.warning("%s is a hybrid model: its contexts are kept as texts only.", directory.model_id)
     kept = KeptContexts(store, PrefixSalts() if store is None else store.salts, owns_store)
     folder, memory_bytes = config.context_folder, config.context_memory_bytes
+    spare = memory_bytes is None
+    if memory_bytes is None:
+        memory_bytes = 0 if store is None else _SPARE_BYTES
     if rows and (store is not None or memory_bytes):
-        compression = compression or ContextCompression(BlockCodec(loaded.layout), {}, 1.0)
-        kept.memory_bytes = memory_bytes
+        compression = compression or ContextCompression(BlockCodec(loaded.layout), {}, 1.0, 0.0)
+        kept.memory_bytes = 0 if spare else memory_bytes
         kept.swapper = Swapper(
             rows,
             compression.codec,
             memory_bytes=memory_bytes,
+            available_memory=available_memory if spare else None,
             store=store,
             measure=(lambda: None) if folder is None else functools.partial(measure_reads, folder),
-            levels=compression.levels,
+            levels=compression.levels if compression.ranks else None,
             is_current=lambda app, salt: kept.salts.is_current(app, salt),
         )
     return kept
@@ -158,7 +165,7 @@ def _open_compression(
             "Give memory_bytes for %d tokens, or set kv_cache_precision='u8'.",
             PREFIX_TOKENS + SCORED_TOKENS,
         )
-        return ContextCompression(BlockCodec(loaded.layout), {}, 1.0)
+        return ContextCompression(BlockCodec(loaded.layout), {}, 1.0, 0.0)
 
     def measure() -> CompressionPlan:
         on_step(OpeningStep("measuring: how much compression the model bears"))
@@ -180,7 +187,10 @@ def _open_compression(
     store = ProfileStore(config.profile_folder)
     plan = store.stored(f"compression-{name}.json", CompressionPlan, measure)
     return ContextCompression(
-        BlockCodec(loaded.layout, plan.bit_plan), plan.losses, config.context_compression
+        BlockCodec(loaded.layout, plan.bit_plan),
+        plan.losses,
+        config.context_compression,
+        config.context_tolerance,
     )
 
 

@@ -83,7 +83,7 @@ class AppDrafterSelector(DrafterSelector):
             return cls(tokenizer.end_token, verifies_drafts, token_texts=token_texts)
         saver = None
         if history_folder is not None:
-            saver = HistorySaver(HistoryStore(history_folder, tokenizer.fingerprint()))
+            saver = HistorySaver(HistoryStore(history_folder, tokenizer.fingerprint))
         return cls(tokenizer.end_token, verifies_drafts, AppHistories(saver), token_texts, from_logits)
 
     def select(self, request: Request, tool_cache: Drafter | None) -> RequestDrafters:

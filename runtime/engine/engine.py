@@ -17,7 +17,7 @@ from agentrt.priority import Priority
 
 from ..heg.kernel import BatchContext, Role
 from ..heg.refinement import ProfileRefiner
-from ..kv.compression.levels import AttentionMass
+from ..kv.compression.density import AttentionMass
 from ..kv.swap.chunks import ChunkLoad
 from ..kv.swap.swapper import Swapper
 from ..request.request import Request

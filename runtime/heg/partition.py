@@ -28,6 +28,7 @@ import openvino as ov
 import openvino.opset15 as opset
 
 from ..model.gather_sampled_rows import ATTENTION, CONVOLUTION, DELTA_RULE, sequence_ops
+from ..model.token_shapes import depends_on_tokens
 
 HIDDEN: Final = "hidden"
 """Input of a piece: the residual stream from the piece before."""
@@ -38,7 +39,6 @@ QUERIES, KEYS, VALUES = "queries", "keys", "values"
 SCORE_WINDOWS: Final = "score_aggregation_window"
 """Input of a piece that puts out attention scores: over how many last tokens of each sequence."""
 
-_PROBED_TOKENS: Final = 11
 _SCORE_WINDOWS_PORT: Final = 13
 _SCORES_PORT: Final = 1
 
@@ -59,7 +59,7 @@ class Partition:
 
         ``scored_layers`` of its attentions, evenly spread, put out their scores.
         """
-        self._model = _free_shapes_of_tokens(model)
+        self._model = model
         nodes = self._model.get_ordered_ops()
         mixers = _mixers(nodes)
         self._mixers = [_name(node) for node in mixers]
@@ -204,62 +204,9 @@ def _name(node: ov.Node) -> str:
     return str(node.get_friendly_name())
 
 
-def _free_shapes_of_tokens(model: ov.Model) -> ov.Model:
-    """Return a copy of ``model`` in which no shape is read off a tensor that depends on the tokens' values.
-
-    Such a shape would be a second tensor to hand over at every seam. If it counts only tokens, it is read off
-    ``input_ids`` instead, which every piece can take.
-    """
-    model = model.clone()
-    probe = model.clone()
-    try:
-        probe.reshape({"input_ids": [_PROBED_TOKENS], "position_ids": [_PROBED_TOKENS]})
-    except RuntimeError:
-        return model  # its shapes cannot be inferred
-    probed = {_name(node): node for node in probe.get_ordered_ops()}
-    ids = next(node for node in model.get_parameters() if node.output(0).get_any_name() == "input_ids")
-    count = opset.shape_of(ids, output_type="i64")
-    count.set_friendly_name("tokens")
-    depends = _depends_on_tokens(model.get_ordered_ops())
-    for node in model.get_ordered_ops():
-        if node.get_type_name() != "ShapeOf" or not depends[_name(node)]:
-            continue
-        shape = node.input_value(0).get_partial_shape()
-        found = probed[_name(node)].input_value(0).get_partial_shape()
-        if found.is_dynamic or any(
-            extent.is_dynamic and length.get_length() != _PROBED_TOKENS
-            for extent, length in zip(shape, found, strict=True)
-        ):
-            continue  # it counts something else, for instance logits rows
-        name, type_ = _name(node), node.get_output_element_type(0)
-        extents = [
-            count if extent.is_dynamic else opset.constant([extent.get_length()], ov.Type.i64)
-            for extent in shape
-        ]
-        same = opset.convert(opset.concat(extents, 0), type_)
-        same.set_friendly_name(f"{name}.tokens")
-        node.output(0).replace(same.output(0))
-    model.validate_nodes_and_infer_types()
-    return model
-
-
-def _depends_on_tokens(nodes: list[ov.Node]) -> dict[str, bool]:
-    """Return for each node whether it depends on the tokens' values, beyond their number."""
-    depends: dict[str, bool] = {}
-    for node in nodes:
-        sources = [value.get_node() for value in node.input_values()]
-        if node.get_type_name() == "Parameter":
-            depends[_name(node)] = node.output(0).get_any_name() == "input_ids"
-        elif node.get_type_name() == "ShapeOf" and sources[0].get_type_name() == "Parameter":
-            depends[_name(node)] = False
-        else:
-            depends[_name(node)] = any(depends[_name(source)] for source in sources)
-    return depends
-
-
 def _find_seams(nodes: list[ov.Node]) -> dict[int, _Port]:
     """Return, by layer, the residual stream in front of it where that is the only live tensor."""
-    depends = _depends_on_tokens(nodes)
+    depends = depends_on_tokens(nodes)
     by_name = {_name(node): node for node in nodes}
     ends_of_layers = {_name(node) for node in _mixers(nodes)}
     last_use: dict[_Port, int] = {}

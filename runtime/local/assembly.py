@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
-from agentrt.calls import ToolCallFormat, detect_tool_call_format
+from agentrt.calls import ToolCallFormat
 from agentrt.concurrency.native_calls import native_calls
 from agentrt.errors import ConfigurationError, ModelFormatError
 
@@ -40,6 +40,7 @@ from ..xpu.kv_arena import KVArena
 from ..xpu.loading import load_model
 from ..xpu.platforms import OpenVINOPlatform, find_platform
 from ..xpu.warm_up import warm_up, warm_up_attention
+from .texts import GrammarPreparation, TextsLoader
 
 _log: Final = logging.getLogger(__name__)
 
@@ -121,29 +122,31 @@ def assemble_runtime(
         progress=lambda share: on_step(OpeningStep("converting", share)),
         native=library_for(config, on_step),
     )
-    with conversion_errors(directory.conversion):
-        loaded = load_model(
-            directory,
-            platform=config.platform,
-            properties=config.device_properties(keeps_weights=directory.keeps_weights),
-            max_chunk_tokens=config.prefill_chunk_tokens,
-            quantum_s=config.quantum_s,
-            kv_bytes=config.cache_bytes,
-            profile_folder=config.profile_folder,
-            npu_decoding=config.npu_decoding,
-            scored_layers=0 if config.context_compression is None else SCORED_LAYERS,
-            usual_settings=(config.device_properties(), config.prefill_chunk_tokens)
-            == (usual.device_properties(), usual.prefill_chunk_tokens),
-            on_step=on_step,
-        )
     opened = ExitStack()
     try:
-        opened.callback(loaded.platform.close)
+        loader = opened.enter_context(TextsLoader(directory, config))
         with conversion_errors(directory.conversion):
-            tokenizer = Tokenizer(directory, loaded.vocabulary_size, tool_prompt=config.tool_prompt == "auto")
+            loaded = load_model(
+                directory,
+                platform=config.platform,
+                properties=config.device_properties(keeps_weights=directory.keeps_weights),
+                max_chunk_tokens=config.prefill_chunk_tokens,
+                quantum_s=config.quantum_s,
+                kv_bytes=config.cache_bytes,
+                profile_folder=config.profile_folder,
+                npu_decoding=config.npu_decoding,
+                scored_layers=0 if config.context_compression is None else SCORED_LAYERS,
+                usual_settings=(config.device_properties(), config.prefill_chunk_tokens)
+                == (usual.device_properties(), usual.prefill_chunk_tokens),
+                on_step=on_step,
+                on_read=loader.begin,
+            )
+        opened.callback(loaded.platform.close)
         arena = KVArena(loaded.layout, loaded.platform, config.memory_bytes)
-        weights = directory.graph.with_suffix(".bin")
+        weights = None if directory.keeps_weights else directory.graph.with_suffix(".bin")
         warm_up(loaded.platform, loaded.graph, arena.blocks, weights)
+        texts = loader.result()
+        tokenizer = texts.tokenizer
         kept = open_contexts(config, directory, loaded, arena, tokenizer, context_store, on_step)
         opened.callback(kept.close)
         if kept.longest_context:
@@ -157,12 +160,7 @@ def assemble_runtime(
         state_pool = BlockPool(arena.state_rows) if arena.state_rows else None
         table = ContextTable(config.contexts_per_app, kept.store) if context_table is None else context_table
         kept.forget_deleted(table)
-        call_format = (
-            ToolCallFormat.JSON_MESSAGE
-            if tokenizer.writes_tool_prompt
-            else detect_tool_call_format(tokenizer.chat_template, directory.model_id)
-        )
-        renderer = ToolTurnRenderer(tokenizer, call_format)
+        renderer = ToolTurnRenderer(tokenizer, texts.call_format)
         prompts = PromptEncoder(
             tokenizer=tokenizer,
             model_id=directory.model_id,
@@ -171,9 +169,7 @@ def assemble_runtime(
             memory_bytes=config.memory_bytes,
             vocabulary_size=loaded.vocabulary_size,
         )
-        input_processor = InputProcessor(
-            prompts, call_format, kept.salts, constrain_calls=config.constrain_tool_calls
-        )
+        input_processor = InputProcessor(prompts, texts.call_format, kept.salts, texts.structured_output)
         scheduler = Scheduler(
             pool,
             loaded.graph,
@@ -208,15 +204,17 @@ def assemble_runtime(
         )
         opened.callback(engine.close)
         check = WeightsCheck(directory, functools.partial(_stop_damaged, engine))
+        opened.callback(check.stop)
+        preparation = GrammarPreparation(texts.structured_output)
         return RuntimeParts(
-            close=functools.partial(_close, check, engine, selector, kept),
+            close=functools.partial(_close, preparation, check, engine, selector, kept),
             model_id=directory.model_id,
             context_length=directory.context_length,
             platform=loaded.platform,
             footprint_bytes=loaded.graph.footprint_bytes,
             vocabulary_size=loaded.vocabulary_size,
             tokenizer=tokenizer,
-            call_format=call_format,
+            call_format=texts.call_format,
             arena=arena,
             pool=pool,
             state_pool=state_pool,
@@ -260,9 +258,16 @@ def _stop_damaged(engine: Engine, error: ModelFormatError) -> None:
     engine.fail(error)
 
 
-def _close(check: WeightsCheck, engine: Engine, selector: AppDrafterSelector, kept: KeptContexts) -> None:
+def _close(
+    preparation: GrammarPreparation,
+    check: WeightsCheck,
+    engine: Engine,
+    selector: AppDrafterSelector,
+    kept: KeptContexts,
+) -> None:
     if native_calls.forked:
         return  # the threads, files and locks are the parent's
+    preparation.stop()
     check.stop()
     engine.close()
     selector.close()  # behind the engine, which ends all answers

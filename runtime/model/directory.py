@@ -6,7 +6,6 @@ All checks come before OpenVINO reads a file: there a damaged file may be undefi
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import shlex
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ from ..files.graph_files import EXPORT_HINT, check_graph
 from ..nano import DRAFT_DIRECTORY, MODEL_DIRECTORY
 from .hub.names import WebAddress, parse_name
 from .hub.pulled import find_pulled
+from .json_files import read_json
 
 if TYPE_CHECKING:
     from .native.library import NativeLibrary
@@ -51,7 +51,8 @@ class ModelDirectory:
     opened_as: str | None = None
     """The name or path by which it was opened; None if it was not opened by name."""
     native: bool = False
-    """Whether its graph may have operations of :mod:`agentrt.runtime.model.native.library`."""
+    """Whether its graph has paged attention, and may have operations of
+    :mod:`agentrt.runtime.model.native.library`."""
     keeps_weights: bool = False
     """Whether all its matrices are as they are in a GGUF file, so that these operations multiply them all."""
 
@@ -130,13 +131,14 @@ def _open_gguf(
     progress: Callable[[float], None],
     native: Callable[[], NativeLibrary | None] | None,
 ) -> ModelDirectory:
-    # Imported here, as they load packages that other models do not need.
-    from .chat_template import check_gguf_template
+    # Imported here, as they load packages that other models do not need, and converted ones neither.
     from .gguf.cache import convert_gguf, find_conversion
-    from .gguf.file_format import read_source
 
     name, path = file.stem, find_conversion(file, cache_folder, native)
     if path is None:
+        from .chat_template import check_gguf_template
+        from .gguf.file_format import read_source
+
         source = read_source(file)
         check_gguf_template(file, source.metadata)
         name, path = source.name, convert_gguf(source, cache_folder, progress, native and native())
@@ -264,25 +266,6 @@ def _is_gguf(file: Path) -> bool:
     """Whether a file is a GGUF file by its name or its content."""
     with file.open("rb") as stream:
         return file.suffix.lower() == ".gguf" or stream.read(4) == b"GGUF"
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file of a model.
-
-    Raises:
-        ModelFormatError: the file is missing, no JSON, or holds something else.
-    """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ModelFormatError(f"{path} is missing. Copy it from the original model.") from None
-    except (ValueError, RecursionError) as error:
-        raise ModelFormatError(
-            f"{path} cannot be read as JSON ({error}). Copy it again from the original model."
-        ) from error
-    if not isinstance(content, dict):
-        raise ModelFormatError(f"{path} must hold a JSON object. Copy it again from the original model.")
-    return content
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ def gather_sampled_rows(model: ov.Model) -> ov.Model:
     """
     nodes = model.get_ordered_ops()
     last = sequence_ops(nodes)[-1]
-    dependents = _dependents(last)
+    dependents = dependents_of(last)
     reshapes = [n for n in nodes if n.get_type_name() == "Reshape" and n.get_friendly_name() in dependents]
     for node in (last, *reshapes):
         gathered = _gather_at(model, functools.partial(_inputs_of_dependents, node.get_friendly_name()))
@@ -65,7 +65,7 @@ def _gather_at(model: ov.Model, find: Callable[[ov.Model], Iterable[ov.Input]]) 
     return copy
 
 
-def _dependents(node: ov.Node) -> set[str]:
+def dependents_of(node: ov.Node) -> set[str]:
     """Names of all nodes that depend on ``node``."""
     dependents: set[str] = set()
     pending = [node]
@@ -82,7 +82,7 @@ def _dependents(node: ov.Node) -> set[str]:
 def _inputs_of_dependents(name: str, model: ov.Model) -> list[ov.Input]:
     """The inputs by which token rows enter the part of the graph that depends on the node called ``name``."""
     nodes = model.get_ordered_ops()
-    dependents = _dependents(next(node for node in nodes if node.get_friendly_name() == name))
+    dependents = dependents_of(next(node for node in nodes if node.get_friendly_name() == name))
 
     def holds_token_rows(source: ov.Output) -> bool:
         shape = source.get_partial_shape()

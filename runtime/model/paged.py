@@ -26,20 +26,20 @@ behind its last token, and those at checkpoints before, to other rows::
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 import openvino as ov
 import openvino.opset15 as opset
 from openvino._offline_transformations import paged_attention_transformation
 
-from agentrt.errors import AgentRTError, ModelFormatError
+from agentrt.errors import ModelFormatError
 
-from .directory import ModelDirectory
 from .fuse_matmuls import fuse_matmuls
 from .gather_sampled_rows import ATTENTION, DELTA_RULE, SAMPLED_ROWS, gather_sampled_rows
-from .gguf.sliding_windows import apply_sliding_windows
-from .native.library import load_operations
-from .openvino_core import openvino_core, openvino_message
+from .openvino_core import openvino_message
+from .sliding_windows import apply_sliding_windows
+from .token_shapes import free_shapes_of_tokens
 
 INPUTS: Final = (
     "input_ids",
@@ -68,55 +68,42 @@ STATE_TABLES: Final = ("conv_state_table.", "gated_delta_state_table.")
 """Prefixes of the names of the state tables; a number follows."""
 
 
-def read_paged_graph(directory: ModelDirectory) -> ov.Model:
-    """Read the graph of ``directory`` and transform it to paged attention. Nodes are renamed by position.
+def to_paged_attention(model: ov.Model, graph: str, weights: Collection[str] = ()) -> ov.Model:
+    """Return a stateful ``model`` with paged attention; it may be changed. ``graph`` names it in errors.
+
+    ``weights`` are the names of parameters that stand for constants.
 
     Raises:
-        ModelFormatError: the graph cannot be read, or is not a decoder that paged attention supports.
+        ModelFormatError: it is not a decoder that paged attention supports.
     """
-    try:
-        return _paged_graph(directory)
-    except AgentRTError:
-        raise
-    except Exception as error:  # a damaged graph causes errors of many types
-        raise ModelFormatError(
-            f"OpenVINO cannot read {directory.graph}: {openvino_message(error)} "
-            "Copy the directory again, or export it again."
-        ) from error
-
-
-def _paged_graph(directory: ModelDirectory) -> ov.Model:
-    # Not as a Path: the bindings replace what an interrupt raises in its __fspath__ by a RuntimeError.
-    if directory.native:
-        load_operations()
-    model = openvino_core().read_model(str(directory.graph))
     try:
         paged_attention_transformation(model)
     except RuntimeError as error:
-        raise _unsupported(directory, openvino_message(error)) from error
+        raise _unsupported(graph, openvino_message(error)) from error
     apply_sliding_windows(model)
     correct_delta_rule_shapes(model)
     read_position_ids(model)
-    unknown = _name_inputs(model)
+    unknown = _name_inputs(model, weights)
     if not any("key_cache.0" in port.names for port in model.inputs):
-        raise _unsupported(directory, "it has no attention with a key-value cache")
+        raise _unsupported(graph, "it has no attention with a key-value cache")
     if unknown:
-        raise _unsupported(directory, f"it has the unknown inputs {', '.join(sorted(unknown))}")
+        raise _unsupported(graph, f"it has the unknown inputs {', '.join(sorted(unknown))}")
     if counts_positions(model):
-        raise _unsupported(directory, "it counts positions itself, as if a batch had one sequence only")
+        raise _unsupported(graph, "it counts positions itself, as if a batch had one sequence only")
     if any(node.get_type_name() == "ReadValue" for node in model.get_ordered_ops()):
-        raise _unsupported(directory, "it keeps a state that is in no state table")
+        raise _unsupported(graph, "it keeps a state that is in no state table")
     if len(model.outputs) != 1:
-        raise _unsupported(directory, f"it has {len(model.outputs)} outputs instead of the logits")
-    _name_nodes(model)
+        raise _unsupported(graph, f"it has {len(model.outputs)} outputs instead of the logits")
+    name_nodes(model)
     model = gather_sampled_rows(model)
     fuse_matmuls(model)
     multiply_outer_products(model)
-    _name_nodes(model)
+    name_nodes(model)
+    free_shapes_of_tokens(model)
     return model
 
 
-def _name_nodes(model: ov.Model) -> None:
+def name_nodes(model: ov.Model) -> None:
     """Name each node after its position.
 
     Generated names differ from load to load, and may be those of nodes in the file, whose names another
@@ -128,8 +115,10 @@ def _name_nodes(model: ov.Model) -> None:
             node.set_friendly_name(f"n{index}")
 
 
-def _name_inputs(model: ov.Model) -> set[str]:
+def _name_inputs(model: ov.Model, weights: Collection[str]) -> set[str]:
     """Give each input of ``model`` the one name by which the runtime knows it; return the unknown ones.
+
+    Those called ``weights`` are left as they are.
 
     An exporter may leave further names at an input, ``cache_position`` at ``position_ids`` for instance.
     """
@@ -142,14 +131,14 @@ def _name_inputs(model: ov.Model) -> set[str]:
         }
         if len(known) == 1:
             port.set_names(known)
-        else:
+        elif port.get_node().get_friendly_name() not in weights:
             unknown |= port.names
     return unknown
 
 
-def _unsupported(directory: ModelDirectory, reason: str) -> ModelFormatError:
+def _unsupported(graph: str, reason: str) -> ModelFormatError:
     return ModelFormatError(
-        f"{directory.graph} is not a model that paged attention supports ({reason}). "
+        f"{graph} is not a model that paged attention supports ({reason}). "
         "Use a decoder-only text model exported with --task text-generation-with-past."
     )
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
+import itertools
 import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-import numpy as np
 import openvino_genai
 
-from agentrt.calls import ToolCall, takes_tools, tool_call_formats
+from agentrt.calls import ToolCall, takes_tools
 from agentrt.concurrency.native_calls import native_calls
 from agentrt.errors import AgentRTError, InvalidRequestError, ModelFormatError
 
@@ -22,6 +21,7 @@ from .directory import ModelDirectory
 from .openvino_core import load_on_own_thread, openvino_message
 from .tokenizer_graph import check_texts, decoded_vocabulary, special_token_pattern
 from .tool_prompt import with_system_in_user_message, with_tool_prompt
+from .vocabulary_facts import VocabularyFacts, encode_texts
 
 _REASONING_TAG: Final = re.compile(r"</?think>")
 """Tags by which chat templates find the reasoning in earlier answers, most of them to leave it out."""
@@ -86,24 +86,24 @@ class Tokenizer:
                 "Set eos_token_id in generation_config.json."
             )
         self._special_token = special_token_pattern(directory.path / "openvino_tokenizer.xml")
-        ids: dict[bytes, int] = self._tokenizer.get_vocab()
-        self._longest_token = max(map(len, ids))  # in bytes
-        self._hidden, self.token_bytes = self._read_vocabulary(
-            ids, vocabulary_size, decoded_vocabulary(directory.path / "openvino_detokenizer.xml")
-        )
+        decoded = decoded_vocabulary(directory.path / "openvino_detokenizer.xml") or self._spelled_tokens()
+        facts = VocabularyFacts.stored(directory.path, vocabulary_size)
+        if facts is None:
+            facts = VocabularyFacts.find(self._tokenizer, vocabulary_size, decoded)
+        self._hidden, self._longest_token = frozenset(facts.hidden), facts.longest_token
+        table = [b"" if id in self._hidden else token for id, token in enumerate(decoded)]
+        table += [b""] * (vocabulary_size - len(table))
+        self.token_bytes = table if facts.concatenates else None
         """The bytes of each token, empty for hidden tokens; None if texts of tokens do not concatenate."""
-        self._word_end = self._find_word_ends(ids)
-        self.text_prefix = self._find_text_prefix()
+        self._untold = {
+            id: decoded[id].decode("utf-8", "replace") for id in facts.untold if id < len(decoded)
+        }
+        breaks = facts.word_breaks
+        self._word_end = re.compile(f"(?<=[A-Za-z])(?=[{breaks}][A-Za-z])") if breaks else None
+        self.text_prefix = facts.text_prefix
         """The tokens that the tokenizer puts before a text that no template has written: often none."""
-
-    def fingerprint(self) -> bytes:
-        """Return a digest of the vocabulary: equal where each token id stands for the same text."""
-        with native_calls:
-            ids: dict[bytes, int] = self._tokenizer.get_vocab()
-        digest = hashlib.blake2b(digest_size=32)
-        for token, id in sorted(ids.items(), key=lambda item: item[1]):
-            digest.update(b"%d %d %b" % (id, len(token), token))
-        return digest.digest()
+        self.fingerprint = bytes.fromhex(facts.fingerprint)
+        """A digest of the vocabulary: equal where each token id stands for the same text."""
 
     def render(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None) -> str:
         """Apply the chat template, up to the header of the assistant's answer, for :meth:`encode`.
@@ -158,18 +158,7 @@ class Tokenizer:
         return tokens
 
     def _encode_batch(self, texts: list[str]) -> list[int]:
-        try:
-            with native_calls:
-                # The template writes all special tokens, also those at the start of a text.
-                encoded = self._tokenizer.encode(texts, add_special_tokens=False)
-        except RuntimeError as error:
-            raise ModelFormatError(
-                f"the model's tokenizer is damaged: it cannot encode a text ({openvino_message(error)}) "
-                "Convert it again with convert_tokenizer."
-            ) from error
-        ids, used = np.asarray(encoded.input_ids.data), np.asarray(encoded.attention_mask.data)
-        tokens: list[int] = ids[used == 1].tolist()  # all rows, without the padding of the shorter ones
-        return tokens
+        return encode_texts(self._tokenizer, texts)
 
     def _parts(self, text: str) -> Iterator[str]:
         """Cut a long text between words, where its tokens are those of its parts."""
@@ -204,8 +193,14 @@ class Tokenizer:
 
     def decode_all(self, tokens: Sequence[int]) -> str:
         """Return the text of ``tokens``, with that of all special tokens."""
-        with native_calls:
-            return str(self._tokenizer.decode(list(tokens), skip_special_tokens=False))
+        texts = []
+        for untold, run in itertools.groupby(tokens, self._untold.get):
+            if untold is not None:
+                texts += [untold for _ in run]
+                continue
+            with native_calls:
+                texts.append(str(self._tokenizer.decode(list(run), skip_special_tokens=False)))
+        return "".join(texts)
 
     def detokenizer(self) -> Detokenizer:
         """Return a new incremental detokenizer for one answer."""
@@ -263,52 +258,13 @@ class Tokenizer:
         # Some vocabularies have such tokens for runs of spaces and line feeds, which are no markup.
         return token if token.isspace() else f"{token[:1]}{self._separator}{token[1:]}"
 
-    def _find_word_ends(self, ids: Mapping[bytes, int]) -> re.Pattern[str] | None:
-        """Return an expression for places at which a text may be cut; None if there are none.
-
-        They are between a letter and a space or line break before another letter. If no token has a letter
-        before such a character, none reaches across. Nor may the tokenizer add anything to the beginning of a
-        text.
-        """
-        breaks = ""
-        for character in " \n":
-            across = re.compile(rb"[A-Za-z]" + character.encode())
-            whole, *parts = (self._encode_batch([text]) for text in (f"a{character}b", "a", f"{character}b"))
-            if whole == parts[0] + parts[1] and not any(map(across.search, ids)):
-                breaks += character
-        return re.compile(f"(?<=[A-Za-z])(?=[{breaks}][A-Za-z])") if breaks else None
-
-    def _find_text_prefix(self) -> tuple[int, ...]:
-        """Return what precedes the tokens of a text, and not what follows them: an answer does."""
-        bare = self._encode_batch(["a"])
-        encoded = self._tokenizer.encode(["a"], add_special_tokens=True)
-        whole: list[int] = np.asarray(encoded.input_ids.data)[0].tolist()
-        starts = range(len(whole) - len(bare) + 1)
-        return next((tuple(whole[:i]) for i in starts if whole[i : i + len(bare)] == bare), ())
-
-    def _read_vocabulary(
-        self, ids: Mapping[bytes, int], vocabulary_size: int, vocabulary: list[bytes] | None
-    ) -> tuple[frozenset[int], list[bytes] | None]:
-        """Return the hidden tokens, and the bytes of all others if the texts of tokens concatenate.
-
-        ``ids`` is the tokenizer's vocabulary; ``vocabulary`` what the detokenizer's graph has for each token.
-        """
-        size = max(vocabulary_size, max(ids.values()) + 1, len(vocabulary or ()))
-        shown = self._tokenizer.decode([[id] for id in range(size)], skip_special_tokens=True)
-        # Some of these are special tokens, but a tool parser must see them.
-        markup = {ids.get(text.encode()) for format in tool_call_formats() for text in format.markup}
-        hidden = frozenset(id for id in range(size) if not shown[id] and id not in markup)
-        if vocabulary is None:
-            vocabulary = [b""] * size
-            for token, id in ids.items():
-                vocabulary[id] = token
-        table = [b"" if id in hidden else token for id, token in enumerate(vocabulary)]
-        table += [b""] * (size - len(table))
-        # The vocabulary is byte-level if and only if the concatenated bytes give the detokenizer's text.
-        text = self._tokenizer.decode(
-            [id for id in range(size) if id not in hidden], skip_special_tokens=False
-        )
-        return hidden, table if b"".join(table).decode("utf-8", "replace") == text else None
+    def _spelled_tokens(self) -> list[bytes]:
+        """Return the texts of all tokens as the tokenizer spells them, by id."""
+        ids: dict[bytes, int] = self._tokenizer.get_vocab()
+        texts = [b""] * (max(ids.values()) + 1)
+        for token, id in ids.items():
+            texts[id] = token
+        return texts
 
 
 @contextmanager

@@ -21,7 +21,8 @@ from agentrt.finite import shown
 from agentrt.priority import Priority
 
 from ..files.graph_files import check_graph
-from ..model.directory import explain_unreadable, find_model, read_json, refuse_special_files
+from ..model.directory import explain_unreadable, find_model, refuse_special_files
+from ..model.json_files import read_json
 from ..model.openvino_core import load_on_own_thread, openvino_message
 from ..request.validation import check_text
 

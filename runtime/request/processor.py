@@ -42,8 +42,7 @@ class InputProcessor:
         prompts: PromptEncoder,
         call_format: ToolCallFormat | None,
         salts: PrefixSalts,
-        *,
-        constrain_calls: bool,
+        structured_output: StructuredOutputManager,
     ) -> None:
         """``salts`` keep the prefixes of apps apart in the prefix cache."""
         self._prompts = prompts
@@ -51,9 +50,7 @@ class InputProcessor:
         self._call_format = call_format
         self._salts = salts
         self._shared_prefix = SharedPrefix(tokenizer)
-        self._structured_output = StructuredOutputManager(
-            call_format, tokenizer.token_bytes, tokenizer.end_token_ids, constrain_calls=constrain_calls
-        )
+        self._structured_output = structured_output
 
     def tokenize(
         self,

@@ -224,19 +224,25 @@ class SwapOuts:
         ``hashes`` are those of all its complete blocks that may be shared. Blocks that the arena has lost
         meanwhile are left out.
         """
-        densities = [0.0] * len(hashes)
-        if sequence.attention is not None:
-            densities = sequence.attention.densities(self.block_tokens, len(hashes))
         chunks: list[OutgoingChunk] = []
         for position, block_hash in enumerate(hashes):
             if self.swapper.stores(sequence.app, block_hash):
                 continue
             for block in self.pool.acquire_cached([block_hash]):
-                chunks.append(OutgoingChunk(block_hash, position, block, densities[position]))
+                chunks.append(OutgoingChunk(block_hash, position, block))
                 self._blocks[block] += 1
         assert sequence.block_hashes is not None
-        salt = sequence.block_hashes.salt
-        self.swapper.swap_out(SwapOut(sequence.app, sequence.context_id, tuple(hashes), tuple(chunks), salt))
+        attention = sequence.attention
+        self.swapper.swap_out(
+            SwapOut(
+                sequence.app,
+                sequence.context_id,
+                tuple(hashes),
+                tuple(chunks),
+                sequence.block_hashes.salt,
+                () if attention is None else tuple(attention.of_blocks(self.block_tokens, len(hashes))),
+            )
+        )
 
     def release(self, blocks: Iterable[int]) -> None:
         """Note that ``blocks`` have been copied."""

@@ -16,7 +16,7 @@ from .draft import NO_DRAFT, Draft
 from .state_rows import StateRows
 
 if TYPE_CHECKING:
-    from ..kv.compression.levels import AttentionMass
+    from ..kv.compression.density import AttentionMass
 
 REACTIVE_LEVEL: Final = int(Priority.REACTIVE)
 """The most urgent priority level: reactive sequences, and all sequences where the policy ignores priority."""

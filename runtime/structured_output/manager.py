@@ -48,6 +48,11 @@ class StructuredOutputManager:
             self._call_token = next((id for id, text in enumerate(self._token_bytes) if text == tag), None)
             self._call_shape = None if self._call_token is None else call_format.shape
 
+    def prepare(self) -> None:
+        """Do what matchers would take longer without; see :meth:`GrammarCompiler.prepare`."""
+        if self._compiler is not None:
+            self._compiler.prepare()
+
     @property
     def call_token(self) -> int | None:
         """The token that opens a call; None if calls have none, or are not held to a grammar."""

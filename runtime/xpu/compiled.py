@@ -6,6 +6,7 @@ import itertools
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -85,6 +86,9 @@ _LOGITS: Final = "logits"
 _PRECISION: Final = "INFERENCE_PRECISION_HINT"
 _ONE_RUN: Final = (0,)
 
+_COMPILING: Final = 2
+"""Pieces compiled at once: one has a core while another waits for Python's global lock."""
+
 Piece: TypeAlias = tuple[KernelKind, int]
 """A compiled piece: its kind, and its place among those of the kind."""
 
@@ -136,6 +140,13 @@ class PieceCompiler:
                 "to inference_precision, or u8."
             ) from error
 
+    def compile_all(self, models: Sequence[ov.Model], kind: KernelKind) -> list[ov.CompiledModel]:
+        """Compile ``models``, all pieces of ``kind``, several at once; see :meth:`compile`."""
+        count = len(models)
+        pieces = ((kind, index) for index in range(count))
+        with ThreadPoolExecutor(_COMPILING, "agentrt-compile") as pool:
+            return list(pool.map(self.compile, models, pieces, itertools.repeat(count)))
+
     def load(self, exported: NDArray[np.uint8]) -> ov.CompiledModel:
         """Import a compiled piece that was exported with these properties, and that refers to ``exported``.
 
@@ -163,12 +174,7 @@ class CompiledKernels:
         models = [model for each in pieces.values() for model in each]
         chosen = quantization_properties(models, device, properties)
         self.compiler: Final = PieceCompiler(device, {**properties, **chosen})
-        self._compiled = {
-            kind: [
-                self.compiler.compile(model, (kind, index), len(models)) for index, model in enumerate(models)
-            ]
-            for kind, models in pieces.items()
-        }
+        self._compiled = {kind: self.compiler.compile_all(models, kind) for kind, models in pieces.items()}
         self._last_runs: dict[Piece, float] = {}
         self._shapes: defaultdict[Piece, InferenceShapes] = defaultdict(InferenceShapes)
 
@@ -191,11 +197,6 @@ class CompiledKernels:
     def count(self, kind: KernelKind) -> int:
         """Return how many pieces of ``kind`` there are."""
         return len(self._compiled.get(kind, ()))
-
-    @property
-    def logits(self) -> ov.Output:
-        """The output of the last segment: ``[logits rows, 1, vocabulary]``."""
-        return self._compiled[KernelKind.LAYERS][-1].outputs[0]
 
     def note_run(self, kind: KernelKind, indices: Iterable[int], ended: float) -> None:
         """Note when pieces ran last: since then they hold scratch memory."""

@@ -26,7 +26,8 @@ from ..model.directory import ModelDirectory
 from ..model.kv_layout import KVLayout
 from ..model.opening import OnOpeningStep, OpeningStep, ignore_step
 from ..model.openvino_core import openvino_core
-from ..model.paged import STATE_TABLES, read_paged_graph
+from ..model.paged import STATE_TABLES
+from ..model.read_graph import read_paged_graph
 from .buffers import BufferPool
 from .compiled import CompiledKernels, least_sequences
 from .device import OpenVINOXPU
@@ -70,6 +71,7 @@ def load_model(
     scored_layers: int = 0,
     usual_settings: bool = False,
     on_step: OnOpeningStep = ignore_step,
+    on_read: Callable[[int], None] = lambda vocabulary_size: None,
 ) -> LoadedModel:
     """Load the model of ``directory`` onto a platform, cut as its profile advises.
 
@@ -77,7 +79,9 @@ def load_model(
     where the platform has one. ``scored_layers`` put out attention scores.
 
     Measures the profile first if ``profile_folder`` has none for this model on these devices, which takes
-    seconds. ``on_step`` is called with what is measured next, and before the model is compiled.
+    seconds. ``on_step`` is called with what is measured next, and before the model is compiled. ``on_read``
+    is called with the number of tokens that the model knows, once that is known and nothing is measured any
+    more: it may begin what can be done while the model is compiled.
 
     Raises:
         ModelFormatError: the graph cannot be read or is not a decoder that paged attention understands.
@@ -107,6 +111,7 @@ def load_model(
         kv_bytes=kv_bytes,
         graph_folder=store.folder / "graphs",
         scored_layers=scored_layers,
+        on_read=on_read,
     )
 
 
@@ -121,17 +126,21 @@ def build_model(
     kv_bytes: int = 0,
     graph_folder: Path | None = None,
     scored_layers: int = 0,
+    on_read: Callable[[int], None] = lambda vocabulary_size: None,
 ) -> LoadedModel:
     """Cut the model of ``directory`` as ``profile`` advises and compile it for the devices of a platform.
 
     ``scored_layers`` of its attentions put out their scores (:attr:`BatchContext.scores`). Where ``profile``
     has graphs for decoding, all graphs of the PREFILL XPU are kept in ``graph_folder``, which is needed then.
+    For ``on_read`` see :func:`load_model`.
 
     Raises:
         ConfigurationError: a device refuses the properties, or there is too little memory.
     """
     _, devices = find_platform(platform)
-    model = read_paged_graph(directory)
+    model = read_paged_graph(directory, tell_prompts=Role.PREFILL not in devices)
+    vocabulary = model.outputs[0].get_partial_shape()[-1].get_length()
+    on_read(vocabulary)
     partition = Partition(model, scored_layers=scored_layers)
     if not partition.complete:
         warnings.warn(
@@ -170,7 +179,8 @@ def build_model(
 
         def recompile() -> CompiledKernels:
             # From disk: a model in memory would be a copy of its weights.
-            again = Partition(read_paged_graph(directory), scored_layers=scored_layers)
+            read = read_paged_graph(directory, tell_prompts=Role.PREFILL not in devices)
+            again = Partition(read, scored_layers=scored_layers)
             return _compile(role, device, graph, again, properties)
 
         loader = None
@@ -186,7 +196,6 @@ def build_model(
         if role is Role.DECODE or graph.static_tokens is not None
     }
     kernels = xpus[Role.DECODE].kernels
-    vocabulary = kernels.logits.get_partial_shape()[2].get_length()
     return LoadedModel(
         OpenVINOPlatform(platform, xpus, pool, directory.graph.with_suffix(".bin")),
         graph,
@@ -252,7 +261,7 @@ def load_profile(
             lambda: MachineFigures(read_bandwidth=measure_read_bandwidth()),
         )
         profiler = Profiler(
-            read_paged_graph(directory),
+            read_paged_graph(directory, tell_prompts=Role.PREFILL not in devices),
             weights,
             properties,
             max_chunk_tokens=max_chunk_tokens,

@@ -2,7 +2,8 @@
 
 OpenVINO lays weights out for the processor when a piece first runs. The pages of the file that they are read
 from would stay in the process beside that copy, although they are hardly read again: they are released while
-each piece runs, so that a model in one piece is not in memory twice.
+each piece runs, so that a model in one piece is not in memory twice. Products of weights as they are in GGUF
+files have no copy: their pages stay.
 
 Each attention has scratch memory for the tokens that it attends to, which OpenVINO allocates when a sequence
 is first that long. Its pages cost more time than the few new tokens of a context that comes back.
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Final
 
@@ -38,10 +39,10 @@ _MOST_PAST_TOKENS: Final = 8192
 for a model of 0.5B, and stays allocated. Behind a longer one computing takes most of the time."""
 
 
-def warm_up(platform: OpenVINOPlatform, graph: ExecutionGraph, blocks: int, weights: Path) -> None:
+def warm_up(platform: OpenVINOPlatform, graph: ExecutionGraph, blocks: int, weights: Path | None) -> None:
     """Run every compiled piece of ``platform`` once. Writes to the first blocks and state rows of its arena.
 
-    The arena has ``blocks`` blocks; ``weights`` is the file that the model was compiled from.
+    The arena has ``blocks`` blocks; ``weights`` is the file that weights are laid out from, if any are.
 
     Raises:
         EngineFailedError: a piece failed or did not end.
@@ -63,12 +64,11 @@ def warm_up(platform: OpenVINOPlatform, graph: ExecutionGraph, blocks: int, weig
 
 
 def warm_up_attention(
-    platform: OpenVINOPlatform, graph: ExecutionGraph, past_tokens: int, weights: Path
+    platform: OpenVINOPlatform, graph: ExecutionGraph, past_tokens: int, weights: Path | None
 ) -> None:
     """Run every segment for one block of tokens behind ``past_tokens`` others, or as many as are worth it.
 
-    Reads and writes the first block of the arena in place of all others. ``weights`` is the file that the
-    model was compiled from.
+    Reads and writes the first block of the arena in place of all others. For ``weights`` see :func:`warm_up`.
 
     Raises:
         EngineFailedError: a piece failed or did not end.
@@ -81,10 +81,10 @@ def warm_up_attention(
     _run(platform, BatchContext(-1, inputs, inputs.shape, graph.segment_kernels), weights)
 
 
-def _run(platform: OpenVINOPlatform, context: BatchContext, weights: Path) -> None:
+def _run(platform: OpenVINOPlatform, context: BatchContext, weights: Path | None) -> None:
     try:
         for kernel in reversed(context.kernels):
-            with _released_pages(weights):
+            with nullcontext() if weights is None else _released_pages(weights):
                 _run_kernel(platform, kernel, context)
     finally:
         platform.release(context)

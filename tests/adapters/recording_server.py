@@ -46,6 +46,8 @@ class RecordingServer:
     """Added to its choice."""
     owned_by: str = "someone"
     refuse: Callable[[Received], tuple[int, str] | None] = lambda received: None
+    answer_as: Callable[[Received], tuple[int, str, str] | None] = lambda received: None
+    """Returns the status, content type and text of an answer in place of the server's own."""
     calls: Callable[[Body], list[tuple[str, str, str]]] = lambda body: []
     received: list[Received] = field(default_factory=list)
     capabilities: list[str] | None = None
@@ -60,7 +62,7 @@ class RecordingServer:
 
     @property
     def outputs(self) -> list[Received]:
-        """The requests that submit tool outputs."""
+        """The requests that submit tool outputs, and those that ask whether they may, with an empty list."""
         return [one for one in self.received if "cache-tool-output" in one.path]
 
     @property
@@ -91,13 +93,16 @@ class RecordingServer:
         refusal = self.refuse(received)
         if refusal is not None:
             return refusal[0], "application/json", json.dumps({"error": {"message": refusal[1]}})
+        own = self.answer_as(received)
+        if own is not None:
+            return own
         if received.path.endswith("/models"):
             model: Body = {"id": "m", "object": "model", "created": 0, "owned_by": self.owned_by}
             if self.capabilities is not None:
                 model["capabilities"] = self.capabilities
             return 200, "application/json", json.dumps({"object": "list", "data": [model]})
         if "cache-tool-output" in received.path:
-            return 200, "application/json", json.dumps({"cached": 1})
+            return 200, "application/json", json.dumps({"cached": len(received.body)})
         calls, chat = self.calls(received.body), received.path.endswith("/chat/completions")
         if received.path.endswith("/messages"):
             made = [(name, json.loads(arguments), id) for name, arguments, id in calls]
@@ -141,7 +146,7 @@ def recording_server(**settings: Any) -> Iterator[RecordingServer]:
             if recorder.holds_streams and separator:
                 recorder.submitted.wait(PATIENCE_S)
             self.wfile.write(rest)
-            if "cache-tool-output" in self.path:
+            if "cache-tool-output" in self.path and received.body:
                 recorder.submitted.set()
 
         def log_message(self, *_: Any) -> None:

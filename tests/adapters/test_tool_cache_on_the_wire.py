@@ -178,12 +178,6 @@ def test_a_forced_endpoint_gets_the_papers_fields_and_is_not_asked_for_its_model
     assert "/v1/models" not in [one.path for one in server.received]
 
 
-def test_without_force_an_endpoint_that_lists_nothing_gets_nothing() -> None:
-    with recording_server(calls=lambda body: [MADE]) as server:
-        sync_client(server, Asking(True))
-        assert server.outputs == []
-
-
 def refusing(status: int) -> AbstractContextManager[RecordingServer]:
     """A server that refuses every tool output, and goes on with its answer once it has one."""
     submitted = threading.Event()
@@ -275,7 +269,7 @@ def test_a_forced_endpoint_that_refuses_thrice_is_left_alone(caplog: pytest.LogC
 
 def settle(client: Any, refusals: int) -> None:
     """Wait until the submitting thread has read the refusal."""
-    cache = client._agentrt_state.tool_cache
+    cache = client._agentrt_state.tool_cache.of(client)
     until(lambda: cache._failures == refusals)
 
 

@@ -26,7 +26,7 @@ DRAFTS = {"drafts": True}
 
 
 def stored(runtime: LocalRuntime, folder: Path, app: str) -> list[int]:
-    return HistoryStore(folder, runtime._tokenizer.fingerprint()).load(app).tolist()
+    return HistoryStore(folder, runtime._tokenizer.fingerprint).load(app).tolist()
 
 
 def wait_until_loaded(runtime: LocalRuntime, app: str) -> None:
@@ -80,7 +80,7 @@ def test_a_folder_that_cannot_be_used_fails_no_request(
 ) -> None:
     folder = tmp_path / "histories"
     with open_runtime(history_folder=folder, **DRAFTS) as runtime:
-        file = HistoryStore(folder, runtime._tokenizer.fingerprint()).file
+        file = HistoryStore(folder, runtime._tokenizer.fingerprint).file
         if obstacle == "a file":
             folder.write_text("no folder")
         else:

@@ -1,3 +1,6 @@
+import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -5,11 +8,12 @@ from typing import Any
 import pytest
 
 from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
-from agentrt.errors import ConfigurationError
+from agentrt.errors import ConfigurationError, ModelFormatError
 from agentrt.runtime import LocalRuntime, OpeningStep, RuntimeConfig
-from agentrt.runtime.local import assembly
+from agentrt.runtime.local import assembly, texts
 from agentrt.runtime.model.gguf import cache
 from agentrt.runtime.model.opening import ignore_step
+from agentrt.runtime.xpu.compiled import PieceCompiler
 
 pytestmark = pytest.mark.real_model
 
@@ -76,7 +80,7 @@ def test_ctrl_c_while_converting_reaches_the_caller_and_leaves_nothing(
     assert [entry.name[:5] for entry in (tmp_path / "models").iterdir()] == [".lock"]
 
 
-PARTS = ("Scheduler", "Engine", "WeightsCheck")
+PARTS = ("warm_up", "Scheduler", "Engine", "WeightsCheck", "GrammarPreparation")
 
 
 @pytest.mark.check
@@ -100,3 +104,69 @@ def test_an_opening_that_is_interrupted_leaves_no_thread(
     for thread in left:
         thread.join(30)
     assert not [thread.name for thread in left if thread.is_alive()]
+
+
+@pytest.mark.parametrize("damaged", ["tokenizer", "model", "both"])
+def test_what_is_damaged_ends_the_opening_and_the_thread_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damaged: str
+) -> None:
+    """The tokenizer is loaded while the model is compiled, whose error comes first."""
+    compiling = threading.Event()
+
+    def load(*_: object, **__: object) -> None:
+        assert compiling.wait(30), "the model is compiled meanwhile"
+        raise ModelFormatError("the tokenizer is damaged")
+
+    def compiles(*arguments: Any) -> Any:
+        compiling.set()
+        if damaged != "tokenizer":
+            raise ModelFormatError("the model is damaged")
+        return compile_all(*arguments)
+
+    compile_all = PieceCompiler.compile_all
+    config = RuntimeConfig(threads=1, profile_folder=tmp_path, prefill_chunk_tokens=64)
+    LocalRuntime.open("nano", config).close()  # nothing is measured again
+    monkeypatch.setattr(PieceCompiler, "compile_all", compiles)
+    if damaged != "model":
+        monkeypatch.setattr(texts, "Tokenizer", load)
+    before = set(threading.enumerate())
+    with pytest.raises(ModelFormatError, match=f"the {damaged.replace('both', 'model')} is damaged"):
+        LocalRuntime.open("nano", config)
+    assert not [thread.name for thread in set(threading.enumerate()) - before if thread.is_alive()]
+
+
+def test_grammars_are_prepared_behind_an_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared = threading.Event()
+    monkeypatch.setattr(texts.StructuredOutputManager, "prepare", lambda _: prepared.set())
+    monkeypatch.setattr(texts, "_QUIET_S", 0)
+    config = RuntimeConfig(threads=1, profile_folder=tmp_path, prefill_chunk_tokens=64)
+    with LocalRuntime.open("nano", config):
+        assert prepared.wait(30)
+    monkeypatch.setattr(texts, "_QUIET_S", 600)
+    prepared.clear()
+    LocalRuntime.open("nano", config).close()
+    assert not prepared.is_set(), "a closed runtime prepares nothing"
+    assert "agentrt-grammars" not in {thread.name for thread in threading.enumerate()}
+
+
+OPEN_AGAIN = """
+import sys
+from agentrt.runtime import LocalRuntime, RuntimeConfig
+from pathlib import Path
+config = RuntimeConfig(threads=1, profile_folder=Path(sys.argv[2]), prefill_chunk_tokens=64)
+LocalRuntime.open(sys.argv[1], config).close()
+print("gguf" in sys.modules)
+"""
+
+
+@pytest.mark.needs("c++")
+def test_a_converted_file_is_opened_without_what_converts_it(tmp_path: Path) -> None:
+    file = tmp_path / "model.gguf"
+    write_random_gguf(file, ModelShape("qwen2", 1, 64, 64, 2, 1, 512, 1024))
+    command = [sys.executable, "-c", OPEN_AGAIN, str(file), str(tmp_path / "profiles")]
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    printed = [
+        subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300).stdout
+        for _ in range(2)
+    ]
+    assert printed == ["True\n", "False\n"]

@@ -9,7 +9,7 @@ from typing import Any
 import openvino as ov
 import pytest
 
-from agentrt.runtime.model.paged import read_paged_graph
+from agentrt.runtime.model.read_graph import read_paged_graph
 from agentrt.runtime.xpu import device, loading, watchdog
 from tests.runtime.conftest import OpenRuntime
 from tests.runtime.engine.test_engine import PROMPT, submit
@@ -50,7 +50,7 @@ class Sticky(ov.Op):
         return True
 
 
-def sticky_graph(directory: Any) -> ov.Model:
+def sticky_graph(directory: Any, **_: bool) -> ov.Model:
     """Return the model with the operation before its logits."""
     model = read_paged_graph(directory)
     last = model.get_results()[0].input(0)

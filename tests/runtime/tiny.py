@@ -28,7 +28,7 @@ from agentrt.runtime.heg.profile import (
     XPUProfile,
 )
 from agentrt.runtime.model.directory import ModelDirectory, open_model_directory
-from agentrt.runtime.model.paged import read_paged_graph
+from agentrt.runtime.model.read_graph import read_paged_graph
 from agentrt.runtime.scheduler import batch
 from agentrt.runtime.scheduler.batch import ScheduledChunk
 from agentrt.runtime.scheduler.sequence import Sequence

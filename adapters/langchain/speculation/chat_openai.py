@@ -37,7 +37,9 @@ class ToolCacheChatOpenAI(_Base):
         self, first: Turn, starter: TurnStarter, messages: Sequence[BaseMessage]
     ) -> TurnSequence:
         client = self.root_async_client if starter.method.is_async else self.root_client
-        return ChatCompletionTurns(starter.state.tool_cache, client, first, starter, messages)
+        caches = starter.state.tool_cache
+        endpoint = None if caches is None else caches.of(client)
+        return ChatCompletionTurns(endpoint, client, first, starter, messages)
 
     def _convert_chunk_to_generation_chunk(self, chunk: Any, *args: Any, **kwargs: Any) -> Any:
         plain = super()._convert_chunk_to_generation_chunk

@@ -16,7 +16,7 @@ from agentrt.drafts import Speculator
 from .bound_tools import LastBoundTools
 
 if TYPE_CHECKING:
-    from ...stainless.tool_cache import ToolCacheEndpoint
+    from ...stainless.tool_cache import ToolCaches
 
 Predictor = Speculator | BaseChatModel
 
@@ -26,8 +26,8 @@ class ModelState:
     """Predictors, settings and report of a speculating model; shared by its copies."""
 
     turns: Turns
-    tool_cache: ToolCacheEndpoint | None = None
-    """The endpoint to submit results to; None if results are not submitted over HTTP."""
+    tool_cache: ToolCaches | None = None
+    """The endpoints to submit results to; None if results are not submitted over HTTP."""
     tools: LastBoundTools = field(default_factory=LastBoundTools)
 
     def __deepcopy__(self, memo: object) -> ModelState:

@@ -21,7 +21,7 @@ from .model_state import ModelState, Predictor
 from .speculating_model import speculating_class
 
 if TYPE_CHECKING:
-    from ...stainless.tool_cache import ToolCacheEndpoint
+    from ...stainless.tool_cache import ToolCaches
 
 Model = TypeVar("Model", bound=BaseChatModel)
 
@@ -47,13 +47,13 @@ def speculate(
     samples (λ). :func:`report_of` returns the report.
 
     With ``tool_cache``, a ``ChatOpenAI`` submits results of speculations to an endpoint that lists
-    ``cache-tool-output`` among a model's capabilities, as ``agentrt serve`` does (SpecTools, Algorithm 4): in
-    an answer streamed by chat completions (``ChatOpenAI(streaming=True)`` streams all) the endpoint answers
-    the call itself and continues. As with ``ChatAgentRT(tool_cache=True)``, such calls pass through no node,
-    interrupt or middleware: they are ``server_tool_call`` and ``server_tool_result`` blocks of the message. A
-    streamed call then comes in one piece, when its turn ends. With any other endpoint, Algorithm 2 is used.
-    ``tool_cache="force"`` is for an endpoint that implements ``POST /cache-tool-output/{response_id}`` and
-    does not list the capability.
+    ``cache-tool-output`` among a model's capabilities, as ``agentrt serve`` does, or lists none and answers
+    ``{"cached": 0}`` to an empty list by ``POST /cache-tool-output/{response_id}`` (SpecTools, Algorithm 4):
+    in an answer streamed by chat completions (``ChatOpenAI(streaming=True)`` streams all) the endpoint
+    answers the call itself and continues. As with ``ChatAgentRT(tool_cache=True)``, such calls pass through
+    no node, interrupt or middleware: they are ``server_tool_call`` and ``server_tool_result`` blocks of the
+    message. A streamed call then comes in one piece, when its turn ends. With any other endpoint, Algorithm 2
+    is used. ``tool_cache="force"`` submits them without asking.
 
     Inside :func:`agentrt.priority` each request of a ``ChatOpenAI`` carries its priority in ``dialect``, the
     name of one of :mod:`agentrt.dialects` or one of your own; if it is None, in that of the endpoint once an
@@ -92,7 +92,7 @@ def speculating_copy(
 
 def _openai_part(
     model: BaseChatModel, tool_cache: object, dialect: Dialect | str | None
-) -> tuple[Sequence[type], dict[str, Any], ToolCacheEndpoint | None]:
+) -> tuple[Sequence[type], dict[str, Any], ToolCaches | None]:
     """Return what only a ``ChatOpenAI`` has: mixins of its class, clients with priorities, its tool cache.
 
     Raises:
@@ -110,10 +110,10 @@ def _openai_part(
     import openai
 
     from ...stainless.client_class import prioritized_copy
-    from ...stainless.tool_cache import ToolCacheEndpoint
+    from ...stainless.tool_cache import ToolCaches
     from .chat_openai import ToolCacheChatOpenAI
 
-    cache = ToolCacheEndpoint.if_wanted(tool_cache, openai)
+    cache = ToolCaches.if_wanted(tool_cache, openai)
     endpoint = EndpointDialect(dialect)
     clients: dict[str, Any] = {}
     for root, resource in (("root_client", "client"), ("root_async_client", "async_client")):

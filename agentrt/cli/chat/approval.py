@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from langchain.agents.middleware import wrap_tool_call
 from langchain_core.messages import ToolMessage
-from prompt_toolkit import PromptSession
 
 from ...terminal_text import printable
 from ...tools.speculable import speculable_tool
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from langchain.agents.middleware import AgentMiddleware
     from langgraph.prebuilt.tool_node import ToolCallRequest
     from langgraph.types import Command
+    from prompt_toolkit import PromptSession
     from prompt_toolkit.output import Output
 
 DECLINED: Final = "the user has declined this call"
@@ -45,6 +45,8 @@ class Confirmation:
 
     def __init__(self, output: Output | None = None) -> None:
         """Write the questions to ``output``, by default to standard output."""
+        from prompt_toolkit import PromptSession
+
         self._session: PromptSession[str] = PromptSession(
             output=output, interrupt_exception=_InterruptedError
         )

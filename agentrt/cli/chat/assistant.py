@@ -8,11 +8,8 @@ import datetime as dt
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ...errors import ContextStoreError
-from ..kept_contexts import HOW_TO_SEE, own_context_folder, own_contexts
-from ..output import opening_bar
 from .approval import WhyNot, ask_before_writes
 from .first_model import NANO
 from .known_news import KnownNews
@@ -26,6 +23,8 @@ if TYPE_CHECKING:
     from agentrt.examples.chat.served import ServedChat
     from agentrt.examples.personal_assistant import Agent
     from agentrt.runtime import EmbeddingModel, LocalRuntime
+
+    from .opener import ModelOpener
 
 
 @dataclass(frozen=True)
@@ -50,6 +49,7 @@ class Assistant:
 def open_assistant(
     model: str,
     runner: asyncio.Runner,
+    opener: ModelOpener,
     *,
     data: Sequence[Path] | None,
     max_tokens: int | None,
@@ -57,16 +57,14 @@ def open_assistant(
     why_not: WhyNot | None,
     mirrors: Sequence[Mirror] = (),
     embedding: EmbeddingModel | None = None,
-    keeps_contexts: bool = False,
 ) -> Iterator[Assistant]:
     """Open the assistant on what is in ``data``, or on sample data that is deleted at the end.
 
-    The model is opened here, unless the running ``agentrt serve`` of this user has it.
+    The model is opened by ``opener``, unless the running ``agentrt serve`` of this user has it.
 
     Its requests are sent on the event loop of ``runner``. ``why_not`` is asked about each call that changes
     data; None lets them run. ``mirrors`` are of some folders in ``data``. With ``embedding`` texts are
-    searched by meaning, too. With ``keeps_contexts`` what a model that is opened here has computed is in the
-    user's folder, and the next chat finds it.
+    searched by meaning, too.
 
     Raises:
         ConfigurationError: nothing in ``data`` can be read, or the delay is out of range.
@@ -77,7 +75,6 @@ def open_assistant(
     from agentrt.examples.assistant.sample_data import write_sample_data
     from agentrt.examples.chat.away import MOST_TOKENS, Away
     from agentrt.examples.chat.steered import chat_model, steered_agent
-    from agentrt.examples.personal_assistant import open_runtime
 
     with contextlib.ExitStack() as stack:
         paths = data
@@ -90,15 +87,8 @@ def open_assistant(
         told = [opened.description()] if data else []
         runtime: LocalRuntime | ServedChat | None = runner.run(open_served(model))
         if runtime is None:
-            contexts: dict[str, Any] = {}
-            if keeps_contexts:
-                try:
-                    contexts = own_contexts(model)
-                    told.append(f"Contexts are kept in {own_context_folder()}: {HOW_TO_SEE}.")
-                except ContextStoreError as error:
-                    told.append(f"Contexts are kept in memory only: {error}")
-            with opening_bar() as show:
-                runtime = stack.enter_context(open_runtime(model, show, **contexts))
+            runtime = stack.enter_context(opener.open(model))
+            told += opener.told
         # The web is imitated, as the sample data is.
         agent, tools = steered_agent(
             runtime,

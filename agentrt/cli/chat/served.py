@@ -23,12 +23,13 @@ def find_served(model: str) -> ServedModel | None:
 
     It is the same file or folder; a name that is none here is one of the server's names.
     """
-    from agentrt.examples.chat.served import ServedModel
-
     path = _path_of(model)
     try:
         if (server := running_server()) is None:
             return None
+        # Imported here, with all of LangChain: a chat that finds no server opens its model first.
+        from agentrt.examples.chat.served import ServedModel
+
         for each in server["models"]:
             if each["path"] == path if path else model in each["names"]:
                 token, *_ = tokens_of(server).values()
@@ -48,12 +49,12 @@ async def open_served(model: str) -> ServedChat | None:
 
     A model that the server has not loaded is loaded.
     """
-    from agentrt.examples.chat.served import ServedChat
-
     found = find_served(model)
     if found is None or find_spec("httpx") is None:
         return None
     import httpx
+
+    from agentrt.examples.chat.served import ServedChat
 
     try:
         async with found.client() as client:

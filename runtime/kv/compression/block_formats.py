@@ -84,10 +84,9 @@ class BlockFormat:
         """Write ``numbers`` to ``blocks``, which are not quantised, rounded to their element type."""
         flat = numbers.reshape(*blocks.shape[:-1], -1)
         if self.element == "bf16":
-            words = flat.view(np.uint32)
-            # To the nearest, ties to even.
-            words = words + (np.uint32(0x7FFF) + ((words >> np.uint32(16)) & np.uint32(1)))
-            blocks.view(np.uint16)[...] = words >> np.uint32(16)
+            words = flat.view(np.uint32) + np.uint32(0x8000)
+            words >>= np.uint32(16)
+            blocks.view(np.uint16)[...] = words
         else:
             blocks.view(self.element.replace("f", "float"))[...] = flat
 

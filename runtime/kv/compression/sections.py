@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from .block_formats import BlockFormat, Bytes, Floats
 
 _COPIED_BITS: Final = 8
+_PIECE: Final = 2**18
+"""Numbers that are coded together, at most."""
 _WIDTHS: Final = (4, 2, 1)
 _PER_OCTAVE: Final = 16
 _LARGEST: Final = 255
@@ -56,6 +58,26 @@ class Section:
         if self._copies:
             payloads[...] = blocks.reshape(payloads.shape)
             return
+        for piece in self._pieces(len(blocks)):
+            self._encode(blocks[piece], payloads[piece])
+
+    def decode(self, payloads: Bytes) -> Bytes:
+        """Return the blocks ``[blocks, caches, bytes of a block]`` of ``payloads``."""
+        shape = (len(payloads), len(self.caches), self.format.block_bytes)
+        if self._copies:
+            return payloads.reshape(shape)
+        blocks = np.empty(shape, np.uint8)
+        for piece in self._pieces(len(blocks)):
+            self._decode(payloads[piece], blocks[piece])
+        return blocks
+
+    def _pieces(self, blocks: int) -> Iterator[slice]:
+        """Yield blocks that are coded together, so few that the processor's cache has what is computed."""
+        format = self.format
+        step = max(1, _PIECE // (len(self.caches) * format.heads * format.tokens * format.size))
+        return (slice(begin, begin + step) for begin in range(0, blocks, step))
+
+    def _encode(self, blocks: Bytes, payloads: Bytes) -> None:
         numbers, scales, zero_points = self._numbers(blocks)
         parts = self._parts(payloads)
         coded, offsets = self._write_groups(parts, numbers, scales, zero_points)
@@ -66,27 +88,24 @@ class Section:
         for part, plane in zip(parts.planes, pack(codes.astype(np.uint8), self.bits), strict=True):
             part[...] = plane
 
-    def decode(self, payloads: Bytes) -> Bytes:
-        """Return the blocks ``[blocks, caches, bytes of a block]`` of ``payloads``."""
-        shape = (len(payloads), len(self.caches), self.format.block_bytes)
-        if self._copies:
-            return payloads.reshape(shape)
+    def _decode(self, payloads: Bytes, blocks: Bytes) -> None:
         parts = self._parts(payloads)
-        coded = parts.scales.reshape(*shape[:2], -1)
+        coded = parts.scales.reshape(*blocks.shape[:2], -1)
         scales = decode_scales(parts.bases, coded).reshape(parts.scales.shape)
         offsets = self._zero_points(parts)
-        blocks = np.empty(shape, np.uint8)
         if self.format.quantised:
             unpack(parts.planes, self.bits, self.format.codes(blocks))
             own_scales, own_zero_points = self.format.parameters(blocks)
             own_scales[...], own_zero_points[...] = scales, offsets
-            return blocks
-        codes = np.empty((*shape[:2], self.format.heads, self.format.tokens, self.format.size), np.uint8)
+            return
+        codes = np.empty(
+            (*blocks.shape[:2], self.format.heads, self.format.tokens, self.format.size), np.uint8
+        )
         unpack(parts.planes, self.bits, codes)
-        numbers = codes - self.format.spread(offsets)
+        numbers = codes.astype(np.float32)
+        numbers -= self.format.spread(offsets)
         numbers *= self.format.spread(scales)
         self.format.write_numbers(numbers, blocks)
-        return blocks
 
     @property
     def _copies(self) -> bool:

@@ -5,6 +5,9 @@ layers in the middle, most in keys before values. The probe compresses the begin
 read on, and compares its predictions with those over the uncompressed beginning: for each cache alone, to
 share out the bits, and for each level. Harm is the Kullback-Leibler divergence in nats per token, which is
 about the relative increase of perplexity, and has much less noise.
+
+Texts differ by kind: code and JSON bear other bits than prose. What a level costs is the upper bound of a
+confidence interval over texts of several kinds, as the runtime does not know which come.
 """
 
 from __future__ import annotations
@@ -13,7 +16,9 @@ import heapq
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import sqrt
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Final, Protocol
 
 import numpy as np
@@ -23,9 +28,9 @@ from pydantic import BaseModel, ConfigDict
 from ..saved_contexts import Rows
 from .codec import WHOLE, BitPlan, BlockCodec
 
-PREFIX_TOKENS: Final = 512
+PREFIX_TOKENS: Final = 448
 """Tokens of a text that are compressed."""
-SCORED_TOKENS: Final = 192
+SCORED_TOKENS: Final = 80
 """Tokens behind them that are predicted."""
 
 _MIDDLE, _LOW, _FINE = 4, 2, 7
@@ -37,8 +42,13 @@ _LOW_TOLERANCE: Final = 10.0
 """How much more harm than the middle level the low one may do: it is for chunks that carry least."""
 _WORTH_IT: Final = 0.7
 """A second protected block is worth its bytes if it leaves this share of the harm."""
+_KINDS: Final = ("tools", "news", "chat", "german", "logs", "prose")
+"""Kinds of texts to measure on."""
 _SCANNED_TOKENS: Final = 64
-"""Tokens that are compared where one cache by itself has few bits: much harm, which few tokens show."""
+_SCANNED_TEXTS: Final = 2
+"""Tokens and texts that are compared where one cache by itself has few bits: much harm, which few show."""
+_STUDENT: Final = (6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895)
+"""Student's t of 95 % on one side, by the number of texts from two on."""
 _LEAST_LOSS: Final = 1e-6
 _ROWS_AT_ONCE: Final = 16
 
@@ -65,7 +75,7 @@ class CompressionPlan(BaseModel):
     """Bits of each cache by level, see :class:`BitPlan`. Levels that do too much harm are missing."""
     sink_blocks: int
     losses: Mapping[int, float]
-    """Harm of each level if all blocks but the first ones had it."""
+    """Harm of each level if all blocks but the first ones had it: the upper bound over texts."""
     refused: Mapping[int, float]
     """Harm of the levels that are missing."""
 
@@ -76,9 +86,9 @@ class CompressionPlan(BaseModel):
 
 
 def probe_texts() -> list[str]:
-    """Return texts to measure on: prose, and a conversation with tools and code."""
+    """Return texts to measure on, each of another kind."""
     folder = Path(__file__).parent
-    return [(folder / name).read_text(encoding="utf-8") for name in ("probe_prose.txt", "probe_tools.txt")]
+    return [(folder / f"probe_{kind}.txt").read_text(encoding="utf-8") for kind in _KINDS]
 
 
 def probe(
@@ -91,15 +101,16 @@ def probe(
 ) -> CompressionPlan:
     """Find the bits that each of ``caches`` needs; refuse levels that cost more than ``tolerance``.
 
-    ``texts`` are tokens of which :data:`PREFIX_TOKENS` + :data:`SCORED_TOKENS` are used. ``tolerance`` is the
-    share by which perplexity may increase.
+    ``texts`` are tokens of at least two texts, of which :data:`PREFIX_TOKENS` + :data:`SCORED_TOKENS` are
+    used. ``tolerance`` is the share by which perplexity may increase.
     """
     measured = _Measurement(model, codec_of, block_tokens, texts)
     # Any change moves the roundings of what follows: that much is no harm of low bits.
-    floor = measured.harm((_FINE,) * caches, 1)
+    floor = measured.harms((_FINE,) * caches, 1)
 
     def harm(bits: tuple[int, ...], sinks: int) -> float:
-        return max(_LEAST_LOSS, measured.harm(bits, sinks) - floor)
+        found = [each - least for each, least in zip(measured.harms(bits, sinks), floor, strict=True)]
+        return max(_LEAST_LOSS, upper_bound(found))
 
     sensitivities = _sensitivities(measured, caches)
     sinks = 1
@@ -128,6 +139,11 @@ def probe(
     return plan
 
 
+def upper_bound(samples: Sequence[float]) -> float:
+    """Return what the mean of all texts is below, in 19 of 20 cases, by those of a few."""
+    return fmean(samples) + _STUDENT[len(samples) - 2] * stdev(samples) / sqrt(len(samples))
+
+
 def allocate_bits(sensitivities: Sequence[float], mean: float) -> tuple[int, ...]:
     """Return the bits of each cache, ``mean`` on average, that do least harm together.
 
@@ -148,11 +164,12 @@ def allocate_bits(sensitivities: Sequence[float], mean: float) -> tuple[int, ...
 def _sensitivities(measured: _Measurement, caches: int) -> list[float]:
     """Return by how much few bits in each cache alone change the predictions, in any unit."""
     whole = [WHOLE] * caches
-    floor = measured.harm((_FINE,) * caches, 1, _SCANNED_TOKENS)
+    scanned = {"texts": _SCANNED_TEXTS, "tokens": _SCANNED_TOKENS}
+    floor = fmean(measured.harms((_FINE,) * caches, 1, **scanned))
     found = []
     for cache in range(caches):
         bits = (*whole[:cache], _FEWEST_BITS, *whole[cache + 1 :])
-        found.append(measured.harm(bits, 1, _SCANNED_TOKENS) - floor)
+        found.append(fmean(measured.harms(bits, 1, **scanned)) - floor)
     # What noise hides is taken to be as little as the least that shows.
     least = max(_LEAST_LOSS, min((each for each in found if each > 0), default=0.0), max(found) / 256)
     return [max(each, least) for each in found]
@@ -189,24 +206,28 @@ class _Measurement:
         logits = self._model.forward(continuation, PREFIX_TOKENS, SCORED_TOKENS)
         return _Text(saved, continuation, _log_softmax(logits).astype(np.float16))
 
-    def harm(self, bits: tuple[int, ...], sinks: int, tokens: int = SCORED_TOKENS) -> float:
-        """Return the mean divergence of the last ``tokens`` if all blocks of the beginnings have ``bits``.
+    def harms(
+        self, bits: tuple[int, ...], sinks: int, texts: int | None = None, tokens: int = SCORED_TOKENS
+    ) -> list[float]:
+        """Return the mean divergence of the last ``tokens`` of each of the first ``texts``, or of all.
 
-        ``sinks`` first blocks are whole.
+        All blocks of the beginnings have ``bits``, but for ``sinks`` first ones that are whole.
         """
         plan = BitPlan({WHOLE: (WHOLE,) * len(bits), _MIDDLE: bits}, sinks)
         codec = self._codec_of(plan)
-        total = 0.0
-        for text in self._texts:
+        found = []
+        for text in self._texts[:texts]:
             payloads = codec.encode(text.saved, [_MIDDLE] * self._blocks, range(self._blocks))
             codec.decode(payloads, _MIDDLE, [cache[: self._blocks] for cache in self._model.rows])
             logits = self._model.forward(text.continuation, PREFIX_TOKENS, tokens)
             expected = text.log_probabilities[-tokens:]
+            total = 0.0
             for begin in range(0, tokens, _ROWS_AT_ONCE):
                 rows = slice(begin, begin + _ROWS_AT_ONCE)
                 before = expected[rows].astype(np.float32)
                 total += float((np.exp(before) * (before - _log_softmax(logits[rows]))).sum())
-        return total / (len(self._texts) * tokens)
+            found.append(total / tokens)
+        return found
 
 
 def _log_softmax(logits: NDArray[np.float32]) -> NDArray[np.float32]:

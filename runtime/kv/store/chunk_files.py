@@ -9,7 +9,7 @@ import struct
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -18,7 +18,7 @@ from agentrt.own_files import NO_LINKS, open_regular
 from .sealing import SealBrokenError, Sealer
 
 HASH_BYTES: Final = 16
-_ENTRY: Final = struct.Struct(f"<{HASH_BYTES}sBxxxII")
+_ENTRY: Final = struct.Struct(f"<{HASH_BYTES}sBxeII")
 _SUFFIX: Final = ".chunks"
 _NAME: Final = re.compile(rf"[0-9a-f]{{32}}{re.escape(_SUFFIX)}")
 
@@ -36,6 +36,8 @@ class Chunk:
     level: int
     """How it is encoded, 0 to 255."""
     payload: bytes
+    density: float = field(default=0.0, compare=False)
+    """Its information density (LLMS Eq. 1) when it was encoded, kept as a half; 0 if it was not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +51,23 @@ class ChunkLocation:
     """The number of its file."""
     offset: int
     sealed_bytes: int
+    density: float = field(default=0.0, compare=False)
+    """See :class:`Chunk`."""
 
 
 def pack_locations(locations: Iterable[ChunkLocation]) -> bytes:
     """Return what the database keeps of chunks of one file."""
     return b"".join(
-        _ENTRY.pack(each.block_hash, each.level, each.offset, each.sealed_bytes) for each in locations
+        _ENTRY.pack(each.block_hash, each.level, each.density, each.offset, each.sealed_bytes)
+        for each in locations
     )
 
 
 def unpack_locations(app: str, file: str, entries: bytes) -> list[ChunkLocation]:
     """Return the chunks of a file."""
     return [
-        ChunkLocation(app, block_hash, level, file, offset, sealed_bytes)
-        for block_hash, level, offset, sealed_bytes in _ENTRY.iter_unpack(entries)
+        ChunkLocation(app, block_hash, level, file, offset, sealed_bytes, density)
+        for block_hash, level, density, offset, sealed_bytes in _ENTRY.iter_unpack(entries)
     ]
 
 
@@ -146,7 +151,9 @@ class ChunkFiles:
         locations = []
         offset = 0
         for chunk, part in zip(chunks, sealed, strict=True):
-            locations.append(ChunkLocation(app, chunk.block_hash, chunk.level, file, offset, len(part)))
+            locations.append(
+                ChunkLocation(app, chunk.block_hash, chunk.level, file, offset, len(part), chunk.density)
+            )
             offset += len(part)
         return locations
 
@@ -189,7 +196,7 @@ class ChunkFiles:
             at = each.offset - begin
             with suppress(SealBrokenError):
                 payload = seal.unseal(content[at : at + each.sealed_bytes], each.block_hash)
-                yield each, Chunk(each.block_hash, each.level, payload)
+                yield each, Chunk(each.block_hash, each.level, payload, each.density)
 
 
 @contextmanager

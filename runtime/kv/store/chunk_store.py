@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, TypeVar
 
@@ -104,7 +104,7 @@ class ChunkStore:
             self._users.update((entry.app, each) for each in entry.hashes)
         sizes = self._files.sizes()
         for file, locations in self._database.files().items():
-            if max(each.offset + each.sealed_bytes for each in locations) <= sizes.get(file, 0):
+            if _end(locations) <= sizes.get(file, 0):
                 self._add(locations, sizes[file])
         for file in sizes.keys() - self._sizes.keys():
             self._files.remove(file)
@@ -164,6 +164,28 @@ class ChunkStore:
         missing = [each for each in wanted if self.locate(entry.app, each) is None]
         self._store(entry, [], [each for each in wanted if each not in set(missing)])
         return missing
+
+    def beside(self, location: ChunkLocation) -> list[ChunkLocation]:
+        """See :meth:`ContextStore.beside`."""
+        return sorted(self._members.get(location.file, ()), key=lambda each: each.offset)
+
+    def rewrite(self, chunks: Mapping[ChunkLocation, Chunk]) -> None:
+        """See :meth:`ContextStore.rewrite`."""
+        kept = [each for each in chunks if self.locate(each.app, each.block_hash) == each]
+        if not kept:
+            return
+        locations = self._files.write(kept[0].app, [chunks[each] for each in kept])
+        rest = {file: self._members[file] - set(kept) for file in {each.file for each in kept}}
+        with self._removed_on_error(locations), self._database.change(synced=False):
+            self._database.write_file(locations)
+            for file, members in rest.items():
+                self._write_row(file, members)
+        for location in locations:  # in place, so that who looks one up always finds it
+            self._leave_file(self._locations[location.app, location.block_hash])
+            self._put(location)
+        self._count_file(locations[0], _end(locations))
+        for each in kept:
+            self._remove_if_empty(each)
 
     def drop(self, entries: Sequence[StoredEntry], *, erase: bool = False) -> None:
         """Forget the chunks that only these contexts use, and delete the files that have no others.
@@ -245,43 +267,61 @@ class ChunkStore:
         """Write new chunks, and note in the database that the context uses these."""
         begun = [each for each in dict.fromkeys(used) if each not in entry.hashes]
         locations = self._files.write(entry.app, new) if new else []
-        try:
-            with self._database.change(synced=False):
-                if locations:
-                    self._database.write_file(locations)
-                if begun:
-                    self._database.add_uses(entry, begun)
-                self._database.stamp(entry)
-        except BaseException:
+        with self._removed_on_error(locations), self._database.change(synced=False):
             if locations:
-                with suppress(OSError):
-                    self._files.remove(locations[0].file)
-            raise
+                self._database.write_file(locations)
+            if begun:
+                self._database.add_uses(entry, begun)
+            self._database.stamp(entry)
         entry.stamped_ns = entry.used_ns
         entry.hashes.update(dict.fromkeys(begun))
         self._users.update((entry.app, each) for each in begun)
         if locations:
-            self._add(locations, locations[-1].offset + locations[-1].sealed_bytes)
+            self._add(locations, _end(locations))
+
+    @contextmanager
+    def _removed_on_error(self, locations: Sequence[ChunkLocation]) -> Iterator[None]:
+        """Remove a file of these chunks, if there are any, where the block fails.
+
+        An interruption leaves it, as a crash does: the database may know it already. If it does not, the file
+        goes when the folder is opened.
+        """
+        try:
+            yield
+        except Exception:
+            if locations:
+                with suppress(OSError):
+                    self._files.remove(locations[0].file)
+            raise
 
     def _add(self, locations: Sequence[ChunkLocation], size: int) -> None:
         """Find the chunks of a file that are used, and not stored elsewhere; ignore it if there are none."""
         for location in locations:
             key = (location.app, location.block_hash)
             if self._users[key] and key not in self._locations:
-                self._locations[key] = location
-                self._members[location.file].add(location)
+                self._put(location)
         if locations[0].file in self._members:
-            self._sizes[locations[0].file] = size
-            self._usage.chunk_bytes[locations[0].app] += size
+            self._count_file(locations[0], size)
+
+    def _put(self, location: ChunkLocation) -> None:
+        self._locations[location.app, location.block_hash] = location
+        self._members[location.file].add(location)
+
+    def _count_file(self, location: ChunkLocation, size: int) -> None:
+        self._sizes[location.file] = size
+        self._usage.chunk_bytes[location.app] += size
 
     def _forget(self, key: tuple[str, bytes]) -> ChunkLocation | None:
         """Forget where a chunk is; return that, if it was known."""
         location = self._locations.pop(key, None)
         if location is not None:
-            self._members[location.file].discard(location)
-            if not self._members[location.file]:
-                del self._members[location.file]
+            self._leave_file(location)
         return location
+
+    def _leave_file(self, location: ChunkLocation) -> None:
+        self._members[location.file].discard(location)
+        if not self._members[location.file]:
+            del self._members[location.file]
 
     def _remove_if_empty(self, location: ChunkLocation) -> None:
         """Delete the file that a forgotten chunk was in, unless another chunk in it is found."""
@@ -292,10 +332,13 @@ class ChunkStore:
     def _write_rows(self, files: Iterable[str]) -> None:
         """Have the database know what is left of files."""
         for file in files:
-            if members := self._members.get(file):
-                self._database.write_file(list(members))
-            else:
-                self._database.execute("DELETE FROM chunk_file WHERE file = ?", (file,))
+            self._write_row(file, self._members.get(file, ()))
+
+    def _write_row(self, file: str, members: Collection[ChunkLocation]) -> None:
+        if members:
+            self._database.write_file(list(members))
+        else:
+            self._database.execute("DELETE FROM chunk_file WHERE file = ?", (file,))
 
     def _drop_one(self, quota: Quota, app: str, keep: StoredEntry | None = None) -> bool:
         """Drop the chunks of the context that was used longest ago; return whether there was one."""
@@ -329,3 +372,8 @@ class ChunkStore:
                 self._remove_if_empty(location)
                 with self._database.change(synced=False):
                     self._write_rows([location.file])
+
+
+def _end(locations: Iterable[ChunkLocation]) -> int:
+    """Return where the last of the chunks of a file ends."""
+    return max(each.offset + each.sealed_bytes for each in locations)

@@ -300,6 +300,22 @@ class ContextStore(AbstractContextManager["ContextStore"]):
         """
         return self._chunks.read_all(locations, following)
 
+    def beside(self, location: ChunkLocation) -> list[ChunkLocation]:
+        """Return the chunks in the file of this one, in order: with one of them all are written again."""
+        with self._database.exclusive():
+            return self._chunks.beside(location)
+
+    def rewrite(self, chunks: Mapping[ChunkLocation, Chunk]) -> None:
+        """Store chunks of one app in the place of those that are at these locations, in one go.
+
+        They get a new file. What is at its location no more is left out: it was deleted, or dropped.
+
+        Raises:
+            ContextStoreError: the disk is full or fails. The former ones are still there.
+        """
+        with self._database.exclusive():
+            self._chunks.rewrite(chunks)
+
     @property
     def longest_context(self) -> int:
         """The most chunks of a context that can be read."""

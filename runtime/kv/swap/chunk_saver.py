@@ -16,6 +16,8 @@ from ..saved_contexts import Rows
 from ..store.chunk_files import Chunk
 from .chunks import OutgoingChunk, SwapOut
 from .memory_tier import MemoryTier
+from .ranking import ChunkRanking
+from .recompressor import ChunkLevel, Key
 
 _GROUP: Final = 32
 """Chunks that are copied, encoded and stored together."""
@@ -28,8 +30,6 @@ OnCopied: TypeAlias = Callable[[Sequence[int]], None]
 WriteChunks: TypeAlias = Callable[[SwapOut, Sequence[Chunk]], Sequence[Chunk]]
 """Stores chunks of a request, and returns those that were new; called with none as well. Raises AgentRTError
 or OSError: they are not stored."""
-ChooseLevels: TypeAlias = Callable[[Sequence[float], Sequence[int]], Sequence[int]]
-"""Returns the level of each of some chunks of one context by their densities and positions."""
 IsCurrent: TypeAlias = Callable[[str, bytes], bool]
 """Whether a salt is still that of an app: all that it had before was deleted otherwise."""
 
@@ -46,19 +46,23 @@ class ChunkSaver:
         codec: BlockCodec,
         tier: MemoryTier,
         write: WriteChunks | None,
-        levels: ChooseLevels = lambda densities, positions: [AS_IT_IS] * len(positions),
+        ranking: ChunkRanking | None = None,
         is_current: IsCurrent = lambda app, salt: True,
     ) -> None:
-        """``rows`` is the memory of the arena. Without ``write`` chunks are in the memory tier only."""
+        """``rows`` is the memory of the arena. Without ``write`` chunks are in the memory tier only.
+
+        ``ranking`` says how they are compressed; without it they are as they are in the arena.
+        """
         self._is_current = is_current
-        self._levels = levels
+        self._ranking = ranking
         self._rows = rows
         self._codec = codec
         self._tier = tier
         self._write = write
         self._encoding = Worker("agentrt-swap-out")
         self._writing = Worker("agentrt-store")
-        self._on_the_way: set[tuple[str, bytes]] = set()
+        self._on_the_way: dict[Key, ChunkLevel | None] = {}
+        """Chunks that are to be stored and are not yet, with their levels once these are chosen."""
         self._on_copied: OnCopied = lambda blocks: None
         self._lock = threading.Lock()  # of the following, which both threads change
         self._unwritten_bytes = 0
@@ -75,12 +79,13 @@ class ChunkSaver:
 
     @property
     def on_the_way(self) -> int:
-        """Chunks that are to be stored and are not yet."""
-        return len(self._on_the_way)
+        """Chunks that are to be stored, or compressed further, and are not yet."""
+        lowered = 0 if self._ranking is None else len(self._ranking.recompressor)
+        return len(self._on_the_way) + lowered
 
     def save(self, swap_out: SwapOut) -> None:
         """Queue the chunks of an ended request."""
-        self._on_the_way.update((swap_out.app, chunk.block_hash) for chunk in swap_out.chunks)
+        self._on_the_way.update({(swap_out.app, chunk.block_hash): None for chunk in swap_out.chunks})
         self._encoding.submit(partial(self._encode, swap_out))
 
     def close(self, timeout_s: float) -> bool:
@@ -91,8 +96,7 @@ class ChunkSaver:
         return encoded and self._writing.close(timeout_s)
 
     def _encode(self, swap_out: SwapOut) -> None:
-        chunks = swap_out.chunks
-        levels = self._levels([chunk.density for chunk in chunks], [chunk.position for chunk in chunks])
+        chunks, levels = swap_out.chunks, self._levels(swap_out)
         # A context without new chunks has an empty group, since it counts as used, too.
         for begin in range(0, max(1, len(chunks)), _GROUP):
             group = chunks[begin : begin + _GROUP]
@@ -113,16 +117,35 @@ class ChunkSaver:
             else:
                 self._count(encoded if is_current else ())
                 self._finish(swap_out, group)
+        if self._ranking is not None and self._ranking.recompressor:
+            self._writing.submit(self._lower_some)
 
-    def _encode_group(self, group: Sequence[OutgoingChunk], levels: Sequence[int]) -> list[Chunk]:
+    def _levels(self, swap_out: SwapOut) -> list[ChunkLevel]:
+        """Return the levels of the chunks of an ended request."""
+        if self._ranking is None:
+            return [ChunkLevel(AS_IT_IS, 0.0)] * len(swap_out.chunks)
+        levels = self._ranking.rank(swap_out, self._on_the_way)
+        self._on_the_way.update({(swap_out.app, each): level for each, level in levels.items()})
+        return [levels[chunk.block_hash] for chunk in swap_out.chunks]
+
+    def _lower_some(self) -> None:
+        """Have stored chunks compressed further: file by file, so that new chunks are written between."""
+        if self._ranking is not None and self._ranking.recompressor.lower_some():
+            self._writing.submit(self._lower_some)
+
+    def _encode_group(self, group: Sequence[OutgoingChunk], levels: Sequence[ChunkLevel]) -> list[Chunk]:
         blocks = [chunk.block for chunk in group]
         try:
             copies = [cache[blocks] for cache in self._rows]
         finally:
             self._on_copied(blocks)
-        payloads = self._codec.encode(copies, levels, [chunk.position for chunk in group])
-        parts = zip(group, levels, payloads, strict=True)
-        return [Chunk(chunk.block_hash, level, payload) for chunk, level, payload in parts]
+        payloads = self._codec.encode(
+            copies, [each.level for each in levels], [chunk.position for chunk in group]
+        )
+        return [
+            Chunk(chunk.block_hash, each.level, payload, each.density)
+            for chunk, each, payload in zip(group, levels, payloads, strict=True)
+        ]
 
     def _queue_write(
         self, write: WriteChunks, swap_out: SwapOut, group: Sequence[OutgoingChunk], encoded: list[Chunk]
@@ -167,4 +190,5 @@ class ChunkSaver:
             )
 
     def _finish(self, swap_out: SwapOut, group: Sequence[OutgoingChunk]) -> None:
-        self._on_the_way.difference_update((swap_out.app, chunk.block_hash) for chunk in group)
+        for chunk in group:
+            self._on_the_way.pop((swap_out.app, chunk.block_hash), None)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
+from ..compression.block_attention import BlockAttention
 from .costs import LinearCost
 
 Urgency: TypeAlias = tuple[int, bool, int, int]
@@ -48,8 +49,6 @@ class OutgoingChunk(NamedTuple):
     position: int
     """Place in the block table: the first chunks of a context bear less compression."""
     block: int
-    density: float = 0.0
-    """Its information density (LLMS Eq. 1); 0 if it was not measured."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,6 +66,8 @@ class SwapOut:
     chunks: tuple[OutgoingChunk, ...]
     salt: bytes
     """The salt of the app when the request began (:meth:`PrefixSalts.salt_for`)."""
+    attention: tuple[BlockAttention, ...] = ()
+    """What was measured of the block of each hash (LLMS Eq. 1); empty if nothing was."""
 
 
 class ChunkSwapper:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict, defaultdict
+from collections.abc import Callable
+from math import inf
 from typing import Final, TypeAlias
 
 from ..store.chunk_files import Chunk
+
+_SHARE_OF_FREE: Final = 8
+_LOOK_AGAIN_S: Final = 1.0
 
 _Key: TypeAlias = tuple[str, bytes]
 
@@ -23,9 +29,23 @@ class MemoryTier:
     read from there again.
     """
 
-    def __init__(self, budget_bytes: int) -> None:
-        """Create an empty tier of at most ``budget_bytes`` bytes of payloads; 0 keeps nothing."""
+    def __init__(
+        self,
+        budget_bytes: int,
+        available: Callable[[], int | None] | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Create an empty tier of at most ``budget_bytes`` bytes of payloads; 0 keeps nothing.
+
+        Where ``available`` returns the memory that the machine has free, an eighth of that and of what the
+        tier has is a limit, too: it gives way to what others need. None: nothing is known to be free.
+        """
         self._budget_bytes = budget_bytes
+        self._available = available
+        self._clock = clock
+        self._look_again_at = -inf
+        self._spare_bytes = 0
         self._chunks: dict[_Key, Chunk] = {}
         self._by_bits: dict[int, OrderedDict[_Key, None]] = defaultdict(OrderedDict)
         self._lock = threading.Lock()
@@ -40,15 +60,12 @@ class MemoryTier:
 
     def put(self, app: str, chunk: Chunk) -> None:
         """Keep ``chunk`` as the most recently used, and forget others to stay within the budget."""
-        if len(chunk.payload) > self._budget_bytes:
-            return
         key = (app, chunk.block_hash)
         with self._lock:
-            self._drop(key)
-            self._chunks[key] = chunk
-            self._by_bits[chunk.level or _AS_IS_BITS][key] = None
-            self.payload_bytes += len(chunk.payload)
-            while self.payload_bytes > self._budget_bytes:
+            budget = self._budget()
+            if len(chunk.payload) <= budget:
+                self._add(key, chunk)
+            while self.payload_bytes > budget:
                 self._drop(next(iter(self._by_bits[max(self._by_bits)])))
                 self.evicted += 1
 
@@ -60,6 +77,17 @@ class MemoryTier:
             if chunk is not None:
                 self._by_bits[chunk.level or _AS_IS_BITS].move_to_end(key)
             return chunk
+
+    def peek(self, app: str, block_hash: bytes) -> Chunk | None:
+        """Return a chunk without using it; None if it is not here. Takes no lock."""
+        return self._chunks.get((app, block_hash))
+
+    def replace(self, app: str, chunk: Chunk) -> None:
+        """Keep ``chunk`` in the place of the one of its hash, if that is here and no smaller."""
+        with self._lock:
+            former = self._chunks.get((app, chunk.block_hash))
+            if former is not None and len(chunk.payload) <= len(former.payload):
+                self._add((app, chunk.block_hash), chunk)
 
     def hashes(self, app: str) -> list[bytes]:
         """Return the hashes of all chunks of ``app``."""
@@ -77,6 +105,21 @@ class MemoryTier:
             self._chunks.clear()
             self._by_bits.clear()
             self.payload_bytes = 0
+
+    def _budget(self) -> int:
+        """Return how many bytes the tier may have now; what is free is looked up once a second at most."""
+        if self._available is None:
+            return self._budget_bytes
+        if (now := self._clock()) >= self._look_again_at:
+            self._look_again_at = now + _LOOK_AGAIN_S
+            self._spare_bytes = ((self._available() or 0) + self.payload_bytes) // _SHARE_OF_FREE
+        return min(self._budget_bytes, self._spare_bytes)
+
+    def _add(self, key: _Key, chunk: Chunk) -> None:
+        self._drop(key)
+        self._chunks[key] = chunk
+        self._by_bits[chunk.level or _AS_IS_BITS][key] = None
+        self.payload_bytes += len(chunk.payload)
 
     def _drop(self, key: _Key) -> None:
         chunk = self._chunks.pop(key, None)

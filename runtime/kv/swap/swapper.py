@@ -10,15 +10,17 @@ from typing import Final
 
 from agentrt.errors import AgentRTError, ChunkDamagedError
 
-from ..compression.codec import AS_IT_IS, BlockCodec
+from ..compression.codec import BlockCodec
 from ..saved_contexts import Rows
 from ..store.chunk_files import Chunk, ChunkLocation
 from ..store.store import ContextStore, StoredContext
 from .chunk_loader import ChunkLoader, OnEnded
-from .chunk_saver import ChooseLevels, ChunkSaver, IsCurrent, OnCopied
+from .chunk_saver import ChunkSaver, IsCurrent, OnCopied
 from .chunks import ChunkLoad, ChunkSwapper, SwapOut
 from .costs import LinearCost
 from .memory_tier import MemoryTier
+from .ranking import ChooseLevels, ChunkRanking
+from .recompressor import Recompressor
 
 PREFIX_KIND: Final = "prefix"
 """``header["kind"]`` of contexts that keep chunks of requests which name no context; they have no text."""
@@ -44,7 +46,7 @@ class SwapStatistics:
     dropped_chunks: int
     """Chunks that were not stored: the disk is full, fails, or is too slow."""
     waiting_chunks: int
-    """Chunks that are on their way to the store now."""
+    """Chunks that are on their way to the store now, or are to be compressed further there."""
     memory_bytes: int
     """Bytes of chunks in the memory tier now."""
     evicted_chunks: int
@@ -115,22 +117,27 @@ class Swapper(ChunkSwapper):
         codec: BlockCodec,
         *,
         memory_bytes: int,
+        available_memory: Callable[[], int | None] | None = None,
         store: ContextStore | None,
         measure: Callable[[], LinearCost | None] = lambda: None,
-        levels: ChooseLevels = lambda densities, positions: [AS_IT_IS] * len(positions),
+        levels: ChooseLevels | None = None,
         is_current: IsCurrent = lambda app, salt: True,
     ) -> None:
         """``rows`` is the memory of the arena, by cache.
 
-        ``memory_bytes`` is the budget of the memory tier. Without a ``store`` contexts are lost with this
-        object. ``measure`` measures T_IO of the store, once. ``levels`` chooses how chunks are compressed.
-        ``is_current`` says whether the chunks of a request may still be kept.
+        ``memory_bytes`` and ``available_memory`` are the budget of the memory tier. Without a ``store``
+        contexts are lost with this object. ``measure`` measures T_IO of the store, once. ``levels`` chooses
+        how chunks are compressed, if they are. ``is_current`` says whether the chunks of a request may still
+        be kept.
         """
-        self._tier = MemoryTier(memory_bytes)
+        self._tier = MemoryTier(memory_bytes, available_memory)
         self._store = store
         write = None if store is None else ContextFiles(store).write
         self._loader = ChunkLoader(rows, codec, self._read, measure)
-        self._saver = ChunkSaver(rows, codec, self._tier, write, levels, is_current)
+        ranking = (
+            None if levels is None else ChunkRanking(levels, Recompressor(rows, codec, self._tier, store))
+        )
+        self._saver = ChunkSaver(rows, codec, self._tier, write, ranking, is_current)
 
     def start(self, on_ended: OnEnded, on_copied: OnCopied) -> None:
         """Start the threads, which report loads that have ended and blocks that have been copied."""

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from agentrt.errors import ModelFormatError
 
@@ -19,12 +19,14 @@ from ...files.checksums import CHECKSUMS
 from ...files.file_lock import file_lock
 from ..hub.pulled import models_folder
 from ..native.library import NativeLibrary
-from .file_format import Source
+
+if TYPE_CHECKING:
+    from .file_format import Source
 
 Progress = Callable[[float], None]
 """Called with the share of the weights that is converted, from 0 to 1."""
 
-_CONVERSION: Final = 8
+_CONVERSION: Final = 9
 """Part of the directory's name. Increase it when the result of a conversion changes."""
 _CONFIG: Final = "config.json"
 """Written last, with the size of each other file: a directory whose files have these sizes is complete."""

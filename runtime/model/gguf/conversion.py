@@ -5,17 +5,24 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import openvino as ov
+import openvino_genai
 
 from ...files.checksums import write_checksums
 from ...files.graph_files import check_graph
 from ..native.library import NativeLibrary
+from ..openvino_core import load_on_own_thread
+from ..paged import to_paged_attention
+from ..share_constants import share_constants
+from ..tokenizer_graph import decoded_vocabulary
+from ..vocabulary_facts import VocabularyFacts
 from .file_format import Source, Tensor
 from .graph import GraphBuilder
+from .head_sizes import state_head_sizes
 from .hyperparameters import read_hyperparameters
 from .quantisation import FOUR_BITS
 from .tokenizer import Vocabulary, build_tokenizer
@@ -34,8 +41,8 @@ def write_model(
 
     ``config`` has ``entries``, and states the size of each other file, by which an incomplete directory is
     found; the digests of the graphs are in ``SHA256SUMS``. At no time is more than a piece of one tensor in
-    memory. With ``library`` weights stay as they are where it multiplies them, and the graph has its
-    operations. Everything is on disk when this returns.
+    memory. With ``library`` weights stay as they are where it multiplies them; the graph has its operations,
+    and paged attention already. Everything is on disk when this returns.
 
     Raises:
         ModelFormatError: the model is damaged or of a kind that cannot be converted. The message says what is
@@ -59,7 +66,10 @@ def write_model(
             advance=lambda done: progress(min(done / total, 1.0)),
         )
         built = GraphBuilder(model, len(vocabulary.tokens), tensors, weights).build()
+        if library is not None:
+            built = _paged(built, {parameter.get_friendly_name() for parameter in weights.parameters})
         write_graph(built, graph_file, stream)
+    _write_vocabulary_facts(target, built.outputs[0].get_partial_shape()[-1].get_length())
     write_checksums(target)
     _sync(target.iterdir())
     roles = (vocabulary.role(name) for name in ("eos", "eot", "eom"))  # what ends a text, turn and message
@@ -86,6 +96,25 @@ def _sync(paths: Iterable[Path]) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def _write_vocabulary_facts(target: Path, size: int) -> None:
+    """Store what is known of the tokenizer in ``target``, for a model of ``size`` tokens."""
+    decoded = decoded_vocabulary(target / "openvino_detokenizer.xml")
+    assert decoded is not None, "the detokenizer that is built here keeps its vocabulary"
+    tokenizer = load_on_own_thread(lambda: openvino_genai.Tokenizer(str(target)))
+    VocabularyFacts.find(tokenizer, size, decoded).store(target)
+
+
+def _paged(model: ov.Model, weights: Collection[str]) -> ov.Model:
+    """Return ``model`` with paged attention: that takes long, and would do so whenever it is opened.
+
+    ``weights`` are the names of parameters that stand for its weights.
+    """
+    paged = to_paged_attention(model, "its graph", weights)
+    share_constants(paged)
+    state_head_sizes(paged)
+    return paged
 
 
 _LARGEST_SHARE: Final = 1 / 8

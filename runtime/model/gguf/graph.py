@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from agentrt.errors import ModelFormatError
 
 from ..fuse_matmuls import MAX_FUSED_COLUMNS
+from ..sliding_windows import state_sliding_windows
 from .file_format import Tensor
 from .hyperparameters import Hyperparameters, Layer, Rope
 from .quantisation import QUANTISED
-from .sliding_windows import state_sliding_windows
 from .weights_file import Matrix, Panels, Rows, WeightsFile, feed_forward_panels, project_panels
 
 _UNUSED: Final = ("rope_factors_long.weight", "rope_factors_short.weight", "rope_freqs.weight")

@@ -1,4 +1,4 @@
-"""Compiles ``matmul.cpp`` once for a machine, and loads it: operations for OpenVINO, and their weights.
+"""Compiles the products once for a machine, and loads it: operations for OpenVINO, and their weights.
 
 An OpenVINO wheel brings the headers and libraries that it is compiled against. Where there is no compiler, or
 the system is not Linux, there is no library, and models are computed by OpenVINO's own operations.
@@ -17,13 +17,11 @@ import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import openvino as ov
 import platformdirs
-from gguf.constants import GGML_QUANT_SIZES
-from gguf.constants import GGMLQuantizationType as Type
 from numpy.typing import NDArray
 from openvino.utils.node_factory import NodeFactory
 
@@ -32,12 +30,13 @@ from agentrt.errors import ModelFormatError
 from ...files.file_lock import file_lock
 from ..openvino_core import openvino_core
 
+if TYPE_CHECKING:
+    from gguf.constants import GGMLQuantizationType as Type
+
 logger = logging.getLogger("agentrt")
 
-TYPES: Final = frozenset(
-    {Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1, Type.Q8_0, Type.Q4_K, Type.Q5_K, Type.Q6_K}
-)
-"""The types of weights that are multiplied as they are."""
+TYPES: Final = frozenset({"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K"})
+"""The names of the types of weights that are multiplied as they are."""
 PANEL_ROWS: Final = 16
 """Rows of a panel."""
 MATMUL: Final = "QuantisedMatMul"
@@ -48,6 +47,7 @@ COMPILER: Final = "CXX"
 """The variable that names the compiler; else it is the first of :data:`_COMPILERS` that is found."""
 _COMPILERS: Final = ("g++", "clang++", "c++")
 _SOURCE: Final = Path(__file__).with_name("matmul.cpp")
+_INCLUDED: Final = tuple(map(_SOURCE.with_name, ("kernels.h", "panels.h")))
 _FLAGS: Final = ("-std=c++17", "-fPIC", "-shared", "-w")
 THIS_PROCESSOR: Final = ("-O3", "-march=native", "-DNATIVE")
 """Flags for a library with this processor's instructions only; without ``NATIVE`` it has all."""
@@ -73,7 +73,7 @@ class NativeLibrary:
         self._functions.agentrt_panel_bytes.argtypes = [ctypes.c_int64, size, size]
         self._functions.agentrt_pack.argtypes = [ctypes.c_int64, address, size, size, address]
         self._functions.agentrt_multiply.argtypes = [
-            *(ctypes.c_char_p, address, size, size),
+            *(ctypes.c_char_p, address, size, size, ctypes.c_bool),
             *(ctypes.c_int64, address, size, address),
         ]
         self._functions.agentrt_instructions.restype = ctypes.c_char_p
@@ -89,7 +89,10 @@ class NativeLibrary:
 
     def multiplies(self, type: Type, columns: int) -> bool:
         """Return whether rows of ``columns`` weights of ``type`` are multiplied as they are."""
-        return type in TYPES and columns % max(GGML_QUANT_SIZES[type][0], 32) == 0
+        # Imported here: it takes longer than a converted model needs for all of this module.
+        from gguf.constants import GGML_QUANT_SIZES
+
+        return type.name in TYPES and columns % max(GGML_QUANT_SIZES[type][0], 32) == 0
 
     def panel_bytes(self, type: Type, rows: int, columns: int) -> int:
         """Return how many bytes a matrix has as panels."""
@@ -110,13 +113,19 @@ class NativeLibrary:
         panels: NDArray[np.uint8],
         rows: int,
         instructions: str | None = None,
+        *,
+        prompt: bool = False,
     ) -> NDArray[np.float32] | None:
-        """Return ``values`` times the transposed matrix; None where the processor lacks ``instructions``."""
+        """Return ``values`` times the transposed matrix; None where the processor lacks ``instructions``.
+
+        ``prompt`` computes it as for tokens of a prompt.
+        """
         values = np.ascontiguousarray(values, np.float32)
         product = np.empty((len(values), rows), np.float32)
         failed = self._functions.agentrt_multiply(
             None if instructions is None else instructions.encode(),
-            *(values.ctypes.data, *values.shape, int(type), panels.ctypes.data, rows, product.ctypes.data),
+            *(values.ctypes.data, *values.shape, prompt),
+            *(int(type), panels.ctypes.data, rows, product.ctypes.data),
         )
         return None if failed else product
 
@@ -216,7 +225,8 @@ def _compiler() -> str | None:
 def _path(compiler: str) -> Path:
     """Return where the library is, or will be, in the user's cache folder: named after all it depends on."""
     told = " ".join([compiler, *_FLAGS, *THIS_PROCESSOR, ov.__version__, _instruction_sets()])
-    digest = hashlib.sha256(_SOURCE.read_bytes() + told.encode()).hexdigest()[:16]
+    sources = b"".join(file.read_bytes() for file in (_SOURCE, *_INCLUDED))
+    digest = hashlib.sha256(sources + told.encode()).hexdigest()[:16]
     return platformdirs.user_cache_path("agentrt") / "native" / f"matmul-{digest}.so"
 
 

@@ -1,16 +1,14 @@
 // Products of float32 activations with weights in the precision of a GGUF file, as operations of an OpenVINO
-// graph on the CPU.
+// graph on the CPU. Activations are rounded to 8 bits.
 //
-// Sixteen rows of a matrix are one panel, in which the codes of four neighbouring columns of all rows lie
-// together: one instruction multiplies 64 codes with four activations. A panel is a sequence of units, each of
-// `Type::columns` columns (see the structs below); `pack` writes them from the blocks of a file. Activations
-// are rounded to 8 bits with a scale for each 32 of them. A row of activations is computed alike whatever
-// rows are computed with it.
+// There are two kinds of products. Tokens that are decoded are multiplied with the weights as they are
+// (`panels.h`), with a scale for each 32 activations. Tokens of prompts, of which there are many at once, are
+// multiplied with weights that are rounded to 8 bits for them, panel by panel: there a scale for each 128
+// columns, of weights and of activations, leaves little beside the products themselves. A token is of a prompt
+// if its sequence has several in the batch. So each is computed alike whatever is computed with it.
 //
-// This file includes itself once for each instruction set; the one that this processor has is chosen when the
+// `kernels.h` is included once for each instruction set; the one that this processor has is chosen when the
 // library is loaded.
-#ifndef INSTRUCTIONS
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -30,84 +28,42 @@
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
 
+#include "panels.h"
+
 namespace {
 
-constexpr int ROWS = 16;   // of a panel
-constexpr int GROUP = 32;  // activations that share a scale
-constexpr int CODES = 4 * ROWS;  // bytes of the codes of four columns at 8 bits
-constexpr size_t FEW = 16;       // the most rows of activations for which the codes of a panel are not taken apart first
-constexpr size_t TILE = 512;     // rows of activations that stay in a core's cache
+constexpr size_t GROUP = 32;  // activations of a decoded token that share a scale
+constexpr size_t TILE = 512;  // rows of activations that stay in a core's cache
 
-using Half = uint16_t;
-
-inline float to_float(Half half) {
-    const uint32_t sign = uint32_t(half & 0x8000) << 16, rest = half & 0x7fff;
-    uint32_t bits = rest << 13;
-    float value;
-    std::memcpy(&value, &bits, 4);
-    value *= 0x1p112f;  // also right for subnormal numbers
-    std::memcpy(&bits, &value, 4);
-    if (rest >= 0x7c00) bits |= 0x7f800000;
-    bits |= sign;
-    std::memcpy(&value, &bits, 4);
-    return value;
-}
-
-// The units, by llama.cpp's name. `bits`: of a code. `group`: columns that share a scale. `zero`: what is
-// taken off a code. `has_minima`: each group has an offset besides. Scales of K types are integers times
-// those of the unit.
-template <int Bits, int Group, int Zero, bool HasMinima, bool IsK, bool IsApart = false>
-struct UnitType {
-    static constexpr int bits = Bits, group = Group, zero = Zero, columns = IsK ? 256 : Group;
-    static constexpr bool has_minima = HasMinima, is_k = IsK, is_apart = IsApart, has_bytes = IsApart || Bits == 8;
-    static constexpr int low_bytes = (has_bytes ? 16 : 8) * Group;
-    static constexpr int high_bytes = has_bytes || Bits == 4 ? 0 : (Bits - 4) * ROWS * Group / 8;
-    static constexpr int scale_bytes = IsApart ? 4 : IsK ? 1 : 2;
-    static constexpr int head = IsK ? ROWS * 2 * (1 + HasMinima) : 0;
-    static constexpr int group_bytes = ROWS * scale_bytes * (1 + HasMinima) + high_bytes + low_bytes;
-    static constexpr int bytes = head + columns / Group * group_bytes;
+// Consecutive rows of activations.
+struct Run {
+    size_t begin, end;
+    bool is_prompt;
 };
-using Q4_0 = UnitType<4, 32, 8, false, false>;
-using Q4_1 = UnitType<4, 32, 0, true, false>;
-using Q5_0 = UnitType<5, 32, 16, false, false>;
-using Q5_1 = UnitType<5, 32, 0, true, false>;
-using Q8_0 = UnitType<8, 32, 128, false, false>;
-using Q4_K = UnitType<4, 32, 0, true, true>;
-using Q5_K = UnitType<5, 32, 0, true, true>;
-using Q6_K = UnitType<6, 16, 32, false, true>;
-// Not of a file: the same numbers with a byte for each code, and with float32 scales.
-template <class Type>
-using Apart = UnitType<Type::bits, Type::group, Type::zero, Type::has_minima, false, true>;
-
-template <class Function>
-void with_type(int64_t type, Function function) {
-    switch (type) {
-        case 2: return function(Q4_0());
-        case 3: return function(Q4_1());
-        case 6: return function(Q5_0());
-        case 7: return function(Q5_1());
-        case 8: return function(Q8_0());
-        case 12: return function(Q4_K());
-        case 13: return function(Q5_K());
-        case 14: return function(Q6_K());
-        default: throw std::invalid_argument("agentrt: no panels of this type");
-    }
-}
 
 // Rows of activations in 8 bits.
 struct Activations {
-    size_t columns = 0;
-    std::vector<int8_t> codes;   // [rows, columns]
-    std::vector<float> scales;   // [rows, columns / GROUP]
-    std::vector<int32_t> sums;   // [rows, columns / 16] of codes
-    std::vector<float> offsets;  // [rows, columns / GROUP] sum of codes times scale
+    std::vector<Run> runs;
+    size_t columns = 0, stride = 0;  // of a row: whole spans
+    std::vector<int8_t> codes;       // [rows, stride]
+    std::vector<float> scales;       // [rows, stride / GROUP]; of a prompt the first of each span
+    std::vector<int32_t> sums;       // [rows, stride / 16] of codes; of a prompt the first of each span, of all of it
+    std::vector<float> offsets;      // [rows, stride / GROUP] sum of codes times scale
 
-    void resize(size_t rows, size_t width) {
+    void resize(std::vector<Run> of, size_t width) {
+        runs = std::move(of);
         columns = width;
-        codes.resize(rows * width);
-        scales.resize(rows * width / GROUP);
-        sums.resize(rows * width / 16);
-        offsets.resize(rows * width / GROUP);
+        stride = (width + SPAN - 1) / SPAN * SPAN;
+        codes.resize(rows() * stride);
+        scales.resize(rows() * stride / GROUP);
+        sums.resize(rows() * stride / 16);
+        offsets.resize(rows() * stride / GROUP);
+    }
+    size_t rows() const { return runs.back().end; }
+    bool is_prompt(size_t row) const {
+        for (const Run& run : runs)
+            if (row < run.end) return run.is_prompt;
+        return false;
     }
 };
 
@@ -116,7 +72,13 @@ struct Matrix {
     const uint8_t* panels;
     int64_t type;  // llama.cpp's number
     size_t rows;
-    float* out;  // [rows of activations, rows]
+
+    size_t count() const { return (rows + ROWS - 1) / ROWS; }  // of panels
+};
+
+// A line of a cache.
+struct alignas(64) Line {
+    uint8_t bytes[64];
 };
 
 }  // namespace
@@ -139,12 +101,12 @@ struct Matrix {
 #define SET 0
 #define WIDTH 8
 #endif
-#include __FILE__
+#include "kernels.h"
 #else
 #define INSTRUCTIONS portable
 #define SET 0
 #define WIDTH 8
-#include __FILE__
+#include "kernels.h"
 #undef INSTRUCTIONS
 #undef WIDTH
 #undef SET
@@ -154,7 +116,7 @@ struct Matrix {
 #define INSTRUCTIONS avx2
 #define SET 1
 #define WIDTH 8
-#include __FILE__
+#include "kernels.h"
 #undef INSTRUCTIONS
 #undef WIDTH
 #undef SET
@@ -164,7 +126,7 @@ struct Matrix {
 #define INSTRUCTIONS avx_vnni
 #define SET 2
 #define WIDTH 8
-#include __FILE__
+#include "kernels.h"
 #undef INSTRUCTIONS
 #undef WIDTH
 #undef SET
@@ -174,7 +136,7 @@ struct Matrix {
 #define INSTRUCTIONS avx512_vnni
 #define SET 3
 #define WIDTH 16
-#include __FILE__
+#include "kernels.h"
 #undef INSTRUCTIONS
 #undef WIDTH
 #undef SET
@@ -186,9 +148,9 @@ namespace {
 
 struct Kernels {
     const char* name;
-    void (*quantise)(const float* values, size_t row, Activations& into);
+    void (*quantise)(const float* values, size_t row, size_t first, size_t last, Activations& into);
     void (*gate)(float* gates, const float* values, size_t count, bool is_silu);
-    void (*multiply)(const Matrix& matrix, size_t first, size_t last, const Activations& x, size_t rows);
+    void (*multiply)(const Matrix& matrix, size_t first, size_t last, const Activations& x, float* out, size_t stride);
 };
 
 #define KERNELS(set) {#set, set::quantise, set::gate, set::multiply}
@@ -231,190 +193,102 @@ const Kernels* find_kernels(const char* name) {
 
 const Kernels* chosen = find_kernels(nullptr);
 
-size_t panel_bytes(int64_t type, size_t columns) {
-    size_t bytes = 0;
-    with_type(type, [&](auto t) { bytes = columns / t.columns * t.bytes; });
-    return bytes;
+// Returns the part of `runs` that is in rows `begin` to `end`, counted from `begin`.
+std::vector<Run> cut(const std::vector<Run>& runs, size_t begin, size_t end) {
+    std::vector<Run> part;
+    for (const Run& run : runs)
+        if (run.begin < end && run.end > begin)
+            part.push_back({std::max(run.begin, begin) - begin, std::min(run.end, end) - begin, run.is_prompt});
+    return part;
 }
 
-// Multiplies rows of activations with all matrices.
-void multiply(const float* x, size_t rows, size_t columns, const std::vector<Matrix>& matrices) {
-    static thread_local Activations of_thread;
-    Activations& activations = of_thread;  // other threads read this one's
-    activations.resize(rows, columns);
-    if (rows < 8) {
-        for (size_t row = 0; row < rows; row++) chosen->quantise(x, row, activations);
+// Rounds rows of activations.
+void quantise(const float* x, Activations& into) {
+    auto row = [&](size_t row) { chosen->quantise(x + row * into.columns, row, 0, into.columns, into); };
+    if (into.rows() < 8) {
+        for (size_t i = 0; i < into.rows(); i++) row(i);
     } else {
-        tbb::parallel_for(size_t(0), rows, [&](size_t row) { chosen->quantise(x, row, activations); });
+        tbb::parallel_for(size_t(0), into.rows(), row);
     }
-    size_t panels = 0;
-    for (const Matrix& each : matrices) panels += (each.rows + ROWS - 1) / ROWS;
-    const size_t parts = 4 * size_t(tbb::this_task_arena::max_concurrency());
-    const size_t grain = std::max<size_t>(1, (panels + parts - 1) / parts);
+}
+
+// Calls `function` with parts of `count` things, each a multiple of `grain` but the last.
+template <class Function>
+void in_parts(size_t count, size_t grain, Function function) {
     tbb::parallel_for(
-        tbb::blocked_range<size_t>(0, panels, grain),
+        tbb::blocked_range<size_t>(0, (count + grain - 1) / grain, 1),
         [&](const tbb::blocked_range<size_t>& range) {
-            size_t begin = 0;
-            for (const Matrix& each : matrices) {
-                const size_t end = begin + (each.rows + ROWS - 1) / ROWS;
-                const size_t first = std::max(range.begin(), begin), last = std::min(range.end(), end);
-                if (first < last) chosen->multiply(each, first - begin, last - begin, activations, rows);
-                begin = end;
-            }
+            function(range.begin() * grain, std::min(count, range.end() * grain));
         },
         tbb::simple_partitioner());
 }
 
+// Multiplies rounded rows of activations with all matrices.
+void multiply(const Activations& x, const std::vector<Matrix>& matrices, const std::vector<float*>& outs) {
+    size_t panels = 0;
+    for (const Matrix& each : matrices) panels += each.count();
+    const size_t parts = 4 * size_t(tbb::this_task_arena::max_concurrency());
+    in_parts(panels, x.rows() > 8 ? 2 : ((panels + parts - 1) / parts + 1) / 2 * 2, [&](size_t from, size_t to) {
+        size_t begin = 0;
+        for (size_t i = 0; i < matrices.size(); i++) {
+            const size_t end = begin + matrices[i].count(), first = std::max(from, begin), last = std::min(to, end);
+            if (first < last)
+                chosen->multiply(matrices[i], first - begin, last - begin, x, outs[i] + (first - begin) * ROWS, matrices[i].rows);
+            begin = end;
+        }
+    });
+}
+
+// Multiplies rows of activations with all matrices.
+void multiply(const float* x, const std::vector<Run>& runs, size_t columns, const std::vector<Matrix>& matrices,
+              std::vector<float*> outs) {
+    static thread_local Activations of_thread;
+    Activations& activations = of_thread;  // other threads read this one's
+    for (size_t begin = 0; begin < runs.back().end; begin += TILE) {
+        activations.resize(cut(runs, begin, begin + TILE), columns);
+        quantise(x + begin * columns, activations);
+        multiply(activations, matrices, outs);
+        for (size_t i = 0; i < outs.size(); i++) outs[i] += TILE * matrices[i].rows;
+    }
+}
+
 // Multiplies rows of activations with gates and values, the activated gates by the values, and with `down`.
-void feed_forward(const float* x, size_t rows, size_t columns, Matrix gates, Matrix values, Matrix down, bool is_silu) {
-    static thread_local std::vector<float> of_thread[2];
-    std::vector<float>*inner = of_thread, *beside = of_thread + 1;  // other threads read these
-    const size_t width = gates.rows;
-    for (size_t begin = 0; begin < rows; begin += TILE) {
-        const size_t count = std::min(TILE, rows - begin);
-        inner->resize(count * width);
-        beside->resize(count * width);
-        gates.out = inner->data();
-        values.out = beside->data();
-        multiply(x + begin * columns, count, columns, {gates, values});
-        const size_t size = count * width, step = 4096;
-        tbb::parallel_for(size_t(0), (size + step - 1) / step, [&](size_t part) {
-            const size_t first = part * step;
-            chosen->gate(gates.out + first, values.out + first, std::min(step, size - first), is_silu);
+void feed_forward(const float* x, const std::vector<Run>& runs, size_t columns, const Matrix& gates, const Matrix& values,
+                  const Matrix& down, bool is_silu, float* out) {
+    static thread_local Activations of_thread[2];
+    Activations &outer = of_thread[0], &inner = of_thread[1];  // other threads use this one's
+    constexpr size_t together = SPAN / ROWS;
+    for (size_t begin = 0; begin < runs.back().end; begin += TILE) {
+        outer.resize(cut(runs, begin, begin + TILE), columns);
+        inner.resize(outer.runs, gates.rows);
+        quantise(x + begin * columns, outer);
+        // A span of the inner columns at a time, which no other memory ever holds as float32.
+        in_parts(gates.count(), together, [&](size_t first, size_t last) {
+            static thread_local std::vector<float> spans;
+            const size_t size = outer.rows() * SPAN, column = first * ROWS;
+            spans.resize(2 * size);
+            float *of_gates = spans.data(), *of_values = of_gates + size;
+            chosen->multiply(gates, first, last, outer, of_gates, SPAN);
+            chosen->multiply(values, first, last, outer, of_values, SPAN);
+            chosen->gate(of_gates, of_values, size, is_silu);
+            for (size_t row = 0; row < outer.rows(); row++)
+                chosen->quantise(of_gates + row * SPAN, row, column, std::min(column + SPAN, gates.rows), inner);
         });
-        Matrix result = down;
-        result.out = down.out + begin * down.rows;
-        multiply(gates.out, count, width, {result});
+        multiply(inner, {down}, {out + begin * down.rows});
     }
 }
 
-// The code, scale and offset of each weight of a row, one block of a file at a time.
-struct Block {
-    uint8_t codes[256];
-    uint8_t scale[16], minimum[16];  // K types: integers
-    Half d, m;
-};
-
-void unpack(int64_t type, const uint8_t* block, Block& to) {
-    auto nibbles = [&](const uint8_t* from, int count, uint8_t* codes) {  // low halves, then high halves
-        for (int i = 0; i < count; i++) codes[i] = from[i] & 15, codes[i + count] = from[i] >> 4;
-    };
-    std::memcpy(&to.d, block, 2);
-    switch (type) {
-        case 2:
-            nibbles(block + 2, 16, to.codes);
-            break;
-        case 3:
-            std::memcpy(&to.m, block + 2, 2);
-            nibbles(block + 4, 16, to.codes);
-            break;
-        case 6:
-        case 7: {
-            const int at = type == 6 ? 2 : 4;
-            if (type == 7) std::memcpy(&to.m, block + 2, 2);
-            uint32_t high;
-            std::memcpy(&high, block + at, 4);
-            nibbles(block + at + 4, 16, to.codes);
-            for (int i = 0; i < 32; i++) to.codes[i] |= (high >> i & 1) << 4;
-            break;
-        }
-        case 8:
-            for (int i = 0; i < 32; i++) to.codes[i] = uint8_t(block[2 + i] ^ 0x80);
-            break;
-        case 12:
-        case 13: {
-            std::memcpy(&to.m, block + 2, 2);
-            const uint8_t* s = block + 4;
-            for (int g = 0; g < 8; g++) {
-                to.scale[g] = g < 4 ? s[g] & 63 : (s[g + 4] & 15) | (s[g - 4] >> 6) << 4;
-                to.minimum[g] = g < 4 ? s[g + 4] & 63 : s[g + 4] >> 4 | (s[g] >> 6) << 4;
-            }
-            const uint8_t* low = block + 16 + (type == 13 ? 32 : 0);
-            for (int g = 0; g < 8; g += 2) nibbles(low + 16 * g, 32, to.codes + 32 * g);
-            if (type == 13)
-                for (int i = 0; i < 256; i++) to.codes[i] |= (block[16 + i % 32] >> (i / 32) & 1) << 4;
-            break;
-        }
-        case 14:
-            std::memcpy(&to.d, block + 208, 2);
-            for (int i = 0; i < 16; i++) to.scale[i] = block[192 + i];
-            for (int half = 0; half < 2; half++)
-                for (int i = 0; i < 128; i++) {
-                    const uint8_t low = block[64 * half + i % 64], high = block[128 + 32 * half + i % 32];
-                    to.codes[128 * half + i] = uint8_t((i < 64 ? low & 15 : low >> 4) | (high >> 2 * (i / 32) & 3) << 4);
-                }
-            break;
+// Returns which rows are of prompts: those of sequences that have several, by where each begins and the last ends.
+std::vector<Run> runs_of(const int32_t* begins, size_t sequences) {
+    std::vector<Run> runs;
+    for (size_t i = 0; i < sequences; i++) {
+        const size_t begin = size_t(begins[i]), end = size_t(begins[i + 1]);
+        if (begin == end) continue;
+        const bool is_prompt = end - begin > 1;
+        if (runs.empty() || runs.back().is_prompt != is_prompt) runs.push_back({begin, end, is_prompt});
+        else runs.back().end = end;
     }
-}
-
-template <class Type>
-void pack_unit(const Block* blocks, uint8_t* to) {  // one block of each row
-    std::memset(to, 0, Type::bytes);
-    for (int row = 0; row < ROWS; row++) {
-        const Block& from = blocks[row];
-        uint8_t* at = to;
-        auto put_half = [&](Half half) {
-            std::memcpy(at + 2 * row, &half, 2);
-            at += 2 * ROWS;
-        };
-        auto put_byte = [&](uint8_t byte) {
-            at[row] = byte;
-            at += ROWS;
-        };
-        if (Type::is_k) {
-            put_half(from.d);
-            if (Type::has_minima) put_half(from.m);
-        }
-        for (int group = 0; group < Type::columns / Type::group; group++) {
-            if (Type::is_k) {
-                put_byte(from.scale[group]);
-                if (Type::has_minima) put_byte(from.minimum[group]);
-            } else {
-                put_half(from.d);
-                if (Type::has_minima) put_half(from.m);
-            }
-            uint8_t* high = at;
-            uint8_t* low = high + Type::high_bytes;
-            for (int i = 0; i < Type::group; i++) {
-                const uint8_t code = from.codes[group * Type::group + i];
-                const int four = i / 4, lane = 4 * row + i % 4;
-                if (Type::bits == 8) {
-                    low[four * CODES + lane] = code;
-                    continue;
-                }
-                low[four / 2 * CODES + lane] |= (code & 15) << 4 * (four % 2);
-                if (Type::bits == 5) high[lane] |= (code >> 4) << four;
-                if (Type::bits == 6) high[lane] |= (code >> 4) << 2 * four;
-            }
-            at = low + Type::low_bytes;
-        }
-    }
-}
-
-constexpr size_t block_bytes(int64_t type) {
-    return type == 2 ? 18 : type == 3 ? 20 : type == 6 ? 22 : type == 7 ? 24 : type == 8 ? 34
-         : type == 12 ? 144 : type == 13 ? 176 : 210;
-}
-
-template <class Type>
-float weight(const uint8_t* unit, int row, int column) {
-    const int group = column / Type::group, four = column % Type::group / 4, lane = 4 * row + column % 4;
-    const uint8_t* head = unit + Type::head + group * Type::group_bytes;
-    const uint8_t* high = head + ROWS * Type::scale_bytes * (1 + Type::has_minima);
-    const uint8_t* low = high + Type::high_bytes;
-    int code = Type::bits == 8 ? low[four * CODES + lane] : low[four / 2 * CODES + lane] >> 4 * (four % 2) & 15;
-    if (Type::bits == 5) code |= (high[lane] >> four & 1) << 4;
-    if (Type::bits == 6) code |= (high[lane] >> 2 * four & 3) << 4;
-    Half d, m = 0;
-    const uint8_t* halves = Type::is_k ? unit : head;
-    std::memcpy(&d, halves + 2 * row, 2);
-    if (Type::has_minima) std::memcpy(&m, halves + 2 * (ROWS + row), 2);
-    float scale = to_float(d), minimum = Type::is_k ? -to_float(m) : to_float(m);
-    if (Type::is_k) {
-        scale *= Type::has_minima ? float(head[row]) : float(int8_t(head[row]));
-        if (Type::has_minima) minimum *= float(head[ROWS + row]);
-    }
-    return scale * float(code - Type::zero) + (Type::has_minima ? minimum : 0.0f);
+    return runs;
 }
 
 }  // namespace
@@ -423,7 +297,9 @@ extern "C" {
 
 // The bytes of the panels of a matrix, and their content. Rows beyond the last are zeros.
 size_t agentrt_panel_bytes(int64_t type, size_t rows, size_t columns) {
-    return (rows + ROWS - 1) / ROWS * panel_bytes(type, columns);
+    size_t bytes = 0;
+    with_type(type, [&](auto t) { bytes = (rows + ROWS - 1) / ROWS * panel_bytes<decltype(t)>(columns); });
+    return bytes;
 }
 
 void agentrt_pack(int64_t type, const uint8_t* blocks, size_t rows, size_t columns, uint8_t* panels) {
@@ -445,12 +321,12 @@ void agentrt_pack(int64_t type, const uint8_t* blocks, size_t rows, size_t colum
 }
 
 // Of a product by itself, for tests and for measuring a machine. `instructions` may be null for the best.
-int agentrt_multiply(const char* instructions, const float* x, size_t rows, size_t columns, int64_t type,
+int agentrt_multiply(const char* instructions, const float* x, size_t rows, size_t columns, bool is_prompt, int64_t type,
                      const uint8_t* panels, size_t width, float* out) {
     const Kernels *before = chosen, *named = find_kernels(instructions);
     if (!named) return 1;
     chosen = named;
-    multiply(x, rows, columns, {{panels, type, width, out}});
+    multiply(x, {{0, rows, is_prompt}}, columns, {{panels, type, width}}, {out});
     chosen = before;
     return 0;
 }
@@ -461,7 +337,14 @@ const char* agentrt_instructions() { return chosen->name; }
 
 namespace agentrt {
 
-// x [..., columns] float32, panels of each matrix -> for each matrix its product [..., rows] float32
+// What is behind the panels among an operation's inputs, if anything: where each sequence's rows begin, and the last
+// ends. Without it all rows are of decoded tokens.
+std::vector<Run> runs_of(const ov::TensorVector& inputs, size_t at, size_t rows) {
+    if (inputs.size() <= at) return {{0, rows, false}};
+    return ::runs_of(inputs[at].data<int32_t>(), inputs[at].get_size() - 1);
+}
+
+// x [..., columns] float32, panels of each matrix, begins -> for each matrix its product [..., rows] float32
 class QuantisedMatMul : public ov::op::Op {
 public:
     OPENVINO_OP("QuantisedMatMul", "agentrt");
@@ -490,15 +373,18 @@ public:
         ov::Shape shape = inputs[0].get_shape();
         const size_t columns = shape.back(), rows = ov::shape_size(shape) / columns;
         std::vector<Matrix> matrices;
+        std::vector<float*> outs;
         for (size_t i = 0; i < m_types.size(); i++) {
             shape.back() = size_t(m_rows[i]);
             outputs[i].set_shape(shape);
             const auto panels = static_cast<const uint8_t*>(inputs[i + 1].data());
-            matrices.push_back({panels, m_types[i], shape.back(), outputs[i].data<float>()});
+            matrices.push_back({panels, m_types[i], shape.back()});
+            outs.push_back(outputs[i].data<float>());
         }
         // Isolated: this thread must not begin another operation, with the same memory, while it waits in this one.
+        const auto runs = runs_of(inputs, 1 + matrices.size(), rows);
         if (rows)
-            tbb::this_task_arena::isolate([&] { multiply(inputs[0].data<float>(), rows, columns, matrices); });
+            tbb::this_task_arena::isolate([&] { multiply(inputs[0].data<float>(), runs, columns, matrices, outs); });
         return true;
     }
 
@@ -506,7 +392,7 @@ private:
     std::vector<int64_t> m_types, m_rows;
 };
 
-// x [..., columns] float32, panels of gates, values and down -> [..., rows of down] float32
+// x [..., columns] float32, panels of gates, values and down, begins -> [..., rows of down] float32
 class QuantisedFeedForward : public ov::op::Op {
 public:
     OPENVINO_OP("QuantisedFeedForward", "agentrt");
@@ -538,12 +424,13 @@ public:
         outputs[0].set_shape(shape);
         Matrix matrices[3];
         for (size_t i = 0; i < 3; i++)
-            matrices[i] = {static_cast<const uint8_t*>(inputs[i + 1].data()), m_types[i], size_t(m_rows[i]), nullptr};
-        matrices[2].out = outputs[0].data<float>();
-        tbb::this_task_arena::isolate([&] {
-            feed_forward(inputs[0].data<float>(), rows, columns, matrices[0], matrices[1], matrices[2],
-                         m_activation == "silu");
-        });
+            matrices[i] = {static_cast<const uint8_t*>(inputs[i + 1].data()), m_types[i], size_t(m_rows[i])};
+        const auto runs = runs_of(inputs, 4, rows);
+        if (rows)
+            tbb::this_task_arena::isolate([&] {
+                feed_forward(inputs[0].data<float>(), runs, columns, matrices[0], matrices[1], matrices[2],
+                             m_activation == "silu", outputs[0].data<float>());
+            });
         return true;
     }
 
@@ -607,333 +494,3 @@ OPENVINO_CREATE_EXTENSIONS(std::vector<ov::Extension::Ptr>({
     std::make_shared<ov::OpExtension<agentrt::QuantisedFeedForward>>(),
     std::make_shared<ov::OpExtension<agentrt::QuantisedGather>>(),
 }));
-
-#else  // one instruction set; WIDTH rows of a panel are computed at once
-
-namespace {
-namespace INSTRUCTIONS {
-
-typedef float Floats __attribute__((vector_size(4 * WIDTH)));
-typedef int32_t Ints __attribute__((vector_size(4 * WIDTH)));
-typedef uint8_t Codes __attribute__((vector_size(4 * WIDTH)));
-typedef int8_t Bytes __attribute__((vector_size(WIDTH)));
-typedef uint8_t UnsignedBytes __attribute__((vector_size(WIDTH)));
-
-template <class Vector>
-inline __attribute__((always_inline)) Vector load(const void* from) {
-    Vector value;
-    std::memcpy(&value, from, sizeof value);
-    return value;
-}
-
-inline __attribute__((always_inline)) Floats all(float value) { return value - Floats{}; }
-
-inline __attribute__((always_inline)) Floats halves(const uint8_t* from) {
-#if SET == 3
-    return (Floats)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)from));
-#elif SET
-    return (Floats)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)from));
-#else
-    Floats value;
-    for (int i = 0; i < WIDTH; i++) {
-        Half half;
-        std::memcpy(&half, from + 2 * i, 2);
-        value[i] = to_float(half);
-    }
-    return value;
-#endif
-}
-
-template <class Type>
-inline __attribute__((always_inline)) Floats bytes(const uint8_t* from) {
-#if SET == 3
-    const __m128i all = _mm_loadu_si128((const __m128i*)from);
-    return (Floats)_mm512_cvtepi32_ps(Type::has_minima ? _mm512_cvtepu8_epi32(all) : _mm512_cvtepi8_epi32(all));
-#elif SET
-    const __m128i all = _mm_loadl_epi64((const __m128i*)from);
-    return (Floats)_mm256_cvtepi32_ps(Type::has_minima ? _mm256_cvtepu8_epi32(all) : _mm256_cvtepi8_epi32(all));
-#else
-    if (Type::has_minima) return __builtin_convertvector(load<UnsignedBytes>(from), Floats);
-    return __builtin_convertvector(load<Bytes>(from), Floats);
-#endif
-}
-
-// Adds to each lane the product of its four codes with four activations.
-template <int Bits>
-inline __attribute__((always_inline)) Ints dot(Ints sum, Codes codes, const int8_t* four) {
-    int32_t x;
-    std::memcpy(&x, four, 4);
-#if SET == 3
-    return (Ints)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)codes, _mm512_set1_epi32(x));
-#elif SET == 2
-    return (Ints)_mm256_dpbusd_avx_epi32((__m256i)sum, (__m256i)codes, _mm256_set1_epi32(x));
-#elif SET == 1
-    const __m256i ones = _mm256_set1_epi16(1), all_x = _mm256_set1_epi32(x);
-    auto product = [&](Codes each) {
-        return (Ints)_mm256_madd_epi16(_mm256_maddubs_epi16((__m256i)each, all_x), ones);
-    };
-    if (Bits < 8) return sum + product(codes);
-    return sum + product(codes & 15) + (product((codes >> 4) & 15) << 4);  // else 16 bits would overflow
-#else
-    for (int lane = 0; lane < WIDTH; lane++)
-        for (int i = 0; i < 4; i++) sum[lane] += int(codes[4 * lane + i]) * four[i];
-    return sum;
-#endif
-}
-
-// Scales, offsets and codes of one group of columns.
-struct Group {
-    Floats scale, minimum;
-    const uint8_t *low, *high;
-};
-
-// Reads a group, and moves `panel` behind it. `d` and `m` are the scales of the unit of a K type.
-template <class Type>
-inline __attribute__((always_inline)) Group read_group(const uint8_t*& panel, int lane, Floats d, Floats m) {
-    Group group;
-    if (Type::is_apart) {
-        group.scale = load<Floats>(panel + 4 * lane);
-        if (Type::has_minima) group.minimum = load<Floats>(panel + 4 * (ROWS + lane));
-    } else if (Type::is_k) {
-        group.scale = d * bytes<Type>(panel + lane);
-        if (Type::has_minima) group.minimum = m * bytes<Type>(panel + ROWS + lane);
-    } else {
-        group.scale = halves(panel + 2 * lane);
-        if (Type::has_minima) group.minimum = -halves(panel + 2 * (ROWS + lane));
-    }
-    group.high = panel + ROWS * Type::scale_bytes * (1 + Type::has_minima) + 4 * lane;
-    group.low = group.high + Type::high_bytes;
-    panel += Type::group_bytes;
-    return group;
-}
-
-// Takes apart the codes of columns 4 `four` to 4 `four` + 8 of a group.
-template <class Type>
-inline __attribute__((always_inline)) void take_apart(const Group& group, int four, Codes& first, Codes& second) {
-    if (Type::has_bytes) {
-        first = load<Codes>(group.low + four * CODES);
-        second = load<Codes>(group.low + (four + 1) * CODES);
-        return;
-    }
-    const Codes both = load<Codes>(group.low + four / 2 * CODES);
-    first = both & 15;
-    second = (both >> 4) & 15;
-    if (Type::bits == 5) {
-        const Codes high = load<Codes>(group.high);
-        first |= (four < 4 ? high << (4 - four) : high >> (four - 4)) & 16;
-        second |= (four < 3 ? high << (3 - four) : high >> (four - 3)) & 16;
-    }
-    if (Type::bits == 6) {
-        const Codes high = load<Codes>(group.high);
-        first |= (four < 2 ? high << 4 : high) & 48;
-        second |= (four < 2 ? high << 2 : high >> 2) & 48;
-    }
-}
-
-// What the sum of a group's products begins with: zeros of its codes times the sum of the activations.
-template <class Type>
-inline __attribute__((always_inline)) int32_t start(const int32_t* sums) {
-    if (!Type::zero) return 0;
-    int32_t sum = 0;
-    for (int i = 0; i < Type::group / 16; i++) sum += sums[i];
-    return -Type::zero * sum;
-}
-
-// Adds a group's products with a row of activations to the row's result.
-template <class Type>
-inline __attribute__((always_inline)) void add_group(Floats& result, Ints sum, const Group& group, float scale, float offset) {
-    result += __builtin_convertvector(sum, Floats) * (group.scale * all(scale));
-    if (Type::has_minima) result -= group.minimum * all(offset);
-}
-
-// Writes the products of up to `Count` rows of activations, from `row` on and before `end`, with WIDTH rows of
-// `Panels` panels, which follow each other in the matrix from panel `number` on.
-template <class Type, int Count, int Panels>
-inline __attribute__((always_inline)) void part(const Matrix& matrix, const uint8_t* first_panel, size_t number, int lane,
-                                                const Activations& x, size_t row, size_t end) {
-    const size_t columns = x.columns;
-    const int8_t* codes[Count];
-    const float *scales[Count], *offsets[Count];
-    const int32_t* sums[Count];
-    const uint8_t* panel[Panels];
-    Floats result[Panels][Count];
-    for (int p = 0; p < Panels; p++) panel[p] = first_panel + p * (columns / Type::columns * Type::bytes);
-    for (int i = 0; i < Count; i++) {
-        const size_t at = std::min(row + i, end - 1);  // rows that are not there are computed as the last one
-        codes[i] = &x.codes[at * columns];
-        scales[i] = &x.scales[at * (columns / GROUP)];
-        offsets[i] = &x.offsets[at * (columns / GROUP)];
-        sums[i] = &x.sums[at * (columns / 16)];
-        for (int p = 0; p < Panels; p++) result[p][i] = Floats{};
-    }
-    for (size_t begin = 0; begin < columns; begin += Type::columns) {
-        Floats d[Panels], m[Panels];
-        for (int p = 0; p < Panels; p++) {
-            d[p] = m[p] = Floats{};
-            if (Type::is_k) d[p] = halves(panel[p] + 2 * lane);
-            if (Type::is_k && Type::has_minima) m[p] = halves(panel[p] + 2 * (ROWS + lane));
-            panel[p] += Type::head;
-        }
-        for (int number_of_group = 0; number_of_group < Type::columns / Type::group; number_of_group++) {
-            const size_t column = begin + size_t(number_of_group * Type::group);
-            Group group[Panels];
-            Ints sum[Panels][Count];
-            for (int p = 0; p < Panels; p++) {
-                group[p] = read_group<Type>(panel[p], lane, d[p], m[p]);
-                for (int i = 0; i < Count; i++) sum[p][i] = start<Type>(sums[i] + column / 16) - Ints{};
-            }
-#pragma GCC unroll 8
-            for (int four = 0; four < Type::group / 4; four += 2) {
-                Codes both[2][Panels];
-                for (int p = 0; p < Panels; p++) take_apart<Type>(group[p], four, both[0][p], both[1][p]);
-                for (int half = 0; half < 2; half++)
-                    for (int i = 0; i < Count; i++)
-                        for (int p = 0; p < Panels; p++)
-                            sum[p][i] = dot<Type::bits>(sum[p][i], both[half][p], codes[i] + column + 4 * (four + half));
-            }
-            for (int i = 0; i < Count; i++)
-                for (int p = 0; p < Panels; p++)
-                    add_group<Type>(result[p][i], sum[p][i], group[p], scales[i][column / GROUP], offsets[i][column / GROUP]);
-        }
-    }
-    for (int p = 0; p < Panels; p++) {
-        const size_t first = (number + p) * ROWS + size_t(lane);
-        const size_t count = first < matrix.rows ? std::min<size_t>(WIDTH, matrix.rows - first) : 0;
-        for (int i = 0; i < Count && row + i < end; i++)
-            std::memcpy(matrix.out + (row + i) * matrix.rows + first, &result[p][i], 4 * count);
-    }
-}
-
-template <class Type, int Count, int Panels = 1>
-void rows_of_panel(const Matrix& matrix, const uint8_t* panel, size_t number, const Activations& x, size_t row,
-                   size_t end) {
-    for (int lane = 0; lane < ROWS; lane += WIDTH) part<Type, Count, Panels>(matrix, panel, number, lane, x, row, end);
-}
-
-// Multiplies rows of activations from `row` on and before `end` with a panel, panel `number` of its matrix.
-template <class Type>
-void some_rows(const Matrix& matrix, const uint8_t* panel, size_t number, const Activations& x, size_t row, size_t end) {
-    constexpr size_t some = SET ? 4 : 1, most = SET == 3 ? 8 : some;  // computed together
-    for (; row + some < end; row += most) rows_of_panel<Type, most>(matrix, panel, number, x, row, end);
-    if (row + 1 < end) rows_of_panel<Type, some>(matrix, panel, number, x, row, end);
-    else if (row < end) rows_of_panel<Type, 1>(matrix, panel, number, x, row, end);
-}
-
-// The same for many rows and `Panels` panels: each activation is read once for all of them.
-template <class Type, int Panels>
-void many_rows(const Matrix& matrix, const uint8_t* panels, size_t number, const Activations& x, size_t row, size_t end) {
-    constexpr size_t together = 6;
-    for (; row < end; row += together) rows_of_panel<Type, together, Panels>(matrix, panels, number, x, row, end);
-}
-
-// Takes apart WIDTH rows of a panel.
-template <class Type>
-void take_panel_apart(const uint8_t* panel, size_t columns, int lane, uint8_t* to) {
-    using To = Apart<Type>;
-    Floats d = Floats{}, m = Floats{};
-    for (size_t column = 0; column < columns; column += To::group, to += To::bytes) {
-        if (Type::is_k && column % Type::columns == 0) {
-            d = halves(panel + 2 * lane);
-            if (Type::has_minima) m = halves(panel + 2 * (ROWS + lane));
-            panel += Type::head;
-        }
-        const Group group = read_group<Type>(panel, lane, d, m);
-        std::memcpy(to + 4 * lane, &group.scale, sizeof group.scale);
-        if (Type::has_minima) std::memcpy(to + 4 * (ROWS + lane), &group.minimum, sizeof group.minimum);
-        uint8_t* codes = to + ROWS * To::scale_bytes * (1 + To::has_minima) + 4 * lane;
-        for (int four = 0; four < Type::group / 4; four += 2, codes += 2 * CODES) {
-            Codes both[2];
-            take_apart<Type>(group, four, both[0], both[1]);
-            std::memcpy(codes, &both[0], sizeof both[0]);
-            std::memcpy(codes + CODES, &both[1], sizeof both[1]);
-        }
-    }
-}
-
-// Multiplies all rows of activations with panels `first` to `last`.
-void multiply(const Matrix& matrix, size_t first, size_t last, const Activations& x, size_t rows) {
-    static thread_local std::vector<uint8_t> apart;
-    with_type(matrix.type, [&](auto t) {
-        using Type = decltype(t);
-        using To = Apart<Type>;
-        const size_t bytes = x.columns / Type::columns * Type::bytes, bytes_apart = x.columns / To::columns * To::bytes;
-        for (size_t tile = 0; tile < rows; tile += TILE) {
-            const size_t end = std::min(rows, tile + TILE), together = end - tile > FEW && SET == 3 ? 2 : 1;
-            for (size_t number = first; number < last; number += together) {
-                const size_t panels = std::min(together, last - number);
-                const uint8_t* panel = matrix.panels + number * bytes;
-                if (end - tile <= FEW) {
-                    some_rows<Type>(matrix, panel, number, x, tile, end);
-                    continue;
-                }
-                apart.resize(panels * bytes_apart);
-                for (size_t p = 0; p < panels; p++)
-                    for (int lane = 0; lane < ROWS; lane += WIDTH)
-                        take_panel_apart<Type>(panel + p * bytes, x.columns, lane, apart.data() + p * bytes_apart);
-                if constexpr (SET != 3) some_rows<To>(matrix, apart.data(), number, x, tile, end);
-                else if (panels == 2) many_rows<To, 2>(matrix, apart.data(), number, x, tile, end);
-                else many_rows<To, 1>(matrix, apart.data(), number, x, tile, end);
-            }
-        }
-    });
-}
-
-// Makes gates activations: SiLU, or GELU by tanh, times values.
-void gate(float* gates, const float* values, size_t count, bool is_silu) {
-    for (size_t i = 0; i < count; i++) {
-        const float x = gates[i];
-        // Both are x / (1 + exp(-z)).
-        float z = is_silu ? x : 1.5957691216f * (x + 0.044715f * x * x * x);
-        z = z > 87 ? 87 : z < -87 ? -87 : z;
-        // exp(-z) is 2^n times exp of the rest, which is small.
-        const float n = -1.442695041f * z + 12582912 - 12582912;
-        const float rest = (-z - n * 0.693359375f) + n * 2.12194440e-4f;
-        float power = 1.9875691500e-4f;
-        for (float each : {1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f})
-            power = power * rest + each;
-        power = power * rest * rest + rest + 1;
-        const int32_t bits = (int32_t(n) + 127) << 23;
-        float two;
-        std::memcpy(&two, &bits, 4);
-        gates[i] = x / (1 + power * two) * values[i];
-    }
-}
-
-// Rounds one row of activations to 8 bits.
-void quantise(const float* values, size_t row, Activations& into) {
-    const size_t columns = into.columns;
-    values += row * columns;
-    int8_t* codes = &into.codes[row * columns];
-    int32_t* sums = &into.sums[row * columns / 16];
-    for (size_t begin = 0; begin < columns; begin += GROUP) {
-        int32_t most_bits = 0;  // of a positive number, which are in the order of the numbers
-        for (size_t i = begin; i < begin + GROUP; i++) {
-            int32_t bits;
-            std::memcpy(&bits, values + i, 4);
-            most_bits = std::max(most_bits, bits & 0x7fffffff);
-        }
-        float most;
-        std::memcpy(&most, &most_bits, 4);
-        const float scale = most / 127, inverse = most > 0 ? 127 / most : 0;
-        int32_t total = 0;
-        for (size_t part = begin; part < begin + GROUP; part += 16) {
-            int32_t sum = 0, found[16];
-            for (int i = 0; i < 16; i++) {
-                const float shifted = values[part + i] * inverse + 12582912;  // leaves the nearest integer lowest
-                std::memcpy(&found[i], &shifted, 4);
-                found[i] -= 0x4b400000;
-                sum += found[i];
-            }
-            for (int i = 0; i < 16; i++) codes[part + i] = int8_t(found[i]);
-            sums[part / 16] = sum;
-            total += sum;
-        }
-        into.scales[(row * columns + begin) / GROUP] = scale;
-        into.offsets[(row * columns + begin) / GROUP] = scale * float(total);
-    }
-}
-
-}  // namespace INSTRUCTIONS
-}  // namespace
-
-#endif

@@ -207,7 +207,7 @@ MODELS, SUBMIT = "/v1/models", "/v1/cache-tool-output/x"
         ([0, 503], [MODELS, MODELS, MODELS, SUBMIT, SUBMIT]),
         ([429], [MODELS, MODELS, SUBMIT, SUBMIT, SUBMIT]),
         ([0, 0, 0], [MODELS, MODELS, MODELS]),
-        ([404], [MODELS]),
+        ([404], [MODELS, *[SUBMIT] * 5]),  # the first of these submits nothing: it asks
     ],
 )
 def test_an_endpoint_that_is_busy_is_asked_again_with_the_next_result(

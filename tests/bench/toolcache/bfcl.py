@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 
 
-def write_bfcl(folder: Path, count: int) -> None:
-    """Write as many tasks of one call each."""
+def write_bfcl(folder: Path, count: int, *, depth: float | None = None) -> None:
+    """Write as many tasks of one call each, with the given ``depth`` or one each."""
     lines = []
     for number in range(count):
-        call = {"name": "cd", "arguments": {"folder": f"folder {number}", "depth": number}}
+        arguments = {"folder": f"folder {number}", "depth": number if depth is None else depth}
+        call = {"name": "cd", "arguments": arguments}
         turn = {"messages": [{"role": "user", "content": "Go there."}], "ground_truth": [call]}
         lines.append(json.dumps({"id": f"task_{number}", "turns": [turn]}) + "\n")
     (folder / "bfcl_multi_turn.jsonl").write_text("".join(lines), encoding="utf-8")

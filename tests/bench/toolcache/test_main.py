@@ -14,15 +14,23 @@ from agentrt.bench.documentation.drawings import draw
 from agentrt.bench.toolcache import main as toolcache
 from agentrt.bench.toolcache import tasks
 from agentrt.bench.toolcache.agents import Done
-from agentrt.bench.toolcache.figures import Case, Compared, attainments, task_figures, verdicts_table
+from agentrt.bench.toolcache.figures import (
+    Case,
+    Compared,
+    attainments,
+    phases_table,
+    reasoning_table,
+    task_figures,
+    verdicts_table,
+)
 from agentrt.bench.toolcache.sides import (
+    CALLS_DRAFTED,
     CLIENT_SIDE,
     ENGINE_SIDE,
     ENGINE_SIDES,
     O2_ONLY,
     O3_ONLY,
     PREFIX_CACHED,
-    UNUSED,
     VANILLA,
 )
 from agentrt.bench.toolcache.tasks import Task
@@ -45,6 +53,9 @@ def done(call_s: float, tool_s: float, round_trip_s: float, *, in_engine: bool =
     return Done(
         first_s=0.02,
         reasoned_s=reasoned,
+        called_s=reasoned + call_s,
+        ready_s=0.0 if in_engine else reasoned + call_s + tool_s,
+        resumed_s=reasoned + call_s + tool_s + round_trip_s,
         elapsed_s=reasoned + call_s + tool_s + round_trip_s + REST_S,
         prompt_tokens=100,
         first_tokens=REASONING + CALL_TOKENS,
@@ -63,8 +74,9 @@ def attained(engine: Done, tool_s: float = TOOL_S, reasoning: int = REASONING) -
 
 def compared(engine: Done, tool_s: float = TOOL_S, reasoning: int = REASONING) -> Compared:
     task = Task("go", ToolCall("cd", {}), "there", tool_s, [], reasoning)
-    sides = {VANILLA: CACHED, PREFIX_CACHED: CACHED, CLIENT_SIDE: CLIENT, UNUSED: CLIENT, O2_ONLY: CLIENT}
-    of_cases = {Case(side): done for side, done in {**sides, O3_ONLY: CLIENT, ENGINE_SIDE: engine}.items()}
+    sides = {VANILLA: CACHED, PREFIX_CACHED: CACHED, ENGINE_SIDE: engine}
+    sides |= dict.fromkeys((CLIENT_SIDE, CALLS_DRAFTED, O2_ONLY, O3_ONLY), CLIENT)
+    of_cases = {Case(side): done for side, done in sides.items()}
     return Compared(task, {**of_cases, Case(ENGINE_SIDE, 0.0): CACHED}, ROUND_TRIP_S)
 
 
@@ -89,6 +101,22 @@ def test_time_saved_is_compared_within_a_task() -> None:
     )
     assert figures["extra_ms_saved_over_client_side"].value == pytest.approx(1000 * saved_s)
     assert figures["engine_alpha0_slowdown_pct"] == exact(0).model_copy(update={"samples": 4})
+
+
+def test_the_parts_of_a_turn_add_up() -> None:
+    *parts, whole = phases_table([compared(ENGINE)] * 3).rows
+    saved = {str(row[0]): row[3].value for row in parts}  # type: ignore[union-attr]
+    assert sum(saved.values()) == pytest.approx(whole[3].value)  # type: ignore[union-attr]
+    assert saved["the call (O2)"] == pytest.approx(1000 * (CALL_S - DECODE_S))
+    assert saved["from there to the next word (O3)"] == pytest.approx(1000 * ROUND_TRIP_S)
+
+
+def test_longer_reasoning_takes_the_measured_time_of_a_token() -> None:
+    measured, *computed = reasoning_table([compared(ENGINE)] * 3).rows
+    assert measured[:2] == (REASONING, "measured")
+    twice = next(row for row in computed if row[0] == 1600)
+    saved_s, more_s = CLIENT.elapsed_s - ENGINE.elapsed_s, (1600 - REASONING) * DECODE_S
+    assert twice[2].value == pytest.approx(100 * saved_s / (CACHED.elapsed_s + more_s))  # type: ignore[union-attr]
 
 
 def test_an_engine_that_does_what_eq_6_says_attains_all_of_it() -> None:
@@ -133,9 +161,9 @@ def test_the_bench_on_next_to_no_work(monkeypatch: pytest.MonkeyPatch, tmp_path:
         return of_tasks(short)
 
     monkeypatch.setattr(toolcache, "task_figures", noted)
-    size = toolcache.Size(1, {"short": 2, "long": 1}, requests=2, throughput_tasks=2)
+    tasks_of_seed = {"short": 2, "long": 1}
+    size = toolcache.Size(1, tasks_of_seed, requests=2, reasoning_tokens=200, throughput_tasks=2)
     monkeypatch.setattr(toolcache, "SIZES", {True: size})
-    monkeypatch.setattr(toolcache, "REASONING_TOKENS", 200)
     monkeypatch.setattr(toolcache, "LATENCIES", {"short": 0.0, "long": 0.2})
     monkeypatch.setattr(tasks, "DRAFT_S", 0.0)
     told: list[str] = []
@@ -149,6 +177,7 @@ def test_the_bench_on_next_to_no_work(monkeypatch: pytest.MonkeyPatch, tmp_path:
         "eq6_attainment_over_client_side",
         "extra_time_saved_pct_over_client_side",
         "extra_ms_saved_over_client_side",
+        "extra_ms_saved_over_drafted_calls",
         "engine_alpha0_slowdown_pct",
         "reasoning_slowdown_pct",
         "o2_call_ms_saved",
@@ -158,10 +187,11 @@ def test_the_bench_on_next_to_no_work(monkeypatch: pytest.MonkeyPatch, tmp_path:
         "stream_ttft_overhead_ms_p50",
     } <= set(figures)
     sides, verdicts = report.tables
-    assert [row[:2] for row in sides.rows[:4]] == [
-        ("short", side) for side in ("vanilla", "prefix-cached", "client-side", "engine-side")
-    ]
-    assert [row[-1].value for row in sides.rows[:4]] == [0, 0, 0, 1], "only the engine side is answered there"
+    names = ("vanilla", "prefix-cached", "client-side", "client-side, calls drafted", "engine-side")
+    assert [row[:2] for row in sides.rows[:5]] == [("short", side) for side in names]
+    assert [row[-1].value for row in sides.rows[:5]] == [0] * 4 + [1], (
+        "only the engine side is answered there"
+    )
     assert {row[-1] for row in verdicts.rows} <= {"saves", "costs", "not shown"}
     assert len(measured) == 4, "two tasks of each seed"
     for each in measured:
@@ -170,3 +200,23 @@ def test_the_bench_on_next_to_no_work(monkeypatch: pytest.MonkeyPatch, tmp_path:
     (drawn,) = draw(report, tmp_path)
     picture = drawn.read_text(encoding="utf-8")
     assert all(word in picture for word in ("prefix-cached", "client-side", "engine-side", "short", "long"))
+
+
+@pytest.mark.bench
+@pytest.mark.usefixtures("prediction_is_free")
+def test_a_given_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    write_bfcl(tmp_path, 2)
+    size = toolcache.Size(1, {"short": 2}, requests=2, reasoning_tokens=40, max_tokens=160)
+    monkeypatch.setattr(toolcache, "MODEL_SIZES", {True: size})
+    monkeypatch.setattr(toolcache, "LATENCIES", {"short": 0.0})
+    report = toolcache.run(
+        quick=True, workloads=tmp_path, progress=lambda line: None, seeds=Seeds(1, 0), model="nano-draft"
+    )
+    assert report.bench == "toolcache_models"
+    assert report.figures["decode_ms"].value > 0
+    assert report.figures["call_tokens"].value > 1
+    assert "throughput_ratio_m8" not in report.figures
+    assert [table.title for table in report.tables][2:] == [
+        "where a turn's time goes",
+        "what the engine side saves over the client side, by the tokens before a call",
+    ]

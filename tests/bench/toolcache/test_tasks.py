@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -38,6 +39,14 @@ def test_tasks_of_bfcl_admit_their_call_alone(tmp_path: Path) -> None:
         }
     with pytest.raises(WorkloadNotFoundError):
         tasks_of(tmp_path, 4, 0.5, "short 0", 800)
+
+
+def test_a_whole_number_is_written_without_a_fraction(tmp_path: Path) -> None:
+    """As models write it: 1500.0 would be another call."""
+    write_bfcl(tmp_path, 1, depth=2.0)
+    (task,) = tasks_of(tmp_path, 1, 0.5, "short 0", 800)
+    assert repr(task.call.arguments["depth"]) == "2"
+    assert json.dumps(task.tools).count("2.0") == 0
 
 
 @pytest.mark.parametrize("recorded", [True, False])

@@ -694,7 +694,8 @@ def test_chat_reads_it_beside_other_data(
         raise KeyError
         yield
 
-    monkeypatch.setattr("agentrt.cli.chat.assistant.open_assistant", opened)
+    monkeypatch.setattr("agentrt.cli.chat.talk.open_assistant", opened)
+    monkeypatch.setattr("agentrt.cli.chat.opener.ModelOpener.begin", lambda *_: None)
     arguments = ["chat", "hello", "--data", str(tmp_path / "plan.txt"), "--data", server.address]
     assert isinstance(CliRunner().invoke(app, arguments).exception, KeyError)
     assert read == [f"Reads 2 mails and 1 other text file in {tmp_path / 'plan.txt'} and {server.address}."]

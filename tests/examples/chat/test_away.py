@@ -24,11 +24,11 @@ from agentrt.errors import EngineFailedError
 from agentrt.examples.assistant.calendar import new_calendar, new_event
 from agentrt.examples.assistant.data import PersonalData
 from agentrt.examples.assistant.mail import Mail
+from agentrt.examples.assistant.model import open_runtime
 from agentrt.examples.chat import away
 from agentrt.examples.chat.away import MOST_TOKENS, Away, describe
 from agentrt.examples.chat.conversation import Conversation, SilentView
 from agentrt.examples.chat.steered import steered_agent
-from agentrt.examples.personal_assistant import open_runtime
 from agentrt.priority import current_priority
 from agentrt.runtime import LocalRuntime
 from tests.examples.chat.deliver import deliver, maildir

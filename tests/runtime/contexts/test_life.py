@@ -21,6 +21,7 @@ from agentrt.errors import (
 )
 from agentrt.priority import Priority
 from agentrt.runtime import LocalRuntime, RuntimeConfig
+from agentrt.runtime.contexts import opening
 from agentrt.runtime.kv.store.store import ContextStore
 from agentrt.runtime.kv.swap import chunk_loader
 from agentrt.runtime.kv.swap.costs import LinearCost
@@ -267,6 +268,19 @@ def test_the_memory_tier_alone(open_runtime: Callable[..., LocalRuntime]) -> Non
     assert runtime.memory_bytes == open_runtime(**EXACT).memory_bytes + 2**20
     assert PooledModel.find("nano", runtime.config).memory_bytes > runtime.config.memory_bytes + 2**20
     assert statistics.contexts.chunks_out == (statistics.cached_blocks + 1) // 2
+
+
+@pytest.mark.check
+def test_stored_contexts_take_spare_memory_unless_told_otherwise(
+    opened: Callable[..., LocalRuntime], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "available_memory", lambda: 8 * 2**20)
+    for settings, most in (({}, 2**20), ({"context_memory_bytes": 0}, 0)):
+        runtime = opened(**settings)
+        runtime.generate(FIRST, max_tokens=5, app="notes")
+        until(lambda runtime=runtime: not runtime.statistics().contexts.waiting_chunks)  # type: ignore[misc]
+        assert (0 < runtime.statistics().contexts.memory_bytes <= most) == bool(most)
+        runtime.close()
 
 
 @pytest.mark.check

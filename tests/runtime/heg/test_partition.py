@@ -16,7 +16,7 @@ from agentrt.runtime.heg.partition import (
     Partition,
     with_static_tokens,
 )
-from agentrt.runtime.model.paged import read_paged_graph
+from agentrt.runtime.model.read_graph import read_paged_graph
 from tests.runtime.tiny import ARCHITECTURES, exported_models, tiny_model
 
 

@@ -17,7 +17,9 @@ from agentrt.runtime.model.dynamic_quantization import quantization_properties
 from agentrt.runtime.model.fuse_matmuls import fuse_matmuls
 from agentrt.runtime.model.gather_sampled_rows import SAMPLED_ROWS, gather_sampled_rows
 from agentrt.runtime.model.openvino_core import openvino_core
-from agentrt.runtime.model.paged import multiply_outer_products, read_paged_graph
+from agentrt.runtime.model.paged import multiply_outer_products
+from agentrt.runtime.model.read_graph import read_paged_graph
+from agentrt.runtime.model.share_constants import share_constants
 
 WIDTH = 64
 
@@ -103,6 +105,23 @@ def test_other_matmuls_are_left(left: list[int], right: list[int], transposed: b
     model = ov.Model([opset.matmul(*inputs, False, transposed)], inputs)
     multiply_outer_products(model)
     assert count(model, "MatMul") == 1
+
+
+def test_equal_small_constants_become_one_with_equal_results() -> None:
+    def scaled() -> ov.Model:
+        values = end = opset.parameter([-1, WIDTH], ov.Type.f32)
+        for factor in (np.float32(3), np.float32([3]), np.float32(3), np.float32(-3)):
+            end = opset.multiply(end, opset.constant(factor))
+        for _ in range(2):
+            end = opset.add(end, opset.constant(np.ones(WIDTH + 1, np.float32)[:WIDTH]))
+            end = opset.matmul(end, opset.constant(np.eye(WIDTH, dtype=np.float32)), False, False)
+        return ov.Model([opset.result(end)], [values], "scaled")
+
+    plain, shared = scaled(), scaled()
+    share_constants(shared)
+    assert (count(plain, "Constant"), count(shared, "Constant")) == (8, 6), "neither other shapes nor weights"
+    given = np.random.default_rng(1).standard_normal((5, WIDTH), np.float32)
+    np.testing.assert_array_equal(outputs(shared, given), outputs(plain, given))
 
 
 def test_rotations_are_multiplied_in_f32_where_the_rest_is_in_bf16(nano_directory: ModelDirectory) -> None:

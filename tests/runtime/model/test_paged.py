@@ -12,7 +12,7 @@ import pytest
 
 from agentrt.errors import ConfigurationError, ModelFormatError
 from agentrt.runtime.model.directory import ModelDirectory
-from agentrt.runtime.model.paged import read_paged_graph
+from agentrt.runtime.model.read_graph import read_paged_graph
 from agentrt.runtime.xpu.loading import LoadedModel
 from tests.hypothesis_profiles import first_of
 from tests.runtime.tiny import Piece, forward, uncut

@@ -251,6 +251,60 @@ def test_a_very_large_schema_is_refused(compiler: GrammarCompiler) -> None:
         compiler.compile("start: " + '"a" ' * 100_000, "response_format")
 
 
+def allowed(compiler: GrammarCompiler, text: list[int]) -> list[bytes]:
+    """The masks in front of each token of ``text``, and behind the last."""
+    matcher = compile_schema(
+        compiler, {"type": "object", "properties": {"q": {"type": "string"}}}
+    ).deep_copy()
+    masks = [matcher.compute_bitmask()]
+    for token in text:
+        matcher.consume_token(token)
+        masks.append(matcher.compute_bitmask())
+    return masks
+
+
+def test_what_is_prepared_changes_no_mask(tokenizer: Tokenizer) -> None:
+    compiler = new_compiler(tokenizer)
+    text = tokenizer.encode('{"q": "the weather in Oslo')
+    before = allowed(compiler, text)
+    compiler.prepare()
+    assert allowed(compiler, text) == before
+    assert len(set(before)) > 3
+
+
+def test_a_vocabulary_is_read_and_prepared_once_and_grammars_are_compiled_anew_for_it(
+    tokenizer: Tokenizer, compilations: Compilations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Any] = []
+
+    def reads(wrapper: Any, slices: Any) -> Any:
+        read.append(slices)
+        return own(wrapper, slices=slices)
+
+    own = module.LLTokenizer
+    reads.general_slices = own.general_slices  # type: ignore[attr-defined]
+    monkeypatch.setattr(module, "LLTokenizer", reads)
+    compiler = new_compiler(tokenizer)
+    read.clear()  # the longest token, tried alone
+    for _ in range(2):
+        compiler.compile('start: "a"', "tools")
+    assert (read, len(compilations.grammars)) == ([[]], 1)
+    for _ in range(2):
+        compiler.prepare()
+        compiler.compile('start: "a"', "tools")
+    assert (read, len(compilations.grammars)) == ([[]], 2)
+
+
+@pytest.mark.parametrize("length", [1000, 2000])
+def test_a_token_that_is_too_long_is_refused_before_a_grammar_needs_it(length: int) -> None:
+    vocabulary = [b"a", b"b" * length, b""]
+    if length == 1000:
+        GrammarCompiler(vocabulary, 2).prepare()
+        return
+    with pytest.raises(ModelFormatError, match="vocabulary cannot be read"):
+        GrammarCompiler(vocabulary, 2)
+
+
 class PanicException(BaseException):
     """As pyo3 raises for a panic: it cannot be imported."""
 

@@ -16,7 +16,7 @@ from agentrt.runtime.heg.kernel import Role, StateAccess
 from agentrt.runtime.heg.partition import Partition
 from agentrt.runtime.model.directory import ModelDirectory
 from agentrt.runtime.model.openvino_core import openvino_core
-from agentrt.runtime.model.paged import read_paged_graph
+from agentrt.runtime.model.read_graph import read_paged_graph
 from agentrt.runtime.xpu import device
 from agentrt.runtime.xpu.kv_arena import KVArena
 from agentrt.runtime.xpu.loading import LoadedModel

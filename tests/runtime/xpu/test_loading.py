@@ -24,7 +24,7 @@ from agentrt.runtime.heg.store import ProfileStore
 from agentrt.runtime.local.assembly import library_for
 from agentrt.runtime.model.directory import ModelDirectory, open_model_directory
 from agentrt.runtime.model.native.library import native_library
-from agentrt.runtime.model.paged import read_paged_graph
+from agentrt.runtime.model.read_graph import read_paged_graph
 from agentrt.runtime.xpu import kernel_bench, layer_sample, loading
 from agentrt.runtime.xpu.compiled import CompiledKernels
 from agentrt.runtime.xpu.kernel_bench import KernelBench
@@ -144,7 +144,9 @@ def test_a_model_is_loaded_as_its_profile_advises(tiny_folder: Path, tmp_path: P
 def test_a_model_that_cannot_be_cut_runs_in_one_piece_with_a_warning(
     tiny_folder: Path, measure: Measure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loading, "read_paged_graph", lambda of: with_skip_connection(read_paged_graph(of)))
+    monkeypatch.setattr(
+        loading, "read_paged_graph", lambda of, **_: with_skip_connection(read_paged_graph(of))
+    )
     profile = measure("nano", "emulated", 64)
     assert set(profile.xpus) == {Role.DECODE}
     directory = tiny_model(tiny_folder, "nano")

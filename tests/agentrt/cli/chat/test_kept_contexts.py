@@ -11,6 +11,7 @@ import platformdirs
 import pytest
 
 from agentrt.cli.chat.assistant import Assistant, open_assistant
+from agentrt.cli.chat.opener import ModelOpener
 from agentrt.examples.chat.conversation import Conversation, SilentView
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.contexts.stored import kept_contexts
@@ -30,12 +31,11 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def chat(*, keeps_contexts: bool = True) -> Iterator[Assistant]:
     with asyncio.Runner() as runner:
         opened = open_assistant(
-            *("nano", runner),
+            *("nano", runner, ModelOpener(keeps_contexts=keeps_contexts)),
             data=None,
             max_tokens=8,
             weather_delay=0,
             why_not=None,
-            keeps_contexts=keeps_contexts,
         )
         with opened as assistant:
             yield assistant

@@ -23,6 +23,7 @@ from rich.console import Console
 from agentrt.cli.chat.assistant import Assistant, open_assistant
 from agentrt.cli.chat.known_news import KnownNews
 from agentrt.cli.chat.line_editor import LineEditor
+from agentrt.cli.chat.opener import ModelOpener
 from agentrt.cli.chat.session import DESCRIPTIONS, ChatSession
 from agentrt.examples.assistant import sources
 from agentrt.examples.assistant.data import PersonalData
@@ -112,7 +113,9 @@ def talk(runner: asyncio.Runner, assistant: Assistant, person: Person) -> str:
 def chat(person: Person, folder: Path) -> str:
     """Chat with nano about the data in ``folder``."""
     with asyncio.Runner() as runner:
-        opened = open_assistant("nano", runner, data=[folder], max_tokens=None, weather_delay=0, why_not=None)
+        opened = open_assistant(
+            "nano", runner, ModelOpener(), data=[folder], max_tokens=None, weather_delay=0, why_not=None
+        )
         with opened as assistant:
             return talk(runner, assistant, person)
 
@@ -146,7 +149,9 @@ def test_one_question_and_samples_tell_nothing(
     assert "While" not in answer
     assert not (tmp_path / "state" / "agentrt" / "chat_known_news.json").exists()
     with asyncio.Runner() as runner:
-        opened = open_assistant("nano", runner, data=None, max_tokens=None, weather_delay=0, why_not=None)
+        opened = open_assistant(
+            "nano", runner, ModelOpener(), data=None, max_tokens=None, weather_delay=0, why_not=None
+        )
         with opened as assistant:
             assert assistant.away is None
 

@@ -16,10 +16,12 @@ from pathlib import Path
 import pytest
 import typer
 
-from agentrt.cli.chat import command
+from agentrt.cli.chat import command, talk
 from agentrt.cli.chat.approval import RefusedWrites
 from agentrt.cli.chat.assistant import Assistant
-from agentrt.cli.chat.one_shot import answer_once, read_question
+from agentrt.cli.chat.one_shot import answer_once
+from agentrt.cli.chat.opener import ModelOpener
+from agentrt.cli.chat.question import read_question
 from agentrt.errors import ConfigurationError, PromptTooLongError
 from agentrt.examples.assistant.sample_data import write_sample_data
 from tests.agentrt.cli.chat.echo import ESCAPES, LONG, Echo, Streaming, conversation_with, echo_assistant
@@ -199,8 +201,10 @@ def test_what_is_read_of_own_data_is_said_on_standard_error_if_that_is_a_termina
         echo = echo_assistant(runner, Echo(requests=[]))
         yield dataclasses.replace(echo, told=["Reads 2 notes in ~."])
 
-    monkeypatch.setattr("agentrt.cli.chat.assistant.open_assistant", opened)
-    monkeypatch.setattr(command, "_is_terminal", lambda file: watched and file is sys.stderr)
+    monkeypatch.setattr(talk, "open_assistant", opened)
+    monkeypatch.setattr(ModelOpener, "begin", lambda *_: None)
+    for module in (command, talk):
+        monkeypatch.setattr(module, "is_terminal", lambda file: watched and file is sys.stderr)
     monkeypatch.setattr(sys, "stdin", None)
     command.chat("why?")
     assert capsys.readouterr() == ("you said why?\n", "Reads 2 notes in ~.\n" * watched)

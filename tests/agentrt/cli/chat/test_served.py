@@ -21,11 +21,11 @@ from rich.console import Console
 
 from agentrt import Priority, priority
 from agentrt.cli.chat.assistant import Assistant, open_assistant
+from agentrt.cli.chat.opener import ModelOpener
 from agentrt.cli.chat.served import find_served, open_served
 from agentrt.cli.chat.session import ChatSession
 from agentrt.cli.running_server import found_by_chat, server_file
 from agentrt.errors import RequestError, RuntimeClosedError
-from agentrt.examples import personal_assistant
 from agentrt.examples.assistant.needs import needs_of
 from agentrt.examples.chat.conversation import Conversation
 from agentrt.examples.chat.served import ServedChat, ServedModel
@@ -64,7 +64,9 @@ def serving(*options: str) -> Iterator[subprocess.Popen[str]]:
 
 @contextlib.contextmanager
 def assistant(runner: asyncio.Runner) -> Iterator[Assistant]:
-    opened = open_assistant("nano", runner, data=None, max_tokens=None, weather_delay=0, why_not=None)
+    opened = open_assistant(
+        "nano", runner, ModelOpener(), data=None, max_tokens=None, weather_delay=0, why_not=None
+    )
     with opened as assistant:
         yield assistant
 
@@ -74,7 +76,7 @@ def never_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     def open_runtime(*_: object) -> None:
         raise AssertionError("the model is opened in this process")
 
-    monkeypatch.setattr(personal_assistant, "open_runtime", open_runtime)
+    monkeypatch.setattr("agentrt.examples.assistant.model.open_runtime", open_runtime)
 
 
 @pytest.mark.slow

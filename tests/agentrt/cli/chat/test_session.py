@@ -13,7 +13,7 @@ import pytest
 from langchain.agents import create_agent
 from rich.console import Console
 
-from agentrt.cli.chat import command
+from agentrt.cli.chat import talk
 from agentrt.cli.chat.assistant import Assistant
 from agentrt.cli.chat.saved_turns import SavedTurns
 from agentrt.cli.chat.session import ChatSession
@@ -110,7 +110,7 @@ def test_a_conversation_goes_on_where_it_ended(chat: Chat, tmp_path: Path) -> No
 
 
 def test_another_model_goes_on_and_the_old_one_where_that_cannot_be_opened(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     models = {"one": Echo(requests=[]), "two": Echo(requests=[])}
     lines = iter(["hello", "/model  two", "again", "/model none", "still there?", "/exit"])
@@ -123,7 +123,8 @@ def test_another_model_goes_on_and_the_old_one_where_that_cannot_be_opened(
             yield echo_assistant(runner, models[name])
 
         editor: Any = SimpleNamespace(read=lambda: next(lines), print_above=None)
-        command._talk("one", open_model, editor, None, [], verbose=False)
+        monkeypatch.setattr("agentrt.cli.chat.line_editor.LineEditor", lambda *_: editor)
+        talk._talk(runner, "one", open_model, None, [], lambda: None, verbose=False)
     said = [[message.text for message in model.requests[-1]] for model in models.values()]
     assert said[0] == ["hello"]
     assert said[1] == ["hello", "you said hello", "again", "you said again", "still there?"]

@@ -18,6 +18,7 @@ from agentrt.runtime.kv.compression.tolerance import (
     allocate_bits,
     probe,
     probe_texts,
+    upper_bound,
 )
 from tests.runtime.kv.compression.made_up_blocks import TOKENS, formats_of, layout_of, random_rows
 
@@ -26,17 +27,18 @@ pytestmark = pytest.mark.slow
 LAYERS = 4
 LAYOUT = layout_of("u8", layers=LAYERS, heads=1, size=16)
 NAMES = sorted(cache.name for cache in LAYOUT.caches)
-TEXTS = [[text] * (PREFIX_TOKENS + SCORED_TOKENS) for text in (1, 2)]
+TEXTS = [[text] * (PREFIX_TOKENS + SCORED_TOKENS) for text in range(1, 7)]
 BLOCKS = PREFIX_TOKENS // TOKENS
 
 
 class Model:
     """Predicts by sums over its caches: the larger a cache's weight, the more its errors matter."""
 
-    def __init__(self, weights: Sequence[float], first_block: float = 1.0) -> None:
+    def __init__(self, weights: Sequence[float], hard_text: float = 1.0) -> None:
+        """Errors of the last text matter ``hard_text`` times as much."""
         self.rows = [np.zeros((BLOCKS + 6, format.block_bytes), np.uint8) for format in formats_of(LAYOUT)]
         self._weights = weights
-        self._of_blocks = np.array([first_block, *[1.0] * (BLOCKS - 1)])
+        self._hard_text = hard_text
         self._signs = np.random.default_rng(9).choice([-1.0, 1.0], (SCORED_TOKENS, 4, 16 * TOKENS * BLOCKS))
         self.passes = 0
 
@@ -49,8 +51,8 @@ class Model:
         for format, cache, weight in zip(formats_of(LAYOUT), self.rows, self._weights, strict=True):
             numbers = format.numbers(cache[:BLOCKS])
             spread = np.abs(numbers).mean() * np.sqrt(numbers.size)
-            weighted = numbers * self._of_blocks[:, None, None, None]
-            logits += weight / spread * (self._signs[SCORED_TOKENS - rows :] @ weighted.reshape(-1))
+            weight *= self._hard_text if tokens[0] == len(TEXTS) else 1.0
+            logits += weight / spread * (self._signs[SCORED_TOKENS - rows :] @ numbers.reshape(-1))
         return logits.astype(np.float32)
 
 
@@ -73,10 +75,24 @@ def test_a_model_that_errors_hardly_matter_to_bears_two_bits() -> None:
 def test_levels_that_cost_more_than_the_tolerance_are_refused() -> None:
     model = Model(weights(3.0))
     plan = plan_of(model, tolerance=1e-5)
-    assert model.passes <= 2 * (2 + 12 + len(NAMES))
+    assert model.passes <= len(TEXTS) * 14 + 2 * len(NAMES)
     assert set(plan.bits) == {8}
     assert plan.refused[4] > 1e-5
     assert set(plan_of(Model(weights(3.0)), tolerance=1.0).bits) == {8, 4, 2}
+
+
+def test_one_kind_of_text_that_suffers_counts() -> None:
+    even, uneven = (plan_of(Model(weights(0.3), hard_text=times)) for times in (1.0, 7.0))
+    assert np.mean(uneven.bits[4]) > np.mean(even.bits[4]) == 4, "it has 4 if only the mean counts"
+    assert uneven.losses[4] <= 0.005
+
+
+@pytest.mark.parametrize(
+    ("samples", "bound"),
+    [([0.1, 0.1, 0.1], 0.1), ([0.0, 0.2], 0.1 + 6.314 * 0.1), ([1, 2, 3, 4, 5, 6], 5.04)],
+)
+def test_a_mean_has_an_upper_bound(samples: list[float], bound: float) -> None:
+    assert upper_bound(samples) == pytest.approx(bound, abs=0.01)
 
 
 def test_a_level_gets_as_many_bits_as_the_model_needs() -> None:

@@ -40,6 +40,7 @@ CHANGES: list[tuple[Change, State]] = [
         lambda store: store.get("notes", "b").append_chunks([chunk(3)]),
         {"a": ([b"one"], {*hashes(1, 2)}), "b": ([], {*hashes(1, 3)})},
     ),
+    (lambda store: lower(store, 1, 2), {"a": ([b"one"], {*hashes(1, 2)}), "b": ([], {*hashes(1, 3)})}),
     (
         lambda store: store.get("notes", "a").replace_text([b"uno", b"due"]),
         {"a": ([b"uno", b"due"], {*hashes(1, 2)}), "b": ([], {*hashes(1, 3)})},
@@ -48,7 +49,19 @@ CHANGES: list[tuple[Change, State]] = [
     (lambda store: store.get("notes", "b").append_text(b"two"), {"b": ([b"two"], {*hashes(1, 3)})}),
 ]
 STATES: list[State] = [{}, *(state for _, state in CHANGES)]
-DELETE = 7
+DELETE = 8
+
+
+def lower(store: ContextStore, *numbers: int) -> None:
+    """Store chunks in fewer bytes."""
+    locations = [store.locate("notes", block_hash) for block_hash in hashes(*numbers)]
+    store.rewrite(
+        {
+            location: chunk(number, location.sealed_bytes // 4, level=location.level + 1)
+            for number, location in zip(numbers, locations, strict=True)
+            if location is not None
+        }
+    )
 
 
 class CrashError(BaseException):
@@ -161,6 +174,7 @@ import sys
 from pathlib import Path
 from agentrt.runtime.kv.store.store import ContextStore
 from tests.runtime.kv.store.stores import FINGERPRINT, chunk
+from tests.runtime.kv.store.test_crashes import lower
 
 with ContextStore(Path(sys.argv[1]), FINGERPRINT) as store:
     context = store.get("notes", "a") or store.create("notes", "a")
@@ -169,6 +183,7 @@ with ContextStore(Path(sys.argv[1]), FINGERPRINT) as store:
     for number in range(known, 10**6):
         context.append_text(b"%d" % number)
         context.append_chunks([chunk(number % 200, 5000)])
+        lower(store, number % 200, max(0, number - 9) % 200)
         print(number, flush=True)
 """
 

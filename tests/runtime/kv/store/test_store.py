@@ -86,6 +86,20 @@ class StoreMachine(RuleBasedStateMachine):
             ]
             self.expected[app][id][1].update(stored.intersection(hashes))
 
+    @rule(app=apps, numbers=numbers, whole=st.booleans())
+    def rewrite(self, app: str, numbers: list[int], whole: bool) -> None:
+        """Store chunks at the next level, alone or with what is in their files."""
+        found = {at for number in numbers if (at := self.store.locate(app, chunk(number).block_hash))}
+        if whole:
+            found = {each for at in found for each in self.store.beside(at)}
+        new = {at: chunk(int.from_bytes(at.block_hash, "big"), 7, at.level + 1) for at in found}
+        self.store.rewrite(new)
+        self.store.rewrite(new)  # finds none of them there
+        for at in found:
+            now = self.store.locate(app, at.block_hash)
+            assert now is not None
+            assert now.level == at.level + 1
+
     @rule(app=apps, id=ids)
     def delete(self, app: str, id: str) -> None:
         if self.expected[app].pop(id, None) is None:

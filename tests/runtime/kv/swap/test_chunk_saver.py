@@ -17,10 +17,13 @@ from agentrt.runtime.kv.swap import chunk_saver
 from agentrt.runtime.kv.swap.chunk_saver import ChunkSaver
 from agentrt.runtime.kv.swap.chunks import OutgoingChunk, SwapOut
 from agentrt.runtime.kv.swap.memory_tier import MemoryTier
+from agentrt.runtime.kv.swap.ranking import ChunkRanking
+from agentrt.runtime.kv.swap.recompressor import Recompressor
 from tests.patience import until
 from tests.runtime.kv.swap.arena_bytes import ArenaBytes
 
 BLOCKS, SIZES = 80, (3, 5)
+NOTHING_LOWERED = Recompressor([], ArenaBytes(), MemoryTier(0), None)
 
 
 def key(number: int) -> bytes:
@@ -169,7 +172,8 @@ def test_a_context_that_was_deleted_meanwhile_is_no_failure(
 def test_chunks_of_several_levels_are_stored_in_the_order_of_their_blocks(
     save: Callable[..., Saving],
 ) -> None:
-    saving = save(levels=lambda densities, positions: [4, 8, 2, 8])
+    ranking = ChunkRanking(lambda densities, positions, stored: [4, 8, 2, 8], NOTHING_LOWERED)
+    saving = save(ranking=ranking)
     saving.saver.save(outgoing(1, 2, 3, 4))
     assert saving.saver.close(30)
     assert saving.store.written == [[1, 2, 3, 4]]
@@ -246,6 +250,31 @@ def test_no_app_finds_another_apps_chunk() -> None:
     tier.clear()
     tier.put("mail", chunk(2))
     assert (tier.payload_bytes, tier.hashes("mail")) == (10, [chunk(2).block_hash])
+
+
+def test_a_tier_of_spare_memory_gives_way_to_others() -> None:
+    free, now = [800], [0.0]
+    tier = MemoryTier(200, lambda: free[0], clock=lambda: now[0])
+    for number in range(20):
+        tier.put("app", chunk(number))
+    assert tier.payload_bytes == 100, "an eighth"
+    free[0] = 5000
+    tier.put("app", chunk(20))
+    assert tier.payload_bytes == 100, "it has looked a moment ago"
+    now[0] += 1
+    for number in range(40):
+        tier.put("app", chunk(number))
+    assert tier.payload_bytes == 200, "its budget"
+    free[0] = 0
+    now[0] += 1
+    tier.put("app", chunk(50))
+    assert tier.payload_bytes == 20, "an eighth of what it has"
+
+
+def test_where_the_free_memory_is_not_known_a_tier_takes_none() -> None:
+    tier = MemoryTier(200, lambda: None)
+    tier.put("app", chunk(1))
+    assert tier.payload_bytes == 0
 
 
 @pytest.mark.parametrize("budget", [0, 9])

@@ -18,11 +18,16 @@ from numpy.typing import NDArray
 
 from agentrt.bench.common.random_gguf import write_gguf
 from agentrt.errors import ModelFormatError
+from agentrt.runtime.model import paged, read_graph
 from agentrt.runtime.model.directory import ModelDirectory, open_model_directory
 from agentrt.runtime.model.fuse_matmuls import fuse_matmuls
+from agentrt.runtime.model.gguf import conversion
 from agentrt.runtime.model.native.library import native_library
 from agentrt.runtime.model.openvino_core import openvino_core
+from agentrt.runtime.model.paged import to_paged_attention
+from agentrt.runtime.xpu import loading
 from tests.hypothesis_profiles import first_of
+from tests.runtime import tiny
 from tests.runtime.model.gguf.families import (
     EXPECTED_TOKENS,
     FAMILIES,
@@ -132,6 +137,52 @@ def test_weights_as_they_are_give_the_answers_of_dequantised_ones(
         logits.append(forward(loaded, Piece(PROMPT[:1], len(PROMPT))).reshape(-1))
         answers.append(np.concatenate(logits))
     assert np.corrcoef(answers)[0, 1] > 0.99, "but for the rounding of activations to 8 bits"
+
+
+@pytest.mark.needs("c++")
+@pytest.mark.parametrize("name", ["llama", pytest.param("gemma2", marks=pytest.mark.check)])
+def test_a_graph_that_is_stored_with_paged_attention_computes_the_same(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = {
+        name: quantize(values, Type.Q8_0) if values.ndim == 2 else values
+        for name, values in weights(name).items()
+    }
+    file = write_gguf(tmp_path / "model.gguf", metadata(name), stored, Type.Q8_0)
+    directory = open_model_directory(file, tmp_path / "paged", native=native_library)
+    with monkeypatch.context() as patch:
+        patch.setattr(conversion, "_paged", lambda model, weights: model)
+        stateful = open_model_directory(file, tmp_path / "stateful", native=native_library)
+
+    def stored_graph(directory: ModelDirectory, **_: bool) -> ov.Model:
+        return read_graph.read_paged_graph(directory, tell_prompts=False)
+
+    def transformed(directory: ModelDirectory, **_: bool) -> ov.Model:
+        model = openvino_core().read_model(str(directory.graph))
+        return to_paged_attention(model, directory.model_id)
+
+    answers = []
+    for each, read in ((directory, stored_graph), (stateful, transformed)):
+        for module in (loading, tiny):
+            monkeypatch.setattr(module, "read_paged_graph", read)
+        loaded = load(each, properties=UNQUANTISED)
+        logits = [forward(loaded, Piece(PROMPT)), forward(loaded, Piece(PROMPT[:1], len(PROMPT)))]
+        answers.append(np.concatenate(logits))
+    np.testing.assert_array_equal(*answers)
+
+
+@pytest.mark.needs("c++")
+def test_such_a_graph_is_read_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = {
+        name: quantize(values, Type.Q8_0) if values.ndim == 2 else values
+        for name, values in weights("llama").items()
+    }
+    file = write_gguf(tmp_path / "model.gguf", metadata("llama"), stored, Type.Q8_0)
+    directory = open_model_directory(file, tmp_path, native=native_library)
+    monkeypatch.setattr(paged, "paged_attention_transformation", None)
+    model = read_graph.read_paged_graph(directory)
+    constants = [node for node in model.get_ops() if node.get_type_name() == "Constant"]
+    assert len(constants) < 30 * LAYERS, "equal ones are shared"
 
 
 @pytest.mark.needs("c++")

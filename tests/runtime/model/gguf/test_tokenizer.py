@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from agentrt.bench.common.random_gguf import write_gguf
+from agentrt.calls import ToolCall, ToolCallFormat
 from agentrt.runtime.model.directory import open_model_directory
 from agentrt.runtime.model.tokenizer import Tokenizer
+from agentrt.runtime.toolcache.renderer import ToolTurnRenderer
 from tests.hypothesis_profiles import first_of
 from tests.runtime.model.gguf.families import VOCABULARY, metadata, vocabulary, weights, write_family
 
@@ -74,6 +76,21 @@ def test_control_tokens_have_no_text(byte_level: Tokenizer) -> None:
     assert byte_level.encode("a<|im_end|>b")[1] == 2
     assert byte_level.decode([1, 2]) == ""
     assert byte_level.end_token_ids == {2}
+
+
+def test_control_tokens_are_told_where_all_are_asked_for(byte_level: Tokenizer) -> None:
+    assert byte_level.token_text(2) == "<|im_end|>"
+    assert byte_level.decode_all([1, *byte_level.encode("a"), 2]) == "<|im_start|>a<|im_end|>"
+
+
+def test_an_answered_call_is_followed_by_all_that_the_template_writes(byte_level: Tokenizer) -> None:
+    """What is left out is not what the model would read if the client sent the next request."""
+    renderer, call = ToolTurnRenderer(byte_level, ToolCallFormat.HERMES), ToolCall("look", {"q": "a"})
+    tokenized = renderer.tokenize_call(call, "found")
+    for reply in (renderer.reply([call], ["found"]), tokenized.reply):
+        assert reply.end_token == tokenized.tokens[-1] == 2
+        text = byte_level.decode_all(reply.tokens)
+        assert text == "\n<|im_start|>user\nResult of look:\nfound<|im_end|>\n<|im_start|>assistant\n"
 
 
 @pytest.mark.parametrize("prefix", [False, True])

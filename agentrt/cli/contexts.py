@@ -134,16 +134,18 @@ def _delete_in_server(context: KeptContext, id: str | None) -> None:
             f"agentrt serve deletes {id} only with all that is kept of {context.app!r}. Use --remove-app, or "
             "end the server before."
         )
+    again = "End it, and repeat this."
+    server = running_server()
+    folders = () if server is None else [model.get("contexts") for model in server["models"]]
+    if server is None or str(context.folder.resolve()) not in folders:
+        raise ContextStoreError(
+            f"the contexts in {context.folder} are in use by a program that cannot be asked to delete them. "
+            f"{again}"
+        )
+    require_extra("gateway")
     import httpx
 
-    again = "End it, and repeat this."
     try:
-        server = running_server() or {"models": ()}
-        if not any(model["contexts"] == str(context.folder.resolve()) for model in server["models"]):
-            raise ContextStoreError(
-                f"the contexts in {context.folder} are in use by a program that cannot be asked to delete "
-                f"them. {again}"
-            )
         tokens = tokens_of(server)
         if context.app not in tokens:
             raise ContextStoreError(
@@ -153,7 +155,7 @@ def _delete_in_server(context: KeptContext, id: str | None) -> None:
         with client_of(server, tokens[context.app]) as client:
             answer = client.delete("/v1/contexts" if id is None else f"/v1/contexts/{id}")
         reason = "" if answer.is_success or answer.status_code == 404 else answer.json()["error"]["message"]
-    except (httpx.HTTPError, OwnFileError, ValueError, LookupError, TypeError) as error:
+    except (httpx.HTTPError, OwnFileError, ValueError) as error:
         reason = str(error) or type(error).__name__
     if reason:
         raise ContextStoreError(

@@ -15,8 +15,8 @@ from .output import say
 if TYPE_CHECKING:
     import httpx
 
-_ANSWERS_S: Final = 60.0
-"""Seconds in which the server has deleted what an app has."""
+_CONNECT_S: Final = 10.0
+"""Seconds in which a server that is there can be reached."""
 
 
 def server_file() -> Path:
@@ -107,7 +107,7 @@ def tokens_of(server: Mapping[str, Any]) -> dict[str, str | None]:
 
 
 def client_of(server: Mapping[str, Any], token: str | None) -> httpx.Client:
-    """Return a client of a server, at its port or its Unix socket."""
+    """Return a client of a server, at its port or its Unix socket. An answer may take any time."""
     import httpx
 
     at_port = server["address"].startswith("http")
@@ -116,6 +116,6 @@ def client_of(server: Mapping[str, Any], token: str | None) -> httpx.Client:
         base_url=server["address"] if at_port else "http://localhost",
         transport=httpx.HTTPTransport(verify=False, uds=None if at_port else server["address"]),
         headers={} if token is None else {"authorization": f"Bearer {token}"},
-        timeout=_ANSWERS_S,
+        timeout=httpx.Timeout(None, connect=_CONNECT_S),
         trust_env=False,
     )

@@ -265,7 +265,8 @@ class ContextService:
         for name in _OPTIONS_OF_THE_SERVICE:
             if name in options:
                 raise InvalidRequestError(name, "is the service's own. Leave it out.")
-        return {"truncation": "auto", **options, "app": self.app, "context_id": turn.context_id}
+        truncation = options.get("truncation") or "auto"
+        return {**options, "truncation": truncation, "app": self.app, "context_id": turn.context_id}
 
     def _check_room(self, tokens: int) -> None:
         """Refuse a system prompt that leaves no room in a context."""

@@ -130,15 +130,9 @@ def test_a_running_server_deletes_what_it_has_open(
         options += ["--token-file", str(tmp_path / "tokens")]
         (tmp_path / "tokens").write_text("first 0123456789abcdef\nnotes fedcba9876543210\n")
         (tmp_path / "tokens").chmod(0o600)
-    started = [sys.executable, "-m", "agentrt", "serve", *options]
-    with subprocess.Popen(started, stderr=subprocess.PIPE, text=True) as server:
-        assert server.stderr is not None
-        lines = []
-        for line in server.stderr:
-            lines.append(line.strip())
-            if line.startswith("contexts are kept in"):
-                break
-        assert lines[-1].startswith(f"contexts are kept in {folder}: agentrt contexts lists and deletes them")
+    with serving(*options) as (server, lines):
+        said = f"contexts are kept in {folder}: agentrt contexts lists and deletes them"
+        assert lines[-1].startswith(said)
         with client(lines, tmp_path, at) as http:
             ids = [http.post("/v1/contexts", json={}).json()["id"] for _ in range(2)]
             http.post("/v1/responses", json={"input": "Hello! " * 40, "store": False}).raise_for_status()
@@ -155,11 +149,26 @@ def test_a_running_server_deletes_what_it_has_open(
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
+@contextmanager
+def serving(*options: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+    """Run ``agentrt serve`` on nano; yield it and what it has said. It is killed if it runs at the end."""
+    command = [sys.executable, "-m", "agentrt", "serve", *options]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stderr is not None
+            lines: list[str] = []
+            while not lines or not lines[-1].startswith("contexts "):
+                lines.append(next(server.stderr).strip())
+            yield server, lines
+        finally:
+            server.kill()
+
+
 def client(lines: list[str], tmp_path: Path, at: str) -> httpx.Client:
     """Return a client of the server that has printed these lines: the app ``notes``, or this user."""
     if at == "socket":
         transport = httpx.HTTPTransport(uds=str(tmp_path / "socket"))
-        return httpx.Client(base_url="http://localhost", transport=transport, timeout=60)
+        return httpx.Client(base_url="http://localhost", transport=transport, timeout=None)
     (url,) = (line.rsplit(" ", 1)[1] for line in lines if line.startswith("serving "))
     headers = {"authorization": "Bearer fedcba9876543210"}
-    return httpx.Client(base_url=url.removesuffix("/v1"), headers=headers, timeout=60)
+    return httpx.Client(base_url=url.removesuffix("/v1"), headers=headers, timeout=None)

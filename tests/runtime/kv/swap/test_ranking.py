@@ -8,6 +8,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -59,6 +60,11 @@ class Contexts:
 
     def call(self, path: Path_, attention: list[BlockAttention]) -> None:
         """End a request of the context ``path``, and wait until everything is stored."""
+        self.end(path, attention)
+        self.wait()
+
+    def end(self, path: Path_, attention: list[BlockAttention]) -> None:
+        """End a request of the context ``path``."""
         hashes = hashes_of(path)
         new = [
             OutgoingChunk(each, at, at)
@@ -67,7 +73,6 @@ class Contexts:
         ]
         salt = b"" if self.store is None else self.store.salts.salt_for(APP)
         self.swapper.swap_out(SwapOut(APP, "", tuple(hashes), tuple(new), salt, tuple(attention)))
-        self.wait()
 
     def wait(self) -> None:
         saver = self.swapper._saver
@@ -245,6 +250,39 @@ def test_a_chunk_that_is_lowered_is_about_what_it_would_be_from_the_arena(elemen
             )
         )
     assert errors[1] <= 1.05 * errors[0]
+
+
+def test_new_chunks_are_written_between_the_files_of_those_that_are_lowered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contexts = Contexts(tmp_path, 0, ratio=1.0)
+    for end in (2, 3, 4):
+        contexts.call((1, 2, 3, 4)[:end], [BlockAttention(1.0, 1.0)] * end)
+    assert contexts.levels((1, 2, 3, 4)) == [8] * 4
+    contexts.close()
+    contexts = Contexts(tmp_path, 0, ratio=0.6)
+    assert contexts.store is not None
+    chunks, go, changes = contexts.store._chunks, threading.Event(), list[str]()
+
+    def record(name: str) -> None:
+        change = getattr(chunks, name)
+
+        def changed(*arguments: Any) -> Any:
+            assert go.wait(30)
+            changes.append(name)
+            return change(*arguments)
+
+        monkeypatch.setattr(chunks, name, changed)
+
+    for name in ("append", "rewrite"):
+        record(name)
+    contexts.end((1, 2, 3, 4, 5, 6), [BlockAttention(1.0, 1.0)] * 6)
+    contexts.end((9, 9), [BlockAttention(1.0, 1.0)] * 2)
+    go.set()
+    contexts.wait()
+    assert changes == ["append", "rewrite", "append", "rewrite", "rewrite"]
+    assert bytes_of(contexts.levels((1, 2, 3, 4, 5, 6))) <= 0.6 * WHOLE * 6
+    contexts.close()
 
 
 def test_a_disk_that_fails_leaves_levels_as_they_are(

@@ -28,6 +28,7 @@ TBB does if the process was forked while a thread joined or left its work, some 
 answer: ``exit`` destroys the main thread's objects first, before any handler that could be registered. The
 child's status is that of the alarm then.
 """
+_ENDS: Final = "the process ends, and begins no more work. Finish or close what runs before its end."
 
 
 class NativeCalls:
@@ -60,9 +61,7 @@ class NativeCalls:
         if self.forked:
             raise ForkedProcessError
         if self._ending:
-            raise RuntimeClosedError(
-                "the process ends, and begins no more work. Finish or close what runs before its end."
-            )
+            raise RuntimeClosedError(_ENDS)
 
     def __enter__(self) -> None:
         """Begin a call; raises what :meth:`check` raises."""
@@ -71,12 +70,21 @@ class NativeCalls:
             self._begun = True
             self._running += 1
 
-    def __exit__(self, *error: object) -> None:
-        """End a call."""
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: object
+    ) -> None:
+        """End a call.
+
+        Raises:
+            RuntimeClosedError: it started a thread, which Python refuses from the end of the main thread on,
+                before it tells anybody else of the end.
+        """
         with self._changed:
             self._running -= 1
             if self._ending:
                 self._changed.notify_all()
+        if isinstance(error, RuntimeError) and "interpreter shutdown" in str(error):
+            raise RuntimeClosedError(_ENDS) from error
 
     def end(self) -> None:
         """Refuse further calls, and wait for those in progress, but not longer than 20 seconds."""

@@ -125,6 +125,25 @@ threading.Thread(target=open_it, daemon=True).start()
 begun.wait()
 """
 
+OPENING_AT_THE_END = """
+import atexit, concurrent.futures.thread as futures
+begun, ended = threading.Event(), threading.Event()
+def on_step(step):
+    begun.set()
+    while not futures._shutdown:  # from here on Python starts no thread for a pool
+        pass
+def open_it():
+    try:
+        LocalRuntime.open("nano", on_step=on_step)
+    except RuntimeClosedError:
+        pass
+    finally:
+        ended.set()
+threading.Thread(target=open_it, daemon=True).start()
+begun.wait()
+atexit.register(ended.wait)  # before the end is noted
+"""
+
 LOADING_A_SPECULATOR = """
 begun = threading.Event()
 def load():
@@ -172,6 +191,7 @@ for _ in range(3):
     ("program", "argument"),
     [
         *((OPENING, str(steps)) for steps in (0, 0, 1, 1, 2)),
+        (OPENING_AT_THE_END, ""),
         *((LOADING_A_SPECULATOR, "") for _ in range(3)),
         *((TOKENIZING, "") for _ in range(3)),
         *((GENERATING, "") for _ in range(2)),

@@ -24,7 +24,20 @@ from ..engines.llama_cpp import LLAMA_CPP, SHARED_CACHE, describe_builds, llama_
 from ..engines.local import OURS, AgentRT
 from ..engines.openvino_genai import OpenVINOGenAI
 from ..engines.side import EngineProcess, Messages, Request
-from .speeds import COLUMNS, DECODE, PREFILL, Rates, Work, answers_of, compare, least_ratio, words_for
+from .speeds import (
+    COLUMNS,
+    DECODE,
+    PREFILL,
+    Rates,
+    Work,
+    answers_of,
+    compare,
+    compare_long,
+    decode_behind,
+    least_ratio,
+    prefill_of,
+    words_for,
+)
 
 if TYPE_CHECKING:
     from agentrt.runtime.engine.trace import TracedKernel
@@ -42,6 +55,10 @@ GROUP: Final = 128
 """The dynamic quantization group of all sides on OpenVINO: agentrt chooses it for models that bear it, and
 OpenVINO's default is another one. A comparison of engines has to have the same work on both sides."""
 _GROUPS: Final = "dynamic_quantization_group_size"
+LONG: Final = (2048, 16384)
+"""Tokens of long prompts, as coding agents send them, where the model's context has room for them."""
+_SPARE_TOKENS: Final = 512
+"""For the answer, and what a prompt has more than was meant."""
 PREFILL_TOKENS: Final = 512
 DECODE_PROMPT_TOKENS: Final = 128
 BATCH_PROMPT_TOKENS: Final = 64
@@ -67,7 +84,8 @@ is drafted. They take turns at going first, each in a process of its own, with a
 cores. Else agentrt has its defaults, which choose by the model's weights and by a profile of the machine; \
 no faster setting is known. OpenVINO GenAI runs as LLMPipeline with its defaults, and over continuous \
 batching (256 tokens a step, split prompts, at most 16 sequences, no prefix cache). llama.cpp's builds take \
-part in the first repetitions only, and answer eight requests at once at most. A figure is the median of the \
+part in the first repetitions only, and answer eight requests at once at most; prompts of 2,048 and 16,384 \
+tokens are measured as often as those, beside the build for this processor. A figure is the median of the \
 ratios within a repetition, to whichever does best. greedy_equal_share is of prompts whose greedy tokens in \
 f32 are OpenVINO GenAI's. An idle server has answered one request. \
 Peak memory is VmHWM of a process of its own, after a prompt of 512 tokens and an answer. \
@@ -133,7 +151,7 @@ def own_settings(model: BenchModel, settings: Mapping[str, Any]) -> Mapping[str,
 
 @contextmanager
 def _sides(
-    model: BenchModel, names: Iterable[str], settings: Mapping[str, Any]
+    model: BenchModel, names: Iterable[str], settings: Mapping[str, Any], cache_tokens: int = CACHE_TOKENS
 ) -> Iterator[dict[str, EngineProcess]]:
     """Yield the sides of these names, each in a process of its own."""
     path = str(model.path)
@@ -141,10 +159,10 @@ def _sides(
     opened: dict[str, tuple[Any, ...]] = {
         OURS: (AgentRT, model.opened, own_settings(model, settings)),
         _GENAI: (OpenVINOGenAI, path, settings),
-        _BATCHING: (OpenVINOGenAI, path, settings, CACHE_TOKENS),
+        _BATCHING: (OpenVINOGenAI, path, settings, cache_tokens),
     }
     for name, build in llama_cpp_builds().items():
-        opened[name] = (build, str(model.gguf), CACHE_TOKENS, _LLAMA_CPP_SEQUENCES, parameters)
+        opened[name] = (build, str(model.gguf), cache_tokens, _LLAMA_CPP_SEQUENCES, parameters)
     with ExitStack() as stack:
         yield {name: stack.enter_context(EngineProcess(*opened[name])) for name in names}
 
@@ -190,6 +208,11 @@ def _measure(
             for _ in range(size.repetitions)
         ]
         fractions = bandwidth_fractions(ours, step_bytes, model.prompts(6), work)
+        words = {tokens: words_for(tokens, ours, decodes) for tokens in LONG if _fits(model, tokens)}
+    if words:
+        rates += _compare_long(
+            model, [OURS, _GENAI, _BATCHING, *builds[-1:]], settings, words, work, progress
+        )
     progress(f"{name}: an idle server")
     wakeups, used = _idle(model, settings, size)
     progress(f"{name}: memory")
@@ -204,6 +227,27 @@ def _measure(
     }
     rows = tuple(each.row() for each in rates)
     return figures, Table(title=f"tokens per second, {name} model", columns=COLUMNS, rows=rows)
+
+
+def _fits(model: BenchModel, tokens: int) -> bool:
+    return tokens + _SPARE_TOKENS <= model.context_length
+
+
+def _compare_long(
+    model: BenchModel,
+    names: Sequence[str],
+    settings: Mapping[str, Any],
+    words: Mapping[int, int],
+    work: Work,
+    progress: Callable[[str], None],
+) -> list[Rates]:
+    """Return the rates on long prompts, with KV caches that hold the longest."""
+    cache_tokens = max(words) + _SPARE_TOKENS
+    bytes = settings["memory_bytes"] * cache_tokens // CACHE_TOKENS
+    with _sides(model, names, {**settings, "memory_bytes": bytes}, cache_tokens) as sides:
+        for side in sides.values():
+            side.generate(Request(model.prompts(1).take(work.prefill_words), 32))
+        return compare_long(sides, words, work, model.prompts(7), progress)
 
 
 def _idle(model: BenchModel, settings: Mapping[str, Any], size: Size) -> tuple[float, float]:
@@ -274,6 +318,10 @@ def _ratios(rates: list[Rates]) -> dict[str, Estimate]:
     """Return our speed over OpenVINO GenAI's, and over that of the fastest peer where there are others."""
     headline = {"decode": DECODE, "prefill": PREFILL}
     headline |= {f"batch{batch}": answers_of(batch) for batch in BATCHES}
+    headline |= {f"prefill_at_{tokens}": prefill_of(tokens) for tokens in LONG}
+    headline |= {f"decode_at_{tokens}": decode_behind(tokens) for tokens in LONG}
+    measured = {each.what for each in rates}
+    headline = {name: what for name, what in headline.items() if what in measured}
     found = {f"{name}_ratio_vs_{_GENAI}": least_ratio(rates, what, _GENAI) for name, what in headline.items()}
     others = {each.what for each in rates if not each.opponent.startswith(_GENAI)}
     return found | {

@@ -54,6 +54,16 @@ class Rates:
         return (self.what, median(self.ours), self.opponent, median(self.theirs), self.ratio)
 
 
+def prefill_of(tokens: int) -> str:
+    """Return what the prefill of a long prompt is called."""
+    return f"prefill of {tokens} tokens"
+
+
+def decode_behind(tokens: int) -> str:
+    """Return what the decode behind a long prompt is called."""
+    return f"decode behind {tokens} tokens"
+
+
 COLUMNS: Final = ("what", "agentrt", "beside", "its", "ratio")
 
 
@@ -116,4 +126,34 @@ def compare(
                     rates[name].append(measure(sides[name], prompt))
         ours = rates.pop(OURS)
         compared += [Rates(what, ours, name, theirs) for name, theirs in rates.items()]
+    return compared
+
+
+def compare_long(
+    sides: Mapping[str, EngineProcess],
+    words: Mapping[int, int],
+    work: Work,
+    prompts: Prompts,
+    progress: Callable[[str], None],
+) -> list[Rates]:
+    """Return the rates of prefill, and of the decode behind it, for each of these lengths of prompts.
+
+    ``words`` is how many words such a prompt has, by its tokens.
+    """
+    compared: list[Rates] = []
+    for tokens, count in words.items():
+        progress(f"  prompts of {tokens} tokens")
+        rates: dict[str, dict[str, list[float]]] = {
+            what: {name: [] for name in sides} for what in (prefill_of(tokens), decode_behind(tokens))
+        }
+        for repetition in range(work.slow_repetitions):
+            request = Request(prompts.take(count), work.decode_tokens)
+            for name in [*sides][:: 1 if repetition % 2 else -1]:
+                answer = sides[name].generate(request)
+                prefill_s = answer.total_s - answer.decode_s
+                rates[prefill_of(tokens)][name].append(answer.prompt_tokens / prefill_s)
+                rates[decode_behind(tokens)][name].append((answer.new_tokens - 1) / answer.decode_s)
+        for what, measured in rates.items():
+            ours = measured.pop(OURS)
+            compared += [Rates(what, ours, name, theirs) for name, theirs in measured.items()]
     return compared

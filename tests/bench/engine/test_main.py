@@ -13,7 +13,17 @@ from agentrt.bench.common.bench_model import BenchModel, Passages, Prompts, Rand
 from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
 from agentrt.bench.engine import main as engine
 from agentrt.bench.engine.main import bandwidth_fractions, rest_between_steps, step_and_cache_bytes
-from agentrt.bench.engine.speeds import DECODE, PREFILL, Rates, Work, answers_of, least_ratio, words_for
+from agentrt.bench.engine.speeds import (
+    DECODE,
+    PREFILL,
+    Rates,
+    Work,
+    answers_of,
+    decode_behind,
+    least_ratio,
+    prefill_of,
+    words_for,
+)
 from agentrt.bench.engines.local import AgentRT
 from agentrt.bench.engines.side import Answer, EngineProcess, Request
 from agentrt.runtime import RuntimeConfig
@@ -27,7 +37,7 @@ pytestmark = pytest.mark.bench
 
 TINY = ModelShape("qwen2", 3, 64, 128, 2, 1, 512)
 NANO = BenchModel.of("nano", "nano", RandomWords)
-RATIOS = ("decode", "prefill", "batch8", "batch16")
+RATIOS = ("decode", "prefill", "batch8", "prefill_at_150", "decode_at_150", "batch16")
 
 
 @pytest.fixture
@@ -36,6 +46,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "_SETTLED_S", 0.0)
     monkeypatch.setattr(engine, "PREFILL_TOKENS", 100)
     monkeypatch.setattr(engine, "PROMPTS", 4)
+    monkeypatch.setattr(engine, "LONG", (150, 2**20))
+    monkeypatch.setattr(engine, "_SPARE_TOKENS", 64)
 
 
 @pytest.mark.usefixtures("small")
@@ -52,14 +64,18 @@ def test_nano_is_measured_on_next_to_no_work() -> None:
     figures = report.figures
     assert (figures["greedy_equal_share"].value, figures["greedy_equal_share"].samples) == (1, 4)
     once = {name for name, figure in figures.items() if not figure.has_interval}
-    assert once <= {"peak_rss_ratio_vs_openvino_genai", "idle_wakeups_per_s", "idle_cpu_s_in_5_min"}
+    few = {f"{name}_at_150_ratio_vs_openvino_genai" for name in ("prefill", "decode")}  # one repetition
+    assert once <= few | {"peak_rss_ratio_vs_openvino_genai", "idle_wakeups_per_s", "idle_cpu_s_in_5_min"}
     assert 0 < figures["decode_bandwidth_fraction"].value < 1
     if sys.platform == "linux":
         # An interpreter and OpenVINO are the most of either.
         assert 0.3 < figures["peak_rss_ratio_vs_openvino_genai"].value < 3
     (speeds,) = report.tables
     assert {row[2] for row in speeds.rows} == {"openvino_genai", "openvino_genai_batching"}
-    assert {row[0] for row in speeds.rows} == {PREFILL, DECODE, answers_of(8), answers_of(16)}
+    assert {row[0] for row in speeds.rows} == {
+        *(PREFILL, DECODE, answers_of(8), answers_of(16)),
+        *(prefill_of(150), decode_behind(150)),
+    }
 
 
 @pytest.mark.usefixtures("small")
@@ -69,12 +85,13 @@ def test_a_gguf_file_is_measured_beside_llama_cpp(tmp_path: Path) -> None:
     write_random_gguf(file, TINY)
     report = engine.run(quick=True, workloads=None, progress=lambda line: None, model=str(file))
     assert "batch16_ratio_vs_best_peer" not in report.figures, "llama.cpp has no such batch"
-    for name in RATIOS[:3]:
+    for name in RATIOS[:5]:
         best = report.figures[f"{name}_ratio_vs_best_peer"]
         assert 0 < best.value <= report.figures[f"{name}_ratio_vs_openvino_genai"].value
     beside = [row for row in report.tables[0].rows if row[2] == "llama_cpp"]
     assert [(row[0], getattr(row[3], "samples", None)) for row in beside] == [
         *((PREFILL, 1), (DECODE, 1), (answers_of(8), 1)),
+        *((prefill_of(150), 1), (decode_behind(150), 1)),
     ], "in its few repetitions"
 
 

@@ -214,13 +214,13 @@ class BatchBuilder:
     def _interruptible_s(self, sequences: Iterable[Sequence]) -> float | None:
         """Longest kernel of new chunks of ``sequences`` while nothing is more urgent than they are.
 
-        None if a more urgent request could not interrupt it, is there, or was until a short time ago.
+        None if a more urgent request could not interrupt it, is there, or is expected at once.
         """
         return self.graph.interruptible_s if self._is_calm() and self._may_interrupt(sequences) else None
 
     def _is_calm(self) -> bool:
-        """Whether the last reactive work was so long ago that the next is not expected at once."""
-        return self._now - self.queues.last_urgent >= self.policy.calm_s
+        """Whether more urgent work is not expected at once."""
+        return self.queues.is_calm(self._now)
 
     def _may_interrupt(self, sequences: Iterable[Sequence]) -> bool:
         """Whether a more urgent request may interrupt kernels of the next chunks of ``sequences``.

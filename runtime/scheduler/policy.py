@@ -62,8 +62,9 @@ class Policy:
     segments. Another reactive request waits for a batch in progress in any case."""
 
     calm_s: float = 0.5
-    """Seconds without reactive work until kernels of background prompts may be so long that they have to be
-    interrupted. Where reactive requests come more often, more would be lost than gained."""
+    """Kernels of background prompts may be so long that they have to be interrupted if reactive work comes
+    less often than this, in seconds, or none has come for as long. Else more would be lost than gained: an
+    interruption loses half a kernel, and short kernels are a third slower."""
 
     time_share: bool = False
     """Reactive and proactive work alternate kernel by kernel (Fig. 4b)."""

@@ -31,8 +31,9 @@ class RequestQueues:
         """The queue of each priority level, the most urgent level first."""
         self.reactive_elsewhere = False
         """Whether another engine on this machine has reactive work."""
-        self.last_urgent = float("-inf")
-        """When :attr:`has_urgent_work` was true last."""
+        self._urgent = False
+        self._urgent_since = self._last_urgent = float("-inf")
+        self._between_urgent: float | None = None
         self.running: list[Sequence] = []
         """Sequences that hold blocks, sorted by :attr:`Sequence.order`."""
         self.changes = 0
@@ -81,6 +82,26 @@ class RequestQueues:
     def has_urgent_work(self) -> bool:
         """Whether anything on this machine is more urgent than background work."""
         return self.reactive_elsewhere or self.has_reactive_work
+
+    def note_urgency(self, urgent: bool, now: float) -> None:
+        """Note at every decision whether anything is urgent."""
+        if urgent and not self._urgent:
+            between, before = now - self._urgent_since, self._between_urgent
+            if self._urgent_since > float("-inf"):
+                self._between_urgent = between if before is None else min(between, (before + between) / 2)
+            self._urgent_since = now
+        if urgent:
+            self._last_urgent = now
+        self._urgent = urgent
+
+    def is_calm(self, now: float) -> bool:
+        """Whether urgent work is not expected within :attr:`Policy.calm_s`.
+
+        There was none for as long, or it has come less often: what counts is the mean of the seconds between
+        its beginnings, the last ones most, and a shorter distance at once.
+        """
+        between = self._between_urgent
+        return max(now - self._last_urgent, between or 0.0) >= self._policy.calm_s
 
     def in_serving_order(self, most: int) -> list[Sequence]:
         """Return at most ``most`` sequences: the running ones, then those that are served next."""

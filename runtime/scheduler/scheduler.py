@@ -338,8 +338,7 @@ class Scheduler:
         self.queues.promote_aged(now)
         only = self._next_of_only_batch(background=background and not reactive_elsewhere)
         if only is not None:
-            if not only.is_background:
-                self.queues.last_urgent = now
+            self.queues.note_urgency(not only.is_background, now)
             scheduled = [self._selector.select_next(only, now)]
         else:
             scheduled = self._select_kernels(now, background=background)
@@ -372,8 +371,7 @@ class Scheduler:
 
     def _select_kernels(self, now: float, *, background: bool) -> list[ScheduledKernel]:
         """Select kernels for idle XPUs until none may run."""
-        if self.queues.has_urgent_work:
-            self.queues.last_urgent = now
+        self.queues.note_urgency(self.queues.has_urgent_work, now)
         self._builder.begin_round(now)
         self.loads.begin_round()
         scheduled: list[ScheduledKernel] = []

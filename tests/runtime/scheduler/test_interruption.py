@@ -92,6 +92,21 @@ def test_frequent_questions_do_not_starve_a_prompt(between_s: float) -> None:
     assert interruptions <= 3
 
 
+@pytest.mark.parametrize(("between_s", "long"), [(0.2, False), (1.0, True)])
+def test_behind_a_question_kernels_are_long_where_questions_are_rare(between_s: float, long: bool) -> None:
+    one = machine()
+    for number in range(1, 5):
+        while one.now < number * between_s:
+            if not one.scheduler.queues.num_waiting:
+                one.add(PROMPT, Priority.PROACTIVE)
+            one.step()
+        one.until(one.add(2, answer=3))
+    one.add(PROMPT, Priority.PROACTIVE)
+    (kernel,) = one.schedule()
+    assert kernel.batch.is_background
+    assert kernel.batch.interruptible is (kernel.cost.seconds > QUANTUM) is long
+
+
 @pytest.mark.parametrize("quantum_s", [0.0005, QUANTUM])
 def test_behind_reactive_work_only_kernels_beyond_the_quantum_are_interrupted(quantum_s: float) -> None:
     """A block takes 1 ms in each segment, so that no chunk can be within the shorter quantum."""

@@ -57,6 +57,8 @@ OpenVINO's default is another one. A comparison of engines has to have the same 
 _GROUPS: Final = "dynamic_quantization_group_size"
 LONG: Final = (2048, 16384)
 """Tokens of long prompts, as coding agents send them, where the model's context has room for them."""
+_LONGEST_ROUND: Final = 10**9 * 16384
+"""Bytes of a model times tokens of a prompt, with which the slowest side takes five minutes on two cores."""
 _SPARE_TOKENS: Final = 512
 """For the answer, and what a prompt has more than was meant."""
 PREFILL_TOKENS: Final = 512
@@ -230,7 +232,9 @@ def _measure(
 
 
 def _fits(model: BenchModel, tokens: int) -> bool:
-    return tokens + _SPARE_TOKENS <= model.context_length
+    """Whether the model's context has room for prompts of so many tokens, and a round ends in minutes."""
+    bytes = 0 if model.gguf is None else model.gguf.stat().st_size
+    return tokens + _SPARE_TOKENS <= model.context_length and bytes * tokens <= _LONGEST_ROUND
 
 
 def _compare_long(

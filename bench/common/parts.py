@@ -33,6 +33,8 @@ class SpeculationPart(enum.StrEnum):
     """Other implementations of speculation, on the same tasks."""
     PATTERNS = "patterns"
     """Predictions from recorded conversations."""
+    SAMPLES = "samples"
+    """Hit rates by samples a turn: the only part of given models."""
 
 
 PARTS: Final[Mapping[str, type[enum.StrEnum]]] = {

@@ -176,6 +176,13 @@ PLAN: Final[Sequence[Part]] = (
         minutes=25,
     ),
     Part(
+        "speculation_samples",
+        _bench("speculation", "--model", LARGE, "--draft", SMALL, "--part", "samples"),
+        (*_SHARED, *_ENGINE, *_SPECULATION, "bench/speculation"),
+        models=(LARGE, SMALL),
+        workloads=True,
+    ),
+    Part(
         "models",
         _bench("models", "--model", SMALL, "--model", LARGE),
         (*_SHARED, *_ENGINE, "bench/models", "bench/engines"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 import statistics
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from agentrt.extras import require_extra
 
 from ..common.bench_model import BenchModel, Prompts, open_given_models
+from ..common.energy import EnergyMeter
 from ..common.estimates import Estimate, exact, median, share
 from ..common.machine import describe_machine
 from ..common.report import BenchReport, Table
@@ -94,6 +96,10 @@ Peak memory is VmHWM of a process of its own, after a prompt of 512 tokens and a
 decode_bandwidth_fraction is what a decode step reads times our steps a second, over the machine's read \
 bandwidth, measured right behind them."""
 
+_ENERGY_METHOD: Final = """\
+joules_per_token is what the processor's packages (RAPL) use while agentrt answers a prompt of 128 tokens, \
+by the tokens of the answer, and mean_watts is that by its seconds; other processes are part of both."""
+
 
 @dataclass(frozen=True, slots=True)
 class Size:
@@ -123,20 +129,25 @@ def run(
         ModelNotFoundError, ModelFormatError: the model cannot be opened.
         MissingExtraError: it is a GGUF file, and the extra ``bench`` is not installed.
     """
-    machine = describe_machine()
+    machine, meter = describe_machine(), EnergyMeter()
     found = open_given_models([model], progress)[model]
     if found.gguf is not None:
         require_extra("bench")  # llama.cpp
     progress(f"{found.title}: greedy tokens of {PROMPTS} prompts, f32")
     figures = {"greedy_equal_share": share(_greedy_equal_prompts(found), PROMPTS)}
     with tempfile.TemporaryDirectory() as folder:
-        measured, table = _measure(found, Path(folder), SIZES[quick], progress)
+        measured, table = _measure(found, Path(folder), SIZES[quick], meter, progress)
     return BenchReport(
         bench="engine",
         machine=machine,
         figures={**figures, **measured},
         tables=(table,),
-        method=METHOD if found.gguf is None else f"{METHOD} {describe_builds()}",
+        method=" ".join(
+            [
+                *(METHOD, f"Energy is left out: {meter.absent}." if meter.absent else _ENERGY_METHOD),
+                *([] if found.gguf is None else [describe_builds()]),
+            ]
+        ),
     )
 
 
@@ -187,7 +198,7 @@ def _greedy_equal_prompts(model: BenchModel) -> int:
 
 
 def _measure(
-    model: BenchModel, profiles: Path, size: Size, progress: Callable[[str], None]
+    model: BenchModel, profiles: Path, size: Size, meter: EnergyMeter, progress: Callable[[str], None]
 ) -> tuple[dict[str, Estimate], Table]:
     """Return the figures of speed and memory, and the speeds; profiles are kept in ``profiles``."""
     name = model.title
@@ -210,6 +221,7 @@ def _measure(
             for _ in range(size.repetitions)
         ]
         fractions = bandwidth_fractions(ours, step_bytes, model.prompts(6), work)
+        energy = energy_figures(meter, ours, model.prompts(7), work)
         words = {tokens: words_for(tokens, ours, decodes) for tokens in LONG if _fits(model, tokens)}
     if words:
         rates += _compare_long(
@@ -223,6 +235,7 @@ def _measure(
         **_ratios(rates),
         "decode_bandwidth_fraction": median(fractions),
         "rest_between_steps_ms": median([rest_s * 1e3 for rest_s in rests]),
+        **energy,
         "idle_wakeups_per_s": exact(wakeups),
         "idle_cpu_s_in_5_min": exact(300 * used),
         **_memory_figures(peaks),
@@ -251,7 +264,7 @@ def _compare_long(
     with _sides(model, names, {**settings, "memory_bytes": bytes}, cache_tokens) as sides:
         for side in sides.values():
             side.generate(Request(model.prompts(1).take(work.prefill_words), 32))
-        return compare_long(sides, words, work, model.prompts(7), progress)
+        return compare_long(sides, words, work, model.prompts(8), progress)
 
 
 def _idle(model: BenchModel, settings: Mapping[str, Any], size: Size) -> tuple[float, float]:
@@ -363,6 +376,21 @@ def bandwidth_fractions(side: EngineProcess, step_bytes: int, prompts: Prompts, 
         read = step_bytes * (answer.new_tokens - 1) / answer.decode_s
         shares.append(read / measure_read_bandwidth())
     return shares
+
+
+def energy_figures(
+    meter: EnergyMeter, side: EngineProcess, prompts: Prompts, work: Work
+) -> dict[str, Estimate]:
+    """Return the joules of each token of an answer, and the mean watts; nothing where nothing can be read."""
+    if meter.absent:
+        return {}
+    joules, watts = [], []
+    for _ in range(work.repetitions):
+        request = Request(prompts.take(work.decode_words), work.decode_tokens)
+        answer, used = meter.measure(functools.partial(side.generate, request))
+        joules.append(used.joules / answer.new_tokens)
+        watts.append(used.watts)
+    return {"joules_per_token": median(joules), "mean_watts": median(watts)}
 
 
 def _memory_figures(peaks: Mapping[str, Sequence[int]]) -> dict[str, Estimate]:

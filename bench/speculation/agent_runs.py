@@ -13,7 +13,7 @@ from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.messages import AIMessage
 from langgraph.errors import GraphRecursionError
 
-_SYSTEM_PROMPT = "You are a helpful assistant."
+SYSTEM_PROMPT = "You are a helpful assistant."
 _MAX_STEPS = 12
 
 
@@ -41,7 +41,7 @@ class AgentRun:
 
 def agent_on(model: Any, tools: Sequence[Any]) -> Any:
     """Return an agent on a chat model."""
-    return create_agent(model, tools, system_prompt=_SYSTEM_PROMPT)
+    return create_agent(model, tools, system_prompt=SYSTEM_PROMPT)
 
 
 async def ask(agent: Any, request: str, *callbacks: Any) -> AgentRun:

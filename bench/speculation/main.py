@@ -18,6 +18,7 @@ from ..common.parts import SpeculationPart
 from ..common.report import BenchReport, Seeds, Table
 from . import (
     controlled,
+    hit_rates,
     like_for_like,
     models,
     pattern_agents,
@@ -66,7 +67,7 @@ def run(
     seeds: Seeds | None = None,
     model: str | None = None,
     drafts: Sequence[str] = (),
-    parts: Collection[SpeculationPart] = tuple(SpeculationPart),
+    parts: Collection[SpeculationPart] = (),
 ) -> BenchReport:
     """Measure the time that speculation saves, and its cost where it saves none.
 
@@ -75,7 +76,8 @@ def run(
     those of the repetitions: five, or two if ``quick``, where no count is given.
 
     With ``model`` and ``drafts`` (GGUF files, directories or embedded names) Figures 5 to 8 of SpecTools are
-    measured with these as main model and draft models, and no ``parts``.
+    measured with these as main model and draft models, or the part ``SAMPLES``, which needs them. Without
+    ``parts`` all others are measured.
 
     Raises:
         WorkloadNotFoundError, WorkloadFormatError: the tasks cannot be read.
@@ -83,13 +85,12 @@ def run(
     """
     seeds = seeds or Seeds()
     if model is not None:
-        return models.run_models(
-            model, drafts, quick=quick, seeds=seeds, workloads=workloads, progress=progress
-        )
+        of_models = hit_rates.run_hit_rates if SpeculationPart.SAMPLES in parts else models.run_models
+        return of_models(model, drafts, quick=quick, seeds=seeds, workloads=workloads, progress=progress)
     machine = describe_machine()
     tasks = agent_tasks(workloads, _TASKS)
     work = _Work(quick, workloads, seeds.take(_QUICK_SEEDS if quick else _SEEDS), tasks, progress)
-    found = [measure(work) for part, measure in _PARTS.items() if part in parts]
+    found = [measure(work) for part, measure in _PARTS.items() if part in parts or not parts]
     figures = {name: value for each in found for name, value in each.figures.items()}
     methods = [each.method for each in found if each.method]
     if pairs := sum(each.pairs for each in found):

@@ -106,19 +106,28 @@ def model_tasks(workloads: Path | None, count: int, *, seed: int = 0) -> list[Mo
     if workloads is None:
         return own[:count]
     own = own[: count // 2]
+    found = bfcl_tasks(workloads, count - len(own), drawn)
+    return [task for pair in itertools.zip_longest(found, own) for task in pair if task is not None]
+
+
+def bfcl_tasks(workloads: Path, count: int, drawn: random.Random) -> list[ModelTask]:
+    """Draw ``count`` of BFCL's single-turn tasks that offer two to four tools and need one call.
+
+    Raises:
+        WorkloadNotFoundError: the folder has no such tasks, or too few.
+        WorkloadFormatError: a line cannot be read.
+    """
     fitting = [
         ModelTask(str(record.messages[0]["content"]), tuple(record.tools), "BFCL")
         for record in read_records(workloads / _FILE, _Record)
         if len(record.messages) == 1 and len(record.ground_truth) == 1 and _fits(record.tools)
     ]
-    needed = count - len(own)
-    if len(fitting) < needed:
+    if len(fitting) < count:
         raise WorkloadNotFoundError(
-            f"{workloads / _FILE} has {len(fitting)} fitting tasks, and {needed} are needed. "
+            f"{workloads / _FILE} has {len(fitting)} fitting tasks, and {count} are needed. "
             "Name the folder in which the whole file lies."
         )
-    found = drawn.sample(fitting, needed)
-    return [task for pair in itertools.zip_longest(found, own) for task in pair if task is not None]
+    return drawn.sample(fitting, count)
 
 
 def _fits(schemas: Sequence[Mapping[str, Any]]) -> bool:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from agentrt.bench.common.estimates import Estimate
 from agentrt.bench.common.machine import describe_machine
-from agentrt.bench.common.parts import ContextPart
+from agentrt.bench.common.parts import ContextPart, SpeculationPart
 from agentrt.bench.common.report import BenchReport, Table
 from agentrt.cli.main import app
 from agentrt.errors import AgentRTError
@@ -59,6 +59,7 @@ def bench(*arguments: str) -> Result:
         (["engine", "--workloads", "FOLDER/nowhere"], "does not exist"),
         *((["engine", option, "3"], option) for option in ("--seed", "--seeds", "--draft")),
         (["speculation", "--model", "nano", "--draft", "nano-draft", "--part", "overhead"], "--part"),
+        (["speculation", "--part", "samples"], "--model"),
         *((["speculation", option, "nano"], "--model and --draft") for option in ("--model", "--draft")),
         (["speculation", "--model", "none.gguf", "--draft", "nano"], "none.gguf"),
         (["speculation", "--model", "nano", "--draft", "none.gguf"], "none.gguf"),
@@ -95,6 +96,11 @@ def test_models_are_passed_to_the_bench(given: dict[str, Any]) -> None:
     assert given["models"] == ["some.gguf", "other.gguf"]
 
 
-def test_parts_are_passed_to_the_bench(given: dict[str, Any]) -> None:
+def test_parts_are_passed_to_the_bench(given: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     bench("context", "--part", "restarts", "--part", "storage")
     assert given["parts"] == [ContextPart.RESTARTS, ContextPart.STORAGE]
+    monkeypatch.setitem(
+        sys.modules, "agentrt.bench.speculation.main", sys.modules["agentrt.bench.engine.main"]
+    )
+    bench("speculation", "--model", "nano", "--draft", "nano-draft", "--part", "samples")
+    assert given["parts"] == [SpeculationPart.SAMPLES]

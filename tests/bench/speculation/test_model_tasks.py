@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 from pathlib import Path
 
 import pytest
 from langchain_core.messages import HumanMessage
 
 from agentrt.bench.speculation.agent_runs import agent_on, ask
-from agentrt.bench.speculation.model_tasks import ToolLatency, model_tasks
+from agentrt.bench.speculation.model_tasks import ToolLatency, bfcl_tasks, model_tasks
 from agentrt.bench.speculation.replayed_chat import Recording
 from agentrt.errors import NotRecordedError, WorkloadNotFoundError
 from agentrt.testing import run_in_virtual_time
@@ -48,6 +49,14 @@ def test_every_second_request_has_the_ten_tools_and_seeds_draw_others(tmp_path: 
     first, second = ([task.request for task in model_tasks(None, 8, seed=seed)] for seed in (0, 1))
     assert first != second
     assert len(set(first)) == 8
+
+
+def test_bfcls_tasks_alone(tmp_path: Path) -> None:
+    assert [task.source for task in bfcl_tasks(folder(tmp_path, "look", "find"), 1, random.Random(0))] == [
+        "BFCL"
+    ]
+    with pytest.raises(WorkloadNotFoundError, match="1 fitting tasks, and 2 are needed"):
+        bfcl_tasks(tmp_path, 2, random.Random(0))
 
 
 def test_of_the_ten_tools_those_that_write_are_not_speculable() -> None:

@@ -206,6 +206,22 @@ def test_scratch_memory_is_bounded_also_in_a_chunk_without_past() -> None:
     assert graph.chunk_tokens(0, 10_000) * len(graph.bounds) * 100_000 <= 64 * 2**20
 
 
+@pytest.mark.parametrize("groups", [None, 128])
+@pytest.mark.parametrize("bounds", [(0,), (0, 6, 11), tuple(range(LAYERS))])
+def test_kernels_that_run_at_once_need_no_more_memory_than_is_checked_before_loading(
+    bounds: tuple[int, ...], groups: int | None
+) -> None:
+    """Agent.xpu §5.3: the memory footprint of a kernel can refuse none that the scheduler starts."""
+    graph = graph_of(*bounds, groups=groups)
+    most = dict.fromkeys(Role, 0)
+    for tokens in range(1, graph.max_chunk_tokens + 1):
+        shape = BatchShape(tokens, 1, 0, 1)
+        for kernel in (*graph.kernels_for(shape), *graph.kernels_for(shape, avoid=Role.PREFILL)):
+            role = kernel.roles[0]
+            most[role] = max(most[role], graph.cost_model.estimate(kernel, shape, role).bytes)
+    assert 0 < sum(most.values()) <= graph.footprint_bytes
+
+
 @pytest.mark.parametrize(("max_chunk_tokens", "rounded"), [(1, 32), (32, 32), (33, 64)])
 def test_the_longest_chunk_is_rounded_up_to_whole_blocks(max_chunk_tokens: int, rounded: int) -> None:
     profile = made_up_profile(LAYERS, layer_s=0.00001, segment_s=0.0001)

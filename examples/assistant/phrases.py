@@ -47,6 +47,11 @@ CORRECTION: Final = (
 """What is said before what is meant instead."""
 CORRECTS: Final = any_case(rf"\W*{CORRECTION}\b")
 """How a sentence begins that corrects the one before it."""
+IS_MOVED: Final = (
+    r"(?:has|have|had|is|are|was|were|got|gets|been)(?: now| just| been)* (?:(?:re-?)?scheduled|moved|shifted"
+    r"|postponed|bumped|delayed|changed|pushed(?: back)?|put (?:off|back)|brought forward)"
+)
+"""That something begins at another time than before, as a part of a pattern."""
 CALENDARS: Final = r"(?:calend[ae]r|cal|diary|agenda|schedule)"
 REASON: Final = any_case(
     r"(?s)(?:[,;.] *(?!i mean )(?:as |so |since |because |for )?(?:(?:i|we|he|she|they|it|there)(?:'\w+)?|my)"
@@ -130,7 +135,7 @@ REQUEST_ENDS: Final = any_case(
     rf"|[,;]?\s+(?:oh and|and then|and also|and|n|also|then|plus|so),?\s+(?={POLITE}{_STARTS})"
     rf"|,?\s+and\s+(?=(?:save|keep|store|copy|jot) (?:it|that|this|them)\b)"
     rf"|\s*[\u2600-\u27bf\U0001f300-\U0001faff]+\s*(?={POLITE}{_STARTS})|\s*[&+]\s*(?={_STARTS})"
-    rf"|,\s+(?=(?:then|also) {_STARTS}|(?:what|who|when|where|how|which)\b(?!,| i (?:wish|want|need|would)))"
+    rf"|(?<!\balso),\s+(?=(?:then|also) {_STARTS}|(?:what|who|when|where|how|which)\b(?!,| i (?:wish|want|need|would)))"
     rf"|,? (?:and|&) (?=my (?:appointments|events|plans|calendar|schedule|agenda)\b)|,? and (?=(?:the"
     r"|my) [\w' ]{3,40}\b(?:can|may) (?:go|be (?:deleted|removed|cancelled))\b)"
     rf"|\s+(?=\d\) )|,?\s+and\s+(?={_PREPOSITION} (?:what|which|whom|whose|where)\b)"

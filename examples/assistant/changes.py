@@ -149,7 +149,8 @@ TAKES_OUT: Final = phrases.any_case(
 )
 """That an event or a note is to be away, in whatever words: "whip it out of the diary"."""
 _ALTERS: Final = phrases.any_case(
-    rf"{_BEGINS_CLAUSE}(?:{_ALTER}|let)\b|\b{phrases.IS_MOVED}\b|\b(?:instead|be (?:moved|shifted|changed) (?:to|by|back)|is now"
+    rf"{_BEGINS_CLAUSE}(?:{_ALTER}|let)\b|\b{phrases.IS_MOVED}\b|\b(?:instead"
+    r"|be (?:moved|shifted|changed) (?:to|by|back)|is now"
     r"|not (?:on )?\w+, .{3,12} now|(?:moves?|goes) to|can only (?:do|make|come)|needs? another (?:day|time"
     r"|date))\b|\b(?:has|have|needs?) to (?:go|be|start|begin|move|shift)\b|\b(?:is|are|leaves?|begins?"
     r"|starts?) .{0,30}\bnow\b|\bnow (?=on |at )|\b(?:must|should) (?:go|be (?:moved|at|on|changed|shifted)"

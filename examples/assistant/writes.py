@@ -19,9 +19,7 @@ Call: TypeAlias = tuple[str, Mapping[str, Any]]
 WHICH_EVENT: Final = "What is the event?"
 WHICH_DAY: Final = "On which day?"
 WHICH_TIME: Final = "At what time?"
-NOT_ASKED: Final = (
-    "For this I have written nothing. Say what to write, such as: add lunch on Friday at 12:00."
-)
+NOT_ASKED: Final = "Nothing was written for this. Say what to write, such as: add lunch on Friday at 12:00."
 DEPENDS: Final = "Nothing was added, as it depends on something. Say so if it is to be."
 ONE_HOUR: Final = (
     "I cannot do that: I add single events of one hour only, in the time of this machine. Nothing was added. "
@@ -82,7 +80,8 @@ _TOLD: Final = any_case(rf"\b(?:yesterday|was|were|had|would be (?:lovely|nice|g
 """In a message that tells of something."""
 _NO_TITLE: Final = any_case(
     r"\b(?:i|i'm|you|it|it's|this|that|me|we|they|he|she|her|his|their|put|want|need|get|see|have|wake|alarm"
-    r"|add|create|enter|calendar|diary|events?|call it|has|had|is|are|was|were|been)\b|[,;?]|^(?:ad|do|does|did|let|swap|reserve|switch"
+    r"|add|create|enter|calendar|diary|events?|call it|has|had|is|are|was|were"
+    r"|been)\b|[,;?]|^(?:ad|do|does|did|let|swap|reserve|switch"
     r"|change|alter|update|arrange|organi[sz]e|tell|ask|show|find|check|read|book (?:an?|the|me))\b"
 )
 """In what is left of a message that says more than a title."""

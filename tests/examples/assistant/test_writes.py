@@ -54,7 +54,7 @@ put me down for a massage on Friday at half five in the evening -> massage 2026-
 block off Thursday at 2 PM for the stock count -> stock count 2026-11-19 14:00
 slot the plumber in for Friday, no wait, Saturday at 9:00 -> plumber 2026-11-21 09:00
 drinks with Ann on Friday at 8, stick it in -> drinks with Ann 2026-11-20 20:00
-I'm seeing Ann at the harbour on Saturday at ten to four, put it in the diary -> seeing Ann at the harbour 2026-11-21 15:50
+I'm seeing Ann at the harbour on Saturday at ten to four, add it -> seeing Ann at the harbour 2026-11-21 15:50
 We\u2019re visiting Grandpa on Sunday at 3pm, put it in my calendar -> visiting Grandpa 2026-11-22 15:00
 Make an appointment with the notary on 2026-12-03 at 14:40 -> appointment with the notary 2026-12-03 14:40
 skating with Jo next Friday at 5pm -> skating with Jo 2026-11-27 17:00

@@ -160,7 +160,9 @@ def assistant_tools(
     @tool
     async def search_files(query: str) -> str:
         """Search the files."""
-        paths = await _in_thread(data.files.search, query)
+        paths = await (
+            _in_thread(data.files.all) if asks_for_list(query) else _in_thread(data.files.search, query)
+        )
         return json.dumps([{"path": path} for path in paths], ensure_ascii=False)
 
     @speculable

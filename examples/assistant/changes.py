@@ -38,7 +38,7 @@ from .meant import (
 from .notes import Note
 from .references import PLACE
 from .results import Made
-from .when import days_in, single_days_in, times_in
+from .when import days_in, is_dated, single_days_in, times_in
 from .writes import QUESTION, Call, is_headed, is_held_back, read_event
 
 CHANGES: Final = frozenset({"delete_note", "delete_event", "move_event"})
@@ -149,13 +149,18 @@ TAKES_OUT: Final = phrases.any_case(
 )
 """That an event or a note is to be away, in whatever words: "whip it out of the diary"."""
 _ALTERS: Final = phrases.any_case(
-    rf"{_BEGINS_CLAUSE}(?:{_ALTER}|let)\b|\b(?:instead|be (?:moved|shifted|changed) (?:to|by|back)|is now"
+    rf"{_BEGINS_CLAUSE}(?:{_ALTER}|let)\b|\b{phrases.IS_MOVED}\b|\b(?:instead"
+    r"|be (?:moved|shifted|changed) (?:to|by|back)|is now"
     r"|not (?:on )?\w+, .{3,12} now|(?:moves?|goes) to|can only (?:do|make|come)|needs? another (?:day|time"
     r"|date))\b|\b(?:has|have|needs?) to (?:go|be|start|begin|move|shift)\b|\b(?:is|are|leaves?|begins?"
     r"|starts?) .{0,30}\bnow\b|\bnow (?=on |at )|\b(?:must|should) (?:go|be (?:moved|at|on|changed|shifted)"
     r"|start|begin)\b|\b(?:begins?|starts?|stays?|remain\w*|same (?:time|hour)|later|earlier)\b"
 )
 """That an event is to be at another time."""
+_IS_MOVED: Final = phrases.any_case(
+    rf"^\W*(?:{phrases.FILLER}\W+)*(?P<what>[^,;:.?]{{2,60}}?) (?P<verb>{phrases.IS_MOVED})\b(?P<when>[^?]*)$"
+)
+"""A message that tells of an event that it was moved: "the vet has moved to the 9th at 10"."""
 _NEEDS_WHEN: Final = phrases.any_case(
     r"\bneeds? another (?:day|time|date)\b|\bbe (?:moved|shifted)\b|\b(?:has|have|needs?) to (?:move|shift)\b"
 )
@@ -220,7 +225,7 @@ class Changes:
         """
         if (corrected := self._corrected(message)) is not None:
             return corrected
-        found = self._asked_for(message, context)
+        found = self._asked_for(message, context) or self._said_to_be_moved(message)
         if (found is None and not _surely_asked(message)) or (
             isinstance(found, str) and found.startswith(UNCLEAR)
         ):
@@ -285,6 +290,21 @@ class Changes:
             return self._call(found, when, moves=moves, shift=shift)
         is_doubtful = asked["perhaps_cancel"] or asked["perhaps_move"] or _AND.search(target)
         return None if is_doubtful and not found.startswith(WHICH_ONE) else found
+
+    def _said_to_be_moved(self, message: str) -> list[Call] | str | None:
+        """Return the call for the event of which the message says that it is at another time now."""
+        said = _IS_MOVED.match(message)
+        if not said or QUESTION.match(message) or is_held_back(message) or _PRONOUN.fullmatch(said["what"]):
+            return None
+        rest, shift = _shift(said["when"], said["verb"])
+        when = _split(rest, self.today)[1] or rest.strip(" .!")
+        is_timed = shift or is_dated(_BARE_HOUR.sub(" at ", when), self.today)
+        found = find_event(said["what"], "", self.data, self.today)
+        if isinstance(found, str):
+            return found if is_timed else None
+        if not {*title_words(found.title)} & {*title_words(said["what"])}:  # it is only spelt alike
+            return f"{NOTHING_FOUND}event {said['what']}. Nothing was changed." if is_timed else None
+        return self._call(found, when if is_timed else "", moves=True, shift=shift)
 
     def _pointed_at(self, target: str, about: str, *, note: bool, moves: bool) -> Thing | str | None:
         """Return what a pronoun or an ordinal means, or the question which one; nothing where it is unclear.

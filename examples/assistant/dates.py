@@ -114,8 +114,8 @@ def place_of_days(words: Sequence[str], today: dt.date, begin: int = 0) -> tuple
 def parse_date(text: str, today: dt.date) -> dt.date:
     """The day that ``text`` means when said on ``today``.
 
-    A weekday is its next occurrence, where "Friday" said on a Friday is today and "next Friday" a week
-    later. A day and month without a year is the coming one. Raises :class:`ToolError`.
+    A weekday is its next occurrence, "Friday" said on a Friday today; "next Friday" is that of the week that
+    begins next Monday. A day and month without a year is the coming one. Raises :class:`ToolError`.
     """
     said = _spelt_right(_PART_OF_DAY.sub("", _normalised(text)))
     if said in _RELATIVE:
@@ -190,10 +190,8 @@ def _weekday(said: str, today: dt.date) -> dt.date | None:
     number = _place(_spelt_right(match[2]), calendar.day_name) if match else None
     if not match or number is None:
         return None
-    ahead = (number - today.weekday()) % 7
-    if match[1] == "next " and ahead == 0:
-        ahead = 7
-    return today + dt.timedelta(days=ahead)
+    ahead = number - today.weekday()
+    return today + dt.timedelta(days=ahead + 7 if match[1] == "next " else ahead % 7)
 
 
 def _spelt_right(word: str) -> str:

@@ -25,6 +25,8 @@ _HIDDEN = re.compile(
 )
 _INSIDE_WORDS = re.compile(r"</?(?:a|b|em|font|i|span|strong|u)\b[^<>]*>", re.IGNORECASE)
 _TAG = re.compile(r"</?[a-z][^<>]*>", re.IGNORECASE)
+_QUOTED_FROM = re.compile(rb"^>(?=>*From )", re.MULTILINE)
+"""In an mbox, before a line of a mail that would begin the next one."""
 _SEEN_IN_MAILDIR = re.compile(r"[:;!]2,[A-Za-z]*S[A-Za-z]*\Z")
 
 
@@ -96,7 +98,7 @@ def _messages(source: Source) -> Iterator[bytes]:
     box = mailbox.mbox(source.path, create=False)
     try:
         for key in box.iterkeys():
-            yield box.get_bytes(key)
+            yield _QUOTED_FROM.sub(b"", box.get_bytes(key))
     finally:
         box.close()
 

@@ -64,7 +64,7 @@ _DEED: Final = any_case(
         (?:send|forward|reply|respond|delet|remov|eras|mov|shift|renam|cancel|order|reserv|pay)(?:e|ing)?
         (?:remind|mark|chang|edit|updat|print|post|download|install|upload|translat|transfer)(?:e|ing)?, buy
         (?:unlock|lock|play|switch|restart|push|postpon|reschedul|transcrib|append|attach|purchas)(?:e|ing)?
-        fwd, write back, throw, ring, telephone, dial, dim, brighten, airdrop, snooze, mute, unmute
+        fwd, write (?:\w+ )?back, throw, ring, telephone, dial, dim, brighten, airdrop, snooze, mute, unmute
         get rid of, venmo, paypal, wire, wake me, you have to wake, alarm(?= .*\d), record (?!this|that|it)
         answer (?:to|the|that|this|him|her|them|it), answer .{1,30} by (?:e-?mail|mail)
         (?:text|call|phone|message|e-?mail) .{2,30} (?:and|to) (?:say|tell|ask|let), e-?mail (?!from|about)

@@ -47,6 +47,11 @@ CORRECTION: Final = (
 """What is said before what is meant instead."""
 CORRECTS: Final = any_case(rf"\W*{CORRECTION}\b")
 """How a sentence begins that corrects the one before it."""
+IS_MOVED: Final = (
+    r"(?:has|have|had|is|are|was|were|got|gets|been)(?: now| just| been)* (?:(?:re-?)?scheduled|moved|shifted"
+    r"|postponed|bumped|delayed|changed|pushed(?: back)?|put (?:off|back)|brought forward)"
+)
+"""That something begins at another time than before, as a part of a pattern."""
 CALENDARS: Final = r"(?:calend[ae]r|cal|diary|agenda|schedule)"
 REASON: Final = any_case(
     r"(?s)(?:[,;.] *(?!i mean )(?:as |so |since |because |for )?(?:(?:i|we|he|she|they|it|there)(?:'\w+)?|my)"
@@ -108,6 +113,7 @@ CANNOT: Final = any_case(
     r"[, ]+(?!"
     + one_of(
         """
+        also, just, please, kindly, perhaps, maybe
         tell, say, read, show, list, check, find, look, search, give, see, fetch, dig, sum, summari[sz]e
         recap, count, compare, confirm, repeat, explain, describe, remember, recall, help, hear, believe
         imagine, understand, speak, talk, think, guess, recommend, suggest, do, be, have, know, want, like
@@ -127,10 +133,11 @@ OPENS: Final = any_case(rf"^\W*{POLITE}(?:open|launch|start|run|close|quit|stop)
 """How a request begins that is for a program, if it is for none of the user's texts."""
 REQUEST_ENDS: Final = any_case(
     rf"(?<=[.!?;])(?<!\bProf\.)(?<!\bDr\.)(?<!\bMr\.)(?<!\bMrs\.)(?<!\bMs\.)\s+|\n+|(?<=\?)(?=\w)"
-    rf"|[,;]?\s+(?:oh and|and then|and also|and|n|also|then|plus|so),?\s+(?={POLITE}{_STARTS})"
+    rf"|[,;]?\s+(?:oh and|and then|and also|and|n|(?<!you )also|then|plus|so),?\s+(?={POLITE}{_STARTS})"
     rf"|,?\s+and\s+(?=(?:save|keep|store|copy|jot) (?:it|that|this|them)\b)"
     rf"|\s*[\u2600-\u27bf\U0001f300-\U0001faff]+\s*(?={POLITE}{_STARTS})|\s*[&+]\s*(?={_STARTS})"
-    rf"|,\s+(?=(?:then|also) {_STARTS}|(?:what|who|when|where|how|which)\b(?!,| i (?:wish|want|need|would)))"
+    rf"|(?<!\balso),\s+(?=(?:then|also) {_STARTS}"
+    r"|(?:what|who|when|where|how|which)\b(?!,| i (?:wish|want|need|would)))"
     rf"|,? (?:and|&) (?=my (?:appointments|events|plans|calendar|schedule|agenda)\b)|,? and (?=(?:the"
     r"|my) [\w' ]{3,40}\b(?:can|may) (?:go|be (?:deleted|removed|cancelled))\b)"
     rf"|\s+(?=\d\) )|,?\s+and\s+(?={_PREPOSITION} (?:what|which|whom|whose|where)\b)"
@@ -147,7 +154,6 @@ STATEMENT: Final = any_case(
         it's, there, this, that, im, ive
         not that, feels, looks like, seems, sounds, one of my, some of my, feeling, not feeling
         just \w+ing, don'?t, do not, never, no need, not much, nothing (?:much|new|beats|like)
-        been (?:an?|so|such|quite|very)
         been (?:an?|so|such|quite|very)
         so (?:bored|tired|happy|sad|many|much), honestly, frankly, apparently, nowadays, in (?:my|those) days?
         since, because, before, once, after, although, when (?!do|does|did|is|are|was|were|will|can|should)
@@ -230,8 +236,15 @@ CHAT: Final = any_case(
     + r"(?!\w)"
 )
 """Small talk, whatever day it names."""
+LIKES: Final = any_case(
+    r"^\W*(?:i|we) (?:really |just |so |do )*(?:love|hate|adore|enjoy|miss)\b"
+    r"(?!.*(?:\?|\b(?:find|show|read|tell|add|put|delete|cancel|note)\b))"
+)
+"""What pleases or not."""
 GENERAL: Final = any_case(
-    r"^\W*(?:so |and |but )?(?:what(?:'s| is| are| exactly is)?(?: exactly)? an?\b|is an?\b|how (?:do"
+    rf"{LIKES.pattern}|^\W*(?:tell (?:me|us) .*\byourself\b|what(?:'s| is)? ?\d+ ?(?:%|percent) of"
+    r"|wh\w+\b.*\b(?:i|we) (?:just )?(?:ask|tell|told|say|said)\w* (?:to )?you\b)"
+    r"|^\W*(?:so |and |but )?(?:what(?:'s| is| are| exactly is)?(?: exactly)? an?\b|is an?\b|how (?:do"
     r"|does) (?:one|they|people)\b|how many \w+ (?:has|does|do|have|are in|are there in) an?\b|what(?:'s| is"
     r"|s) the (?:capital|population|(?:larg|bigg|tall|long|high|small|old|fast|deep)est)\b|\w+ or \w+\W*$"
     r"|why (?:do|does|is|are)\b|who (?:invented|painted|discovered|wrote the)\b|which (?:one )?is (?:bigger"
@@ -299,6 +312,25 @@ WHICH_DATE: Final = any_case(
     r"(?:'s| is| will| does| do)?(?: it)?(?: be| fall)?(?: on)? "
 )
 """How a question begins for the date of a day that is named."""
+WHERE: Final = any_case(rf"^\W*{POLITE}(?:tell me )?where(?:'?s| is| are| will)\b")
+THE_PLAN: Final = _with("the plan (?:for|of|on)")
+"""Which may stand in a text."""
+THE_REST: Final = _with("the (?:rest|others?|other ones)(?! of)")
+WHATS_NEW: Final = any_case(
+    rf"^\W*{POLITE}(?:(?:so )?what(?:'s| is|s) new|(?:is there )?any(?:thing new| news)|catch me up"
+    r"|what did i miss)(?: (?:today|here|for me))?\W*$"
+)
+DID: Final = any_case(
+    r"^\W*(?:(?:so|and) )?(?:what|where|who|how)\b.*\bdid (?:i|we) (?:do|have|go|see|meet)\b"
+)
+DID_YOU: Final = any_case(
+    r"^\W*(?:(?:so|and|but|wait|ok|sorry|hm+)\b\W*)*(?:(?:did|have) you (?:(?:really|now|just|already|ever"
+    r"|actually) )*(?:add|sav|writ|wrot|not|creat|delet|remov|mov|cancel|put|do)\w*(?: (?:it|that|this|them"
+    r"|the (?:note|event|appointment|entry|meeting)))?|(?:is|was) (?:it|that) (?:(?:really|now) )*(?:added"
+    r"|saved|written|noted|deleted|moved|cancelled|done|in there))(?: (?:now|already|yet|down|in|there|for me"
+    r"|(?:in|to|into) (?:my|the) calendar))*\W*$"
+)
+"""A question whether what was to be written was."""
 NEXT_DAY: Final = _with(
     "(?<!tomorrow )(?:the )?(?:day after|next day|following day|day (?:which|that) (?:comes"
     "|follows))(?! tomorrow)"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -42,10 +42,15 @@ _TO_ANSWER: Final[Sequence[Kind]] = ("asks", "names", "tells", "chats")
 """Which sentence of a message is answered where none is sure: the last one of the first kind that it has."""
 _NAME: Final = re.compile(r"[^\W\d_]{3,}")
 WHICH_CITY: Final = "In which city?"
+ONLY_NOW: Final = "Of other days I do not know the weather."
+NO_WEB: Final = "I cannot search the web: there is no tool for that here, and nothing was looked up."
+WHAT_TO_WRITE: Final = "What to write is not clear. Say for example: add lunch on Friday at 12:00."
+NOT_ANSWERED: Final = 'Not answered: "{}" Ask that alone.'
 _KINDS: Final[Sequence[TextKind]] = ("notes", "mail", "files")
 _LISTS: Final[Mapping[TextKind, Call]] = {
     "mail": ("search_mail", {"query": "new mail"}),
     "notes": ("search_notes", {"query": "all notes"}),
+    "files": ("search_files", {"query": "all files"}),
 }
 LOOKS_UP: Final = frozenset(
     {*(tool for tools in TEXT_TOOLS.values() for tool in (tools.search, tools.read))}
@@ -75,6 +80,8 @@ class Step:
     """A fixed answer."""
     found: Found | None = None
     """The text that the request may be about, if its words do not tell for sure."""
+    is_closest: bool = False
+    """Whether the call may not be for what is meant."""
     notes_found: bool = False
     """Whether a note is wanted of what the message's other requests find."""
 
@@ -89,7 +96,10 @@ class Step:
         return (
             writes
             or self.notes_found
-            or (bool(self.says) and not self.says.startswith((*UNCLEAR, WHICH_EVENT)))
+            or (
+                bool(self.says)
+                and not self.says.startswith((*UNCLEAR, WHICH_EVENT, WHAT_TO_WRITE, "Not answered"))
+            )
         )
 
 
@@ -110,6 +120,8 @@ class Planner:
         ``before`` has the calls for the message before, ``earlier`` all others.
         """
         message = plain(message)
+        if phrases.DID_YOU.match(message):
+            return [Step(message, says=_written([*earlier, *before], self.today))]
         if before and before[-1].name == "create_note" and (text := another_note(message)):
             return [Step(message, calls=[("create_note", {"text": text})])]
         with self.data.sources.seen_once():
@@ -129,11 +141,16 @@ class Planner:
             return [self._step(Sentence(message, "asks"), "", before, earlier)]
         sentences = sentences_in(message, self.today)
         steps: list[Step] = []
+        missed: list[Step] = []
         told = [
             each for each in sentences if each.kind == "tells" and kinds_in(each.text)
         ]  # "it's in a note"
         for place, sentence in enumerate(sentences):
             text, is_last = sentence.text, place == len(sentences) - 1
+            kinds = kinds_in(" ".join(each.text for each in sentences[:place]))
+            if kinds and phrases.THE_REST.search(text):
+                text = phrases.THE_REST.sub(f"all {kinds[0]}", text)
+                sentence = replace(sentence, text=text)
             if sentence.kind in ("tells", "chats") and (steps or not is_last):
                 told.append(sentence)
                 continue
@@ -149,8 +166,10 @@ class Planner:
                 steps.append(step)
             else:
                 told.append(sentence)
+                missed += [step] if sentence.kind == "asks" and is_request(text) else []
         if steps or not sentences:
-            return steps
+            told_of = missed if any(step.is_sure for step in steps) else []
+            return [*steps, *(replace(step, says=NOT_ANSWERED.format(step.text)) for step in told_of)]
         by_kind = sorted(sentences, key=lambda each: _TO_ANSWER.index(each.kind))
         asked = [each for each in sentences if each.kind == by_kind[0].kind][-1]
         return [self._step(asked, _context(sentences), before, earlier)]
@@ -188,8 +207,12 @@ class Planner:
         events = wanted_events(asked, self.today, said_day=said_day, day_before=day_before)
         if events == NOT_ASKED and phrases.IF.search(text) and (day := first_day(text, self.today)):
             return replace(step, says=DEPENDS, calls=[("list_events", {"date": day})])
+        if events is None and POINTS_BACK.match(text) and phrases.MY_CALENDAR.search(text):
+            events = WHAT_TO_WRITE
         if events is not None:
             return _answered(step, events)
+        if phrases.WHATS_NEW.match(text):
+            return replace(step, calls=[_LISTS["mail"], ("list_events", {"date": "today"})])
         if date := self._date(text):
             return replace(step, says=date)
         if phrases.CANNOT.match(text):
@@ -207,10 +230,11 @@ class Planner:
         if (call := referred(text, before, earlier, mails)) and (not of_kinds or call[0] in of_kinds):
             return replace(step, calls=[call])
         if (cities := self._cities(text, context, before or earlier[-1:])) is not None:
-            return _weather(step, cities)
+            return _weather(step, cities, self.today)
         if phrases.WEB.search(text):
             query = " ".join(word for word in content_words(text) if word not in phrases.WEB_WORDS)
-            return replace(step, calls=[("search_web", {"query": query})] if query and self.has_web else ())
+            calls = [("search_web", {"query": query})] if query and self.has_web else []
+            return replace(step, calls=calls, says="" if self.has_web else NO_WEB)
         if "mail" in kinds and not content_words(text):
             text = phrases.PERSON.sub(self._sender_spoken_of(before), text)
         text = phrases.ABOUT_IT.sub(f"about {_topic(before)}", text) if kinds else text
@@ -219,24 +243,26 @@ class Planner:
             calls = self._named_source(context if content_words(context) else f"{text} {context}")
         if calls:
             return replace(step, calls=calls)
-        if calls := self._days(sentence, said_day, before):
-            return replace(step, calls=[*calls, *self._text_of_day(text)])
+        that_day = not before and phrases.SAME_DAY.search(text)
+        if calls := self._days(sentence, said_day, earlier[-1:] if that_day else before):
+            return replace(step, calls=calls)
         return self._text(step, sentence, context, before)
 
     def with_text(self, step: Step) -> Step:
         """Return ``step`` with the text that it is probably about, if there is one."""
         if step.found is None or step.found.coverage < _LIKELY:
             return replace(step, found=None)
-        return replace(step, calls=[step.found.call])
+        return replace(step, calls=[step.found.call], is_closest=True)
 
     def for_need(self, step: Step, need: Need) -> Step:
         """Return ``step`` with the calls for something of which only the kind is known."""
         if need == "weather":
-            return _weather(step, _cities_in(step.text))
+            return _weather(step, _cities_in(step.text), self.today)
         call: Call
         if need == "notes" or need == "mail" or need == "files":
             words = " ".join(content_words(step.text)) or step.text
             call = step.found.call if step.found else (TEXT_TOOLS[need].search, {"query": words})
+            step = replace(step, is_closest=step.found is not None)
         elif need == "calendar":
             days = days_in(step.text, self.today)
             call = "list_events", {"date": days[0].said if days else "today"}
@@ -291,7 +317,10 @@ class Planner:
             return [_LISTS[kinds[0]]]
         if context and not any(retrieve([word], self.data, kinds) for word in words):
             words = [*content_words(context), *words]
-        if words and (found := retrieve(words, self.data, kinds)) and found.coverage >= _LIKELY:
+        if several := self._several(text, kinds):
+            return several
+        found = retrieve(words, self.data, kinds)
+        if found and found.coverage >= _LIKELY and not found.is_by_chance(words):
             return [found.call]
         missing = [word for word in words if not retrieve([word], self.data, kinds)]
         query = {"query": " ".join(missing or words)}
@@ -313,7 +342,9 @@ class Planner:
                 monday = known - dt.timedelta(days=known.weekday())
                 return [("list_events", {"date": f"{parse_date(named['day'] + 'day', monday)}"})]
         if days := _all_days(text, self.today):
-            return [("list_events", {"date": each}) for each in days]
+            listed: list[Call] = [("list_events", {"date": each}) for each in days]
+            found, is_on = self._text_of_days(text)
+            return [*([] if found and not is_on else listed), *([found.call] if found else [])]
         if again and phrases.NEXT_DAY.search(text):
             with suppress(ToolError):
                 next_day = parse_date(again[-1], self.today) + dt.timedelta(days=1)
@@ -322,23 +353,29 @@ class Planner:
             return [("list_events", {"date": again[-1]})]
         asks = phrases.CALENDAR.search(text)
         words = [word for word in content_words(text) if not phrases.CALENDAR.fullmatch(word)]
-        if (
-            (asks or phrases.WHEN.search(text))
-            and not phrases.LAST_TIME.search(text)
-            and (day := self._day_of_event(words))
-        ):
+        of_event = 0 if asks or phrases.WHEN.search(text) else 1 if phrases.WHERE.match(text) else 2
+        if not phrases.LAST_TIME.search(text) and (day := self._day_of_event(words, of_event)):
             return [("list_events", {"date": day})]
         of_text = phrases.PRONOUN.search(text) and any(call.has_text for call in before)  # "is it free?"
         asks = phrases.MY_CALENDAR.search(text) if of_text else asks
         return [("list_events", {"date": "today"})] if asks and not retrieve(words, self.data, _KINDS) else []
 
-    def _text_of_day(self, text: str) -> list[Call]:
-        """Return the call that reads what surely is meant, too, where ``text`` names a day."""
-        words = content_words(text)
-        if len(words) < _FEW_WORDS or phrases.CALENDAR.search(text) or phrases.WHEN.search(text):
-            return []
-        found = retrieve(words, self.data, _KINDS)
-        return [found.call] if found and found.coverage >= _SURE else []
+    def _text_of_days(self, text: str) -> tuple[Found | None, bool]:
+        """Return the text that ``text`` is about, which names days, and whether an event may be, too."""
+        if phrases.CALENDAR.search(phrases.THE_PLAN.sub("", text)):
+            return None, True
+        days = [day.said for day in days_in(text, self.today)]
+        named = content_words(" ".join(days))
+        words = [word for word in content_words(text) if not phrases.CALENDAR.fullmatch(word)]
+        words = [word for word in words if word not in named or retrieve([word], self.data, _KINDS)]
+        found = self._retrieve(words)
+        subject = found.words.difference(named) if found else ()
+        if not found or not subject or found.share < _SURE:
+            return None, True
+        titles = [event.title.casefold() for day in days for event in self.data.calendar.events_on(day)]
+        on = max((sum(word[:5] in title for word in subject) for title in titles), default=0)
+        is_only_it = is_request(text) and found.is_sure(words)
+        return (found if on < len(subject) else None), on > 0 or not is_only_it
 
     def _sender_spoken_of(self, before: Sequence[Made]) -> str:
         """Return who has sent mail and was spoken of last, alone; else nothing."""
@@ -357,16 +394,43 @@ class Planner:
             return ""
         return f"{said[0].upper()}{said[1:]} is {parse_date(day, self.today):%A, %B %d, %Y}."
 
-    def _day_of_event(self, words: Sequence[str]) -> str:
-        """Return the first day ahead with an event that has more of ``words`` than any text; else nothing."""
+    def _day_of_event(self, words: Sequence[str], least: int) -> str:
+        """Return the first day ahead with an event that has as many of ``words`` as any text; else nothing.
+
+        The ``least`` that it has to have is one (0), most (1), or all, and more than any text (2).
+        """
         found = retrieve(words, self.data, _KINDS)
-        least = max(1, round((found.coverage if found else 0) * len(words)))
+        known = len(found.words) if found else 0
+        if not words or (least == 2 and known == len(words)):
+            return ""
+        least = max(known, (1, len(words) // 2 + 1, len(words))[least])
         for ahead in range(_DAYS_AHEAD):
             day = f"{self.today + dt.timedelta(days=ahead):%Y-%m-%d}"
             for event in self.data.calendar.events_on(day):
                 if sum(word[:5] in event.title.casefold() for word in words) >= least:
                     return day
         return ""
+
+    def _several(self, text: str, kinds: Sequence[TextKind]) -> list[Call]:
+        """Return the calls that read what the parts of ``text`` name, if that are several."""
+        halves = [(half, content_words(half)) for half in phrases.HALVES.split(text)]
+        places = [
+            retrieve(words, self.data, kinds)
+            for half, words in halves
+            if len(words) > 1 or (words and re.search(r"\b(?:the|my) ", half))
+        ]
+        sure = [place for place in places if place and place.coverage >= _SURE]
+        return [place.call for place in sure] if len({place.name for place in sure}) > 1 else []
+
+    def _retrieve(self, words: Sequence[str], near: Collection[str] = ()) -> Found | None:
+        """Return the text that has most of ``words``, or of the title of an event that they may mean."""
+        unknown = {word for word in words if not retrieve([word], self.data, _KINDS)}
+        ahead = self.today, self.today + dt.timedelta(days=_DAYS_AHEAD)
+        titles = [content_words(event.title) for event in self.data.calendar.find(*ahead)] if unknown else []
+        more = [word for title in titles if unknown.intersection(title) for word in title]
+        found = retrieve([*words, *more], self.data, _KINDS, near) if more else None
+        is_named = found and found.words.intersection(words) and found.words.intersection(more)
+        return found if is_named else retrieve(words, self.data, _KINDS, near)
 
     def _text(self, step: Step, sentence: Sentence, context: str, before: Sequence[Made]) -> Step:
         """Return the step with the text that the request is about, if it has one."""
@@ -375,29 +439,36 @@ class Planner:
         near = {str(value) for call in read for value in call.arguments.values()}
         asks = sentence.kind == "asks"
         told = asks and kinds_in(context)
-        found = retrieve([*own, *content_words(context)] if told else own, self.data, told or _KINDS, near)
+        if told:
+            found = retrieve([*own, *content_words(context)], self.data, told, near)
+        else:
+            found = self._retrieve(own, near)
         if phrases.OPENS.match(step.text) and (not found or found.coverage < _CERTAIN):
             return step
         if (found is None or found.coverage < _LIKELY) and context and asks:
             found = retrieve([*own, *content_words(context)], self.data, _KINDS, near) or found
+        if found and found.is_by_chance(own) and found.name not in near:
+            found = None
         if sentence.kind == "names" and own and not (found and _has_most(found, own, sentence)):
             found, read = None, []
         least = _CERTAIN if asks and phrases.PRONOUN.search(step.text) else _LIKELY
         looks_for_another = phrases.FINDS.match(step.text) and own
         if (found is None or found.coverage < least) and read and not looks_for_another:
             return replace(step, calls=[(read[-1].name, read[-1].arguments)])
-        halves = [(half, content_words(half)) for half in phrases.HALVES.split(step.text)]
-        places = [
-            retrieve(words, self.data, _KINDS)
-            for half, words in halves
-            if len(words) > 1 or (words and half.lstrip().startswith(("the ", "my ")))
-        ]
-        sure = [place for place in places if place and place.coverage >= _SURE]
-        if len({place.name for place in sure}) > 1:
-            return replace(step, calls=[place.call for place in sure])
+        if several := self._several(step.text, _KINDS):
+            return replace(step, calls=several)
         if found and found.coverage >= _SURE:
-            return replace(step, calls=[found.call])
+            is_near = found.name in near or not own
+            return replace(step, calls=[found.call], is_closest=not (is_near or found.is_sure(own)))
         return replace(step, found=found)
+
+
+def _written(calls: Sequence[Made], today: dt.date) -> str:
+    """Return what was written last, as it was stated, or that nothing was."""
+    written = [call for call in calls if call.name not in LOOKS_UP]
+    if not written:
+        return "No, I know of nothing that was written."
+    return f"{'No' if written[-1].failed else 'Yes'}. {state(written[-1], today)}"
 
 
 def _topic(before: Sequence[Made]) -> str:
@@ -417,12 +488,17 @@ def _days_of(calls: Sequence[Made]) -> list[str]:
 
 def _has_most(found: Found, words: Sequence[str], sentence: Sentence) -> bool:
     """Return whether a text has so many ``words`` of what a sentence names that it is hardly by chance."""
-    return found.words >= (min(2, len(words)) if sentence.is_doubtful else (len(words) + 1) // 2)
+    return len(found.words) >= (min(2, len(words)) if sentence.is_doubtful else (len(words) + 1) // 2)
 
 
 def _context(sentences: Sequence[Sentence]) -> str:
     """Return what is said in ``sentences``, small talk aside."""
     return " ".join(each.text for each in sentences if each.kind != "chats")
+
+
+def is_request(text: str) -> bool:
+    """Return whether ``text`` surely asks for something."""
+    return bool(content_words(text)) and (text.endswith("?") or phrases.REQUEST.match(text) is not None)
 
 
 def _looks_up(step: Step) -> bool:
@@ -439,18 +515,21 @@ def _stated(before: Sequence[Made], today: dt.date) -> str:
 
 
 def _all_days(text: str, today: dt.date) -> list[str]:
-    """Return the parts of ``text`` that mean a day or a week."""
+    """Return the parts of ``text`` that mean a day or a week; for what was done on a weekday, its date."""
+    past = dt.timedelta(days=7 if phrases.DID.match(text) else 0)
     return [
-        day.said
+        f"{day.first - past}" if past and day.said.isalpha() and day.first > today else day.said
         for day in days_in(text, today)
         if not (day.said.casefold() in ("week", "weekend") and phrases.RATE.search(text[: day.start]))
     ]
 
 
-def _weather(step: Step, cities: Sequence[str]) -> Step:
+def _weather(step: Step, cities: Sequence[str], today: dt.date) -> Step:
     """Return ``step`` with the calls for the weather in ``cities``, or asking for one."""
     calls = [("get_weather", {"city": city}) for city in cities]
-    return replace(step, calls=[*step.calls, *calls], says="" if calls else WHICH_CITY)
+    later = any(day.first > today for day in days_in(step.text, today))
+    says = (ONLY_NOW if later else "") if calls else WHICH_CITY
+    return replace(step, calls=[*step.calls, *calls], says=says)
 
 
 def _cities_in(text: str) -> list[str]:

@@ -137,6 +137,11 @@ _LISTS: Final[Mapping[str, Statement]] = {
     "search_mail": lambda arguments, found, today: (
         f"The latest mails: {_listed(map(_mail, found))}." if found else "You have no mail."
     ),
+    "search_files": lambda arguments, found, today: (
+        f"You have {_count(len(found), 'file')}: {_listed(file['path'] for file in found)}."
+        if found
+        else "You have no files."
+    ),
 }
 _STATEMENTS: Final[Mapping[str, Statement]] = {
     "list_events": _events,
@@ -150,7 +155,9 @@ _STATEMENTS: Final[Mapping[str, Statement]] = {
     "delete_note": lambda arguments, found, today: (
         f"Deleted the note: {found['title']}. Its file is kept in the hidden folder .deleted."
     ),
-    "read_note": lambda arguments, found, today: f"{found['title']}: {found['text']}",
+    "read_note": lambda arguments, found, today: (
+        found["text"] if found["text"] == found["title"] else f"{found['title']}: {found['text']}"
+    ),
     "search_mail": _matches("mail", _mail),
     "read_mail": lambda arguments, found, today: f"{found['from']}, {found['subject']}: {found['body']}",
     "search_files": _matches("file", lambda found: found["path"]),

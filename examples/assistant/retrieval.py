@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
@@ -41,7 +41,7 @@ _GENERAL: Final = STOP_WORDS | frozenset(
     he hello help her here hers hey him his hour hours if into inside instead just keep kind kindly know
     last late later least less let like long look looking lot made mail mailed mails make many may maybe
     mean means meant message might mine minute minutes more most much must name need needs never new next
-    no nobody none nor not note noted notes nothing now number off often ok okay once one ones only onto
+    no nobody none nor not note noted notes news nothing now number off often ok okay once one ones only onto
     open or other our out over own part perhaps person please pls put quite rather read really recall
     remember right said same saw see seem sent shall she should since so some somebody someone something
     sometimes somewhere soon sorry still such sure take tell than thank thanks their them then these they
@@ -49,16 +49,19 @@ _GENERAL: Final = STOP_WORDS | frozenset(
     until up us very via want wanted wants was way we well went were whatever whether which while whom
     whose why will wish with within without wonder would wrote written write year years yes yesterday yet
     you ive im dont cant didnt whats whos hows wheres whens lets thats theres came come arrived received
-    according recently till long good great nice morning evening arrival
+    yourself according recently till long good great nice morning evening arrival
     departure start starts begin begins end ends finish place held hold held gonna
     """.split()  # noqa: SIM905
 )
 """Words that say nothing about which text is meant."""
-_IN_TITLE: Final = 1.5
 _NEAR: Final = 1.6
 _UNKNOWN: Final = 0.5
 """The weight of a word that no text has: people ask in other words than they write."""
 _MISSPELT: Final = 0.7
+_MOST: Final = 0.7
+"""Of the words: one of two is too little, also if no text has the other."""
+_COMMON: Final = 3
+"""Texts that have a word by which none is told from others."""
 _SHORTEST_MISSPELT: Final = 5
 
 
@@ -70,9 +73,21 @@ class Found:
     name: str
     weight: float
     coverage: float
-    """0 to 1."""
-    words: int
-    """How many of these it has as they are spelt."""
+    """0 to 1; a word in the title counts more."""
+    share: float
+    """The same, wherever the words are."""
+    words: frozenset[str]
+    """Those of these that it has as they are spelt."""
+    rarest: int
+    """How many texts have the rarest of these."""
+
+    def is_sure(self, words: Sequence[str]) -> bool:
+        """Return whether it has so much of the ``words`` of a question that it is what is meant."""
+        return self.share >= _MOST or len(words) == 1
+
+    def is_by_chance(self, words: Sequence[str]) -> bool:
+        """Return whether it has one of several ``words`` alone, which others have, too."""
+        return len(self.words) == 1 < len(words) and self.rarest >= _COMMON
 
     @property
     def call(self) -> tuple[str, Mapping[str, str]]:
@@ -97,15 +112,17 @@ def retrieve(
     places: Mapping[TextKind, Texts[Any]] = {"notes": data.notes, "mail": data.mail, "files": data.files}
     size = sum(map(len, places.values()))
     weights: dict[tuple[TextKind, str], float] = defaultdict(float)
-    exact: Counter[tuple[TextKind, str]] = Counter()
+    covered: dict[tuple[TextKind, str], float] = defaultdict(float)
+    exact: dict[tuple[TextKind, str], dict[str, int]] = defaultdict(dict)
     total = 0.0
     for word in words:
         having, factor = _having(word, places), 1.0
-        exact.update(having.keys())
+        for place in having:
+            exact[place][word] = len(having)
         if not having and len(word) >= _SHORTEST_MISSPELT:
             meant = {close for texts in places.values() if (close := texts.closest(word))}
             having, factor = (
-                {place: title for each in meant for place, title in _having(each, places).items()},
+                {place: counts for each in meant for place, counts in _having(each, places).items()},
                 _MISSPELT,
             )
         if not having:
@@ -113,19 +130,20 @@ def retrieve(
             continue
         rarity = math.log1p(size / len(having)) * factor
         total += rarity
-        for place, in_title in having.items():
-            weights[place] += rarity * (_IN_TITLE if in_title else 1) * (_NEAR if place[1] in near else 1)
+        for place, counts in having.items():
+            covered[place] += rarity
+            weights[place] += rarity * counts * (_NEAR if place[1] in near else 1)
     of_kinds = {place: weight for place, weight in weights.items() if place[0] in kinds}
     if not of_kinds:
         return None
     (kind, name), weight = max(of_kinds.items(), key=lambda each: each[1])
-    return Found(kind, name, weight, min(1.0, weight / total), exact[kind, name])
+    has = exact[kind, name]
+    coverage, share = min(1.0, weight / total), covered[kind, name] / total
+    return Found(kind, name, weight, coverage, share, frozenset(has), min(has.values(), default=0))
 
 
-def _having(word: str, places: Mapping[TextKind, Texts[Any]]) -> dict[tuple[TextKind, str], bool]:
-    """Return the texts that have ``word``, and whether it is in the title."""
+def _having(word: str, places: Mapping[TextKind, Texts[Any]]) -> dict[tuple[TextKind, str], float]:
+    """Return the texts that have ``word``, and how much it counts there."""
     return {
-        (kind, name): in_title
-        for kind, texts in places.items()
-        for name, in_title in texts.weigh(word).items()
+        (kind, name): counts for kind, texts in places.items() for name, counts in texts.weigh(word).items()
     }

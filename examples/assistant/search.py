@@ -23,8 +23,10 @@ STOP_WORDS = frozenset(
 _LISTED_WORDS = frozenset(
     """
     mail mails email emails note notes new newest latest last recent unread inbox list every read open see
+    file files document documents
     """.split()  # noqa: SIM905
 )
+_HYPHEN = re.compile(r"\b([^\W\d]+)-([^\W\d]+)\b")  # "Wi-Fi" is found as "wifi", too
 MOST_FOUND = 3
 _SHORTEST_PREFIX = 4
 _SHORTEST_MISSPELLING = 5  # shorter words are all close to one another
@@ -44,7 +46,8 @@ class Index:
     def put(self, number: int, title: str, text: str) -> None:
         """Add a text, or replace the one with this number."""
         self._connection.execute(
-            "REPLACE INTO texts(rowid, title, text) VALUES (?, ?, ?)", (number, title, text)
+            "REPLACE INTO texts(rowid, title, text) VALUES (?, ?, ?)",
+            (number, *(_HYPHEN.sub(r"\g<0> \1\2", each) for each in (title, text))),
         )
 
     def remove(self, number: int) -> None:

@@ -121,8 +121,12 @@ def _parts_of(message: str, today: date) -> list[str]:
     if dictated_note(parts[0]):
         rest = [place for place, part in enumerate(parts) if place and phrases.REQUEST.match(part)]
         first = rest[0] if rest and "\n" not in message else len(parts)
-        if ":" in parts[0]:  # up to the end of the sentence
-            rest = [place for place in rest if re.match(r"[.!?;\n]", message[ends[place - 1][0] - 1 :])]
+        if ":" in parts[0]:  # up to the end of the sentence, or to a question
+            rest = [
+                place
+                for place in rest
+                if parts[place].endswith("?") or re.match(r"[.!?;\n]", message[ends[place - 1][0] - 1 :])
+            ]
             first = rest[0] if rest and "\n" not in message else len(parts)
         note = message[: ends[first - 1][0]] if first < len(parts) else message
         parts = [note.strip(), *parts[first:]]
@@ -132,7 +136,7 @@ def _parts_of(message: str, today: date) -> list[str]:
     found: list[str] = []
     source = ""
     for part in (phrases.LEAD_IN.sub("", part) for part in parts if re.search(r"\w", part)):
-        if kinds_in(part) and not content_words(part) and not phrases.REQUEST.match(part):
+        if kinds_in(part) and not (content_words(part) or part.endswith("?") or phrases.REQUEST.match(part)):
             source = f"{part.rstrip(' ,.')}, "  # "in my files, what …"
         else:
             found.append(source + part)

@@ -29,7 +29,7 @@ from .data import PersonalData
 from .dictation import WHICH_TEXT
 from .meant import MEANT_EVENT, MEANT_NOTE, WHICH_ONE
 from .needs import Need, needs_of, needs_of_words
-from .planning import WHICH_CITY, Planner, Step
+from .planning import LOOKS_UP, NOT_ANSWERED, WHICH_CITY, Planner, Step, is_request
 from .references import READERS
 from .results import Made, state
 from .retrieval import content_words
@@ -143,12 +143,18 @@ class Turn:
         """Whether a note was written, or failed to be."""
         return any(call.name == "create_note" for call in self.made)
 
-    def state(self, today: dt.date) -> str:
-        """Return the results in fixed words; errors only where there is nothing else."""
+    def state(self, today: dt.date, closest: Sequence[Call] = ()) -> str:
+        """Return the results in fixed words, of ``closest`` that they may not be what is meant.
+
+        Errors only where there is nothing else.
+        """
         told = [call for call in self.made if not call.failed] or self.made[-1:]
         read = {call.name for call in told}
+        leads = {True: _CLOSEST, False: ""}
         return "\n".join(
-            state(call, today) for call in told if call.found_nothing or READERS.get(call.name) not in read
+            leads[call.has_text and (call.name, call.arguments) in closest] + state(call, today)
+            for call in told
+            if call.found_nothing or READERS.get(call.name) not in read
         )
 
 
@@ -221,20 +227,24 @@ class Steering(AgentMiddleware[Any, Any]):
         """Make the calls that the turn needs, then answer."""
         turn = Turn.of(request.messages, self._today)
         steps = await self._plan(turn, request)
-        calls = [call for step in steps for call in step.calls]
-        if calls and not turn.made:
-            return _called(calls)
+        all_calls = [call for step in steps for call in step.calls]
+        calls = [call for place, call in enumerate(all_calls) if call not in all_calls[:place]]
+        if open_calls := calls[len(turn.made) :]:
+            return _called(_at_once(open_calls))
         says = [step.says for step in steps if step.says]
+        if turn.made or says:
+            missed = [step for step in steps if not step.is_sure and is_request(step.text)]
+            says += [NOT_ANSWERED.format(step.text) for step in missed]
         if not turn.made:
             return _said("\n".join(says)) if says else await self._talk(request, handler, turn)
-        found = turn.state(self._today)
+        closest = [(each[0], dict(each[1])) for step in steps if step.is_closest for each in step.calls]
+        found = turn.state(self._today, closest)
         if any(step.notes_found for step in steps) and turn.has_found and not turn.has_noted:
             return _called([("create_note", {"text": found})])
-        if any(step.found for step in steps):
-            found = f"{_CLOSEST}{found}"
         if (
             self._model is None
             or says
+            or closest
             or len(found) <= _SHORT_TEXT
             or not any(call.has_text for call in turn.made)
         ):
@@ -259,6 +269,8 @@ class Steering(AgentMiddleware[Any, Any]):
         if step.is_sure:
             return replace(step, found=None)
         needs = needs_of_words(step.text)
+        if not needs and phrases.GENERAL.match(step.text):
+            needs = ["talk"]
         if not needs and phrases.CANNOT.match(step.text):
             needs = ["impossible"]
         if not needs and self._model is not None:
@@ -269,6 +281,8 @@ class Steering(AgentMiddleware[Any, Any]):
             "clock": f"It is {self._now():%A, %B %d, %Y, %H:%M}.",
         }
         says = [fixed[need] for need in needs if need in fixed]
+        if self._model is None and phrases.LIKES.match(step.text):  # it talks about its tools only
+            says = [f"I see! {_able(request)}"]
         if says:
             return Step(step.text, says=says[0])
         if self._model is None:
@@ -284,9 +298,11 @@ class Steering(AgentMiddleware[Any, Any]):
 
     async def _talk(self, request: ModelRequest[Any], handler: Handler, turn: Turn) -> ModelResponse[Any]:
         otherwise = _NO_ANSWER + _able(request)
+        # What stands for itself is not mixed with what was found before.
+        said: list[AnyMessage] = [turn.asked] if phrases.GENERAL.match(turn.question) else turn.conversation
         if self._model is None:  # it was not trained on tools that change what there is
             tools = [tool for tool in request.tools if getattr(tool, "name", "") not in CHANGES]
-            response = await handler(request.override(tools=tools, messages=turn.conversation))
+            response = await handler(request.override(tools=tools, messages=said))
             message = response.result[-1]
             talks = isinstance(message, AIMessage) and not message.tool_calls and message.text.strip()
             return response if talks else _said(otherwise)
@@ -295,7 +311,7 @@ class Steering(AgentMiddleware[Any, Any]):
             return not claims_deed(sentence, (), looked=False)
 
         prompt = _TALK.format(self._today)
-        return await handler(_checked(request, self._model, prompt, turn.conversation, may_say, otherwise))
+        return await handler(_checked(request, self._model, prompt, said, may_say, otherwise))
 
     def _answer(self, request: ModelRequest[Any], turn: Turn, found: str) -> ModelRequest[Any]:
         assert self._model is not None
@@ -332,8 +348,8 @@ def _has_web(request: ModelRequest[Any]) -> bool:
 def _able(request: ModelRequest[Any]) -> str:
     web = " and on the web" if _has_web(request) else ""
     return (
-        f"I can look things up in your notes, calendar, mail and files{web}, write and delete notes, and "
-        "add, move and cancel single events."
+        f"I can look things up in your notes, calendar, mail and files{web}, say how the weather is, "
+        "write and delete notes, and add, move and cancel single events."
     )
 
 
@@ -341,8 +357,18 @@ def _said(text: str) -> ModelResponse[Any]:
     return ModelResponse([AIMessage(text, response_metadata={"finish_reason": "stop"})])
 
 
+def _at_once(calls: Sequence[Call]) -> list[Call]:
+    """Return the first of the ``calls``, up to one that looks up what those before it may change."""
+    writes = [place for place, (name, _) in enumerate(calls) if name not in LOOKS_UP]
+    reads = (
+        place
+        for place, (name, _) in enumerate(calls)
+        if name in LOOKS_UP and place > min(writes, default=place)
+    )
+    return [*calls[: next(reads, len(calls))]]
+
+
 def _called(calls: Sequence[Call]) -> ModelResponse[Any]:
-    """Return a message with ``calls``, each once."""
-    once = [call for place, call in enumerate(calls) if call not in calls[:place]]
-    made = [ToolCall(name=name, args=dict(given), id=f"call_{uuid.uuid4().hex}") for name, given in once]
+    """Return a message with ``calls``."""
+    made = [ToolCall(name=name, args=dict(given), id=f"call_{uuid.uuid4().hex}") for name, given in calls]
     return ModelResponse([AIMessage("", tool_calls=made, response_metadata={"finish_reason": "tool_calls"})])

@@ -21,6 +21,9 @@ T = TypeVar("T")
 
 _RANK_OFFSET = 60
 """Of reciprocal rank fusion: how little the first places count more than those behind them."""
+_IN_TITLE = 1.5
+_IN_OTHER_FORM = 0.9
+"""How much a word counts that is there in another form, such as "prices" for "pricing"."""
 
 
 def fingerprint(key: Hashable) -> str:
@@ -79,12 +82,19 @@ class Texts(ABC, Generic[T]):
             best = sorted(scores.keys() & entries.keys(), key=lambda number: (-scores[number], number))
             return [self._shown(number, entries[number]) for number in best[:limit]]
 
-    def weigh(self, word: str) -> dict[str, bool]:
-        """The ids or paths of those that have ``word``, and whether it is in the title."""
+    def weigh(self, word: str) -> dict[str, float]:
+        """The ids or paths of those that have ``word``, and how much it counts: in a title, to the letter."""
         with self._lock:
             entries = self._entries()
-            found = self._index.places_of(word)
-            return {self._name(number, entries[number]): title for number, title in found.items()}
+            found = [
+                (self._name(at, entries[at]), entries[at], title)
+                for at, title in self._index.places_of(word).items()
+            ]
+        return {
+            name: (_IN_TITLE if in_title else 1)
+            * (1 if word in f"{entry.title} {entry.text}".casefold() else _IN_OTHER_FORM)
+            for name, entry, in_title in found
+        }
 
     def closest(self, word: str) -> str | None:
         """The word that is spelt most like ``word``, where there is one."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from .dates import parse_time
-from .phrases import CALENDARS, CORRECTION, POLITE, PREPOSED, QUESTION_WORDS, REASON, any_case
+from .phrases import CALENDARS, CORRECTION, IS_MOVED, POLITE, PREPOSED, QUESTION_WORDS, REASON, any_case
 from .when import Days, Time, days_in, first_day, said_when, single_days_in, times_in, without
 
 Call: TypeAlias = tuple[str, Mapping[str, Any]]
@@ -19,7 +19,7 @@ Call: TypeAlias = tuple[str, Mapping[str, Any]]
 WHICH_EVENT: Final = "What is the event?"
 WHICH_DAY: Final = "On which day?"
 WHICH_TIME: Final = "At what time?"
-NOT_ASKED: Final = "I have written nothing. Say what to write, such as: add lunch on Friday at 12:00."
+NOT_ASKED: Final = "Nothing was written for this. Say what to write, such as: add lunch on Friday at 12:00."
 DEPENDS: Final = "Nothing was added, as it depends on something. Say so if it is to be."
 ONE_HOUR: Final = (
     "I cannot do that: I add single events of one hour only, in the time of this machine. Nothing was added. "
@@ -76,11 +76,12 @@ _CONDITION: Final = any_case(
     r"|without|maybe|perhaps|worth|in principle|instead(?= of\b))\b"
 )
 _WITHDRAWN: Final = any_case(r"\b(?:already|myself|never ?mind|(?<!i )(?<!to )forget it)\b")
-_TOLD: Final = any_case(r"\b(?:yesterday|was|were|had|would be (?:lovely|nice|great))\b")
+_TOLD: Final = any_case(rf"\b(?:yesterday|was|were|had|would be (?:lovely|nice|great)|{IS_MOVED})\b")
 """In a message that tells of something."""
 _NO_TITLE: Final = any_case(
     r"\b(?:i|i'm|you|it|it's|this|that|me|we|they|he|she|her|his|their|put|want|need|get|see|have|wake|alarm"
-    r"|add|create|enter|calendar|diary|events?|call it)\b|[,;?]|^(?:ad|do|does|did|let|swap|reserve|switch"
+    r"|add|create|enter|calendar|diary|events?|call it|has|had|is|are|was|were"
+    r"|been)\b|[,;?]|^(?:ad|do|does|did|let|swap|reserve|switch"
     r"|change|alter|update|arrange|organi[sz]e|tell|ask|show|find|check|read|book (?:an?|the|me))\b"
 )
 """In what is left of a message that says more than a title."""
@@ -102,7 +103,8 @@ _BETWEEN: Final = any_case(r"[,;] *(?:and )?| and (?:then )?")
 _HAVE: Final = any_case(
     r"^(?:(?:i|we) (?:want|need|would like) to(?: go(?: for| to)?)?|i'd like to(?: go(?: for| to)?)?"
     r"|(?:i|we|they)(?:'re|'m| are| am)? (?:do|doing|hosting|holding)|let's (?:do|have|go (?:for|to))"
-    r"|(?:i'm|we're) going(?: for| to)?|(?:i|we)(?:'ve| have|'m having| need| want)?(?: got)?"
+    r"|(?:i['\u2019]?m|i am|we['\u2019]re|we are)(?: (?:going(?: for| to)?|having))?"
+    r"|(?:i|we)(?:['\u2019]ve| have| need| want)?(?: got)?(?!['\u2019])"
     r"|there(?:'?s| is)|(?:there )?comes)\b *"
 )
 _THERE: Final = any_case(r"\b(?:there|then|that day|(?:on )?(?:the )?same day|in there|instead)\b")
@@ -185,7 +187,7 @@ def wanted_events(
     told = REASON.search(asked)
     if told and (times_in(asked[: told.start()]) or not times_in(asked)):
         asked = asked[: told.start()]
-    if _BEYOND_ONE_HOUR.search(asked):
+    if _BEYOND_ONE_HOUR.search(without(asked, single_days_in(asked, today))):
         return ONE_HOUR
     parts = _split(asked)
     events = [read_event(part, today) for part in parts]

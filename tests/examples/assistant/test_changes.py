@@ -77,6 +77,9 @@ Hanna is late on Friday, so the boiler check has to be at noon instead -> move_e
 the roofers rang: they come at nine on Saturday and not at eight, can you fix that -> move_event Roofers at the house 2026-11-28 2026-11-28 09:00
 the train to Bergen is now on Wednesday the 2nd, same time, please change it -> move_event Train to Bergen 2026-12-01 2026-12-02 07:42
 move lunch with Priya to tomorrow, no hang on, Friday, 13:00 -> move_event Lunch with Priya 2026-11-25 2026-11-27 13:00
+the guitar lesson has been postponed to the 30th at 6 -> move_event Guitar lesson 2026-11-29 2026-11-30 18:00
+My dentist was put back by two days -> move_event Dentist 2026-11-26 2026-11-28 09:30
+The dinner got moved to 8 on Friday. -> move_event Dinner at the Green Lantern 2026-11-26 2026-11-27 20:00
 what is on today, and cancel the dentist -> list_events today, delete_event Dentist 2026-11-26
 Write a note: cancel the dentist -> create_note cancel the dentist
 """  # noqa: E501, W291 - an event that lasts all day has no time
@@ -96,6 +99,10 @@ cancel it -> {MEANT_EVENT}
 We painted the house and I threw the flyer away. Cancel it. -> {MEANT_EVENT}
 delete that note -> {MEANT_NOTE}
 move the dentist -> {TO_WHEN}
+the dentist has been rescheduled -> {TO_WHEN}
+the launch is moved to Monday at 10 -> There is no event the launch. Nothing was changed.
+the plumber has been put back to Friday at 9 -> There is no event plumber in the next 30 days. Nothing was changed.
+Grandma has moved to Leeds -> 
 move the dentist to next week -> {TO_WHEN}
 move the dinner to the Blue Lantern on Friday -> {TO_WHEN}
 move the dentist to Friday from 14:00 to 16:00 -> {TO_WHEN}

@@ -145,3 +145,11 @@ def test_a_maildir_says_which_mails_are_read(tmp_path: Path) -> None:
     maildir.remove(key)
     assert sorted(mail.subject for mail in box.all()) == ["b", "c", "d"]
     box.close()
+
+
+def test_a_line_that_an_mbox_quotes_is_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "mail.mbox"
+    add(path, mail("ann@example.org", "Rent", "Hello.\nFrom May on it is more.\n> quoted\n"))
+    assert b"\n>From May" in path.read_bytes()
+    with closing(MailBox(Sources([path]))) as box:
+        assert box.read("m1").body == "Hello. From May on it is more. > quoted"

@@ -4,6 +4,8 @@ import contextlib
 import datetime as dt
 import re
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -11,7 +13,14 @@ from hypothesis import strategies as st
 
 from agentrt.examples.assistant.data import PersonalData
 from agentrt.examples.assistant.dictation import WHICH_TEXT
-from agentrt.examples.assistant.planning import WHICH_CITY, Planner
+from agentrt.examples.assistant.planning import (
+    NO_WEB,
+    NOT_ANSWERED,
+    ONLY_NOW,
+    WHAT_TO_WRITE,
+    WHICH_CITY,
+    Planner,
+)
 from agentrt.examples.assistant.results import Made
 from agentrt.examples.assistant.retrieval import content_words, retrieve
 from agentrt.examples.assistant.sample_data import write_sample_data
@@ -139,6 +148,24 @@ good morning! ->
 I finally learned to whistle yesterday! -> 
 You are very kind. -> 
 What is the capital of Norway? -> 
+Where is the boiler check? -> list_events 2026-11-27
+what do zebras bring? -> 
+How do I feed the starter on Sunday? -> read_note n5
+what's the plan for the mint on Friday -> read_note n8
+am I busy with the mint on Friday? -> list_events Friday
+Write her back that I'm in on Friday -> 
+what did we do on Monday? -> list_events 2026-11-23
+what was the last thing I told you today? -> 
+Note: call the bank. Also, where is the dentist? -> create_note call the bank., list_events 2026-11-26
+Note: figs and plums, and what is on on Sunday? -> create_note figs and plums, list_events Sunday
+jot down: figs. Could you also say what is on on Sunday? -> create_note figs., list_events Sunday
+unread mail? and is anything on tomorrow? -> search_mail new mail, list_events tomorrow
+Read my lasagne and my bicycle -> read_note n11, read_note n1
+read the garden note and the wifi note -> read_note n8, read_note n12
+delete the lasagne note and show me the rest -> delete_note n11 Lasagne recipe, search_notes all notes
+which files do I have -> search_files all files
+anything new? -> search_mail new mail, list_events today
+We really adore our new kettle -> 
 """  # noqa: W291 - nothing is called
 
 
@@ -189,6 +216,7 @@ def test_whatever_is_said_is_planned_and_an_event_has_its_words(
     [
         ("will it rain?", WHICH_CITY),
         ("write a note", WHICH_TEXT),
+        ("did you save it?", "No, I know of nothing that was written."),
         ("could you write something down for me?", WHICH_TEXT),
         ("What date will it be this coming Sunday?", "This coming Sunday is Sunday, November 29, 2026."),
     ],
@@ -196,6 +224,31 @@ def test_whatever_is_said_is_planned_and_an_event_has_its_words(
 def test_what_is_missing_is_asked_for(planner: Planner, message: str, says: str) -> None:
     (step,) = planner.plan(message, [], [])
     assert (step.says, [*step.calls]) == (says, [])
+
+
+@pytest.mark.parametrize(
+    ("message", "says"),
+    [
+        ("how is the zebra, and what is on today?", NOT_ANSWERED.format("how is the zebra")),
+        ("when is the library book due? Put that into my diary as well.", WHAT_TO_WRITE),
+        ("is it sunny in Oslo on Friday?", ONLY_NOW),
+    ],
+)
+def test_what_is_not_answered_is_said(planner: Planner, message: str, says: str) -> None:
+    steps = planner.plan(message, [], [])
+    assert any(step.calls for step in steps)
+    assert says in [step.says for step in steps]
+
+
+def test_without_the_web_it_is_said_that_nothing_was_looked_up(planner: Planner) -> None:
+    (step,) = replace(planner, has_web=False).plan("look online for climbing boots", [], [])
+    assert (step.says, [*step.calls]) == (NO_WEB, [])
+
+
+def test_the_day_of_what_was_written_before_an_answer_is_meant(planner: Planner) -> None:
+    added = Made("add_event", {"title": "haircut", "date": "Friday", "time": "9:00"}, "{}")
+    (step,) = planner.plan("what else is there on that day?", [], [added])
+    assert [*step.calls] == [("list_events", {"date": "Friday"})]
 
 
 def test_the_day_is_shown_that_a_write_depends_on(planner: Planner) -> None:
@@ -284,3 +337,38 @@ def test_a_text_is_found_by_its_rare_words_and_by_misspelt_ones(planner: Planner
     near = retrieve(["tom", "brakse"], data, ("notes", "mail", "files"), near={"m5"})
     assert near is not None
     assert near.name == "m5"
+
+
+def test_a_word_counts_most_to_the_letter_and_one_that_many_have_tells_nothing(tmp_path: Path) -> None:
+    for name, text in (
+        ("A", "Parking fees: see the desk"),
+        ("B", "Parked: see the desk"),
+        ("C", "See the desk"),
+    ):
+        (tmp_path / f"{name}.md").write_text(text)
+    with contextlib.closing(PersonalData.open(tmp_path)) as data:
+        found = retrieve(["parked"], data, ("notes",))
+        assert found is not None
+        assert found.name == "n2"
+        asked = ["desk", "zebra"]
+        by_chance = retrieve(asked, data, ("notes",))
+        assert by_chance is not None
+        assert by_chance.is_by_chance(asked)
+        assert not by_chance.is_by_chance(["desk"])
+        rare = retrieve(["fees", "zebra"], data, ("notes",))
+        assert rare is not None
+        assert not rare.is_by_chance(["fees", "zebra"])
+        assert not rare.is_sure(["fees", "zebra"])
+
+
+def test_a_text_is_found_by_the_title_of_the_event_that_is_meant(tmp_path: Path) -> None:
+    (tmp_path / "cat.txt").write_text("Mitzi: the clinic costs 40 euros")
+    (tmp_path / "gym.txt").write_text("The gym costs 30 euros a month")
+    with contextlib.closing(PersonalData.open(tmp_path, today=lambda: WEDNESDAY)) as data:
+        planner = Planner(data, WEDNESDAY)
+        asked = "what does the checkup cost?"
+        (step,) = planner.plan(asked, [], [])
+        assert ("read_file", {"path": "cat.txt"}) not in step.calls or step.is_closest
+        data.calendar.add("Checkup Mitzi", "Friday", "10:00")
+        (step,) = planner.plan(asked, [], [])
+        assert [*step.calls] == [("read_file", {"path": "cat.txt"})]

@@ -65,6 +65,9 @@ MAIL = {"id": "m1", "from": "Anna", "subject": "Roof"}
         ),
         ("search_mail", {"query": "new mail"}, [MAIL], "The latest mails: Anna, Roof."),
         ("search_mail", {"query": "new mail"}, [], "You have no mail."),
+        ("search_files", {"query": "all files"}, [{"path": "a.txt"}], "You have 1 file: a.txt."),
+        ("search_files", {"query": "all files"}, [], "You have no files."),
+        ("read_note", {"id": "n1"}, {"title": "Call Bob", "text": "Call Bob"}, "Call Bob"),
         ("get_weather", {}, {"city": "Oslo", "temperature": 4, "sky": "fog"}, WEATHER),
         ("read_note", {}, {"error": "no note with id n9"}, "That did not work: no note with id n9."),
         (

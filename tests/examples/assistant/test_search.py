@@ -50,6 +50,12 @@ def test_finds_what_people_mean(index: Index, query: str, found: list[str]) -> N
     assert titles(index, query) == found
 
 
+def test_a_word_with_a_hyphen_is_found_without_it(index: Index) -> None:
+    index.put(10, "The Wi-Fi", "on the kick-off day")
+    assert index.search("wifi", 1) == index.search("kickoff", 1) == index.search("kick off", 1) == [10]
+    index.remove(10)
+
+
 def test_a_match_in_the_title_comes_first(index: Index) -> None:
     index.put(10, "other", "some bread")
     index.put(11, "bread", "some other")

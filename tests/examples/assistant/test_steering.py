@@ -174,6 +174,22 @@ def test_what_may_be_meant_is_said_to_be_the_closest(data: PersonalData) -> None
 
 
 @pytest.mark.parametrize(
+    ("asked", "begins"),
+    [
+        ("how old is Greta?", "The closest I found: Greta Klein, Market stall: "),
+        ("how many jars of jam did Greta sell?", "Greta Klein, Market stall: "),
+        ("what is on today, and how old is Greta?", "On your calendar today"),
+    ],
+)
+def test_a_text_with_few_of_the_words_is_said_to_be_the_closest(
+    data: PersonalData, asked: str, begins: str
+) -> None:
+    messages, _ = take_turns(Scripted(needs=["talk"], script=[]), data, asked)
+    assert messages[-1].text.startswith(begins)
+    assert ("\nThe closest I found: Greta" in messages[-1].text) is (" and " in asked)
+
+
+@pytest.mark.parametrize(
     ("asked", "answered"),
     [
         ("send a mail to Anna", "I cannot do that, and nothing was done."),
@@ -367,6 +383,33 @@ def test_a_plan_is_of_the_data_before_its_own_writes(data: PersonalData) -> None
     messages, _ = take_turns(Scripted(needs=[], script=[]), data, "Write a note: zebras. What is on today?")
     assert messages[-1].text.startswith("Saved as a note: zebras")
     assert "On your calendar today" in messages[-1].text
+
+
+def test_what_was_written_is_said_and_looked_up_behind_the_write(tmp_path: Path) -> None:
+    write_sample_data(tmp_path / "data", WEDNESDAY)
+    with contextlib.closing(PersonalData.open(tmp_path / "data", today=lambda: WEDNESDAY)) as own:
+        model = Scripted(needs=["talk"], script=[])
+        messages, _ = take_turns(model, own, "move the dentist to Friday at 11:20 and show me Friday")
+        moved, listed = messages[-1].text.splitlines()
+        assert moved == "Moved: Dentist, Friday 20 November 11:20."
+        assert "11:20 to" in listed
+        messages, _ = take_turns(model, own, 'add "Sauna" tomorrow at 18:00', "Have you really added it?")
+        assert messages[-1].text.startswith("Yes. Added to your calendar: Sauna, tomorrow")
+
+
+def test_what_pleases_is_small_talk(data: PersonalData) -> None:
+    model = Scripted(needs=["notes"], script=["Enjoy the kettle!"])
+    (answer,), _ = take_turns(model, data, "I love my new kettle")
+    assert answer.text.strip() == "Enjoy the kettle!"
+    (answer,), _ = take_turns(model, data, "I love my new kettle", steered=False)
+    assert answer.text.startswith("I see!")
+
+
+def test_a_question_of_general_knowledge_is_not_mixed_with_what_was_found(data: PersonalData) -> None:
+    model = Scripted(needs=["notes"], script=["Lima."])
+    (answer,), _ = take_turns(model, data, "read n3", "what is the capital of Peru?")
+    assert answer.text.strip() == "Lima."
+    assert [message.text for message in model.prompts[-1][1:]] == ["what is the capital of Peru?"]
 
 
 def test_a_model_that_only_talks_keeps_its_words(data: PersonalData) -> None:

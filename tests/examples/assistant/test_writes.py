@@ -54,6 +54,10 @@ put me down for a massage on Friday at half five in the evening -> massage 2026-
 block off Thursday at 2 PM for the stock count -> stock count 2026-11-19 14:00
 slot the plumber in for Friday, no wait, Saturday at 9:00 -> plumber 2026-11-21 09:00
 drinks with Ann on Friday at 8, stick it in -> drinks with Ann 2026-11-20 20:00
+I'm seeing Ann at the harbour on Saturday at ten to four, add it -> seeing Ann at the harbour 2026-11-21 15:50
+We\u2019re visiting Grandpa on Sunday at 3pm, put it in my calendar -> visiting Grandpa 2026-11-22 15:00
+Make an appointment with the notary on 2026-12-03 at 14:40 -> appointment with the notary 2026-12-03 14:40
+skating with Jo next Friday at 5pm -> skating with Jo 2026-11-27 17:00
 pop supper with Jo in for Sunday at quarter past seven, before I forget -> supper with Jo 2026-11-22 19:15
 I need the vet in my diary for Monday at ten past four -> vet 2026-11-23 16:10
 put moving day in my calendar for Friday at 9:00 -> moving day 2026-11-20 09:00
@@ -100,6 +104,8 @@ def test_events(line: str) -> None:
         ("add work on Friday 14:00-16:00", ONE_HOUR),
         ("add work on Friday at 14:00 in Europe/London time", ONE_HOUR),
         ("what is on Friday?", None),
+        ("the plumber has moved to Friday at 9:00", None),
+        ("the pool is closed on Friday at 9:00", WHICH_EVENT),
         ("i already added the pottery class for tuesday 6pm to the calendar myself", None),
         ("Yesterday my sister put a haircut in her calendar for friday 4pm.", None),
         ("put the gym on thursday at 7... never mind", None),

@@ -48,8 +48,8 @@ CORRECTION: Final = (
 CORRECTS: Final = any_case(rf"\W*{CORRECTION}\b")
 """How a sentence begins that corrects the one before it."""
 IS_MOVED: Final = (
-    r"(?:has|have|had|is|are|was|were|got|gets|been)(?: now| just| been)* (?:(?:re-?)?scheduled|moved|shifted"
-    r"|postponed|bumped|delayed|changed|pushed(?: back)?|put (?:off|back)|brought forward)"
+    r"(?:has|have|had|is|are|was|were|got|gets|been)(?: now| just| been| being)* (?:(?:re-?)?scheduled|moved"
+    r"|shifted|postponed|bumped|delayed|changed|pushed(?: back)?|put (?:off|back)|brought forward)"
 )
 """That something begins at another time than before, as a part of a pattern."""
 CALENDARS: Final = r"(?:calend[ae]r|cal|diary|agenda|schedule)"
@@ -313,6 +313,7 @@ WHICH_DATE: Final = any_case(
 )
 """How a question begins for the date of a day that is named."""
 WHERE: Final = any_case(rf"^\W*{POLITE}(?:tell me )?where(?:'?s| is| are| will)\b")
+SAID: Final = _with("say, says, said, told, wants? me")
 THE_PLAN: Final = _with("the plan (?:for|of|on)")
 """Which may stand in a text."""
 THE_REST: Final = _with("the (?:rest|others?|other ones)(?! of)")
@@ -326,8 +327,8 @@ DID: Final = any_case(
 DID_YOU: Final = any_case(
     r"^\W*(?:(?:so|and|but|wait|ok|sorry|hm+)\b\W*)*(?:(?:did|have) you (?:(?:really|now|just|already|ever"
     r"|actually) )*(?:add|sav|writ|wrot|not|creat|delet|remov|mov|cancel|put|do)\w*(?: (?:it|that|this|them"
-    r"|the (?:note|event|appointment|entry|meeting)))?|(?:is|was) (?:it|that) (?:(?:really|now) )*(?:added"
-    r"|saved|written|noted|deleted|moved|cancelled|done|in there))(?: (?:now|already|yet|down|in|there|for me"
+    r"|the (?:note|event|appointment|entry|meeting)))?|(?:is|was|did|has) (?:it|that)"
+    r" (?:(?:really|now|been|get) )*(?:added|saved|written|noted|deleted|moved|cancelled|done|in there))(?: (?:now|already|yet|down|in|there|for me"
     r"|(?:in|to|into) (?:my|the) calendar))*\W*$"
 )
 """A question whether what was to be written was."""

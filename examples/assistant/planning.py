@@ -17,6 +17,7 @@ from itertools import takewhile
 from typing import Any, Final
 
 from . import phrases
+from .calendar import title_words
 from .changes import POINTS_BACK, UNCLEAR, WITHDRAWN, Changes
 from .data import PersonalData
 from .dates import parse_date
@@ -372,9 +373,13 @@ class Planner:
         subject = found.words.difference(named) if found else ()
         if not found or not subject or found.share < _SURE:
             return None, True
-        titles = [event.title.casefold() for day in days for event in self.data.calendar.events_on(day)]
-        on = max((sum(word[:5] in title for word in subject) for title in titles), default=0)
-        is_only_it = is_request(text) and found.is_sure(words)
+        events = [event for day in days for event in self.data.calendar.events_on(day)]
+        on = (
+            0
+            if phrases.SAID.search(text)
+            else max((_said_of(each.title, subject) for each in events), default=0)
+        )
+        is_only_it = is_request(text) and (not events or found.is_sure(words))
         return (found if on < len(subject) else None), on > 0 or not is_only_it
 
     def _sender_spoken_of(self, before: Sequence[Made]) -> str:
@@ -407,7 +412,7 @@ class Planner:
         for ahead in range(_DAYS_AHEAD):
             day = f"{self.today + dt.timedelta(days=ahead):%Y-%m-%d}"
             for event in self.data.calendar.events_on(day):
-                if sum(word[:5] in event.title.casefold() for word in words) >= least:
+                if _said_of(event.title, words) >= least:
                     return day
         return ""
 
@@ -486,6 +491,11 @@ def _days_of(calls: Sequence[Made]) -> list[str]:
     return [str(day) for day in days if day]
 
 
+def _said_of(title: str, words: Collection[str]) -> int:
+    """Return how many of the ``words`` are in the title of an event."""
+    return sum(any(each.startswith(word[:5]) for each in title_words(title)) for word in words)
+
+
 def _has_most(found: Found, words: Sequence[str], sentence: Sentence) -> bool:
     """Return whether a text has so many ``words`` of what a sentence names that it is hardly by chance."""
     return len(found.words) >= (min(2, len(words)) if sentence.is_doubtful else (len(words) + 1) // 2)
@@ -498,7 +508,8 @@ def _context(sentences: Sequence[Sentence]) -> str:
 
 def is_request(text: str) -> bool:
     """Return whether ``text`` surely asks for something."""
-    return bool(content_words(text)) and (text.endswith("?") or phrases.REQUEST.match(text) is not None)
+    is_about = content_words(text) or phrases.PERSON.search(text)
+    return bool(is_about) and (text.endswith("?") or phrases.REQUEST.match(text) is not None)
 
 
 def _looks_up(step: Step) -> bool:

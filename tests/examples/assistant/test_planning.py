@@ -166,6 +166,8 @@ delete the lasagne note and show me the rest -> delete_note n11 Lasagne recipe, 
 which files do I have -> search_files all files
 anything new? -> search_mail new mail, list_events today
 We really adore our new kettle -> 
+Remember: Ben hates figs. And what is on on Sunday? -> create_note Ben hates figs., list_events Sunday
+what did Priya say about the drawings today? -> read_mail m7
 """  # noqa: W291 - nothing is called
 
 
@@ -216,6 +218,7 @@ def test_whatever_is_said_is_planned_and_an_event_has_its_words(
     [
         ("will it rain?", WHICH_CITY),
         ("write a note", WHICH_TEXT),
+        ("has that been saved now?", "No, I know of nothing that was written."),
         ("did you save it?", "No, I know of nothing that was written."),
         ("could you write something down for me?", WHICH_TEXT),
         ("What date will it be this coming Sunday?", "This coming Sunday is Sunday, November 29, 2026."),

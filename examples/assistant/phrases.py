@@ -321,14 +321,11 @@ WHATS_NEW: Final = any_case(
     rf"^\W*{POLITE}(?:(?:so )?what(?:'s| is|s) new|(?:is there )?any(?:thing new| news)|catch me up"
     r"|what did i miss)(?: (?:today|here|for me))?\W*$"
 )
-DID: Final = any_case(
-    r"^\W*(?:(?:so|and) )?(?:what|where|who|how)\b.*\bdid (?:i|we) (?:do|have|go|see|meet)\b"
-)
+DID: Final = any_case(r"^\W*(?:so |and )?(?:what|where|who|how)\b.*\bdid (?:i|we) (?:do|have|go|see|meet)\b")
 DID_YOU: Final = any_case(
-    r"^\W*(?:(?:so|and|but|wait|ok|sorry|hm+)\b\W*)*(?:(?:did|have) you (?:(?:really|now|just|already|ever"
-    r"|actually) )*(?:add|sav|writ|wrot|not|creat|delet|remov|mov|cancel|put|do)\w*(?: (?:it|that|this|them"
-    r"|the (?:note|event|appointment|entry|meeting)))?|(?:is|was|did|has) (?:it|that)"
-    r" (?:(?:really|now|been|get) )*(?:added|saved|written|noted|deleted|moved|cancelled|done|in there))(?: (?:now|already|yet|down|in|there|for me"
+    r"^\W*(?:(?:so|and|but|wait|ok)\b\W*)*(?:(?:did|have) you|(?:is|was|did|has) (?:it|that))"
+    r"(?: (?:really|now|just|already|been|get))* (?:add|sav|writ|wrot|noted?\b|creat|delet|remov|mov|cancel"
+    r"|put|do)\w*(?: (?:it|that|this|them|the (?:note|event)))?(?: (?:now|yet|down|in|there|for me"
     r"|(?:in|to|into) (?:my|the) calendar))*\W*$"
 )
 """A question whether what was to be written was."""

@@ -122,7 +122,7 @@ class Planner:
         """
         message = plain(message)
         if phrases.DID_YOU.match(message):
-            return [Step(message, says=_written([*earlier, *before], self.today))]
+            return [Step(message, says=_written(before, earlier, self.today))]
         if before and before[-1].name == "create_note" and (text := another_note(message)):
             return [Step(message, calls=[("create_note", {"text": text})])]
         with self.data.sources.seen_once():
@@ -468,12 +468,13 @@ class Planner:
         return replace(step, found=found)
 
 
-def _written(calls: Sequence[Made], today: dt.date) -> str:
-    """Return what was written last, as it was stated, or that nothing was."""
-    written = [call for call in calls if call.name not in LOOKS_UP]
-    if not written:
-        return "No, I know of nothing that was written."
-    return f"{'No' if written[-1].failed else 'Yes'}. {state(written[-1], today)}"
+def _written(before: Sequence[Made], earlier: Sequence[Made], today: dt.date) -> str:
+    """Return what was written for the message before, or was last, as it was stated; or that nothing was."""
+    now, then = ([call for call in calls if call.name not in LOOKS_UP] for calls in (before, earlier))
+    if now:
+        return f"{'No' if now[-1].failed else 'Yes'}. {state(now[-1], today)}"
+    last = f" Before that: {state(then[-1], today)}" if then else ""
+    return f"For your last message nothing was written.{last}"
 
 
 def _topic(before: Sequence[Made]) -> str:

@@ -17,7 +17,7 @@ from itertools import takewhile
 from typing import Any, Final
 
 from . import phrases
-from .calendar import title_words
+from .calendar import Dated, title_words
 from .changes import POINTS_BACK, UNCLEAR, WITHDRAWN, Changes
 from .data import PersonalData
 from .dates import parse_date
@@ -374,11 +374,8 @@ class Planner:
         if not found or not subject or found.share < _SURE:
             return None, True
         events = [event for day in days for event in self.data.calendar.events_on(day)]
-        on = (
-            0
-            if phrases.SAID.search(text)
-            else max((_said_of(each.title, subject) for each in events), default=0)
-        )
+        asked_of = () if phrases.SAID.search(text) else events
+        on = max((_said_of(each.title, subject) for each in asked_of), default=0)
         is_only_it = is_request(text) and (not events or found.is_sure(words))
         return (found if on < len(subject) else None), on > 0 or not is_only_it
 
@@ -409,12 +406,11 @@ class Planner:
         if not words or (least == 2 and known == len(words)):
             return ""
         least = max(known, (1, len(words) // 2 + 1, len(words))[least])
-        for ahead in range(_DAYS_AHEAD):
-            day = f"{self.today + dt.timedelta(days=ahead):%Y-%m-%d}"
-            for event in self.data.calendar.events_on(day):
-                if _said_of(event.title, words) >= least:
-                    return day
-        return ""
+        near = (each for each in self._ahead() if _said_of(each.title, words) >= least)
+        return next((f"{max(each.date, self.today)}" for each in near), "")
+
+    def _ahead(self) -> list[Dated]:
+        return self.data.calendar.find(self.today, self.today + dt.timedelta(days=_DAYS_AHEAD - 1))
 
     def _several(self, text: str, kinds: Sequence[TextKind]) -> list[Call]:
         """Return the calls that read what the parts of ``text`` name, if that are several."""
@@ -430,8 +426,7 @@ class Planner:
     def _retrieve(self, words: Sequence[str], near: Collection[str] = ()) -> Found | None:
         """Return the text that has most of ``words``, or of the title of an event that they may mean."""
         unknown = {word for word in words if not retrieve([word], self.data, _KINDS)}
-        ahead = self.today, self.today + dt.timedelta(days=_DAYS_AHEAD)
-        titles = [content_words(event.title) for event in self.data.calendar.find(*ahead)] if unknown else []
+        titles = [content_words(event.title) for event in self._ahead()] if unknown else []
         more = [word for title in titles if unknown.intersection(title) for word in title]
         found = retrieve([*words, *more], self.data, _KINDS, near) if more else None
         is_named = found and found.words.intersection(words) and found.words.intersection(more)

@@ -48,8 +48,8 @@ CORRECTION: Final = (
 CORRECTS: Final = any_case(rf"\W*{CORRECTION}\b")
 """How a sentence begins that corrects the one before it."""
 IS_MOVED: Final = (
-    r"(?:has|have|had|is|are|was|were|got|gets|been)(?: now| just| been)* (?:(?:re-?)?scheduled|moved|shifted"
-    r"|postponed|bumped|delayed|changed|pushed(?: back)?|put (?:off|back)|brought forward)"
+    r"(?:has|have|had|is|are|was|were|got|gets|been)(?: now| just| been| being)* (?:(?:re-?)?scheduled|moved"
+    r"|shifted|postponed|bumped|delayed|changed|pushed(?: back)?|put (?:off|back)|brought forward)"
 )
 """That something begins at another time than before, as a part of a pattern."""
 CALENDARS: Final = r"(?:calend[ae]r|cal|diary|agenda|schedule)"
@@ -313,6 +313,7 @@ WHICH_DATE: Final = any_case(
 )
 """How a question begins for the date of a day that is named."""
 WHERE: Final = any_case(rf"^\W*{POLITE}(?:tell me )?where(?:'?s| is| are| will)\b")
+SAID: Final = _with("say, says, said, told, wants? me")
 THE_PLAN: Final = _with("the plan (?:for|of|on)")
 """Which may stand in a text."""
 THE_REST: Final = _with("the (?:rest|others?|other ones)(?! of)")
@@ -320,14 +321,11 @@ WHATS_NEW: Final = any_case(
     rf"^\W*{POLITE}(?:(?:so )?what(?:'s| is|s) new|(?:is there )?any(?:thing new| news)|catch me up"
     r"|what did i miss)(?: (?:today|here|for me))?\W*$"
 )
-DID: Final = any_case(
-    r"^\W*(?:(?:so|and) )?(?:what|where|who|how)\b.*\bdid (?:i|we) (?:do|have|go|see|meet)\b"
-)
+DID: Final = any_case(r"^\W*(?:so |and )?(?:what|where|who|how)\b.*\bdid (?:i|we) (?:do|have|go|see|meet)\b")
 DID_YOU: Final = any_case(
-    r"^\W*(?:(?:so|and|but|wait|ok|sorry|hm+)\b\W*)*(?:(?:did|have) you (?:(?:really|now|just|already|ever"
-    r"|actually) )*(?:add|sav|writ|wrot|not|creat|delet|remov|mov|cancel|put|do)\w*(?: (?:it|that|this|them"
-    r"|the (?:note|event|appointment|entry|meeting)))?|(?:is|was) (?:it|that) (?:(?:really|now) )*(?:added"
-    r"|saved|written|noted|deleted|moved|cancelled|done|in there))(?: (?:now|already|yet|down|in|there|for me"
+    r"^\W*(?:(?:so|and|but|wait|ok)\b\W*)*(?:(?:did|have) you|(?:is|was|did|has) (?:it|that))"
+    r"(?: (?:really|now|just|already|been|get))* (?:add|sav|writ|wrot|noted?\b|creat|delet|remov|mov|cancel"
+    r"|put|do)\w*(?: (?:it|that|this|them|the (?:note|event)))?(?: (?:now|yet|down|in|there|for me"
     r"|(?:in|to|into) (?:my|the) calendar))*\W*$"
 )
 """A question whether what was to be written was."""

@@ -17,6 +17,7 @@ from itertools import takewhile
 from typing import Any, Final
 
 from . import phrases
+from .calendar import Dated, title_words
 from .changes import POINTS_BACK, UNCLEAR, WITHDRAWN, Changes
 from .data import PersonalData
 from .dates import parse_date
@@ -121,7 +122,7 @@ class Planner:
         """
         message = plain(message)
         if phrases.DID_YOU.match(message):
-            return [Step(message, says=_written([*earlier, *before], self.today))]
+            return [Step(message, says=_written(before, earlier, self.today))]
         if before and before[-1].name == "create_note" and (text := another_note(message)):
             return [Step(message, calls=[("create_note", {"text": text})])]
         with self.data.sources.seen_once():
@@ -372,9 +373,10 @@ class Planner:
         subject = found.words.difference(named) if found else ()
         if not found or not subject or found.share < _SURE:
             return None, True
-        titles = [event.title.casefold() for day in days for event in self.data.calendar.events_on(day)]
-        on = max((sum(word[:5] in title for word in subject) for title in titles), default=0)
-        is_only_it = is_request(text) and found.is_sure(words)
+        events = [event for day in days for event in self.data.calendar.events_on(day)]
+        asked_of = () if phrases.SAID.search(text) else events
+        on = max((_said_of(each.title, subject) for each in asked_of), default=0)
+        is_only_it = is_request(text) and (not events or found.is_sure(words))
         return (found if on < len(subject) else None), on > 0 or not is_only_it
 
     def _sender_spoken_of(self, before: Sequence[Made]) -> str:
@@ -404,12 +406,11 @@ class Planner:
         if not words or (least == 2 and known == len(words)):
             return ""
         least = max(known, (1, len(words) // 2 + 1, len(words))[least])
-        for ahead in range(_DAYS_AHEAD):
-            day = f"{self.today + dt.timedelta(days=ahead):%Y-%m-%d}"
-            for event in self.data.calendar.events_on(day):
-                if sum(word[:5] in event.title.casefold() for word in words) >= least:
-                    return day
-        return ""
+        near = (each for each in self._ahead() if _said_of(each.title, words) >= least)
+        return next((f"{max(each.date, self.today)}" for each in near), "")
+
+    def _ahead(self) -> list[Dated]:
+        return self.data.calendar.find(self.today, self.today + dt.timedelta(days=_DAYS_AHEAD - 1))
 
     def _several(self, text: str, kinds: Sequence[TextKind]) -> list[Call]:
         """Return the calls that read what the parts of ``text`` name, if that are several."""
@@ -425,8 +426,7 @@ class Planner:
     def _retrieve(self, words: Sequence[str], near: Collection[str] = ()) -> Found | None:
         """Return the text that has most of ``words``, or of the title of an event that they may mean."""
         unknown = {word for word in words if not retrieve([word], self.data, _KINDS)}
-        ahead = self.today, self.today + dt.timedelta(days=_DAYS_AHEAD)
-        titles = [content_words(event.title) for event in self.data.calendar.find(*ahead)] if unknown else []
+        titles = [content_words(event.title) for event in self._ahead()] if unknown else []
         more = [word for title in titles if unknown.intersection(title) for word in title]
         found = retrieve([*words, *more], self.data, _KINDS, near) if more else None
         is_named = found and found.words.intersection(words) and found.words.intersection(more)
@@ -463,12 +463,13 @@ class Planner:
         return replace(step, found=found)
 
 
-def _written(calls: Sequence[Made], today: dt.date) -> str:
-    """Return what was written last, as it was stated, or that nothing was."""
-    written = [call for call in calls if call.name not in LOOKS_UP]
-    if not written:
-        return "No, I know of nothing that was written."
-    return f"{'No' if written[-1].failed else 'Yes'}. {state(written[-1], today)}"
+def _written(before: Sequence[Made], earlier: Sequence[Made], today: dt.date) -> str:
+    """Return what was written for the message before, or was last, as it was stated; or that nothing was."""
+    now, then = ([call for call in calls if call.name not in LOOKS_UP] for calls in (before, earlier))
+    if now:
+        return f"{'No' if now[-1].failed else 'Yes'}. {state(now[-1], today)}"
+    last = f" Before that: {state(then[-1], today)}" if then else ""
+    return f"For your last message nothing was written.{last}"
 
 
 def _topic(before: Sequence[Made]) -> str:
@@ -486,6 +487,11 @@ def _days_of(calls: Sequence[Made]) -> list[str]:
     return [str(day) for day in days if day]
 
 
+def _said_of(title: str, words: Collection[str]) -> int:
+    """Return how many of the ``words`` are in the title of an event."""
+    return sum(any(each.startswith(word[:5]) for each in title_words(title)) for word in words)
+
+
 def _has_most(found: Found, words: Sequence[str], sentence: Sentence) -> bool:
     """Return whether a text has so many ``words`` of what a sentence names that it is hardly by chance."""
     return len(found.words) >= (min(2, len(words)) if sentence.is_doubtful else (len(words) + 1) // 2)
@@ -498,7 +504,8 @@ def _context(sentences: Sequence[Sentence]) -> str:
 
 def is_request(text: str) -> bool:
     """Return whether ``text`` surely asks for something."""
-    return bool(content_words(text)) and (text.endswith("?") or phrases.REQUEST.match(text) is not None)
+    is_about = content_words(text) or phrases.PERSON.search(text)
+    return bool(is_about) and (text.endswith("?") or phrases.REQUEST.match(text) is not None)
 
 
 def _looks_up(step: Step) -> bool:

@@ -105,6 +105,7 @@ def _kind_of(part: str) -> Kind:
         rest.endswith("?")
         or any(pattern.search(rest) for pattern in (phrases.REQUEST, TAKES_OUT, phrases.WISH))
         or any(map(needs_of_words, [part, *part.split(", ")]))
+        or dictated_note(part)
     ):
         return "asks"
     return "tells" if phrases.STATEMENT.match(rest) and not phrases.NAMED.match(rest) else "names"

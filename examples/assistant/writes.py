@@ -156,7 +156,7 @@ _MORNING: Final = any_case(
 )
 _EVENING: Final = any_case(
     r"\b(?:evening|tonight|night|dinner|supper|drinks?|pints?|beers?|party|pub|quiz|cinema|movie|film|concert"
-    r"|gig|theatre|bbq|barbecue)\b"
+    r"|gig|theatre|bbq|barbecue|table)\b"
 )
 _AFTERNOON_UNTIL: Final = 6
 _EVENING_FROM: Final = 6

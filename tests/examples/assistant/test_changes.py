@@ -79,6 +79,7 @@ the train to Bergen is now on Wednesday the 2nd, same time, please change it -> 
 move lunch with Priya to tomorrow, no hang on, Friday, 13:00 -> move_event Lunch with Priya 2026-11-25 2026-11-27 13:00
 the guitar lesson has been postponed to the 30th at 6 -> move_event Guitar lesson 2026-11-29 2026-11-30 18:00
 My dentist was put back by two days -> move_event Dentist 2026-11-26 2026-11-28 09:30
+the dentist is being moved to Monday at 11 -> move_event Dentist 2026-11-26 2026-11-30 11:00
 The dinner got moved to 8 on Friday. -> move_event Dinner at the Green Lantern 2026-11-26 2026-11-27 20:00
 what is on today, and cancel the dentist -> list_events today, delete_event Dentist 2026-11-26
 Write a note: cancel the dentist -> create_note cancel the dentist

@@ -166,6 +166,8 @@ delete the lasagne note and show me the rest -> delete_note n11 Lasagne recipe, 
 which files do I have -> search_files all files
 anything new? -> search_mail new mail, list_events today
 We really adore our new kettle -> 
+Remember: Ben hates figs. And what is on on Sunday? -> create_note Ben hates figs., list_events Sunday
+what did Priya say about the drawings today? -> read_mail m7
 """  # noqa: W291 - nothing is called
 
 
@@ -216,7 +218,8 @@ def test_whatever_is_said_is_planned_and_an_event_has_its_words(
     [
         ("will it rain?", WHICH_CITY),
         ("write a note", WHICH_TEXT),
-        ("did you save it?", "No, I know of nothing that was written."),
+        ("has that been saved now?", "For your last message nothing was written."),
+        ("did you save it?", "For your last message nothing was written."),
         ("could you write something down for me?", WHICH_TEXT),
         ("What date will it be this coming Sunday?", "This coming Sunday is Sunday, November 29, 2026."),
     ],
@@ -243,6 +246,14 @@ def test_what_is_not_answered_is_said(planner: Planner, message: str, says: str)
 def test_without_the_web_it_is_said_that_nothing_was_looked_up(planner: Planner) -> None:
     (step,) = replace(planner, has_web=False).plan("look online for climbing boots", [], [])
     assert (step.says, [*step.calls]) == (NO_WEB, [])
+
+
+def test_what_was_written_before_the_last_message_is_not_taken_for_it(planner: Planner) -> None:
+    added = Made("add_event", {}, '{"added": "haircut", "date": "Friday", "time": "9:00"}')
+    (now,) = planner.plan("did you really add that?", [added], [])
+    assert now.says.startswith("Yes. Added to your calendar: haircut, on Friday")
+    (then,) = planner.plan("did you really add that?", [], [added])
+    assert then.says.startswith("For your last message nothing was written. Before that: Added to your")
 
 
 def test_the_day_of_what_was_written_before_an_answer_is_meant(planner: Planner) -> None:

@@ -397,6 +397,14 @@ def test_what_was_written_is_said_and_looked_up_behind_the_write(tmp_path: Path)
         assert messages[-1].text.startswith("Yes. Added to your calendar: Sauna, tomorrow")
 
 
+def test_the_half_that_is_not_understood_is_quoted(data: PersonalData) -> None:
+    asked = "what is on today and what does she like?"
+    messages, _ = take_turns(Scripted(needs=[], script=[]), data, asked, steered=False)
+    listed, missed = messages[-1].text.splitlines()
+    assert listed.startswith("On your calendar today")
+    assert "what does she like?" in missed
+
+
 def test_what_pleases_is_small_talk(data: PersonalData) -> None:
     model = Scripted(needs=["notes"], script=["Enjoy the kettle!"])
     (answer,), _ = take_turns(model, data, "I love my new kettle")

@@ -146,8 +146,7 @@ def bench(
     _refuse_options_of_others(name, [option for option, value in given.items() if value is not None])
     if name is BenchName.SPECULATION and (model is None) is not (draft is None):
         raise typer.BadParameter("both are needed, or neither", param_hint="--model and --draft")
-    of_models = part == ["samples"] if model else "samples" in (part or ())
-    if name is BenchName.SPECULATION and part and of_models is (model is None):
+    if name is BenchName.SPECULATION and part and (model is None) is not ("samples" not in part):
         raise typer.BadParameter("samples is the part for --model, and the only one", param_hint="--part")
     if draft and model is None:
         raise typer.BadParameter("needs --model", param_hint="--draft")

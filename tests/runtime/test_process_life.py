@@ -109,11 +109,15 @@ print(os.waitstatus_to_exitcode(os.wait()[1]))
 
 
 OPENING = """
-begun = threading.Event()
-steps = iter(range(int(sys.argv[1])))
+import atexit, concurrent.futures.thread as futures
+begun, ended = threading.Event(), threading.Event()
+at_the_end = sys.argv[1] == "end"
+steps = iter(range(0 if at_the_end else int(sys.argv[1])))
 def on_step(step):
     if next(steps, None) is None:
         begun.set()
+    while at_the_end and not futures._shutdown:  # from here on Python starts no thread for a pool
+        pass
 def open_it():
     try:
         LocalRuntime.open("nano", on_step=on_step)
@@ -121,27 +125,11 @@ def open_it():
         pass
     finally:
         begun.set()
-threading.Thread(target=open_it, daemon=True).start()
-begun.wait()
-"""
-
-OPENING_AT_THE_END = """
-import atexit, concurrent.futures.thread as futures
-begun, ended = threading.Event(), threading.Event()
-def on_step(step):
-    begun.set()
-    while not futures._shutdown:  # from here on Python starts no thread for a pool
-        pass
-def open_it():
-    try:
-        LocalRuntime.open("nano", on_step=on_step)
-    except RuntimeClosedError:
-        pass
-    finally:
         ended.set()
 threading.Thread(target=open_it, daemon=True).start()
 begun.wait()
-atexit.register(ended.wait)  # before the end is noted
+if at_the_end:
+    atexit.register(ended.wait)  # before the end is noted
 """
 
 LOADING_A_SPECULATOR = """
@@ -190,8 +178,7 @@ for _ in range(3):
 @pytest.mark.parametrize(
     ("program", "argument"),
     [
-        *((OPENING, str(steps)) for steps in (0, 0, 1, 1, 2)),
-        (OPENING_AT_THE_END, ""),
+        *((OPENING, str(steps)) for steps in (0, 0, 1, 1, 2, "end")),
         *((LOADING_A_SPECULATOR, "") for _ in range(3)),
         *((TOKENIZING, "") for _ in range(3)),
         *((GENERATING, "") for _ in range(2)),

@@ -45,6 +45,14 @@ AMOUNTS: dict[bool, Amounts] = {
 _QUESTIONS: Final = 3
 """Questions of a round; the least of their times counts."""
 _JOB_TOKENS: Final = 48
+_LONG_TOKENS: Final = 400
+_NUMBERS: Final = {
+    "type": "object",
+    "properties": {"numbers": {"type": "array", "items": {"type": "integer"}, "minItems": _LONG_TOKENS}},
+    "required": ["numbers"],
+    "additionalProperties": False,
+}
+"""The schema of an answer that no model ends by itself: a small one ends a story after a few words."""
 _ANSWER_TOKENS: Final = 24
 _RUNS_S: Final = (0.5, 3.0)
 """Seconds between a start and a kill."""
@@ -91,10 +99,10 @@ any, least of three questions each, alternately. jobs_lost: of background respon
 whose computing the process is killed with SIGKILL and started again, those that do not end with an \
 answer; streams_cut: those whose stream then has no end, or another text. jobs_other_text_share: those \
 whose text is not that of the foreground. cancel_ms_p99: until a response that is computed is cancelled. \
-places_kept_share: of the responses that waited, those that began after no more others, and were done \
-within the time, than was said. foreground_slowdown_pct: what two processes that compile Python take \
-longer, some 15 seconds, while background responses are queued, with the default --background-max-load, \
-alternately. \
+places_kept_share: of the responses that waited, of 400 tokens each, those that began after no more \
+others, and were done within the time, than was said. foreground_slowdown_pct: what two processes that \
+compile Python take longer, some 15 seconds, while background responses are queued, with the default \
+--background-max-load, alternately. \
 second_turn_computed_pct: of a conversation of some 8,000 tokens with a tool, the tokens of the second \
 turn that were not cached, as usage says, through /v1/messages; the same after SIGKILL and a new process, \
 and through /v1/responses."""
@@ -141,6 +149,12 @@ def queue(server: Server, number: int, **options: Any) -> str:
     return str(server.post("/responses", _job(number) | {"background": True, **options})["id"])
 
 
+def _queue_long(server: Server, number: int) -> str:
+    """Send a background response whose answer has exactly ``_LONG_TOKENS``, and return its id."""
+    format = {"type": "json_schema", "name": "numbers", "schema": _NUMBERS}
+    return queue(server, number, max_output_tokens=_LONG_TOKENS, text={"format": format})
+
+
 def _job(number: int) -> dict[str, Any]:
     return {"input": f"Write a story about {_words(12, number)}.", "max_output_tokens": _JOB_TOKENS}
 
@@ -150,7 +164,7 @@ def _words(count: int, seed: int) -> str:
 
 
 def _question_ratio(server: Server, queued: int, number: int) -> float:
-    ids = [queue(server, each, max_output_tokens=400) for each in range(queued)]
+    ids = [_queue_long(server, each) for each in range(queued)]
     _until(lambda: any(each["status"] == "in_progress" for each in _listed(server)))
     time.sleep(1)  # several are being computed
     beside = min(_first_token_s(server, f"{number} {each} beside") for each in range(_QUESTIONS))
@@ -175,7 +189,7 @@ def cancels(server: Server, count: int) -> dict[str, Estimate]:
     """Return how long it takes to cancel responses that are computed."""
     taken = []
     for number in range(count):
-        id = queue(server, number, max_output_tokens=400)
+        id = _queue_long(server, number)
         _until(lambda id=id: server.get(f"/responses/{id}")["status"] == "in_progress")  # type: ignore[misc]
         time.sleep(_POLL_S)
         begun = time.perf_counter()
@@ -189,8 +203,8 @@ def cancels(server: Server, count: int) -> dict[str, Estimate]:
 def places(server: Server, count: int) -> Estimate:
     """Return the share of responses of whose place in the queue the truth was said."""
     for number in range(8):  # whose durations are known
-        _end(server, [queue(server, number)])
-    ids = [queue(server, number) for number in range(count)]
+        _end(server, [_queue_long(server, number)])
+    ids = [_queue_long(server, number) for number in range(count)]
     said = {each["id"]: each["queue"] for each in _listed(server) if each["status"] == "queued"}
     begun: dict[str, int] = {}
     done: dict[str, float] = {}
@@ -252,7 +266,7 @@ def _text(response: dict[str, Any]) -> str:
 
 def _compile_ratio(server: Server, queued: int, times: int) -> float:
     alone = _compile_s(times)
-    ids = [queue(server, number, max_output_tokens=400) for number in range(queued)]
+    ids = [_queue_long(server, number) for number in range(queued)]
     end = time.monotonic() + _CALM_S
     # Else they would still wait for the end of the compilation before.
     while not any(_is_computed(each) for each in _listed(server)):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -12,17 +15,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
-from agentrt.errors import RequestError
+from agentrt.errors import BenchProcessError, RequestError
 
 from ..common.estimates import Estimate, median, share
 from ..common.machine import describe_machine
-from ..common.process import SideProcess
+from ..common.process import without_settings
 from ..common.report import BenchReport, Table
 from .dialogues import NOW, Dialogue, Judgement, judge, load_dialogues
 
 if TYPE_CHECKING:
-    from langchain_core.messages import AnyMessage
-
     from agentrt.runtime import LocalRuntime
 
 Progress = Callable[[str], None]
@@ -48,9 +49,10 @@ that were asked for; follow_up_fraction that of turns that depend on the turn be
 notes, events and changes that nobody asked for, or that are others. false_statement_fraction is the share \
 of answers that report a deed without its call, state a number that was neither said nor found, or do not \
 say that what was asked cannot be done. silent and loops count answers without a text, and those that repeat \
-themselves. Intervals are over turns. second_start_ttft_s is from the start of opening, in a process of \
-its own on a model that was opened before and with the contexts that were kept then, to the first text of \
-the answer to "{FIRST}", with the imports of the agent."""
+themselves. Intervals are over turns. second_start_ttft_s is from the start of a process of agentrt chat, on \
+a model that was opened before and with the contexts that were kept then, to the first character on its \
+terminal of the answer to "{FIRST}"."""
+_LAST_LINES: Final = 20
 _FOLLOW_UP: Final = "follow_up"
 
 
@@ -59,16 +61,15 @@ def run(*, quick: bool, workloads: Path | None, progress: Progress, model: str =
 
     Raises:
         ModelNotFoundError, ModelFormatError: the model is missing or damaged. Nothing was measured.
-        BenchProcessError: the process of a start died.
+        BenchProcessError: a chat could not be started.
     """
     machine, size = describe_machine(), SIZES[quick]
     judged = _hold(load_dialogues()[:: size.every], model, progress)
     starts = []
-    with TemporaryDirectory(ignore_cleanup_errors=True) as contexts:
+    with TemporaryDirectory() as folder:
         for number in range(size.starts + 1):
             progress(f"start {number} of {size.starts}")
-            with SideProcess(_Starter) as process:
-                starts.append(process.call("start", model, contexts))
+            starts.append(_start(model, folder))
     turns = [each for group in judged.values() for each in group]
     follow_ups = judged.get(_FOLLOW_UP, [])
     figures = _figures(turns)
@@ -168,39 +169,32 @@ def _talk(dialogue: Dialogue, runtime: LocalRuntime, runner: asyncio.Runner) -> 
                 called |= {each.name or "" for each in messages if isinstance(each, ToolMessage)}
 
 
-class _Starter:
-    """Starts the assistant in a new process."""
+def _start(model: str, folder: str) -> float:
+    """Return the seconds until a new ``agentrt chat``, whose contexts are in ``folder``, shows an answer.
 
-    def start(self, model: str, contexts: str) -> float:
-        """Return the seconds until the first text of an answer; ``contexts`` is a folder with those kept."""
-        begun = time.perf_counter()
-        from agentrt.examples.assistant.data import PersonalData
-        from agentrt.examples.assistant.model import open_runtime
-        from agentrt.examples.assistant.sample_data import write_sample_data
-        from agentrt.examples.chat.conversation import Conversation
-        from agentrt.examples.chat.steered import steered_agent
-
-        with TemporaryDirectory() as folder, asyncio.Runner() as runner:
-            sample = Path(folder) / "sample"
-            write_sample_data(sample, NOW.date())
-            opened = open_runtime(model, context_folder=Path(contexts))
-            with closing(PersonalData.open(sample)) as data, opened as runtime:
-                view = _FirstText()
-                talk = Conversation(steered_agent(runtime, data)[0], runtime.context_length)
-                runner.run(talk.ask(FIRST, view))
-                return view.seen - begun
-
-
-class _FirstText:
-    """Notes when an answer begins to be seen."""
-
-    def __init__(self) -> None:
-        self.seen = 0.0
-
-    def token(self, text: str) -> None:
-        if text and not self.seen:
-            self.seen = time.perf_counter()
-
-    def message(self, message: AnyMessage) -> None:
-        if message.type == "ai":  # one that was not streamed
-            self.token(message.text)
+    Raises:
+        BenchProcessError: it ended without one.
+    """
+    shown, terminal = os.openpty()  # where an answer is shown as it is generated
+    begun = time.perf_counter()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "agentrt", "chat", "--model", model, FIRST],
+        stdin=subprocess.DEVNULL,
+        stdout=terminal,
+        stderr=subprocess.PIPE,
+        env={**without_settings(folder), "XDG_STATE_HOME": folder},  # nor the user's running server
+    )
+    os.close(terminal)
+    with os.fdopen(shown, "rb", buffering=0) as screen, process:
+        try:
+            screen.read(1)
+            taken = time.perf_counter() - begun
+            while screen.read(4096):
+                pass
+        except OSError:  # Linux says so when the process has closed its end
+            pass
+        assert process.stderr is not None
+        said = process.stderr.read().decode("utf-8", "replace")
+    if process.returncode:
+        raise BenchProcessError(process.returncode, said.splitlines()[-_LAST_LINES:])
+    return taken

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,10 +17,9 @@ from itertools import takewhile
 from typing import Any, Final
 
 from . import phrases
-from .calendar import Dated, title_words
+from .asked_days import AskedDays, days_of
 from .changes import POINTS_BACK, UNCLEAR, WITHDRAWN, Changes
 from .data import PersonalData
-from .dates import parse_date
 from .dictation import (
     WHICH_TEXT,
     another_note,
@@ -29,13 +28,12 @@ from .dictation import (
     notes_what_is_found,
     notes_what_was_said,
 )
-from .errors import ToolError
 from .meant import event_spoken_of
 from .needs import Need, needs_of_words
 from .references import READERS, referred
 from .results import Made, state
-from .retrieval import TEXT_TOOLS, Found, TextKind, content_words, retrieve
-from .sentences import Kind, Sentence, kinds_in, plain, sentences_in
+from .retrieval import KINDS, TEXT_TOOLS, Found, TextKind, content_words, retrieve
+from .sentences import Kind, Sentence, is_request, kinds_in, plain, sentences_in
 from .when import days_in, first_day
 from .writes import DEPENDS, NOT_ASKED, WHICH_EVENT, Call, is_headed, is_trailed, wanted_events
 
@@ -46,8 +44,8 @@ WHICH_CITY: Final = "In which city?"
 ONLY_NOW: Final = "Of other days I do not know the weather."
 NO_WEB: Final = "I cannot search the web: there is no tool for that here, and nothing was looked up."
 WHAT_TO_WRITE: Final = "What to write is not clear. Say for example: add lunch on Friday at 12:00."
-NOT_ANSWERED: Final = 'Not answered: "{}" Ask that alone.'
-_KINDS: Final[Sequence[TextKind]] = ("notes", "mail", "files")
+_NOT_ANSWERED: Final = "Not answered:"
+NOT_ANSWERED: Final = f'{_NOT_ANSWERED} "{{}}" Ask that alone.'
 _LISTS: Final[Mapping[TextKind, Call]] = {
     "mail": ("search_mail", {"query": "new mail"}),
     "notes": ("search_notes", {"query": "all notes"}),
@@ -62,7 +60,6 @@ _SURE: Final = 0.5
 _LIKELY: Final = 0.3
 _CERTAIN: Final = 0.8
 """Of a question with a pronoun, which may mean what was read last."""
-_DAYS_AHEAD: Final = 30
 _FEW_WORDS: Final = 3
 """With fewer, a text that has them all is met by chance."""
 
@@ -99,7 +96,7 @@ class Step:
             or self.notes_found
             or (
                 bool(self.says)
-                and not self.says.startswith((*UNCLEAR, WHICH_EVENT, WHAT_TO_WRITE, "Not answered"))
+                and not self.says.startswith((*UNCLEAR, WHICH_EVENT, WHAT_TO_WRITE, _NOT_ANSWERED))
             )
         )
 
@@ -175,6 +172,10 @@ class Planner:
         asked = [each for each in sentences if each.kind == by_kind[0].kind][-1]
         return [self._step(asked, _context(sentences), before, earlier)]
 
+    @property
+    def _asked_days(self) -> AskedDays:
+        return AskedDays(self.data, self.today)
+
     def _changes(self, before: Sequence[Made], earlier: Sequence[Made]) -> Changes:
         return Changes(self.data, self.today, before, earlier, self.said_before)
 
@@ -202,7 +203,7 @@ class Planner:
         for part in (text, *(clauses if phrases.STATEMENT.match(text) else clauses[-1:])):
             if needs_of_words(part):
                 return Step(part)
-        day_before = next(iter(_days_of(before)), "")
+        day_before = next(iter(days_of(before)), "")
         said_day = first_day(context, self.today)
         asked = f"{context} {text}" if POINTS_BACK.match(text) else text
         events = wanted_events(asked, self.today, said_day=said_day, day_before=day_before)
@@ -214,7 +215,7 @@ class Planner:
             return _answered(step, events)
         if phrases.WHATS_NEW.match(text):
             return replace(step, calls=[_LISTS["mail"], ("list_events", {"date": "today"})])
-        if date := self._date(text):
+        if date := self._asked_days.date(text):
             return replace(step, says=date)
         if phrases.CANNOT.match(text):
             return step
@@ -245,7 +246,7 @@ class Planner:
         if calls:
             return replace(step, calls=calls)
         that_day = not before and phrases.SAME_DAY.search(text)
-        if calls := self._days(sentence, said_day, earlier[-1:] if that_day else before):
+        if calls := self._asked_days.calls(sentence, said_day, earlier[-1:] if that_day else before):
             return replace(step, calls=calls)
         return self._text(step, sentence, context, before)
 
@@ -327,90 +328,12 @@ class Planner:
         query = {"query": " ".join(missing or words)}
         return [(TEXT_TOOLS[kind].search, query) for kind in kinds] if words else []
 
-    def _days(self, sentence: Sentence, said_day: str, before: Sequence[Made]) -> list[Call]:
-        """Return the call for the events of a day that is named, or of the day of an event that is."""
-        if sentence.kind == "names" and sentence.is_long:
-            return []
-        text = sentence.text
-        again = [*_days_of(before), *([said_day] if said_day else [])]
-        if again and (named := phrases.DAY_AFTER_THAT.search(text)):
-            with suppress(ToolError):
-                behind = parse_date(again[-1], self.today) + dt.timedelta(days=1)
-                return [("list_events", {"date": f"{parse_date(named['day'] + 'day', behind)}"})]
-        if again and (named := phrases.OF_THAT_WEEK.search(text)):
-            with suppress(ToolError):
-                known = parse_date(again[-1], self.today)
-                monday = known - dt.timedelta(days=known.weekday())
-                return [("list_events", {"date": f"{parse_date(named['day'] + 'day', monday)}"})]
-        if days := _all_days(text, self.today):
-            listed: list[Call] = [("list_events", {"date": each}) for each in days]
-            found, is_on = self._text_of_days(text)
-            return [*([] if found and not is_on else listed), *([found.call] if found else [])]
-        if again and phrases.NEXT_DAY.search(text):
-            with suppress(ToolError):
-                next_day = parse_date(again[-1], self.today) + dt.timedelta(days=1)
-                return [("list_events", {"date": f"{next_day:%Y-%m-%d}"})]
-        if again and (phrases.SAME_DAY.search(text) or not (content_words(text) or sentence.is_doubtful)):
-            return [("list_events", {"date": again[-1]})]
-        asks = phrases.CALENDAR.search(text)
-        words = [word for word in content_words(text) if not phrases.CALENDAR.fullmatch(word)]
-        of_event = 0 if asks or phrases.WHEN.search(text) else 1 if phrases.WHERE.match(text) else 2
-        if not phrases.LAST_TIME.search(text) and (day := self._day_of_event(words, of_event)):
-            return [("list_events", {"date": day})]
-        of_text = phrases.PRONOUN.search(text) and any(call.has_text for call in before)  # "is it free?"
-        asks = phrases.MY_CALENDAR.search(text) if of_text else asks
-        return [("list_events", {"date": "today"})] if asks and not retrieve(words, self.data, _KINDS) else []
-
-    def _text_of_days(self, text: str) -> tuple[Found | None, bool]:
-        """Return the text that ``text`` is about, which names days, and whether an event may be, too."""
-        if phrases.CALENDAR.search(phrases.THE_PLAN.sub("", text)):
-            return None, True
-        days = [day.said for day in days_in(text, self.today)]
-        named = content_words(" ".join(days))
-        words = [word for word in content_words(text) if not phrases.CALENDAR.fullmatch(word)]
-        words = [word for word in words if word not in named or retrieve([word], self.data, _KINDS)]
-        found = self._retrieve(words)
-        subject = found.words.difference(named) if found else ()
-        if not found or not subject or found.share < _SURE:
-            return None, True
-        events = [event for day in days for event in self.data.calendar.events_on(day)]
-        asked_of = () if phrases.SAID.search(text) else events
-        on = max((_said_of(each.title, subject) for each in asked_of), default=0)
-        is_only_it = is_request(text) and (not events or found.is_sure(words))
-        return (found if on < len(subject) else None), on > 0 or not is_only_it
-
     def _sender_spoken_of(self, before: Sequence[Made]) -> str:
         """Return who has sent mail and was spoken of last, alone; else nothing."""
         said = {*_NAME.findall(" ".join([self.said_before, *(call.result for call in before)]).casefold())}
         senders = {mail.sender for mail in self.data.mail.all()}
         found = [sender for sender in senders if said.intersection(_NAME.findall(sender.casefold()))]
         return found[0] if len(found) == 1 else ""
-
-    def _date(self, text: str) -> str:
-        """Return the date of a day that ``text`` asks for by its name; nothing if it asks for none."""
-        if not (asks := phrases.WHICH_DATE.match(text)):
-            return ""
-        said = text[asks.end() :].strip(" ?!.")
-        day = first_day(said, self.today)
-        if not day or said.casefold().removeprefix("this ") != day.casefold().removeprefix("this "):
-            return ""
-        return f"{said[0].upper()}{said[1:]} is {parse_date(day, self.today):%A, %B %d, %Y}."
-
-    def _day_of_event(self, words: Sequence[str], least: int) -> str:
-        """Return the first day ahead with an event that has as many of ``words`` as any text; else nothing.
-
-        The ``least`` that it has to have is one (0), most (1), or all, and more than any text (2).
-        """
-        found = retrieve(words, self.data, _KINDS)
-        known = len(found.words) if found else 0
-        if not words or (least == 2 and known == len(words)):
-            return ""
-        least = max(known, (1, len(words) // 2 + 1, len(words))[least])
-        near = (each for each in self._ahead() if _said_of(each.title, words) >= least)
-        return next((f"{max(each.date, self.today)}" for each in near), "")
-
-    def _ahead(self) -> list[Dated]:
-        return self.data.calendar.find(self.today, self.today + dt.timedelta(days=_DAYS_AHEAD - 1))
 
     def _several(self, text: str, kinds: Sequence[TextKind]) -> list[Call]:
         """Return the calls that read what the parts of ``text`` name, if that are several."""
@@ -423,15 +346,6 @@ class Planner:
         sure = [place for place in places if place and place.coverage >= _SURE]
         return [place.call for place in sure] if len({place.name for place in sure}) > 1 else []
 
-    def _retrieve(self, words: Sequence[str], near: Collection[str] = ()) -> Found | None:
-        """Return the text that has most of ``words``, or of the title of an event that they may mean."""
-        unknown = {word for word in words if not retrieve([word], self.data, _KINDS)}
-        titles = [content_words(event.title) for event in self._ahead()] if unknown else []
-        more = [word for title in titles if unknown.intersection(title) for word in title]
-        found = retrieve([*words, *more], self.data, _KINDS, near) if more else None
-        is_named = found and found.words.intersection(words) and found.words.intersection(more)
-        return found if is_named else retrieve(words, self.data, _KINDS, near)
-
     def _text(self, step: Step, sentence: Sentence, context: str, before: Sequence[Made]) -> Step:
         """Return the step with the text that the request is about, if it has one."""
         own = content_words(step.text)
@@ -442,11 +356,11 @@ class Planner:
         if told:
             found = retrieve([*own, *content_words(context)], self.data, told, near)
         else:
-            found = self._retrieve(own, near)
+            found = self._asked_days.text(own, near)
         if phrases.OPENS.match(step.text) and (not found or found.coverage < _CERTAIN):
             return step
         if (found is None or found.coverage < _LIKELY) and context and asks:
-            found = retrieve([*own, *content_words(context)], self.data, _KINDS, near) or found
+            found = retrieve([*own, *content_words(context)], self.data, KINDS, near) or found
         if found and found.is_by_chance(own) and found.name not in near:
             found = None
         if sentence.kind == "names" and own and not (found and _has_most(found, own, sentence)):
@@ -455,7 +369,7 @@ class Planner:
         looks_for_another = phrases.FINDS.match(step.text) and own
         if (found is None or found.coverage < least) and read and not looks_for_another:
             return replace(step, calls=[(read[-1].name, read[-1].arguments)])
-        if several := self._several(step.text, _KINDS):
+        if several := self._several(step.text, KINDS):
             return replace(step, calls=several)
         if found and found.coverage >= _SURE:
             is_near = found.name in near or not own
@@ -481,17 +395,6 @@ def _topic(before: Sequence[Made]) -> str:
     return str(one.get("title") or one.get("subject") or "") if isinstance(one, dict) else ""
 
 
-def _days_of(calls: Sequence[Made]) -> list[str]:
-    """Return the days that were looked at, or to which an event was added or moved."""
-    days = (call.arguments.get("new_date") or call.arguments.get("date") for call in calls)
-    return [str(day) for day in days if day]
-
-
-def _said_of(title: str, words: Collection[str]) -> int:
-    """Return how many of the ``words`` are in the title of an event."""
-    return sum(any(each.startswith(word[:5]) for each in title_words(title)) for word in words)
-
-
 def _has_most(found: Found, words: Sequence[str], sentence: Sentence) -> bool:
     """Return whether a text has so many ``words`` of what a sentence names that it is hardly by chance."""
     return len(found.words) >= (min(2, len(words)) if sentence.is_doubtful else (len(words) + 1) // 2)
@@ -500,12 +403,6 @@ def _has_most(found: Found, words: Sequence[str], sentence: Sentence) -> bool:
 def _context(sentences: Sequence[Sentence]) -> str:
     """Return what is said in ``sentences``, small talk aside."""
     return " ".join(each.text for each in sentences if each.kind != "chats")
-
-
-def is_request(text: str) -> bool:
-    """Return whether ``text`` surely asks for something."""
-    is_about = content_words(text) or phrases.PERSON.search(text)
-    return bool(is_about) and (text.endswith("?") or phrases.REQUEST.match(text) is not None)
 
 
 def _looks_up(step: Step) -> bool:
@@ -519,16 +416,6 @@ def _answered(step: Step, found: Sequence[Call] | str) -> Step:
 def _stated(before: Sequence[Made], today: dt.date) -> str:
     """Return what was found for the last message, as it was stated."""
     return "\n".join(state(call, today) for call in before if not call.failed)
-
-
-def _all_days(text: str, today: dt.date) -> list[str]:
-    """Return the parts of ``text`` that mean a day or a week; for what was done on a weekday, its date."""
-    past = dt.timedelta(days=7 if phrases.DID.match(text) else 0)
-    return [
-        f"{day.first - past}" if past and day.said.isalpha() and day.first > today else day.said
-        for day in days_in(text, today)
-        if not (day.said.casefold() in ("week", "weekend") and phrases.RATE.search(text[: day.start]))
-    ]
 
 
 def _weather(step: Step, cities: Sequence[str], today: dt.date) -> Step:

@@ -14,6 +14,7 @@ from .search import STOP_WORDS
 from .texts import Texts
 
 TextKind: TypeAlias = Literal["notes", "mail", "files"]
+KINDS: Final[Sequence[TextKind]] = ("notes", "mail", "files")
 
 
 @dataclass(frozen=True)

@@ -159,3 +159,9 @@ def _with_their_times(parts: Sequence[str], today: date) -> list[str]:
         else:
             found.append(part)
     return found
+
+
+def is_request(text: str) -> bool:
+    """Return whether ``text`` surely asks for something."""
+    is_about = content_words(text) or phrases.PERSON.search(text)
+    return bool(is_about) and (text.endswith("?") or phrases.REQUEST.match(text) is not None)

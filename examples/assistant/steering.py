@@ -29,10 +29,11 @@ from .data import PersonalData
 from .dictation import WHICH_TEXT
 from .meant import MEANT_EVENT, MEANT_NOTE, WHICH_ONE
 from .needs import Need, needs_of, needs_of_words
-from .planning import LOOKS_UP, NOT_ANSWERED, WHICH_CITY, Planner, Step, is_request
+from .planning import LOOKS_UP, NOT_ANSWERED, WHICH_CITY, Planner, Step
 from .references import READERS
 from .results import Made, state
 from .retrieval import content_words
+from .sentences import is_request
 from .when import is_dated, said_when
 from .writes import WHICH_DAY, WHICH_EVENT, WHICH_TIME, Call
 

@@ -47,6 +47,11 @@ class Entry:
         """A hash of the key that is the same in later runs."""
         return fingerprint(self.key)
 
+    @cached_property
+    def folded(self) -> str:
+        """Title and text without a difference of case."""
+        return f"{self.title} {self.text}".casefold()
+
 
 class Texts(ABC, Generic[T]):
     """The texts in the files of some kinds, by numbers that stay theirs. May be used on any thread."""
@@ -91,8 +96,7 @@ class Texts(ABC, Generic[T]):
                 for at, title in self._index.places_of(word).items()
             ]
         return {
-            name: (_IN_TITLE if in_title else 1)
-            * (1 if word in f"{entry.title} {entry.text}".casefold() else _IN_OTHER_FORM)
+            name: (_IN_TITLE if in_title else 1) * (1 if word in entry.folded else _IN_OTHER_FORM)
             for name, entry, in_title in found
         }
 

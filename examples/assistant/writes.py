@@ -80,7 +80,8 @@ _TOLD: Final = any_case(rf"\b(?:yesterday|was|were|had|would be (?:lovely|nice|g
 """In a message that tells of something."""
 _NO_TITLE: Final = any_case(
     r"\b(?:i|i'm|you|it|it's|this|that|me|we|they|he|she|her|his|their|put|want|need|get|see|have|wake|alarm"
-    r"|add|create|enter|calendar|diary|events?|call it|has|had|is|are|was|were"
+    r"|add|create|enter|calendar|diary|events?|call it|wants|asks|asked|says|said|might|hopes|wishes"
+    r"|has|had|is|are|was|were"
     r"|been)\b|[,;?]|^(?:ad|do|does|did|let|swap|reserve|switch"
     r"|change|alter|update|arrange|organi[sz]e|tell|ask|show|find|check|read|book (?:an?|the|me))\b"
 )

@@ -412,7 +412,7 @@ def test_the_half_that_is_not_understood_is_quoted(data: PersonalData) -> None:
         ("Ida lost her first tooth today!", "I see."),
         ("You're brilliant", "Thank you!"),
         ("sorry, I was rude earlier", "No problem!"),
-        ("When is the xylophonist coming?", "I found nothing about xylophonist"),
+        ("Where is the xylophone?", "I found nothing about xylophone"),
     ],
 )
 def test_a_model_that_only_knows_its_tools_is_not_asked_for_more(

@@ -251,6 +251,10 @@ PRAISE: Final = any_case(
     r"(?:brilliant|great|amazing|best|star|wonderful|clever|smart|awesome|helpful|kind|legend|genius|perfect)"
     r"(?: help| job| work| assistant)?\W*$"
 )
+WHO_ARE_YOU: Final = any_case(
+    r"^\W*(?:(?:who|what) (?:exactly )?(?:are|r) (?:you|u)(?: exactly| anyway)?"
+    r"|are you (?:an? )?(?:real )?(?:person|human|robot|bot|program|machine|ai))\W*$"
+)
 APOLOGY: Final = any_case(
     r"^\W*(?:(?:i'?m |i am )?(?:so |very )?sorry|i apologi[sz]e|my apologies)\b(?!.*\?)"
 )
@@ -329,7 +333,7 @@ WHEN: Final = _with(
     """
 )
 LAST_TIME: Final = any_case(r"\b(?:was|were|did)\b.*\blast\b")
-RATE: Final = any_case(r"\b(?:per|an?|each|every|once|twice) $")
+RATE: Final = any_case(r"\b(?:per|an?|each|every|once|twice|which|what) $")
 """Before "week" where no certain one is meant."""
 THERE: Final = _with("there")
 WHICH_DATE: Final = any_case(

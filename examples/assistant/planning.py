@@ -275,6 +275,9 @@ class Planner:
             step = replace(step, is_closest=step.found is not None)
         elif need == "calendar":
             days = days_in(step.text, self.today)
+            subject = [word for word in content_words(step.text) if not phrases.CALENDAR.fullmatch(word)]
+            if subject and not days and phrases.CERTAIN.match(step.text):  # no event has these words
+                return replace(step, found=None)
             call = "list_events", {"date": days[0].said if days else "today"}
         elif need == "web" and self.has_web:
             call = "search_web", {"query": step.text}

@@ -25,7 +25,7 @@ from agentrt.adapters.langchain import allow_speculation
 from . import phrases
 from .changes import CHANGES, I_MEAN, TO_WHEN
 from .checked_model import CheckedModel
-from .checks import claims_deed, is_grounded
+from .checks import claims_deed, is_grounded, mixes_facts
 from .data import PersonalData
 from .dictation import WHICH_TEXT
 from .meant import MEANT_EVENT, MEANT_NOTE, WHICH_ONE
@@ -70,7 +70,7 @@ _HEARD: Final = "I see. Is there anything that I can look up for you, or note?"
 _SMALL_TALK: Final[Mapping[re.Pattern[str], str]] = {
     phrases.PRAISE: "Thank you! I am glad to help.",
     phrases.APOLOGY: "No problem!",
-    phrases.LIKES: _HEARD,
+    phrases.WHO_ARE_YOU: "I am a personal assistant, a program on this computer.",
 }
 _NOTHING: Final = "I found nothing about {} in your notes, mail and files, so I cannot tell."
 _CLOSEST: Final = "The closest I found: "
@@ -290,8 +290,10 @@ class Steering(AgentMiddleware[Any, Any]):
             "clock": f"It is {self._now():%A, %B %d, %Y, %H:%M}.",
         }
         says = [fixed[need] for need in needs if need in fixed]
-        if not says and self._model is None:  # which talks about its tools only
+        if not says:
             says = [said for pattern, said in _SMALL_TALK.items() if pattern.match(step.text)]
+        if not says and self._model is None and phrases.LIKES.match(step.text):  # it knows its tools only
+            says = [_HEARD]
         if says:
             return Step(step.text, says=says[0])
         if self._model is None:
@@ -303,7 +305,7 @@ class Steering(AgentMiddleware[Any, Any]):
             step = planner.for_need(step, need)
         if not step.is_sure and phrases.OPENS.match(step.text):
             return replace(step, says=fixed["impossible"])
-        mine = phrases.MINE.match(step.text) or (self._model is None and phrases.CERTAIN.match(step.text))
+        mine = phrases.MINE.match(step.text) or ("talk" not in needs and phrases.CERTAIN.match(step.text))
         if (
             not step.is_sure
             and mine
@@ -336,7 +338,8 @@ class Steering(AgentMiddleware[Any, Any]):
         known = f"{turn.question} {found}"
 
         def may_say(sentence: str) -> bool:
-            return not claims_deed(sentence, done, looked=True) and is_grounded(sentence, known)
+            is_fact = is_grounded(sentence, known) and not mixes_facts(sentence, found)
+            return is_fact and not claims_deed(sentence, done, looked=True)
 
         asked = HumanMessage(f"{turn.question}\n\nWhat was found:\n{found}")
         return _checked(request, self._model, _ANSWER, [asked], may_say, found)

@@ -182,6 +182,7 @@ Tell me what Doctor Vega wrote and whether I'm free on Friday -> read_mail m10, 
 dont put anything in my calendar just tell me if the 28th is free -> list_events 28th
 wehn is teh dentist -> list_events 2026-11-26
 Ben has won the race today! -> 
+Ben might come on Sunday at 3 -> 
 Save 'call Ben about figs' in my notes -> create_note call Ben about figs
 new note called Figs: two boxes -> create_note Figs: two boxes
 Mark wants to move tea to Thursday at 11 -> 
@@ -365,6 +366,7 @@ def _days(planner: Planner, message: str, before: Sequence[Made] = ()) -> list[s
 def test_the_event_with_most_of_the_words_is_meant_and_all_of_that_name(own: Planner) -> None:
     assert _days(own, "When is the dentist for Emil?") == ["2026-11-30"]
     assert _days(own, "When is the dentist?") == ["2026-11-30", "2026-12-03"]
+    assert _days(own, "Which week is the dentist?") == ["2026-11-30", "2026-12-03"]
 
 
 @pytest.mark.parametrize(("hour", "day"), [(17, "2026-11-25"), (19, "2026-11-26")])

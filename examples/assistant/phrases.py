@@ -329,7 +329,7 @@ MY_CALENDAR: Final = any_case(rf"\b{CALENDARS}\b")
 WHEN: Final = _with(
     """
     when'?s?, what (?:time|hour), (?:start|end|finish|departure|arrival)(?:ing)? time, which day, what day
-    which date, how late, how long, (?:un)?till (?:when|what time)
+    which date, which (?:week|month), how late, how long, (?:un)?till (?:when|what time)
     """
 )
 LAST_TIME: Final = any_case(r"\b(?:was|were|did)\b.*\blast\b")

@@ -185,6 +185,8 @@ Ben has won the race today! ->
 Ben might come on Sunday at 3 -> 
 Save 'call Ben about figs' in my notes -> create_note call Ben about figs
 new note called Figs: two boxes -> create_note Figs: two boxes
+Put tea with Ida in for Friday at 12:30 at Green Quay -> add_event tea with Ida, Green Quay Friday 12:30
+add dinner at No Name on Saturday at 19:00 -> add_event dinner at No Name Saturday 19:00
 Mark wants to move tea to Thursday at 11 -> 
 what's in the minutes about jam? -> read_file club/minutes.txt
 Add tea on Friday at 15:00. Actually don't. -> 

@@ -44,6 +44,7 @@ from agentrt import Priority, SpeculationConfig, priority, speculable
 from agentrt.adapters.langchain import ChatAgentRT, report_of, speculate
 from agentrt.config import TurnAhead
 from agentrt.examples.assistant.data import PersonalData, workspace
+from agentrt.examples.assistant.dates import parse_time
 from agentrt.examples.assistant.errors import ToolError
 from agentrt.examples.assistant.model import open_runtime
 from agentrt.examples.assistant.requests import requests_about
@@ -132,7 +133,8 @@ def assistant_tools(
     async def add_event(title: str, date: str, time: str) -> str:
         """Add a calendar event."""
         await _in_thread(data.calendar.add, title, date, time)
-        return json.dumps({"added": title, "date": date, "time": time}, ensure_ascii=False)
+        added, begins = {"added": title, "date": date, "time": time}, f"{parse_time(time):%H:%M}"
+        return json.dumps(added if begins == time else added | {"begins": begins}, ensure_ascii=False)
 
     @speculable
     @tool

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,18 +41,22 @@ def drawn(picture: Path, size: tuple[float, float] = (5.2, 3.4)) -> Iterator[Any
 def draw(report: BenchReport, folder: Path) -> list[Path]:
     """Draw the figures of a report into ``folder``; return the files.
 
+    A report of a part of a bench has the tables of some.
+
     Raises:
-        InvalidRequestError: the report has no such tables.
+        InvalidRequestError: there are no figures of such a bench.
         MissingExtraError: matplotlib is not installed.
     """
     if report.bench not in _DRAWINGS:
         raise InvalidRequestError(
             "report", f"no figures of the bench {report.bench!r}. Use one of {[*_DRAWINGS]}."
         )
+    pictures = []
     for name, drawing in _DRAWINGS[report.bench].items():
-        with drawn(folder / name) as figure:
+        with suppress(InvalidRequestError), drawn(folder / name) as figure:
             drawing(figure.add_subplot(), report)
-    return [folder / name for name in _DRAWINGS[report.bench]]
+            pictures.append(folder / name)
+    return pictures
 
 
 def find_table(report: BenchReport, title: str) -> Table:

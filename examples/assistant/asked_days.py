@@ -6,12 +6,13 @@ import datetime as dt
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, Literal, TypeAlias
 
 from . import phrases
-from .calendar import Dated, title_words
+from .calendar import ALL_DAY, Dated, title_words
 from .data import PersonalData
-from .dates import parse_date
+from .dates import parse_date, parse_days, parse_time
 from .errors import ToolError
 from .results import Made
 from .retrieval import KINDS, Found, content_words, retrieve
@@ -21,7 +22,11 @@ from .writes import Call
 
 _Least: TypeAlias = Literal["one", "most", "all"]
 _DAYS_AHEAD: Final = 30
+_MOST_DAYS: Final = 3
+"""On which something of the same name is."""
 _SURE: Final = 0.5
+_CORRECTS: Final = phrases.any_case(rf"\b{phrases.CORRECTION}\b")
+"""Between a day that is taken back and the one that is meant."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,11 @@ class AskedDays:
     """Finds the days that a question is about, or the text, where words of an event's title may mean one."""
 
     data: PersonalData
-    today: dt.date
+    now: dt.datetime
+
+    @property
+    def today(self) -> dt.date:
+        return self.now.date()
 
     def calls(self, sentence: Sentence, said_day: str, before: Sequence[Made]) -> list[Call]:
         """Return the call for the events of a day that is named, or of the day of an event that is."""
@@ -46,22 +55,32 @@ class AskedDays:
                 known = parse_date(again[-1], self.today)
                 monday = known - dt.timedelta(days=known.weekday())
                 return [("list_events", {"date": f"{parse_date(named['day'] + 'day', monday)}"})]
-        if days := _named_days(text, self.today):
+        days = _named_days(text, self.today)
+        if again and phrases.WEEK_AFTER.search(text) and days in ([], ["week"]):
+            with suppress(ToolError):
+                behind = parse_days(again[-1], self.today)[1] + dt.timedelta(days=1)
+                behind += dt.timedelta(days=-behind.weekday() % 7)
+                return [("list_events", {"date": f"week of {behind}"})]
+        if days:
             listed: list[Call] = [("list_events", {"date": each}) for each in days]
             found, is_on = self._text_of_days(text)
             return [*([] if found and not is_on else listed), *([found.call] if found else [])]
+        if phrases.NEXT_EVENT.match(text):
+            event = next((each for each in self._ahead() if self._is_ahead(each)), None)
+            return [("list_events", {"date": f"{event.date if event else self.today}"})]
         if again and phrases.NEXT_DAY.search(text):
             with suppress(ToolError):
                 next_day = parse_date(again[-1], self.today) + dt.timedelta(days=1)
                 return [("list_events", {"date": f"{next_day:%Y-%m-%d}"})]
         if again and (phrases.SAME_DAY.search(text) or not (content_words(text) or sentence.is_doubtful)):
-            return [("list_events", {"date": again[-1]})]
+            text_of = self._text_of_days(text)[0] if phrases.SAME_DAY.search(text) else None
+            return [("list_events", {"date": again[-1]}), *([text_of.call] if text_of else [])]
         asks = phrases.CALENDAR.search(text)
         words = [word for word in content_words(text) if not phrases.CALENDAR.fullmatch(word)]
         asks_when = asks or phrases.WHEN.search(text)
         least: _Least = "one" if asks_when else "most" if phrases.WHERE.match(text) else "all"
-        if not phrases.LAST_TIME.search(text) and (day := self._day_of_event(words, least)):
-            return [("list_events", {"date": day})]
+        if not phrases.LAST_TIME.search(text) and (meant := self._days_of_events(words, least)):
+            return [("list_events", {"date": day}) for day in meant]
         of_text = phrases.PRONOUN.search(text) and any(call.has_text for call in before)  # "is it free?"
         asks = phrases.MY_CALENDAR.search(text) if of_text else asks
         return [("list_events", {"date": "today"})] if asks and not retrieve(words, self.data, KINDS) else []
@@ -103,18 +122,30 @@ class AskedDays:
         is_named = found and found.words.intersection(words) and found.words.intersection(more)
         return found if is_named else retrieve(words, self.data, KINDS, near)
 
-    def _day_of_event(self, words: Sequence[str], least: _Least) -> str:
-        """Return the first day ahead with an event that has as many of ``words`` as any text; else nothing.
+    def _days_of_events(self, words: Sequence[str], least: _Least) -> list[str]:
+        """Return the days ahead with the events that have most of ``words``, and as many as any text.
 
         ``least`` says how many it has to have; with "all" also more than any text.
         """
         found = retrieve(words, self.data, KINDS)
         known = len(found.words) if found else 0
         if not words or (least == "all" and known == len(words)):
-            return ""
+            return []
         needed = max(known, {"one": 1, "most": len(words) // 2 + 1, "all": len(words)}[least])
-        near = (each for each in self._ahead() if _said_of(each.title, words) >= needed)
-        return next((f"{max(each.date, self.today)}" for each in near), "")
+        near = [(_said_of(each.title, words), each) for each in self._ahead()]
+        most = max((said for said, _ in near), default=0)
+        if most < needed:
+            return []
+        meant: dict[str, str] = {}  # of a series the first
+        for said, event in near:
+            if said == most:
+                meant.setdefault(event.title, f"{max(event.date, self.today)}")
+        return list(dict.fromkeys(meant.values()))[:_MOST_DAYS]
+
+    def _is_ahead(self, event: Dated) -> bool:
+        if event.date > self.now.date() or event.time == ALL_DAY:
+            return event.date >= self.now.date()
+        return event.date == self.now.date() and parse_time(event.time) >= self.now.time()
 
     def _ahead(self) -> list[Dated]:
         return self.data.calendar.find(self.today, self.today + dt.timedelta(days=_DAYS_AHEAD - 1))
@@ -134,8 +165,11 @@ def _said_of(title: str, words: Collection[str]) -> int:
 def _named_days(text: str, today: dt.date) -> list[str]:
     """Return the parts of ``text`` that mean a day or a week; for what was done on a weekday, its date."""
     past = dt.timedelta(days=7 if phrases.DID.match(text) else 0)
+    named = days_in(text, today)
+    taken_back = {before for before, day in pairwise(named) if _CORRECTS.search(text[before.end : day.start])}
     return [
         f"{day.first - past}" if past and day.said.isalpha() and day.first > today else day.said
-        for day in days_in(text, today)
-        if not (day.said.casefold() in ("week", "weekend") and phrases.RATE.search(text[: day.start]))
+        for day in named
+        if day not in taken_back
+        and not (day.said.casefold() in ("week", "weekend") and phrases.RATE.search(text[: day.start]))
     ]

@@ -9,13 +9,14 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 from . import phrases
 from .calendar import ALL_DAY, Dated, title_words
 from .data import PersonalData
-from .dates import parse_date, parse_time
+from .dates import BARE_DAY_OF_MONTH, parse_date, parse_time
 from .errors import ToolError
 from .meant import (
     MEANT_EVENT,
@@ -47,6 +48,7 @@ TO_WHEN: Final = "To when?"
 I_MEAN: Final = ", I mean "
 """In a message, before the answer to a question which one is meant."""
 NOT_CHANGED: Final = "Nothing was changed. Say what to change, such as: move the dentist to Friday at 10:00."
+OFF: Final = 'Nothing was changed. To take it out of your calendar, say: cancel "{}".'
 DEPENDS: Final = "Nothing was changed, as it depends on something. Say so if it is to be."
 UNCLEAR: Final = (NOTHING_FOUND, TO_WHEN, MEANT_EVENT, MEANT_NOTE)
 """How an answer begins where it is not clear what is to be changed, or to when."""
@@ -91,7 +93,8 @@ POINTS_BACK: Final = phrases.any_case(
 )
 """How a request begins for the change of something that is told before it: "Delete it please."."""
 WITHDRAWN: Final = phrases.any_case(
-    r"\b(?:never ?mind|(?<!i )(?<!to )forget it|no wait)\b(?!.*\b(?:cancel|delete|remove|move)\b)"
+    r"\b(?:never ?mind|(?<!i )(?<!to )forget it|no wait"
+    r"|ac+tual+y,? (?:don'?t|do not|no|not)(?=\W*$))(?!\w)(?!.*\b(?:cancel|delete|remove|move)\b)"
     r"(?!,? (?:put|make) (?:it|that)\b)"
 )
 _DECLINED: Final = phrases.any_case(rf"(?:{I_MEAN}|\bto )(?:no|none|neither|nothing|stop)\b")
@@ -225,7 +228,7 @@ class Changes:
         """
         if (corrected := self._corrected(message)) is not None:
             return corrected
-        found = self._asked_for(message, context) or self._said_to_be_moved(message)
+        found = self._asked_for(message, context) or self._said_to_be_moved(message) or self._off(message)
         if (found is None and not _surely_asked(message)) or (
             isinstance(found, str) and found.startswith(UNCLEAR)
         ):
@@ -306,6 +309,14 @@ class Changes:
             return f"{NOTHING_FOUND}event {said['what']}. Nothing was changed." if is_timed else None
         return self._call(found, when if is_timed else "", moves=True, shift=shift)
 
+    def _off(self, message: str) -> str | None:
+        """Return what to say where an event is said to be off; nobody has asked to take it out."""
+        off = phrases.IS_OFF.match(message)
+        if not off or QUESTION.match(message):
+            return None
+        event = find_event(off["what"], "", self.data, self.today)
+        return None if isinstance(event, str) else OFF.format(event.title)
+
     def _pointed_at(self, target: str, about: str, *, note: bool, moves: bool) -> Thing | str | None:
         """Return what a pronoun or an ordinal means, or the question which one; nothing where it is unclear.
 
@@ -375,6 +386,9 @@ class Changes:
         rest, shift = _shift(_INSTEAD_OF.sub("", text), message[cue.start() : cue.end()].strip(" ,.;:"))
         meant = single_days_in(_INSTEAD_OF.sub("", text), self.today)
         new_days = [day.first for day in meant if day.first != event.date]
+        for day in meant:
+            if numbered := BARE_DAY_OF_MONTH.fullmatch(day.said):
+                new_days = [_near_month(int(numbered["day"]), event.date, self.today)]
         times = [time.said for time in times_in(rest) if f"{time.time:%H:%M}" != event.time]
         if not (shift or new_days or times):
             return TO_WHEN if _NEEDS_WHEN.search(message) else None
@@ -439,8 +453,12 @@ class Changes:
         date = thing.date
         if day:
             date = parse_date(day, thing.date + dt.timedelta(days=1) if follows else self.today)
+            if numbered := BARE_DAY_OF_MONTH.fullmatch(day):
+                date = _near_month(int(numbered["day"]), thing.date, self.today)
             if date == self.today < thing.date and day.casefold().endswith(f"{date:%A}".casefold()):
                 date += dt.timedelta(days=7)  # who means today says so
+        if date < self.today:
+            return TO_WHEN
         time = thing.time.replace(ALL_DAY, "")
         if clock:
             time = f"{_near(parse_time(clock), clock, time):%H:%M}"
@@ -477,6 +495,14 @@ def _shift(what: str, verb: str) -> tuple[str, dt.timedelta | None]:
         is_earlier = any(word in way for word in ("earl", "sooner", "forward", "up"))
         return " ".join(_WAY.sub(" ", rest).split()), -by if is_earlier else by
     return what, None
+
+
+def _near_month(number: int, event: dt.date, today: dt.date) -> dt.date:
+    """Return the day of that ``number`` in the month of the ``event``, or the next one if it is over."""
+    with suppress(ValueError):  # a month without it
+        if (day := event.replace(day=number)) >= today:
+            return day
+    return parse_date(f"{number}th", max(event, today))
 
 
 def _near(time: dt.time, said: str, old: str) -> dt.time:

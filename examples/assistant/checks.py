@@ -94,6 +94,25 @@ def is_grounded(sentence: str, known: str) -> bool:
     return not names and len(unknown) * 4 <= len(words)
 
 
+def mixes_facts(sentence: str, found: str) -> bool:
+    """Return whether ``sentence`` says of a number what stands in ``found`` of something else only.
+
+    "The guest password is a-1" mixes "Password: a-1" and "Guests: password b-2": both are known, the pair
+    is not. A word in the title of what was found may stand with every number.
+    """
+    numbers = {_canonical(each) for each in _NUMBER.findall(sentence)}
+    if not numbers:
+        return False
+    title = found.partition(":")[0]
+    parts = [part for part in _SENTENCE_END.split(found) if part.strip()]
+    with_number = [part for part in parts if numbers & {_canonical(each) for each in _NUMBER.findall(part)}]
+    near, known = (
+        {_stem(word) for part in some for word in _WORD.findall(part)} for some in (with_number, parts)
+    )
+    said = {_stem(word) for word in _WORD.findall(sentence) if word.casefold() not in _COMMON_WORDS}
+    return bool((said & known) - near - {_stem(word) for word in _WORD.findall(title)})
+
+
 def _stem(word: str) -> str:
     return word.casefold()[:_STEM_LETTERS]
 

@@ -25,6 +25,8 @@ _IN_DAYS = re.compile(
 _WEEK_AFTER = re.compile(r"(?:a )?week on ([a-z]+)|([a-z]+) week")
 _OF_NEXT_WEEK = re.compile(r"([a-z]+) (?:of )?next week|next week(?: on)? ([a-z]+)")
 _DAY_OF_MONTH = re.compile(r"(?:([a-z]+) )?(?:the )?(\d{1,2})(?:st|nd|rd|th)")
+BARE_DAY_OF_MONTH = re.compile(r"\W*(?:(?:on|the) )*(?P<day>\d{1,2})(?:st|nd|rd|th)\W*", re.IGNORECASE)
+"""A day of the month without its month or weekday."""
 _ONES = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth"]
 _TEENS = [
     "tenth", "eleventh", "twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth", "seventeenth",
@@ -44,6 +46,11 @@ _MONTH = re.compile(
     r"(?:(?P<which>this|next) month|(?:(?:all|rest) of |whole (?:month )?of )?(?P<name>[a-z]{3,9})(?:"
     r" (?P<year>\d{4}))?)"
 )
+_WEEK = re.compile(
+    r"(?P<which>this |next |last |coming |rest of (?:the |this )?)?(?P<what>week|weekend)(?:(?<=[st] week)s)?"
+    r"(?P<after_next> after next)?"
+)
+_WEEK_BESIDE = re.compile(r"week (?P<which>before|after|of|from) (?!next$)(?P<day>.+)")
 _NEXT_DAYS = re.compile(r"(?:next|coming) (?P<number>few|couple of|\d|[a-z]+) days")
 PUNCTUATION = " .,;:!?"
 _MOST_WORDS = 6  # of a day, such as "on Friday the 4th of December"
@@ -75,15 +82,24 @@ def parse_days(text: str, today: dt.date) -> tuple[dt.date, dt.date]:
     said = _normalised(text)
     if span := _month(said, today) or _next_days(said, today):
         return span
-    match = re.fullmatch(
-        r"(this |next |coming |rest of (?:the |this )?)?(week|weekend)(?:(?<=[st] week)s)?", said
-    )
+    if beside := _WEEK_BESIDE.fullmatch(said):
+        return _week_beside(beside["which"], parse_date(beside["day"], today))
+    match = _WEEK.fullmatch(said)
     if not match:
         day = parse_date(text, today)
         return day, day
-    monday = today - dt.timedelta(days=today.weekday()) + dt.timedelta(days=7 if match[1] == "next " else 0)
-    first = monday + dt.timedelta(days=5 if match[2] == "weekend" else 0)
-    return max(first, today), monday + dt.timedelta(days=6)
+    weeks = {"last ": -1, "next ": 1}.get(match["which"], 2 if match["after_next"] else 0)
+    monday = today + dt.timedelta(days=7 * weeks - today.weekday())
+    first = monday + dt.timedelta(days=5 if match["what"] == "weekend" else 0)
+    return first if weeks < 0 else max(first, today), monday + dt.timedelta(days=6)
+
+
+def _week_beside(which: str, day: dt.date) -> tuple[dt.date, dt.date]:
+    """The seven days before or after ``day``, or the week that it is in."""
+    if which == "before":
+        return day - dt.timedelta(days=7), day - dt.timedelta(days=1)
+    first = day + dt.timedelta(days=1) if which == "after" else day - dt.timedelta(days=day.weekday())
+    return first, first + dt.timedelta(days=6)
 
 
 def place_of_days(words: Sequence[str], today: dt.date, begin: int = 0) -> tuple[int, int, str] | None:
@@ -115,7 +131,8 @@ def parse_date(text: str, today: dt.date) -> dt.date:
     """The day that ``text`` means when said on ``today``.
 
     A weekday is its next occurrence, "Friday" said on a Friday today; "next Friday" is that of the week that
-    begins next Monday. A day and month without a year is the coming one. Raises :class:`ToolError`.
+    begins next Monday, "last Friday" the one before today. A day and month without a year is the coming one.
+    Raises :class:`ToolError`.
     """
     said = _spelt_right(_PART_OF_DAY.sub("", _normalised(text)))
     if said in _RELATIVE:
@@ -186,11 +203,13 @@ def _normalised(text: str) -> str:
 
 
 def _weekday(said: str, today: dt.date) -> dt.date | None:
-    match = re.fullmatch(r"(next |this |coming )?([a-z]+)", said)
+    match = re.fullmatch(r"(next |this |coming |last )?([a-z]+)", said)
     number = _place(_spelt_right(match[2]), calendar.day_name) if match else None
     if not match or number is None:
         return None
     ahead = number - today.weekday()
+    if match[1] == "last ":
+        return today + dt.timedelta(days=ahead % 7 - 7)
     return today + dt.timedelta(days=ahead + 7 if match[1] == "next " else ahead % 7)
 
 

@@ -24,7 +24,7 @@ _DICTATED: Final = any_case(
     r" [\w ]{1,30})?(?=:)|(?:keep|save|put|write|record) this (?:in|as|into) (?:an?"
     r"|my) notes?(?: for me)?(?=[:,])|memo(?=[:,])|jot(?: this)?(?=:)|(?:record|save|put|write)(?: this"
     r"| me)? (?:in|into) (?:my|the) notes|mind keeping a note)\b(?: (?:that says|that|saying|with(?= the\b)"
-    r"|about|of)(?= )(?: this(?=:))?)? *[:,\u2013-]? *(.*)$"
+    r"|(?:called|named|titled)(?= )|about|of)(?= )(?: this(?=:))?)? *[:,\u2013-]? *(.*)$"
 )
 _ANOTHER: Final = any_case(rf"(?s)^{POLITE}(?:another|one more)(?: one| note)?[.:,] *(\S.+)$")
 _POINTED: Final = any_case(
@@ -71,7 +71,7 @@ _AS_NOTE: Final = any_case(
     rf"|the answer)\b)(.{{4,}}?),? {_AS_A_NOTE}(?: for me)?(?:,? please|,? pls)?\W*$"
 )
 """A request around what is to be noted: "save the size, 38, as a note"."""
-_HAS_CONTENT: Final = re.compile(r"[\d:\"\u201c]")
+_HAS_CONTENT: Final = re.compile(r"[\d:\"\u201c\u2018]|(?<!\w)'\w")
 """In what is to be noted as it is: "the phone number" points at one that was found."""
 _FEWEST_WORDS: Final = 4
 """Of what is told and then to be noted: "ok thanks, write it down" tells nothing."""
@@ -114,7 +114,7 @@ def note_that_was_said(message: str) -> str | None:
     """
     within = _AS_NOTE.match(message)
     if within and _HAS_CONTENT.search(within[1]) and not is_held_back(message):
-        return within[1].strip(" ,;.-")
+        return within[1].strip(" ,;.-'\"\u2018\u2019\u201c\u201d")
     found = _NOTED.match(message)
     if not found or is_held_back(message[found.end(1) :]):
         return None

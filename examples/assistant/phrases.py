@@ -55,6 +55,8 @@ IS_MOVED: Final = (
 CALENDARS: Final = r"(?:calend[ae]r|cal|diary|agenda|schedule)"
 REASON: Final = any_case(
     r"(?s)(?:[,;.] *(?!i mean )(?:as |so |since |because |for )?(?:(?:i|we|he|she|they|it|there)(?:'\w+)?|my)"
+    r"|[,;.] *(?:(?-i:[A-Z][\w'\u2019-]+)|the \w+|our \w+) (?:has|have|had|is|are|was|were|can'?t|cannot"
+    r"|won'?t|isn'?t|aren'?t|got|needs?|will|broke|fell|doesn'?t|didn'?t)"
     r"|,? (?:because|since|so that|(?:i )?(?:don'?t|do not|no longer) need (?:it|that|them))"
     r"| (?:i'll|i'm|she's|he's|they're|we're))\b.*?(?=, I mean |$)"
 )
@@ -140,6 +142,8 @@ REQUEST_ENDS: Final = any_case(
     r"|(?:what|who|when|where|how|which)\b(?!,| i (?:wish|want|need|would)))"
     rf"|,? (?:and|&) (?=my (?:appointments|events|plans|calendar|schedule|agenda)\b)|,? and (?=(?:the"
     r"|my) [\w' ]{3,40}\b(?:can|may) (?:go|be (?:deleted|removed|cancelled))\b)"
+    r"|\s+(?=just (?:tell|show) (?:me|us)\b)|,?\s+and also\s+(?=(?:the|my|our) )"
+    r"|,?\s+and\s+(?=(?:whether|if) (?:i(?:'?m| am)|we(?:'?re| are)|there(?:'?s| is| are)) )"
     rf"|\s+(?=\d\) )|,?\s+and\s+(?={_PREPOSITION} (?:what|which|whom|whose|where)\b)"
 )
 """What separates the requests of a message."""
@@ -160,7 +164,8 @@ STATEMENT: Final = any_case(
         """
     )
     + rf"\b|{_CLAUSE_WITHOUT}.*(?<!that )(?<!which )(?<!who )\b(?:was|were|gave|had|went|came|took|saw|felt"
-    r"|said|met|is|are|am|could|would|should|might|must|ma[kd]es?|keeps?|gets?|got me|looks?|seems?|sounds?"
+    r"|said|met|lost|won|broke|passed|fell|learn(?:ed|t)|bought|caught|forgot|is|are|am|could|would"
+    r"|should|might|must|ma[kd]es?|keeps?|gets?|got me|looks?|seems?|sounds?"
     r"|feels?)\b"
 )
 """A sentence that says why something is asked, tells what happened, or just talks."""
@@ -198,6 +203,11 @@ MINE: Final = any_case(
     rf"^\W*{POLITE}(?:tell me |find out )?(?:what|where|when|who|which|how (?:much|many))\b.*\b(?:my|our)\b"
 )
 """A question about the user's things."""
+CERTAIN: Final = any_case(
+    rf"^\W*{POLITE}(?:tell me )?(?:when|where|which day|what (?:time|day)|how (?:do|can|did) (?:i|we))\b"
+    r".*(?:\b(?:the|i|we)\b|\w's\b)"
+)
+"""A question about something certain, which stands in the user's things or nowhere."""
 INTERJECTION: Final = any_case(
     rf"^(?:\W*(?:{FILLER}|"
     + one_of(
@@ -236,6 +246,25 @@ CHAT: Final = any_case(
     + r"(?!\w)"
 )
 """Small talk, whatever day it names."""
+PRAISE: Final = any_case(
+    r"^\W*(?:you(?:'re| are)|that(?:'s| is| was)) (?:so |really |very |just |such )*(?:an? |the )?(?:\w+ )?"
+    r"(?:brilliant|great|amazing|best|star|wonderful|clever|smart|awesome|helpful|kind|legend|genius|perfect)"
+    r"(?: help| job| work| assistant)?\W*$"
+)
+WHO_ARE_YOU: Final = any_case(
+    r"^\W*(?:(?:who|what) (?:exactly )?(?:are|r) (?:you|u)(?: exactly| anyway)?"
+    r"|are you (?:an? )?(?:real )?(?:person|human|robot|bot|program|machine|ai))\W*$"
+)
+APOLOGY: Final = any_case(
+    r"^\W*(?:(?:i'?m |i am )?(?:so |very )?sorry|i apologi[sz]e|my apologies)\b(?!.*\?)"
+)
+IS_OFF: Final = any_case(
+    rf"^\W*(?:{FILLER}\W+)*(?P<what>[^,;:.?]{{2,60}}?)(?:'s| is| are| was| got| has been| have been)"
+    r" (?:off|cancell?ed|called off|not happening)(?: (?:now|again|this week|today|tomorrow))?\W*$"
+)
+"""A message that tells of an event that it does not take place."""
+THE_ONE: Final = any_case(r"\b(?:the )?one (?:about|on|with|from|for|of)\b")
+"""Of several that were listed."""
 LIKES: Final = any_case(
     r"^\W*(?:i|we) (?:really |just |so |do )*(?:love|hate|adore|enjoy|miss)\b"
     r"(?!.*(?:\?|\b(?:find|show|read|tell|add|put|delete|cancel|note)\b))"
@@ -300,11 +329,11 @@ MY_CALENDAR: Final = any_case(rf"\b{CALENDARS}\b")
 WHEN: Final = _with(
     """
     when'?s?, what (?:time|hour), (?:start|end|finish|departure|arrival)(?:ing)? time, which day, what day
-    which date, how late, how long, (?:un)?till (?:when|what time)
+    which date, which (?:week|month), how late, how long, (?:un)?till (?:when|what time)
     """
 )
 LAST_TIME: Final = any_case(r"\b(?:was|were|did)\b.*\blast\b")
-RATE: Final = any_case(r"\b(?:per|an?|each|every|once|twice) $")
+RATE: Final = any_case(r"\b(?:per|an?|each|every|once|twice|which|what) $")
 """Before "week" where no certain one is meant."""
 THERE: Final = _with("there")
 WHICH_DATE: Final = any_case(
@@ -321,14 +350,23 @@ WHATS_NEW: Final = any_case(
     rf"^\W*{POLITE}(?:(?:so )?what(?:'s| is|s) new|(?:is there )?any(?:thing new| news)|catch me up"
     r"|what did i miss)(?: (?:today|here|for me))?\W*$"
 )
-DID: Final = any_case(r"^\W*(?:so |and )?(?:what|where|who|how)\b.*\bdid (?:i|we) (?:do|have|go|see|meet)\b")
+DID: Final = any_case(
+    r"^\W*(?:so |and )?(?:what|where|who|how)\b.*\bdid (?:\w+ and )?(?:i|we) (?:do|have|go|see|meet)\b"
+)
 DID_YOU: Final = any_case(
-    r"^\W*(?:(?:so|and|but|wait|ok)\b\W*)*(?:(?:did|have) you|(?:is|was|did|has) (?:it|that))"
+    r"^\W*(?:(?:so|and|but|wait|ok)\b\W*)*(?:(?:what )?(?:did|have) you|(?:is|was|did|has) (?:it|that))"
     r"(?: (?:really|now|just|already|been|get))* (?:add|sav|writ|wrot|noted?\b|creat|delet|remov|mov|cancel"
-    r"|put|do)\w*(?: (?:it|that|this|them|the (?:note|event)))?(?: (?:now|yet|down|in|there|for me"
+    r"|put|do|chang)\w*(?: (?:it|that|this|them|(?:any|some)thing|the (?:note|event)))?"
+    r"(?: (?:now|yet|down|in|there|today|for me"
     r"|(?:in|to|into) (?:my|the) calendar))*\W*$"
 )
 """A question whether what was to be written was."""
+WEEK_AFTER: Final = _with("(?:the )?(?:week after(?: (?:that|this|it))?|following week)(?! next| \\w+day)")
+"""A week that is counted from a day that was spoken of."""
+NEXT_EVENT: Final = any_case(
+    rf"^\W*{POLITE}(?:tell me )?(?:when|what)(?:'?s| is| are)? (?:my |the |our )?(?:very )?next"
+    r" (?:appointment|event|meeting|thing (?:on|in) (?:my|the) (?:calendar|diary|agenda))\b\W*$"
+)
 NEXT_DAY: Final = _with(
     "(?<!tomorrow )(?:the )?(?:day after|next day|following day|day (?:which|that) (?:comes"
     "|follows))(?! tomorrow)"
@@ -347,7 +385,8 @@ IN_PLACE: Final = _with("there(?! (?:is|are)), in its place, instead, that same 
 HALVES: Final = any_case(r"\band(?: also)?\b|[,&+;]")
 MAIL: Final = _with(
     r"""
-    e-?mails?, mails?, e-?mailed, mailed, inbox, mailbox, messages? from
+    e-?mails?, mails?, e-?mailed, mailed, inbox, mailbox, messages? from, (?:unread|new|any) messages
+    (?:got|have|is there|was there) (?:any|some)thing from
     (?:wrote|writes|written|write) (?:to )?me, heard? from, in touch, sent me
     (?:what|when|where|has|did|does) (?:did |has )?(?!i |we )\w+ (?:written|wrote|write|send|sent)
     """

@@ -30,7 +30,7 @@ from .dictation import (
 )
 from .meant import event_spoken_of
 from .needs import Need, needs_of_words
-from .references import READERS, referred
+from .references import PLACE, READERS, referred
 from .results import Made, state
 from .retrieval import KINDS, TEXT_TOOLS, Found, TextKind, content_words, retrieve
 from .sentences import Kind, Sentence, is_request, kinds_in, plain, sentences_in
@@ -111,6 +111,8 @@ class Planner:
     """Whether there is a tool that searches the web."""
     said_before: str = ""
     """The user's message before."""
+    now: dt.datetime | None = None
+    """The local time, if what is over is not to count as ahead."""
 
     def plan(self, message: str, before: Sequence[Made], earlier: Sequence[Made]) -> list[Step]:
         """Return the requests of ``message``.
@@ -174,7 +176,7 @@ class Planner:
 
     @property
     def _asked_days(self) -> AskedDays:
-        return AskedDays(self.data, self.today)
+        return AskedDays(self.data, self.now or dt.datetime.combine(self.today, dt.time()))
 
     def _changes(self, before: Sequence[Made], earlier: Sequence[Made]) -> Changes:
         return Changes(self.data, self.today, before, earlier, self.said_before)
@@ -219,6 +221,10 @@ class Planner:
             return replace(step, says=date)
         if phrases.CANNOT.match(text):
             return step
+        shown = before[-1] if before else None
+        is_place = PLACE.search(text) and not content_words(PLACE.sub(" ", text))
+        if is_place and shown and shown.name == "list_events" and not kinds_in(text):
+            return replace(step, calls=[("list_events", shown.arguments)])
         kinds = kinds_in(text)
         if sentence.kind in ("tells", "chats"):
             calls = self._named_source(text) if phrases.ONE_TEXT.search(text) else []
@@ -239,7 +245,9 @@ class Planner:
             return replace(step, calls=calls, says="" if self.has_web else NO_WEB)
         if "mail" in kinds and not content_words(text):
             text = phrases.PERSON.sub(self._sender_spoken_of(before), text)
-        text = phrases.ABOUT_IT.sub(f"about {_topic(before)}", text) if kinds else text
+        if kinds:
+            topic = _topic(before) or " ".join(content_words(self.said_before))
+            text = phrases.ABOUT_IT.sub(f"about {topic}", text)
         calls = self._named_source(text, context)
         if not calls and not kinds and phrases.PRONOUN.search(text):
             calls = self._named_source(context if content_words(context) else f"{text} {context}")
@@ -267,6 +275,9 @@ class Planner:
             step = replace(step, is_closest=step.found is not None)
         elif need == "calendar":
             days = days_in(step.text, self.today)
+            subject = [word for word in content_words(step.text) if not phrases.CALENDAR.fullmatch(word)]
+            if subject and not days and phrases.CERTAIN.match(step.text):  # no event has these words
+                return replace(step, found=None)
             call = "list_events", {"date": days[0].said if days else "today"}
         elif need == "web" and self.has_web:
             call = "search_web", {"query": step.text}
@@ -319,6 +330,8 @@ class Planner:
             return [_LISTS[kinds[0]]]
         if context and not any(retrieve([word], self.data, kinds) for word in words):
             words = [*content_words(context), *words]
+        if kinds == ["mail"] and self._have_written(words):
+            return [("search_mail", {"query": " ".join(words)})]
         if several := self._several(text, kinds):
             return several
         found = retrieve(words, self.data, kinds)
@@ -334,6 +347,12 @@ class Planner:
         senders = {mail.sender for mail in self.data.mail.all()}
         found = [sender for sender in senders if said.intersection(_NAME.findall(sender.casefold()))]
         return found[0] if len(found) == 1 else ""
+
+    def _have_written(self, words: Sequence[str]) -> bool:
+        """Return whether ``words`` are a name that several senders have."""
+        senders = {mail.sender for mail in self.data.mail.all()}
+        named = [each for each in senders if words and {*words} <= {*_NAME.findall(each.casefold())}]
+        return len(named) > 1
 
     def _several(self, text: str, kinds: Sequence[TextKind]) -> list[Call]:
         """Return the calls that read what the parts of ``text`` name, if that are several."""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from .phrases import any_case
+from .phrases import THE_ONE, any_case
 from .results import Made
 from .retrieval import TEXT_TOOLS, content_words
 
@@ -50,10 +50,12 @@ def referred(
     """
     if (beside := _BESIDE.search(question)) and not content_words(_BESIDE.sub(" ", question)):
         return _beside(beside, [*earlier, *before], mails)
+    if (one := THE_ONE.search(question)) and (lists := _lists_of([*earlier, *before])):
+        return _named_in(lists[-1], content_words(question[one.end() :]))
     if len(question) > _LONGEST or not _READING.match(question):
         return None
     if place := PLACE.search(question):
-        lists = [call for call in (*earlier, *before) if call.name in READERS and not call.failed]
+        lists = _lists_of([*earlier, *before])
         return _reading(lists[-1], index_of(place[0].casefold())) if lists else None
     if before and _PRONOUN.search(question):
         last = before[-1]
@@ -64,6 +66,17 @@ def referred(
         if last.name in READERS and not last.failed and len(json.loads(last.result)) == 1:
             return _reading(last, 0)
     return None
+
+
+def _lists_of(calls: Sequence[Made]) -> list[Made]:
+    return [call for call in calls if call.name in READERS and not call.failed]
+
+
+def _named_in(search: Made, words: Sequence[str]) -> Call | None:
+    """Return the call that reads the only thing that ``search`` has found with one of ``words``."""
+    found = [json.dumps(each).casefold() for each in json.loads(search.result)]
+    places = [place for place, text in enumerate(found) if any(word in text for word in words)]
+    return _reading(search, places[0]) if len(places) == 1 else None
 
 
 def _beside(way: re.Match[str], calls: Sequence[Made], mails: Sequence[str]) -> Call | None:

@@ -90,6 +90,11 @@ def _days(text: str, today: dt.date) -> str:
     return f"{near[first]}, {days.removeprefix('on ')}" if first == last and first in near else days
 
 
+def _clock(found: Mapping[str, str]) -> str:
+    """Return the time of day as it was said, and as it was understood: "half six (06:30)"."""
+    return f"{found['time']} ({found['begins']})" if "begins" in found else found["time"]
+
+
 def _day(day: dt.date) -> str:
     return f"{day:%A, %B} {day.day}"
 
@@ -146,7 +151,7 @@ _LISTS: Final[Mapping[str, Statement]] = {
 _STATEMENTS: Final[Mapping[str, Statement]] = {
     "list_events": _events,
     "add_event": lambda arguments, found, today: (
-        f"Added to your calendar: {found['added']}, {_days(found['date'], today)} at {found['time']}."
+        f"Added to your calendar: {found['added']}, {_days(found['date'], today)} at {_clock(found)}."
     ),
     "delete_event": _changed("Cancelled", "cancelled"),
     "move_event": _changed("Moved", "moved"),

@@ -51,10 +51,12 @@ _GENERAL: Final = STOP_WORDS | frozenset(
     whose why will wish with within without wonder would wrote written write year years yes yesterday yet
     you ive im dont cant didnt whats whos hows wheres whens lets thats theres came come arrived received
     yourself according recently till long good great nice morning evening arrival
-    departure start starts begin begins end ends finish place held hold held gonna
+    departure second third fourth fifth messages start starts begin begins end ends finish place held hold
+    gonna
     """.split()  # noqa: SIM905
 )
 """Words that say nothing about which text is meant."""
+_MINUTES_OF_A_MEETING: Final = re.compile(r"\bthe minutes\b", re.IGNORECASE)
 _NEAR: Final = 1.6
 _UNKNOWN: Final = 0.5
 """The weight of a word that no text has: people ask in other words than they write."""
@@ -100,7 +102,10 @@ class Found:
 def content_words(text: str) -> list[str]:
     """Return the words of ``text`` that say what it is about, each once."""
     words = _WORD.findall(_CONTRACTED.sub(" ", text.casefold()))
-    return list(dict.fromkeys(word for word in words if word not in _GENERAL and len(word) > 1))
+    said = {"minutes"} if _MINUTES_OF_A_MEETING.search(text) else set()
+    return list(
+        dict.fromkeys(word for word in words if word in said or (word not in _GENERAL and len(word) > 1))
+    )
 
 
 def retrieve(

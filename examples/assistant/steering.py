@@ -9,6 +9,7 @@ Lists, numbers and short texts are stated in fixed words, and an answer in the m
 from __future__ import annotations
 
 import datetime as dt
+import re
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +25,7 @@ from agentrt.adapters.langchain import allow_speculation
 from . import phrases
 from .changes import CHANGES, I_MEAN, TO_WHEN
 from .checked_model import CheckedModel
-from .checks import claims_deed, is_grounded
+from .checks import claims_deed, is_grounded, mixes_facts
 from .data import PersonalData
 from .dictation import WHICH_TEXT
 from .meant import MEANT_EVENT, MEANT_NOTE, WHICH_ONE
@@ -65,6 +66,12 @@ _NO_ANSWER_TO_IT: Final = phrases.any_case(
 """How a message begins that answers no question about an event."""
 _NOT_DONE: Final = "I cannot do that, and nothing was done. "
 _NO_ANSWER: Final = "I have no answer to that. "
+_HEARD: Final = "I see. Is there anything that I can look up for you, or note?"
+_SMALL_TALK: Final[Mapping[re.Pattern[str], str]] = {
+    phrases.PRAISE: "Thank you! I am glad to help.",
+    phrases.APOLOGY: "No problem!",
+    phrases.WHO_ARE_YOU: "I am a personal assistant, a program on this computer.",
+}
 _NOTHING: Final = "I found nothing about {} in your notes, mail and files, so I cannot tell."
 _CLOSEST: Final = "The closest I found: "
 _TALK: Final = (
@@ -255,7 +262,8 @@ class Steering(AgentMiddleware[Any, Any]):
     async def _plan(self, turn: Turn, request: ModelRequest[Any]) -> list[Step]:
         key = turn.question, len(turn.past)
         if key not in self._plans or not turn.made:
-            planner = Planner(self._data, self._today, _has_web(request), turn.said_before)
+            now = self._now()
+            planner = Planner(self._data, now.date(), _has_web(request), turn.said_before, now)
             steps = await anyio.to_thread.run_sync(
                 planner.plan, turn.question, turn.made_before, turn.made_earlier
             )
@@ -282,18 +290,28 @@ class Steering(AgentMiddleware[Any, Any]):
             "clock": f"It is {self._now():%A, %B %d, %Y, %H:%M}.",
         }
         says = [fixed[need] for need in needs if need in fixed]
-        if self._model is None and phrases.LIKES.match(step.text):  # it talks about its tools only
-            says = [f"I see! {_able(request)}"]
+        if not says:
+            says = [said for pattern, said in _SMALL_TALK.items() if pattern.match(step.text)]
+        if not says and self._model is None and phrases.LIKES.match(step.text):  # it knows its tools only
+            says = [_HEARD]
         if says:
             return Step(step.text, says=says[0])
         if self._model is None:
             step = planner.with_text(step)
+            asks = step.text.endswith("?") or phrases.REQUEST.match(step.text)
+            if not (step.is_sure or needs or asks) and phrases.STATEMENT.match(step.text):
+                return Step(step.text, says=_HEARD)
         for need in needs:
             step = planner.for_need(step, need)
         if not step.is_sure and phrases.OPENS.match(step.text):
             return replace(step, says=fixed["impossible"])
-        asks = phrases.MINE.match(step.text) and not phrases.GENERAL.match(step.text)
-        if not step.is_sure and asks and (words := content_words(step.text)):
+        mine = phrases.MINE.match(step.text) or ("talk" not in needs and phrases.CERTAIN.match(step.text))
+        if (
+            not step.is_sure
+            and mine
+            and not phrases.GENERAL.match(step.text)
+            and (words := content_words(step.text))
+        ):
             return replace(step, says=_NOTHING.format(" ".join(words)))
         return step
 
@@ -320,7 +338,8 @@ class Steering(AgentMiddleware[Any, Any]):
         known = f"{turn.question} {found}"
 
         def may_say(sentence: str) -> bool:
-            return not claims_deed(sentence, done, looked=True) and is_grounded(sentence, known)
+            is_fact = is_grounded(sentence, known) and not mixes_facts(sentence, found)
+            return is_fact and not claims_deed(sentence, done, looked=True)
 
         asked = HumanMessage(f"{turn.question}\n\nWhat was found:\n{found}")
         return _checked(request, self._model, _ANSWER, [asked], may_say, found)

@@ -80,7 +80,8 @@ _TOLD: Final = any_case(rf"\b(?:yesterday|was|were|had|would be (?:lovely|nice|g
 """In a message that tells of something."""
 _NO_TITLE: Final = any_case(
     r"\b(?:i|i'm|you|it|it's|this|that|me|we|they|he|she|her|his|their|put|want|need|get|see|have|wake|alarm"
-    r"|add|create|enter|calendar|diary|events?|call it|has|had|is|are|was|were"
+    r"|add|create|enter|calendar|diary|events?|call it|wants|asks|asked|says|said|might|hopes|wishes"
+    r"|has|had|is|are|was|were"
     r"|been)\b|[,;?]|^(?:ad|do|does|did|let|swap|reserve|switch"
     r"|change|alter|update|arrange|organi[sz]e|tell|ask|show|find|check|read|book (?:an?|the|me))\b"
 )
@@ -150,6 +151,10 @@ _READS: Final = any_case(
     rf"^\W*{POLITE}(?:what|who|when|where|which|how|why|read|show|tell|find|look|search|check|open|list"
     r"|summari[sz]e)\b"
 )
+_PLACE: Final = re.compile(
+    r"[\d\w] ?,? at (?:the )?(?P<name>[A-Z][\w'\u2019-]+(?: [A-Z][\w'\u2019-]+)*)[.!]?$"
+)
+"""At the end of a request: where the event is, which belongs to its title."""
 _ABBREVIATED: Final = any_case(r"\b(Prof|Dr|Mrs?|Ms|St)\.")
 _MORNING: Final = any_case(
     r"\b(?:morning|breakfast|run|running|jog|gym|swim\w*|yoga|flight|train|bus|airport|ferry|early)\b"
@@ -201,6 +206,9 @@ def wanted_events(
             quoted or not all(events[0]) or named in events[0][0]
         ):  # else what is left without day and time is the title
             events = [(named, day, _with_half_of_day(clock, f"{named} {day}"))]
+    if len(events) == 1 and (place := _PLACE.search(message)) and events[0][0]:
+        (title, day, clock) = events[0]
+        events = [(title if place["name"] in title else f"{title}, {place['name']}", day, clock)]
     days = {day for _, day, _ in events} - {""} or {first_day(context, today)} - {""}
     if not days:
         days = {said_day or (day_before if _THERE.search(message) else "")} - {""}

@@ -112,6 +112,7 @@ def test_results_are_the_json_that_the_model_was_trained_on(data: PersonalData) 
     assert call(data, "list_events", date="tomorrow")[0] == {"time": "09:30", "title": "Dentist"}
     added = {"title": "yoga", "date": "Friday", "time": "15:00"}
     assert call(data, "add_event", **added) == {"added": "yoga", "date": "Friday", "time": "15:00"}
+    assert call(data, "add_event", **added | {"time": "half six"})["begins"] == "06:30"
     assert {"time": "15:00", "title": "yoga"} in call(data, "list_events", date="on Friday")
     assert call(data, "search_mail", query="roof") == [
         {"id": "m1", "from": "Nadia Berg", "subject": "Roof repair"}

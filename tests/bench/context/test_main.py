@@ -67,10 +67,11 @@ def test_every_figure_of_a_small_run(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "VLLM-SQ" in drawn[0].read_text()
 
 
-def test_one_part_is_measured_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_part_is_measured_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(context, "SIZES", {True: replace(SMALL, repeats=1)})
     report = run(quick=True, workloads=None, progress=lambda line: None, parts=[ContextPart.RESTARTS])
     assert [table.title for table in report.tables] == ["time to the first token after a restart, in s"]
+    assert [path.name for path in draw(report, tmp_path)] == ["restart.svg"]
     assert set(report.figures) == {
         "restart_ttft_ratio_vs_recompute_0k", "restart_ttft_ratio_vs_recompute_0k_from_process_start"
     }  # fmt: skip

@@ -13,6 +13,7 @@ from agentrt.examples.assistant.changes import (
     DEPENDS,
     I_MEAN,
     NOT_CHANGED,
+    OFF,
     TO_WHEN,
 )
 from agentrt.examples.assistant.data import PersonalData
@@ -58,6 +59,9 @@ remove the wifi note, I know it now -> delete_note n12 Wifi at the cabin
 I would be grateful if you cancelled the dentist -> delete_event Dentist 2026-11-26
 we need to cancel the dentist from Thursday -> delete_event Dentist 2026-11-26
 delete n3 -> delete_note n3 Boiler service
+cancel the dentist, Ben has the flu -> delete_event Dentist 2026-11-26
+move the train to Bergen to the 5th, same time -> move_event Train to Bergen 2026-12-01 2026-12-05 07:42
+push the boiler check to the 2nd -> move_event Boiler check with Hanna 2026-11-27 2026-12-02 10:00
 the guitar lesson needs to come out of my diary -> delete_event Guitar lesson 2026-11-29
 scratch the dentist, she is ill -> delete_event Dentist 2026-11-26
 the camping list among my notes can go -> delete_note n6 Camping list
@@ -92,6 +96,9 @@ don't cancel the dentist -> {NOT_CHANGED}
 please do not delete the note about the lasagne -> {NOT_CHANGED}
 I don't want to move the dentist -> {NOT_CHANGED}
 cancel the dentist ... never mind -> {NOT_CHANGED}
+cancel the dentist. Actually don't. -> {NOT_CHANGED}
+the dentist is off -> {OFF.format("Dentist")}
+move the dentist to last Monday -> {TO_WHEN}
 if it rains, cancel the roofers -> {DEPENDS}
 cancel the dentist if it snows -> {DEPENDS}
 move the dentist to Friday unless Hanna comes -> {DEPENDS}

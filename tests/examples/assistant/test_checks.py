@@ -2,7 +2,14 @@
 
 import pytest
 
-from agentrt.examples.assistant.checks import LoopDetector, claims_deed, is_call, is_grounded, sentences
+from agentrt.examples.assistant.checks import (
+    LoopDetector,
+    claims_deed,
+    is_call,
+    is_grounded,
+    mixes_facts,
+    sentences,
+)
 
 CLAIMS = """\
 I have sent the mail to Anna.
@@ -92,6 +99,24 @@ def test_a_deed_that_a_tool_has_done(sentence: str, done: list[str], claims: boo
 )
 def test_what_stands_in_a_text(sentence: str, grounded: bool) -> None:
     assert is_grounded(sentence, LETTER + " at nine") is grounded
+
+
+HOME = (
+    "Wifi at home: Network: Marmalade. Password: otters-88.\nGuests: Marmalade-Guest, password biscuit2024."
+)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "mixed"),
+    [
+        ("The guest password is otters-88.", True),
+        ("The password for guests is biscuit2024.", False),
+        ("The wifi password at home is otters-88.", False),
+        ("Guests have a password of their own.", False),
+    ],
+)
+def test_a_number_is_of_what_stands_with_it(sentence: str, mixed: bool) -> None:
+    assert mixes_facts(sentence, HOME) is mixed
 
 
 def test_sentences_are_the_text() -> None:

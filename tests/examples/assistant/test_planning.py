@@ -2,9 +2,13 @@
 
 import contextlib
 import datetime as dt
+import json
+import mailbox
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from email.message import EmailMessage
+from email.utils import formatdate
 from pathlib import Path
 
 import pytest
@@ -168,6 +172,24 @@ anything new? -> search_mail new mail, list_events today
 We really adore our new kettle -> 
 Remember: Ben hates figs. And what is on on Sunday? -> create_note Ben hates figs., list_events Sunday
 what did Priya say about the drawings today? -> read_mail m7
+What's on Monday, no wait, Thursday I mean -> list_events Thursday
+Do I have any unread messages? -> search_mail new mail
+what is on in the week after next? -> list_events week after next
+Anything in the week before Christmas? -> list_events week before Christmas
+what did Ben and I do last Monday? -> list_events last Monday
+Show me the lasagne note and also the mail about the kayak -> read_note n11, read_mail m5
+Tell me what Doctor Vega wrote and whether I'm free on Friday -> read_mail m10, list_events Friday
+dont put anything in my calendar just tell me if the 28th is free -> list_events 28th
+wehn is teh dentist -> list_events 2026-11-26
+Ben has won the race today! -> 
+Ben might come on Sunday at 3 -> 
+Save 'call Ben about figs' in my notes -> create_note call Ben about figs
+new note called Figs: two boxes -> create_note Figs: two boxes
+Put tea with Ida in for Friday at 12:30 at Green Quay -> add_event tea with Ida, Green Quay Friday 12:30
+add dinner at No Name on Saturday at 19:00 -> add_event dinner at No Name Saturday 19:00
+Mark wants to move tea to Thursday at 11 -> 
+what's in the minutes about jam? -> read_file club/minutes.txt
+Add tea on Friday at 15:00. Actually don't. -> 
 """  # noqa: W291 - nothing is called
 
 
@@ -220,6 +242,8 @@ def test_whatever_is_said_is_planned_and_an_event_has_its_words(
         ("write a note", WHICH_TEXT),
         ("has that been saved now?", "For your last message nothing was written."),
         ("did you save it?", "For your last message nothing was written."),
+        ("did you delete anything today?", "For your last message nothing was written."),
+        ("what did you just change?", "For your last message nothing was written."),
         ("could you write something down for me?", WHICH_TEXT),
         ("What date will it be this coming Sunday?", "This coming Sunday is Sunday, November 29, 2026."),
     ],
@@ -318,6 +342,64 @@ def test_a_message_goes_on_with_the_one_before(
 ) -> None:
     (step,) = planner.plan(message, [before], [])
     assert list(step.calls) == [call]
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Planner]:
+    for name, text in (("school.md", "School: gym on Tuesdays"), ("recipe.md", "Stir for 30 seconds")):
+        (tmp_path / name).write_text(text)
+    with contextlib.closing(PersonalData.open(tmp_path, today=lambda: WEDNESDAY)) as data:
+        for title, day, time in (
+            ("Emil swimming", "2026-11-26", "17:00"),
+            ("Dentist Emil", "2026-11-30", "09:00"),
+            ("Dentist Ida", "2026-12-03", "16:00"),
+            ("Choir", "2026-11-25", "18:00"),
+        ):
+            data.calendar.add(title, day, time)
+        yield Planner(data, WEDNESDAY)
+
+
+def _days(planner: Planner, message: str, before: Sequence[Made] = ()) -> list[str]:
+    calls = [call for step in planner.plan(message, before, []) for call in step.calls]
+    assert {name for name, _ in calls} <= {"list_events"}
+    return [given["date"] for _, given in calls]
+
+
+def test_the_event_with_most_of_the_words_is_meant_and_all_of_that_name(own: Planner) -> None:
+    assert _days(own, "When is the dentist for Emil?") == ["2026-11-30"]
+    assert _days(own, "When is the dentist?") == ["2026-11-30", "2026-12-03"]
+    assert _days(own, "Which week is the dentist?") == ["2026-11-30", "2026-12-03"]
+
+
+@pytest.mark.parametrize(("hour", "day"), [(17, "2026-11-25"), (19, "2026-11-26")])
+def test_the_next_appointment_is_one_that_is_still_ahead(own: Planner, hour: int, day: str) -> None:
+    later = replace(own, now=dt.datetime.combine(WEDNESDAY, dt.time(hour)))
+    assert _days(later, "when's my next appointment?") == [day]
+
+
+def test_a_week_and_a_place_go_on_with_the_list_before(own: Planner) -> None:
+    listed = Made("list_events", {"date": "Sunday"}, "[]")
+    assert _days(own, "Anything the week after?", [listed]) == ["week of 2026-11-30"]
+    assert _days(own, "Where's the second one?", [listed]) == ["Sunday"]
+
+
+def test_of_several_senders_of_a_name_all_are_shown_and_one_is_told_by_its_subject(tmp_path: Path) -> None:
+    box = mailbox.mbox(tmp_path / "inbox.mbox")
+    for sender, subject in (("Dan Moss", "Kitchen"), ("Dan Reyes", "Swap")):
+        mail = EmailMessage()
+        mail["From"], mail["Subject"], mail["Date"] = f"{sender} <a@b.c>", subject, formatdate()
+        mail.set_content("Hello")
+        box.add(mail)
+    box.close()
+    with contextlib.closing(PersonalData.open(tmp_path, today=lambda: WEDNESDAY)) as data:
+        planner = Planner(data, WEDNESDAY)
+        (step,) = planner.plan("Any mail from Dan?", [], [])
+        assert [*step.calls] == [("search_mail", {"query": "dan"})]
+        found = [{"id": each.id, "subject": each.subject} for each in data.mail.search("dan")]
+        listed = Made("search_mail", {"query": "dan"}, json.dumps(found))
+        (step,) = planner.plan("What does the one about the kitchen say?", [listed], [])
+        (kitchen,) = [each["id"] for each in found if each["subject"] == "Kitchen"]
+        assert [*step.calls] == [("read_mail", {"id": kitchen})]
 
 
 def test_the_files_are_looked_at_once_for_a_message(

@@ -36,6 +36,12 @@ MAIL = {"id": "m1", "from": "Anna", "subject": "Roof"}
             "Added to your calendar: lunch, on Friday, November 20 at 12:00.",
         ),
         (
+            "add_event",
+            {},
+            {"added": "yoga", "date": "Friday", "time": "half six", "begins": "06:30"},
+            "Added to your calendar: yoga, on Friday, November 20 at half six (06:30).",
+        ),
+        (
             "delete_event",
             {},
             {"cancelled": "Dentist", "date": "2026-11-26", "time": "09:30"},

@@ -405,12 +405,29 @@ def test_the_half_that_is_not_understood_is_quoted(data: PersonalData) -> None:
     assert "what does she like?" in missed
 
 
+@pytest.mark.parametrize(
+    ("said", "answered"),
+    [
+        ("I'm so tired today", "I see."),
+        ("Ida lost her first tooth today!", "I see."),
+        ("You're brilliant", "Thank you!"),
+        ("sorry, I was rude earlier", "No problem!"),
+        ("Where is the xylophone?", "I found nothing about xylophone"),
+    ],
+)
+def test_a_model_that_only_knows_its_tools_is_not_asked_for_more(
+    data: PersonalData, said: str, answered: str
+) -> None:
+    (answer,), _ = take_turns(Scripted(needs=[], script=["Goodbye!"]), data, said, steered=False)
+    assert answer.text.startswith(answered)
+
+
 def test_what_pleases_is_small_talk(data: PersonalData) -> None:
     model = Scripted(needs=["notes"], script=["Enjoy the kettle!"])
     (answer,), _ = take_turns(model, data, "I love my new kettle")
     assert answer.text.strip() == "Enjoy the kettle!"
     (answer,), _ = take_turns(model, data, "I love my new kettle", steered=False)
-    assert answer.text.startswith("I see!")
+    assert answer.text.startswith("I see.")
 
 
 def test_a_question_of_general_knowledge_is_not_mixed_with_what_was_found(data: PersonalData) -> None:

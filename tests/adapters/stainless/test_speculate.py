@@ -99,7 +99,7 @@ WHOLE_HISTORIES = [
 CONTINUED = [(RESPONSES, functools.partial(continued, ask=ask)) for ask in loops.RESPONSES]
 
 
-def each(ways: Sequence[tuple[Api, Any]]) -> pytest.MarkDecorator:
+def each_loop_of(ways: Sequence[tuple[Api, Any]]) -> pytest.MarkDecorator:
     names = [
         loop.keywords["ask"].__name__ + " continued" * (loop.keywords.get("stateful", False))
         for _, loop in ways
@@ -107,7 +107,7 @@ def each(ways: Sequence[tuple[Api, Any]]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(("api", "loop"), ways, ids=names)
 
 
-@each([*WHOLE_HISTORIES, *CONTINUED])
+@each_loop_of([*WHOLE_HISTORIES, *CONTINUED])
 @pytest.mark.parametrize("wrong", [[], [1], [0, 1, 2]], ids=["all right", "one wrong", "all wrong"])
 def test_a_loop_takes_what_equation_1_says(api: Api, loop: Callable[..., Any], wrong: list[int]) -> None:
     endpoint = api.endpoint(THREE, delay=TIMES.generation)
@@ -118,7 +118,7 @@ def test_a_loop_takes_what_equation_1_says(api: Api, loop: Callable[..., Any], w
     assert seconds == pytest.approx(TIMES.speculative(1 - len(wrong) / 3, 3) + TIMES.generation)
 
 
-@each(WHOLE_HISTORIES)
+@each_loop_of(WHOLE_HISTORIES)
 def test_a_loop_that_sends_its_history_says_the_same_sooner_with_turns_ahead(
     api: Api, loop: Callable[..., Any]
 ) -> None:
@@ -132,7 +132,7 @@ def test_a_loop_that_sends_its_history_says_the_same_sooner_with_turns_ahead(
     assert len(endpoint.requests) == 4
 
 
-@each([loop for loop in WHOLE_HISTORIES if loop[1].keywords["ask"].__name__.endswith("create")])
+@each_loop_of([loop for loop in WHOLE_HISTORIES if loop[1].keywords["ask"].__name__.endswith("create")])
 def test_a_request_ahead_that_fails_is_not_raised_and_is_sent_when_it_is_due(
     api: Api, loop: Callable[..., Any]
 ) -> None:
@@ -362,6 +362,8 @@ def answered(api: Api, status: int, content: str, kind: str) -> AbstractAsyncCon
          ' "function": {"name": "look", "arguments": "{\\"q\\": NaN}"}}]}}]}'),
         (CHAT, 200, JSON, '{"choices": 7}'),
         (CHAT, 200, STREAM, BROKEN_CHAT),
+        (RESPONSES, 401, JSON, "{}"),
+        (RESPONSES, 200, JSON, '{"output": 7}'),
     ],
 )  # fmt: skip
 def test_whatever_comes_is_what_the_plain_client_makes_of_it(

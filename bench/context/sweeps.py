@@ -246,10 +246,12 @@ def slow_disk_table(replayed: Sequence[Replayed]) -> Table:
         of_side = [found.get((side, contexts)) for contexts in counts]
         switches = [switch for each in of_side if each for switch in each.counted]
         active: Cell = None
-        if _is_crossed(switches):
-            active = bootstrap(switches, active_contexts)
-        elif side != IN_MEMORY.name:
-            active = f"over {max(contexts for contexts, _ in switches)}"
+        if side != IN_MEMORY.name:  # which is measured with one number of contexts
+            active = (
+                bootstrap(switches, active_contexts)
+                if _is_crossed(switches)
+                else f"over {max(contexts for contexts, _ in switches)}"
+            )
         return side, *(mean(each.ms) if each else None for each in of_side), active
 
     return Table(

@@ -10,6 +10,8 @@ from agentrt.runtime import LocalRuntime, RuntimeConfig
 from agentrt.runtime.serving.server import status
 from agentrt.runtime.toolcache.outputs import ToolOutputs
 from tests.runtime.conftest import Gate
+from tests.runtime.serving.http.serving import Running
+from tests.runtime.serving.server.conftest import running
 
 
 @pytest.fixture
@@ -26,6 +28,12 @@ def exact_runtime() -> Iterator[LocalRuntime]:
     )
     with LocalRuntime.open("nano", exact) as opened:
         yield opened
+
+
+@pytest.fixture(scope="module")
+def server(exact_runtime: LocalRuntime) -> Iterator[Running]:
+    with running(exact_runtime) as server:
+        yield server
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from pydantic import Field
 
 from agentrt import DraftRequest, ToolCall
+from agentrt.reports.events import SpeculationEvent
 from agentrt.testing import ScriptedSpeculator
 from tests.patience import PATIENCE_S
 
@@ -138,8 +139,28 @@ class Milestones:
     def reach(self, name: str) -> None:
         self._event(name).set()
 
+    def until_started(self, turn: int) -> None:
+        """Let a model answer each of three turns only once its predicted tool has started."""
+        if turn < 3:
+            self.wait(f"started q{turn}")
+
     def wait(self, name: str) -> None:
         assert self._event(name).wait(PATIENCE_S), f"{name} was never reached"
+
+
+class Decided:
+    """Lets a sync model answer once one of these events of speculation has come."""
+
+    def __init__(self, *events: type[SpeculationEvent]) -> None:
+        self._events = events
+        self._came = threading.Event()
+
+    def on_event(self, event: SpeculationEvent) -> None:
+        if isinstance(event, self._events):
+            self._came.set()
+
+    def gate(self, turn: int) -> None:
+        assert self._came.wait(PATIENCE_S)
 
 
 class Waiting(ScriptedChat):

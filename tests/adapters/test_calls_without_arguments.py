@@ -57,10 +57,21 @@ def test_the_openai_client_runs_the_tool(arguments: Any, body: Any) -> None:
         assert (reported.tool, reported.reason) == ("now", "not predicted")
 
 
-def test_other_arguments_are_still_refused() -> None:
-    with serving("[]") as server, speculate(server.client(), ScriptedSpeculator(), tools=[now]) as client:
+@pytest.mark.parametrize(
+    ("name", "arguments", "message"),
+    [
+        ("now", "[]", "not a JSON object"),
+        ("now", "{not json", "cannot be read"),
+        ("other", "{}", "no speculable tool 'other'"),
+    ],
+)
+def test_other_calls_are_still_refused(name: str, arguments: str, message: str) -> None:
+    with (
+        recording_server(calls=lambda body: [(name, arguments, "call_1")]) as server,
+        speculate(server.client(), ScriptedSpeculator(), tools=[now]) as client,
+    ):
         call = made(client, server, CHAT)
-        with pytest.raises(InvalidRequestError, match="not a JSON object"):
+        with pytest.raises(InvalidRequestError, match=message):
             run_tool(client, call)
 
 

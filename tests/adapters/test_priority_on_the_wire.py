@@ -429,5 +429,3 @@ def test_unknown_dialects_are_refused() -> None:
     for setting in ("vlm", 3, VLLM):
         with pytest.raises(ConfigurationError, match="no dialect"):
             speculate(openai.OpenAI(api_key="x"), ScriptedSpeculator(), tools=[look], dialect=setting)  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="force"):
-        speculate(openai.OpenAI(api_key="x"), ScriptedSpeculator(), tools=[look], tool_cache="yes")  # type: ignore[arg-type]

@@ -9,13 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agentrt.own_files import (
-    NotAFileError,
-    OwnFileError,
-    make_private_file,
-    read_own_file,
-    replace_own_file,
-)
+from agentrt.own_files import NotAFileError, OwnFileError, make_private_file, read_own_file, replace_own_file
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="permissions and FIFOs of POSIX")
 

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import math
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any, TypeAlias
 
 import pytest
@@ -119,6 +121,26 @@ def _delete_contexts(runtime: LocalRuntime) -> None:
 def before(runtime: LocalRuntime) -> EngineStatistics:
     """The counters of the shared runtime at the beginning of the test."""
     return runtime.statistics().engine
+
+
+def executed_lines(call: Callable[[], object], folder: str = "") -> int:
+    """Return the number of lines, of files whose paths begin with ``folder``, that a call executes."""
+    lines = 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal lines
+        if not frame.f_code.co_filename.startswith(folder):
+            return None
+        lines += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return lines
 
 
 class Gate:

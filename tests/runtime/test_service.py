@@ -13,14 +13,7 @@ import pytest
 from agentrt import errors
 from agentrt.calls import TextDelta
 from agentrt.priority import Priority, priority
-from agentrt.runtime import (
-    EngineStatistics,
-    Finished,
-    Generation,
-    LocalRuntime,
-    LogprobsDelta,
-    RuntimeConfig,
-)
+from agentrt.runtime import EngineStatistics, Finished, Generation, LocalRuntime, LogprobsDelta, RuntimeConfig
 from agentrt.runtime.request.request import Request
 from tests.patience import until
 from tests.runtime.conftest import Hold, OpenRuntime, open_exact

@@ -17,12 +17,7 @@ from agentrt.calls import (
     tool_call_formats,
 )
 from agentrt.calls.registry import BUILT_IN_FORMATS
-from agentrt.runtime import (
-    CallAnswered,
-    Generation,
-    GenerationStream,
-    LocalRuntime,
-)
+from agentrt.runtime import CallAnswered, Generation, GenerationStream, LocalRuntime
 from agentrt.runtime.engine import output_processor
 from tests.agentrt.calls.installed import ACME, InstallFormat
 from tests.hypothesis_profiles import first_of

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import httpx
 from anthropic import Anthropic, AsyncAnthropic
 
-from agentrt import SpeculationConfig
-from agentrt.adapters.anthropic import arun_tool, run_tool, speculate
-from agentrt.perfmodel import TurnTimes
-from agentrt.testing import run_in_virtual_time
-from tests.adapters.doubles import Oracle
-from tests.adapters.stainless.doubles import HI, STREAM, Script, ScriptedEndpoint, answered_client, look_tool
+from agentrt.adapters.anthropic import run_tool
+from tests.adapters.stainless.doubles import HI, STREAM, Script, ScriptedEndpoint, answered_client
 
 URL = "http://model.test"
-THREE: Script = [[("look", {"q": f"q{turn}"})] for turn in range(3)]
-TIMES = TurnTimes(generation=40, draft=5, tool=30)
 TOOLS: Any = [{"name": "look", "description": "Looks.", "input_schema": {"type": "object"}}]
 ASKED: Any = {"model": "m", "max_tokens": 64, "tools": TOOLS}
 
@@ -161,32 +154,6 @@ async def loop(client: AsyncAnthropic, ask: Callable[..., Any], run: Callable[..
             for call in calls
         ]
         history.append({"role": "user", "content": results})
-
-
-async def plainly(client: Any, call: Any) -> Any:
-    await asyncio.sleep(30)
-    return f"found {call.input['q']} 3"
-
-
-def timed(
-    ask: Callable[..., Any], wrong: Sequence[int] | None, config: SpeculationConfig | None = None
-) -> tuple[list[Any], float, Any]:
-    """Run a loop; return transcript, seconds and client, which speculates unless ``wrong`` is None."""
-
-    async def main() -> tuple[list[Any], float, Any]:
-        run: Any = plainly
-        async with Endpoint(THREE, delay=TIMES.generation).async_client() as client:
-            if wrong is not None:
-                oracle = Oracle(THREE, wrong, delay=TIMES.draft)
-                client, run = (
-                    speculate(client, oracle, tools=[look_tool(TIMES.tool)], config=config),
-                    arun_tool,
-                )
-                assert type(client).__name__ == "AsyncAnthropic"
-            said = await loop(client, ask, run)
-            return said, asyncio.get_running_loop().time(), client
-
-    return run_in_virtual_time(main)
 
 
 def sync_results(client: Anthropic, is_streamed: bool, turns: int) -> list[Any]:

@@ -1,47 +1,22 @@
-"""Turn-ahead on the Anthropic client: every way to ask, kept only for an equal request."""
+"""Turn-ahead on the Anthropic client: kept only for an equal request."""
 
 from __future__ import annotations
 
-import asyncio
-import json
+import functools
 from collections.abc import Callable
 from typing import Any
 
-import httpx
 import pytest
 from anthropic import AsyncAnthropic
 
-from agentrt import SpeculationConfig
+from agentrt.adapters import anthropic
 from agentrt.adapters.anthropic import arun_tool, report_of, speculate
-from agentrt.config import TurnAhead
 from agentrt.testing import run_in_virtual_time
-from tests.adapters.anthropic.doubles import (
-    ASKED,
-    THREE,
-    TIMES,
-    WAYS,
-    Endpoint,
-    async_client,
-    create,
-    loop,
-    stream_helper,
-    timed,
-)
+from tests.adapters.anthropic.doubles import ASKED, Endpoint, create, loop, stream_helper
 from tests.adapters.doubles import Oracle
-from tests.adapters.stainless.doubles import HI, look_tool
-
-AHEAD = SpeculationConfig(turn_ahead=TurnAhead(depth=3))
+from tests.adapters.stainless.doubles import AHEAD, HI, THREE, TIMES, look_tool, timed
 
 pytestmark = pytest.mark.usefixtures("no_thread_at_the_first_request", "prediction_is_free")
-
-
-@pytest.mark.parametrize("ask", WAYS)
-def test_turns_ahead_say_the_same_sooner(ask: Callable[..., Any]) -> None:
-    plain, _, _ = timed(ask, None)
-    fast, seconds, client = timed(ask, [], AHEAD)
-    assert fast == plain
-    assert seconds == 3 * (TIMES.draft + TIMES.tool) + TIMES.generation
-    assert (report_of(client).ahead.kept, report_of(client).ahead.wasted) == (3, 0)
 
 
 @pytest.mark.parametrize("ask", [create, stream_helper])
@@ -72,27 +47,6 @@ def test_a_response_that_the_user_reads_is_not_requested_ahead() -> None:
         async with client.messages.with_streaming_response.create(messages=history, **ASKED) as response:
             return (await response.parse()).content
 
-    _, _, client = timed(read, [], AHEAD)
+    endpoint = Endpoint(THREE, delay=TIMES.generation)
+    _, _, client = timed(anthropic, endpoint, functools.partial(loop, ask=read), [], AHEAD)
     assert (report_of(client).ahead.kept, report_of(client).ahead.wasted) == (0, 0)
-
-
-def test_a_request_ahead_that_fails_is_sent_again_when_it_is_due_and_not_before() -> None:
-    endpoint, failed = Endpoint(THREE), list[int]()
-
-    async def answer(request: httpx.Request) -> httpx.Response:
-        body = json.loads(request.content)
-        if len(body["messages"]) == 3 and not failed:
-            failed.append(3)
-            return httpx.Response(500, json={})
-        await asyncio.sleep(TIMES.generation)
-        return endpoint.answer(request)
-
-    async def main() -> Any:
-        async with async_client(answer, max_retries=2) as plain:
-            oracle = Oracle(THREE, delay=TIMES.draft)
-            client = speculate(plain, oracle, tools=[look_tool(TIMES.tool)], config=AHEAD)
-            await loop(client, create, arun_tool)
-            return report_of(client).ahead
-
-    assert run_in_virtual_time(main).kept < 3
-    assert failed

@@ -14,9 +14,7 @@ from agentrt import speculable
 from agentrt.adapters.langchain import report_of, speculate
 from tests.adapters.anthropic.doubles import URL, Endpoint
 from tests.adapters.doubles import Milestones, Oracle
-from tests.adapters.stainless.doubles import Script
-
-THREE: Script = [[("look", {"q": f"q{turn}"})] for turn in range(3)]
+from tests.adapters.stainless.doubles import THREE
 
 
 @pytest.mark.usefixtures("prediction_is_free")
@@ -32,11 +30,7 @@ def test_an_agent_claims_every_call(streamed: bool) -> None:
         milestones.reach(f"started {q}")
         return f"found {q}"
 
-    def gate(turn: int) -> None:  # the model answers only once the predicted tool has started
-        if turn < 3:
-            milestones.wait(f"started q{turn}")
-
-    with Endpoint(THREE, gate=gate).client():  # whose requests all clients here send
+    with Endpoint(THREE, gate=milestones.until_started).client():  # whose requests all clients here send
         chat = ChatAnthropic(
             model="m", base_url=URL, api_key="none", max_tokens=64, max_retries=0, streaming=streamed
         )  # type: ignore[call-arg]

@@ -7,20 +7,12 @@ from typing import Any
 import anthropic
 import pytest
 
-from agentrt import SpeculationConfig, speculable
+from agentrt import speculable
 from agentrt.adapters.anthropic import report_of, speculate
-from agentrt.config import TurnAhead
 from agentrt.testing import run_in_virtual_time
-from tests.adapters.anthropic.doubles import (
-    ASKED,
-    THREE,
-    TIMES,
-    Endpoint,
-)
+from tests.adapters.anthropic.doubles import ASKED, Endpoint
 from tests.adapters.doubles import Milestones, Oracle
-from tests.adapters.stainless.doubles import HI, look_tool
-
-AHEAD = SpeculationConfig(turn_ahead=TurnAhead(depth=3))
+from tests.adapters.stainless.doubles import AHEAD, HI, THREE, TIMES, look_tool
 
 pytestmark = pytest.mark.usefixtures("no_thread_at_the_first_request", "prediction_is_free")
 

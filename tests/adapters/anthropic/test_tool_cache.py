@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -13,13 +13,11 @@ from anthropic import Anthropic, AsyncAnthropic
 
 from agentrt import ToolCall, speculable
 from agentrt.adapters.anthropic import report_of, run_tool, speculate
-from agentrt.runtime import LocalRuntime
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
 from tests.adapters.anthropic.doubles import ASKED, async_client, events, message, sent
 from tests.adapters.doubles import AskedAgain
 from tests.adapters.stainless.doubles import HI, STREAM, look_tool
 from tests.runtime.serving.http.serving import Running
-from tests.runtime.serving.server.conftest import running
 
 pytestmark = pytest.mark.usefixtures("prediction_is_free")
 
@@ -34,12 +32,6 @@ BODY: Any = {"model": "nano", "messages": [QUESTION], "tools": [TOOL], "max_toke
 @speculable
 def get_weather(city: str) -> dict[str, Any]:
     return WEATHER
-
-
-@pytest.fixture(scope="module")
-def server(exact_runtime: LocalRuntime) -> Iterator[Running]:
-    with running(exact_runtime) as server:
-        yield server
 
 
 def read(server: Running, predictor: Any, tool_cache: bool = True, tool: Any = get_weather) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypedDict
@@ -49,12 +49,15 @@ async def at_a_server(chat: ChatAgentRT) -> AsyncIterator[tuple[Any, BackgroundS
         await client.root_async_client.close()
 
 
-@pytest.mark.parametrize("opened", [in_process, at_a_server])
+@pytest.fixture(params=[in_process, at_a_server])
+def opened(request: pytest.FixtureRequest, chat: ChatAgentRT) -> Opened:
+    """A chat model and, where it is of the runtime in this process, the service of its background work."""
+    return request.param(chat)  # type: ignore[no-any-return]
+
+
 @in_event_loop
-async def test_a_run_has_the_answer_of_the_foreground(
-    chat: ChatAgentRT, opened: Callable[[ChatAgentRT], Opened]
-) -> None:
-    async with opened(chat) as (model, service):
+async def test_a_run_has_the_answer_of_the_foreground(chat: ChatAgentRT, opened: Opened) -> None:
+    async with opened as (model, service):
         background = BackgroundModel(model, service)
         run = await background.submit(HELLO)
         found = await background.get(run.id)
@@ -145,12 +148,9 @@ async def test_what_cannot_be_submitted_is_refused(chat: ChatAgentRT) -> None:
             await run.result()
 
 
-@pytest.mark.parametrize("opened", [in_process, at_a_server])
 @in_event_loop
-async def test_options_of_a_request_are_those_of_the_foreground(
-    chat: ChatAgentRT, opened: Callable[[ChatAgentRT], Opened]
-) -> None:
-    async with opened(chat) as (model, service):
+async def test_options_of_a_request_are_those_of_the_foreground(chat: ChatAgentRT, opened: Opened) -> None:
+    async with opened as (model, service):
 
         async def tokens(background: BackgroundModel, **options: Any) -> int:
             answer = await (await background.submit(HELLO, **options)).result()
@@ -173,12 +173,9 @@ async def test_options_of_a_request_are_those_of_the_foreground(
                 await background.submit(HELLO, **{name: value})
 
 
-@pytest.mark.parametrize("opened", [in_process, at_a_server])
 @in_event_loop
-async def test_a_run_that_was_deleted_says_so(
-    chat: ChatAgentRT, opened: Callable[[ChatAgentRT], Opened]
-) -> None:
-    async with opened(chat) as (model, service):
+async def test_a_run_that_was_deleted_says_so(chat: ChatAgentRT, opened: Opened) -> None:
+    async with opened as (model, service):
         run = await BackgroundModel(model, service).submit(HELLO, ignore_eos=True)
         await run.delete()
         await run.cancel()

@@ -18,14 +18,7 @@ from agentrt.drafts import DraftCost
 from agentrt.errors import ConfigurationError, NotSpeculableError
 from agentrt.testing import run_in_virtual_time
 from tests.adapters.doubles import Milestones, ScriptedChat, Waiting
-from tests.adapters.langchain.graphs import (
-    INPUT,
-    THREE,
-    adrive,
-    agent,
-    async_tool,
-    sync_tool,
-)
+from tests.adapters.langchain.graphs import INPUT, THREE, adrive, agent, async_tool, sync_tool
 from tests.patience import PATIENCE_S
 
 

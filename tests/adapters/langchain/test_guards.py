@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import (
-    HumanInTheLoopMiddleware,
-    wrap_tool_call,
-)
+from langchain.agents.middleware import HumanInTheLoopMiddleware, wrap_tool_call
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -23,10 +19,10 @@ from langgraph.types import Command, interrupt
 from agentrt import SpeculationSession, ToolCall, speculable
 from agentrt.adapters.langchain import report_of, speculate
 from agentrt.adapters.langchain.guards import guards
-from agentrt.reports.events import DraftRefused, PredictorSkipped, SpeculationEvent, SpeculationStarted
+from agentrt.reports.events import DraftRefused, PredictorSkipped, SpeculationStarted
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
 from agentrt.tools import restrictions
-from tests.adapters.doubles import Calls, Oracle, ScriptedChat
+from tests.adapters.doubles import Calls, Decided, Oracle, ScriptedChat
 from tests.adapters.langchain.graphs import (
     INPUT,
     ONE,
@@ -38,12 +34,7 @@ from tests.adapters.langchain.graphs import (
     run,
     speculating,
 )
-from tests.adapters.langchain.guarded_agents import (
-    GUARDED,
-    agent_with,
-    guard_bypasses,
-)
-from tests.patience import PATIENCE_S
+from tests.adapters.langchain.guarded_agents import GUARDED, agent_with, guard_bypasses
 
 APPROVE: Any = Command(resume={"decisions": [{"type": "approve"}]})
 REJECT: Any = Command(resume={"decisions": [{"type": "reject"}]})
@@ -242,20 +233,6 @@ def test_a_model_without_a_graph_has_no_guards() -> None:
     assert runs == ["q0"]
 
 
-class Decided:
-    """Lets a sync model answer once its draft has been run or refused."""
-
-    def __init__(self) -> None:
-        self.event = threading.Event()
-
-    def on_event(self, event: SpeculationEvent) -> None:
-        if isinstance(event, DraftRefused | PredictorSkipped | SpeculationStarted):
-            self.event.set()
-
-    def gate(self, turn: int) -> None:
-        assert self.event.wait(PATIENCE_S)
-
-
 @wrap_tool_call
 def block(request: Any, handler: Any) -> Any:
     return ToolMessage("blocked", tool_call_id=request.tool_call["id"])
@@ -272,7 +249,7 @@ def test_sync_agents_are_guarded_alike(middleware: Any, ran: int) -> None:
         runs.append(q)
         return q
 
-    decided = Decided()
+    decided = Decided(DraftRefused, PredictorSkipped, SpeculationStarted)
     predictor = ScriptedSpeculator([ToolCall("look", {"q": "q0"})])
     model = speculate(ScriptedChat(script=ONE, gate=decided.gate), predictor, observers=[decided])
     agent(model, [look], *middleware).invoke(INPUT, THREAD)

@@ -71,12 +71,8 @@ def test_a_sync_graph_runs_its_tools_while_the_model_generates(
     milestones, runs = Milestones(), list[str]()
     look = sync_tool(runs, milestones)
 
-    def gate(turn: int) -> None:  # the model answers only once the predicted tool has started
-        if turn < 3:
-            milestones.wait(f"started q{turn}")
-
     draft = ScriptedChat(script=THREE, prefix="draft")
-    model = speculate(ScriptedChat(script=THREE, gate=gate), draft)
+    model = speculate(ScriptedChat(script=THREE, gate=milestones.until_started), draft)
     assert transcript(drive(build(model, [look]), streamed)) == transcript(plain)
     assert runs == ["q0", "q1", "q2"]
     assert report_of(model).total.claims == 3

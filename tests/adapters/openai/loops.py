@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -120,15 +118,7 @@ async def responses_loop(
         previous = {"previous_response_id": answer.id} if stateful else {}
 
 
-async def plainly(client: Any, call: Any) -> Any:
-    function = getattr(call, "function", call)
-    assert function.name == "look"
-    arguments = json.loads(function.arguments)
-    await asyncio.sleep(30)
-    return f"found {arguments['q']} 3"
-
-
-def sync_results(client: OpenAI, api: str, streamed: bool, turns: int) -> list[Any]:
+def sync_results(client: OpenAI, streamed: bool, turns: int, *, api: str) -> list[Any]:
     """Run a loop of one call a turn on the sync client; return what its tools gave."""
     history: list[Any] = [HI]
     results: list[Any] = []

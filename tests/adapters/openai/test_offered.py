@@ -2,37 +2,22 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import pytest
 
 from agentrt import ToolCall, speculable
 from agentrt.adapters.openai import report_of, speculate
-from agentrt.reports.events import PredictorSkipped, PredictorStarted, SpeculationEvent
+from agentrt.reports.events import PredictorSkipped, PredictorStarted
 from agentrt.testing import ScriptedSpeculator
+from tests.adapters.doubles import Decided
 from tests.adapters.openai.doubles import RESPONSES_TOOLS, TOOLS, Endpoint
 from tests.adapters.stainless.doubles import HI
-from tests.patience import PATIENCE_S
 
 OTHER: Any = {"type": "function", "function": {"name": "other", "parameters": {"type": "object"}}}
 ONLY_LOOK: Any = {"type": "function", "function": {"name": "look"}}
 ONLY_OTHER: Any = {"type": "function", "function": {"name": "other"}}
 NOT_OFFERED = "ScriptedSpeculator was not started: the tool is not offered in this turn"
-
-
-class Decided:
-    """Lets the endpoint answer once the predictor has been started or skipped."""
-
-    def __init__(self) -> None:
-        self.event = threading.Event()
-
-    def on_event(self, event: SpeculationEvent) -> None:
-        if isinstance(event, PredictorStarted | PredictorSkipped):
-            self.event.set()
-
-    def gate(self, turn: int) -> None:
-        assert self.event.wait(PATIENCE_S)
 
 
 def problems_of(ask: Any) -> tuple[str, ...]:
@@ -42,7 +27,7 @@ def problems_of(ask: Any) -> tuple[str, ...]:
     def look(q: str) -> str:
         return q
 
-    decided = Decided()
+    decided = Decided(PredictorStarted, PredictorSkipped)
     predictor = ScriptedSpeculator([ToolCall("look", {"q": "a"})])
     with Endpoint([], gate=decided.gate).client() as plain:
         client = speculate(plain, predictor, tools=[look], observers=[decided])

@@ -15,13 +15,11 @@ from openai.types.responses import ResponseOutputItemDoneEvent
 from agentrt import ToolCall, speculable
 from agentrt.adapters.openai import report_of, run_tool, speculate
 from agentrt.adapters.stainless.tool_cache import CAPABILITY, ToolCacheEndpoint
-from agentrt.runtime import LocalRuntime
 from agentrt.testing import ScriptedSpeculator, mock_endpoint
 from agentrt.toolcache import FinishedCall
 from tests.adapters.doubles import AskedAgain
 from tests.runtime.serving.gateway.conftest import gateway_before
 from tests.runtime.serving.http.serving import Running
-from tests.runtime.serving.server.conftest import running
 
 pytestmark = pytest.mark.usefixtures("prediction_is_free")
 
@@ -53,12 +51,6 @@ def weather_in(city: str) -> dict[str, Any]:
 @speculable
 def get_weather(city: str) -> dict[str, Any]:
     return weather_in(city)
-
-
-@pytest.fixture(scope="module")
-def server(exact_runtime: LocalRuntime) -> Iterator[Running]:
-    with running(exact_runtime) as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

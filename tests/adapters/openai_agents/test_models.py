@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("agents", reason="needs the extra openai-agents")
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from agents import (
     Agent,
@@ -32,8 +32,6 @@ from openai.types.responses import ResponseCreatedEvent
 
 from agentrt import ToolCall, speculable
 from agentrt.adapters.openai_agents import report_of, speculate
-from agentrt.runtime import LocalRuntime
-from agentrt.runtime.serving.server import ServerConfig, create_app
 from agentrt.testing import run_in_virtual_time
 from tests.adapters.openai.doubles import Endpoint
 from tests.adapters.openai_agents.doubles import (
@@ -53,7 +51,7 @@ from tests.adapters.openai_agents.doubles import (
     transcript,
 )
 from tests.adapters.stainless.doubles import Script
-from tests.runtime.serving.http.serving import listening
+from tests.runtime.serving.http.serving import Running
 
 pytestmark = [
     pytest.mark.anyio,
@@ -309,19 +307,10 @@ QUESTION = "What is the weather in Ljubljana?"
 GREEDY = ModelSettings(temperature=0, max_tokens=60)
 
 
-@pytest.fixture(scope="module")
-def url(exact_runtime: LocalRuntime) -> Iterator[str]:
-    config = ServerConfig(port=0, drain_s=5)
-    app = create_app(exact_runtime, config)
-    with listening(app, config) as server:
-        yield f"{server.url}/v1"
-
-
-@pytest.mark.socket
 @STREAMED
 @APIS
 def test_an_agent_on_the_local_server(
-    url: str, start_engine: Callable[[], None], kind: Any, streamed: bool
+    server: Running, start_engine: Callable[[], None], kind: Any, streamed: bool
 ) -> None:
     runs = Runs()
 
@@ -334,7 +323,9 @@ def test_an_agent_on_the_local_server(
 
     async def main(speculates: bool) -> tuple[list[str], str, int]:
         runs.made.clear()
-        async with AsyncOpenAI(base_url=url, api_key="none", max_retries=0, timeout=60) as client:
+        async with AsyncOpenAI(
+            base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=60
+        ) as client:
             chat: Model = kind("nano", client)
             tool: Any = get_weather
             if speculates:

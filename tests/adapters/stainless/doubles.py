@@ -5,16 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Any, ClassVar
 
 import httpx
 
-from agentrt import speculable
-from agentrt.testing import mock_endpoint
+from agentrt import SpeculationConfig, speculable
+from agentrt.config import TurnAhead
+from agentrt.perfmodel import TurnTimes
+from agentrt.testing import mock_endpoint, run_in_virtual_time
+from tests.adapters.doubles import Oracle
 
 Script = list[list[tuple[str, dict[str, Any]]]]
+THREE: Script = [[("look", {"q": f"q{turn}"})] for turn in range(3)]
+TIMES = TurnTimes(generation=40, draft=5, tool=30)
+AHEAD = SpeculationConfig(turn_ahead=TurnAhead(depth=3))
 HI: Any = {"role": "user", "content": "hi"}
 STREAM = "text/event-stream"
 _PATHS = ("/v1/chat/completions", "/v1/responses", "/v1/messages")
@@ -98,3 +104,35 @@ def look_tool(seconds: float, runs: list[str] | None = None) -> Any:
         return f"found {q} {limit}"
 
     return look
+
+
+async def plainly(client: Any, call: Any) -> str:
+    """Run the tool of a call as a loop without speculation does."""
+    function = getattr(call, "function", call)
+    assert function.name == "look"
+    arguments = call.input if call.type == "tool_use" else json.loads(function.arguments)
+    await asyncio.sleep(TIMES.tool)
+    return f"found {arguments['q']} 3"
+
+
+def timed(
+    adapter: Any,
+    endpoint: ScriptedEndpoint,
+    loop: Callable[..., Any],
+    wrong: Sequence[int] | None,
+    config: SpeculationConfig | None = None,
+) -> tuple[list[Any], float, Any]:
+    """Run a loop; return transcript, seconds and client, which speculates unless ``wrong`` is None."""
+
+    async def main() -> tuple[list[Any], float, Any]:
+        run: Any = plainly
+        async with endpoint.async_client() as client:
+            if wrong is not None:
+                oracle = Oracle(THREE, wrong, delay=TIMES.draft)
+                client = adapter.speculate(client, oracle, tools=[look_tool(TIMES.tool)], config=config)
+                run = adapter.arun_tool
+                assert type(client).__name__ == endpoint.kinds[1].__name__
+            said = await loop(client, run=run)
+            return said, asyncio.get_running_loop().time(), client
+
+    return run_in_virtual_time(main)

@@ -19,19 +19,19 @@ def check(name: str, arguments: dict[str, Any], offered: ToolDefinitions) -> Too
 
 
 @pytest.mark.parametrize(
-    "written", ["get_wether", "get_weatherr", "get_weahter", "Get_Weather", "get-weather"]
+    ("written", "repaired"),
+    [
+        *(
+            (each, True)
+            for each in ("get_wether", "get_weatherr", "get_weahter", "Get_Weather", "get-weather")
+        ),
+        *((each, False) for each in ("get_wethr", "weather", "", "get_a", "sned_")),
+    ],
 )
-def test_a_name_one_edit_away_is_repaired(written: str) -> None:
-    offered = ToolDefinitions(tools("get_weather", "send"))
-    assert check(written, {}, offered) == ToolCall("get_weather", {})
-    assert offered.repaired == 1
-
-
-@pytest.mark.parametrize("written", ["get_wethr", "weather", "", "get_a", "sned_"])
-def test_other_names_are_not(written: str) -> None:
+def test_a_name_one_edit_away_from_one_tool_is_repaired(written: str, repaired: bool) -> None:
     offered = ToolDefinitions(tools("get_weather", "get_b", "get_c", "send"))
-    assert check(written, {}, offered) is None
-    assert offered.repaired == 0
+    assert check(written, {}, offered) == (ToolCall("get_weather", {}) if repaired else None)
+    assert offered.repaired == repaired
 
 
 @pytest.mark.parametrize(

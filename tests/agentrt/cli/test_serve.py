@@ -50,6 +50,20 @@ def settings_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., RuntimeConfig]
     return run
 
 
+@pytest.fixture
+def bound(monkeypatch: pytest.MonkeyPatch) -> list[ServerConfig]:
+    """The settings of the sockets that commands would have opened."""
+    found: list[ServerConfig] = []
+
+    def bind(config: ServerConfig) -> None:
+        found.append(config)
+        raise FoundError
+
+    monkeypatch.setattr("agentrt.runtime.serving.server.bind", bind)
+    monkeypatch.setattr("agentrt.cli.serve.begin_serving", lambda: None)
+    return found
+
+
 def test_without_options_the_settings_are_the_runtimes_own(
     settings_of: Callable[..., RuntimeConfig],
 ) -> None:
@@ -179,18 +193,10 @@ def test_every_number_that_an_option_takes_is_one_of_its_setting() -> None:
             assert getattr(kind(**{field: taken * unit}), field) == taken * unit
 
 
-def test_the_length_of_answers_without_max_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    found: list[ServerConfig] = []
-
-    def bind(config: ServerConfig) -> None:
-        found.append(config)
-        raise FoundError
-
-    monkeypatch.setattr("agentrt.runtime.serving.server.bind", bind)
-    monkeypatch.setattr("agentrt.cli.serve.begin_serving", lambda: None)
+def test_the_length_of_answers_without_max_tokens(bound: list[ServerConfig]) -> None:
     CliRunner().invoke(app, ["serve", "--no-auth", "--default-max-tokens", "7"])
     CliRunner().invoke(app, ["serve", "--no-auth"])
-    assert [config.default_max_tokens for config in found] == [7, None]
+    assert [config.default_max_tokens for config in bound] == [7, None]
 
 
 def test_whose_names_they_are() -> None:
@@ -257,17 +263,9 @@ def test_ollamas_clients_need_a_token_beyond_this_machine() -> None:
 
 
 def test_with_ollamas_clients_a_unix_socket_needs_a_token_too(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    bound: list[ServerConfig], tmp_path: Path
 ) -> None:
     """Other users reach the port."""
-    found: list[ServerConfig] = []
-
-    def bind(config: ServerConfig) -> None:
-        found.append(config)
-        raise FoundError
-
-    monkeypatch.setattr("agentrt.runtime.serving.server.bind", bind)
-    monkeypatch.setattr("agentrt.cli.serve.begin_serving", lambda: None)
     for more in ((), ("--ollama",), ("--ollama", "--no-auth")):
         CliRunner().invoke(app, ["serve", "--uds", str(tmp_path / "socket"), *more])
-    assert [config.tokens is None for config in found] == [True, False, True]
+    assert [config.tokens is None for config in bound] == [True, False, True]

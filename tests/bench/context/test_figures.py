@@ -81,6 +81,8 @@ def test_active_contexts_are_compared_where_ours_crosses_the_limit() -> None:
     assert at_least.value == pytest.approx(16 / (4 + 4 * 17 / 32)), "with the most that were tried"
     assert slow_disk_table(faster).rows[0][-1] == "over 16"
     assert slow_disk_figures([*faster[:2], *theirs[:1]]) == {}, "how many more is not known"
+    in_memory = [*slower, replayed("ours, compressed in memory", 8, 40, 40)]
+    assert slow_disk_table(in_memory).rows[-1][-1] is None, "of one number of contexts none is known"
 
 
 def test_each_side_has_twice_as_many_contexts_until_they_are_too_many(

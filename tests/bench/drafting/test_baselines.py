@@ -7,11 +7,7 @@ from collections import abc
 
 import pytest
 
-from agentrt.bench.drafting.baselines import (
-    SuffixAutomaton,
-    SuffixAutomatonDecoding,
-    SuffixDecoding,
-)
+from agentrt.bench.drafting.baselines import SuffixAutomaton, SuffixAutomatonDecoding, SuffixDecoding
 
 
 def longest_repeated_suffix(tokens: abc.Sequence[int]) -> tuple[int, int]:

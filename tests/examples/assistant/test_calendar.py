@@ -96,6 +96,14 @@ LOCAL: dict[str, tuple[list[str], Found]] = {
             **{"2026-11-21": [("16:00", "later")]},
         },
     ),
+    "events of a week have the names of their days": (
+        ["DTSTART:20261123T180000", "DTSTART;VALUE=DATE:20261125"],
+        {"next week": [("Monday 18:00", "event0"), ("Wednesday all day", "event1")]},
+    ),
+    "events of a month have the dates of their days": (
+        ["DTSTART:20261204T080000", "DTSTART:20270104T080000"],
+        {"December": [("Friday 04 December 08:00", "event0")]},
+    ),
 }
 BERLIN: dict[str, tuple[list[str], Found]] = {
     "times of other zones are shown in the local one": (
@@ -129,11 +137,6 @@ def test_events_of_days(tmp_path: Path, events: list[str], found: Found) -> None
 @pytest.mark.parametrize(("events", "found"), BERLIN.values(), ids=BERLIN)
 def test_events_in_other_zones(tmp_path: Path, events: list[str], found: Found) -> None:
     test_events_of_days(tmp_path, events, found)
-
-
-def test_events_of_a_week_have_the_names_of_their_days(tmp_path: Path) -> None:
-    found = calendar(tmp_path, "DTSTART:20261123T180000", "DTSTART;VALUE=DATE:20261125")
-    assert on(found, "next week") == [("Monday 18:00", "event0"), ("Wednesday all day", "event1")]
 
 
 def test_an_unclear_date_is_a_clear_error(tmp_path: Path) -> None:
@@ -448,8 +451,3 @@ def test_an_event_says_when_it_ends_and_where_it_is(tmp_path: Path) -> None:
         Event("08:00", "event0", "09:30", "Library"),
         Event("23:00", "event1"),
     ]
-
-
-def test_events_of_a_month_have_the_dates_of_their_days(tmp_path: Path) -> None:
-    found = calendar(tmp_path, "DTSTART:20261204T080000", "DTSTART:20270104T080000")
-    assert on(found, "December") == [("Friday 04 December 08:00", "event0")]

@@ -8,14 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentrt.examples.assistant.changes import (
-    CHANGES,
-    DEPENDS,
-    I_MEAN,
-    NOT_CHANGED,
-    OFF,
-    TO_WHEN,
-)
+from agentrt.examples.assistant.changes import CHANGES, DEPENDS, I_MEAN, NOT_CHANGED, OFF, TO_WHEN
 from agentrt.examples.assistant.data import PersonalData
 from agentrt.examples.assistant.meant import MEANT_EVENT, MEANT_NOTE
 from agentrt.examples.assistant.planning import Planner

@@ -40,6 +40,14 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PersonalData]:
         yield opened
 
 
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[PersonalData]:
+    """Data of one test, which it may change."""
+    write_sample_data(tmp_path / "data", WEDNESDAY)
+    with contextlib.closing(PersonalData.open(tmp_path / "data", today=lambda: WEDNESDAY)) as opened:
+        yield opened
+
+
 class Scripted(BaseChatModel):
     """Says that a message needs ``needs``, then what its script says: a text, or a pair that is a call."""
 
@@ -287,46 +295,38 @@ def test_a_model_writes_nothing_of_its_own(data: PersonalData, steered: bool) ->
         ("look up the wifi password of the cabin and save it as a note", "seven red kettles"),
     ],
 )
-def test_a_note_is_made_of_what_the_same_message_looks_up(tmp_path: Path, asked: str, noted: str) -> None:
-    write_sample_data(tmp_path / "data", WEDNESDAY)
-    with contextlib.closing(PersonalData.open(tmp_path / "data", today=lambda: WEDNESDAY)) as own:
-        before = own.notes.all()
-        messages, _ = take_turns(Scripted(needs=[], script=[]), own, asked, steered=False)
-        (note,) = [note for note in own.notes.all() if note not in before]
+def test_a_note_is_made_of_what_the_same_message_looks_up(own: PersonalData, asked: str, noted: str) -> None:
+    before = own.notes.all()
+    messages, _ = take_turns(Scripted(needs=[], script=[]), own, asked, steered=False)
+    (note,) = [note for note in own.notes.all() if note not in before]
     assert noted in note.text or noted in note.title
     assert messages[-1].text.endswith(f"Saved as a note: {note.text}") or noted in messages[-1].text
     assert [type(message) for message in messages].count(AIMessage) == 3
 
 
-def test_another_request_is_no_answer_and_two_events_are_not_corrected_unasked(tmp_path: Path) -> None:
-    write_sample_data(tmp_path / "data", WEDNESDAY)
-    with contextlib.closing(PersonalData.open(tmp_path / "data", today=lambda: WEDNESDAY)) as own:
-        model = Scripted(needs=[], script=[])
-        said = (
-            "add an event tomorrow at 10",
-            'add "Standup" on Monday at 9:30',
-            'add "Review" on Tuesday at 9:30 and "Planning" on Monday at 16:00',
-            "make that 17:00",
-            "the Planning",
-        )
-        messages, _ = take_turns(model, own, *said[:1], *said[2:4], steered=False)
-        assert messages[-1].text.startswith("Which one: ")
-        for title in ("Review", "Planning"):
-            own.calendar.delete(title, "2026-11-24" if title == "Review" else "2026-11-23")
-        take_turns(model, own, *said, steered=False)
-        assert [event.title for event in own.calendar.events_on("Monday")] == ["Standup", "Planning"]
-        times = {event.title: event.time for event in own.calendar.events_on("next week")}
-        assert (times["Review"], times["Planning"]) == ("Tuesday 09:30", "Monday 17:00")
+def test_another_request_is_no_answer_and_two_events_are_not_corrected_unasked(own: PersonalData) -> None:
+    model = Scripted(needs=[], script=[])
+    said = (
+        "add an event tomorrow at 10",
+        'add "Standup" on Monday at 9:30',
+        'add "Review" on Tuesday at 9:30 and "Planning" on Monday at 16:00',
+        "make that 17:00",
+        "the Planning",
+    )
+    messages, _ = take_turns(model, own, *said[:1], *said[2:4], steered=False)
+    assert messages[-1].text.startswith("Which one: ")
+    for title in ("Review", "Planning"):
+        own.calendar.delete(title, "2026-11-24" if title == "Review" else "2026-11-23")
+    take_turns(model, own, *said, steered=False)
+    assert [event.title for event in own.calendar.events_on("Monday")] == ["Standup", "Planning"]
+    times = {event.title: event.time for event in own.calendar.events_on("next week")}
+    assert (times["Review"], times["Planning"]) == ("Tuesday 09:30", "Monday 17:00")
 
 
-def test_nothing_is_noted_where_nothing_is_found(tmp_path: Path) -> None:
-    write_sample_data(tmp_path / "data", WEDNESDAY)
-    with contextlib.closing(PersonalData.open(tmp_path / "data", today=lambda: WEDNESDAY)) as own:
-        before = own.notes.all()
-        take_turns(
-            Scripted(needs=[], script=[]), own, "find my note about zebras and note that down", steered=False
-        )
-        assert own.notes.all() == before
+def test_nothing_is_noted_where_nothing_is_found(own: PersonalData) -> None:
+    before, asked = own.notes.all(), "find my note about zebras and note that down"
+    take_turns(Scripted(needs=[], script=[]), own, asked, steered=False)
+    assert own.notes.all() == before
 
 
 @pytest.mark.parametrize("steered", [True, False])
@@ -385,16 +385,14 @@ def test_a_plan_is_of_the_data_before_its_own_writes(data: PersonalData) -> None
     assert "On your calendar today" in messages[-1].text
 
 
-def test_what_was_written_is_said_and_looked_up_behind_the_write(tmp_path: Path) -> None:
-    write_sample_data(tmp_path / "data", WEDNESDAY)
-    with contextlib.closing(PersonalData.open(tmp_path / "data", today=lambda: WEDNESDAY)) as own:
-        model = Scripted(needs=["talk"], script=[])
-        messages, _ = take_turns(model, own, "move the dentist to Friday at 11:20 and show me Friday")
-        moved, listed = messages[-1].text.splitlines()
-        assert moved == "Moved: Dentist, Friday 20 November 11:20."
-        assert "11:20 to" in listed
-        messages, _ = take_turns(model, own, 'add "Sauna" tomorrow at 18:00', "Have you really added it?")
-        assert messages[-1].text.startswith("Yes. Added to your calendar: Sauna, tomorrow")
+def test_what_was_written_is_said_and_looked_up_behind_the_write(own: PersonalData) -> None:
+    model = Scripted(needs=["talk"], script=[])
+    messages, _ = take_turns(model, own, "move the dentist to Friday at 11:20 and show me Friday")
+    moved, listed = messages[-1].text.splitlines()
+    assert moved == "Moved: Dentist, Friday 20 November 11:20."
+    assert "11:20 to" in listed
+    messages, _ = take_turns(model, own, 'add "Sauna" tomorrow at 18:00', "Have you really added it?")
+    assert messages[-1].text.startswith("Yes. Added to your calendar: Sauna, tomorrow")
 
 
 def test_the_half_that_is_not_understood_is_quoted(data: PersonalData) -> None:
@@ -452,20 +450,19 @@ def test_a_model_that_only_talks_is_not_offered_what_it_was_not_trained_on(data:
 
 
 @pytest.mark.parametrize("steered", [True, False])
-def test_what_was_asked_for_is_changed_and_nothing_else(tmp_path: Path, steered: bool) -> None:
-    write_sample_data(tmp_path / "data", WEDNESDAY)
-    with contextlib.closing(PersonalData.open(tmp_path / "data", today=lambda: WEDNESDAY)) as data:
+def test_what_was_asked_for_is_changed_and_nothing_else(
+    own: PersonalData, tmp_path: Path, steered: bool
+) -> None:
+    def answer(*questions: str) -> str:
+        return take_turns(Scripted(needs=[], script=[]), own, *questions, steered=steered)[0][-1].text
 
-        def answer(*questions: str) -> str:
-            return take_turns(Scripted(needs=[], script=[]), data, *questions, steered=steered)[0][-1].text
-
-        asked = ("move an appointment", "the dentist", "Friday at 10:15")
-        assert answer(*asked) == "Moved: Dentist, Friday 20 November 10:15."
-        assert answer("cancel the dentist") == "Cancelled: Dentist, Friday 20 November 10:15."
-        assert answer("cancel the dentist").startswith("There is no event dentist")
-        assert answer("cancel the event on Friday", "what is on today?").startswith("On your calendar today")
-        assert answer("read n3", "delete that note").startswith("Deleted the note: ")
-        assert len(data.notes.all()) == 11
-        assert len([*(tmp_path / "data" / "notes" / ".deleted").iterdir()]) == 1
-        assert len(data.calendar.events_on("Friday")) == 2
-        assert answer("delete all my notes").startswith("I cannot do that, and nothing was done.")
+    asked = ("move an appointment", "the dentist", "Friday at 10:15")
+    assert answer(*asked) == "Moved: Dentist, Friday 20 November 10:15."
+    assert answer("cancel the dentist") == "Cancelled: Dentist, Friday 20 November 10:15."
+    assert answer("cancel the dentist").startswith("There is no event dentist")
+    assert answer("cancel the event on Friday", "what is on today?").startswith("On your calendar today")
+    assert answer("read n3", "delete that note").startswith("Deleted the note: ")
+    assert len(own.notes.all()) == 11
+    assert len([*(tmp_path / "data" / "notes" / ".deleted").iterdir()]) == 1
+    assert len(own.calendar.events_on("Friday")) == 2
+    assert answer("delete all my notes").startswith("I cannot do that, and nothing was done.")

@@ -14,11 +14,7 @@ from typing import Any
 
 import pytest
 
-from agentrt.errors import (
-    ChunkDamagedError,
-    DeadlineExceededError,
-    RuntimeClosedError,
-)
+from agentrt.errors import ChunkDamagedError, DeadlineExceededError, RuntimeClosedError
 from agentrt.priority import Priority
 from agentrt.runtime import LocalRuntime, RuntimeConfig
 from agentrt.runtime.contexts import opening

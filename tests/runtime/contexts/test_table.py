@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
+import functools
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import FrameType
-from typing import Any
 
 import pytest
 
@@ -15,6 +13,7 @@ from agentrt.errors import ContextBusyError, ContextNotFoundError
 from agentrt.runtime.contexts import table as table_file
 from agentrt.runtime.contexts.table import ContextTable
 from tests.patience import until
+from tests.runtime.conftest import executed_lines
 from tests.runtime.contexts.memory_store import MemoryStore
 
 HELLO = {"role": "user", "content": "Hello!"}
@@ -119,25 +118,7 @@ def test_threads_that_name_one_new_session_make_one_context() -> None:
     assert len(id) == len("ctx_") + 48, "it is unguessable"
 
 
-def executed(call: Callable[[], object]) -> int:
-    """Return the number of lines of the table's room that a call executes."""
-    lines = 0
-    room = table_file.__file__.rpartition("/")[0]
-
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal lines
-        if not frame.f_code.co_filename.startswith(room):
-            return None
-        lines += event == "line"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        call()
-    finally:
-        sys.settrace(before)
-    return lines
+executed = functools.partial(executed_lines, folder=table_file.__file__.rpartition("/")[0])
 
 
 def refused(call: Callable[[], object]) -> None:

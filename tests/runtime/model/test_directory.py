@@ -12,12 +12,7 @@ from typing import Any
 import pytest
 
 from agentrt.errors import ModelFormatError, ModelNotFoundError
-from agentrt.runtime.model.directory import (
-    ModelDirectory,
-    find_model,
-    open_model_directory,
-    summarize_model,
-)
+from agentrt.runtime.model.directory import ModelDirectory, find_model, open_model_directory, summarize_model
 from tests.runtime.tiny import tiny_gguf, tiny_model
 
 BOTH = pytest.mark.parametrize("look", [summarize_model, open_model_directory])

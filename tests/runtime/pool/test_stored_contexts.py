@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from types import FrameType
-from typing import Any
-
 import pytest
 
 from agentrt.errors import ContextNotFoundError, ContextStoreError
@@ -15,6 +10,7 @@ from agentrt.runtime.contexts.response_chains import ResponseChains
 from agentrt.runtime.kv.block_hashes import PrefixSalts
 from agentrt.runtime.kv.saved_contexts import SavedContexts
 from agentrt.runtime.pool.pooled_model import PooledModel, delete_contexts, find_context, find_response
+from tests.runtime.conftest import executed_lines
 
 UNKNOWN = "ctx_" + "0" * 48
 
@@ -28,24 +24,6 @@ def store(model: PooledModel, app: str, id: str) -> None:
     chains = ResponseChains(model.context_table)
     turn = chains.begin(app, chains.context_for(app, None))
     turn.commit([], 1, {"id": id})
-
-
-def steps(call: Callable[[], object]) -> int:
-    """Return the number of lines that a call executes."""
-    count = 0
-
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal count
-        count += event == "line"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        call()
-    finally:
-        sys.settrace(before)
-    return count
 
 
 def test_a_context_is_found_whichever_model_has_it(models: list[PooledModel]) -> None:
@@ -79,7 +57,7 @@ def test_anothers_is_sought_in_the_same_steps_as_an_unknown_one(models: list[Poo
 
     for look_up, ids in ((context, [*foreign, UNKNOWN]), (response, ["resp_one", "resp_three", "resp_four"])):
         look_up(ids[0])  # the first call caches what later ones do not
-        assert len({steps(lambda id=id, look_up=look_up: look_up(id)) for id in ids}) == 1
+        assert len({executed_lines(lambda id=id, look_up=look_up: look_up(id)) for id in ids}) == 1
 
 
 def test_everything_of_an_app_is_deleted_in_all_models(models: list[PooledModel]) -> None:

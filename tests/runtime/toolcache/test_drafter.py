@@ -10,13 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrt.calls import (
-    JsonCallScanner,
-    ToolCall,
-    ToolCallFormat,
-    find_tool_call_format,
-    parse_tool_calls,
-)
+from agentrt.calls import JsonCallScanner, ToolCall, ToolCallFormat, find_tool_call_format, parse_tool_calls
 from agentrt.runtime.drafting.grammar_history import TokenTexts
 from agentrt.runtime.model.tokenizer import Tokenizer
 from agentrt.runtime.toolcache.drafter import ToolCacheDrafter

@@ -32,16 +32,7 @@ from agentrt.runtime.xpu.layer_sample import LayerSample, ModelWork
 from agentrt.runtime.xpu.loading import LoadedModel, build_model, load_model, load_profile
 from tests.hypothesis_profiles import first_of
 from tests.runtime.heg.test_partition import with_skip_connection
-from tests.runtime.tiny import (
-    EXACT,
-    LAYERS,
-    VOCABULARY,
-    Piece,
-    forward,
-    made_up_profile,
-    tiny_model,
-    uncut,
-)
+from tests.runtime.tiny import EXACT, LAYERS, VOCABULARY, Piece, forward, made_up_profile, tiny_model, uncut
 
 
 @pytest.fixture(autouse=True)

@@ -84,30 +84,40 @@ def run(agent: Agent) -> SpeculationReport:
     return run_in_virtual_time(agent.run)
 
 
-def test_calls_start_while_the_code_is_being_written() -> None:
-    agent = Agent('Thought. <code>\na = await read("x")\nprint(a)\nprint(await read("y"))\n</code> Done.')
-    report = run(agent)
+@pytest.mark.parametrize(
+    ("code", "log", "printed", "counts"),
+    [
+        (
+            'a = await read("x")\nprint(a)\nprint(await read("y"))',
+            ["read x", "read y", "answered"],
+            ["x: old", "y: old"],
+            (2, 0, 0),
+        ),
+        (
+            'print(await read("x"))\nprint(await read("x"))',
+            ["read x", "answered", "read x"],
+            ["x: old", "x: old"],
+            (1, 1, 0),
+        ),
+        (
+            'print(await read("x"))\nawait write("new")\nprint(await read("x"))',
+            ["read x", "answered", "write new", "read x"],
+            ["x: old", "x: new"],
+            (1, 0, 0),
+        ),
+        ('if True:\n    print(await read("x"))', ["answered", "read x"], ["x: old"], (0, 0, 0)),
+    ],
+    ids=["while it is written", "equal calls", "behind a write", "in a condition"],
+)
+def test_calls_start_while_the_code_is_being_written(
+    code: str, log: list[str], printed: list[str], counts: tuple[int, int, int]
+) -> None:
+    agent = Agent(f"Thought. <code>\n{code}\n</code> Done.")
+    total = run(agent).total
 
-    assert agent.log == ["read x", "read y", "answered"]
-    assert agent.printed == ["x: old", "y: old"]
-    assert (report.total.claims, report.total.misses, report.total.wasted) == (2, 0, 0)
-
-
-def test_equal_calls_are_told_apart_by_their_number() -> None:
-    agent = Agent('<code>\nprint(await read("x"))\nprint(await read("x"))\n</code> .')
-    report = run(agent)
-
-    assert agent.log == ["read x", "answered", "read x"]
-    assert (report.total.claims, report.total.misses) == (1, 1)
-
-
-def test_what_is_read_after_a_write_is_read_after_it() -> None:
-    agent = Agent('<code>\nprint(await read("x"))\nawait write("new")\nprint(await read("x"))\n</code> .')
-    report = run(agent)
-
-    assert agent.printed == ["x: old", "x: new"]
-    assert agent.log == ["read x", "answered", "write new", "read x"]
-    assert report.total.claims == 1
+    assert agent.log == log
+    assert agent.printed == printed
+    assert (total.claims, total.misses, total.wasted) == counts
 
 
 def test_what_is_read_after_a_file_was_written_is_what_was_written(tmp_path: Path) -> None:
@@ -148,14 +158,6 @@ def test_a_call_that_the_code_does_not_reach_is_wasted_and_does_not_stop_its_too
     assert agent.log == ["read x", "answered", "read x", "answered", "answered"]
     assert report.tools["read"].stopped == ""
     assert (report.total.claims, report.total.wasted) == (0, 2)
-
-
-def test_calls_in_a_condition_are_not_started() -> None:
-    agent = Agent('<code>\nif True:\n    print(await read("x"))\n</code> .')
-    report = run(agent)
-
-    assert agent.log == ["answered", "read x"]
-    assert report.total.claims == 0
 
 
 @pytest.mark.parametrize("positional", [True, False])

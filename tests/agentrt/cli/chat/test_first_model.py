@@ -68,25 +68,25 @@ def test_a_model_is_downloaded_once_if_the_user_agrees(
     assert len(asked) == len(names) == 1
 
 
-def test_no_is_remembered(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
-    asked, names = answer(monkeypatch, False), download(monkeypatch, home)
-    assert [model_of_chat(asks=True) for _ in range(2)] == ["nano", "nano"]
-    assert (len(asked), names) == (1, [])
-
-
-@pytest.mark.parametrize("error", [ModelDownloadError("no network"), KeyboardInterrupt()])
-def test_a_download_that_fails_is_asked_for_again(
-    monkeypatch: pytest.MonkeyPatch, home: Path, error: BaseException
+@pytest.mark.parametrize(
+    ("agreed", "error", "questions"),
+    [
+        (False, None, 1),  # which is remembered
+        (typer.Abort(), None, 2),
+        (True, ModelDownloadError("no network"), 2),
+        (True, KeyboardInterrupt(), 2),
+    ],
+)
+def test_without_a_download_the_user_is_asked_again_except_after_a_no(
+    monkeypatch: pytest.MonkeyPatch,
+    home: Path,
+    agreed: bool | BaseException,
+    error: BaseException | None,
+    questions: int,
 ) -> None:
-    asked, _ = answer(monkeypatch, True), download(monkeypatch, home, error)
+    asked, names = answer(monkeypatch, agreed), download(monkeypatch, home, error)
     assert [model_of_chat(asks=True) for _ in range(2)] == ["nano", "nano"]
-    assert len(asked) == 2
-
-
-def test_no_answer_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = answer(monkeypatch, typer.Abort())
-    assert [model_of_chat(asks=True) for _ in range(2)] == ["nano", "nano"]
-    assert len(asked) == 2
+    assert (len(asked), len(names)) == (questions, 0 if error is None else 2)
 
 
 def test_without_a_terminal_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:

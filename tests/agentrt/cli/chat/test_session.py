@@ -147,11 +147,6 @@ def test_a_damaged_file_is_named(tmp_path: Path, text: str) -> None:
         SavedTurns(tmp_path / "kept.json").load()
 
 
-def test_silence_is_said_and_not_remembered(chat: Chat) -> None:
-    assert "The model has written no answer." in chat.say("silent", "bye")
-    assert [message.text for message in chat.model.requests[-1]] == ["bye"]
-
-
 def test_only_as_many_whole_turns_as_fit_are_remembered(chat: Chat) -> None:
     chat.say("x" * 300, "two", "three", context_tokens=600)
     assert [message.text for message in chat.model.requests[1]] == ["two"]
@@ -164,6 +159,7 @@ def test_only_as_many_whole_turns_as_fit_are_remembered(chat: Chat) -> None:
         ("interrupt", "(stopped)", True),
         ("interrupt twice", "(stopped)", True),
         ("refused", "cannot be read", True),
+        ("silent", "The model has written no answer.", True),
         ("too long", "the prompt is too long: it has 9000 tokens", False),
     ],
 )

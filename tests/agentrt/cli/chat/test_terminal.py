@@ -20,17 +20,21 @@ def echo() -> Iterator[PseudoTerminal]:
         yield shown
 
 
-def test_ctrl_c_ends_an_answer_and_ctrl_d_leaves(echo: PseudoTerminal) -> None:
-    echo.type("for ever\r")
-    echo.expect("it begins")
-    echo.type(CTRL_C)
-    echo.expect("(stopped)")
+def goes_on_until_ctrl_d(echo: PseudoTerminal) -> None:
     echo.expect(PROMPT)
     echo.type("still there?\r")
     echo.expect("you said still there?")
     echo.expect(PROMPT)
     echo.type(CTRL_D)
     assert echo.wait() == 0
+
+
+def test_ctrl_c_ends_an_answer_and_ctrl_d_leaves(echo: PseudoTerminal) -> None:
+    echo.type("for ever\r")
+    echo.expect("it begins")
+    echo.type(CTRL_C)
+    echo.expect("(stopped)")
+    goes_on_until_ctrl_d(echo)
 
 
 @pytest.mark.check
@@ -63,12 +67,7 @@ def test_ctrl_c_during_an_approval_ends_the_answer_and_nothing_runs(echo: Pseudo
     echo.expect('run write(word="roof")?')
     echo.type(CTRL_C)
     assert "is written" not in echo.expect("(stopped)")
-    echo.expect(PROMPT)
-    echo.type("still there?\r")
-    echo.expect("you said still there?")
-    echo.expect(PROMPT)
-    echo.type(CTRL_D)
-    assert echo.wait() == 0
+    goes_on_until_ctrl_d(echo)
 
 
 @pytest.mark.check

@@ -11,12 +11,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from agentrt.errors import (
-    ChunkDamagedError,
-    ContextNotFoundError,
-    InvalidRequestError,
-    RuntimeClosedError,
-)
+from agentrt.errors import ChunkDamagedError, ContextNotFoundError, InvalidRequestError, RuntimeClosedError
 from agentrt.private_database import PrivateDatabase
 from agentrt.runtime.kv.store.chunk_files import Disk, Extent
 from agentrt.runtime.kv.store.folder import KeyFile

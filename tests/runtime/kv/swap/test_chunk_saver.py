@@ -66,6 +66,12 @@ class Saving:
         self.copied += blocks
         self.progress.release()
 
+    def save(self, *swap_outs: SwapOut) -> None:
+        """Save them to the end."""
+        for swap_out in swap_outs:
+            self.saver.save(swap_out)
+        assert self.saver.close(30)
+
     def wait_for_copy(self) -> None:
         assert self.progress.acquire(timeout=30)
 
@@ -86,8 +92,7 @@ def save() -> Iterator[Callable[..., Saving]]:
 
 def test_blocks_get_into_memory_and_into_the_store(save: Callable[..., Saving]) -> None:
     saving = save()
-    saving.saver.save(outgoing(*range(40)))
-    assert saving.saver.close(30)
+    saving.save(outgoing(*range(40)))
     assert saving.copied == list(range(40))
     assert saving.store.written == [list(range(32)), list(range(32, 40))]
     kept = saving.tier.get("app", key(7))
@@ -132,9 +137,7 @@ def test_a_full_disk_costs_only_what_it_could_not_take(
 ) -> None:
     saving = save()
     saving.store.error = ContextStoreError("the disk is full. Free some space.")
-    saving.saver.save(outgoing(1, 2))
-    saving.saver.save(outgoing(3))
-    assert saving.saver.close(30)
+    saving.save(outgoing(1, 2), outgoing(3))
     assert (saving.saver.saved, saving.saver.dropped) == (0, 3)
     assert saving.tier.get("app", key(1)) is not None, "it is in memory all the same"
     assert [record.levelname for record in caplog.records] == ["WARNING"]
@@ -143,8 +146,7 @@ def test_a_full_disk_costs_only_what_it_could_not_take(
 
 def test_a_request_without_new_chunks_counts_as_a_use_of_its_context(save: Callable[..., Saving]) -> None:
     saving = save()
-    saving.saver.save(outgoing())
-    assert saving.saver.close(30)
+    saving.save(outgoing())
     assert saving.store.written == [[]]
 
 
@@ -153,8 +155,7 @@ def test_blocks_are_released_where_encoding_fails(
 ) -> None:
     monkeypatch.setattr(ArenaBytes, "encode", lambda *_: 1 / 0)
     saving = save()
-    saving.saver.save(outgoing(*range(40)))
-    assert saving.saver.close(30)
+    saving.save(outgoing(*range(40)))
     assert saving.copied == list(range(40))
     assert saving.saver.on_the_way == 0
 
@@ -164,8 +165,7 @@ def test_a_context_that_was_deleted_meanwhile_is_no_failure(
 ) -> None:
     saving = save()
     saving.store.error = ContextNotFoundError("ctx_1")
-    saving.saver.save(outgoing(1, 2))
-    assert saving.saver.close(30)
+    saving.save(outgoing(1, 2))
     assert (saving.saver.dropped, saving.saver.saved, caplog.messages) == (0, 0, [])
 
 
@@ -174,8 +174,7 @@ def test_chunks_of_several_levels_are_stored_in_the_order_of_their_blocks(
 ) -> None:
     ranking = ChunkRanking(lambda densities, positions, stored: [4, 8, 2, 8], NOTHING_LOWERED)
     saving = save(ranking=ranking)
-    saving.saver.save(outgoing(1, 2, 3, 4))
-    assert saving.saver.close(30)
+    saving.save(outgoing(1, 2, 3, 4))
     assert saving.store.written == [[1, 2, 3, 4]]
 
 
@@ -184,9 +183,7 @@ def test_chunks_of_an_app_that_has_deleted_everything_are_not_kept(
     save: Callable[..., Saving], store: bool
 ) -> None:
     saving = save(store=store, is_current=lambda app, salt: app != "gone")
-    saving.saver.save(outgoing(*range(40), app="gone"))
-    saving.saver.save(outgoing(*range(40, 50)))
-    assert saving.saver.close(30)
+    saving.save(outgoing(*range(40), app="gone"), outgoing(*range(40, 50)))
     assert saving.copied == list(range(50)), "their blocks are released"
     assert saving.store.written == ([list(range(40, 50))] if store else [])
     assert (saving.tier.hashes("gone"), len(saving.tier.hashes("app"))) == ([], 10)

@@ -17,16 +17,7 @@ from fastapi import FastAPI
 from agentrt.runtime.serving.http import connection as connection_module
 from agentrt.runtime.serving.http.config import ListenConfig
 from tests.runtime.serving.http.conftest import LARGE, guarded
-from tests.runtime.serving.http.serving import (
-    MAIL,
-    NOTES,
-    TOKENS,
-    Running,
-    Start,
-    listening,
-    read_all,
-    until,
-)
+from tests.runtime.serving.http.serving import MAIL, NOTES, TOKENS, Running, Start, listening, read_all, until
 
 MIB = 2**20
 ASK = b"GET /large HTTP/1.1\r\nhost: localhost\r\n\r\n"

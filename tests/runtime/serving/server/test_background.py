@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -166,12 +167,19 @@ def test_responses_of_others_are_not_found(two_apps: list[httpx.Client]) -> None
     assert one.post(f"/v1/responses/{id}/cancel").status_code == 404
 
 
-def test_an_app_has_so_many(runtime: LocalRuntime, gate: Gate) -> None:
-    few = BackgroundConfig(jobs_per_app=1, conditions=BackgroundConditions(max_other_load=None))
+@contextmanager
+def client_with(runtime: LocalRuntime, background: BackgroundConfig) -> Iterator[httpx.Client]:
+    """A client of a server whose background work has these settings."""
     with (
-        running(runtime, background=few) as server,
+        running(runtime, background=background) as server,
         httpx.Client(base_url=server.url, timeout=60) as http,
     ):
+        yield http
+
+
+def test_an_app_has_so_many(runtime: LocalRuntime, gate: Gate) -> None:
+    few = BackgroundConfig(jobs_per_app=1, conditions=BackgroundConditions(max_other_load=None))
+    with client_with(runtime, few) as http:
         id = http.post("/v1/responses", json=QUEUED).json()["id"]
         refused = http.post("/v1/responses", json=QUEUED)
         assert (refused.status_code, refused.json()["error"]["code"]) == (429, "job_quota_exceeded")
@@ -188,10 +196,7 @@ def test_an_app_has_so_many(runtime: LocalRuntime, gate: Gate) -> None:
 def test_each_quota_has_a_code_of_its_own(runtime: LocalRuntime, limit: str, code: str) -> None:
     most = {"seconds_per_app": 1e-9, "bytes_per_app": len(httpx.Request("POST", "/", json=QUEUED).content)}
     few = ANY_LOAD.model_copy(update={limit: most[limit]})
-    with (
-        running(runtime, background=few) as server,
-        httpx.Client(base_url=server.url, timeout=60) as http,
-    ):
+    with client_with(runtime, few) as http:
         id = http.post("/v1/responses", json=QUEUED).json()["id"]
         until(lambda: shown(http, id) == "completed")
         refused = http.post("/v1/responses", json=QUEUED)
@@ -201,10 +206,7 @@ def test_each_quota_has_a_code_of_its_own(runtime: LocalRuntime, limit: str, cod
 @pytest.mark.parametrize("cancelled", [False, True])
 def test_events_that_are_kept_no_longer_are_refused(runtime: LocalRuntime, cancelled: bool) -> None:
     short = ANY_LOAD.model_copy(update={"events_s": 1e-9})
-    with (
-        running(runtime, background=short) as server,
-        httpx.Client(base_url=server.url, timeout=60) as http,
-    ):
+    with client_with(runtime, short) as http:
         id = http.post("/v1/responses", json=QUEUED).json()["id"]
         if cancelled:
             http.post(f"/v1/responses/{id}/cancel")
@@ -237,10 +239,7 @@ def shown(client: httpx.Client, id: str) -> str | None:
 
 def test_one_that_waits_for_the_machine_says_for_what(runtime: LocalRuntime) -> None:
     never = BackgroundConfig(conditions=BackgroundConditions(max_other_load=1e-9))
-    with (
-        running(runtime, background=never) as server,
-        httpx.Client(base_url=server.url, timeout=60) as http,
-    ):
+    with client_with(runtime, never) as http:
         id = http.post("/v1/responses", json=QUEUED).json()["id"]
         body = http.get(f"/v1/responses/{id}").json()
         assert body["status"] == "queued"

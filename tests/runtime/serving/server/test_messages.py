@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -15,7 +14,7 @@ import httpx
 import pytest
 
 from agentrt import Priority
-from agentrt.runtime import EngineStatistics, LocalRuntime
+from agentrt.runtime import LocalRuntime
 from agentrt.runtime.request.prompt_encoder import PromptEncoder
 from agentrt.runtime.serving.http.identity import Tokens
 from agentrt.runtime.serving.http.streaming import ClosingStreamingResponse
@@ -450,34 +449,6 @@ def test_other_routes_have_openais_errors(http: httpx.Client) -> None:
     error = http.post("/v1/messages/batches", json={}).json()["error"]
     assert set(error) == {"message", "type", "param", "code"}
     assert http.get(PATH).json()["error"]["type"] == "invalid_request_error"
-
-
-@pytest.mark.parametrize("streamed", [False, True])
-def test_a_client_that_disconnects_cancels(
-    server: Running,
-    runtime: LocalRuntime,
-    before: EngineStatistics,
-    gate: Gate,
-    monkeypatch: pytest.MonkeyPatch,
-    streamed: bool,
-) -> None:
-    cancelled = threading.Event()
-    cancel = runtime._engine.cancel
-
-    def spy(job: Any) -> None:
-        cancel(job)
-        cancelled.set()
-
-    monkeypatch.setattr(runtime._engine, "cancel", spy)
-    body = json.dumps(SHORT | {"max_tokens": 2000, "stream": streamed})
-    head = f"POST {PATH} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
-    with server.connect() as connection:
-        connection.sendall(f"{head}content-length: {len(body)}\r\n\r\n{body}".encode())
-        gate.arrived()
-    assert cancelled.wait(30)
-    gate.open()
-    runtime.generate(HELLO, max_tokens=1)  # the cancellation was requested before this
-    assert runtime.statistics().engine.cancelled == before.cancelled + 1
 
 
 def test_a_stream_that_fails_ends_with_an_error_event(

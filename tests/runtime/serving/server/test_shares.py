@@ -206,6 +206,7 @@ def test_a_chat_does_not_wait_for_another_apps_answers(
 LONG: dict[str, Any] = {"model": "nano", "messages": HELLO, "max_tokens": 2000, "ignore_eos": True}
 
 
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
 @pytest.mark.parametrize("streamed", [False, True])
 def test_a_client_that_disconnects_frees_its_sequence(
     server: Running,
@@ -213,6 +214,7 @@ def test_a_client_that_disconnects_frees_its_sequence(
     before: EngineStatistics,
     gate: Any,
     monkeypatch: pytest.MonkeyPatch,
+    path: str,
     streamed: bool,
 ) -> None:
     cancelled = threading.Event()
@@ -223,7 +225,7 @@ def test_a_client_that_disconnects_frees_its_sequence(
         cancelled.set()
 
     monkeypatch.setattr(runtime._engine, "cancel", spy)
-    with send(server, LONG | {"stream": streamed}, {}):
+    with send(server, LONG | {"stream": streamed}, {}, path):
         gate.arrived()
     # The engine is halted before its first step, and the server has noticed the disconnect.
     assert cancelled.wait(30)

@@ -68,7 +68,7 @@ def contexts(
     if unknown:
         raise typer.BadParameter(
             f"nothing is kept of {', '.join(sorted(unknown))}. Run agentrt contexts to see what is.",
-            param_hint="--remove",
+            param_hint="--remove-app" if unknown <= {*(remove_app or ())} else "--remove",
         )
     _remove(wanted, apps, key)
     console.print(f"removed {_number(wanted)} ({size_text(sum(each.size for each in wanted))})")

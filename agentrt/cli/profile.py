@@ -25,7 +25,14 @@ _COLUMNS = ("kernels", "of", "XPU", "ms", "bandwidth", "footprint", "power")
 
 
 def profile(
-    model: Annotated[str, typer.Argument(help="nano, a model directory, or a GGUF file.")] = "nano",
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            help="nano, a model directory, or a GGUF file; nano if left out. A simulated machine has a model "
+            "of its own.",
+            show_default=False,
+        ),
+    ] = None,
     platform: Annotated[
         str, typer.Option(help="auto, cpu, emulated, intel-ultra or simulated:MACHINE.")
     ] = "auto",
@@ -44,7 +51,7 @@ def profile(
             json.write_text(measured.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
 
-def _measure(model: str, platform: str, stored: bool) -> tuple[Profile, ExecutionGraph]:
+def _measure(model: str | None, platform: str, stored: bool) -> tuple[Profile, ExecutionGraph]:
     """Return the profile, and the execution graph that the runtime would use."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -65,11 +72,15 @@ def _measure(model: str, platform: str, stored: bool) -> tuple[Profile, Executio
     config = RuntimeConfig()
     longest = config.prefill_chunk_tokens
     if platform.startswith(PREFIX):
+        if model is not None:
+            raise typer.BadParameter(
+                "a simulated machine has a model of its own: leave it out", param_hint="MODEL"
+            )
         _, graph = simulate(platform, max_chunk_tokens=longest, quantum_s=QUANTUM_S)
         return simulated_profile(platform.removeprefix(PREFIX)), graph
     _, devices = find_platform(platform)
     native = library_for(config.model_copy(update={"platform": platform}))
-    directory = open_model_directory(model, native=native)
+    directory = open_model_directory("nano" if model is None else model, native=native)
     bar = Progress(TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), transient=True)
     with bar:
         task = bar.add_task("reading the model", total=1 + count_steps(devices, longest))

@@ -80,7 +80,7 @@ def test_contexts_are_deleted_by_id_by_app_and_all(command: Command, folder: Pat
     with store_of(folder / "b") as store:
         fill(store)
     code, _, problem = command("contexts", "--remove", made, "--remove-app", "paint")
-    assert (code, "nothing is kept of paint" in " ".join(problem.split())) == (2, True)
+    assert (code, "--remove-app: nothing is kept of paint" in " ".join(problem.split())) == (2, True)
     assert len(rows(command("contexts")[1])) == 6, "nothing was deleted"
     assert command("contexts", "--remove", made)[1].startswith("removed 1 context (0.")
     assert [row[1] for row in rows(command("contexts")[1])].count(made) == 0

@@ -69,6 +69,9 @@ def test_a_simulated_machine_is_shown_as_simulated(tmp_path: Path) -> None:
     assert "not measured" in " ".join(output.split())
     written = Profile.model_validate_json((tmp_path / "profile.json").read_bytes())
     assert written == simulated_profile("core-ultra-5-125h")
+    refused = CliRunner().invoke(app, ["profile", "nano", "--platform", "simulated:core-ultra-5-125h"])
+    assert refused.exit_code == 2
+    assert "has a model of its own" in " ".join(refused.output.split())
 
 
 def printed(*command: str) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,18 +44,24 @@ def draw(report: BenchReport, folder: Path) -> list[Path]:
     A report of a part of a bench has the tables of some.
 
     Raises:
-        InvalidRequestError: there are no figures of such a bench.
+        InvalidRequestError: there are no figures of such a bench, or the report has no table of any.
         MissingExtraError: matplotlib is not installed.
     """
     if report.bench not in _DRAWINGS:
         raise InvalidRequestError(
             "report", f"no figures of the bench {report.bench!r}. Use one of {[*_DRAWINGS]}."
         )
-    pictures = []
+    pictures: list[Path] = []
+    missing: InvalidRequestError | None = None
     for name, drawing in _DRAWINGS[report.bench].items():
-        with suppress(InvalidRequestError), drawn(folder / name) as figure:
-            drawing(figure.add_subplot(), report)
+        try:
+            with drawn(folder / name) as figure:
+                drawing(figure.add_subplot(), report)
             pictures.append(folder / name)
+        except InvalidRequestError as error:
+            missing = error
+    if missing is not None and not pictures:
+        raise missing
     return pictures
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agentrt.concurrency.interrupts import interrupts_deferred
-from agentrt.errors import AgentRTError, ConfigurationError
+from agentrt.errors import AgentRTError, ConfigurationError, InvalidRequestError
 
 from ..common.report import BenchReport
 from . import drawings, timeline
@@ -170,7 +170,8 @@ def _draw(report: BenchReport, folder: Path) -> None:
         timeline.draw_figures(report, folder)
         timeline.main(["figure-4", str(folder)])
     elif report.bench in drawings.DRAWN:
-        drawings.draw(report, folder)
+        with contextlib.suppress(InvalidRequestError):  # a part may have no table of a figure
+            drawings.draw(report, folder)
 
 
 def _say(line: str) -> None:

@@ -384,6 +384,11 @@ def test_a_part_that_fails_does_not_stop_the_others(
     assert read_reports(clone / "docs" / "figures").keys() == {"engine", "other"}
 
 
+def test_a_part_without_a_table_of_a_figure_is_measured_all_the_same(tmp_path: Path) -> None:
+    documentation._draw(REPORT.model_copy(update={"bench": "context", "tables": ()}), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
 def test_parts_whose_files_are_absent_are_left_out(
     clone: Path, ran: list[list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
